@@ -1,0 +1,1 @@
+"""Mathematical models, in integers and floats alone."""

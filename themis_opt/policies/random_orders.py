@@ -1,0 +1,29 @@
+"""Random orders: what no scheduling thought at all achieves."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from themis_opt.cost import PHASES, IntArray
+from themis_opt.instance import CollectiveKind, Instance
+from themis_opt.plan import Chunks, Plan, equal_sizes
+
+
+@dataclass(frozen=True)
+class RandomOrders:
+    """An independent, uniformly random order for every chunk and phase, from `seed`."""
+
+    dispatch: str = "fifo"
+    seed: int = 0
+
+    def __call__(self, instance: Instance) -> Plan:
+        """Plan `instance`."""
+        generator = np.random.default_rng(self.seed)
+        chunks = []
+        for collective, span in zip(instance.collectives, instance.spans, strict=True):
+            rows = np.tile(np.array(span, dtype=np.int64), (collective.chunks, 1))
+            legs: list[IntArray] = [generator.permuted(rows, axis=1) for _ in PHASES[collective.kind]]
+            if collective.kind is CollectiveKind.ALL_REDUCE and instance.ag_order == "reverse":
+                legs[1] = legs[0][:, ::-1]
+            chunks.append(Chunks(equal_sizes(collective), np.concatenate(legs, axis=1)))
+        return Plan(tuple(chunks), self.dispatch)

@@ -1,0 +1,89 @@
+"""Policies by name, and the specifications that choose them on the command line.
+
+A specification is ``policy[:knob=value...][+dispatch]``, such as ``baseline``, ``themis+scf`` or
+``themis:initial_loads=latency:threshold_divisor=8+fifo``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+from themis_opt.dispatch import DISPATCH
+from themis_opt.errors import InputError
+from themis_opt.instance import Instance
+from themis_opt.plan import Plan
+
+Policy = Callable[[Instance], Plan]
+
+POLICIES: Mapping[str, str] = MappingProxyType(
+    {
+        "baseline": "themis_opt.policies.baseline:Baseline",
+        "themis": "themis_opt.policies.themis:Themis",
+        "random": "themis_opt.policies.random_orders:RandomOrders",
+        "exact": "themis_opt.policies.exact:Exact",
+    }
+)
+"""Import path of each policy: a frozen dataclass whose fields are its knobs."""
+
+HEURISTICS = ("baseline+fifo", "themis+fifo", "themis+scf")
+"""What the reference schedule is compared with by default."""
+
+REFERENCE = "exact"
+"""The policy that proves how good it is."""
+
+
+def make_policy(specification: str) -> Policy:
+    """The policy that a specification describes.
+
+    Raises
+    ------
+    InputError
+        If a name, a knob or its value is unknown.
+    """
+    head, _, dispatch = specification.partition("+")
+    name, *settings = head.split(":")
+    if name not in POLICIES:
+        raise InputError(f"unknown policy; use one of {', '.join(POLICIES)}", field="policy", value=name)
+    policy = _imported(POLICIES[name])
+    knobs = _knobs(policy, specification, settings)
+    if dispatch:
+        knobs["dispatch"] = _known_dispatch(policy, specification, dispatch)
+    return policy(**knobs)  # type: ignore[no-any-return]
+
+
+def _imported(path: str) -> Any:
+    module, _, attribute = path.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def _known_dispatch(policy: Any, specification: str, dispatch: str) -> str:
+    if dispatch not in DISPATCH:
+        raise InputError(
+            f"unknown dispatch rule; use one of {', '.join(DISPATCH)}", field="policy", value=specification
+        )
+    if "dispatch" not in {f.name for f in fields(policy)}:
+        raise InputError("takes no dispatch rule", field="policy", value=specification)
+    return dispatch
+
+
+def _knobs(policy: Any, specification: str, settings: list[str]) -> dict[str, Any]:
+    from pydantic import TypeAdapter, ValidationError
+
+    types: dict[str, Any] = {f.name: f.type for f in fields(policy) if f.name != "dispatch"}
+    knobs: dict[str, Any] = {}
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        if name not in types:
+            raise InputError(
+                f"unknown knob '{name}'; use one of {', '.join(types) or 'none'}",
+                field="policy",
+                value=specification,
+            )
+        try:
+            knobs[name] = TypeAdapter[Any](types[name]).validate_python(text)
+        except ValidationError as error:
+            rule = error.errors()[0]["msg"]
+            raise InputError(f"knob {name}: {rule}", field="policy", value=specification) from None
+    return knobs

@@ -1,0 +1,67 @@
+"""A schedule: a plan with the times of all its stages."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from themis_opt.cost import IntArray, StageCosts
+from themis_opt.instance import Instance
+from themis_opt.plan import Plan
+from themis_opt.units import PICOSECONDS_PER_SECOND
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """When every stage of a plan runs, in integer picoseconds from the release of the earliest instant 0.
+
+    Attributes
+    ----------
+    start, end, ready : int64 arrays, shape (stages,)
+        When a stage takes its dimension, gives it back, and has its result.
+    """
+
+    instance: Instance
+    plan: Plan
+    start: IntArray
+    end: IntArray
+    ready: IntArray
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Schedule)
+            and self.instance.fingerprint == other.instance.fingerprint
+            and self.plan == other.plan
+            and all(np.array_equal(getattr(self, n), getattr(other, n)) for n in ("start", "end", "ready"))
+        )
+
+    @property
+    def makespan(self) -> int:
+        """When the last result is ready, in picoseconds."""
+        return int(self.ready.max())
+
+    @cached_property
+    def costs(self) -> StageCosts:
+        """Costs of every stage."""
+        return self.plan.costs(self.instance)
+
+    @property
+    def dimensions_in_use(self) -> tuple[int, ...]:
+        """Indices of the dimensions that some collective spans."""
+        return tuple(sorted({k for span in self.instance.spans for k in span}))
+
+    @property
+    def utilisation(self) -> float:
+        """Bytes sent over makespan times the summed bandwidth of the dimensions in use (Themis, section 6)."""
+        total = sum(self.instance.network.bandwidths[k] for k in self.dimensions_in_use)
+        return float(self.costs.sent.sum()) * PICOSECONDS_PER_SECOND / (self.makespan * total)
+
+    def sequence(self, dimension: int) -> IntArray:
+        """Numbers of the stages on a dimension in the order they are served."""
+        (stages,) = np.nonzero(self.plan.stage_dimensions == dimension)
+        return stages[np.lexsort((stages, self.end[stages], self.start[stages]))]
+
+    def enforced_plan(self) -> Plan:
+        """The plan that repeats this schedule: every sequence enforced."""
+        count = len(self.instance.network.dimensions)
+        return self.plan.enforcing(tuple(self.sequence(k) for k in range(count)))
