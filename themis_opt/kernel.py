@@ -59,8 +59,8 @@ def start_times(operations: Operations) -> IntArray:
     if _interpreted + count <= INTERPRETED_BUDGET:
         _interpreted += count
         starts = [-1] * count
-        lists: list[Any] = [array.tolist() for array in operations]
-        event_loop(*lists, start=starts)
+        lists: list[Any] = [*(array.tolist() for array in operations), starts]
+        event_loop(*lists)
         return np.array(starts, dtype=np.int64)
     result = np.full(count, -1, dtype=np.int64)
     compiled()(*operations, result)

@@ -1,0 +1,55 @@
+"""What a solver may spend, and its parameters: the one place that sets them."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+from ortools.sat.python import cp_model
+
+PROVEN_GAP = 1e-4
+"""A schedule within this fraction of its bound counts as proven optimal."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of a search.
+
+    Attributes
+    ----------
+    seconds : float
+        Wall time.
+    workers : int
+        Solver threads.
+    seed : int
+        Seed of the solver's randomness.
+    deterministic_time : float or None
+        Work limit in the solver's own units, which do not depend on the load of the machine.
+    gap : float
+        Relative gap at which to stop.
+    """
+
+    seconds: float = 60.0
+    workers: int = 2
+    seed: int = 0
+    deterministic_time: float | None = None
+    gap: float = PROVEN_GAP
+
+    def lasting(self, seconds: float) -> Self:
+        """The same budget with another wall time, never below a moment."""
+        return replace(self, seconds=max(seconds, 0.01))
+
+    def solver(self) -> cp_model.CpSolver:
+        """A CP-SAT solver with these limits.
+
+        Half of the asked gap is left for what rounding to ticks hides.
+        """
+        solver = cp_model.CpSolver()
+        parameters = solver.parameters
+        parameters.max_time_in_seconds = self.seconds
+        parameters.num_workers = self.workers
+        parameters.random_seed = self.seed
+        parameters.relative_gap_limit = self.gap / 2
+        parameters.catch_sigint_signal = False
+        parameters.symmetry_level = 1
+        if self.deterministic_time is not None:
+            parameters.max_deterministic_time = self.deterministic_time
+        return solver

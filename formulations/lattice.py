@@ -1,0 +1,108 @@
+"""The subset lattice: paths of jobs through sets of machines.
+
+A job visits every machine of a set once in each of its legs, in an order of its choice.  The state on the way
+is the **set** of machines visited, so a leg is a path through the lattice of subsets from the empty set to
+the full one.  Its arcs are pairs ``(visited, machine)``: ``visited`` is a bit mask (bit k for machine k) of the
+machines already visited in this leg, ``machine`` the next one.  A set of D machines has D 2^(D-1) arcs where
+it has D! orders.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+Arc = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One traversal of the lattice.
+
+    Attributes
+    ----------
+    duration : mapping from arc to number
+        Time for which the stage holds its machine.
+    lag : mapping from machine to number
+        Time from the end of a stage on the machine to its result.
+    """
+
+    duration: Mapping[Arc, float]
+    lag: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class JobClass:
+    """Identical jobs.
+
+    Attributes
+    ----------
+    machines : tuple of int
+        The machines each job visits in each leg.
+    legs : tuple of Leg
+        The legs, in order; a leg starts when the one before has all results.
+    count : int
+        Number of jobs.
+    release : number
+        Earliest start.
+    mirrored : bool
+        Whether the second leg visits the machines in the reverse order of the first.
+    """
+
+    machines: tuple[int, ...]
+    legs: tuple[Leg, ...]
+    count: int = 1
+    release: float = 0
+    mirrored: bool = False
+
+    @property
+    def everything(self) -> int:
+        """Mask of all machines."""
+        return sum(1 << k for k in self.machines)
+
+    def layers(self, cost: Callable[[int, Arc], float]) -> list[dict[Arc, float]]:
+        """Costs of the arcs of each independent traversal.
+
+        A mirrored second leg is folded into the first: its arc on a machine is then the one that the same
+        machine has in the first leg, so that one arc costs both stages.
+        """
+        layers = [{arc: cost(number, arc) for arc in arcs(self.machines)} for number in range(len(self.legs))]
+        if not self.mirrored:
+            return layers
+        first, second = layers
+        return [{arc: own + second[self.mirror(arc)] for arc, own in first.items()}]
+
+    def mirror(self, arc: Arc) -> Arc:
+        """The arc of the same machine in the reverse order of the machines."""
+        visited, machine = arc
+        return self.everything & ~(visited | 1 << machine), machine
+
+    def load(self, number: int, arc: Arc) -> float:
+        """Time an arc holds its machine, a cost for :meth:`layers`."""
+        return self.legs[number].duration[arc]
+
+    def passage(self, number: int, arc: Arc) -> float:
+        """Time from the start of a stage to its result, a cost for :meth:`layers`."""
+        return self.legs[number].duration[arc] + self.legs[number].lag[arc[1]]
+
+
+def subsets(machines: tuple[int, ...]) -> Iterator[int]:
+    """Masks of all subsets of the machines, every one after its own subsets."""
+    for choice in range(1 << len(machines)):
+        yield sum(1 << machine for bit, machine in enumerate(machines) if choice >> bit & 1)
+
+
+def arcs(machines: tuple[int, ...]) -> Iterator[Arc]:
+    """All arcs of the lattice, sources first."""
+    for visited in subsets(machines):
+        yield from ((visited, machine) for machine in machines if not visited >> machine & 1)
+
+
+def cheapest_path(machines: tuple[int, ...], cost: Mapping[Arc, float]) -> float:
+    """Least total cost of a path from the empty set to the full one."""
+    best = {0: 0.0}
+    for visited in subsets(machines):
+        so_far = best[visited]
+        for machine in machines:
+            if not visited >> machine & 1:
+                after = visited | 1 << machine
+                best[after] = min(best.get(after, float("inf")), so_far + cost[visited, machine])
+    return best[sum(1 << k for k in machines)]

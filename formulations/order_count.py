@@ -1,0 +1,148 @@
+r"""Order counts: how many equal jobs take each arc, an integer flow.
+
+Sets and data
+    Job classes :math:`j` of :math:`C_j` equal jobs with release :math:`r_j`; arc :math:`e` of layer :math:`q`
+    holds machine :math:`k(e)` for the integer :math:`d_{jqe}`.  Thresholds r: the distinct releases.
+    Least lag :math:`a_{rk}` on machine k of the classes released at or after r.  Head :math:`h_{rk}`: least time from start to result of a
+    *first* stage on another machine, over those classes that visit k; tail :math:`t_{rk}` likewise of a *last* stage.
+
+Variables
+    :math:`x_{jqe} \in \{0..C_j\}`, jobs of class j that take arc e; :math:`y_{rk}` = 1 if none of them starts on k,
+    :math:`z_{rk}` = 1 if none of them ends on k; :math:`T`, the makespan.
+
+Objective
+    minimise :math:`T`
+
+Constraints
+    1. each layer carries :math:`C_j` units of flow from the empty set to the full one;
+    2. :math:`y_{rk} + \sum` (flow on first arcs of k) :math:`\ge 1`, and the same for :math:`z_{rk}` and last arcs;
+    3. :math:`T \ge r + h_{rk} y_{rk} + \sum d_{jqe} x_{jqe} + a_{rk} + t_{rk} z_{rk}`, the sum over classes
+       released at or after r and arcs of k.
+
+It bounds every schedule of equal jobs from below: where no job starts on a machine, its first stage there waits
+for a first stage elsewhere, and where none ends there, a last stage elsewhere follows its last stage.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from formulations.budget import Budget
+from formulations.fluid import least_lag, rows
+from formulations.lattice import Arc, JobClass
+
+Counts = Sequence[Sequence[Mapping[Arc, cp_model.LinearExprT]]]
+"""Per class and layer, how many jobs take each arc."""
+
+
+@dataclass(frozen=True)
+class EndRow:
+    """An indicator of (2): `absent` = 1 if no job released at or after `threshold` starts (or ends) on `machine`."""
+
+    absent: cp_model.IntVar
+    threshold: float
+    machine: int
+    at_start: bool
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """Data of one row of (3): expressions for jobs that start and end on the machine, head and tail."""
+
+    starting: cp_model.LinearExprT
+    ending: cp_model.LinearExprT
+    head: int
+    tail: int
+
+
+def order_count_bound(jobs: Sequence[JobClass], budget: Budget) -> int:
+    """Lower bound on the makespan of equal jobs with integer durations, in their unit."""
+    model = cp_model.CpModel()
+    counts = [
+        [
+            {arc: model.new_int_var(0, job.count, f"count_{j}_{q}_{arc[0]:b}_{arc[1]}") for arc in layer}
+            for q, layer in enumerate(job.layers(job.load))
+        ]
+        for j, job in enumerate(jobs)
+    ]
+    for job, own in zip(jobs, counts, strict=True):
+        for layer in own:
+            add_flow(model, job, layer)
+    horizon = sum(job.count * _longest(job) for job in jobs) + max(int(job.release) for job in jobs)
+    makespan = model.new_int_var(0, horizon, "makespan")
+    add_load_bounds(model, jobs, counts, makespan)
+    model.minimize(makespan)
+    solver = budget.solver()
+    solver.solve(model)
+    return int(solver.best_objective_bound)
+
+
+def _longest(job: JobClass) -> int:
+    return int(sum(max(leg.duration.values()) + max(leg.lag.values()) for leg in job.legs)) * len(job.machines) * 2
+
+
+def add_flow(model: cp_model.CpModel, job: JobClass, layer: Mapping[Arc, cp_model.LinearExprT]) -> None:
+    """(1) `count` units flow from the empty set to the full one."""
+    balance: dict[int, list[cp_model.LinearExprT]] = {}
+    for (visited, machine), flow in layer.items():
+        balance.setdefault(visited, []).append(-flow)
+        balance.setdefault(visited | 1 << machine, []).append(flow)
+    for node, flows in balance.items():
+        supply = (node == job.everything) - (node == 0)
+        model.add(sum(flows) == supply * job.count)
+
+
+def add_load_bounds(
+    model: cp_model.CpModel, jobs: Sequence[JobClass], counts: Counts, makespan: cp_model.IntVar
+) -> list[EndRow]:
+    """(2) and (3) for every threshold and machine; returns the indicators."""
+    indicators = []
+    for threshold, k in rows(jobs):
+        chosen = [i for i, job in enumerate(jobs) if job.release >= threshold and k in job.machines]
+        users, used = [jobs[i] for i in chosen], [counts[i] for i in chosen]
+        ends = _ends(users, used, k)
+        no_start = model.new_bool_var(f"none_starts_{threshold}_{k}")
+        no_end = model.new_bool_var(f"none_ends_{threshold}_{k}")
+        model.add(ends.starting + no_start >= 1)
+        model.add(ends.ending + no_end >= 1)
+        lag = int(least_lag(users, threshold, k))
+        load = _load(users, used, k)
+        model.add(makespan >= int(threshold) + ends.head * no_start + load + lag + ends.tail * no_end)
+        indicators += [EndRow(no_start, threshold, k, True), EndRow(no_end, threshold, k, False)]
+    return indicators
+
+
+def _load(users: Sequence[JobClass], counts: Counts, machine: int) -> cp_model.LinearExprT:
+    terms = [
+        int(durations[arc]) * flow
+        for job, own in zip(users, counts, strict=True)
+        for durations, layer in zip(job.layers(job.load), own, strict=True)
+        for arc, flow in layer.items()
+        if arc[1] == machine
+    ]
+    return cp_model.LinearExpr.sum(terms)
+
+
+def _ends(users: Sequence[JobClass], counts: Counts, machine: int) -> _Ends:
+    starting = [own[0][0, machine] for own in counts]
+    ending = [
+        own[0][0, machine] if job.mirrored else own[-1][job.everything & ~(1 << machine), machine]
+        for job, own in zip(users, counts, strict=True)
+    ]
+    return _Ends(
+        starting=cp_model.LinearExpr.sum(starting),
+        ending=cp_model.LinearExpr.sum(ending),
+        head=int(min((job.passage(0, (0, k)) for job in users for k in job.machines if k != machine), default=0)),
+        tail=int(
+            min(
+                (
+                    job.passage(-1, (job.everything & ~(1 << k), k))
+                    for job in users
+                    for k in job.machines
+                    if k != machine
+                ),
+                default=0,
+            )
+        ),
+    )

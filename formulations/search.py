@@ -1,0 +1,72 @@
+"""Running CP-SAT: progress out, interruption in."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from ortools.sat.python import cp_model
+
+from formulations.budget import Budget
+
+Report = Callable[[float, float], None]
+"""Called with the objective and the bound, whenever one of them improves."""
+
+POLL_SECONDS = 0.1
+GRACE_SECONDS = 1.0
+"""How long past its limit the solver may wind up before it is told to stop."""
+
+
+@dataclass(frozen=True)
+class SearchOutcome:
+    """What the solver found: `values` are those of the tracked variables, None if it found no solution."""
+
+    status: str
+    bound: float
+    values: list[int] | None
+
+
+class _Tracker(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
+    """Keeps the values of the best solution, so that an interruption cannot lose them."""
+
+    def __init__(self, variables: list[cp_model.IntVar], report: Report) -> None:
+        super().__init__()
+        self._variables = variables
+        self._report = report
+        self.values: list[int] | None = None
+
+    def on_solution_callback(self) -> None:
+        """Keep and report a solution."""
+        self.values = [self.value(variable) for variable in self._variables]
+        self._report(self.objective_value, self.best_objective_bound)
+
+
+def search(model: cp_model.CpModel, variables: list[cp_model.IntVar], budget: Budget, report: Report) -> SearchOutcome:
+    """Minimise `model` within `budget`.
+
+    The solver runs in a thread of its own, so that Ctrl-C reaches this one; KeyboardInterrupt stops the solver
+    and the best solution so far is returned with status ``interrupted``.
+    """
+    solver = budget.solver()
+    tracker = _Tracker(variables, report)
+    solver.best_bound_callback = lambda bound: report(float("inf"), bound)
+    with ThreadPoolExecutor(max_workers=1) as executor:
+        solving = executor.submit(solver.solve, model, tracker)
+        interrupted = _wait(solving, solver, budget)
+    status = "interrupted" if interrupted else solver.status_name(solving.result()).lower()
+    return SearchOutcome(status, solver.best_objective_bound, tracker.values)
+
+
+def _wait(solving: Future[Any], solver: cp_model.CpSolver, budget: Budget) -> bool:
+    """Wait for the solver; tell it to stop on Ctrl-C or when it overruns.  Whether Ctrl-C came."""
+    interrupted, latest = False, monotonic() + budget.seconds + GRACE_SECONDS
+    while not solving.done():
+        try:
+            wait([solving], timeout=POLL_SECONDS)
+            if monotonic() > latest:
+                solver.stop_search()
+        except KeyboardInterrupt:
+            interrupted = True
+            solver.stop_search()
+    return interrupted

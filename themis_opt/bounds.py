@@ -1,0 +1,95 @@
+"""Lower bounds on the makespan, each valid on its own.
+
+All are in picoseconds.  They hold for schedules of the cost model in which every reduce-scatter of a chunk
+precedes every all-gather of it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from formulations.budget import Budget
+from formulations.fluid import fluid_bound
+from formulations.lattice import JobClass, cheapest_path
+from formulations.order_count import order_count_bound
+from themis_opt.instance import Instance
+from themis_opt.lowering import job_class, rounded_down
+from themis_opt.units import PICOSECONDS_PER_SECOND
+
+ORDER_COUNT_RESOLUTION = 2**26
+"""Ticks into which the order-count bound divides the makespan."""
+
+ORDER_COUNT_BUDGET = Budget(seconds=5.0, workers=1, deterministic_time=1.0, gap=1e-5)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound and where it holds.
+
+    Attributes
+    ----------
+    compute : callable
+        From an instance to picoseconds.
+    equal_sizes_only : bool
+        Whether it needs chunks that differ by at most one element; the others hold for any sizes of at most
+        the instance's number of chunks.
+    meaning : str
+        What it says, in a few words.
+    """
+
+    compute: Callable[[Instance], float]
+    equal_sizes_only: bool
+    meaning: str
+
+
+def ideal(instance: Instance) -> float:
+    """Least total bytes over the summed bandwidth of the dimensions in use."""
+    jobs = [job_class(instance, number, c.size, "bytes") for number, c in enumerate(instance.collectives)]
+    in_use = {k for job in jobs for k in job.machines}
+    total = sum(cheapest_path(job.machines, layer) for job in jobs for layer in job.layers(job.load))
+    return total * PICOSECONDS_PER_SECOND / sum(instance.network.bandwidths[k] for k in in_use)
+
+
+def fluid(instance: Instance) -> float:
+    """Linear relaxation over all chunk sizes and orders (:mod:`formulations.fluid`)."""
+    return fluid_bound([job_class(instance, n, c.size, "fluid") for n, c in enumerate(instance.collectives)])
+
+
+def order_count(instance: Instance, budget: Budget = ORDER_COUNT_BUDGET) -> float:
+    """Integer flow of equal chunks (:mod:`formulations.order_count`)."""
+    jobs = []
+    for number, collective in enumerate(instance.collectives):
+        elements = collective.size // collective.element_bytes // collective.chunks
+        jobs.append(job_class(instance, number, elements * collective.element_bytes, count=collective.chunks))
+    tick = max(1, int(fluid(instance)) // ORDER_COUNT_RESOLUTION)
+    return float(order_count_bound([rounded_down(job, tick) for job in jobs], budget) * tick)
+
+
+def chain(instance: Instance) -> float:
+    """Shortest way of the largest chunk through all its stages, with all lags, from its release."""
+    bounds = []
+    for number, collective in enumerate(instance.collectives):
+        elements = -(-collective.size // collective.element_bytes // collective.chunks)
+        job = job_class(instance, number, elements * collective.element_bytes)
+        bounds.append(collective.release + _shortest_passage(job))
+    return max(bounds)
+
+
+def _shortest_passage(job: JobClass) -> float:
+    return sum(cheapest_path(job.machines, layer) for layer in job.layers(job.passage))
+
+
+BOUNDS: Mapping[str, Bound] = MappingProxyType(
+    {
+        "ideal": Bound(ideal, False, "all bytes at the full bandwidth of the network"),
+        "fluid": Bound(fluid, False, "load of the busiest dimension, best split of the bytes over orders"),
+        "order_count": Bound(order_count, True, "load of the busiest dimension, whole chunks per order"),
+        "chain": Bound(chain, False, "one chunk through all its stages"),
+    }
+)
+"""The bounds by name."""
+
+
+def bounds(instance: Instance, *, equal_sizes: bool = True) -> dict[str, float]:
+    """All bounds that hold, in picoseconds by name; with free sizes those that need equal chunks are left out."""
+    return {name: b.compute(instance) for name, b in BOUNDS.items() if equal_sizes or not b.equal_sizes_only}

@@ -1,0 +1,161 @@
+"""Translation between instances and the job classes of the formulations, both ways; rounding lives here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from formulations.chunk_order import JobPlans, JobTimes
+from formulations.lattice import Arc, JobClass, Leg, arcs
+from themis_opt.cost import (
+    PHASES,
+    FloatArray,
+    IntArray,
+    Phase,
+    bytes_sent,
+    fixed_lag,
+    fixed_occupancy,
+    occupancy,
+    transfer_time,
+)
+from themis_opt.instance import CollectiveKind, Instance
+from themis_opt.plan import Chunks, Plan
+from themis_opt.schedule import Schedule
+
+Measure = Literal["occupancy", "fluid", "bytes"]
+"""What the arcs of a job class hold: exact occupations, their linear lower bound, or bytes sent."""
+
+
+def job_class(instance: Instance, number: int, size: int, measure: Measure = "occupancy", count: int = 1) -> JobClass:
+    """Chunks of `size` bytes of one collective, in picoseconds (or bytes)."""
+    collective, span = instance.collectives[number], instance.spans[number]
+    legs = tuple(_leg(instance, phase, span, size, measure) for phase in PHASES[collective.kind])
+    mirrored = collective.kind is CollectiveKind.ALL_REDUCE and instance.ag_order == "reverse"
+    return JobClass(span, legs, count, collective.release, mirrored)
+
+
+def _leg(instance: Instance, phase: Phase, span: tuple[int, ...], size: int, measure: Measure) -> Leg:
+    every = list(arcs(span))
+    machine = np.array([k for _, k in every])
+    scattered = np.array([_scattered(instance, phase, span, arc) for arc in every])
+    sent = bytes_sent(instance, phase, machine, np.array(float(size)), scattered)
+    values = _measured(instance, phase, machine, sent, measure)
+    return Leg(
+        duration=dict(zip(every, values.tolist(), strict=True)),
+        lag={k: int(fixed_lag(instance, phase, k)) for k in span},
+    )
+
+
+def _measured(
+    instance: Instance, phase: Phase, machine: IntArray, sent: FloatArray, measure: Measure
+) -> FloatArray | IntArray:
+    if measure == "bytes":
+        return sent
+    if measure == "fluid":
+        transfer = transfer_time(instance, machine, sent, whole_packets=False)
+        return transfer + fixed_occupancy(instance, phase, machine)
+    return occupancy(instance, phase, machine, sent)
+
+
+def _scattered(instance: Instance, phase: Phase, span: tuple[int, ...], arc: Arc) -> int:
+    """Product of the dimensions a chunk is scattered over, on the scattered side of the stage of an arc."""
+    visited, machine = arc
+    if phase is Phase.ALL_TO_ALL:
+        return instance.network.sizes[machine]
+    if phase is Phase.REDUCE_SCATTER:
+        inside = [k for k in span if visited >> k & 1 or k == machine]
+    else:
+        inside = [k for k in span if not visited >> k & 1]
+    product = 1
+    for k in inside:
+        product *= instance.network.sizes[k]
+    return product
+
+
+@dataclass(frozen=True)
+class ChunkOrderData:
+    """Job classes in whole ticks, and which chunk every job stands for.
+
+    Attributes
+    ----------
+    tick : int
+        Picoseconds of one tick; durations, lags and releases are rounded down to ticks.
+    jobs : tuple of JobClass
+        Chunks of one collective and equal size form a class.
+    members : tuple of (collective, chunks)
+        Indices of the chunks in each class.
+    """
+
+    tick: int
+    jobs: tuple[JobClass, ...]
+    members: tuple[tuple[int, tuple[int, ...]], ...]
+    sizes: tuple[IntArray, ...]
+
+
+def chunk_order_data(instance: Instance, sizes: Sequence[IntArray], tick: int) -> ChunkOrderData:
+    """Prepare :mod:`formulations.chunk_order` for chunks of given sizes (bytes, one array per collective)."""
+    jobs, members = [], []
+    for number, own in enumerate(sizes):
+        for size in np.unique(own).tolist():
+            chosen = tuple(np.flatnonzero(own == size).tolist())
+            jobs.append(rounded_down(job_class(instance, number, size, count=len(chosen)), tick))
+            members.append((number, chosen))
+    return ChunkOrderData(tick, tuple(jobs), tuple(members), tuple(sizes))
+
+
+def rounded_down(job: JobClass, tick: int) -> JobClass:
+    """The class in whole ticks: never longer than it is."""
+    legs = tuple(
+        Leg(
+            duration={arc: int(d) // tick for arc, d in leg.duration.items()},
+            lag={k: int(lag) // tick for k, lag in leg.lag.items()},
+        )
+        for leg in job.legs
+    )
+    return JobClass(job.machines, legs, job.count, int(job.release) // tick, job.mirrored)
+
+
+def job_plans(data: ChunkOrderData, schedule: Schedule) -> JobPlans:
+    """A schedule as a plan of the jobs; starts are rounded down, which keeps it feasible for the rounded data."""
+    plan, instance = schedule.plan, schedule.instance
+    result = []
+    for collective, chunks in data.members:
+        num_legs = len(PHASES[instance.collectives[collective].kind])
+        paths = plan.chunks[collective].paths
+        first, stages = plan.offsets[collective], paths.shape[1]
+        starts = schedule.start[first : first + paths.size].reshape(paths.shape) // data.tick
+        half = stages // num_legs
+        result.append(
+            [
+                JobTimes(
+                    tuple(tuple(paths[c, q * half : (q + 1) * half].tolist()) for q in range(num_legs)),
+                    tuple(tuple(starts[c, q * half : (q + 1) * half].tolist()) for q in range(num_legs)),
+                )
+                for c in chunks
+            ]
+        )
+    return result
+
+
+def enforced_plan(instance: Instance, data: ChunkOrderData, jobs: JobPlans) -> Plan:
+    """The paths and sequences of a solution; its times are for the simulator to find.
+
+    Stages are ordered by start, then by position along the path, so that stages of no length in ticks cannot
+    make the sequences wait for each other.
+    """
+    paths = [np.zeros((len(s), _num_stages(instance, n)), dtype=np.int64) for n, s in enumerate(data.sizes)]
+    starts = [np.zeros_like(p) for p in paths]
+    for (collective, chunks), own in zip(data.members, jobs, strict=True):
+        for chunk, times in zip(chunks, own, strict=True):
+            paths[collective][chunk] = [k for leg in times.paths for k in leg]
+            starts[collective][chunk] = [s for leg in times.starts for s in leg]
+    plan = Plan(tuple(Chunks(s, p) for s, p in zip(data.sizes, paths, strict=True)))
+    position = np.concatenate([np.tile(np.arange(p.shape[1]), len(p)) for p in paths])
+    order = np.lexsort((np.arange(plan.num_stages), position, np.concatenate([s.ravel() for s in starts])))
+    dimension = plan.stage_dimensions[order]
+    return plan.enforcing(tuple(order[dimension == k] for k in range(len(instance.network.dimensions))))
+
+
+def _num_stages(instance: Instance, number: int) -> int:
+    return len(PHASES[instance.collectives[number].kind]) * len(instance.spans[number])
