@@ -3,8 +3,9 @@ r"""Order counts: how many equal jobs take each arc, an integer flow.
 Sets and data
     Job classes :math:`j` of :math:`C_j` equal jobs with release :math:`r_j`; arc :math:`e` of layer :math:`q`
     holds machine :math:`k(e)` for the integer :math:`d_{jqe}`.  Thresholds r: the distinct releases.
-    Least lag :math:`a_{rk}` on machine k of the classes released at or after r.  Head :math:`h_{rk}`: least time from start to result of a
-    *first* stage on another machine, over those classes that visit k; tail :math:`t_{rk}` likewise of a *last* stage.
+    Least lag :math:`a_{rk}` on machine k of the classes released at or after r.  Head :math:`h_{rk}`:
+    least time from start to result of a *first* stage on another machine, over those classes that visit k;
+    tail :math:`t_{rk}` likewise of a *last* stage.
 
 Variables
     :math:`x_{jqe} \in \{0..C_j\}`, jobs of class j that take arc e; :math:`y_{rk}` = 1 if none of them starts on k,

@@ -7,7 +7,7 @@ import numpy as np
 
 from themis_opt.cost import IntArray, StageCosts
 from themis_opt.instance import Instance
-from themis_opt.plan import Plan
+from themis_opt.plan import Plan, equal_sizes
 from themis_opt.units import PICOSECONDS_PER_SECOND
 
 
@@ -44,6 +44,12 @@ class Schedule:
     def costs(self) -> StageCosts:
         """Costs of every stage."""
         return self.plan.costs(self.instance)
+
+    @property
+    def has_equal_sizes(self) -> bool:
+        """Whether every collective is cut as its instance says, in chunks that differ by at most one element."""
+        pairs = zip(self.instance.collectives, self.plan.chunks, strict=True)
+        return all(np.array_equal(np.sort(c.sizes)[::-1], equal_sizes(collective)) for collective, c in pairs)
 
     @property
     def dimensions_in_use(self) -> tuple[int, ...]:

@@ -5,10 +5,10 @@ A specification is ``policy[:knob=value...][+dispatch]``, such as ``baseline``, 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from themis_opt.dispatch import DISPATCH
 from themis_opt.errors import InputError
@@ -16,6 +16,7 @@ from themis_opt.instance import Instance
 from themis_opt.plan import Plan
 
 Policy = Callable[[Instance], Plan]
+AnyPolicy = TypeVar("AnyPolicy", bound=Policy)
 
 POLICIES: Mapping[str, str] = MappingProxyType(
     {
@@ -51,6 +52,12 @@ def make_policy(specification: str) -> Policy:
     if dispatch:
         knobs["dispatch"] = _known_dispatch(policy, specification, dispatch)
     return policy(**knobs)  # type: ignore[no-any-return]
+
+
+def with_defaults(policy: AnyPolicy, **values: Any) -> AnyPolicy:
+    """The policy with these values for those of its knobs that still have their default."""
+    untouched = {f.name for f in fields(policy) if getattr(policy, f.name) == f.default}  # type: ignore[arg-type]
+    return replace(policy, **{name: value for name, value in values.items() if name in untouched})  # type: ignore[type-var]
 
 
 def _imported(path: str) -> Any:

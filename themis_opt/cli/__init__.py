@@ -1,0 +1,1 @@
+"""Command line: each subcommand parses, makes one library call, and writes."""

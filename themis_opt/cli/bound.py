@@ -1,0 +1,33 @@
+"""``themis-opt bound``: what no schedule can beat."""
+
+from themis_opt.cli import options
+
+
+def bound(
+    source: options.InstanceSource,
+    size: options.Size = None,
+    chunks: options.NumChunks = None,
+    latency: options.Latency = None,
+    ag_order: options.AgOrder = None,
+    as_json: options.Json = False,
+) -> None:
+    """Print every proven lower bound on the makespan."""
+    from themis_opt.cli.printing import duration, print_json, print_table
+    from themis_opt.lower_bounds import BOUNDS, bounds
+
+    instance = options.load_instance(source, size, chunks, latency, ag_order)
+    proven = bounds(instance)
+    if as_json:
+        rows = [
+            {"bound": name, "bound_ns": value / 1000, "equal_sizes_only": BOUNDS[name].equal_sizes_only}
+            for name, value in proven.items()
+        ]
+        print_json(rows)
+        return
+    cells = [
+        (name, duration(value), "equal" if BOUNDS[name].equal_sizes_only else "any", BOUNDS[name].meaning)
+        for name, value in proven.items()
+    ]
+    print_table(
+        f"{instance.name or 'instance'}: lower bounds", ("bound", "makespan >=", "chunk sizes", "meaning"), cells
+    )

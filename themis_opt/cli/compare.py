@@ -1,0 +1,35 @@
+"""``themis-opt compare``: all policies side by side."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from themis_opt.cli import options
+
+EVERY_POLICY = (
+    "baseline+fifo,baseline+scf,random+fifo,themis+fifo,themis+scf,themis+lifo,themis+longest_remaining,exact"
+)
+
+
+def compare(
+    source: options.InstanceSource,
+    size: options.Size = None,
+    chunks: options.NumChunks = None,
+    latency: options.Latency = None,
+    ag_order: options.AgOrder = None,
+    policies: options.Policies = EVERY_POLICY,
+    time_limit: options.TimeLimit = 60.0,
+    workers: options.Workers = 2,
+    seed: options.Seed = 0,
+    gap: options.Gap = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder for the best schedule and the table.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Run all policies on one instance, each against the best proven bound."""
+    from themis_opt.cli.comparing import run_comparison
+
+    instance = options.load_instance(source, size, chunks, latency, ag_order)
+    run_comparison(instance, policies, time_limit, workers, seed, gap, output, as_json)

@@ -1,0 +1,57 @@
+"""What ``solve`` and ``compare`` share: run, print, write, and the exit code."""
+
+from pathlib import Path
+
+import typer
+
+from formulations.budget import PROVEN_GAP
+from themis_opt.cli import exit_codes
+from themis_opt.cli.clock import remaining
+from themis_opt.cli.options import split_policies
+from themis_opt.cli.printing import percent, print_comparison, print_json
+from themis_opt.cli.progress import live_progress
+from themis_opt.comparison import Comparison, compare
+from themis_opt.formats.bundle import write_comparison
+from themis_opt.instance import Instance
+
+
+def run_comparison(
+    instance: Instance,
+    policies: str,
+    time_limit: float,
+    workers: int,
+    seed: int,
+    gap: float | None,
+    folder: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare policies, print the table and write the best schedule into `folder`, if there is one."""
+    limits = {"time_limit": time_limit, "workers": workers, "seed": seed}
+    with live_progress(remaining(time_limit)) as progress:
+        comparison = compare(
+            instance,
+            split_policies(policies),
+            time_limit=remaining(time_limit),
+            workers=workers,
+            seed=seed,
+            gap=PROVEN_GAP if gap is None else gap,
+            progress=progress,
+        )
+    if as_json:
+        print_json([result.row() for result in comparison.results])
+    else:
+        print_comparison(comparison)
+    if folder is not None:
+        for path in write_comparison(folder, comparison, limits):
+            typer.echo(f"wrote {path}", err=True)
+    raise typer.Exit(_exit_code(comparison, gap))
+
+
+def _exit_code(comparison: Comparison, gap: float | None) -> int:
+    if comparison.interrupted:
+        typer.echo("interrupted: the best schedules so far are kept", err=True)
+        return exit_codes.INTERRUPTED
+    if gap is not None and comparison.best.gap > gap:
+        typer.echo(f"the gap of {percent(gap)} was not reached: {percent(comparison.best.gap)}", err=True)
+        return exit_codes.UNMET
+    return 0

@@ -1,0 +1,85 @@
+"""The ``themis-opt`` command."""
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Annotated, Any
+
+import typer
+
+from themis_opt import __version__
+from themis_opt.cli import exit_codes
+from themis_opt.errors import ThemisError
+
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "solve": "themis_opt.cli.solve:solve",
+        "compare": "themis_opt.cli.compare:compare",
+        "bound": "themis_opt.cli.bound:bound",
+        "simulate": "themis_opt.cli.simulate:simulate",
+        "validate": "themis_opt.cli.validate:validate",
+        "explain": "themis_opt.cli.explain:explain",
+        "show": "themis_opt.cli.show:show",
+        "schema": "themis_opt.cli.schema:schema",
+    }
+)
+"""Import path of each subcommand; these modules import nothing heavy before they run."""
+
+
+def run() -> None:
+    """Run the command line."""
+    application()()
+
+
+def application() -> typer.Typer:
+    """The command with all its subcommands."""
+    app = typer.Typer(
+        name="themis-opt",
+        help="Schedules of collective communication, with proven gaps.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_main)
+    for name, path in COMMANDS.items():
+        module, _, function = path.partition(":")
+        app.command(name)(_guarded(getattr(import_module(module), function)))
+    return app
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"themis_opt {__version__}")
+        raise typer.Exit
+
+
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and leave.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Schedules of collective communication, with proven gaps."""
+
+
+def _guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with errors as one line and the documented exit codes."""
+
+    @functools.wraps(command)
+    def guarded(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except ThemisError as error:
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(exit_codes.BAD_INPUT) from None
+        except KeyboardInterrupt:
+            typer.echo("interrupted: no schedule was found yet", err=True)
+            raise typer.Exit(exit_codes.INTERRUPTED) from None
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+
+    return guarded

@@ -1,0 +1,63 @@
+"""Options that subcommands share, and the instance they make together."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from themis_opt.errors import InputError
+
+if TYPE_CHECKING:
+    from themis_opt.instance import Instance
+
+InstanceSource = Annotated[
+    str, typer.Argument(help="Instance file, or the name of a shipped instance.", metavar="INSTANCE")
+]
+ScheduleFile = Annotated[Path, typer.Argument(help="Schedule file.", metavar="SCHEDULE")]
+Size = Annotated[str | None, typer.Option(help="Size of every collective instead of the instance's, such as 500MiB.")]
+NumChunks = Annotated[
+    int | None, typer.Option("--chunks", help="Chunks of every collective instead of the instance's.")
+]
+Latency = Annotated[str | None, typer.Option(help="lag or occupy, instead of the instance's.")]
+AgOrder = Annotated[str | None, typer.Option(help="free or reverse, instead of the instance's.")]
+Policies = Annotated[str, typer.Option(help="Policies to run, with commas between them, such as baseline,themis+scf.")]
+TimeLimit = Annotated[float, typer.Option(help="Seconds for the whole command, counted from its start.", min=0.1)]
+Workers = Annotated[int, typer.Option(help="Threads of the solver.", min=1)]
+Seed = Annotated[int, typer.Option(help="Seed of the solver and of random policies.", min=0)]
+Gap = Annotated[
+    float | None, typer.Option(help="Stop at this gap (a fraction); exit code 1 if it is not reached.", min=0)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def load_instance(
+    source: str, size: str | None, chunks: int | None, latency: str | None, ag_order: str | None
+) -> "Instance":
+    """The instance, with the overrides of the command line."""
+    from pydantic import ValidationError
+
+    from themis_opt.catalog import load
+    from themis_opt.cost import check_clock
+    from themis_opt.instance import located
+
+    instance = load(source)
+    try:
+        changed = instance.overridden(size=size, chunks=chunks, latency=latency, ag_order=ag_order)
+    except ValidationError as error:
+        raise located(error).within("command line") from None
+    check_clock(changed)
+    return changed
+
+
+def split_policies(text: str) -> list[str]:
+    """The specifications in a list with commas.
+
+    Raises
+    ------
+    InputError
+        If the list is empty or names a policy twice.
+    """
+    specifications = [part.strip() for part in text.split(",") if part.strip()]
+    if not specifications or len(set(specifications)) < len(specifications):
+        raise InputError("must name one or more policies, each once", field="--policies", value=text)
+    return specifications

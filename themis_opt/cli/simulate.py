@@ -1,0 +1,45 @@
+"""``themis-opt simulate``: exact times of heuristic policies, without solver or bounds."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from themis_opt.cli import options
+
+
+def simulate(
+    source: options.InstanceSource,
+    size: options.Size = None,
+    chunks: options.NumChunks = None,
+    latency: options.Latency = None,
+    ag_order: options.AgOrder = None,
+    policies: options.Policies = "baseline+fifo,themis+fifo,themis+scf",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder for one schedule and its pictures per policy.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Simulate policies and print makespan and utilisation."""
+    from themis_opt.cli.printing import duration, percent, print_json, print_table
+    from themis_opt.formats.bundle import write_schedule
+    from themis_opt.policies.registry import make_policy
+    from themis_opt.simulator import simulate as run
+    from themis_opt.validation import validate
+
+    instance = options.load_instance(source, size, chunks, latency, ag_order)
+    schedules = {name: run(instance, make_policy(name)(instance)) for name in options.split_policies(policies)}
+    for name, schedule in schedules.items():
+        validate(schedule)
+        if output is not None:
+            for path in write_schedule(output / name.replace(":", "_"), schedule, title=name):
+                typer.echo(f"wrote {path}", err=True)
+    if as_json:
+        rows = [
+            {"policy": name, "makespan_ns": s.makespan / 1000, "utilisation": s.utilisation}
+            for name, s in schedules.items()
+        ]
+        print_json(rows)
+        return
+    cells = [(name, duration(s.makespan), percent(s.utilisation)) for name, s in schedules.items()]
+    print_table(instance.name or "instance", ("policy", "makespan", "utilisation"), cells)

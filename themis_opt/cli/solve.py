@@ -1,0 +1,36 @@
+"""``themis-opt solve``: the comparison with the reference, and its schedule on disk."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from themis_opt.cli import options
+
+
+def solve(
+    source: options.InstanceSource,
+    size: options.Size = None,
+    chunks: options.NumChunks = None,
+    latency: options.Latency = None,
+    ag_order: options.AgOrder = None,
+    policies: options.Policies = "baseline+fifo,themis+fifo,themis+scf,exact",
+    time_limit: options.TimeLimit = 60.0,
+    workers: options.Workers = 2,
+    seed: options.Seed = 0,
+    gap: options.Gap = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder for the schedule and its pictures.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Find a near-optimal schedule, prove its gap, and write it with pictures.
+
+    Compares the fixed order and Themis with the reference found by CP-SAT, and writes the best schedule,
+    its order table, a trace for Perfetto, a Gantt picture and CSV files.
+    """
+    from themis_opt.cli.comparing import run_comparison
+
+    instance = options.load_instance(source, size, chunks, latency, ag_order)
+    folder = output or Path(f"{Path(source).name.removesuffix('.json')}.solution")
+    run_comparison(instance, policies, time_limit, workers, seed, gap, folder, as_json)

@@ -1,0 +1,1 @@
+"""File formats: what is read and what schedules are written as."""
