@@ -96,10 +96,10 @@ class _Rates:
     """What the formulas need of each dimension: shapes (dimensions,) and (phases, dimensions)."""
 
     size: IntArray
-    compression: FloatArray
     picoseconds_per_byte: FloatArray
     payload: FloatArray
     header: FloatArray
+    has_headers: bool
     shares_sent: FloatArray
     fixed_occupancy: IntArray
     fixed_lag: IntArray
@@ -113,10 +113,10 @@ def _rates(instance: Instance) -> _Rates:
     occupies = instance.latency == "occupy"
     return _Rates(
         size=np.array(instance.network.sizes),
-        compression=np.array([d.compression for d in dimensions]),
         picoseconds_per_byte=PICOSECONDS_PER_SECOND / np.array(instance.network.bandwidths),
         payload=np.array([d.packet.payload if d.packet else math.inf for d in dimensions]),
         header=np.array([d.packet.header if d.packet else 0.0 for d in dimensions]),
+        has_headers=any(d.packet and d.packet.header for d in dimensions),
         shares_sent=np.array([[_shares_sent(d, phase) for d in dimensions] for phase in Phase]),
         fixed_occupancy=launch + occupies * delay,
         fixed_lag=(not occupies) * delay,
@@ -124,10 +124,10 @@ def _rates(instance: Instance) -> _Rates:
 
 
 def _shares_sent(dimension: Dimension, phase: Phase) -> float:
-    """Blocks of 1/P of the larger side of the stage that an NPU sends."""
+    """Blocks of 1/P of the larger side of the stage that an NPU sends, after compression."""
     if not dimension.in_network or phase is Phase.ALL_TO_ALL:
-        return dimension.size - 1
-    return dimension.size if phase is Phase.REDUCE_SCATTER else 1
+        return (dimension.size - 1) / dimension.compression
+    return (dimension.size if phase is Phase.REDUCE_SCATTER else 1) / dimension.compression
 
 
 def fixed_lag(instance: Instance, phase: Phase | IntArray, dimension: int | IntArray) -> IntArray:
@@ -164,7 +164,7 @@ def bytes_sent(
     The arrays broadcast; `phase` and `dimension` index what belongs to each element.
     """
     rates = _rates(instance)
-    sent: FloatArray = size * rates.shares_sent[phase, dimension] / scattered / rates.compression[dimension]
+    sent: FloatArray = size * rates.shares_sent[phase, dimension] / scattered
     return sent
 
 
@@ -176,9 +176,11 @@ def transfer_time(
     With ``whole_packets=False`` a part of a packet costs that part of a header: a lower bound, linear in `sent`.
     """
     rates = _rates(instance)
-    packets = sent / rates.payload[dimension]
-    headers = (np.ceil(packets) if whole_packets else packets) * rates.header[dimension]
-    time: FloatArray = (sent + headers) * rates.picoseconds_per_byte[dimension]
+    on_wire = sent
+    if rates.has_headers:
+        packets = sent / rates.payload[dimension]
+        on_wire = sent + (np.ceil(packets) if whole_packets else packets) * rates.header[dimension]
+    time: FloatArray = on_wire * rates.picoseconds_per_byte[dimension]
     return time
 
 

@@ -78,8 +78,7 @@ class Model(BaseModel):
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, checked like a new object."""
-        fields = {name: getattr(self, name) for name in self.model_fields_set} | changes
-        return type(self)(**fields)
+        return type(self)(**(self.model_dump(mode="json", exclude_unset=True) | changes))
 
 
 class Packet(Model):

@@ -13,7 +13,7 @@ from themis_opt.units import PICOSECONDS_PER_SECOND
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """When every stage of a plan runs, in integer picoseconds from the release of the earliest instant 0.
+    """When every stage of a plan runs, in integer picoseconds on a clock that starts at 0.
 
     Attributes
     ----------

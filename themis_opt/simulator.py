@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,42 +40,63 @@ def _check_clock_once(instance: Instance) -> None:
     check_clock(instance)
 
 
-def build_operations(instance: Instance, plan: Plan, costs: StageCosts) -> Operations:
-    """The plan as the kernel sees it: one operation per stage, one resource per dimension."""
-    count, dimension = plan.num_stages, plan.stage_dimensions
-    first, last = _chain_ends(plan)
-    continues = np.ones(count, dtype=np.int64)
+class _Chains(NamedTuple):
+    """The precedence of stages along the paths of chunks; arrays as in :class:`themis_opt.kernel.Operations`.
+
+    `first` and `last` number the first and the last stage of every chunk, `last_of_chunk` repeats the latter for
+    every stage.
+    """
+
+    first: IntArray
+    last: IntArray
+    last_of_chunk: IntArray
+    successor_start: IntArray
+    successor: IntArray
+    num_predecessors: IntArray
+
+
+@lru_cache(maxsize=256)
+def _chains(shapes: tuple[tuple[int, ...], ...]) -> _Chains:
+    """Chains for the shapes (chunks, stages) of all collectives."""
+    stages = np.concatenate([np.full(chunks, length) for chunks, length in shapes])
+    last = np.cumsum(stages) - 1
+    first = last + 1 - stages
+    count = int(last[-1]) + 1
+    continues, num_predecessors = np.ones(count, dtype=np.int64), np.ones(count, dtype=np.int64)
     continues[last] = 0
-    num_predecessors = np.ones(count, dtype=np.int64)
     num_predecessors[first] = 0
-    keys = DISPATCH[plan.dispatch](costs, np.repeat(last, _stages_per_chunk(plan)))
-    major, enforced = _enforced(instance, plan, keys)
-    return Operations(
-        resource=dimension,
-        duration=costs.occupancy,
-        lag=costs.lag,
-        release=_releases(instance, plan),
+    return _Chains(
+        first=first,
+        last=last,
+        last_of_chunk=np.repeat(last, stages),
         successor_start=np.concatenate([[0], np.cumsum(continues)]),
         successor=np.flatnonzero(continues) + 1,
         num_predecessors=num_predecessors,
+    )
+
+
+def build_operations(instance: Instance, plan: Plan, costs: StageCosts) -> Operations:
+    """The plan as the kernel sees it: one operation per stage, one resource per dimension."""
+    chains = _chains(tuple(c.paths.shape for c in plan.chunks))
+    keys = DISPATCH[plan.dispatch](costs, chains.last_of_chunk)
+    major, enforced = _enforced(instance, plan, keys)
+    return Operations(
+        resource=plan.stage_dimensions,
+        duration=costs.occupancy,
+        lag=costs.lag,
+        release=_releases(instance, plan),
+        successor_start=chains.successor_start,
+        successor=chains.successor,
+        num_predecessors=chains.num_predecessors,
         major=major,
         minor=keys.minor,
-        time_sign=np.full(count, keys.time_sign),
+        time_sign=np.full(plan.num_stages, keys.time_sign),
         enforced=enforced,
     )
 
 
-def _stages_per_chunk(plan: Plan) -> IntArray:
-    return np.concatenate([np.full(len(c.sizes), c.paths.shape[1]) for c in plan.chunks])
-
-
-def _chain_ends(plan: Plan) -> tuple[IntArray, IntArray]:
-    """Numbers of the first and the last stage of every chunk."""
-    ends = np.cumsum(_stages_per_chunk(plan))
-    return ends - _stages_per_chunk(plan), ends - 1
-
-
 def _releases(instance: Instance, plan: Plan) -> IntArray:
+    """Release of the collective of every stage."""
     return np.concatenate(
         [np.full(c.paths.size, j.release) for c, j in zip(plan.chunks, instance.collectives, strict=True)]
     )
@@ -106,8 +128,7 @@ def _check_sequence(instance: Instance, plan: Plan, dimension: int, sequence: In
 
 def _describe_cycle(instance: Instance, plan: Plan, operations: Operations, start: IntArray) -> str:
     """Name stages that wait for each other: each stuck stage waits for its chunk or its sequence."""
-    first, _ = _chain_ends(plan)
-    firsts = set(first.tolist())
+    firsts = set(_chains(tuple(c.paths.shape for c in plan.chunks)).first.tolist())
     waits_for: dict[int, int] = {}
     before = {int(b): int(a) for s in plan.sequences if s is not None for a, b in pairwise(s)}
     stuck = set(np.flatnonzero(start < 0).tolist())
