@@ -44,7 +44,7 @@ class InvalidSchedule(ThemisError):
     Parameters
     ----------
     rule : str
-        Name of the broken rule, a key of :data:`themis_opt.validation.RULES`.
+        Name of the broken rule: a key of :data:`themis_opt.validation.RULES`, or ``data``.
     detail : str
         Where and how it is broken.
     """

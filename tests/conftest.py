@@ -1,0 +1,62 @@
+"""Fixtures that several test modules share, and the settings of the property tests."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import themis_opt
+from themis_opt.instance import Instance
+from themis_opt.policies.registry import make_policy
+from themis_opt.schedule import Schedule
+from themis_opt.simulator import simulate
+
+_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+
+settings.register_profile("repeatable", derandomize=True, max_examples=60, database=None, **_COMMON)
+settings.register_profile("hunt", max_examples=3000, print_blob=True, **_COMMON)
+settings.load_profile("repeatable")
+
+PAPER_NETWORKS = (
+    "2d-sw_sw",
+    "3d-sw_sw_sw_homo",
+    "3d-sw_sw_sw_hetero",
+    "3d-fc_ring_sw",
+    "4d-ring_sw_sw_sw",
+    "4d-ring_fc_ring_sw",
+)
+"""Networks of Themis (ISCA 2022), table 2."""
+
+
+@pytest.fixture(scope="session")
+def figure_5() -> Instance:
+    """Themis (ISCA 2022), figure 5: 4x4 NPUs, dim1 twice as fast as dim2, four chunks; one unit is 1 ms."""
+    return themis_opt.load("fig5.all_reduce.256MB")
+
+
+@pytest.fixture(scope="session")
+def hetero() -> Instance:
+    """An all-reduce of 100 MiB in 64 chunks on 3D-SW_SW_SW_hetero."""
+    return themis_opt.load("3d-sw_sw_sw_hetero.all_reduce.100MiB")
+
+
+@pytest.fixture(scope="session")
+def mixed() -> Instance:
+    """Several collectives of all kinds on 3D-SW_SW_SW_hetero."""
+    return themis_opt.load("3d-sw_sw_sw_hetero.mixed.100MiB")
+
+
+@pytest.fixture(params=PAPER_NETWORKS, scope="session")
+def paper_instance(request: pytest.FixtureRequest) -> Instance:
+    """An all-reduce of 100 MiB in 64 chunks on each network of table 2."""
+    return themis_opt.load(f"{request.param}.all_reduce.100MiB")
+
+
+@pytest.fixture(scope="session")
+def run() -> Callable[[Instance, str], Schedule]:
+    """Plan an instance with the policy of a specification and simulate the plan."""
+
+    def plan_and_simulate(instance: Instance, specification: str) -> Schedule:
+        return simulate(instance, make_policy(specification)(instance))
+
+    return plan_and_simulate

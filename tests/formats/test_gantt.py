@@ -1,0 +1,145 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+from themis_opt.errors import InputError
+from themis_opt.formats.gantt import gantt, save_figure
+from themis_opt.instance import Collective, Dimension, Instance, Network
+from themis_opt.policies.registry import make_policy
+from themis_opt.schedule import Schedule
+from themis_opt.simulator import simulate
+
+
+def scheduled(*collectives: Collective, **rules: str) -> Schedule:
+    dimensions = tuple(
+        Dimension(kind="switch", size=4, bandwidth=bandwidth, latency="1700 ns") for bandwidth in ("2 GB/s", "1 GB/s")
+    )
+    instance = Instance(network=Network(dimensions=dimensions), collectives=collectives, **rules)
+    return simulate(instance, make_policy("themis+scf")(instance))
+
+
+def all_reduce(name: str = "gradients", chunks: int = 4) -> Collective:
+    return Collective(kind="all_reduce", size="256 MB", chunks=chunks, name=name)
+
+
+def texts(figure: Figure) -> str:
+    figure.draw_without_rendering()
+    labels = [t for axes in figure.axes for t in (*axes.texts, *axes.get_yticklabels(), axes.xaxis.label)]
+    legends = [t for legend in figure.legends for t in legend.get_texts()]
+    return "\n".join(t.get_text() for t in (*figure.texts, *labels, *legends))
+
+
+def bars(figure: Figure) -> list[PolyCollection]:
+    return [c for c in figure.axes[1].collections if isinstance(c, PolyCollection)]
+
+
+def corners(figure: Figure) -> np.ndarray:
+    """Left, right and row of every bar."""
+    paths = [path.vertices for collection in bars(figure) for path in collection.get_paths()]
+    return np.array(sorted((p[:, 0].min(), p[:, 0].max(), p[:, 1].mean().round()) for p in (q[:4] for q in paths)))
+
+
+def test_a_png_holds_a_picture(tmp_path):
+    save_figure(gantt(scheduled(all_reduce())), tmp_path / "gantt.png")
+    assert np.ptp(imread(tmp_path / "gantt.png")) > 0.5
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_equal_schedules_give_equal_files(tmp_path, suffix):
+    paths = [tmp_path / f"{n}{suffix}" for n in "ab"]
+    for path in paths:
+        save_figure(gantt(scheduled(all_reduce())), path)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_an_svg_has_no_date(tmp_path):
+    save_figure(gantt(scheduled(all_reduce())), tmp_path / "gantt.SVG")
+    text = (tmp_path / "gantt.SVG").read_text()
+    assert "<svg" in text
+    assert "date" not in text
+
+
+@pytest.mark.parametrize("name", ["gantt.pdf", "gantt"])
+def test_other_suffixes_are_refused(tmp_path, name):
+    with pytest.raises(InputError, match=r"pictures end in \.png or \.svg"):
+        save_figure(gantt(scheduled(all_reduce())), tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+def test_every_stage_is_a_bar_at_its_time_in_the_row_of_its_dimension():
+    schedule = scheduled(all_reduce())
+    milliseconds = np.stack([schedule.start / 1e9, schedule.end / 1e9, schedule.plan.stage_dimensions], axis=1)
+    expected = np.array(sorted(map(tuple, milliseconds)))
+    np.testing.assert_allclose(corners(gantt(schedule)), expected)
+
+
+def test_the_first_dimension_is_on_top():
+    bottom, top = gantt(scheduled(all_reduce())).axes[1].get_ylim()
+    assert bottom > top
+
+
+def test_the_caption_gives_makespan_and_utilisation():
+    schedule = scheduled(all_reduce())
+    caption = f"makespan {schedule.makespan / 1e9:.4g} ms, utilisation {schedule.utilisation:.1%}"
+    assert caption in texts(gantt(schedule))
+
+
+def test_the_title_is_drawn_literally():
+    assert r"cost \$\$ {" in texts(gantt(scheduled(all_reduce()), title="cost $$ {"))
+
+
+def test_the_time_axis_has_the_unit_of_the_makespan():
+    small = scheduled(Collective(kind="all_reduce", size="20 kB", chunks=2))
+    assert "time (µs)" in texts(gantt(small))
+
+
+def test_gathering_bars_have_a_hatch_and_scattering_bars_none():
+    hatches = {collection.get_hatch() for collection in bars(gantt(scheduled(all_reduce()))) if collection.get_paths()}
+    assert hatches == {None, "////"}
+
+
+def test_the_legend_names_phases_and_collectives():
+    tokens = Collective(kind="all_to_all", size="1 MB", chunks=2, name="tokens")
+    shown = texts(gantt(scheduled(all_reduce(), tokens)))
+    for part in ("reduce-scatter", "all-gather", "all-to-all", "chunks 0 to 3 of gradients", "chunks 0 to 1 of tokens"):
+        assert part in shown
+
+
+def test_many_collectives_are_counted_in_the_legend():
+    schedule = scheduled(*(all_reduce(f"bucket{i}", chunks=1) for i in range(9)))
+    assert "and 4 more" in texts(gantt(schedule))
+
+
+def test_collectives_have_colours_of_their_own():
+    figure = gantt(scheduled(all_reduce("a", 2), all_reduce("b", 2)))
+    colours = {tuple(colour) for collection in bars(figure) for colour in collection.get_facecolor()}
+    assert len(colours) == 2 * 2 * 2
+
+
+def test_an_unused_dimension_keeps_its_row():
+    schedule = scheduled(Collective(kind="reduce_scatter", size="1 MB", chunks=2, dimensions=("dim1",)))
+    shown = texts(gantt(schedule))
+    assert "dim2\n4 × 1 GB/s" in shown
+    assert "unused" in shown
+
+
+@pytest.mark.parametrize("kind", ["reduce_scatter", "all_gather", "all_to_all"])
+def test_collectives_of_one_phase_are_drawn(kind):
+    schedule = scheduled(Collective(kind=kind, size="1 MB", chunks=3), latency="occupy")
+    assert len(corners(gantt(schedule))) == schedule.plan.num_stages
+
+
+def test_many_bars_become_an_image_inside_the_svg(tmp_path):
+    save_figure(gantt(scheduled(all_reduce(chunks=3000))), tmp_path / "gantt.svg")
+    assert "data:image/png" in (tmp_path / "gantt.svg").read_text()
+
+
+def test_drawing_leaves_pyplot_alone():
+    code = "import sys, themis_opt.formats.gantt; print('matplotlib.pyplot' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"

@@ -1,0 +1,63 @@
+import csv
+import io
+
+import pytest
+
+from themis_opt.formats.tables import stage_rows, to_csv
+from themis_opt.instance import Collective, Dimension, Instance, Network
+from themis_opt.policies.registry import make_policy
+from themis_opt.schedule import Schedule
+from themis_opt.simulator import simulate
+
+
+def scheduled(kind: str) -> Schedule:
+    dimensions = tuple(
+        Dimension(kind="switch", size=4, bandwidth=bandwidth, latency="700 ns") for bandwidth in ("2 GB/s", "1 GB/s")
+    )
+    collective = Collective(kind=kind, size="256 MB", chunks=4, name='the "big", one')
+    instance = Instance(network=Network(dimensions=dimensions), collectives=(collective,))
+    return simulate(instance, make_policy("baseline+fifo")(instance))
+
+
+def test_there_is_one_row_per_stage():
+    rows = stage_rows(scheduled("all_reduce"))
+    assert [(row["chunk"], row["position"]) for row in rows] == [(c, p) for c in range(4) for p in range(4)]
+
+
+def test_a_row_holds_names_nanoseconds_and_bytes():
+    assert stage_rows(scheduled("all_reduce"))[0] == {
+        "collective": 'the "big", one',
+        "chunk": 0,
+        "position": 0,
+        "phase": "reduce_scatter",
+        "dimension": "dim1",
+        "start_ns": 0.0,
+        "end_ns": 24e6,
+        "ready_ns": 24e6 + 1400,
+        "bytes_sent": 48e6,
+        "bytes_held_before": 64e6,
+    }
+
+
+def test_times_keep_their_picoseconds():
+    schedule = scheduled("all_reduce")
+    assert [round(row["end_ns"] * 1000) for row in stage_rows(schedule)] == schedule.end.tolist()
+
+
+@pytest.mark.parametrize("kind", ["reduce_scatter", "all_gather", "all_to_all"])
+def test_collectives_of_one_phase_name_it(kind):
+    assert {row["phase"] for row in stage_rows(scheduled(kind))} == {kind}
+
+
+def test_csv_reads_back():
+    rows = stage_rows(scheduled("all_reduce"))
+    read = list(csv.DictReader(io.StringIO(to_csv(rows))))
+    assert read == [{key: str(value) for key, value in row.items()} for row in rows]
+
+
+def test_csv_starts_with_the_names_of_the_fields():
+    assert to_csv([{"chunk": 0, "phase": "all_gather"}]) == "chunk,phase\n0,all_gather\n"
+
+
+def test_no_rows_are_no_text():
+    assert to_csv([]) == ""

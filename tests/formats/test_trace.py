@@ -1,0 +1,179 @@
+import json
+from collections import defaultdict
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pytest
+
+from themis_opt.errors import InputError
+from themis_opt.formats import trace
+from themis_opt.formats.trace import IN_FLIGHT, NETWORK, chrome_trace
+from themis_opt.instance import Collective, Dimension, Instance, Network
+from themis_opt.policies.registry import make_policy
+from themis_opt.schedule import Schedule
+from themis_opt.simulator import simulate
+
+
+def scheduled(*collectives: Collective, latency: str = "0 ns") -> Schedule:
+    dimensions = tuple(
+        Dimension(kind="switch", size=4, bandwidth=bandwidth, latency=latency) for bandwidth in ("2 GB/s", "1 GB/s")
+    )
+    instance = Instance(network=Network(dimensions=dimensions), collectives=collectives)
+    return simulate(instance, make_policy("themis+scf")(instance))
+
+
+@pytest.fixture
+def gradients() -> Schedule:
+    return scheduled(Collective(kind="all_reduce", size="256 MB", chunks=4, name="gradients"), latency="1700 ns")
+
+
+@pytest.fixture
+def mixed() -> Schedule:
+    """Every kind of collective, with chunk sizes that make times of odd picoseconds."""
+    return scheduled(
+        Collective(kind="all_reduce", size=10007 * 2, chunks=7, name="ar"),
+        Collective(kind="all_to_all", size=5003 * 2, chunks=3, name="a2a", dimensions=("dim1",)),
+        Collective(kind="reduce_scatter", size=7001 * 2, chunks=3, name="rs"),
+        Collective(kind="all_gather", size=7001 * 2, chunks=3, name="ag", release="3 us"),
+        latency="333 ns",
+    )
+
+
+def events(schedule: Schedule, phase: str, pid: int = NETWORK) -> list[dict]:
+    return [e for e in chrome_trace(schedule)["traceEvents"] if e["ph"] in phase and e["pid"] == pid]
+
+
+def nanoseconds(microseconds: float) -> int:
+    """How Perfetto reads a time."""
+    return int(microseconds * 1000)
+
+
+def test_the_trace_is_valid_json(mixed):
+    assert json.loads(json.dumps(chrome_trace(mixed), allow_nan=False)) == chrome_trace(mixed)
+
+
+def test_equal_schedules_give_equal_traces(mixed):
+    again = simulate(mixed.instance, mixed.plan)
+    assert json.dumps(chrome_trace(mixed)) == json.dumps(chrome_trace(again))
+
+
+def test_every_dimension_is_a_named_track_in_order(gradients):
+    names = {e["tid"]: e["args"]["name"] for e in events(gradients, "M") if e["name"] == "thread_name"}
+    order = {e["tid"]: e["args"]["sort_index"] for e in events(gradients, "M") if e["name"] == "thread_sort_index"}
+    assert [names[tid] for tid in sorted(names, key=order.__getitem__)] == ["dim1", "dim2"]
+
+
+def test_every_stage_is_one_slice(mixed):
+    assert len(events(mixed, "X")) == mixed.plan.num_stages
+
+
+def test_a_slice_is_named_after_collective_chunk_and_phase(gradients):
+    expected = {f"gradients c{chunk} {phase}" for chunk in range(4) for phase in ("RS", "AG")}
+    assert {e["name"] for e in events(gradients, "X")} == expected
+
+
+def test_a_slice_carries_bytes_and_the_time_of_its_result(gradients):
+    first = events(gradients, "X")[0]
+    assert first["args"] == {
+        "collective": "gradients",
+        "chunk": 0,
+        "phase": "RS",
+        "bytes_sent": 48e6,
+        "bytes_held": 64e6,
+        "ready_us": first["ts"] + first["dur"] + 2 * 1.7,
+    }
+
+
+@pytest.mark.parametrize("pid", [NETWORK, IN_FLIGHT])
+def test_slices_of_a_track_never_overlap(mixed, pid):
+    tracks = defaultdict(list)
+    for e in events(mixed, "X", pid):
+        begin = nanoseconds(e["ts"])
+        tracks[e["tid"]].append((begin, begin + nanoseconds(e["dur"])))
+    for spans in tracks.values():
+        assert all(before[1] <= after[0] for before, after in pairwise(sorted(spans)))
+
+
+def test_times_survive_the_cut_to_whole_nanoseconds(mixed):
+    assert [nanoseconds(e["ts"]) for e in events(mixed, "X")] == (mixed.start // 1000).tolist()
+
+
+def test_a_time_without_an_exact_float_is_not_cut_to_the_nanosecond_before():
+    assert int(1001 / 1000 * 1000) == 1000
+    schedule = scheduled(Collective(kind="all_to_all", size="1 MB", chunks=1, release="1001 ns"))
+    assert nanoseconds(events(schedule, "X")[0]["ts"]) == 1001
+
+
+def test_a_flow_visits_the_stages_of_its_chunk_in_order(gradients):
+    slices = {(e["tid"], e["ts"]): e for e in events(gradients, "X")}
+    flows = defaultdict(list)
+    for e in events(gradients, "stf"):
+        flows[e["id"]].append((e["ph"], slices[e["tid"], e["ts"]]["name"]))
+    assert [flows[i] for i in sorted(flows)] == [
+        [(ph, f"gradients c{chunk} {phase}") for ph, phase in zip("sttf", ("RS", "RS", "AG", "AG"), strict=True)]
+        for chunk in range(4)
+    ]
+
+
+def test_a_flow_step_directly_follows_its_slice(mixed):
+    all_events = chrome_trace(mixed)["traceEvents"]
+    for before, step in pairwise(all_events):
+        if step["ph"] in "stf":
+            assert (before["ph"], before["tid"], before["ts"]) == ("X", step["tid"], step["ts"])
+
+
+def test_a_chunk_of_one_stage_has_no_flow():
+    schedule = scheduled(Collective(kind="all_to_all", size="1 MB", chunks=3, dimensions=("dim2",)))
+    assert events(schedule, "stf") == []
+
+
+def test_latencies_are_slices_in_flight(gradients):
+    durations = {e["name"]: e["dur"] for e in events(gradients, "X", IN_FLIGHT)}
+    assert durations == dict.fromkeys(("dim1 RS", "dim1 AG", "dim2 RS", "dim2 AG"), 3.4)
+
+
+def test_without_latency_nothing_is_in_flight():
+    schedule = scheduled(Collective(kind="all_reduce", size="1 MB", chunks=3))
+    assert events(schedule, "MX", IN_FLIGHT) == []
+
+
+def test_counters_stay_within_0_and_1(mixed):
+    values = [value for e in events(mixed, "C") for value in e["args"].values()]
+    assert min(values) == 0
+    assert max(values) == 1
+
+
+def test_counters_start_at_0_and_end_idle(mixed):
+    series = defaultdict(list)
+    for e in events(mixed, "C"):
+        series[e["name"]].append(e)
+    assert set(series) == {"busy dim1", "busy dim2", "utilisation"}
+    for counter in series.values():
+        assert counter[0]["ts"] == 0
+        assert set(counter[-1]["args"].values()) == {0}
+
+
+def test_the_utilisation_counter_weighs_dimensions_by_bandwidth():
+    schedule = scheduled(
+        Collective(kind="all_to_all", size="4 MB", chunks=1, dimensions=("dim1",)),
+        Collective(kind="all_to_all", size="4 MB", chunks=1, dimensions=("dim2",), name="slow"),
+    )
+    counter = [(e["ts"], e["args"]["share"]) for e in events(schedule, "C") if e["name"] == "utilisation"]
+    assert counter == [(0, 1), (1500, pytest.approx(1 / 3)), (3000, 0)]
+
+
+def test_an_unused_dimension_keeps_its_empty_track():
+    schedule = scheduled(Collective(kind="all_gather", size="1 MB", chunks=2, dimensions=("dim1",)))
+    assert {e["tid"] for e in events(schedule, "M") if "tid" in e} == {1, 2}
+    assert [e["args"] for e in events(schedule, "C") if e["name"] == "busy dim2"] == [{"busy": 0}]
+
+
+def test_a_schedule_too_big_for_viewers_is_refused_with_numbers(gradients, monkeypatch):
+    monkeypatch.setattr(trace, "MAX_STAGES", 15)
+    with pytest.raises(InputError, match="16 stages holds about 80 events"):
+        chrome_trace(gradients)
+
+
+def test_size_is_checked_before_any_event_is_made():
+    with pytest.raises(InputError, match="200000 stages"):
+        chrome_trace(SimpleNamespace(plan=SimpleNamespace(num_stages=200_001)))

@@ -1,0 +1,141 @@
+"""Hypothesis strategies for instances, plans and schedules."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from themis_opt.cost import PHASES
+from themis_opt.dispatch import DISPATCH
+from themis_opt.instance import (
+    Algorithm,
+    Collective,
+    CollectiveKind,
+    Dimension,
+    Instance,
+    Kind,
+    Network,
+    Packet,
+)
+from themis_opt.plan import Chunks, Plan, equal_sizes
+from themis_opt.schedule import Schedule
+from themis_opt.simulator import simulate
+
+MAX_ELEMENTS = 10**6
+
+bandwidths = st.one_of(
+    st.sampled_from(["1 MB/s", "1 GB/s", "25 GiB/s", "400 Gb/s", "1.6 TB/s"]),
+    st.integers(10**6, 10**12),
+    st.floats(1e6, 1e13),
+)
+
+
+def times(longest: int) -> st.SearchStrategy[str]:
+    """Times from nothing to `longest` picoseconds, nothing being frequent."""
+    return st.one_of(st.just("0 ps"), st.integers(0, longest).map("{} ps".format))
+
+
+packets = st.builds(Packet, payload=st.integers(1, 9000), header=st.integers(0, 200))
+
+
+def dimensions() -> st.SearchStrategy[Dimension]:
+    """Dimensions with every option of the cost model."""
+    return st.builds(
+        Dimension,
+        kind=st.sampled_from(Kind),
+        size=st.integers(2, 16),
+        bandwidth=bandwidths,
+        latency=times(10**7),
+        algorithm=st.none() | st.sampled_from(Algorithm),
+        in_network=st.booleans(),
+        packet=st.none() | packets,
+        launch_overhead=times(10**6),
+        compression=st.sampled_from([1.0, 1.5, 2.0]) | st.floats(1, 100),
+    )
+
+
+ANY_DIMENSION = dimensions()
+
+
+def plain_dimensions() -> st.SearchStrategy[Dimension]:
+    """Dimensions without launch overhead and packets."""
+    return st.builds(
+        Dimension, kind=st.sampled_from(Kind), size=st.integers(2, 16), bandwidth=bandwidths, latency=times(10**7)
+    )
+
+
+def networks(
+    dimension: st.SearchStrategy[Dimension] = ANY_DIMENSION, max_dimensions: int = 4
+) -> st.SearchStrategy[Network]:
+    """Networks of one to four dimensions."""
+    several = st.lists(dimension, min_size=1, max_size=max_dimensions).map(tuple)
+    return st.builds(Network, dimensions=several)
+
+
+@st.composite
+def collectives(draw: st.DrawFn, names: tuple[str, ...], max_chunks: int = 6) -> Collective:
+    """Collectives of all kinds on some or all of the named dimensions."""
+    chunks, element_bytes = draw(st.integers(1, max_chunks)), draw(st.sampled_from([1, 2, 4]))
+    elements = draw(st.integers(chunks, 4 * chunks) | st.integers(chunks, MAX_ELEMENTS))
+    span = st.lists(st.sampled_from(names), min_size=1, unique=True).map(tuple)
+    return Collective(
+        kind=draw(st.sampled_from(CollectiveKind)),
+        size=elements * element_bytes,
+        chunks=chunks,
+        dimensions=draw(st.none() | span),
+        release=draw(times(10**8)),
+        element_bytes=element_bytes,
+    )
+
+
+@st.composite
+def instances(draw: st.DrawFn, max_collectives: int = 3, max_chunks: int = 6, **fixed: Any) -> Instance:
+    """Instances with every rule of the model; `fixed` fields are taken as they are."""
+    network = fixed.pop("network", None) or draw(networks())
+    some = st.lists(collectives(network.dimension_names, max_chunks), min_size=1, max_size=max_collectives)
+    rules = {
+        "latency": draw(st.sampled_from(["lag", "occupy"])),
+        "ag_order": draw(st.sampled_from(["free", "reverse"])),
+    }
+    return Instance(network=network, collectives=tuple(draw(some)), **(rules | fixed))
+
+
+@st.composite
+def chunk_sizes(draw: st.DrawFn, collective: Collective) -> np.ndarray:
+    """Equal sizes, or at most as many unequal ones, of whole elements and together the collective."""
+    if draw(st.booleans()):
+        return equal_sizes(collective)
+    elements = collective.size // collective.element_bytes
+    cuts = draw(st.sets(st.integers(1, elements - 1), max_size=collective.chunks - 1)) if elements > 1 else set()
+    ends = [0, *sorted(cuts), elements]
+    return np.array([b - a for a, b in pairwise(ends)], dtype=np.int64) * collective.element_bytes
+
+
+@st.composite
+def plans(draw: st.DrawFn, instance: Instance) -> Plan:
+    """Any legal orders and sizes with any dispatch rule."""
+    chunks = []
+    for collective, span in zip(instance.collectives, instance.spans, strict=True):
+        sizes = draw(chunk_sizes(collective))
+        mirrored = collective.kind is CollectiveKind.ALL_REDUCE and instance.ag_order == "reverse"
+        paths = []
+        for _ in sizes:
+            legs = [draw(st.permutations(span)) for _ in PHASES[collective.kind]]
+            if mirrored:
+                legs[1] = legs[0][::-1]
+            paths.append([k for leg in legs for k in leg])
+        chunks.append(Chunks(sizes, np.array(paths, dtype=np.int64)))
+    return Plan(tuple(chunks), draw(st.sampled_from(sorted(DISPATCH))))
+
+
+@st.composite
+def schedules(draw: st.DrawFn, **fixed: Any) -> Schedule:
+    """Simulated schedules of random plans on random instances."""
+    instance = draw(instances(**fixed))
+    return simulate(instance, draw(plans(instance)))
+
+
+def enforced_plans(**fixed: Any) -> st.SearchStrategy[tuple[Instance, Plan]]:
+    """Instances with plans that enforce every sequence."""
+    return schedules(**fixed).map(lambda schedule: (schedule.instance, schedule.enforced_plan()))

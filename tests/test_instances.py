@@ -1,0 +1,141 @@
+"""The shipped instance files: they load, are named after their content, and hold the figures they claim."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from themis_opt.instance import Instance, Kind
+from themis_opt.plan import Chunks, Plan, equal_sizes
+from themis_opt.policies.registry import make_policy
+from themis_opt.simulator import simulate
+from themis_opt.units import format_size
+
+INSTANCES = Path(__file__).parents[1] / "instances"
+FILES = {
+    f"{folder}/{path.name}": path
+    for folder in ("paper", "clusters", "toy")
+    for path in sorted((INSTANCES / folder).glob("*.json"))
+}
+PAPER = sorted(name for name in FILES if name.startswith("paper/"))
+CLUSTERS = sorted(name for name in FILES if name.startswith("clusters/"))
+
+SW, RING, FC = Kind.SWITCH, Kind.RING, Kind.FULLY_CONNECTED
+TABLE_2 = {
+    "2D-SW_SW": [(SW, 16, 1200, 700), (SW, 64, 800, 1700)],
+    "3D-SW_SW_SW_homo": [(SW, 16, 800, 700), (SW, 8, 800, 700), (SW, 8, 800, 1700)],
+    "3D-SW_SW_SW_hetero": [(SW, 16, 1600, 700), (SW, 8, 800, 700), (SW, 8, 400, 1700)],
+    "3D-FC_Ring_SW": [(FC, 8, 1400, 700), (RING, 16, 800, 700), (SW, 8, 400, 1700)],
+    "4D-Ring_SW_SW_SW": [(RING, 4, 2000, 20), (SW, 4, 1600, 700), (SW, 8, 800, 700), (SW, 8, 400, 1700)],
+    "4D-Ring_FC_Ring_SW": [(RING, 4, 3000, 20), (FC, 8, 1400, 700), (RING, 4, 1200, 700), (SW, 8, 800, 1700)],
+}
+"""Themis (ISCA 2022), table 2: kind, NPUs, aggregate Gb/s per NPU, nanoseconds per step."""
+
+
+def read(name: str) -> Instance:
+    return Instance.model_validate(json.loads(FILES[name].read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_file_loads_and_survives_a_round_trip(name: str) -> None:
+    instance = read(name)
+    again = Instance.model_validate(json.loads(instance.model_dump_json()))
+    assert again.fingerprint == instance.fingerprint
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_file_name_agrees_with_content(name: str) -> None:
+    instance = read(name)
+    kinds = {c.kind.value for c in instance.collectives}
+    kind = kinds.pop() if len(kinds) == 1 else "mixed"
+    size = format_size(sum(c.size for c in instance.collectives)).replace(" ", "")
+    assert FILES[name].name == f"{instance.network.name.lower()}.{kind}.{size}.json"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_dimension_has_a_source(name: str) -> None:
+    assert all(d.source for d in read(name).network.dimensions)
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_every_cluster_figure_is_sourced_or_called_an_assumption(name: str) -> None:
+    for dimension in read(name).network.dimensions:
+        assert "bandwidth: " in dimension.source
+        assert "latency: " in dimension.source
+        assert re.search(r"https://|data sheet|assumption", dimension.source)
+
+
+def test_two_files_are_never_the_same_problem() -> None:
+    fingerprints = [read(name).fingerprint for name in FILES]
+    assert len(set(fingerprints)) == len(fingerprints)
+
+
+def test_paper_has_every_network_with_100_and_1000_mib() -> None:
+    expected = {f"paper/{n.lower()}.all_reduce.{s}MiB.json" for n in TABLE_2 for s in (100, 1000)}
+    assert expected <= set(PAPER)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_paper_networks_have_1024_npus(name: str) -> None:
+    assert read(name).network.num_npus == 1024
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_paper_networks_hold_table_2_in_gib_per_second(name: str) -> None:
+    network = read(name).network
+    rows = [(d.kind, d.size, d.bandwidth * 8 / 2**30, d.latency / 1000) for d in network.dimensions]
+    assert rows == TABLE_2[network.name]
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_paper_sources_state_the_aggregate_of_table_2(name: str) -> None:
+    network = read(name).network
+    for dimension, (_, _, gigabits, _) in zip(network.dimensions, TABLE_2[network.name], strict=True):
+        stated = re.match(r"table 2: (\d+) Gb/s = (\d+) links? x (\d+) Gb/s per link$", dimension.source)
+        assert stated is not None
+        total, links, each = map(int, stated.groups())
+        assert total == links * each == gigabits
+
+
+@pytest.mark.parametrize("size", [100, 1000])
+def test_paper_all_reduce_has_64_chunks(size: int) -> None:
+    names = [name for name in PAPER if name.endswith(f".all_reduce.{size}MiB.json")]
+    assert {c.chunks for name in names for c in read(name).collectives} == {64}
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "milliseconds"),
+    [
+        ("toy/fig5.all_reduce.256MB.json", "baseline+fifo", 8),
+        ("toy/fig5.all_reduce.256MB.json", "themis+fifo", 8),
+        ("toy/fig5.all_reduce.256MB.json", "themis+scf", 7),
+        ("toy/two_equal_dims.all_reduce.8MB.json", "baseline+fifo", 8),
+        ("toy/two_equal_dims.all_reduce.8MB.json", "themis+fifo", 6),
+        ("toy/two_equal_dims.all_reduce.8MB.json", "themis+scf", 6),
+        ("toy/one_ring.all_reduce.4MB.json", "baseline+fifo", 6.03),
+        ("toy/release_and_subset.mixed.8MB.json", "baseline+fifo", 8),
+    ],
+)
+def test_toy_answers(name: str, policy: str, milliseconds: float) -> None:
+    instance = read(name)
+    assert simulate(instance, make_policy(policy)(instance)).makespan == round(milliseconds * 1e9)
+
+
+def test_toy_answer_when_latency_occupies() -> None:
+    instance = read("toy/one_ring.all_reduce.4MB.json").overridden(latency="occupy")
+    assert simulate(instance, make_policy("baseline+fifo")(instance)).makespan == 6_120_000_000
+
+
+def test_toy_all_to_all_ends_sooner_through_dim2_first() -> None:
+    instance = read("toy/release_and_subset.mixed.8MB.json")
+    paths = (np.array([[0, 0]]), np.array([[1, 0]]))
+    chunks = (Chunks(equal_sizes(c), path) for c, path in zip(instance.collectives, paths, strict=True))
+    assert simulate(instance, Plan(tuple(chunks))).makespan == 7_000_000_000
+
+
+def test_readme_lists_exactly_the_files() -> None:
+    readme = (INSTANCES / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `((?:paper|clusters|toy)/[^`]+)` \|", readme, flags=re.MULTILINE)
+    assert sorted(listed) == sorted(FILES)

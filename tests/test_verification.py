@@ -1,0 +1,182 @@
+"""Verification on data: sound schedules pass, corrupted ones are refused with the rule ``data``."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from themis_opt.errors import InvalidSchedule
+from themis_opt.instance import Collective, CollectiveKind, Dimension, Instance, Kind, Network
+from themis_opt.plan import Chunks, Plan, equal_sizes
+from themis_opt.policies.baseline import Baseline
+from themis_opt.policies.random_orders import RandomOrders
+from themis_opt.policies.themis import Themis
+from themis_opt.schedule import Schedule
+from themis_opt.simulator import simulate
+from themis_opt.verification import VerifyReport, verify
+
+RING = Dimension(kind=Kind.RING, size=3, bandwidth="100 GB/s", latency="500 ns")
+DIRECT = Dimension(kind=Kind.FULLY_CONNECTED, size=4, bandwidth="50 GB/s", latency="500 ns")
+SWITCH = Dimension(kind=Kind.SWITCH, size=6, bandwidth="25 GB/s", latency="500 ns")
+NETWORKS = {
+    "one dimension": (SWITCH,),
+    "every algorithm": (RING, DIRECT, SWITCH),
+    "powers of two": (RING.replace(size=4), DIRECT, SWITCH.replace(size=8)),
+    "four dimensions": (RING, DIRECT.replace(size=2), SWITCH.replace(size=5), RING.replace(size=2)),
+    "in-network reduction": (RING, SWITCH.replace(in_network=True)),
+    "compression": (RING, DIRECT.replace(compression=1.7)),
+}
+
+
+def instance_of(
+    *dimensions: Dimension, kinds: tuple[CollectiveKind, ...] = (CollectiveKind.ALL_REDUCE,), **fields
+) -> Instance:
+    collectives = tuple(Collective(kind=kind, size="1 MiB", **{"chunks": 8, **fields}) for kind in kinds)
+    return Instance(network=Network(dimensions=dimensions), collectives=collectives)
+
+
+def schedule_of(instance: Instance, *paths: tuple[int, ...]) -> Schedule:
+    """The schedule of a collective in which every chunk has its own path."""
+    sizes = equal_sizes(instance.collectives[0].replace(chunks=len(paths)))
+    return simulate(instance, Plan((Chunks(sizes, np.array(paths)),)))
+
+
+def with_starts_swapped(schedule: Schedule, one: int, other: int) -> Schedule:
+    start = schedule.start.copy()
+    start[[one, other]] = start[[other, one]]
+    return replace(schedule, start=start)
+
+
+def refusal(schedule: Schedule) -> str:
+    with pytest.raises(InvalidSchedule) as caught:
+        verify(schedule)
+    assert caught.value.rule == "data"
+    return caught.value.detail
+
+
+@pytest.mark.parametrize("dimensions", NETWORKS.values(), ids=NETWORKS)
+@pytest.mark.parametrize("kind", CollectiveKind)
+def test_random_orders_move_the_data_of_every_collective(
+    kind: CollectiveKind, dimensions: tuple[Dimension, ...]
+) -> None:
+    instance = instance_of(*dimensions, kinds=(kind,))
+    verify(simulate(instance, RandomOrders()(instance)))
+
+
+@pytest.mark.parametrize("policy", [Baseline(), Themis(), Themis(dispatch="scf")])
+def test_the_schedules_of_the_policies_pass(policy) -> None:
+    instance = instance_of(RING, DIRECT, SWITCH, kinds=tuple(CollectiveKind))
+    verify(simulate(instance, policy(instance)))
+
+
+@pytest.mark.parametrize("gather_order", [(0, 1, 2), (1, 2, 0), (2, 0, 1)])
+def test_all_gather_need_not_reverse_the_order_of_reduce_scatter(gather_order: tuple[int, ...]) -> None:
+    verify(schedule_of(instance_of(RING, DIRECT, SWITCH), (0, 1, 2, *gather_order)))
+
+
+@pytest.mark.parametrize("kind", CollectiveKind)
+def test_a_collective_on_some_of_the_dimensions_passes(kind: CollectiveKind) -> None:
+    instance = instance_of(
+        RING.replace(name="x"), DIRECT.replace(name="y"), SWITCH.replace(name="z"), kinds=(kind,), dimensions=("z", "x")
+    )
+    report = verify(simulate(instance, RandomOrders()(instance)))
+    assert report.sizes == ((3, 6),)
+
+
+@pytest.mark.parametrize("kind", CollectiveKind)
+def test_a_large_network_is_run_on_smaller_dimensions(kind: CollectiveKind) -> None:
+    instance = instance_of(RING.replace(size=15), DIRECT.replace(size=32), SWITCH.replace(size=12), kinds=(kind,))
+    report = verify(simulate(instance, RandomOrders()(instance)))
+    assert (report.reduced, report.sizes, report.num_npus) == (True, ((3, 2, 3),), 18)
+
+
+def test_the_report_counts_npus_and_distinct_paths() -> None:
+    schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 1, 0), (1, 0, 0, 1), (0, 1, 1, 0))
+    assert verify(schedule) == VerifyReport(num_npus=12, num_paths=2, reduced=False, sizes=((3, 4),))
+
+
+def test_collectives_of_one_kind_and_span_share_their_paths() -> None:
+    instance = instance_of(RING, DIRECT, kinds=(CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_REDUCE))
+    assert verify(simulate(instance, Baseline()(instance))).num_paths == 1
+
+
+def test_collectives_of_different_kinds_do_not_share_their_paths() -> None:
+    instance = instance_of(RING, DIRECT, kinds=(CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_TO_ALL))
+    assert verify(simulate(instance, Baseline()(instance))).num_paths == 2
+
+
+def test_a_gather_that_starts_before_its_scatter_is_refused() -> None:
+    schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 1, 0))
+    detail = refusal(with_starts_swapped(schedule, 1, 2))
+    assert detail == "all_reduce1 chunk 0: all_gather on dim2 finds 4 of 4 blocks along it on every NPU"
+
+
+def test_a_gather_that_starts_between_two_scatters_is_refused() -> None:
+    schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 0, 1))
+    assert "the cost model counts" in refusal(with_starts_swapped(schedule, 1, 2))
+
+
+def test_scatters_that_start_in_another_order_than_their_path_are_refused() -> None:
+    schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 1, 0))
+    assert "reduce_scatter on dim2 takes every NPU 9 blocks" in refusal(with_starts_swapped(schedule, 0, 1))
+
+
+def test_the_detail_names_the_collective_and_the_corrupted_chunk() -> None:
+    instance = instance_of(RING, DIRECT, name="gradients")
+    schedule = simulate(instance, Baseline()(instance))
+    assert refusal(with_starts_swapped(schedule, 4 * 3, 4 * 3 + 3)).startswith("gradients chunk 3: ")
+
+
+def test_a_dimension_scattered_twice_is_refused() -> None:
+    schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 1, 0), (0, 0, 1, 0))
+    assert "chunk 1: reduce_scatter on dim1 finds 1 of 3 blocks" in refusal(schedule)
+
+
+def test_a_dimension_gathered_twice_is_refused() -> None:
+    schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 1, 1))
+    assert "all_gather on dim2" in refusal(schedule)
+
+
+def test_a_dimension_that_an_all_reduce_leaves_out_is_refused() -> None:
+    schedule = schedule_of(instance_of(RING, DIRECT), (1, 1))
+    assert "NPU (0, 0) ends with a wrong block (0, 0)" in refusal(schedule)
+
+
+@pytest.mark.parametrize("path", [(0,), (0, 0)])
+def test_a_dimension_that_an_all_to_all_leaves_out_is_refused(path: tuple[int, ...]) -> None:
+    schedule = schedule_of(instance_of(RING, DIRECT, kinds=(CollectiveKind.ALL_TO_ALL,)), path)
+    assert "ends with a wrong block" in refusal(schedule)
+
+
+def test_a_missing_scatter_is_refused() -> None:
+    schedule = schedule_of(instance_of(RING, DIRECT, kinds=(CollectiveKind.REDUCE_SCATTER,)), (0,))
+    assert "NPU (0, 0) ends with (1, 4) blocks" in refusal(schedule)
+
+
+def test_a_missing_gather_is_refused() -> None:
+    schedule = schedule_of(instance_of(RING, DIRECT, kinds=(CollectiveKind.ALL_GATHER,)), (1,))
+    assert refusal(schedule)
+
+
+def test_a_missing_last_gather_of_an_all_reduce_is_refused() -> None:
+    schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 1, 0))
+    (chunks,) = schedule.plan.chunks
+    plan = Plan((Chunks(chunks.sizes, chunks.paths[:, :-1].copy()),))
+    shorter = replace(schedule, plan=plan, start=schedule.start[:-1], end=schedule.end[:-1], ready=schedule.ready[:-1])
+    assert "3 stages" in refusal(shorter)
+
+
+def test_a_dimension_outside_the_span_is_refused() -> None:
+    instance = instance_of(RING.replace(name="x"), DIRECT, kinds=(CollectiveKind.ALL_GATHER,), dimensions=("x",))
+    assert "leaves the dimensions" in refusal(schedule_of(instance, (1,)))
+
+
+def test_times_for_fewer_stages_are_refused() -> None:
+    schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 1, 0))
+    assert "3 start times for 4 stages" in refusal(replace(schedule, start=schedule.start[:-1]))
+
+
+def test_a_cost_model_that_counts_other_steps_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 1, 0))
+    monkeypatch.setattr("themis_opt.virtual_npus.steps", lambda dimension, phase: 9)
+    assert "the cost model counts" in refusal(schedule)

@@ -1,1 +1,0 @@
-from themis_opt.simulator import *  # noqa
