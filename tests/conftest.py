@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, settings
+from paper_networks import PAPER_NETWORKS
 
 import themis_opt
 from themis_opt.instance import Instance
@@ -16,16 +17,6 @@ _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, Hea
 settings.register_profile("repeatable", derandomize=True, max_examples=60, database=None, **_COMMON)
 settings.register_profile("hunt", max_examples=3000, print_blob=True, **_COMMON)
 settings.load_profile("repeatable")
-
-PAPER_NETWORKS = (
-    "2d-sw_sw",
-    "3d-sw_sw_sw_homo",
-    "3d-sw_sw_sw_hetero",
-    "3d-fc_ring_sw",
-    "4d-ring_sw_sw_sw",
-    "4d-ring_fc_ring_sw",
-)
-"""Networks of Themis (ISCA 2022), table 2."""
 
 
 @pytest.fixture(scope="session")

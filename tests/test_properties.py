@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, target
-
 from strategies import enforced_plans, instances, networks, plain_dimensions, schedules
+
 from themis_opt.instance import Instance
 from themis_opt.lower_bounds import bounds
 from themis_opt.plan import Chunks, Plan

@@ -43,8 +43,11 @@ def load(source: str | Path) -> Instance:
 
 def _located(source: str | Path) -> Path:
     path = Path(source)
-    if path.exists():
-        return path
+    try:
+        if path.exists():
+            return path
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", source=str(source)) from None
     name = path.name.removesuffix(".json")
     if path.name != str(source) or name not in shipped():
         raise InputError("no such file, and no shipped instance of that name", source=str(source))

@@ -25,14 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from themis_opt.errors import InputError
-from themis_opt.instance import MAX_CLOCK, Algorithm, Collective, CollectiveKind, Dimension, Instance
-from themis_opt.units import PICOSECONDS_PER_SECOND
+from themis_opt.instance import Algorithm, Collective, CollectiveKind, Dimension, Instance
+from themis_opt.units import MAX_CLOCK, PICOSECONDS_PER_SECOND
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
-_ROUNDING_SLACK = 1e-6
-"""Picoseconds forgiven before rounding up, against noise of the floating-point division."""
+_ROUNDING_SLACK = 1e-12
+"""Fraction of a time forgiven before rounding up, against noise of the floating-point division."""
 
 
 class Phase(IntEnum):
@@ -186,7 +186,7 @@ def transfer_time(
 
 def occupancy(instance: Instance, phase: Phase | IntArray, dimension: int | IntArray, sent: FloatArray) -> IntArray:
     """Picoseconds for which stages that send `sent` bytes hold their dimension."""
-    transfer = np.ceil(transfer_time(instance, dimension, sent) - _ROUNDING_SLACK)
+    transfer = np.ceil(transfer_time(instance, dimension, sent) * (1 - _ROUNDING_SLACK))
     return transfer.astype(np.int64) + fixed_occupancy(instance, phase, dimension)
 
 
@@ -244,14 +244,16 @@ def check_clock(instance: Instance) -> None:
     Raises
     ------
     InputError
-        If one stage after another would take longer than :data:`~themis_opt.instance.MAX_CLOCK` picoseconds.
+        If one stage after another would take longer than :data:`~themis_opt.units.MAX_CLOCK` picoseconds.
     """
     total = float(max(c.release for c in instance.collectives))
     for collective, span in zip(instance.collectives, instance.spans, strict=True):
         whole = np.full(len(span), float(collective.size))
         for phase in PHASES[collective.kind]:
             k = np.array(span)
-            fixed = fixed_occupancy(instance, phase, k) + fixed_lag(instance, phase, k) + 1
+            rates = _rates(instance)
+            one_packet = rates.header[k] * rates.picoseconds_per_byte[k]
+            fixed = fixed_occupancy(instance, phase, k) + fixed_lag(instance, phase, k) + one_packet + 1
             total += float(transfer_time(instance, k, whole).sum()) + collective.chunks * float(fixed.sum())
     if total > MAX_CLOCK:
         raise InputError(

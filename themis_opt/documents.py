@@ -29,6 +29,8 @@ def read_json(path: Path) -> dict[str, Any]:
         raise InputError("JSON nested too deeply", source=str(path)) from None
     except ValueError as error:
         raise InputError(str(error), source=str(path)) from None
+    if not _is_text(document):
+        raise InputError("holds characters that are no Unicode text", source=str(path))
     if not isinstance(document, dict):
         raise InputError("must be a JSON object", source=str(path))
     return document
@@ -45,6 +47,15 @@ def _read_text(path: Path) -> str:
         raise InputError(f"cannot be read: {error.strerror}", source=str(path)) from None
 
 
+def _is_text(document: Any) -> bool:
+    """Whether all strings can be written again: escaped halves of surrogate pairs cannot."""
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) < len(pairs):
@@ -56,6 +67,21 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"numbers must be finite, found {name}")
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and the ones above it, unless it is there.
+
+    Raises
+    ------
+    InputError
+        If that cannot be done, or nothing can be written into it.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path).close()
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from None
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -27,7 +27,7 @@ class InputError(ThemisError):
     def __str__(self) -> str:
         shown = "" if self.value is None else f" = {_short(self.value)}"
         place = ": ".join(part for part in (self.source, f"{self.field}{shown}".strip()) if part)
-        return f"{place}: {self.rule}" if place else self.rule
+        return _one_line(f"{place}: {self.rule}" if place else self.rule)
 
     def within(self, source: str) -> "InputError":
         """The same error, located in the file `source`."""
@@ -47,11 +47,23 @@ class InvalidSchedule(ThemisError):
         Name of the broken rule: a key of :data:`themis_opt.validation.RULES`, or ``data``.
     detail : str
         Where and how it is broken.
+    source : str, optional
+        The file that holds the schedule.
     """
 
-    def __init__(self, rule: str, detail: str) -> None:
-        self.rule, self.detail = rule, detail
-        super().__init__(f"schedule breaks rule '{rule}': {detail}")
+    def __init__(self, rule: str, detail: str, *, source: str = "") -> None:
+        self.rule, self.detail, self.source = rule, detail, source
+        place = f"{source}: " if source else ""
+        super().__init__(_one_line(f"{place}schedule breaks rule '{rule}': {detail}"))
+
+    def within(self, source: str) -> "InvalidSchedule":
+        """The same error, located in the file `source`."""
+        return type(self)(self.rule, self.detail, source=source)
+
+
+def _one_line(text: str) -> str:
+    """The text with line breaks and other control characters escaped."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _short(value: object, limit: int = 60) -> str:

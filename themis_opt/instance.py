@@ -13,7 +13,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
 
 from themis_opt.errors import InputError
 from themis_opt.units import Bytes, BytesPerSecond, Picoseconds
@@ -23,8 +23,7 @@ MAX_DIMENSIONS = 12
 MAX_CHUNKS = 10**6
 MAX_NPUS = 2**40
 MAX_BYTES = 2**50
-MAX_CLOCK = 2**61
-"""Largest time, in picoseconds, that the integer clock may have to hold (about 26 days)."""
+MAX_BANDWIDTH = 1e18
 
 
 class Kind(StrEnum):
@@ -84,8 +83,8 @@ class Model(BaseModel):
 class Packet(Model):
     """Framing of the wire: every started payload costs one header."""
 
-    payload: Annotated[Bytes, Field(gt=0)]
-    header: Annotated[Bytes, Field(ge=0)]
+    payload: Annotated[Bytes, Field(gt=0, le=MAX_BYTES)]
+    header: Annotated[Bytes, Field(ge=0, le=MAX_BYTES)]
 
 
 class Dimension(Model):
@@ -98,14 +97,14 @@ class Dimension(Model):
 
     kind: Kind
     size: Annotated[Count, Field(ge=2, le=MAX_NPUS)]
-    bandwidth: Annotated[BytesPerSecond, Field(gt=0)]
+    bandwidth: Annotated[BytesPerSecond, Field(gt=0, le=MAX_BANDWIDTH)]
     latency: Annotated[Picoseconds, Field(ge=0)] = 0
     name: str = ""
     algorithm: Algorithm | None = None
-    in_network: bool = False
+    in_network: StrictBool = False
     packet: Packet | None = None
     launch_overhead: Annotated[Picoseconds, Field(ge=0)] = 0
-    compression: Annotated[float, Field(ge=1)] = 1.0
+    compression: Annotated[float, Field(ge=1, strict=True)] = 1.0
     source: str = ""
 
     @property
@@ -163,8 +162,8 @@ class Collective(Model):
     chunks: Annotated[Count, Field(gt=0, le=MAX_CHUNKS)] = 64
     name: str = ""
     dimensions: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    release: Annotated[Picoseconds, Field(ge=0, le=MAX_CLOCK)] = 0
-    element_bytes: Annotated[Count, Field(gt=0)] = 2
+    release: Annotated[Picoseconds, Field(ge=0)] = 0
+    element_bytes: Annotated[Count, Field(gt=0, le=MAX_BYTES)] = 2
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -257,7 +256,8 @@ class Instance(Model):
 
 def located(error: ValidationError) -> InputError:
     """The first failed check of a pydantic model, as one line with field, value and rule."""
-    details = error.errors(include_url=False)
+    found = error.errors(include_url=False)
+    details = [d for d in found if d["type"] != "too_short" or not d["input"]]  # else it lost its wrong items
     first = details[0]
     field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
     rule = first["msg"].removeprefix("Value error, ")

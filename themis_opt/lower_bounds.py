@@ -19,7 +19,7 @@ from themis_opt.units import PICOSECONDS_PER_SECOND
 ORDER_COUNT_RESOLUTION = 2**26
 """Ticks into which the order-count bound divides the makespan."""
 
-ORDER_COUNT_BUDGET = Budget(seconds=5.0, workers=1, deterministic_time=1.0, gap=1e-5)
+ORDER_COUNT_BUDGET = Budget(seconds=30.0, workers=1, deterministic_time=0.5, gap=1e-5)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 PICOSECONDS_PER_SECOND = 10**12
 MAX_EXPONENT = 30
+MAX_CLOCK = 2**61
+"""Largest time, in picoseconds, that the integer clock may have to hold (about 26 days)."""
 
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -76,7 +78,10 @@ def _split(text: str, base: str) -> tuple[str, str]:
 
 def parse_time(value: object) -> int:
     """Picoseconds of a time such as ``"700 ns"``; a plain number is in seconds."""
-    return int(parse_quantity(value, TIME_UNITS, "s").to_integral_value())
+    time = int(parse_quantity(value, TIME_UNITS, "s").to_integral_value())
+    if time > MAX_CLOCK:
+        raise ValueError(f"must be at most the {MAX_CLOCK / PICOSECONDS_PER_SECOND:.3g} s that the clock holds")
+    return time
 
 
 def parse_size(value: object) -> int:

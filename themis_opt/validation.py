@@ -76,13 +76,15 @@ def ag_order(schedule: Schedule) -> str | None:
 
 
 def sizes(schedule: Schedule) -> str | None:
-    """Chunks hold whole elements, at least one, and together all bytes of their collective."""
+    """Chunks are not too many, hold whole elements, at least one, and together all bytes of their collective."""
     instance = schedule.instance
     for collective, label, chunks in zip(instance.collectives, instance.labels, schedule.plan.chunks, strict=True):
         wrong = np.flatnonzero((chunks.sizes <= 0) | (chunks.sizes % collective.element_bytes != 0))
         if len(wrong):
             size = chunks.sizes[wrong[0]]
             return f"chunk {wrong[0]} of {label} has {size} bytes, elements have {collective.element_bytes}"
+        if len(chunks.sizes) > collective.chunks:
+            return f"{label} is cut in {len(chunks.sizes)} chunks, the instance allows {collective.chunks}"
         if chunks.sizes.sum() != collective.size:
             return f"chunks of {label} have {chunks.sizes.sum()} bytes together, the collective {collective.size}"
     return None

@@ -12,10 +12,11 @@ def bound(
     as_json: options.Json = False,
 ) -> None:
     """Print every proven lower bound on the makespan."""
+    instance = options.load_instance(source, size, chunks, latency, ag_order)
+
     from themis_opt.cli.printing import duration, print_json, print_table
     from themis_opt.lower_bounds import BOUNDS, bounds
 
-    instance = options.load_instance(source, size, chunks, latency, ag_order)
     proven = bounds(instance)
     if as_json:
         rows = [

@@ -29,7 +29,8 @@ def compare(
     as_json: options.Json = False,
 ) -> None:
     """Run all policies on one instance, each against the best proven bound."""
+    instance = options.load_instance(source, size, chunks, latency, ag_order)
+    specifications = options.split_policies(policies)
     from themis_opt.cli.comparing import run_comparison
 
-    instance = options.load_instance(source, size, chunks, latency, ag_order)
-    run_comparison(instance, policies, time_limit, workers, seed, gap, output, as_json)
+    run_comparison(instance, specifications, time_limit, workers, seed, gap, output, as_json)

@@ -7,17 +7,17 @@ import typer
 from formulations.budget import PROVEN_GAP
 from themis_opt.cli import exit_codes
 from themis_opt.cli.clock import remaining
-from themis_opt.cli.options import split_policies
 from themis_opt.cli.printing import percent, print_comparison, print_json
 from themis_opt.cli.progress import live_progress
 from themis_opt.comparison import Comparison, compare
+from themis_opt.documents import make_folder
 from themis_opt.formats.bundle import write_comparison
 from themis_opt.instance import Instance
 
 
 def run_comparison(
     instance: Instance,
-    policies: str,
+    policies: list[str],
     time_limit: float,
     workers: int,
     seed: int,
@@ -26,24 +26,26 @@ def run_comparison(
     as_json: bool,
 ) -> None:
     """Compare policies, print the table and write the best schedule into `folder`, if there is one."""
+    if folder is not None:
+        make_folder(folder)
     limits = {"time_limit": time_limit, "workers": workers, "seed": seed}
     with live_progress(remaining(time_limit)) as progress:
         comparison = compare(
             instance,
-            split_policies(policies),
+            policies,
             time_limit=remaining(time_limit),
             workers=workers,
             seed=seed,
             gap=PROVEN_GAP if gap is None else gap,
             progress=progress,
         )
+    if folder is not None:
+        for path in write_comparison(folder, comparison, limits):
+            typer.echo(f"wrote {path}", err=True)
     if as_json:
         print_json([result.row() for result in comparison.results])
     else:
         print_comparison(comparison)
-    if folder is not None:
-        for path in write_comparison(folder, comparison, limits):
-            typer.echo(f"wrote {path}", err=True)
     raise typer.Exit(_exit_code(comparison, gap))
 
 

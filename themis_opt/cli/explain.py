@@ -18,14 +18,12 @@ def explain(
     as_json: options.Json = False,
 ) -> None:
     """Show the critical path, where each dimension's time goes, and the closest bound."""
+    schedule = options.load_schedule(path)
+
     from themis_opt.cli.printing import print_json
     from themis_opt.explanation import explain as analyse
-    from themis_opt.formats.schedule_json import read_schedule
     from themis_opt.lower_bounds import bounds
-    from themis_opt.validation import validate
 
-    schedule = read_schedule(path)
-    validate(schedule)
     explanation, proven = analyse(schedule), bounds(schedule.instance, equal_sizes=schedule.has_equal_sizes)
     if as_json:
         print_json(asdict(explanation) | {"makespan_ns": schedule.makespan / 1000, "bounds_ns": _ns(proven)})

@@ -29,11 +29,6 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 """Import path of each subcommand; these modules import nothing heavy before they run."""
 
 
-def run() -> None:
-    """Run the command line."""
-    application()()
-
-
 def application() -> typer.Typer:
     """The command with all its subcommands."""
     app = typer.Typer(
@@ -78,8 +73,11 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt:
             typer.echo("interrupted: no schedule was found yet", err=True)
             raise typer.Exit(exit_codes.INTERRUPTED) from None
-        except BrokenPipeError:
+        except BrokenPipeError:  # the reader of our output went away
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
+        except OSError as error:
+            typer.echo(f"error: {error.strerror}", err=True)
+            raise typer.Exit(exit_codes.BAD_INPUT) from None
 
     return guarded

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from themis_opt.errors import InputError
+from themis_opt.errors import InputError, InvalidSchedule
 
 if TYPE_CHECKING:
     from themis_opt.instance import Instance
+    from themis_opt.schedule import Schedule
 
 InstanceSource = Annotated[
     str, typer.Argument(help="Instance file, or the name of a shipped instance.", metavar="INSTANCE")
@@ -21,9 +22,11 @@ NumChunks = Annotated[
 Latency = Annotated[str | None, typer.Option(help="lag or occupy, instead of the instance's.")]
 AgOrder = Annotated[str | None, typer.Option(help="free or reverse, instead of the instance's.")]
 Policies = Annotated[str, typer.Option(help="Policies to run, with commas between them, such as baseline,themis+scf.")]
-TimeLimit = Annotated[float, typer.Option(help="Seconds for the whole command, counted from its start.", min=0.1)]
-Workers = Annotated[int, typer.Option(help="Threads of the solver.", min=1)]
-Seed = Annotated[int, typer.Option(help="Seed of the solver and of random policies.", min=0)]
+TimeLimit = Annotated[
+    float, typer.Option(help="Seconds for the whole command, counted from its start.", min=0.1, max=1e9)
+]
+Workers = Annotated[int, typer.Option(help="Threads of the solver.", min=1, max=1024)]
+Seed = Annotated[int, typer.Option(help="Seed of the solver and of random policies.", min=0, max=2**31 - 1)]
 Gap = Annotated[
     float | None, typer.Option(help="Stop at this gap (a fraction); exit code 1 if it is not reached.", min=0)
 ]
@@ -49,15 +52,32 @@ def load_instance(
     return changed
 
 
+def load_schedule(path: Path, instance: "Instance | None" = None) -> "Schedule":
+    """The schedule of a file, validated; it must belong to `instance`, if there is one."""
+    from themis_opt.formats.schedule_json import read_schedule
+    from themis_opt.validation import validate
+
+    schedule = read_schedule(path, instance)
+    try:
+        validate(schedule)
+    except InvalidSchedule as error:
+        raise error.within(str(path)) from None
+    return schedule
+
+
 def split_policies(text: str) -> list[str]:
     """The specifications in a list with commas.
 
     Raises
     ------
     InputError
-        If the list is empty or names a policy twice.
+        If the list is empty, names a policy twice, or one that is unknown.
     """
+    from themis_opt.policies.registry import policy_name
+
     specifications = [part.strip() for part in text.split(",") if part.strip()]
     if not specifications or len(set(specifications)) < len(specifications):
         raise InputError("must name one or more policies, each once", field="--policies", value=text)
+    for specification in specifications:
+        policy_name(specification)
     return specifications

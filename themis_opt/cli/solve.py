@@ -29,8 +29,9 @@ def solve(
     Compares the fixed order and Themis with the reference found by CP-SAT, and writes the best schedule,
     its order table, a trace for Perfetto, a Gantt picture and CSV files.
     """
+    instance = options.load_instance(source, size, chunks, latency, ag_order)
+    specifications = options.split_policies(policies)
+    folder = output or Path(f"{Path(source).name.removesuffix('.json')}.solution")
     from themis_opt.cli.comparing import run_comparison
 
-    instance = options.load_instance(source, size, chunks, latency, ag_order)
-    folder = output or Path(f"{Path(source).name.removesuffix('.json')}.solution")
-    run_comparison(instance, policies, time_limit, workers, seed, gap, folder, as_json)
+    run_comparison(instance, specifications, time_limit, workers, seed, gap, folder, as_json)

@@ -16,13 +16,10 @@ def validate(
     """Check a schedule against every rule of the model."""
     from themis_opt.catalog import load
     from themis_opt.cli.printing import duration, print_json
-    from themis_opt.formats.schedule_json import read_schedule
     from themis_opt.validation import RULES
-    from themis_opt.validation import validate as check
     from themis_opt.verification import verify
 
-    schedule = read_schedule(path, load(instance) if instance else None)
-    check(schedule)
+    schedule = options.load_schedule(path, load(instance) if instance else None)
     rules = list(RULES)
     if data:
         verify(schedule)

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from themis_opt.comparison import Comparison, Result
 from themis_opt.documents import write_atomically
 from themis_opt.formats.order_table import order_rows, order_table
 from themis_opt.formats.schedule_json import Summary, schedule_document
@@ -12,11 +12,14 @@ from themis_opt.formats.tables import stage_rows, to_csv
 from themis_opt.formats.trace import chrome_trace
 from themis_opt.schedule import Schedule
 
+if TYPE_CHECKING:
+    from themis_opt.comparison import Comparison, Result
+
 MAX_PICTURED_STAGES = 100_000
 """Above this many stages, trace and pictures would not be readable and are left out."""
 
 
-def write_comparison(folder: Path, comparison: Comparison, limits: Mapping[str, float]) -> list[Path]:
+def write_comparison(folder: Path, comparison: "Comparison", limits: Mapping[str, float]) -> list[Path]:
     """Write the table of a comparison and the best schedule; returns the files written."""
     rows = [result.row() for result in comparison.results]
     files = [
@@ -28,7 +31,7 @@ def write_comparison(folder: Path, comparison: Comparison, limits: Mapping[str, 
     return files + write_schedule(folder, best.schedule, title, _summary(best, comparison, limits))
 
 
-def _summary(result: Result, comparison: Comparison, limits: Mapping[str, float]) -> Summary:
+def _summary(result: "Result", comparison: "Comparison", limits: Mapping[str, float]) -> Summary:
     return Summary(
         policy=result.policy,
         makespan_ns=result.makespan / 1000,

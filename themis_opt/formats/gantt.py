@@ -4,6 +4,7 @@ Only matplotlib's object-oriented interface is used, so that drawing neither ope
 state of :mod:`matplotlib.pyplot`.
 """
 
+from io import BytesIO
 from pathlib import Path
 
 from matplotlib import rc_context
@@ -12,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from themis_opt.documents import write_atomically
 from themis_opt.errors import InputError
 from themis_opt.formats.activity import busy_bandwidth, busy_intervals
 from themis_opt.formats.gantt_bars import draw_bars
@@ -58,13 +60,15 @@ def save_figure(figure: Figure, path: Path) -> None:
     Raises
     ------
     InputError
-        If the suffix of the path is neither.
+        If the suffix of the path is neither, or the file cannot be written.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(f"pictures end in {' or '.join(SUFFIXES)}", field="path", value=str(path))
+    content = BytesIO()
     with rc_context({"svg.hashsalt": "themis-opt"}):
-        figure.savefig(path, format=suffix[1:], metadata={"Date": None} if suffix == ".svg" else None)
+        figure.savefig(content, format=suffix[1:], metadata={"Date": None} if suffix == ".svg" else None)
+    write_atomically(path, content.getvalue())
 
 
 def _time_unit(makespan: int) -> tuple[str, int]:

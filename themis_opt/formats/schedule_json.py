@@ -122,11 +122,23 @@ def _schedule(content: ScheduleDocument, instance: Instance) -> Schedule:
             field="fingerprint",
             value=content.fingerprint,
         )
+    labels = tuple(part.name for part in content.collectives)
+    if labels != instance.labels:
+        raise InputError(f"names must be {', '.join(instance.labels)}", field="collectives", value=", ".join(labels))
     names = {name: k for k, name in enumerate(instance.network.dimension_names)}
     chunks = tuple(_chunks(names, number, part) for number, part in enumerate(content.collectives))
     plan = Plan(chunks, content.dispatch, _sequences(names, content.sequences))
     times = [np.array(t, dtype=np.int64) for t in (content.start_ps, content.end_ps, content.ready_ps)]
-    return Schedule(instance, plan, *times)
+    schedule = Schedule(instance, plan, *times)
+    _check_makespan(schedule, content.summary.makespan_ns)
+    return schedule
+
+
+def _check_makespan(schedule: Schedule, makespan_ns: float) -> None:
+    """Refuse a summary that does not fit the times."""
+    if len(schedule.ready) and schedule.makespan / 1000 != makespan_ns:
+        rule = f"must be the time of the last result, {schedule.makespan / 1000}"
+        raise InputError(rule, field="summary.makespan_ns", value=makespan_ns)
 
 
 def _chunks(names: dict[str, int], number: int, part: CollectivePart) -> Chunks:

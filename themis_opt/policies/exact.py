@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from formulations.budget import Budget
 from formulations.chunk_order import ChunkOrder
@@ -51,10 +54,10 @@ class Exact:
         Relative gap at which the search stops.
     """
 
-    seconds: float = 60.0
-    workers: int = 2
-    seed: int = 0
-    gap: float = 1e-4
+    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
+    workers: Annotated[int, Field(gt=0, le=1024)] = 2
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    gap: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1e-4
 
     def __call__(self, instance: Instance) -> Plan:
         """Plan `instance`."""

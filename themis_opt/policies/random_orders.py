@@ -1,8 +1,10 @@
 """Random orders: what no scheduling thought at all achieves."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from themis_opt.cost import PHASES, IntArray
 from themis_opt.instance import CollectiveKind, Instance
@@ -14,7 +16,7 @@ class RandomOrders:
     """An independent, uniformly random order for every chunk and phase, from `seed`."""
 
     dispatch: str = "fifo"
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0)] = 0
 
     def __call__(self, instance: Instance) -> Plan:
         """Plan `instance`."""

@@ -43,15 +43,27 @@ def make_policy(specification: str) -> Policy:
     InputError
         If a name, a knob or its value is unknown.
     """
-    head, _, dispatch = specification.partition("+")
-    name, *settings = head.split(":")
-    if name not in POLICIES:
-        raise InputError(f"unknown policy; use one of {', '.join(POLICIES)}", field="policy", value=name)
-    policy = _imported(POLICIES[name])
+    policy = _imported(POLICIES[policy_name(specification)])
+    head, plus, dispatch = specification.partition("+")
+    _, *settings = head.split(":")
     knobs = _knobs(policy, specification, settings)
-    if dispatch:
+    if plus:
         knobs["dispatch"] = _known_dispatch(policy, specification, dispatch)
     return policy(**knobs)  # type: ignore[no-any-return]
+
+
+def policy_name(specification: str) -> str:
+    """The name at the head of a specification, without importing the policy.
+
+    Raises
+    ------
+    InputError
+        If there is no such policy.
+    """
+    name = specification.partition("+")[0].partition(":")[0]
+    if name not in POLICIES:
+        raise InputError(f"unknown policy; use one of {', '.join(POLICIES)}", field="policy", value=name)
+    return name
 
 
 def with_defaults(policy: AnyPolicy, **values: Any) -> AnyPolicy:
@@ -82,6 +94,8 @@ def _knobs(policy: Any, specification: str, settings: list[str]) -> dict[str, An
     knobs: dict[str, Any] = {}
     for setting in settings:
         name, _, text = setting.partition("=")
+        if name in knobs:
+            raise InputError(f"sets knob '{name}' twice", field="policy", value=specification)
         if name not in types:
             raise InputError(
                 f"unknown knob '{name}'; use one of {', '.join(types) or 'none'}",

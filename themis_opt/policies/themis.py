@@ -4,11 +4,12 @@ S. Rashidi, W. Won, S. Srinivasan, S. Sridharan, T. Krishna, *Themis: A Network 
 Scheduling Policy for Distributed Training of DL Models*, ISCA 2022, https://arxiv.org/abs/2110.04478.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
 from themis_opt.cost import PHASES, bytes_sent, fixed_lag, fixed_occupancy, path_costs, transfer_time
 from themis_opt.instance import Collective, CollectiveKind, Instance
@@ -45,7 +46,7 @@ class Themis:
     """
 
     dispatch: str = "fifo"
-    threshold_divisor: int = field(default=16)
+    threshold_divisor: Annotated[int, Field(gt=0)] = 16
     threshold_latency: bool = False
     initial_loads: Literal["zero", "latency"] = "zero"
     load_latency: bool = False

@@ -1,0 +1,87 @@
+"""Running the command line in this process, and the instance and the solution that these tests start from."""
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from themis_opt.catalog import shipped
+from themis_opt.cli.main import application
+
+NAME = "fig5.all_reduce.256MB"
+
+
+@pytest.fixture(scope="session")
+def invoke() -> Callable[..., Any]:
+    """Run a command line; numerical and user warnings are errors, because they would reach the user's terminal."""
+    command, runner = application(), CliRunner()
+
+    def run(*arguments: object) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            warnings.simplefilter("error", UserWarning)
+            return runner.invoke(command, [str(a) for a in arguments])
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def succeed(invoke: Callable[..., Any]) -> Callable[..., str]:
+    """Run a command line that must succeed; returns what it prints."""
+
+    def run(*arguments: object) -> str:
+        result = invoke(*arguments)
+        assert result.exit_code == 0, result.stderr + repr(result.exception)
+        return str(result.stdout)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def refuse(invoke: Callable[..., Any]) -> Callable[..., str]:
+    """Run a command line that must be refused as bad input: one line of error, exit code 2; returns the line."""
+
+    def run(*arguments: object) -> str:
+        result = invoke(*arguments)
+        assert isinstance(result.exception, SystemExit), f"not refused but {result.exception!r}"
+        assert result.exit_code == 2
+        assert result.stdout == ""
+        assert result.stderr.startswith("error: ")
+        assert result.stderr.count("\n") == 1, result.stderr
+        return str(result.stderr)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def document() -> dict[str, Any]:
+    """The instance file of figure 5 as JSON values; not to be changed."""
+    content: dict[str, Any] = json.loads(shipped()[NAME].read_text(encoding="utf-8"))
+    return content
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Callable[..., Path]:
+    """Write JSON values, text or bytes into a file."""
+
+    def write(content: object, name: str = "given.json") -> Path:
+        path = tmp_path / name
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def solution(succeed: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that ``solve`` writes for figure 5; not to be changed."""
+    folder = tmp_path_factory.mktemp("solve") / "solution"
+    succeed("solve", NAME, "-o", folder, "--time-limit", 5, "--workers", 1)
+    return folder

@@ -1,0 +1,232 @@
+"""Instance files that break a rule: one line names the file, the field and the rule; exit code 2."""
+
+import json
+
+import pytest
+from edits import ABSENT, edited
+
+COMMANDS = ("show", "bound", "simulate", "compare", "solve")
+
+FIELDS = [
+    # path, value, what the message must say
+    ("format", ABSENT, "format: must be 'themis-opt/instance/1'"),
+    ("format", "themis-opt/instance/2", "format = 'themis-opt/instance/2': must be 'themis-opt/instance/1'"),
+    ("format", 1, "format = 1: must be"),
+    ("network", ABSENT, "network: required field is missing"),
+    ("network", 5, "network = 5: "),
+    ("network", [], "network: "),
+    ("collectives", ABSENT, "collectives: required field is missing"),
+    ("collectives", [], "collectives: "),
+    ("collectives", {}, "collectives: "),
+    ("collectives.0", 5, "collectives[0] = 5: "),
+    ("surprise", 1, "surprise = 1: unknown field"),
+    ("latency", "wait", "latency = 'wait': "),
+    ("ag_order", "any", "ag_order = 'any': "),
+    ("name", 5, "name = 5: "),
+    ("network.surprise", 1, "network.surprise = 1: unknown field"),
+    ("network.dimensions", ABSENT, "network.dimensions: required field is missing"),
+    ("network.dimensions", [], "network.dimensions: "),
+    ("network.dimensions", [{"kind": "ring", "size": 2, "bandwidth": "1 GB/s"}] * 40, "network.dimensions: "),
+    ("network.dimensions.0.surprise", 1, "network.dimensions[0].surprise = 1: unknown field"),
+    ("network.dimensions.1.kind", ABSENT, "network.dimensions[1].kind: required field is missing"),
+    ("network.dimensions.1.kind", "mesh", "network.dimensions[1].kind = 'mesh': "),
+    ("network.dimensions.1.size", ABSENT, "network.dimensions[1].size: required field is missing"),
+    ("network.dimensions.1.size", 1, "network.dimensions[1].size = 1: "),
+    ("network.dimensions.1.size", 0, "network.dimensions[1].size = 0: "),
+    ("network.dimensions.1.size", -4, "network.dimensions[1].size = -4: "),
+    ("network.dimensions.1.size", 2.5, "network.dimensions[1].size = 2.5: must be a whole number"),
+    ("network.dimensions.1.size", "4", "network.dimensions[1].size = '4': must be a whole number"),
+    ("network.dimensions.1.size", True, "network.dimensions[1].size = True: must be a whole number"),
+    ("network.dimensions.1.size", 10**300, "network.dimensions[1].size = 1000"),
+    ("network.dimensions.1.size", 2**40, "NPUs"),
+    ("network.dimensions.1.bandwidth", ABSENT, "network.dimensions[1].bandwidth: required field is missing"),
+    ("network.dimensions.1.bandwidth", "48 GB", "network.dimensions[1].bandwidth = '48 GB': unknown unit 'GB'"),
+    ("network.dimensions.1.bandwidth", "0 GB/s", "network.dimensions[1].bandwidth = '0 GB/s': "),
+    ("network.dimensions.1.bandwidth", "-1 GB/s", "network.dimensions[1].bandwidth = '-1 GB/s': "),
+    ("network.dimensions.1.bandwidth", "nan GB/s", "network.dimensions[1].bandwidth = 'nan GB/s': "),
+    ("network.dimensions.1.bandwidth", "1e400 B/s", "network.dimensions[1].bandwidth = '1e400 B/s': "),
+    ("network.dimensions.1.bandwidth", None, "network.dimensions[1].bandwidth: "),
+    ("network.dimensions.1.bandwidth", "1e-9 B/s", "clock"),
+    ("network.dimensions.1.latency", "-1 ns", "network.dimensions[1].latency = '-1 ns': "),
+    ("network.dimensions.1.latency", "5 parsec", "network.dimensions[1].latency = '5 parsec': unknown unit 'parsec'"),
+    ("network.dimensions.1.latency", "5 B", "network.dimensions[1].latency = '5 B': unknown unit 'B'"),
+    ("network.dimensions.1.latency", "1e20 s", "clock"),
+    ("network.dimensions.1.launch_overhead", "-1 ns", "network.dimensions[1].launch_overhead = '-1 ns': "),
+    ("network.dimensions.1.launch_overhead", "1e20 s", "clock"),
+    ("network.dimensions.1.latency", "1e29 s", "error: "),
+    ("network.dimensions.1.launch_overhead", "1e29 s", "error: "),
+    ("network.dimensions.1.packet", {"payload": "1e29 TB", "header": 1}, "error: "),
+    ("network.dimensions.1.packet", {"payload": 1, "header": "1e29 TB"}, "error: "),
+    ("network.dimensions.1.algorithm", "magic", "network.dimensions[1].algorithm = 'magic': "),
+    ("network.dimensions.1.compression", 0.5, "network.dimensions[1].compression = 0.5: "),
+    ("network.dimensions.1.packet", {"payload": 0, "header": 1}, "network.dimensions[1].packet.payload = 0: "),
+    ("network.dimensions.1.packet", {"payload": 1}, "network.dimensions[1].packet.header: required"),
+    ("network.dimensions.1.packet", {"payload": 1, "header": -1}, "network.dimensions[1].packet.header = -1: "),
+    ("network.dimensions.1.name", "dim1", "dimension names must differ"),
+    ("collectives.0.surprise", 1, "collectives[0].surprise = 1: unknown field"),
+    ("collectives.0.kind", ABSENT, "collectives[0].kind: required field is missing"),
+    ("collectives.0.kind", "broadcast", "collectives[0].kind = 'broadcast': "),
+    ("collectives.0.size", ABSENT, "collectives[0].size: required field is missing"),
+    ("collectives.0.size", "256 XB", "collectives[0].size = '256 XB': unknown unit 'XB'"),
+    ("collectives.0.size", "256 MB/s", "collectives[0].size = '256 MB/s': unknown unit 'MB/s'"),
+    ("collectives.0.size", "many", "collectives[0].size = 'many': "),
+    ("collectives.0.size", "", "collectives[0].size = '': "),
+    ("collectives.0.size", "0 B", "collectives[0].size = '0 B': "),
+    ("collectives.0.size", "-2 B", "collectives[0].size = '-2 B': "),
+    ("collectives.0.size", -2, "collectives[0].size = -2: "),
+    ("collectives.0.size", "1.5 B", "collectives[0].size = '1.5 B': must be a whole number of bytes"),
+    ("collectives.0.size", "inf", "collectives[0].size = 'inf': "),
+    ("collectives.0.size", "1e999999999 B", "collectives[0].size = '1e999999999 B': "),
+    ("collectives.0.size", "1e-999999999 B", "collectives[0].size = '1e-999999999 B': "),
+    ("collectives.0.size", "9" * 5000 + " B", "collectives[0].size = '9999"),
+    ("collectives.0.size", "1e20 B", "collectives[0].size = '1e20 B': "),
+    ("collectives.0.size", True, "collectives[0].size = True: "),
+    ("collectives.0.size", [], "collectives[0].size: "),
+    ("collectives.0.element_bytes", 3, "element_bytes = 3"),
+    ("collectives.0.element_bytes", 0, "collectives[0].element_bytes = 0: "),
+    ("collectives.0.chunks", 0, "collectives[0].chunks = 0: "),
+    ("collectives.0.chunks", -1, "collectives[0].chunks = -1: "),
+    ("collectives.0.chunks", 10**9, "collectives[0].chunks = 1000000000: "),
+    ("collectives.0.chunks", 1.5, "collectives[0].chunks = 1.5: must be a whole number"),
+    ("collectives.0.chunks", None, "collectives[0].chunks: must be a whole number"),
+    ("collectives.0.release", "-1 ns", "collectives[0].release = '-1 ns': "),
+    ("collectives.0.release", "1e20 s", "collectives[0].release = '1e20 s': "),
+    ("collectives.0.dimensions", [], "collectives[0].dimensions: "),
+    ("collectives.0.dimensions", ["dim9"], "collectives[0].dimensions names 'dim9'"),
+    ("collectives.0.dimensions", ["dim1", "dim1"], "collectives[0].dimensions repeats a dimension"),
+    ("collectives.0.dimensions", "dim1", "collectives[0].dimensions = 'dim1': "),
+]
+
+
+def case(path, value):
+    shown = "missing" if value is ABSENT else json.dumps(value)
+    return f"{path}={shown[:24]}"
+
+
+@pytest.mark.parametrize(("path", "value", "said"), FIELDS, ids=[case(p, v) for p, v, _ in FIELDS])
+def test_broken_field_is_named_with_value_and_rule(refuse, save, document, path, value, said):
+    file = save(edited(document, path, value))
+    message = refuse("show", file)
+    assert message.startswith(f"error: {file}: ")
+    assert said in message
+
+
+def test_more_chunks_than_elements_are_refused(refuse, save, document):
+    small = edited(edited(document, "collectives.0.size", "8 B"), "collectives.0.chunks", 5)
+    message = refuse("show", save(small))
+    assert "collectives[0]" in message
+    assert "chunks must be at most the number of elements, 4, is 5" in message
+
+
+def test_repeated_collective_names_are_refused(refuse, save, document):
+    twice = edited(document, "collectives", document["collectives"] * 2)
+    assert "collective names must differ" in refuse("show", save(twice))
+
+
+def test_only_broken_fields_are_counted(refuse, save, document):
+    message = refuse("show", save(edited(document, "collectives.0.chunks", 0)))
+    assert "more)" not in message
+
+
+def test_several_broken_fields_are_counted(refuse, save, document):
+    broken = edited(edited(document, "network.dimensions.0.size", 0), "network.dimensions.1.size", 0)
+    assert "(and 1 more)" in refuse("show", save(broken))
+
+
+TEXTS = {
+    "empty": ("", "empty"),
+    "blank": (" \n", "empty"),
+    "not JSON": ("themis", "not JSON"),
+    "cut off": ('{"format": "themis-opt/inst', "not JSON"),
+    "two documents": ("{} {}", "not JSON"),
+    "list": ("[]", "must be a JSON object"),
+    "number": ("5", "must be a JSON object"),
+    "null": ("null", "must be a JSON object"),
+    "open brackets": ("[" * 100_000, "nested too deeply"),
+    "deep list": ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
+    "deep object": ('{"a":' * 100_000 + "1" + "}" * 100_000, "nested too deeply"),
+    "deep field": ('{"network": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"),
+    "repeated key": ('{"format": 1, "format": 2}', "'format'"),
+    "not a number": ('{"size": NaN}', "finite"),
+    "infinity": ('{"size": -Infinity}', "finite"),
+    "binary": (b"\x89PNG\r\n\x1a\n\x00\xff\xfe", "not JSON"),
+    "zeros": (b"\x00" * 100, "not JSON"),
+    "gzip": (b"\x1f\x8b\x08\x00" + bytes(range(256)), "not JSON"),
+    "utf-16": ("{}".encode("utf-16"), "not JSON"),
+}
+
+
+@pytest.mark.parametrize(("content", "said"), TEXTS.values(), ids=TEXTS)
+@pytest.mark.parametrize("command", ["show", "validate"])
+def test_file_that_is_no_document_is_named(refuse, save, command, content, said):
+    file = save(content)
+    message = refuse(command, file)
+    assert message.startswith(f"error: {file}: ")
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [('"chunks": 4', '"chunks": {}'), ('"256 MB"', "{}"), ('"size": 4', '"size": {}')]
+)
+@pytest.mark.parametrize("literal", ["9" * 5000, "-" + "9" * 5000, "9" * 4000, "1e999"], ids=lambda text: text[:3])
+def test_huge_number_literal_is_refused(refuse, save, document, before, after, literal):
+    file = save(json.dumps(document).replace(before, after.format(literal), 1))
+    assert f"{file}: " in refuse("show", file)
+
+
+def test_directory_is_refused(refuse, tmp_path):
+    assert f"{tmp_path}: is a directory" in refuse("show", tmp_path)
+
+
+def test_missing_file_is_refused(refuse, tmp_path):
+    assert f"{tmp_path / 'none.json'}: no such file" in refuse("show", tmp_path / "none.json")
+
+
+def test_unknown_name_is_refused(refuse):
+    assert "fig6: no such file, and no shipped instance of that name" in refuse("show", "fig6")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 5000, "a\0b", "\n"], ids=lambda name: repr(name[:8]))
+def test_strange_name_is_refused(refuse, name):
+    refuse("show", name)
+
+
+def test_name_of_a_field_cannot_break_the_line(refuse, save, document):
+    assert "unknown field" in refuse("show", save(edited(document, "first\nsecond", 1)))
+
+
+def test_instance_whose_schedule_would_take_no_time_is_refused(refuse, save, document):
+    fast = edited(document, "network.dimensions.0.bandwidth", "1e30 B/s")
+    fast = edited(fast, "network.dimensions.1.bandwidth", "1e30 B/s")
+    refuse("simulate", save(fast))
+
+
+@pytest.mark.parametrize("name", ["\ud800", "\x1b[31m", "two\nlines", "[/red]", "$x_{$", "ünï", "a/b"], ids=ascii)
+@pytest.mark.parametrize("command", ["show", "simulate"])
+def test_any_text_will_do_as_a_name(invoke, save, document, command, name):
+    result = invoke(command, save(edited(document, "name", name)))
+    assert result.exit_code in (0, 2)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_refuses_a_bad_instance(refuse, save, document, command):
+    file = save(edited(document, "network.dimensions.0.size", 1))
+    assert f"{file}: network.dimensions[0].size = 1: " in refuse(command, file)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_refuses_a_schedule_in_place_of_an_instance(refuse, solution, command):
+    message = refuse(command, solution / "schedule.json")
+    assert "schedule.json: format = 'themis-opt/schedule/1': must be 'themis-opt/instance/1'" in message
+
+
+@pytest.mark.parametrize("size", ["1e15 B", "1 PB"])
+def test_clock_overflow_is_refused(refuse, save, document, size):
+    slow = edited(document, "network.dimensions.1.bandwidth", "1 MB/s")
+    refuse("show", save(edited(slow, "collectives.0.size", size)))
+
+
+def test_refusal_leaves_no_folder(refuse, save, document, tmp_path):
+    refuse("solve", save(edited(document, "collectives.0.chunks", 0)), "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,183 @@
+"""Options that ask for something impossible: one line names the option, the value and the rule; exit code 2."""
+
+import pytest
+
+NAME = "fig5.all_reduce.256MB"
+QUICK = ("--time-limit", 5, "--workers", 1)
+HARD = "3d-sw_sw_sw_hetero.all_reduce.100MiB"
+"""Not solved before the solver starts."""
+
+POLICIES = [
+    # policies, what the message must say
+    ("magic", "'magic': unknown policy; use one of baseline, themis"),
+    ("Baseline", "'Baseline': unknown policy"),
+    ("baseline,magic", "'magic': unknown policy"),
+    ("baseline+magic", "'baseline+magic': unknown dispatch rule; use one of fifo"),
+    ("baseline+fifo+scf", "unknown dispatch rule"),
+    ("exact+fifo", "takes no dispatch rule"),
+    ("themis:magic=1", "unknown knob 'magic'; use one of threshold_divisor"),
+    ("baseline:seed=1", "unknown knob 'seed'"),
+    ("themis:", "unknown knob ''"),
+    ("themis:threshold_divisor", "knob threshold_divisor: "),
+    ("themis:threshold_divisor=", "knob threshold_divisor: "),
+    ("themis:threshold_divisor=many", "knob threshold_divisor: "),
+    ("themis:threshold_divisor=1.5", "knob threshold_divisor: "),
+    ("themis:threshold_divisor=0", "threshold_divisor"),
+    ("themis:threshold_divisor=-1", "threshold_divisor"),
+    ("themis:threshold_latency=perhaps", "knob threshold_latency: "),
+    ("themis:initial_loads=full", "knob initial_loads: "),
+    ("random:seed=-1", "seed"),
+    ("random:seed=1e3", "knob seed: "),
+    ("random:seed=" + "9" * 5000, "knob seed: "),
+    ("baseline,baseline", "each once"),
+    ("", "one or more policies"),
+    (",", "one or more policies"),
+]
+
+
+@pytest.mark.parametrize(("policies", "said"), POLICIES, ids=[p[:48] for p, _ in POLICIES])
+@pytest.mark.parametrize("command", ["solve", "simulate"])
+def test_policies(refuse, tmp_path, command, policies, said):
+    more = QUICK if command == "solve" else ()
+    assert said in refuse(command, NAME, "--policies", policies, "-o", tmp_path / "out", *more)
+
+
+@pytest.mark.parametrize(
+    "knob",
+    [
+        "seconds=nan",
+        "seconds=-1",
+        "seconds=inf",
+        "workers=0",
+        "workers=-1",
+        "workers=99999999999",
+        "seed=-1",
+        "seed=99999999999",
+        "gap=-1",
+        "gap=nan",
+    ],
+)
+def test_knobs_of_the_reference(refuse, knob):
+    policies = f"exact:{knob}"
+    assert knob.split("=")[0] in refuse("compare", HARD, "--chunks", 2, "--policies", policies, "--time-limit", 2)
+
+
+OVERRIDES = [
+    ("--size", "huge", "size = 'huge': "),
+    ("--size", "0 B", "size = '0 B': "),
+    ("--size", "-4 B", "size = '-4 B': "),
+    ("--size", "1 B", "multiple of element_bytes"),
+    ("--size", "6 B", "chunks must be at most the number of elements, 3, is 4"),
+    ("--size", "1e999999999 B", "size = '1e999999999 B': "),
+    ("--size", "1 ns", "unknown unit 'ns'"),
+    ("--size", "9" * 5000, "size = '999"),
+    ("--chunks", 0, "chunks = 0: "),
+    ("--chunks", -1, "chunks = -1: "),
+    ("--chunks", 10**9, "chunks = 1000000000: "),
+    ("--latency", "wait", "latency = 'wait': "),
+    ("--ag-order", "any", "ag_order = 'any': "),
+]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"), OVERRIDES, ids=[f"{option}={str(value)[:16]}" for option, value, _ in OVERRIDES]
+)
+def test_overrides(refuse, option, value, said):
+    message = refuse("show", NAME, option, value)
+    assert message.startswith("error: command line: ")
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--chunks", "many"),
+        ("--time-limit", "0"),
+        ("--time-limit", "-1"),
+        ("--time-limit", "nan"),
+        ("--workers", "0"),
+        ("--workers", "many"),
+        ("--seed", "-1"),
+        ("--gap", "-0.1"),
+        ("--gap", "nan"),
+        ("--gap", "some"),
+        ("--magic", "1"),
+    ],
+)
+def test_option_that_cannot_be_read(invoke, tmp_path, option, value):
+    result = invoke("solve", NAME, "-o", tmp_path / "out", option, value)
+    assert result.exit_code == 2
+    assert option in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--workers", 2**31), ("--workers", 10**20), ("--seed", 2**31), ("--seed", 10**20), ("--time-limit", "inf")],
+)
+def test_option_beyond_the_range_of_the_solver(invoke, tmp_path, option, value):
+    limits = {"--time-limit": 1, "--workers": 1} | {option: value}
+    options = [part for pair in limits.items() for part in pair]
+    result = invoke("solve", HARD, "--chunks", 2, "-o", tmp_path / "out", *options)
+    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+    assert result.exit_code in (0, 2)
+
+
+@pytest.mark.parametrize("arguments", [("solve",), ("magic",), ("show", NAME, "more"), ("validate",), ("--magic",)])
+def test_command_line_that_cannot_be_read(invoke, arguments):
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert "Usage:" in result.stderr
+
+
+def last_line(result):
+    """The error after any lines of progress."""
+    assert isinstance(result.exception, SystemExit), f"not refused but {result.exception!r}"
+    assert result.exit_code == 2
+    *before, line = result.stderr.splitlines()
+    assert not any(text.startswith("error") for text in before)
+    assert line.startswith("error: ")
+    return line
+
+
+@pytest.mark.parametrize("command", ["solve", "compare", "simulate"])
+@pytest.mark.parametrize("below", [".", "deep/er"])
+def test_file_in_place_of_the_output_folder(invoke, tmp_path, command, below):
+    occupied = tmp_path / "out"
+    occupied.write_text("precious", encoding="utf-8")
+    more = () if command == "simulate" else QUICK
+    result = invoke(command, NAME, "--policies", "baseline", "-o", occupied / below, *more)
+    assert f"{occupied}" in last_line(result)
+    assert occupied.read_text(encoding="utf-8") == "precious"
+
+
+@pytest.mark.parametrize("name", ["schedule.json", "comparison.csv", "gantt.png", "gantt.svg"])
+def test_folder_in_place_of_an_output_file(invoke, tmp_path, name):
+    (tmp_path / name).mkdir()
+    result = invoke("solve", NAME, *QUICK, "--policies", "baseline", "-o", tmp_path)
+    assert str(tmp_path / name) in last_line(result)
+
+
+def test_files_written_before_an_unwritable_one_are_kept(invoke, succeed, tmp_path):
+    (tmp_path / "trace.json").mkdir()
+    assert invoke("solve", NAME, *QUICK, "--policies", "baseline", "-o", tmp_path).exit_code == 2
+    assert succeed("validate", tmp_path / "schedule.json")
+
+
+def test_no_half_written_files_are_left(invoke, tmp_path):
+    (tmp_path / "schedule.json").mkdir()
+    invoke("solve", NAME, *QUICK, "--policies", "baseline", "-o", tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_refused_request_keeps_the_results_of_an_earlier_one(succeed, refuse, tmp_path):
+    succeed("solve", NAME, *QUICK, "--policies", "baseline", "-o", tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    refuse("solve", NAME, *QUICK, "--policies", "magic", "-o", tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_unwritable_folder_is_found_before_the_search(invoke, tmp_path):
+    (tmp_path / "out").write_text("precious", encoding="utf-8")
+    result = invoke("solve", NAME, *QUICK, "-o", tmp_path / "out")
+    assert result.stderr.count("\n") == 1

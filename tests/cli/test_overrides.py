@@ -1,0 +1,126 @@
+"""Options that change the instance or choose the policies."""
+
+import json
+
+import pytest
+
+NAME = "fig5.all_reduce.256MB"
+RING = "one_ring.all_reduce.4MB"
+QUICK = ("--time-limit", 5, "--workers", 1)
+COMMANDS = ("show", "bound", "simulate", "compare", "solve")
+
+
+@pytest.fixture
+def shown(succeed):
+    """The instance that a command line describes, as JSON values."""
+    return lambda *options: json.loads(succeed("show", NAME, "--json", *options))
+
+
+@pytest.fixture
+def makespans(succeed):
+    """Simulated makespans in ns by policy."""
+
+    def run(name, *options):
+        return {r["policy"]: r["makespan_ns"] for r in json.loads(succeed("simulate", name, "--json", *options))}
+
+    return run
+
+
+def test_size(shown):
+    assert shown("--size", "500MiB")["collectives"][0]["size"] == "500 MiB"
+
+
+def test_chunks(shown):
+    assert shown("--chunks", 16)["collectives"][0]["chunks"] == 16
+
+
+def test_latency(shown):
+    assert shown("--latency", "occupy")["latency"] == "occupy"
+
+
+def test_ag_order(shown):
+    assert shown("--ag-order", "reverse")["ag_order"] == "reverse"
+
+
+def test_every_collective_is_overridden(succeed):
+    content = json.loads(succeed("show", "3d-sw_sw_sw_hetero.mixed.100MiB", "--json", "--chunks", 2, "--size", "2MiB"))
+    assert {(c["chunks"], c["size"]) for c in content["collectives"]} == {(2, "2 MiB")}
+
+
+@pytest.mark.parametrize(
+    "option", [("--size", "1GiB"), ("--chunks", 2), ("--latency", "occupy"), ("--ag-order", "reverse")]
+)
+def test_override_changes_the_fingerprint(shown, option):
+    assert shown(*option)["fingerprint"] != shown()["fingerprint"]
+
+
+@pytest.mark.parametrize("option", [("--size", "256MB"), ("--chunks", 4), ("--latency", "lag"), ("--ag-order", "free")])
+def test_override_with_the_same_value_keeps_the_fingerprint(shown, option):
+    assert shown(*option)["fingerprint"] == shown()["fingerprint"]
+
+
+def test_twice_the_size_takes_twice_the_time(makespans):
+    once, twice = makespans(NAME), makespans(NAME, "--size", "512MB")
+    assert twice == {policy: 2 * makespan for policy, makespan in once.items()}
+
+
+def test_occupying_latency_holds_the_dimension(makespans):
+    assert makespans(RING)["baseline+fifo"] == 6_030_000
+    assert makespans(RING, "--latency", "occupy")["baseline+fifo"] == 6_120_000
+
+
+def test_one_chunk_has_nothing_to_overlap(makespans):
+    assert set(makespans(NAME, "--chunks", 1).values()) == {12_000_000}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_takes_all_overrides(succeed, tmp_path, command):
+    options = ("--size", "64MB", "--chunks", 2, "--latency", "occupy", "--ag-order", "reverse")
+    more = {"compare": QUICK, "solve": (*QUICK, "-o", tmp_path)}.get(command, ())
+    assert succeed(command, NAME, *options, *more)
+
+
+def test_written_schedule_belongs_to_the_overridden_instance(succeed, shown, tmp_path):
+    succeed("solve", NAME, *QUICK, "-o", tmp_path, "--size", "64MB", "--chunks", 2, "--ag-order", "reverse")
+    written = json.loads((tmp_path / "schedule.json").read_text(encoding="utf-8"))
+    assert written["fingerprint"] == shown("--size", "64MB", "--chunks", 2, "--ag-order", "reverse")["fingerprint"]
+
+
+@pytest.mark.parametrize("policies", ["exact", "themis+scf", "random+fifo"])
+def test_reverse_gather_order_is_obeyed(succeed, tmp_path, policies):
+    succeed("solve", NAME, *QUICK, "-o", tmp_path, "--ag-order", "reverse", "--policies", policies)
+    (collective,) = json.loads((tmp_path / "schedule.json").read_text(encoding="utf-8"))["collectives"]
+    assert all(path == path[::-1] for path in collective["paths"])
+
+
+def test_policies_are_compared_in_the_order_given(succeed):
+    rows = json.loads(succeed("compare", NAME, *QUICK, "--json", "--policies", "themis+scf,baseline,exact"))
+    assert [row["policy"] for row in rows] == ["themis+scf", "baseline", "exact"]
+
+
+def test_spaces_around_policies_are_ignored(makespans):
+    assert list(makespans(NAME, "--policies", " baseline , themis+scf ")) == ["baseline", "themis+scf"]
+
+
+def test_policies_take_knobs(makespans):
+    specification = "themis:threshold_divisor=8+scf"
+    assert list(makespans(NAME, "--policies", specification)) == [specification]
+
+
+def test_knobs_change_the_schedule(makespans):
+    found = makespans(NAME, "--policies", "random:seed=0,random:seed=1,random:seed=2,random:seed=3")
+    assert len(set(found.values())) > 1
+
+
+def test_knobs_can_be_chained(makespans):
+    specification = "themis:initial_loads=latency:threshold_divisor=8:load_latency=true+fifo"
+    assert list(makespans(NAME, "--policies", specification)) == [specification]
+
+
+def test_seed_option_reaches_random_policies(succeed):
+    def makespan(*options):
+        rows = json.loads(succeed("compare", NAME, *QUICK, "--json", "--policies", *options))
+        return rows[0]["makespan_ns"]
+
+    seeds = range(4)
+    assert [makespan("random", "--seed", s) for s in seeds] == [makespan(f"random:seed={s}") for s in seeds]

@@ -1,0 +1,270 @@
+"""The command in a process of its own: entry points, imports, pipes, terminals and Ctrl-C."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import themis_opt
+from themis_opt.cli.main import COMMANDS
+
+NAME = "fig5.all_reduce.256MB"
+HARD = ("4d-ring_fc_ring_sw.all_reduce.100MiB", "--chunks", "16")
+PYTHON = (sys.executable, "-m", "themis_opt")
+SCRIPT = Path(sys.executable).with_name("themis-opt")
+ESCAPE = "\x1b"
+HEAVY = {"matplotlib", "networkx", "numba", "optuna", "ortools"}
+
+
+def run(*command, **options):
+    texts = [str(part) for part in command]
+    return subprocess.run(texts, capture_output=True, text=True, check=False, timeout=120, **options)
+
+
+@pytest.fixture(scope="module")
+def piped(tmp_path_factory):
+    """``solve`` with both streams in pipes."""
+    folder = tmp_path_factory.mktemp("piped")
+    return run(*PYTHON, "solve", NAME, "--time-limit", 5, "--workers", 1, "-o", folder)
+
+
+def test_module_runs():
+    assert run(*PYTHON, "--version").stdout == f"themis_opt {themis_opt.__version__}\n"
+
+
+def test_script_runs():
+    assert run(SCRIPT, "--version").stdout == f"themis_opt {themis_opt.__version__}\n"
+
+
+def test_script_and_module_print_the_same():
+    assert run(SCRIPT, "show", NAME).stdout == run(*PYTHON, "show", NAME).stdout
+
+
+def test_exit_code_of_bad_input():
+    assert run(*PYTHON, "show", "none.json").returncode == 2
+
+
+def test_exit_code_of_an_unmet_gap(tmp_path):
+    options = ("--policies", "baseline", "--gap", "0.01", "-o", tmp_path)
+    assert run(*PYTHON, "solve", NAME, *options).returncode == 1
+
+
+def test_piped_output_is_plain(piped):
+    assert piped.returncode == 0
+    assert ESCAPE not in piped.stdout + piped.stderr
+
+
+def test_piped_table_has_tabs(piped):
+    assert [len(line.split("\t")) for line in piped.stdout.splitlines()[1:]] == [6] * 5
+
+
+def test_piped_progress_is_apart_from_the_results(piped):
+    assert "makespan" in piped.stderr
+    assert "wrote" not in piped.stdout
+
+
+def test_piped_help_is_plain():
+    assert ESCAPE not in run(*PYTHON, "solve", "--help").stdout
+
+
+def test_piped_refusal_is_plain():
+    assert run(*PYTHON, "show", "none.json").stderr == (
+        "error: none.json: no such file, and no shipped instance of that name\n"
+    )
+
+
+def test_warnings_do_not_reach_the_error_stream(piped):
+    assert "Warning" not in piped.stderr
+
+
+def heavy_imports(*arguments):
+    """Which of the heavy packages a command line imports."""
+    program = (
+        "import sys\n"
+        "from themis_opt.__main__ import run\n"
+        "try:\n"
+        "    run()\n"
+        "finally:\n"
+        f"    print(*sorted({HEAVY!r} & sys.modules.keys()), file=sys.__stderr__)\n"
+    )
+    result = run(sys.executable, "-c", program, *arguments)
+    return result.stderr.splitlines()[-1].split()
+
+
+def test_heavy_imports_are_noticed():
+    assert "ortools" in heavy_imports("bound", NAME)
+
+
+def test_help_imports_nothing_heavy():
+    assert heavy_imports("--help") == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_subcommand_imports_nothing_heavy(command):
+    assert heavy_imports(command, "--help") == []
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c != "schema"])
+def test_refusal_of_a_bad_file_imports_nothing_heavy(command, save):
+    assert heavy_imports(command, save({"format": "none"})) == []
+
+
+def test_unknown_policy_imports_nothing_heavy():
+    assert heavy_imports("solve", NAME, "--policies", "magic") == []
+
+
+def test_show_imports_nothing_heavy():
+    assert heavy_imports("show", NAME) == []
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    program = f"import sys, themis_opt; print(sorted({HEAVY!r} & sys.modules.keys()))"
+    assert run(sys.executable, "-c", program).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("schema",), ("show", NAME), ("show", NAME, "--json"), ("simulate", NAME)], ids=" ".join
+)
+def test_reader_that_goes_away_gives_no_traceback(arguments):
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as closed:
+        result = subprocess.run(
+            [*PYTHON, *arguments], stdout=closed, stderr=subprocess.PIPE, text=True, check=False, timeout=120
+        )
+    assert result.stderr == ""
+
+
+def test_head_of_the_output(tmp_path):
+    command = f"'{sys.executable}' -m themis_opt compare {NAME} --workers 1 --time-limit 5 | head -1"
+    result = run("sh", "-c", command, cwd=tmp_path)
+    assert result.stdout.startswith("# fig5")
+    assert "Traceback" not in result.stderr
+
+
+def test_reader_that_goes_away_does_not_lose_the_schedule(tmp_path):
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as closed:
+        command = [*PYTHON, "solve", NAME, "--workers", "1", "--time-limit", "5", "-o", str(tmp_path)]
+        subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, check=False, timeout=120)
+    assert (tmp_path / "schedule.json").is_file()
+
+
+def on_a_terminal(*arguments):
+    """Exit code and everything that a command shows on a terminal."""
+    controller, terminal = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
+    command = [*PYTHON, *map(str, arguments)]
+    process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment)
+    os.close(terminal)
+    shown = bytearray()
+    try:
+        while part := os.read(controller, 65536):
+            shown += part
+    except OSError:  # how Linux reports that the other end of a terminal is closed
+        pass
+    os.close(controller)
+    return process.wait(timeout=120), shown.decode()
+
+
+def test_terminal_shows_ruled_tables():
+    code, shown = on_a_terminal("show", NAME)
+    assert code == 0
+    assert "┃" in shown
+
+
+def test_terminal_shows_the_result_of_solve(tmp_path):
+    code, shown = on_a_terminal("solve", NAME, "--time-limit", 5, "--workers", 1, "-o", tmp_path)
+    assert code == 0
+    assert "optimal" in shown
+
+
+@pytest.mark.parametrize("name", ["[/red]", "[bold]loud", "dim [x]"])
+def test_terminal_shows_brackets_as_they_are(save, document, name):
+    code, shown = on_a_terminal("simulate", save(document | {"name": name}))
+    assert code == 0
+    assert name in shown
+
+
+def test_terminal_shows_a_refusal_on_one_line(save):
+    code, shown = on_a_terminal("show", save("[]"))
+    assert code == 2
+    assert shown.count("\n") == 1
+
+
+LISTENING = (
+    "import runpy, signal\n"
+    "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "runpy.run_module('themis_opt', run_name='__main__')\n"
+)
+"""The command with Ctrl-C enabled: background jobs of a shell start with it ignored."""
+
+
+class Interrupted:
+    """A search on a hard instance, stopped with Ctrl-C two seconds after the solver starts."""
+
+    def __init__(self, folder):
+        options = ("--time-limit", "60", "--workers", "1", "-o", str(folder), "--json")
+        command = [sys.executable, "-c", LISTENING, "solve", *HARD, *options]
+        self.folder = folder
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for line in process.stderr:
+            if "exact" in line:
+                break
+        time.sleep(2)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        self.stdout, self.stderr = process.communicate(timeout=120)
+        self.seconds = time.monotonic() - began
+        self.code = process.returncode
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory):
+    return Interrupted(tmp_path_factory.mktemp("interrupted"))
+
+
+def test_interrupted_search_exits_with_130(interrupted):
+    assert interrupted.code == 130
+
+
+def test_interrupted_search_gives_no_traceback(interrupted):
+    assert "Traceback" not in interrupted.stderr
+
+
+def test_interrupted_search_writes_a_valid_schedule(interrupted, succeed):
+    assert succeed("validate", interrupted.folder / "schedule.json", "--data")
+
+
+def test_interrupted_search_prints_all_results(interrupted):
+    rows = json.loads(interrupted.stdout)
+    assert [row["policy"] for row in rows] == ["baseline+fifo", "themis+fifo", "themis+scf", "exact"]
+
+
+def test_interrupted_search_is_never_worse_than_the_heuristics(interrupted):
+    *heuristics, exact = json.loads(interrupted.stdout)
+    assert exact["makespan_ns"] <= min(row["makespan_ns"] for row in heuristics)
+
+
+def test_interrupted_search_keeps_a_proven_bound(interrupted):
+    assert all(row["gap"] >= 0 for row in json.loads(interrupted.stdout))
+
+
+@pytest.mark.benchmarks
+def test_interrupted_search_ends_long_before_its_limit(interrupted):
+    assert interrupted.seconds < 20
+
+
+@pytest.mark.benchmarks
+def test_time_limit_counts_from_the_start_of_the_process(tmp_path):
+    began = time.monotonic()
+    result = run(*PYTHON, "solve", *HARD, "--time-limit", 8, "--workers", 1, "-o", tmp_path)
+    assert result.returncode == 0
+    assert time.monotonic() - began < 2 * 8

@@ -1,0 +1,136 @@
+"""What ``solve`` leaves in its folder."""
+
+import csv
+import json
+import shutil
+
+import pytest
+
+from themis_opt.catalog import load
+from themis_opt.formats.schedule_json import read_schedule, schedule_document
+from themis_opt.validation import validate
+
+NAME = "fig5.all_reduce.256MB"
+QUICK = ("--time-limit", 5, "--workers", 1)
+FILES = {
+    "comparison.csv",
+    "comparison.json",
+    "gantt.png",
+    "gantt.svg",
+    "order.csv",
+    "order.json",
+    "schedule.json",
+    "stages.csv",
+    "trace.json",
+}
+
+
+def rows_of(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_folder_holds_every_file_and_nothing_else(solution):
+    assert {path.name for path in solution.iterdir()} == FILES
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_file_is_named_on_the_error_stream(invoke, tmp_path, name):
+    result = invoke("solve", NAME, *QUICK, "-o", tmp_path)
+    assert f"wrote {tmp_path / name}\n" in result.stderr
+
+
+@pytest.mark.parametrize("name", sorted(n for n in FILES if n.endswith(".json")))
+def test_json_file_parses(solution, name):
+    assert json.loads((solution / name).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", sorted(n for n in FILES if n.endswith(".csv")))
+def test_csv_file_has_a_header_and_full_rows(solution, name):
+    rows = rows_of(solution / name)
+    assert rows
+    assert all(None not in row and None not in row.values() for row in rows)
+
+
+def test_pictures_are_pictures(solution):
+    assert (solution / "gantt.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (solution / "gantt.svg").read_text(encoding="utf-8")
+
+
+def test_default_folder_carries_the_name_of_the_instance(succeed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    succeed("solve", NAME, *QUICK, "--policies", "baseline")
+    assert [path.name for path in tmp_path.iterdir()] == [f"{NAME}.solution"]
+
+
+def test_schedule_reads_back_equal(solution):
+    schedule = read_schedule(solution / "schedule.json")
+    document = json.loads((solution / "schedule.json").read_text(encoding="utf-8"))
+    again = schedule_document(schedule) | {"summary": document["summary"]}
+    assert again == document
+
+
+def test_schedule_is_valid(solution):
+    validate(read_schedule(solution / "schedule.json"))
+
+
+def test_schedule_belongs_to_the_instance(solution):
+    assert read_schedule(solution / "schedule.json", load(NAME)).instance == load(NAME)
+
+
+def test_schedule_is_the_best_of_the_comparison(solution):
+    rows = json.loads((solution / "comparison.json").read_text(encoding="utf-8"))
+    best = min(row["makespan_ns"] for row in rows)
+    assert read_schedule(solution / "schedule.json").makespan == best * 1000
+
+
+def test_summary_repeats_makespan_gap_and_limits(solution):
+    summary = json.loads((solution / "schedule.json").read_text(encoding="utf-8"))["summary"]
+    assert summary["makespan_ns"] == 7e6
+    assert summary["gap"] == pytest.approx(0, abs=1e-4)
+    assert summary["settings"] == {"time_limit": 5, "workers": 1, "seed": 0}
+
+
+def test_comparison_is_the_same_as_json_and_as_csv(solution):
+    from_json = json.loads((solution / "comparison.json").read_text(encoding="utf-8"))
+    assert [{k: str(v) for k, v in row.items()} for row in from_json] == rows_of(solution / "comparison.csv")
+
+
+def test_printed_json_is_the_comparison_file(succeed, tmp_path):
+    printed = json.loads(succeed("solve", NAME, *QUICK, "-o", tmp_path, "--json"))
+    assert printed == json.loads((tmp_path / "comparison.json").read_text(encoding="utf-8"))
+
+
+def test_stages_are_all_in_the_table(solution):
+    assert len(rows_of(solution / "stages.csv")) == read_schedule(solution / "schedule.json").plan.num_stages
+
+
+def test_validate_accepts_the_schedule(succeed, solution):
+    assert succeed("validate", solution / "schedule.json").startswith("valid: ")
+
+
+def test_validate_accepts_the_schedule_of_the_named_instance(succeed, solution):
+    assert succeed("validate", solution / "schedule.json", "--instance", NAME).startswith("valid: ")
+
+
+def test_validate_refuses_the_schedule_of_another_instance(refuse, solution):
+    message = refuse("validate", solution / "schedule.json", "--instance", "one_ring.all_reduce.4MB")
+    assert "schedule.json" in message
+    assert "fingerprint" in message
+
+
+def test_explain_names_the_makespan(succeed, solution):
+    assert "makespan 7000 us" in succeed("explain", solution / "schedule.json")
+
+
+def test_second_run_replaces_the_files(succeed, solution, tmp_path):
+    folder = tmp_path / "again"
+    shutil.copytree(solution, folder)
+    succeed("solve", NAME, *QUICK, "--policies", "baseline", "-o", folder)
+    assert {path.name for path in folder.iterdir()} == FILES
+    assert read_schedule(folder / "schedule.json").makespan == 8 * 10**9
+
+
+def test_equal_runs_write_equal_schedules(succeed, solution, tmp_path):
+    succeed("solve", NAME, *QUICK, "-o", tmp_path)
+    assert (tmp_path / "schedule.json").read_bytes() == (solution / "schedule.json").read_bytes()

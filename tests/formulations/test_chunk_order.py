@@ -1,0 +1,155 @@
+"""The chunk-order model against brute force, and on whole instances."""
+
+from collections.abc import Callable
+
+import pytest
+from brute_force import brute_force, recomputed_makespan
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ortools.sat.python import cp_model
+
+from formulations.budget import PROVEN_GAP, Budget
+from formulations.chunk_order import ChunkOrder
+from formulations.lattice import JobClass, Leg, arcs
+from formulations.order_count import order_count_bound
+from themis_opt.instance import Instance
+from themis_opt.lower_bounds import bounds
+from themis_opt.lowering import chunk_order_data, job_plans
+from themis_opt.plan import equal_sizes
+from themis_opt.policies.exact import Exact
+from themis_opt.policies.registry import make_policy
+from themis_opt.schedule import Schedule
+from themis_opt.simulator import simulate
+from themis_opt.validation import validate
+
+EXACTLY = Budget(seconds=20.0, workers=1, gap=0.0)
+TWO_MACHINES = (0, 1)
+
+
+def ignore(objective: float, bound: float) -> None:
+    """Report to nobody."""
+
+
+@st.composite
+def legs(draw: st.DrawFn, machines: tuple[int, ...]) -> Leg:
+    return Leg(
+        duration={arc: draw(st.integers(0, 9)) for arc in arcs(machines)},
+        lag={k: draw(st.integers(0, 4)) for k in machines},
+    )
+
+
+@st.composite
+def job_classes(draw: st.DrawFn, num_legs: int, count: int) -> JobClass:
+    machines = draw(st.sampled_from([TWO_MACHINES, TWO_MACHINES, (0,), (1,)]))
+    return JobClass(
+        machines,
+        tuple(draw(legs(machines)) for _ in range(num_legs)),
+        count=count,
+        release=draw(st.sampled_from([0, 0, 1, 5])),
+        mirrored=num_legs == 2 and draw(st.booleans()),
+    )
+
+
+two_jobs = st.lists(st.integers(1, 2).flatmap(lambda n: job_classes(num_legs=n, count=1)), min_size=2, max_size=2)
+two_equal_jobs = st.integers(1, 2).flatmap(lambda n: job_classes(num_legs=n, count=2)).map(lambda job: [job])
+three_one_leg_jobs = st.tuples(job_classes(1, 2), job_classes(1, 1)).map(list)
+
+
+def solved(jobs: list[JobClass]) -> tuple[int, int, str]:
+    """Recomputed makespan, bound and status of the model, without any help."""
+    outcome = ChunkOrder(jobs, horizon=400).solve(EXACTLY, ignore)
+    assert outcome.jobs is not None
+    return recomputed_makespan(jobs, outcome.jobs), outcome.bound, outcome.status
+
+
+@given(two_jobs | two_equal_jobs | three_one_leg_jobs)
+def test_optimum_equals_brute_force(jobs: list[JobClass]) -> None:
+    best = brute_force(jobs)
+    assert solved(jobs) == (best, best, "optimal")
+
+
+@given(two_jobs | two_equal_jobs | three_one_leg_jobs)
+def test_order_count_never_exceeds_brute_force(jobs: list[JobClass]) -> None:
+    assert order_count_bound(jobs, EXACTLY) <= brute_force(jobs)
+
+
+@settings(max_examples=3)
+@given(job_classes(num_legs=2, count=3))
+def test_optimum_of_three_equal_two_leg_jobs_equals_brute_force(job: JobClass) -> None:
+    best = brute_force([job])
+    assert solved([job]) == (best, best, "optimal")
+
+
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
+
+
+@pytest.mark.parametrize("kind", COLLECTIVES)
+@pytest.mark.parametrize("ag_order", ["free", "reverse"])
+@pytest.mark.parametrize("latency", ["0 ns", "30 us"])
+def test_optimum_of_two_chunks_equals_brute_force(figure_5: Instance, kind: str, ag_order: str, latency: str) -> None:
+    slower = tuple(d.replace(latency=latency) for d in figure_5.network.dimensions)
+    collective = figure_5.collectives[0].replace(kind=kind, chunks=2)
+    instance = figure_5.replace(
+        network=figure_5.network.replace(dimensions=slower), collectives=(collective,), ag_order=ag_order
+    )
+    jobs = list(chunk_order_data(instance, (equal_sizes(collective),), tick=10**6).jobs)
+    best = brute_force(jobs)
+    outcome = ChunkOrder(jobs, horizon=2 * best).solve(EXACTLY, ignore)
+    assert outcome.bound == best
+
+
+def test_figure_5_is_proven_optimal_at_seven_units_without_hint_and_lower_bound(figure_5: Instance) -> None:
+    """Themis (ISCA 2022), section 4.2, figure 5: seven units; a unit is 1 ms, a quarter of it a tick."""
+    unit = 10**9
+    data = chunk_order_data(figure_5, (equal_sizes(figure_5.collectives[0]),), tick=unit // 4)
+    outcome = ChunkOrder(data.jobs, horizon=8 * 4).solve(EXACTLY, ignore)
+    assert (outcome.status, outcome.bound) == ("optimal", 7 * 4)
+
+
+def test_two_chunks_are_solved_to_proven_optimality(paper_instance: Instance) -> None:
+    reference = Exact(seconds=30.0, workers=1).solve(paper_instance.overridden(chunks=2))
+    assert reference.schedule.makespan <= reference.bound * (1 + PROVEN_GAP)
+
+
+def test_two_chunks_on_a_proven_optimum_respect_every_bound(paper_instance: Instance) -> None:
+    instance = paper_instance.overridden(chunks=2)
+    reference = Exact(seconds=30.0, workers=1).solve(instance)
+    assert max(bounds(instance).values()) <= reference.schedule.makespan * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("chunks", [3, 16])
+def test_exact_is_never_worse_than_themis_scf(
+    paper_instance: Instance, chunks: int, run: Callable[[Instance, str], Schedule]
+) -> None:
+    instance = paper_instance.overridden(chunks=chunks)
+    found = simulate(instance, Exact(seconds=0.5, workers=1)(instance))
+    assert found.makespan <= run(instance, "themis+scf").makespan
+
+
+def test_exact_plans_several_collectives_legally(mixed: Instance) -> None:
+    instance = mixed.overridden(chunks=2)
+    validate(simulate(instance, Exact(seconds=1.0, workers=1)(instance)))
+
+
+def test_same_seed_and_one_worker_repeat_the_plan(figure_5: Instance) -> None:
+    policy = Exact(seconds=30.0, workers=1, seed=3)
+    assert policy(figure_5) == policy(figure_5)
+
+
+@pytest.mark.parametrize("ag_order", ["free", "reverse"])
+def test_hint_of_a_simulated_schedule_is_accepted(hetero: Instance, ag_order: str) -> None:
+    instance = hetero.overridden(chunks=5, ag_order=ag_order)
+    schedule = simulate(instance, make_policy("themis+scf")(instance))
+    tick = schedule.makespan // 2**22
+    data = chunk_order_data(instance, tuple(c.sizes for c in schedule.plan.chunks), tick)
+    model = ChunkOrder(data.jobs, horizon=-(-schedule.makespan // tick))
+    model.hint(job_plans(data, schedule))
+    assert hint_is_feasible(model)
+
+
+def hint_is_feasible(model: ChunkOrder) -> bool:
+    """Whether the values hinted to all variables obey every constraint."""
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.fix_variables_to_their_hinted_value = True
+    return solver.solve(model.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)

@@ -1,0 +1,86 @@
+"""The fluid relaxation on cases that can be solved by hand."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formulations.fluid import fluid_bound, lagrangian, least_lag, rows
+from formulations.lattice import JobClass, Leg, arcs
+
+
+def one_machine(duration: float, lag: float = 0, release: float = 0, machine: int = 0) -> JobClass:
+    return JobClass((machine,), (Leg({(0, machine): duration}, {machine: lag}),), release=release)
+
+
+TWO_ORDERS = JobClass((0, 1), (Leg({(0, 0): 3, (1, 1): 1, (0, 1): 6, (2, 0): 1}, {0: 0, 1: 0}),))
+"""Machine 0 first: loads 3 and 1.  Machine 1 first: loads 1 and 6.  Best: 5/7 and 2/7, both loads 17/7."""
+
+
+def test_one_stage_takes_its_duration_and_lag() -> None:
+    assert fluid_bound([one_machine(5, lag=2)]) == pytest.approx(7)
+
+
+def test_loads_of_one_machine_add_up() -> None:
+    assert fluid_bound([one_machine(5), one_machine(7)]) == pytest.approx(12)
+
+
+def test_loads_of_two_machines_run_side_by_side() -> None:
+    assert fluid_bound([one_machine(5), one_machine(7, machine=1)]) == pytest.approx(7)
+
+
+def test_the_best_mix_of_orders_balances_the_machines() -> None:
+    assert fluid_bound([TWO_ORDERS]) == pytest.approx(17 / 7)
+
+
+def test_a_release_delays_the_load_behind_it() -> None:
+    assert fluid_bound([one_machine(5, release=10)]) == pytest.approx(15)
+
+
+def test_load_released_later_does_not_wait_for_that_released_earlier() -> None:
+    assert fluid_bound([one_machine(2), one_machine(5, release=10)]) == pytest.approx(15)
+
+
+def test_all_load_counts_from_the_first_release() -> None:
+    assert fluid_bound([one_machine(20), one_machine(5, release=10)]) == pytest.approx(25)
+
+
+def test_the_least_lag_of_all_stages_on_the_machine_counts() -> None:
+    assert fluid_bound([one_machine(5, lag=2), one_machine(5, lag=1)]) == pytest.approx(11)
+
+
+def test_the_least_lag_ignores_classes_released_earlier() -> None:
+    assert least_lag([one_machine(5, lag=1), one_machine(5, lag=2, release=10)], threshold=10, machine=0) == 2
+
+
+def test_a_mirrored_job_cannot_choose_its_second_leg() -> None:
+    """Scattering 0 then 1 costs 4 on machine 0; its reverse costs 4 there again.  Free, both legs avoid that."""
+    scatter = Leg({(0, 0): 4, (1, 1): 0, (0, 1): 0, (2, 0): 4}, {0: 0, 1: 0})
+    gather = Leg({(0, 0): 0, (1, 1): 9, (0, 1): 9, (2, 0): 8}, {0: 0, 1: 0})
+    free = fluid_bound([JobClass((0, 1), (scatter, gather))])
+    assert fluid_bound([JobClass((0, 1), (scatter, gather), mirrored=True)]) >= free
+
+
+def test_there_is_a_row_per_threshold_and_machine_in_use() -> None:
+    jobs = [one_machine(1), one_machine(1, release=5, machine=1)]
+    assert rows(jobs) == [(0, 0), (0, 1), (5, 1)]
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=2).filter(any))
+def test_any_weights_give_a_bound(weights: list[float]) -> None:
+    """Weak duality."""
+    shares = {(0, k): weight / sum(weights) for k, weight in enumerate(weights)}
+    assert lagrangian([TWO_ORDERS], [TWO_ORDERS.layers(TWO_ORDERS.load)], shares) <= 17 / 7 * (1 + 1e-12)
+
+
+@given(
+    st.lists(st.integers(1, 10**15), min_size=12, max_size=12),
+    st.floats(0, 1),
+)
+def test_a_mix_of_two_orders_is_never_below_the_bound(durations: list[int], share: float) -> None:
+    """Weak duality from the other side: any feasible flow, numbers as large as picoseconds get."""
+    job = JobClass((0, 1, 2), (Leg(dict(zip(arcs((0, 1, 2)), durations, strict=True)), {0: 0, 1: 0, 2: 0}),))
+    leg = job.legs[0].duration
+    forwards = {0: leg[0b000, 0], 1: leg[0b001, 1], 2: leg[0b011, 2]}
+    backwards = {2: leg[0b000, 2], 1: leg[0b100, 1], 0: leg[0b110, 0]}
+    makespan = max(share * forwards[k] + (1 - share) * backwards[k] for k in range(3))
+    assert fluid_bound([job]) <= makespan * (1 + 1e-9)

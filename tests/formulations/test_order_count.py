@@ -1,0 +1,82 @@
+"""The integer flow of equal jobs on cases that can be solved by hand."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formulations.budget import Budget
+from formulations.fluid import fluid_bound
+from formulations.lattice import JobClass, Leg, arcs
+from formulations.order_count import order_count_bound
+
+EXACTLY = Budget(seconds=20.0, workers=1, gap=0.0)
+
+
+def bound(*jobs: JobClass) -> int:
+    return order_count_bound(jobs, EXACTLY)
+
+
+NO_LAG = {0: 0, 1: 0}
+FREE = Leg({(0, 0): 3, (1, 1): 1, (0, 1): 6, (2, 0): 1}, NO_LAG)
+"""Machine 0 first: loads 3 and 1.  Machine 1 first: loads 1 and 6."""
+
+
+def test_one_machine_serves_all_jobs_one_after_another() -> None:
+    job = JobClass((0,), (Leg({(0, 0): 5}, {0: 2}),), count=3)
+    assert bound(job) == 3 * 5 + 2
+
+
+def test_one_job_takes_a_whole_order() -> None:
+    """Starting on 0, machine 1 waits 3 and works 1; starting on 1, machine 0 waits 6 and works 1."""
+    assert bound(JobClass((0, 1), (FREE,))) == 4
+
+
+def test_whole_jobs_cannot_balance_the_machines() -> None:
+    """Of three jobs two start on machine 0 (loads 7 and 8) or all do (9, and a wait of 3 for machine 1)."""
+    assert bound(JobClass((0, 1), (FREE,), count=3)) == 8
+
+
+def test_a_machine_on_which_no_job_starts_waits_for_the_first_stage_elsewhere() -> None:
+    """Machine 1 first is out of the question: it would take 1000."""
+    leg = Leg({(0, 0): 3, (1, 1): 5, (0, 1): 1000, (2, 0): 1}, {0: 2, 1: 0})
+    assert bound(JobClass((0, 1), (leg,), count=2)) == (3 + 2) + 2 * 5
+
+
+def test_a_machine_on_which_no_job_ends_has_a_last_stage_elsewhere_behind_it() -> None:
+    leg = Leg({(0, 0): 5, (1, 1): 3, (0, 1): 1000, (2, 0): 1}, {0: 0, 1: 2})
+    assert bound(JobClass((0, 1), (leg,), count=2)) == 2 * 5 + (3 + 2)
+
+
+def test_a_release_delays_head_and_load() -> None:
+    job = JobClass((0,), (Leg({(0, 0): 5}, {0: 2}),), count=3)
+    assert bound(replace(job, release=10)) == 10 + bound(job)
+
+
+def test_loads_of_two_classes_add_up() -> None:
+    job = JobClass((0,), (Leg({(0, 0): 5}, {0: 0}),), count=2)
+    assert bound(job, replace(job, count=1)) == 15
+
+
+def test_a_mirrored_second_leg_pays_for_the_order_of_the_first() -> None:
+    """Free, both legs are cheap on machine 0 first; the reverse of that order is dear."""
+    dear_second = Leg({(0, 0): 3, (1, 1): 1, (0, 1): 60, (2, 0): 1}, NO_LAG)
+    job = JobClass((0, 1), (FREE, dear_second))
+    assert bound(replace(job, mirrored=True)) > bound(job)
+
+
+@pytest.mark.parametrize(
+    "budget", [Budget(seconds=0.01, workers=1), Budget(seconds=5, workers=1, deterministic_time=1e-6)]
+)
+def test_a_search_without_time_still_returns_a_bound(budget: Budget) -> None:
+    assert 0 <= order_count_bound([JobClass((0, 1), (FREE,), count=10**6)], budget) <= 10**6 * 3 + 10**6
+
+
+@given(st.lists(st.integers(1, 1000), min_size=12, max_size=12), st.integers(1, 5))
+def test_whole_jobs_are_never_below_the_fluid_bound(durations: list[int], count: int) -> None:
+    machines = (0, 1, 2)
+    lag = dict.fromkeys(machines, 0)
+    job = JobClass(machines, (Leg(dict(zip(arcs(machines), durations, strict=True)), lag),), count)
+    whole = JobClass(machines, (Leg({a: d * count for a, d in job.legs[0].duration.items()}, lag),))
+    assert bound(job) >= fluid_bound([whole]) * (1 - 1e-9)

@@ -1,0 +1,118 @@
+"""Finding instances by name and by file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import themis_opt
+from themis_opt.catalog import load, shipped
+from themis_opt.errors import InputError
+
+NAME = "fig5.all_reduce.256MB"
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(shipped()[NAME].read_text())
+    return content
+
+
+def written(path: Path, document: object) -> Path:
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_shipped_instance_loads_by_its_name(name: str) -> None:
+    assert load(name) == load(shipped()[name])
+
+
+def test_a_shipped_name_may_end_in_json() -> None:
+    assert load(f"{NAME}.json") == load(NAME)
+
+
+def test_the_package_loads_instances_itself() -> None:
+    assert themis_opt.load(NAME) == load(NAME)
+
+
+def test_a_file_beats_a_shipped_instance_of_its_name(
+    document: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / NAME, document | {"name": "mine"})
+    assert load(NAME).name == "mine"
+
+
+@pytest.mark.parametrize("name", ["nowhere", "", "toy/fig5.all_reduce.256MB", "x" * 5000, "a\0b"])
+def test_an_unknown_name_is_refused(name: str) -> None:
+    with pytest.raises(InputError):
+        load(name)
+
+
+def test_the_refusal_of_an_unknown_name_says_what_was_looked_for() -> None:
+    with pytest.raises(InputError, match=r"^nowhere: no such file, and no shipped instance of that name$"):
+        load("nowhere")
+
+
+@pytest.mark.parametrize("value", [None, "themis-opt/instance/2", 1, "themis-opt/schedule/1"])
+def test_another_format_is_refused(document: dict[str, Any], tmp_path: Path, value: object) -> None:
+    with pytest.raises(InputError, match="must be 'themis-opt/instance/1'"):
+        load(written(tmp_path / "x.json", document | {"format": value}))
+
+
+def test_a_document_without_format_is_refused(document: dict[str, Any], tmp_path: Path) -> None:
+    del document["format"]
+    with pytest.raises(InputError, match="format: must be"):
+        load(written(tmp_path / "x.json", document))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("size", 1, r"network.dimensions\[0\].size = 1: input should be greater than or equal to 2"),
+        ("bandwidth", "fast", r"network.dimensions\[0\].bandwidth = 'fast': must be a number with a unit"),
+        ("colour", "red", r"network.dimensions\[0\].colour = 'red': unknown field"),
+        ("kind", None, r"network.dimensions\[0\].kind: "),
+    ],
+)
+def test_a_broken_rule_is_reported_with_file_field_and_value(
+    document: dict[str, Any], tmp_path: Path, field: str, value: object, message: str
+) -> None:
+    document["network"]["dimensions"][0][field] = value
+    path = written(tmp_path / "x.json", document)
+    with pytest.raises(InputError, match=message) as caught:
+        load(path)
+    assert caught.value.source == str(path)
+
+
+def test_a_missing_field_is_named(document: dict[str, Any], tmp_path: Path) -> None:
+    del document["network"]["dimensions"][1]["bandwidth"]
+    with pytest.raises(InputError, match=r"network.dimensions\[1\].bandwidth: required field is missing"):
+        load(written(tmp_path / "x.json", document))
+
+
+def test_the_number_of_further_errors_is_told(document: dict[str, Any], tmp_path: Path) -> None:
+    for dimension in document["network"]["dimensions"]:
+        dimension["size"] = 0
+    with pytest.raises(InputError, match=r"\(and [12] more\)"):
+        load(written(tmp_path / "x.json", document))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("bandwidth", "1 B/s"),
+        ("latency", "1000000 s"),
+        ("latency", "1e30 s"),
+        ("launch_overhead", "1e30 s"),
+        ("packet", {"payload": "1 B", "header": "1 TB"}),
+    ],
+)
+def test_an_instance_that_outlasts_the_clock_is_refused(
+    document: dict[str, Any], tmp_path: Path, field: str, value: object
+) -> None:
+    document["network"]["dimensions"][0][field] = value
+    with pytest.raises(InputError):
+        load(written(tmp_path / "x.json", document))

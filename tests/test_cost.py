@@ -1,0 +1,224 @@
+"""Bytes, occupation and lag of every stage, by hand."""
+
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import instances, plans
+
+from themis_opt.cost import PHASES, Phase, StageCosts, check_clock, path_costs, steps
+from themis_opt.errors import InputError
+from themis_opt.instance import Collective, CollectiveKind, Dimension, Instance, Network
+
+RS, AG, A2A = Phase.REDUCE_SCATTER, Phase.ALL_GATHER, Phase.ALL_TO_ALL
+GIGABYTE_PER_SECOND = {"kind": "switch", "bandwidth": "1 GB/s"}
+
+
+def dimension(**fields: Any) -> Dimension:
+    return Dimension.model_validate(GIGABYTE_PER_SECOND | {"size": 4} | fields)
+
+
+def instance(kind: str, *dimensions: Dimension, size: int = 960, **rules: Any) -> Instance:
+    collective = Collective(kind=CollectiveKind(kind), size=size, chunks=1)
+    return Instance(network=Network(dimensions=dimensions), collectives=(collective,), **rules)
+
+
+def costs(kind: str, path: list[int], *dimensions: Dimension, size: int = 960, **rules: Any) -> StageCosts:
+    """Costs of one chunk of all bytes along a path."""
+    problem = instance(kind, *dimensions, size=size, **rules)
+    return path_costs(problem, problem.collectives[0], np.array([size]), np.array([path]))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "size", "phase", "number"),
+    [
+        *(("ring", size, phase, size - 1) for size in (2, 3, 5, 8) for phase in (RS, AG, A2A)),
+        *(("direct", size, phase, 1) for size in (2, 3, 5, 8) for phase in (RS, AG, A2A)),
+        *(("halving_doubling", 2, phase, 1) for phase in (RS, AG)),
+        *(("halving_doubling", 3, phase, 2) for phase in (RS, AG)),
+        *(("halving_doubling", 8, phase, 3) for phase in (RS, AG)),
+        *(("halving_doubling", 9, phase, 4) for phase in (RS, AG)),
+        *(("halving_doubling", 1000, phase, 10) for phase in (RS, AG)),
+        *(("halving_doubling", 2**39, phase, 39) for phase in (RS, AG)),
+        *(("halving_doubling", 2**39 + 1, phase, 40) for phase in (RS, AG)),
+        ("halving_doubling", 9, A2A, 1),
+    ],
+)
+def test_steps_of_an_algorithm(algorithm: str, size: int, phase: Phase, number: int) -> None:
+    assert steps(dimension(algorithm=algorithm, size=size), phase) == number
+
+
+@pytest.mark.parametrize(("phase", "number"), [(RS, 1), (AG, 1), (A2A, 7)])
+def test_reducing_in_the_network_takes_one_step(phase: Phase, number: int) -> None:
+    assert steps(dimension(algorithm="ring", size=8, in_network=True), phase) == number
+
+
+FOUR, THREE = dimension(size=4), dimension(size=3)
+
+
+def test_reduce_scatter_sends_and_keeps_its_share() -> None:
+    """960 bytes: 3/4 on four NPUs, 240 left; 2/3 of those on three, 80 left."""
+    result = costs("reduce_scatter", [0, 1], FOUR, THREE)
+    assert result.sent.tolist() == [[720, 160]]
+
+
+def test_reduce_scatter_shrinks_what_is_held() -> None:
+    result = costs("reduce_scatter", [0, 1], FOUR, THREE)
+    assert [result.held_before.tolist(), result.held_after.tolist()] == [[[960, 240]], [[240, 80]]]
+
+
+def test_all_gather_is_counted_by_its_output() -> None:
+    """80 bytes x 2 on three NPUs, then 240 x 3 on four."""
+    result = costs("all_gather", [1, 0], FOUR, THREE)
+    assert result.sent.tolist() == [[160, 720]]
+
+
+def test_all_gather_grows_what_is_held() -> None:
+    result = costs("all_gather", [1, 0], FOUR, THREE)
+    assert [result.held_before.tolist(), result.held_after.tolist()] == [[[80, 240]], [[240, 960]]]
+
+
+def test_all_reduce_is_a_reduce_scatter_and_an_all_gather() -> None:
+    assert costs("all_reduce", [0, 1, 0, 1], FOUR, THREE).sent.tolist() == [[720, 160, 240, 640]]
+
+
+@pytest.mark.parametrize("path", [[0, 1], [1, 0]])
+def test_all_to_all_sends_the_same_in_any_order(path: list[int]) -> None:
+    sent = dict(zip(path, costs("all_to_all", path, FOUR, THREE).sent[0].tolist(), strict=True))
+    assert sent == {0: 720, 1: 640}
+
+
+def test_all_to_all_keeps_what_is_held() -> None:
+    result = costs("all_to_all", [0, 1], FOUR, THREE)
+    assert [result.held_before.tolist(), result.held_after.tolist()] == [[[960, 960]], [[960, 960]]]
+
+
+@given(st.permutations(range(4)), st.permutations(range(4)), st.lists(st.integers(2, 16), min_size=4, max_size=4))
+def test_an_all_reduce_sends_twice_all_but_its_own_share(first: list[int], second: list[int], sizes: list[int]) -> None:
+    """2 S (N - 1) / N bytes over all dimensions in any order."""
+    size, npus = 10**6, int(np.prod(sizes))
+    sent = costs("all_reduce", first + second, *(dimension(size=s) for s in sizes), size=size).sent.sum()
+    assert sent == pytest.approx(2 * size * (npus - 1) / npus)
+
+
+@pytest.mark.parametrize("kind", ["reduce_scatter", "all_gather"])
+def test_equal_states_have_equal_bytes_to_the_last_bit(kind: str) -> None:
+    sizes = (3, 5, 7, 11)
+    dimensions = [dimension(size=s) for s in sizes]
+    by_state: dict[frozenset[int], set[float]] = {}
+    for path in permutations(range(4)):
+        held = costs(kind, list(path), *dimensions, size=999_998).held_after[0].tolist()
+        for position, value in enumerate(held):
+            by_state.setdefault(frozenset(path[: position + 1]), set()).add(value)
+    assert all(len(values) == 1 for values in by_state.values())
+
+
+def test_a_stage_and_its_mirror_send_equal_bytes_to_the_last_bit() -> None:
+    sizes = (3, 5, 7)
+    sent = costs("all_reduce", [2, 0, 1, 1, 0, 2], *(dimension(size=s) for s in sizes), size=1_000_002).sent[0]
+    assert sent.tolist() == sent[::-1].tolist()
+
+
+def test_occupation_is_bytes_over_bandwidth() -> None:
+    assert costs("reduce_scatter", [0], dimension(bandwidth="2 GB/s")).occupancy.tolist() == [[360_000]]
+
+
+def test_occupation_is_rounded_up_to_picoseconds() -> None:
+    """720 bytes at 7 GB/s take 102857.14 ps."""
+    assert costs("reduce_scatter", [0], dimension(bandwidth="7 GB/s")).occupancy.tolist() == [[102_858]]
+
+
+def test_latency_lags_behind_the_occupation() -> None:
+    result = costs("reduce_scatter", [0], dimension(latency="5 ns"))
+    assert (result.occupancy.item(), result.lag.item()) == (720_000, 2 * 5_000)
+
+
+def test_latency_may_occupy_the_dimension() -> None:
+    result = costs("reduce_scatter", [0], dimension(latency="5 ns"), latency="occupy")
+    assert (result.occupancy.item(), result.lag.item()) == (720_000 + 2 * 5_000, 0)
+
+
+@pytest.mark.parametrize("latency", ["lag", "occupy"])
+def test_launch_overhead_always_occupies(latency: str) -> None:
+    result = costs("reduce_scatter", [0], dimension(launch_overhead="5 ns"), latency=latency)
+    assert (result.occupancy.item(), result.lag.item()) == (725_000, 0)
+
+
+def test_every_started_packet_costs_a_header() -> None:
+    """720 bytes are 8 packets of up to 100."""
+    packet = {"payload": "100 B", "header": "7 B"}
+    assert costs("reduce_scatter", [0], dimension(packet=packet)).occupancy.item() == (720 + 8 * 7) * 1000
+
+
+def test_headers_are_not_bytes_sent() -> None:
+    assert costs("reduce_scatter", [0], dimension(packet={"payload": "100 B", "header": "7 B"})).sent.item() == 720
+
+
+def test_compression_shrinks_what_is_sent() -> None:
+    assert costs("reduce_scatter", [0], dimension(compression=3)).sent.item() == 240
+
+
+def test_compression_leaves_what_is_held() -> None:
+    assert costs("reduce_scatter", [0], dimension(compression=3)).held_after.item() == 240
+
+
+def test_packets_hold_compressed_bytes() -> None:
+    packed = dimension(compression=3, packet={"payload": "100 B", "header": "7 B"})
+    assert costs("reduce_scatter", [0], packed).occupancy.item() == (240 + 3 * 7) * 1000
+
+
+SHARP = dimension(in_network=True)
+
+
+@pytest.mark.parametrize(("kind", "sent"), [("reduce_scatter", 960), ("all_gather", 240), ("all_to_all", 720)])
+def test_reducing_in_the_network_sends_what_is_held_once(kind: str, sent: float) -> None:
+    """m in a reduce-scatter and m / P in an all-gather of m bytes; an all-to-all has nothing to reduce."""
+    assert costs(kind, [0], SHARP).sent.item() == sent
+
+
+def test_reducing_in_the_network_depends_on_what_came_before() -> None:
+    assert costs("all_reduce", [1, 0, 0, 1], SHARP, THREE).sent.tolist() == [[640, 320, 80, 640]]
+
+
+@given(st.data())
+def test_stages_of_one_chunk_follow_from_what_it_holds(data: st.DataObject) -> None:
+    """The next stage of a phase begins with what the one before left."""
+    problem = data.draw(instances())
+    plan = data.draw(plans(problem))
+    for collective, chunks in zip(problem.collectives, plan.chunks, strict=True):
+        result = path_costs(problem, collective, chunks.sizes, chunks.paths)
+        assert result.held_before[:, 1:] == pytest.approx(result.held_after[:, :-1])
+
+
+def test_every_collective_has_phases() -> None:
+    assert set(PHASES) == set(CollectiveKind)
+
+
+def test_a_clock_that_is_long_enough_is_accepted() -> None:
+    check_clock(instance("all_reduce", dimension(latency="1 s")))
+
+
+@pytest.mark.parametrize(
+    "slow",
+    [
+        dimension(latency="2e6 s"),
+        dimension(launch_overhead="2e6 s"),
+        dimension(bandwidth="1e-5 B/s"),
+        dimension(packet={"payload": "1 B", "header": "1000 TB"}),
+    ],
+    ids=["latency", "overhead", "bandwidth", "headers"],
+)
+def test_a_schedule_that_could_outlast_the_clock_is_refused(slow: Dimension) -> None:
+    with pytest.raises(InputError, match=r"more than the .* s the clock holds"):
+        check_clock(instance("all_reduce", slow))
+
+
+def test_headers_of_partly_filled_packets_count_for_the_clock() -> None:
+    """Each of 10 000 chunks starts a packet of its own on each stage: 1e15 bytes of header at 1 GB/s."""
+    slow = dimension(packet={"payload": "1000 TB", "header": "1000 TB"})
+    collective = Collective(kind=CollectiveKind.ALL_REDUCE, size=20_000, chunks=10_000)
+    with pytest.raises(InputError, match="clock"):
+        check_clock(Instance(network=Network(dimensions=(slow,)), collectives=(collective,)))

@@ -1,0 +1,201 @@
+"""Instances: every field is checked at the border."""
+
+import math
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from themis_opt.instance import (
+    MAX_BYTES,
+    MAX_CHUNKS,
+    MAX_DIMENSIONS,
+    MAX_NPUS,
+    Algorithm,
+    Collective,
+    Dimension,
+    Instance,
+    Network,
+    Packet,
+    located,
+)
+
+DIMENSION: dict[str, Any] = {"kind": "switch", "size": 4, "bandwidth": "48 GB/s"}
+COLLECTIVE: dict[str, Any] = {"kind": "all_reduce", "size": "256 MB"}
+TWO = {"dimensions": [DIMENSION, DIMENSION | {"kind": "ring"}]}
+INSTANCE: dict[str, Any] = {"network": TWO, "collectives": [COLLECTIVE]}
+
+
+def refusal(model: type[Dimension | Collective | Packet | Network | Instance], document: dict[str, Any]) -> str:
+    """The message for a document that has to be refused."""
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate(document)
+    return str(located(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("kind", "algorithm"),
+    [("ring", Algorithm.RING), ("fully_connected", Algorithm.DIRECT), ("switch", Algorithm.HALVING_DOUBLING)],
+)
+def test_the_algorithm_follows_from_the_kind(kind: str, algorithm: Algorithm) -> None:
+    """Themis (ISCA 2022), table 1."""
+    assert Dimension.model_validate(DIMENSION | {"kind": kind}).basic_algorithm is algorithm
+
+
+def test_a_given_algorithm_beats_the_usual_one() -> None:
+    assert Dimension.model_validate(DIMENSION | {"algorithm": "direct"}).basic_algorithm is Algorithm.DIRECT
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("size", value) for value in (-1, 0, 1, 2.0, 2.5, "4", True, None, math.nan, MAX_NPUS + 1, 10**400)),
+        *(
+            ("bandwidth", value)
+            for value in (0, -1, "0 GB/s", "-1 GB/s", math.nan, math.inf, "1 GB", "GB/s", None, True)
+        ),
+        *(("latency", value) for value in (-1, "-1 ns", math.nan, math.inf, "1 B", None, False)),
+        *(("launch_overhead", value) for value in (-1, "-1 ns", math.nan, math.inf, "1 B", None)),
+        *(("compression", value) for value in (0, 0.5, -2, math.nan, math.inf, "much", None)),
+        *(("kind", value) for value in ("torus", "", None, 1)),
+        *(("algorithm", value) for value in ("tree", "", 1)),
+        *(("in_network", value) for value in ("perhaps", None, 2)),
+        *(("packet", value) for value in ({}, {"payload": "1 kB"}, "4 kB")),
+        ("bandwith", 1),
+    ],
+)
+def test_a_bad_value_of_a_dimension_is_refused(field: str, value: object) -> None:
+    assert refusal(Dimension, DIMENSION | {field: value}).startswith(field)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("payload", 0), ("payload", -1), ("payload", "0.5 B"), ("header", -1), ("header", math.nan)]
+)
+def test_a_bad_value_of_a_packet_is_refused(field: str, value: object) -> None:
+    assert refusal(Packet, {"payload": "4 kB", "header": "64 B"} | {field: value}).startswith(field)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("size", value) for value in (0, -2, "0 B", "1.5 B", math.nan, math.inf, MAX_BYTES + 2, "1 s", None)),
+        *(("chunks", value) for value in (0, -1, 1.0, "4", True, None, MAX_CHUNKS + 1, 10**9)),
+        *(("release", value) for value in (-1, "-1 ns", math.nan, math.inf, "1e8 s", None)),
+        *(("element_bytes", value) for value in (0, -1, 2.0, "2", None)),
+        *(("kind", value) for value in ("broadcast", None)),
+        *(("dimensions", value) for value in ([], "dim1", [1])),
+        ("colour", "red"),
+    ],
+)
+def test_a_bad_value_of_a_collective_is_refused(field: str, value: object) -> None:
+    assert refusal(Collective, COLLECTIVE | {field: value}).startswith(field)
+
+
+@pytest.mark.parametrize("field", ["kind", "size", "bandwidth"])
+def test_a_dimension_needs_its_fields(field: str) -> None:
+    document = {name: value for name, value in DIMENSION.items() if name != field}
+    assert refusal(Dimension, document) == f"{field}: required field is missing"
+
+
+@pytest.mark.parametrize("field", ["kind", "size"])
+def test_a_collective_needs_its_fields(field: str) -> None:
+    document = {name: value for name, value in COLLECTIVE.items() if name != field}
+    assert refusal(Collective, document) == f"{field}: required field is missing"
+
+
+@pytest.mark.parametrize("field", ["network", "collectives"])
+def test_an_instance_needs_its_fields(field: str) -> None:
+    document = {name: value for name, value in INSTANCE.items() if name != field}
+    assert refusal(Instance, document) == f"{field}: required field is missing"
+
+
+def test_bytes_must_be_whole_elements() -> None:
+    message = refusal(Collective, {"kind": "all_reduce", "size": "7 B", "chunks": 1, "element_bytes": 2})
+    assert message == "size must be a multiple of element_bytes = 2, is 7 bytes"
+
+
+def test_there_cannot_be_more_chunks_than_elements() -> None:
+    message = refusal(Collective, {"kind": "all_reduce", "size": "8 B", "chunks": 5, "element_bytes": 2})
+    assert message == "chunks must be at most the number of elements, 4, is 5"
+
+
+def test_one_element_per_chunk_is_enough() -> None:
+    assert Collective.model_validate({"kind": "all_reduce", "size": "8 B", "chunks": 4}).chunks == 4
+
+
+@pytest.mark.parametrize("count", [0, MAX_DIMENSIONS + 1, 40])
+def test_the_number_of_dimensions_is_limited(count: int) -> None:
+    assert refusal(Network, {"dimensions": [DIMENSION] * count}).startswith("dimensions")
+
+
+def test_the_number_of_npus_is_limited() -> None:
+    assert refusal(Network, {"dimensions": [DIMENSION | {"size": 2**20}] * 3}).startswith("must have at most")
+
+
+def test_dimension_names_must_differ() -> None:
+    assert refusal(Network, {"dimensions": [DIMENSION | {"name": "a"}] * 2}) == "dimension names must differ, got a, a"
+
+
+def test_a_name_may_not_be_that_of_an_unnamed_dimension() -> None:
+    assert "must differ" in refusal(Network, {"dimensions": [DIMENSION | {"name": "dim2"}, DIMENSION]})
+
+
+def test_dimensions_of_a_collective_must_exist() -> None:
+    document = INSTANCE | {"collectives": [COLLECTIVE | {"dimensions": ["dim1", "dim3"]}]}
+    assert refusal(Instance, document) == "collectives[0].dimensions names 'dim3', the network has dim1, dim2"
+
+
+def test_dimensions_of_a_collective_may_not_repeat() -> None:
+    document = INSTANCE | {"collectives": [COLLECTIVE | {"dimensions": ["dim1", "dim1"]}]}
+    assert refusal(Instance, document) == "collectives[0].dimensions repeats a dimension"
+
+
+def test_collective_names_must_differ() -> None:
+    document = INSTANCE | {"collectives": [COLLECTIVE | {"name": "a"}] * 2}
+    assert refusal(Instance, document) == "collective names must differ, got a, a"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("latency", "block"), ("ag_order", "random"), ("collectives", []), ("format", "other"), ("x", 1)],
+)
+def test_a_bad_value_of_an_instance_is_refused(field: str, value: object) -> None:
+    assert refusal(Instance, INSTANCE | {field: value}).startswith(field)
+
+
+def test_one_bad_field_is_counted_as_one_error() -> None:
+    message = refusal(Instance, INSTANCE | {"collectives": [COLLECTIVE | {"chunks": 0}]})
+    assert "more)" not in message
+
+
+def test_a_message_names_the_place_in_nested_lists() -> None:
+    document = {"network": {"dimensions": [DIMENSION, DIMENSION | {"size": 1}]}, "collectives": [COLLECTIVE]}
+    assert refusal(Instance, document).startswith("network.dimensions[1].size = 1: ")
+
+
+def test_a_model_is_frozen() -> None:
+    with pytest.raises(ValidationError):
+        Dimension.model_validate(DIMENSION).size = 8
+
+
+def test_unnamed_dimensions_are_numbered_from_one() -> None:
+    network = Network.model_validate({"dimensions": [DIMENSION, DIMENSION | {"name": "pod"}, DIMENSION]})
+    assert network.dimension_names == ("dim1", "pod", "dim3")
+
+
+def test_npus_multiply_over_dimensions() -> None:
+    assert Network.model_validate(TWO).num_npus == 16
+
+
+def test_a_collective_spans_all_dimensions_unless_told() -> None:
+    assert Instance.model_validate(INSTANCE).spans == ((0, 1),)
+
+
+def test_a_span_is_sorted_from_the_innermost_outwards() -> None:
+    collective = COLLECTIVE | {"dimensions": ["dim2", "dim1"]}
+    assert Instance.model_validate(INSTANCE | {"collectives": [collective]}).spans == ((0, 1),)
+
+
+def test_unnamed_collectives_are_called_by_kind_and_number() -> None:
+    both = [COLLECTIVE | {"name": "gradients"}, COLLECTIVE]
+    assert Instance.model_validate(INSTANCE | {"collectives": both}).labels == ("gradients", "all_reduce2")

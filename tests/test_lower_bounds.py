@@ -1,0 +1,171 @@
+"""Each bound on cases that can be solved by hand."""
+
+from typing import Any
+
+import pytest
+
+from formulations.budget import Budget
+from themis_opt.instance import Collective, CollectiveKind, Dimension, Instance, Kind, Network
+from themis_opt.lower_bounds import BOUNDS, bounds, order_count
+from themis_opt.policies.registry import make_policy
+from themis_opt.simulator import simulate
+
+UNIT = 10**9
+"""One unit of figure 5: 1 ms."""
+MICROSECOND = 10**6
+
+
+def bound(name: str, instance: Instance) -> float:
+    return BOUNDS[name].compute(instance)
+
+
+def instance(kind: str, *bandwidths: str, chunks: int = 1, size: int = 6000, **dimension: Any) -> Instance:
+    """Dimensions of two NPUs; on 1 GB/s, half of 2000 bytes take 1 us."""
+    network = Network(
+        dimensions=tuple(Dimension(kind=Kind.SWITCH, size=2, bandwidth=b, **dimension) for b in bandwidths)
+    )
+    collective = Collective(kind=CollectiveKind(kind), size=size, chunks=chunks)
+    return Instance(network=network, collectives=(collective,))
+
+
+def test_ideal_of_figure_5(figure_5: Instance) -> None:
+    """2 x 256 MB x 15/16 at 72 GB/s."""
+    assert bound("ideal", figure_5) == pytest.approx(480 / 72 * UNIT)
+
+
+def test_fluid_of_figure_5_is_six_and_two_thirds_units(figure_5: Instance) -> None:
+    """Both dimensions can be filled: the ideal time."""
+    assert bound("fluid", figure_5) == pytest.approx(20 / 3 * UNIT)
+
+
+def test_order_count_of_figure_5_is_seven_units(figure_5: Instance) -> None:
+    """Of eight half paths n visit dim2 first: dim1 is busy for 8 - 0.75 n and dim2 for 4 + 1.5 n units; n = 2."""
+    assert bound("order_count", figure_5) == pytest.approx(7 * UNIT, rel=1e-6)
+
+
+def test_chain_of_figure_5(figure_5: Instance) -> None:
+    """One chunk scatters in 1 + 0.5 units on dim1 and dim2, and gathers back in as much."""
+    assert bound("chain", figure_5) == pytest.approx(3 * UNIT)
+
+
+def test_ideal_counts_only_the_dimensions_in_use() -> None:
+    two = instance("reduce_scatter", "1 GB/s", "1 GB/s")
+    one = two.replace(collectives=(two.collectives[0].replace(dimensions=("dim1",)),))
+    assert bound("ideal", one) == pytest.approx(3 * MICROSECOND)
+
+
+def test_ideal_takes_the_order_with_least_bytes() -> None:
+    """With in-network reduction 6000 + 1500 (2 NPUs there) beat 3000 + 3000... whichever is less counts."""
+    plain, sharp = (Dimension(kind=Kind.SWITCH, size=4, bandwidth="1 GB/s", in_network=flag) for flag in (False, True))
+    collective = Collective(kind=CollectiveKind.REDUCE_SCATTER, size=6000, chunks=1)
+    problem = Instance(network=Network(dimensions=(plain, sharp)), collectives=(collective,))
+    assert bound("ideal", problem) == pytest.approx((4500 + 1500) / 2 * 1000)
+
+
+def test_fluid_adds_the_lag_of_the_last_stage() -> None:
+    one = instance("reduce_scatter", "1 GB/s", latency="5 us")
+    assert bound("fluid", one) == pytest.approx((3 + 5) * MICROSECOND)
+
+
+def test_fluid_counts_latency_that_occupies_once_per_stage() -> None:
+    one = instance("all_reduce", "1 GB/s", latency="5 us").replace(latency="occupy")
+    assert bound("fluid", one) == pytest.approx(2 * (3 + 5) * MICROSECOND)
+
+
+def test_fluid_counts_launch_overheads_of_one_chunk() -> None:
+    one = instance("reduce_scatter", "1 GB/s", launch_overhead="5 us", chunks=3)
+    assert bound("fluid", one) == pytest.approx((3 + 5) * MICROSECOND)
+
+
+def test_fluid_counts_headers_by_the_byte() -> None:
+    one = instance("reduce_scatter", "1 GB/s", packet={"payload": "2 kB", "header": "200 B"})
+    assert bound("fluid", one) == pytest.approx(3.3 * MICROSECOND)
+
+
+def test_fluid_starts_at_the_release() -> None:
+    one = instance("reduce_scatter", "1 GB/s")
+    late = one.replace(collectives=(one.collectives[0].replace(release="10 us"),))
+    assert bound("fluid", late) == pytest.approx(13 * MICROSECOND)
+
+
+def test_fluid_sees_that_a_dimension_alone_is_the_bottleneck() -> None:
+    """All-to-all: 3 us on the slow dimension whatever the order."""
+    assert bound("fluid", instance("all_to_all", "1 GB/s", "100 GB/s")) == pytest.approx(3 * MICROSECOND)
+
+
+def test_order_count_counts_launch_overheads_of_every_chunk() -> None:
+    one = instance("reduce_scatter", "1 GB/s", launch_overhead="5 us", chunks=3)
+    assert bound("order_count", one) == pytest.approx((3 + 15) * MICROSECOND, rel=1e-6)
+
+
+def test_order_count_waits_for_the_first_stage_elsewhere() -> None:
+    """One chunk of 6000 bytes: on one of the dimensions it comes second, after 3 us and 5 us of lag."""
+    two = instance("all_to_all", "1 GB/s", "1 GB/s", latency="5 us")
+    assert bound("order_count", two) == pytest.approx(2 * (3 + 5) * MICROSECOND, rel=1e-6)
+
+
+def test_order_count_without_time_is_still_a_bound(figure_5: Instance) -> None:
+    found = order_count(figure_5, Budget(seconds=0.01, workers=1))
+    assert found <= 7 * UNIT * (1 + 1e-9)
+
+
+def test_chain_follows_one_chunk_with_all_lags() -> None:
+    one = instance("all_reduce", "1 GB/s", latency="5 us", chunks=3)
+    assert bound("chain", one) == pytest.approx(2 * (1 + 5) * MICROSECOND)
+
+
+def test_chain_takes_the_largest_chunk() -> None:
+    """Of 5 elements in 2 chunks one has 3: half of 6 bytes at 1 GB/s."""
+    one = instance("reduce_scatter", "1 GB/s", chunks=2, size=10)
+    assert bound("chain", one) == pytest.approx(3000)
+
+
+def test_chain_takes_the_collective_that_ends_last() -> None:
+    one = instance("reduce_scatter", "1 GB/s")
+    late = one.collectives[0].replace(release="7 us", size=2000)
+    assert bound("chain", one.replace(collectives=(one.collectives[0], late))) == pytest.approx(8 * MICROSECOND)
+
+
+def test_a_reversed_gather_order_never_lowers_a_bound(mixed: Instance) -> None:
+    small = mixed.overridden(chunks=3)
+    free, reverse = bounds(small), bounds(small.overridden(ag_order="reverse"))
+    assert all(reverse[name] >= free[name] * (1 - 1e-6) for name in free)
+
+
+def test_free_sizes_leave_out_bounds_of_equal_chunks(figure_5: Instance) -> None:
+    assert set(bounds(figure_5, equal_sizes=False)) == {"ideal", "fluid", "chain"}
+
+
+def test_equal_sizes_have_all_bounds(figure_5: Instance) -> None:
+    assert set(bounds(figure_5)) == set(BOUNDS)
+
+
+def test_rounding_to_the_clock_never_leaves_a_bound_above_a_makespan() -> None:
+    """A stage of a millionth more than a picosecond."""
+    one = instance("reduce_scatter", repr(1e12 / (1 + 9e-7)), size=2)
+    schedule = simulate(one, make_policy("baseline")(one))
+    assert max(bounds(one).values()) <= schedule.makespan * (1 + 1e-9)
+
+
+@pytest.fixture(scope="module")
+def paper_bounds(paper_instance: Instance) -> dict[str, float]:
+    return bounds(paper_instance)
+
+
+def test_bounds_stay_below_what_themis_reaches(paper_instance: Instance, paper_bounds: dict[str, float]) -> None:
+    schedule = simulate(paper_instance, make_policy("themis+scf")(paper_instance))
+    assert 0 < min(paper_bounds.values()) <= max(paper_bounds.values()) <= schedule.makespan
+
+
+def test_order_count_leaves_little_room_above_the_ideal(paper_bounds: dict[str, float]) -> None:
+    """At 64 chunks of an all-reduce of 100 MiB."""
+    assert paper_bounds["order_count"] == pytest.approx(paper_bounds["ideal"], rel=0.02)
+
+
+def test_order_count_is_at_least_fluid(paper_bounds: dict[str, float]) -> None:
+    """But for its coarser clock and the smaller of two chunk sizes."""
+    assert paper_bounds["order_count"] >= paper_bounds["fluid"] * (1 - 1e-4)
+
+
+def test_fluid_is_at_least_ideal(paper_bounds: dict[str, float]) -> None:
+    assert paper_bounds["fluid"] >= paper_bounds["ideal"] * (1 - 1e-9)

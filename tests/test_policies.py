@@ -1,0 +1,239 @@
+"""What every policy promises, with every dispatch rule."""
+
+from collections.abc import Callable
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import instances
+
+from themis_opt.dispatch import DISPATCH
+from themis_opt.errors import InputError
+from themis_opt.instance import Collective, CollectiveKind, Instance
+from themis_opt.plan import equal_sizes, fixed_path
+from themis_opt.policies.exact import Exact, Reference
+from themis_opt.policies.random_orders import RandomOrders
+from themis_opt.policies.registry import HEURISTICS, POLICIES, REFERENCE, make_policy, with_defaults
+from themis_opt.policies.themis import Themis
+from themis_opt.schedule import Schedule
+from themis_opt.simulator import simulate
+from themis_opt.validation import validate
+
+FAST = tuple(name for name in POLICIES if name != REFERENCE)
+COMBINATIONS = [f"{policy}+{dispatch}" for policy in FAST for dispatch in DISPATCH]
+QUICK_EXACT = "exact:seconds=0.2:workers=1"
+Run = Callable[[Instance, str], Schedule]
+
+
+@pytest.mark.parametrize("specification", [*COMBINATIONS, QUICK_EXACT])
+def test_plans_hold_equal_chunks(mixed: Instance, specification: str) -> None:
+    instance = mixed.overridden(chunks=3)
+    for collective, chunks in zip(instance.collectives, make_policy(specification)(instance).chunks, strict=True):
+        assert chunks.sizes.tolist() == equal_sizes(collective).tolist()
+
+
+@pytest.mark.parametrize("ag_order", ["free", "reverse"])
+@pytest.mark.parametrize("specification", [*COMBINATIONS, QUICK_EXACT])
+def test_plans_lead_to_valid_schedules(mixed: Instance, specification: str, ag_order: str) -> None:
+    instance = mixed.overridden(chunks=3, ag_order=ag_order)
+    validate(simulate(instance, make_policy(specification)(instance)))
+
+
+@given(instances(), st.sampled_from(COMBINATIONS))
+def test_plans_of_random_instances_lead_to_valid_schedules(instance: Instance, specification: str) -> None:
+    validate(simulate(instance, make_policy(specification)(instance)))
+
+
+@pytest.mark.parametrize("specification", COMBINATIONS)
+def test_equal_instances_get_equal_plans(mixed: Instance, specification: str) -> None:
+    assert make_policy(specification)(mixed) == make_policy(specification)(mixed.replace(name="other"))
+
+
+@pytest.mark.parametrize("specification", COMBINATIONS)
+def test_a_plan_carries_its_dispatch_rule(figure_5: Instance, specification: str) -> None:
+    assert make_policy(specification)(figure_5).dispatch == specification.partition("+")[2]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_name_alone_leaves_every_knob_at_its_default(name: str) -> None:
+    policy = make_policy(name)
+    assert all(getattr(policy, f.name) == f.default for f in fields(policy))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("specification", HEURISTICS)
+def test_the_default_heuristics_are_specifications(figure_5: Instance, specification: str) -> None:
+    assert make_policy(specification)(figure_5).chunks
+
+
+def test_a_specification_sets_knobs_and_dispatch() -> None:
+    policy = make_policy("themis:threshold_divisor=8:load_latency=true:initial_loads=latency+scf")
+    assert policy == Themis("scf", threshold_divisor=8, load_latency=True, initial_loads="latency")
+
+
+@pytest.mark.parametrize(
+    ("specification", "rule"),
+    [
+        ("", "unknown policy; use one of baseline, themis, random, exact"),
+        ("greedy", "unknown policy"),
+        ("Themis", "unknown policy"),
+        ("+scf", "unknown policy"),
+        ("themis+best", "unknown dispatch rule; use one of fifo"),
+        ("themis+scf+fifo", "unknown dispatch rule"),
+        ("exact+fifo", "takes no dispatch rule"),
+        ("themis:", "unknown knob ''"),
+        ("themis:colour=red", "unknown knob 'colour'; use one of threshold_divisor"),
+        ("themis:dispatch=scf", "unknown knob 'dispatch'"),
+        ("baseline:seed=1", "unknown knob 'seed'; use one of none"),
+        ("themis:threshold_divisor", "knob threshold_divisor: "),
+        ("themis:threshold_divisor=many", "knob threshold_divisor: "),
+        ("themis:load_latency=perhaps", "knob load_latency: "),
+        ("themis:initial_loads=half", "knob initial_loads: "),
+        ("random:seed=1.5", "knob seed: "),
+        ("exact:seconds=soon", "knob seconds: "),
+    ],
+)
+def test_a_bad_specification_is_refused(specification: str, rule: str) -> None:
+    with pytest.raises(InputError, match=r"^policy = ") as caught:
+        make_policy(specification)
+    assert rule in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "specification",
+    [
+        "random:seed=-1",
+        "themis:threshold_divisor=0",
+        "themis:threshold_divisor=-4",
+        "exact:workers=-1",
+        "exact:seconds=-1",
+        "exact:seconds=nan",
+        "exact:gap=-1",
+        "exact:gap=nan",
+        "exact:seed=99999999999",
+    ],
+)
+def test_a_knob_out_of_range_is_refused(specification: str) -> None:
+    with pytest.raises(InputError):
+        make_policy(specification)
+
+
+def test_defaults_fill_in_untouched_knobs() -> None:
+    assert with_defaults(Exact(workers=1), workers=4, seconds=3.0) == Exact(workers=1, seconds=3.0)
+
+
+@pytest.mark.parametrize("kind", CollectiveKind)
+def test_the_baseline_keeps_the_fixed_order(hetero: Instance, kind: CollectiveKind) -> None:
+    collective = hetero.collectives[0].replace(kind=kind)
+    (chunks,) = make_policy("baseline")(hetero.replace(collectives=(collective,))).chunks
+    assert np.unique(chunks.paths, axis=0).tolist() == [list(fixed_path(collective, (0, 1, 2)))]
+
+
+def paths(instance: Instance, specification: str) -> list[list[int]]:
+    return make_policy(specification)(instance).chunks[0].paths.tolist()
+
+
+def test_themis_balances_figure_5(figure_5: Instance) -> None:
+    """Themis (ISCA 2022), section 4.3, figure 6: after chunk 0 in the fixed order, dim2 is the less loaded."""
+    assert paths(figure_5, "themis") == [[0, 1, 1, 0], [1, 0, 0, 1], [0, 1, 1, 0], [0, 1, 1, 0]]
+
+
+def test_themis_gathers_in_the_reverse_of_its_scatter_order(hetero: Instance) -> None:
+    own = np.array(paths(hetero, "themis"))
+    assert np.array_equal(own, own[:, ::-1])
+
+
+def test_themis_gathers_by_descending_load_where_it_only_gathers(hetero: Instance) -> None:
+    """An all-gather mirrors the reduce-scatter of the same size."""
+    scatter, gather = (
+        hetero.replace(collectives=(Collective(kind=CollectiveKind(kind), size="100 MiB"),))
+        for kind in ("reduce_scatter", "all_gather")
+    )
+    assert paths(gather, "themis") == [path[::-1] for path in paths(scatter, "themis")]
+
+
+def test_themis_keeps_the_fixed_order_for_all_to_all(hetero: Instance) -> None:
+    instance = hetero.replace(collectives=(Collective(kind=CollectiveKind.ALL_TO_ALL, size="100 MiB"),))
+    assert paths(instance, "themis") == paths(instance, "baseline")
+
+
+def test_themis_shares_loads_among_collectives_released_together(hetero: Instance) -> None:
+    one = hetero.collectives[0].replace(chunks=4)
+    together = make_policy("themis")(hetero.replace(collectives=(one, one.replace(name="second")))).chunks[1].paths
+    assert not np.array_equal(together, make_policy("themis")(hetero.replace(collectives=(one,))).chunks[0].paths)
+
+
+def test_themis_forgets_loads_at_another_release(hetero: Instance) -> None:
+    one = hetero.collectives[0].replace(chunks=4)
+    later = make_policy("themis")(hetero.replace(collectives=(one, one.replace(name="second", release="1 ms")))).chunks
+    assert np.array_equal(later[0].paths, later[1].paths)
+
+
+def test_themis_keeps_the_fixed_order_while_loads_differ_by_less_than_the_threshold(hetero: Instance) -> None:
+    assert paths(hetero, "themis:threshold_divisor=1") != paths(hetero, "themis:threshold_divisor=1000000")
+
+
+@pytest.mark.parametrize(
+    "knob", ["initial_loads=latency", "load_latency=true", "load_phases=all", "threshold_divisor=1"]
+)
+def test_each_reading_of_the_paper_can_change_the_plan(hetero: Instance, knob: str) -> None:
+    small = hetero.overridden(size="2 MiB")
+    assert paths(small, f"themis:{knob}") != paths(small, "themis")
+
+
+def test_a_threshold_with_latency_keeps_small_chunks_in_the_fixed_order(hetero: Instance) -> None:
+    """A chunk of 16 KiB takes less time to send than a step."""
+    small = hetero.overridden(size="1 MiB")
+    assert paths(small, "themis:threshold_latency=true") != paths(small, "themis")
+
+
+def test_every_knob_of_themis_is_tested() -> None:
+    assert {f.name for f in fields(Themis)} == {
+        "dispatch",
+        "threshold_divisor",
+        "threshold_latency",
+        "initial_loads",
+        "load_latency",
+        "load_phases",
+    }
+
+
+def test_random_orders_repeat_with_their_seed(hetero: Instance) -> None:
+    assert RandomOrders(seed=7)(hetero) == RandomOrders(seed=7)(hetero)
+
+
+def test_random_orders_change_with_their_seed(hetero: Instance) -> None:
+    assert RandomOrders(seed=7)(hetero) != RandomOrders(seed=8)(hetero)
+
+
+def test_random_orders_meet_every_order(hetero: Instance) -> None:
+    scatter = np.array(paths(hetero, "random"))[:, :3]
+    assert len(np.unique(scatter, axis=0)) == 6
+
+
+def test_exact_proves_figure_5(figure_5: Instance) -> None:
+    """Themis (ISCA 2022), figure 5: seven units are optimal for four equal chunks."""
+    reference = Exact(seconds=20, workers=1).solve(figure_5)
+    assert (reference.schedule.makespan, reference.status) == (7 * 10**9, "optimal")
+
+
+def test_exact_needs_no_search_where_the_start_meets_the_bound(figure_5: Instance) -> None:
+    reference = Exact(seconds=0.0).solve(figure_5, lower_bound=7e9)
+    assert (reference.bound, reference.status) == (7e9, "optimal")
+
+
+def test_exact_without_time_returns_its_start(hetero: Instance, run: Run) -> None:
+    reference: Reference = Exact(seconds=0.01, workers=1).solve(hetero)
+    assert reference.schedule.makespan <= run(hetero, "themis+scf").makespan
+
+
+def test_exact_leaves_alone_what_is_too_large(hetero: Instance) -> None:
+    assert Exact(seconds=1.0).solve(hetero.overridden(chunks=5000)).status == "too large for the solver"
+
+
+def test_exact_reports_better_makespans_and_bounds(figure_5: Instance) -> None:
+    heard: list[tuple[float, float]] = []
+    Exact(seconds=20, workers=1).solve(figure_5, progress=lambda makespan, bound: heard.append((makespan, bound)))
+    assert heard[0][0] >= 7e9
+    assert max(bound for _, bound in heard) <= 7e9 * (1 + 1e-9)

@@ -1,0 +1,75 @@
+"""The names that ``import themis_opt`` offers."""
+
+import doctest
+import importlib
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import themis_opt
+
+
+@pytest.mark.parametrize("name", themis_opt.__all__)
+def test_public_name_resolves(name):
+    assert callable(getattr(themis_opt, name))
+
+
+@pytest.mark.parametrize("name", themis_opt.__all__)
+def test_public_name_has_a_docstring(name):
+    assert inspect.getdoc(getattr(themis_opt, name))
+
+
+def test_public_names_are_sorted_and_distinct():
+    assert list(themis_opt.__all__) == sorted(set(themis_opt.__all__))
+
+
+def test_dir_lists_the_public_names():
+    assert set(dir(themis_opt)) >= {*themis_opt.__all__, "__version__"}
+
+
+def test_star_import_gives_the_public_names():
+    names: dict[str, object] = {}
+    exec("from themis_opt import *", names)
+    assert names.keys() >= set(themis_opt.__all__)
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'themis_opt' has no attribute 'magic'"):
+        themis_opt.magic  # noqa: B018
+
+
+@pytest.fixture(scope="module")
+def functions_beside_modules():
+    """The public functions in a process that has imported every module of the package."""
+    program = (
+        "import importlib, inspect, pkgutil, themis_opt\n"
+        "for module in pkgutil.walk_packages(themis_opt.__path__, 'themis_opt.'):\n"
+        "    module.name.endswith('__main__') or importlib.import_module(module.name)\n"
+        "print(*(name for name in themis_opt.__all__ if inspect.isfunction(getattr(themis_opt, name))))\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    return result.stdout.split()
+
+
+@pytest.mark.parametrize("name", [n for n in themis_opt.__all__ if n.islower()])
+def test_function_is_not_hidden_by_a_module_of_its_name(functions_beside_modules, name):
+    assert name in functions_beside_modules
+
+
+def test_simulate_is_a_function_after_importing_its_module():
+    importlib.import_module("themis_opt.simulator")
+    from themis_opt import simulate
+
+    assert inspect.isfunction(simulate)
+
+
+def test_examples_of_the_package_docstring_hold():
+    failed, attempted = doctest.testmod(themis_opt)
+    assert attempted > 0
+    assert failed == 0
+
+
+def test_version_is_a_version():
+    assert [part.isdigit() for part in themis_opt.__version__.split(".")] == [True] * 3

@@ -1,0 +1,201 @@
+"""Simulation of plans."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from themis_opt.errors import CyclicPlan, InputError
+from themis_opt.instance import Collective, CollectiveKind, Dimension, Instance, Kind, Network
+from themis_opt.plan import Chunks, Plan
+from themis_opt.policies.registry import make_policy
+from themis_opt.schedule import Schedule
+from themis_opt.simulator import simulate
+
+UNIT = 10**9
+"""One unit of figure 5, a reduce-scatter of 64 MB on dim1: 1 ms."""
+
+Run = Callable[[Instance, str], Schedule]
+
+
+def test_figure_5_takes_eight_units_in_the_fixed_order(figure_5: Instance, run: Run) -> None:
+    """Themis (ISCA 2022), section 4.1, figure 5: the baseline."""
+    assert run(figure_5, "baseline+fifo").makespan == 8 * UNIT
+
+
+def test_figure_5_takes_seven_units_with_themis_and_smallest_chunk_first(figure_5: Instance, run: Run) -> None:
+    """Themis (ISCA 2022), section 4.4, figure 7: smallest chunk first."""
+    assert run(figure_5, "themis+scf").makespan == 7 * UNIT
+
+
+def test_figure_5_takes_eight_units_with_themis_and_first_in_first_out(figure_5: Instance, run: Run) -> None:
+    """Themis (ISCA 2022), section 4.4, figure 7: what smallest chunk first avoids."""
+    assert run(figure_5, "themis+fifo").makespan == 8 * UNIT
+
+
+def two_dimensions(*collectives: Collective, latency: str = "0 ns") -> Instance:
+    dimension = Dimension(kind=Kind.SWITCH, size=2, bandwidth="1 GB/s", latency=latency)
+    network = Network(dimensions=(dimension, dimension))
+    return Instance(network=network, collectives=collectives)
+
+
+def all_to_all(chunks: int = 1, **fields: object) -> Collective:
+    """Each chunk of 2000 bytes holds a dimension for 1 us."""
+    return Collective(kind=CollectiveKind.ALL_TO_ALL, size=2000 * chunks, chunks=chunks, **fields)
+
+
+def chunks(*paths: tuple[int, ...]) -> Chunks:
+    return Chunks(np.full(len(paths), 2000), np.array(paths))
+
+
+MICROSECOND = 10**6
+
+
+def test_chunks_pipeline_through_the_dimensions() -> None:
+    schedule = simulate(two_dimensions(all_to_all(2)), Plan((chunks((0, 1), (0, 1)),)))
+    assert (schedule.start / MICROSECOND).tolist() == [0, 1, 1, 2]
+
+
+def test_chunks_in_opposite_orders_fill_both_dimensions() -> None:
+    schedule = simulate(two_dimensions(all_to_all(2)), Plan((chunks((0, 1), (1, 0)),)))
+    assert (schedule.start / MICROSECOND).tolist() == [0, 1, 0, 1]
+
+
+def test_the_result_of_a_stage_lags_behind_its_end() -> None:
+    schedule = simulate(two_dimensions(all_to_all(), latency="3 us"), Plan((chunks((0, 1)),)))
+    assert [(a / MICROSECOND).tolist() for a in (schedule.start, schedule.end, schedule.ready)] == [
+        [0, 4],
+        [1, 5],
+        [4, 8],
+    ]
+
+
+def test_other_chunks_use_a_dimension_during_a_lag() -> None:
+    schedule = simulate(two_dimensions(all_to_all(2), latency="3 us"), Plan((chunks((0, 1), (0, 1)),)))
+    assert (schedule.start / MICROSECOND).tolist() == [0, 4, 1, 5]
+
+
+def test_latency_that_occupies_holds_the_dimension() -> None:
+    instance = two_dimensions(all_to_all(2), latency="3 us").replace(latency="occupy")
+    schedule = simulate(instance, Plan((chunks((0, 1), (0, 1)),)))
+    assert (schedule.start / MICROSECOND).tolist() == [0, 4, 4, 8]
+
+
+def test_a_collective_starts_at_its_release() -> None:
+    instance = two_dimensions(all_to_all(), all_to_all(release="5 us"))
+    schedule = simulate(instance, Plan((chunks((0, 1)), chunks((0, 1)))))
+    assert (schedule.start / MICROSECOND).tolist() == [0, 1, 5, 6]
+
+
+def test_collectives_compete_for_the_dimensions() -> None:
+    instance = two_dimensions(all_to_all(dimensions=("dim1",)), all_to_all(dimensions=("dim1",)))
+    schedule = simulate(instance, Plan((chunks((0,)), chunks((0,)))))
+    assert (schedule.start / MICROSECOND).tolist() == [0, 1]
+
+
+def test_an_enforced_sequence_beats_the_dispatch_rule() -> None:
+    plan = Plan((chunks((0, 1), (0, 1)),), "fifo", (np.array([2, 0]), None))
+    schedule = simulate(two_dimensions(all_to_all(2)), plan)
+    assert (schedule.start / MICROSECOND).tolist() == [1, 2, 0, 1]
+
+
+def test_an_enforced_sequence_is_kept_even_if_a_stage_arrives_early() -> None:
+    """Themis (ISCA 2022), section 4.6: dim2 waits for chunk 0 although chunk 1 is there."""
+    plan = Plan((chunks((0, 1), (1, 0)),), "fifo", (None, np.array([1, 2])))
+    schedule = simulate(two_dimensions(all_to_all(2)), plan)
+    assert (schedule.start / MICROSECOND).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("specification", ["baseline+lifo", "themis+scf", "random+longest_remaining"])
+def test_an_enforced_plan_reproduces_the_schedule(mixed: Instance, run: Run, specification: str) -> None:
+    schedule = run(mixed, specification)
+    again = simulate(mixed, schedule.enforced_plan())
+    assert np.array_equal(again.start, schedule.start)
+
+
+def test_a_cyclic_plan_is_refused_naming_the_cycle() -> None:
+    """Each dimension wants the chunk that visits it second to go first."""
+    plan = Plan((chunks((0, 1), (1, 0)),), "fifo", (np.array([3, 0]), np.array([1, 2])))
+    with pytest.raises(CyclicPlan) as caught:
+        simulate(two_dimensions(all_to_all(2)), plan)
+    for stage in ("chunk 0 all_to_all on dim1", "chunk 1 all_to_all on dim1", "chunk 0 all_to_all on dim2"):
+        assert f"all_to_all1 {stage}" in str(caught.value)
+
+
+def test_a_sequence_against_the_path_of_one_chunk_is_cyclic() -> None:
+    """The dimension is to gather before it scatters."""
+    collective = Collective(kind=CollectiveKind.ALL_REDUCE, size=2000, chunks=1, dimensions=("dim1",))
+    with pytest.raises(CyclicPlan, match=r"reduce_scatter on dim1 <- .* all_gather on dim1 <- "):
+        simulate(two_dimensions(collective), Plan((chunks((0, 0)),), "fifo", (np.array([1, 0]), None)))
+
+
+@pytest.mark.parametrize("sequence", [[], [0], [0, 0], [0, 1], [0, 2, 2]])
+def test_a_sequence_must_list_each_stage_of_its_dimension_once(sequence: list[int]) -> None:
+    plan = Plan((chunks((0, 1), (0, 1)),), "fifo", (np.array(sequence, dtype=np.int64), None))
+    with pytest.raises(InputError, match=r"sequences.dim1: must list each of the 2 stages on dim1 once"):
+        simulate(two_dimensions(all_to_all(2)), plan)
+
+
+def test_there_must_be_a_sequence_per_dimension() -> None:
+    plan = Plan((chunks((0, 1)),), "fifo", (None,))
+    with pytest.raises(InputError, match="one entry per dimension"):
+        simulate(two_dimensions(all_to_all()), plan)
+
+
+def test_a_plan_that_could_outlast_the_clock_is_refused() -> None:
+    instance = two_dimensions(all_to_all(release="1000000 s"), latency="2000000 s")
+    with pytest.raises(InputError, match="clock"):
+        simulate(instance, Plan((chunks((0, 1)),)))
+
+
+def test_stages_shorter_than_a_tick_of_the_clock_keep_their_order() -> None:
+    """A few bytes scattered over half a trillion NPUs take less than a picosecond, and hold one."""
+    wide = Dimension(kind=Kind.SWITCH, size=2**13, bandwidth="1 TB/s")
+    collective = Collective(kind=CollectiveKind.ALL_REDUCE, size=8, chunks=4)
+    instance = Instance(network=Network(dimensions=(wide,) * 3), collectives=(collective,))
+    schedule = simulate(instance, make_policy("random+lifo")(instance))
+    assert schedule.costs.occupancy.min() == 1
+    assert simulate(instance, schedule.enforced_plan()).start.tolist() == schedule.start.tolist()
+
+
+def test_the_makespan_is_the_last_result() -> None:
+    schedule = simulate(two_dimensions(all_to_all(), latency="3 us"), Plan((chunks((0, 1)),)))
+    assert schedule.makespan == 8 * MICROSECOND
+
+
+def test_utilisation_is_bytes_over_what_could_have_been_sent(figure_5: Instance, run: Run) -> None:
+    """Themis (ISCA 2022), section 6: 2 x 256 MB x 15/16 in 7 ms at 72 GB/s."""
+    schedule = run(figure_5, "themis+scf")
+    assert schedule.utilisation == pytest.approx(2 * 256e6 * 15 / 16 / (7e-3 * 72e9))
+
+
+def test_utilisation_ignores_dimensions_that_no_collective_spans() -> None:
+    schedule = simulate(two_dimensions(all_to_all(dimensions=("dim2",))), Plan((chunks((1,)),)))
+    assert schedule.utilisation == pytest.approx(1)
+
+
+def test_a_sequence_lists_the_stages_by_start(figure_5: Instance, run: Run) -> None:
+    schedule = run(figure_5, "themis+scf")
+    starts = schedule.start[schedule.sequence(0)]
+    assert (np.diff(starts) > 0).all()
+
+
+def test_equal_sizes_are_recognised_in_any_order(hetero: Instance, run: Run) -> None:
+    instance = hetero.overridden(chunks=3)
+    plan = run(instance, "baseline").plan
+    backwards = Plan((Chunks(plan.chunks[0].sizes[::-1].copy(), plan.chunks[0].paths),))
+    assert simulate(instance, backwards).has_equal_sizes
+
+
+def test_other_sizes_are_not_equal_sizes(figure_5: Instance, run: Run) -> None:
+    plan = run(figure_5, "baseline").plan
+    uneven = plan.chunks[0].sizes + np.array([2, -2, 0, 0])
+    assert not simulate(figure_5, Plan((Chunks(uneven, plan.chunks[0].paths),))).has_equal_sizes
+
+
+def test_schedules_of_one_plan_are_equal(figure_5: Instance, run: Run) -> None:
+    assert run(figure_5, "themis+scf") == run(figure_5.replace(name="other"), "themis+scf")
+
+
+def test_schedules_of_different_plans_differ(figure_5: Instance, run: Run) -> None:
+    assert run(figure_5, "themis+scf") != run(figure_5, "themis+fifo")

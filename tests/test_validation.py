@@ -1,0 +1,188 @@
+"""Every rule of the model, broken once in an otherwise valid schedule."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from themis_opt.errors import InvalidSchedule
+from themis_opt.instance import Instance
+from themis_opt.plan import Chunks, Plan
+from themis_opt.policies.registry import make_policy
+from themis_opt.schedule import Schedule
+from themis_opt.simulator import simulate
+from themis_opt.validation import RULES, validate
+
+
+@pytest.fixture(scope="module")
+def valid(figure_5: Instance) -> Schedule:
+    """Figure 5 with a lag, a release and `reverse`, every sequence enforced."""
+    slower = tuple(d.replace(latency="10 us") for d in figure_5.network.dimensions)
+    instance = figure_5.replace(
+        network=figure_5.network.replace(dimensions=slower),
+        collectives=(figure_5.collectives[0].replace(release="1 ms"),),
+        ag_order="reverse",
+    )
+    schedule = simulate(instance, make_policy("themis+scf")(instance))
+    return replace(schedule, plan=schedule.enforced_plan())
+
+
+def changed(schedule: Schedule, **changes: np.ndarray) -> Schedule:
+    """The schedule with other sizes, paths or sequences, at the same times."""
+    plan = schedule.plan
+    sequences = changes.pop("sequences", plan.sequences)
+    own = {"sizes": plan.chunks[0].sizes, "paths": plan.chunks[0].paths} | changes
+    return replace(schedule, plan=Plan((Chunks(**own),), plan.dispatch, sequences))  # type: ignore[arg-type]
+
+
+def shifted(schedule: Schedule, stage: int, by: int, *names: str) -> Schedule:
+    """The schedule with some times of one stage moved."""
+    times = {name: getattr(schedule, name).copy() for name in names}
+    for array in times.values():
+        array[stage] += by
+    return replace(schedule, **times)
+
+
+def with_entry(array: np.ndarray, place: object, value: object) -> np.ndarray:
+    """A copy with one entry replaced."""
+    copy = array.copy()
+    copy[place] = value
+    return copy
+
+
+def one_time_too_few(schedule: Schedule) -> Schedule:
+    return replace(schedule, ready=schedule.ready[:-1])
+
+
+def no_group_of_chunks(schedule: Schedule) -> Schedule:
+    return replace(schedule, plan=replace(schedule.plan, chunks=()))
+
+
+def one_size_too_few(schedule: Schedule) -> Schedule:
+    return changed(schedule, sizes=schedule.plan.chunks[0].sizes[1:])
+
+
+def a_dimension_visited_twice(schedule: Schedule) -> Schedule:
+    paths = schedule.plan.chunks[0].paths
+    return changed(schedule, paths=with_entry(paths, (1, 0), paths[1, 1]))
+
+
+def a_dimension_left_out(schedule: Schedule) -> Schedule:
+    return replace(changed(schedule, paths=schedule.plan.chunks[0].paths[:, :2]), **half_of_the_times(schedule))
+
+
+def half_of_the_times(schedule: Schedule) -> dict[str, np.ndarray]:
+    return {name: getattr(schedule, name)[:8] for name in ("start", "end", "ready")}
+
+
+def gather_in_scatter_order(schedule: Schedule) -> Schedule:
+    paths = schedule.plan.chunks[0].paths
+    return changed(schedule, paths=with_entry(paths, (2, slice(2, None)), paths[2, :2]))
+
+
+def a_byte_too_much(schedule: Schedule) -> Schedule:
+    return changed(schedule, sizes=with_entry(schedule.plan.chunks[0].sizes, 0, 64_000_002))
+
+
+def half_an_element(schedule: Schedule) -> Schedule:
+    return changed(schedule, sizes=schedule.plan.chunks[0].sizes + np.array([1, -1, 0, 0]))
+
+
+def an_empty_chunk(schedule: Schedule) -> Schedule:
+    return changed(schedule, sizes=np.array([128_000_000, 0, 64_000_000, 64_000_000]))
+
+
+def held_too_long(schedule: Schedule) -> Schedule:
+    return shifted(schedule, 3, 1, "end", "ready")
+
+
+def result_too_early(schedule: Schedule) -> Schedule:
+    return shifted(schedule, 3, -1, "ready")
+
+
+def start_before_release(schedule: Schedule) -> Schedule:
+    return shifted(schedule, int(np.argmin(schedule.start)), -1, "start", "end", "ready")
+
+
+def start_before_input(schedule: Schedule) -> Schedule:
+    waits = next(s for s in range(1, 4) if schedule.start[s] == schedule.ready[s - 1])
+    return shifted(schedule, waits, -1, "start", "end", "ready")
+
+
+def two_stages_at_once(schedule: Schedule) -> Schedule:
+    first, second = next(
+        (a, b)
+        for k in (0, 1)
+        for a, b in zip(schedule.sequence(k)[:-1], schedule.sequence(k)[1:], strict=True)
+        if b % 4 == 0 and schedule.start[b] == schedule.end[a]
+    )
+    assert schedule.start[first] < schedule.start[second]
+    return shifted(schedule, second, -1, "start", "end", "ready")
+
+
+def another_sequence_served(schedule: Schedule) -> Schedule:
+    swapped = schedule.plan.sequences[0].copy()  # type: ignore[union-attr]
+    swapped[:2] = swapped[1::-1]
+    return changed(schedule, sequences=(swapped, schedule.plan.sequences[1]))  # type: ignore[arg-type]
+
+
+def a_stage_listed_twice(schedule: Schedule) -> Schedule:
+    repeated = with_entry(schedule.plan.sequences[0], 0, schedule.plan.sequences[0][1])  # type: ignore[arg-type,index]
+    return changed(schedule, sequences=(repeated, schedule.plan.sequences[1]))  # type: ignore[arg-type]
+
+
+CORRUPTIONS: tuple[tuple[str, Callable[[Schedule], Schedule]], ...] = (
+    ("shape", one_time_too_few),
+    ("shape", no_group_of_chunks),
+    ("shape", one_size_too_few),
+    ("stages", a_dimension_visited_twice),
+    ("stages", a_dimension_left_out),
+    ("ag_order", gather_in_scatter_order),
+    ("sizes", a_byte_too_much),
+    ("sizes", half_an_element),
+    ("sizes", an_empty_chunk),
+    ("duration", held_too_long),
+    ("lag", result_too_early),
+    ("release", start_before_release),
+    ("precedence", start_before_input),
+    ("no_overlap", two_stages_at_once),
+    ("sequence", another_sequence_served),
+    ("sequence", a_stage_listed_twice),
+)
+
+
+def test_the_uncorrupted_schedule_is_valid(valid: Schedule) -> None:
+    validate(valid)
+
+
+@pytest.mark.parametrize(("rule", "corrupt"), CORRUPTIONS, ids=[f.__name__ for _, f in CORRUPTIONS])
+def test_a_broken_rule_is_named(valid: Schedule, rule: str, corrupt: Callable[[Schedule], Schedule]) -> None:
+    with pytest.raises(InvalidSchedule) as caught:
+        validate(corrupt(valid))
+    assert caught.value.rule == rule
+
+
+def test_every_rule_is_broken_by_some_corruption() -> None:
+    assert {rule for rule, _ in CORRUPTIONS} == set(RULES)
+
+
+def test_the_message_names_the_stage_that_breaks_the_rule(valid: Schedule) -> None:
+    with pytest.raises(InvalidSchedule, match="gradients chunk 0 all_gather on dim"):
+        validate(held_too_long(valid))
+
+
+def test_gathering_in_any_order_is_valid_where_the_instance_leaves_it_free(valid: Schedule) -> None:
+    assert (
+        RULES["ag_order"](replace(gather_in_scatter_order(valid), instance=valid.instance.replace(ag_order="free")))
+        is None
+    )
+
+
+def test_waiting_longer_than_necessary_is_valid(valid: Schedule) -> None:
+    last = int(np.argmax(valid.start))
+    validate(shifted(valid, last, 1000, "start", "end", "ready"))
+
+
+def test_no_schedule_is_refused_for_a_sequence_that_no_one_enforces(valid: Schedule) -> None:
+    validate(changed(valid, sequences=(None, None)))  # type: ignore[arg-type]

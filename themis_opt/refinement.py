@@ -1,0 +1,52 @@
+"""Refinement: a plan of few chunks as a plan of many.
+
+Every chunk is split in consecutive parts that keep its path, and every sequence serves the parts where it served
+the chunk.  Where stages cost no more than their bytes (lagging latency, no launch overhead, no packet headers) the
+makespan never grows: each part is ready when the whole would have been, or before.
+"""
+
+import numpy as np
+
+from themis_opt.cost import IntArray
+from themis_opt.instance import Instance
+from themis_opt.plan import Chunks, Plan, equal_sizes
+
+
+def refined(plan: Plan, instance: Instance) -> Plan:
+    """Split the chunks of an enforced plan into the equal chunks that `instance` asks for.
+
+    Parameters
+    ----------
+    plan : Plan
+        With a sequence for every dimension, and at most as many chunks per collective as `instance`.
+    instance : Instance
+        Same network and collectives, other chunk counts.
+    """
+    chunks, parts = [], []
+    first = 0
+    for own, collective in zip(plan.chunks, instance.collectives, strict=True):
+        parent = np.arange(collective.chunks) * len(own.sizes) // collective.chunks
+        chunks.append(Chunks(equal_sizes(collective), own.paths[parent]))
+        parts += _parts_of_stages(parent, own.paths.shape, first)
+        first += collective.chunks * own.paths.shape[1]
+    sequences = tuple(_joined([parts[stage] for stage in _enforced(s)]) for s in plan.sequences)
+    return Plan(tuple(chunks), plan.dispatch, sequences)
+
+
+def _parts_of_stages(parent: IntArray, shape: tuple[int, ...], first: int) -> list[IntArray]:
+    """Per stage of the coarse chunks, the numbers of the stages of its parts."""
+    num_chunks, num_stages = shape
+    starts = first + np.arange(len(parent)) * num_stages
+    members = np.split(starts, np.searchsorted(parent, np.arange(1, num_chunks)))
+    return [members[chunk] + position for chunk in range(num_chunks) for position in range(num_stages)]
+
+
+def _enforced(sequence: IntArray | None) -> list[int]:
+    if sequence is None:
+        raise ValueError("only an enforced plan can be refined")
+    stages: list[int] = sequence.tolist()
+    return stages
+
+
+def _joined(arrays: list[IntArray]) -> IntArray:
+    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int64)

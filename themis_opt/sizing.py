@@ -1,0 +1,91 @@
+"""Free chunk sizes: the sizes that suit a schedule best, in whole elements."""
+
+import math
+
+import numpy as np
+
+from formulations.chunk_sizes import SizingData, best_shares
+from themis_opt.cost import FloatArray, IntArray, fixed_occupancy, stage_phases, transfer_time
+from themis_opt.instance import Instance
+from themis_opt.plan import Chunks, Plan
+from themis_opt.schedule import Schedule
+from themis_opt.simulator import simulate
+
+
+def resized(schedule: Schedule) -> Schedule:
+    """The same paths and sequences with the best chunk sizes (:mod:`formulations.chunk_sizes`).
+
+    Sizes are whole multiples of :func:`granule`; chunks that end with nothing are dropped.  The schedule itself is
+    returned where rounding leaves no gain.
+    """
+    shares = best_shares(_sizing_data(schedule))
+    plan = _with_shares(schedule, shares)
+    found = simulate(schedule.instance, plan)
+    return min(schedule, found, key=lambda s: s.makespan)
+
+
+def granule(instance: Instance, number: int) -> int:
+    """Bytes that free chunk sizes of a collective are multiples of: one element for every NPU it spans."""
+    collective = instance.collectives[number]
+    npus = math.prod(instance.network.sizes[k] for k in instance.spans[number])
+    whole = npus * collective.element_bytes
+    return whole if collective.size % whole == 0 else collective.element_bytes
+
+
+def _sizing_data(schedule: Schedule) -> SizingData:
+    instance, plan, costs = schedule.instance, schedule.plan, schedule.costs
+    counts = np.array([c.paths.shape[1] for c in plan.chunks for _ in c.sizes])
+    job = np.repeat(np.arange(len(counts)), counts)
+    group = np.repeat(np.arange(len(plan.chunks)), [len(c.sizes) for c in plan.chunks])
+    totals = np.array([c.size for c in instance.collectives], dtype=np.float64)
+    own = np.concatenate([c.sizes for c in plan.chunks])[job]
+    transfer = transfer_time(instance, plan.stage_dimensions, costs.sent, whole_packets=False)
+    release = np.array([c.release for c in instance.collectives], dtype=np.float64)
+    follows = np.flatnonzero(job[1:] == job[:-1])
+    orders = [schedule.sequence(k) for k in range(len(instance.network.dimensions))]
+    return SizingData(
+        rate=transfer / own * totals[group[job]],
+        fixed=_fixed(schedule),
+        lag=costs.lag.astype(np.float64),
+        release=release[group[job]],
+        job=job,
+        group=group,
+        results=np.stack([follows, follows + 1], axis=1),
+        sequences=np.concatenate([np.stack([order[:-1], order[1:]], axis=1) for order in orders]),
+    )
+
+
+def _fixed(schedule: Schedule) -> FloatArray:
+    """Holding time of every stage that does not depend on its bytes, in picoseconds."""
+    phases = np.concatenate(
+        [
+            np.tile(stage_phases(collective.kind, chunks.paths.shape[1]), len(chunks.sizes))
+            for collective, chunks in zip(schedule.instance.collectives, schedule.plan.chunks, strict=True)
+        ]
+    )
+    return fixed_occupancy(schedule.instance, phases, schedule.plan.stage_dimensions).astype(np.float64)
+
+
+def _with_shares(schedule: Schedule, shares: FloatArray) -> Plan:
+    instance, plan = schedule.instance, schedule.enforced_plan()
+    splits = np.cumsum([len(c.sizes) for c in plan.chunks])[:-1]
+    chunks, kept = [], []
+    for number, (own, part) in enumerate(zip(plan.chunks, np.split(shares, splits), strict=True)):
+        sizes = rounded(part, instance.collectives[number].size, granule(instance, number))
+        keep = sizes > 0
+        chunks.append(Chunks(sizes[keep], own.paths[keep]))
+        kept.append(np.repeat(keep, own.paths.shape[1]))
+    alive = np.concatenate(kept)
+    renumbered = np.cumsum(alive) - 1
+    return Plan(tuple(chunks), plan.dispatch, tuple(renumbered[s[alive[s]]] for s in plan.sequences if s is not None))
+
+
+def rounded(shares: FloatArray, total: int, unit: int) -> IntArray:
+    """Sizes that sum to `total`, in multiples of `unit`, nearest to the shares (largest remainders first)."""
+    units = total // unit
+    exact = shares / shares.sum() * units
+    sizes = np.floor(exact).astype(np.int64)
+    missing = units - int(sizes.sum())
+    sizes[np.argsort(sizes - exact, kind="stable")[:missing]] += 1
+    whole: IntArray = sizes * unit
+    return whole
