@@ -1,17 +1,22 @@
 """Comparison of policies on one instance, against the best proven bound."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
+from typing import Literal
 
 from formulations.budget import PROVEN_GAP
+from themis_opt.errors import InputError
 from themis_opt.instance import Instance
 from themis_opt.lower_bounds import BOUNDS, bounds
 from themis_opt.policies.exact import Exact
-from themis_opt.policies.registry import HEURISTICS, REFERENCE, Policy, make_policy, with_defaults
+from themis_opt.policies.registry import HEURISTICS, REFERENCE, Policy, make_policy
 from themis_opt.schedule import Schedule
 from themis_opt.simulator import simulate
 from themis_opt.validation import validate
+
+Sizes = Literal["equal", "free"]
+SIZES: tuple[Sizes, ...] = ("equal", "free")
 
 Progress = Callable[[str, float, float], None]
 """Called with the policy at work, its best makespan and the best bound so far, in picoseconds."""
@@ -78,6 +83,20 @@ class Comparison:
         return min(self.results, key=lambda result: result.makespan)
 
 
+def checked_sizes(text: str) -> Sizes:
+    """The text as a choice of sizes.
+
+    Raises
+    ------
+    InputError
+        If it is neither ``equal`` nor ``free``.
+    """
+    for sizes in SIZES:
+        if text == sizes:
+            return sizes
+    raise InputError(f"must be {' or '.join(SIZES)}", field="--sizes", value=text)
+
+
 def solve(
     instance: Instance,
     *,
@@ -85,6 +104,7 @@ def solve(
     workers: int = 2,
     seed: int = 0,
     gap: float = PROVEN_GAP,
+    sizes: Sizes = "free",
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare the fixed order and Themis with the reference.
@@ -93,7 +113,7 @@ def solve(
     ----------
     time_limit : float
         Seconds for the whole comparison.
-    workers, seed, gap
+    workers, seed, gap, sizes
         As in :class:`themis_opt.policies.exact.Exact`.
     """
     return compare(
@@ -103,6 +123,7 @@ def solve(
         workers=workers,
         seed=seed,
         gap=gap,
+        sizes=sizes,
         progress=progress,
     )
 
@@ -115,24 +136,24 @@ def compare(
     workers: int = 2,
     seed: int = 0,
     gap: float = PROVEN_GAP,
+    sizes: Sizes = "equal",
     progress: Progress | None = None,
 ) -> Comparison:
     """Run policies by their specifications; the time limit covers all of them, and the reference takes what is left."""
     deadline = monotonic() + time_limit
-    run = _Run(instance, progress or _ignore)
+    knobs = {"seconds": time_limit, "workers": workers, "seed": seed, "gap": gap, "sizes": sizes}
+    made = {specification: make_policy(specification, **knobs) for specification in policies}
+    equal_sizes = all(getattr(policy, "sizes", "equal") == "equal" for policy in made.values())
+    run = _Run(instance, progress or _ignore, equal_sizes)
     try:
-        made = {
-            specification: with_defaults(make_policy(specification), workers=workers, seed=seed, gap=gap)
-            for specification in policies
-        }
         for specification, policy in made.items():
             if not isinstance(policy, Exact):
                 run.heuristic(specification, policy)
-        run.bounds |= bounds(instance)
+        run.bounds |= bounds(instance, equal_sizes=equal_sizes)
         for specification, policy in made.items():
             if isinstance(policy, Exact):
                 left = max(deadline - monotonic(), 0.01)
-                run.reference(specification, with_defaults(policy, seconds=left))
+                run.reference(specification, replace(policy, seconds=min(policy.seconds, left)))
     except KeyboardInterrupt:
         if not run.schedules:
             raise
@@ -142,10 +163,14 @@ def compare(
 
 @dataclass
 class _Run:
-    """What a comparison has so far."""
+    """What a comparison has so far.
+
+    Bounds that need equal chunks hold for a table only if the chunks of all its rows are equal.
+    """
 
     instance: Instance
     tell: Progress
+    equal_sizes: bool
     schedules: dict[str, Schedule] = field(default_factory=dict)
     bounds: dict[str, float] = field(default_factory=dict)
     interrupted: bool = False
@@ -161,7 +186,8 @@ class _Run:
 
         reference = policy.solve(self.instance, max(self.bounds.values()), report)
         self.schedules[specification] = reference.schedule
-        self.bounds["cp_sat"] = max(reference.bound, self.bounds.get("cp_sat", 0.0))
+        if self.equal_sizes:
+            self.bounds["cp_sat"] = max(reference.bound, self.bounds.get("cp_sat", 0.0))
         self.interrupted |= reference.status == "interrupted"
 
     def judged(self, order: Sequence[str]) -> "Comparison":

@@ -5,6 +5,8 @@ the chunk.  Where stages cost no more than their bytes (lagging latency, no laun
 makespan never grows: each part is ready when the whole would have been, or before.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from themis_opt.cost import IntArray
@@ -12,20 +14,22 @@ from themis_opt.instance import Instance
 from themis_opt.plan import Chunks, Plan, equal_sizes
 
 
-def refined(plan: Plan, instance: Instance) -> Plan:
-    """Split the chunks of an enforced plan into the equal chunks that `instance` asks for.
+def refined(plan: Plan, instance: Instance, counts: Sequence[IntArray]) -> Plan:
+    """Put equal chunks in the place of the chunks of an enforced plan.
 
     Parameters
     ----------
     plan : Plan
-        With a sequence for every dimension, and at most as many chunks per collective as `instance`.
+        With a sequence for every dimension.
     instance : Instance
         Same network and collectives, other chunk counts.
+    counts : sequence of int64 array, shape (chunks of the plan,)
+        Per collective, how many equal chunks take the place of each; they sum to the chunks of `instance`.
     """
     chunks, parts = [], []
     first = 0
-    for own, collective in zip(plan.chunks, instance.collectives, strict=True):
-        parent = np.arange(collective.chunks) * len(own.sizes) // collective.chunks
+    for own, collective, own_counts in zip(plan.chunks, instance.collectives, counts, strict=True):
+        parent = np.repeat(np.arange(len(own.sizes)), own_counts)
         chunks.append(Chunks(equal_sizes(collective), own.paths[parent]))
         parts += _parts_of_stages(parent, own.paths.shape, first)
         first += collective.chunks * own.paths.shape[1]

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from formulations.chunk_sizes import SizingData, best_shares
+from formulations.chunk_sizes import SizingData, best_counts, best_shares
 from themis_opt.cost import FloatArray, IntArray, fixed_occupancy, stage_phases, transfer_time
 from themis_opt.instance import Instance
 from themis_opt.plan import Chunks, Plan
@@ -22,6 +22,16 @@ def resized(schedule: Schedule) -> Schedule:
     plan = _with_shares(schedule, shares)
     found = simulate(schedule.instance, plan)
     return min(schedule, found, key=lambda s: s.makespan)
+
+
+def chunk_counts(schedule: Schedule, instance: Instance, seconds: float) -> list[IntArray]:
+    """How many of the equal chunks of `instance` should take the place of each chunk, per collective.
+
+    `schedule` has the same network and collectives, in fewer chunks.
+    """
+    units = np.array([c.chunks for c in instance.collectives])
+    counts = best_counts(_sizing_data(schedule), units, seconds)
+    return np.split(counts, _first_chunks(schedule))
 
 
 def granule(instance: Instance, number: int) -> int:
@@ -68,9 +78,8 @@ def _fixed(schedule: Schedule) -> FloatArray:
 
 def _with_shares(schedule: Schedule, shares: FloatArray) -> Plan:
     instance, plan = schedule.instance, schedule.enforced_plan()
-    splits = np.cumsum([len(c.sizes) for c in plan.chunks])[:-1]
     chunks, kept = [], []
-    for number, (own, part) in enumerate(zip(plan.chunks, np.split(shares, splits), strict=True)):
+    for number, (own, part) in enumerate(zip(plan.chunks, np.split(shares, _first_chunks(schedule)), strict=True)):
         sizes = rounded(part, instance.collectives[number].size, granule(instance, number))
         keep = sizes > 0
         chunks.append(Chunks(sizes[keep], own.paths[keep]))
@@ -78,6 +87,11 @@ def _with_shares(schedule: Schedule, shares: FloatArray) -> Plan:
     alive = np.concatenate(kept)
     renumbered = np.cumsum(alive) - 1
     return Plan(tuple(chunks), plan.dispatch, tuple(renumbered[s[alive[s]]] for s in plan.sequences if s is not None))
+
+
+def _first_chunks(schedule: Schedule) -> IntArray:
+    """Where the chunks of the second and later collectives begin, counted over all chunks."""
+    return np.cumsum([len(c.sizes) for c in schedule.plan.chunks])[:-1]
 
 
 def rounded(shares: FloatArray, total: int, unit: int) -> IntArray:

@@ -23,6 +23,7 @@ def compare(
     workers: options.Workers = 2,
     seed: options.Seed = 0,
     gap: options.Gap = None,
+    sizes: options.Sizes = "equal",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for the best schedule and the table.")
     ] = None,
@@ -33,4 +34,4 @@ def compare(
     specifications = options.split_policies(policies)
     from themis_opt.cli.comparing import run_comparison
 
-    run_comparison(instance, specifications, time_limit, workers, seed, gap, output, as_json)
+    run_comparison(instance, specifications, time_limit, workers, seed, gap, sizes, output, as_json)

@@ -9,7 +9,7 @@ from themis_opt.cli import exit_codes
 from themis_opt.cli.clock import remaining
 from themis_opt.cli.printing import percent, print_comparison, print_json
 from themis_opt.cli.progress import live_progress
-from themis_opt.comparison import Comparison, compare
+from themis_opt.comparison import Comparison, checked_sizes, compare
 from themis_opt.documents import make_folder
 from themis_opt.formats.bundle import write_comparison
 from themis_opt.instance import Instance
@@ -22,13 +22,14 @@ def run_comparison(
     workers: int,
     seed: int,
     gap: float | None,
+    sizes: str,
     folder: Path | None,
     as_json: bool,
 ) -> None:
     """Compare policies, print the table and write the best schedule into `folder`, if there is one."""
     if folder is not None:
         make_folder(folder)
-    limits = {"time_limit": time_limit, "workers": workers, "seed": seed}
+    limits: dict[str, str | float] = {"time_limit": time_limit, "workers": workers, "seed": seed, "sizes": sizes}
     with live_progress(remaining(time_limit)) as progress:
         comparison = compare(
             instance,
@@ -37,6 +38,7 @@ def run_comparison(
             workers=workers,
             seed=seed,
             gap=PROVEN_GAP if gap is None else gap,
+            sizes=checked_sizes(sizes),
             progress=progress,
         )
     if folder is not None:

@@ -30,6 +30,7 @@ Seed = Annotated[int, typer.Option(help="Seed of the solver and of random polici
 Gap = Annotated[
     float | None, typer.Option(help="Stop at this gap (a fraction); exit code 1 if it is not reached.", min=0)
 ]
+Sizes = Annotated[str, typer.Option(help="Chunk sizes of the reference: equal, or free (at most as many as --chunks).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 

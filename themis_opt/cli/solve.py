@@ -19,6 +19,7 @@ def solve(
     workers: options.Workers = 2,
     seed: options.Seed = 0,
     gap: options.Gap = None,
+    sizes: options.Sizes = "free",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for the schedule and its pictures.")
     ] = None,
@@ -34,4 +35,4 @@ def solve(
     folder = output or Path(f"{Path(source).name.removesuffix('.json')}.solution")
     from themis_opt.cli.comparing import run_comparison
 
-    run_comparison(instance, specifications, time_limit, workers, seed, gap, folder, as_json)
+    run_comparison(instance, specifications, time_limit, workers, seed, gap, sizes, folder, as_json)

@@ -19,7 +19,7 @@ MAX_PICTURED_STAGES = 100_000
 """Above this many stages, trace and pictures would not be readable and are left out."""
 
 
-def write_comparison(folder: Path, comparison: "Comparison", limits: Mapping[str, float]) -> list[Path]:
+def write_comparison(folder: Path, comparison: "Comparison", limits: Mapping[str, str | float]) -> list[Path]:
     """Write the table of a comparison and the best schedule; returns the files written."""
     rows = [result.row() for result in comparison.results]
     files = [
@@ -31,7 +31,7 @@ def write_comparison(folder: Path, comparison: "Comparison", limits: Mapping[str
     return files + write_schedule(folder, best.schedule, title, _summary(best, comparison, limits))
 
 
-def _summary(result: "Result", comparison: "Comparison", limits: Mapping[str, float]) -> Summary:
+def _summary(result: "Result", comparison: "Comparison", limits: Mapping[str, str | float]) -> Summary:
     return Summary(
         policy=result.policy,
         makespan_ns=result.makespan / 1000,

@@ -5,10 +5,10 @@ A specification is ``policy[:knob=value...][+dispatch]``, such as ``baseline``, 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from themis_opt.dispatch import DISPATCH
 from themis_opt.errors import InputError
@@ -16,7 +16,6 @@ from themis_opt.instance import Instance
 from themis_opt.plan import Plan
 
 Policy = Callable[[Instance], Plan]
-AnyPolicy = TypeVar("AnyPolicy", bound=Policy)
 
 POLICIES: Mapping[str, str] = MappingProxyType(
     {
@@ -35,8 +34,15 @@ REFERENCE = "exact"
 """The policy that proves how good it is."""
 
 
-def make_policy(specification: str) -> Policy:
+def make_policy(specification: str, **defaults: Any) -> Policy:
     """The policy that a specification describes.
+
+    Parameters
+    ----------
+    specification : str
+        Name, knobs and dispatch rule.
+    **defaults
+        Values for those of its knobs that the specification does not set; knobs it does not have are ignored.
 
     Raises
     ------
@@ -46,7 +52,9 @@ def make_policy(specification: str) -> Policy:
     policy = _imported(POLICIES[policy_name(specification)])
     head, plus, dispatch = specification.partition("+")
     _, *settings = head.split(":")
-    knobs = _knobs(policy, specification, settings)
+    known = {f.name for f in fields(policy)}
+    knobs = {name: value for name, value in defaults.items() if name in known}
+    knobs |= _knobs(policy, specification, settings)
     if plus:
         knobs["dispatch"] = _known_dispatch(policy, specification, dispatch)
     return policy(**knobs)  # type: ignore[no-any-return]
@@ -64,12 +72,6 @@ def policy_name(specification: str) -> str:
     if name not in POLICIES:
         raise InputError(f"unknown policy; use one of {', '.join(POLICIES)}", field="policy", value=name)
     return name
-
-
-def with_defaults(policy: AnyPolicy, **values: Any) -> AnyPolicy:
-    """The policy with these values for those of its knobs that still have their default."""
-    untouched = {f.name for f in fields(policy) if getattr(policy, f.name) == f.default}  # type: ignore[arg-type]
-    return replace(policy, **{name: value for name, value in values.items() if name in untouched})  # type: ignore[type-var]
 
 
 def _imported(path: str) -> Any:
