@@ -15,7 +15,7 @@ from themis_opt.instance import Collective, CollectiveKind, Instance
 from themis_opt.plan import equal_sizes, fixed_path
 from themis_opt.policies.exact import Exact, Reference
 from themis_opt.policies.random_orders import RandomOrders
-from themis_opt.policies.registry import HEURISTICS, POLICIES, REFERENCE, make_policy, with_defaults
+from themis_opt.policies.registry import HEURISTICS, POLICIES, REFERENCE, make_policy
 from themis_opt.policies.themis import Themis
 from themis_opt.schedule import Schedule
 from themis_opt.simulator import simulate
@@ -119,8 +119,12 @@ def test_a_knob_out_of_range_is_refused(specification: str) -> None:
         make_policy(specification)
 
 
-def test_defaults_fill_in_untouched_knobs() -> None:
-    assert with_defaults(Exact(workers=1), workers=4, seconds=3.0) == Exact(workers=1, seconds=3.0)
+def test_defaults_fill_in_knobs_that_the_specification_does_not_set() -> None:
+    assert make_policy("exact:workers=2", workers=4, seconds=3.0) == Exact(workers=2, seconds=3.0)
+
+
+def test_defaults_for_knobs_a_policy_does_not_have_are_ignored() -> None:
+    assert make_policy("random", seed=3, seconds=3.0) == RandomOrders(seed=3)
 
 
 @pytest.mark.parametrize("kind", CollectiveKind)
@@ -215,12 +219,14 @@ def test_random_orders_meet_every_order(hetero: Instance) -> None:
 def test_exact_proves_figure_5(figure_5: Instance) -> None:
     """Themis (ISCA 2022), figure 5: seven units are optimal for four equal chunks."""
     reference = Exact(seconds=20, workers=1).solve(figure_5)
-    assert (reference.schedule.makespan, reference.status) == (7 * 10**9, "optimal")
+    assert reference.schedule.makespan == 7 * 10**9
+    assert reference.bound == pytest.approx(7e9, rel=1e-4)
 
 
 def test_exact_needs_no_search_where_the_start_meets_the_bound(figure_5: Instance) -> None:
-    reference = Exact(seconds=0.0).solve(figure_5, lower_bound=7e9)
-    assert (reference.bound, reference.status) == (7e9, "optimal")
+    heard: list[tuple[float, float]] = []
+    Exact(seconds=5).solve(figure_5, 7e9, lambda makespan, bound: heard.append((makespan, bound)))
+    assert heard == [(7e9, 7e9)]
 
 
 def test_exact_without_time_returns_its_start(hetero: Instance, run: Run) -> None:
@@ -228,8 +234,11 @@ def test_exact_without_time_returns_its_start(hetero: Instance, run: Run) -> Non
     assert reference.schedule.makespan <= run(hetero, "themis+scf").makespan
 
 
-def test_exact_leaves_alone_what_is_too_large(hetero: Instance) -> None:
-    assert Exact(seconds=1.0).solve(hetero.overridden(chunks=5000)).status == "too large for the solver"
+def test_exact_plans_what_is_too_large_for_the_solver_from_few_chunks(hetero: Instance, run: Run) -> None:
+    large = hetero.overridden(chunks=5000)
+    schedule = Exact(seconds=4.0, workers=1).solve(large).schedule
+    validate(schedule)
+    assert schedule.makespan <= run(large, "themis+scf").makespan
 
 
 def test_exact_reports_better_makespans_and_bounds(figure_5: Instance) -> None:

@@ -2,7 +2,8 @@
 
 Every chunk is split in consecutive parts that keep its path, and every sequence serves the parts where it served
 the chunk.  Where stages cost no more than their bytes (lagging latency, no launch overhead, no packet headers) the
-makespan never grows: each part is ready when the whole would have been, or before.
+makespan does not grow, but for picoseconds of rounding: each part is ready when the whole would have been, or
+before.
 """
 
 from collections.abc import Sequence

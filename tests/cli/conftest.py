@@ -83,5 +83,5 @@ def save(tmp_path: Path) -> Callable[..., Path]:
 def solution(succeed: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that ``solve`` writes for figure 5; not to be changed."""
     folder = tmp_path_factory.mktemp("solve") / "solution"
-    succeed("solve", NAME, "-o", folder, "--time-limit", 5, "--workers", 1)
+    succeed("solve", NAME, "-o", folder, "--time-limit", 5, "--workers", 1, "--sizes", "equal")
     return folder

@@ -11,7 +11,7 @@ from themis_opt.formats.schedule_json import read_schedule, schedule_document
 from themis_opt.validation import validate
 
 NAME = "fig5.all_reduce.256MB"
-QUICK = ("--time-limit", 5, "--workers", 1)
+QUICK = ("--time-limit", 5, "--workers", 1, "--sizes", "equal")
 FILES = {
     "comparison.csv",
     "comparison.json",
@@ -88,7 +88,7 @@ def test_summary_repeats_makespan_gap_and_limits(solution):
     summary = json.loads((solution / "schedule.json").read_text(encoding="utf-8"))["summary"]
     assert summary["makespan_ns"] == 7e6
     assert summary["gap"] == pytest.approx(0, abs=1e-4)
-    assert summary["settings"] == {"time_limit": 5, "workers": 1, "seed": 0}
+    assert summary["settings"] == {"time_limit": 5, "workers": 1, "seed": 0, "sizes": "equal"}
 
 
 def test_comparison_is_the_same_as_json_and_as_csv(solution):

@@ -11,7 +11,7 @@ from themis_opt.policies.registry import HEURISTICS, REFERENCE
 from themis_opt.validation import RULES
 
 NAME = "fig5.all_reduce.256MB"
-QUICK = ("--time-limit", 5, "--workers", 1)
+QUICK = ("--time-limit", 5, "--workers", 1, "--sizes", "equal")
 COMPARED = {"policy", "makespan_ns", "utilisation", "speedup", "bound_ns", "gap", "status"}
 NS_PER_MS = 10**6
 

@@ -1,0 +1,93 @@
+"""Free chunk sizes, and few chunks carried over to many."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from strategies import enforced_plans
+
+from themis_opt.instance import Instance
+from themis_opt.lower_bounds import bounds
+from themis_opt.plan import Plan
+from themis_opt.policies.exact import Exact
+from themis_opt.policies.registry import make_policy
+from themis_opt.refinement import refined
+from themis_opt.simulator import simulate
+from themis_opt.sizing import chunk_counts, granule, resized, rounded
+from themis_opt.validation import validate
+from themis_opt.verification import verify
+
+
+def scheduled(instance: Instance, policy: str = "themis+scf"):
+    return simulate(instance, make_policy(policy)(instance))
+
+
+@given(enforced_plans())
+def test_best_sizes_are_legal_and_never_worse(case: tuple[Instance, Plan]) -> None:
+    schedule = simulate(*case)
+    better = resized(schedule)
+    validate(better)
+    assert better.makespan <= schedule.makespan
+
+
+def test_best_sizes_close_most_of_the_gap(hetero: Instance) -> None:
+    few = hetero.overridden(chunks=8)
+    schedule = scheduled(few, "themis+fifo")
+    bound = bounds(few, equal_sizes=False)["fluid"]
+    assert resized(schedule).makespan - bound < (schedule.makespan - bound) / 5
+
+
+def test_free_sizes_are_whole_granules(hetero: Instance) -> None:
+    (chunks,) = resized(scheduled(hetero.overridden(chunks=8))).plan.chunks
+    assert (chunks.sizes % granule(hetero, 0) == 0).all()
+    assert granule(hetero, 0) == 1024 * 2
+
+
+def test_a_size_that_holds_no_whole_granules_is_cut_by_elements(hetero: Instance) -> None:
+    assert granule(hetero.overridden(size=1_000_002), 0) == 2
+
+
+def test_rounding_keeps_the_total_and_the_unit() -> None:
+    sizes = rounded(np.array([0.5, 0.3, 0.2]), 70, 10)
+    assert sizes.tolist() == [40, 20, 10]
+
+
+def test_counts_of_equal_chunks_sum_to_those_of_the_instance(hetero: Instance) -> None:
+    (counts,) = chunk_counts(scheduled(hetero.overridden(chunks=8)), hetero, seconds=2)
+    assert counts.sum() == 64
+
+
+def test_refining_evenly_never_grows_the_makespan(paper_instance: Instance) -> None:
+    coarse = scheduled(paper_instance.overridden(chunks=8))
+    plan = refined(coarse.enforced_plan(), paper_instance, [np.full(8, 8)])
+    fine = simulate(paper_instance, plan)
+    validate(fine)
+    assert fine.makespan <= coarse.makespan * (1 + 1e-6)
+
+
+def test_refining_handles_several_collectives(mixed: Instance) -> None:
+    coarse = scheduled(mixed.overridden(chunks=2))
+    fine = simulate(
+        mixed, refined(coarse.enforced_plan(), mixed, [np.array([c.chunks - 1, 1]) for c in mixed.collectives])
+    )
+    validate(fine)
+    verify(fine)
+
+
+def test_a_plan_without_sequences_cannot_be_refined(hetero: Instance) -> None:
+    plan = make_policy("baseline")(hetero)
+    with pytest.raises(ValueError, match="enforced"):
+        refined(Plan(plan.chunks, "fifo", (None, None, None)), hetero, [np.ones(64, dtype=np.int64)])
+
+
+def test_free_sizes_reach_the_fluid_bound_of_figure_5(figure_5: Instance) -> None:
+    """Themis (ISCA 2022), figure 5: 7 units are optimal for equal chunks, 20/3 for free ones."""
+    reference = Exact(seconds=5, workers=1, sizes="free").solve(figure_5, bounds(figure_5, equal_sizes=False)["fluid"])
+    validate(reference.schedule)
+    assert reference.schedule.makespan == pytest.approx(20e9 / 3, rel=1e-6)
+
+
+def test_many_equal_chunks_are_planned_from_few(hetero: Instance) -> None:
+    reference = Exact(seconds=6, workers=1).solve(hetero, bounds(hetero)["fluid"])
+    validate(reference.schedule)
+    assert reference.schedule.has_equal_sizes
+    assert reference.schedule.makespan <= scheduled(hetero).makespan
