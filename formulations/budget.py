@@ -1,7 +1,6 @@
 """What a solver may spend, and its parameters: the one place that sets them."""
 
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
@@ -33,14 +32,11 @@ class Budget:
     deterministic_time: float | None = None
     gap: float = PROVEN_GAP
 
-    def lasting(self, seconds: float) -> Self:
-        """The same budget with another wall time, never below a moment."""
-        return replace(self, seconds=max(seconds, 0.01))
-
-    def solver(self) -> cp_model.CpSolver:
+    def solver(self, linearization: int = 1) -> cp_model.CpSolver:
         """A CP-SAT solver with these limits.
 
-        Half of the asked gap is left for what rounding to ticks hides.
+        Half of the asked gap is left for what rounding to ticks hides.  `linearization` says how much of the model
+        the solver's linear relaxation holds: 1 the usual, 2 all of it, which pays for small models.
         """
         solver = cp_model.CpSolver()
         parameters = solver.parameters
@@ -49,7 +45,7 @@ class Budget:
         parameters.random_seed = self.seed
         parameters.relative_gap_limit = self.gap / 2
         parameters.catch_sigint_signal = False
-        parameters.symmetry_level = 1
+        parameters.linearization_level = linearization
         if self.deterministic_time is not None:
             parameters.max_deterministic_time = self.deterministic_time
         return solver

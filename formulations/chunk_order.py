@@ -33,7 +33,7 @@ optimum is exact for the integer data; with durations and lags rounded down it b
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
 from ortools.sat.python import cp_model
@@ -42,6 +42,9 @@ from formulations.budget import Budget
 from formulations.lattice import Arc, JobClass, arcs
 from formulations.order_count import EndRow, add_flow, add_load_bounds
 from formulations.search import Report, search
+
+SMALL = 100
+"""Stages up to which the solver's linear relaxation holds the whole model."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class ChunkOrder:
     def __init__(self, jobs: Sequence[JobClass], horizon: int, lower_bound: int = 0) -> None:
         self.jobs = jobs
         self.model = cp_model.CpModel()
-        self.horizon = horizon
+        self.horizon, self.lower_bound = horizon, lower_bound
         self.makespan = self.model.new_int_var(lower_bound, horizon, "makespan")
         self.variables = [[self._job(job, f"job{j}_{i}") for i in range(job.count)] for j, job in enumerate(jobs)]
         self._no_overlap()
@@ -111,8 +114,9 @@ class ChunkOrder:
             {v.index: v for own in self.variables for job in own for v in _decisions(job)}.values(),
             key=lambda v: v.index,
         )
-        outcome = search(self.model, variables, budget, report)
-        bound = max(0, int(outcome.bound)) if outcome.bound > -1e18 else 0
+        small = sum(job.count * len(job.legs) * len(job.machines) for job in self.jobs) <= SMALL
+        outcome = search(self.model, variables, budget, report, linearization=2 if small else 1)
+        bound = max(self.lower_bound, int(outcome.bound))
         if outcome.values is None:
             return ChunkOrderOutcome(None, bound, outcome.status)
         value = {v.index: x for v, x in zip(variables, outcome.values, strict=True)}
@@ -126,7 +130,7 @@ class ChunkOrder:
             numbered = sorted(times, key=lambda t: _start_on(t, 0, job.machines[0]))
             for variables, job_times in zip(own, numbered, strict=True):
                 finish = max(finish, self._hint_job(job, variables, job_times))
-        self.model.add_hint(self.makespan, min(finish, self.horizon))
+        self.model.add_hint(self.makespan, min(max(finish, self.lower_bound), self.horizon))
         for row in self._end_rows:
             self.model.add_hint(row.absent, not self._touches(row, plans))
 
@@ -181,7 +185,7 @@ class ChunkOrder:
     def _leg(self, job: JobClass, number: int, name: str, mirror: _LegVariables | None) -> _LegVariables:
         if mirror is None:
             taken = {arc: self.model.new_bool_var(f"{name}_arc{arc[0]:b}_{arc[1]}") for arc in arcs(job.machines)}
-            add_flow(self.model, JobClass(job.machines, job.legs), taken)
+            add_flow(self.model, replace(job, count=1), taken)
             before = self._order(job, taken, name)
         else:
             taken = {job.mirror(arc): variable for arc, variable in mirror.taken.items()}

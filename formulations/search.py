@@ -1,5 +1,6 @@
 """Running CP-SAT: progress out, interruption in."""
 
+import math
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -42,20 +43,27 @@ class _Tracker(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
         self._report(self.objective_value, self.best_objective_bound)
 
 
-def search(model: cp_model.CpModel, variables: list[cp_model.IntVar], budget: Budget, report: Report) -> SearchOutcome:
-    """Minimise `model` within `budget`.
+def search(
+    model: cp_model.CpModel,
+    variables: list[cp_model.IntVar],
+    budget: Budget,
+    report: Report,
+    linearization: int = 1,
+) -> SearchOutcome:
+    """Minimise `model` within `budget`; `linearization` as in :meth:`formulations.budget.Budget.solver`.
 
     The solver runs in a thread of its own, so that Ctrl-C reaches this one; KeyboardInterrupt stops the solver
     and the best solution so far is returned with status ``interrupted``.
     """
-    solver = budget.solver()
+    solver = budget.solver(linearization)
     tracker = _Tracker(variables, report)
     solver.best_bound_callback = lambda bound: report(float("inf"), bound)
     with ThreadPoolExecutor(max_workers=1) as executor:
         solving = executor.submit(solver.solve, model, tracker)
         interrupted = _wait(solving, solver, budget)
     status = "interrupted" if interrupted else solver.status_name(solving.result()).lower()
-    return SearchOutcome(status, solver.best_objective_bound, tracker.values)
+    bound = solver.best_objective_bound
+    return SearchOutcome(status, bound if math.isfinite(bound) else 0.0, tracker.values)
 
 
 def _wait(solving: Future[Any], solver: cp_model.CpSolver, budget: Budget) -> bool:
@@ -64,7 +72,7 @@ def _wait(solving: Future[Any], solver: cp_model.CpSolver, budget: Budget) -> bo
     while not solving.done():
         try:
             wait([solving], timeout=POLL_SECONDS)
-            if monotonic() > latest:
+            if interrupted or monotonic() > latest:
                 solver.stop_search()
         except KeyboardInterrupt:
             interrupted = True

@@ -8,7 +8,7 @@ from typing import Literal
 from formulations.budget import PROVEN_GAP
 from themis_opt.errors import InputError
 from themis_opt.instance import Instance
-from themis_opt.lower_bounds import BOUNDS, bounds
+from themis_opt.lower_bounds import BOUNDS
 from themis_opt.policies.exact import Exact
 from themis_opt.policies.registry import HEURISTICS, REFERENCE, Policy, make_policy
 from themis_opt.schedule import Schedule
@@ -140,6 +140,8 @@ def compare(
     progress: Progress | None = None,
 ) -> Comparison:
     """Run policies by their specifications; the time limit covers all of them, and the reference takes what is left."""
+    if not policies or len(set(policies)) < len(policies):
+        raise InputError("must name one or more policies, each once", field="policies", value=", ".join(policies))
     deadline = monotonic() + time_limit
     knobs = {"seconds": time_limit, "workers": workers, "seed": seed, "gap": gap, "sizes": sizes}
     made = {specification: make_policy(specification, **knobs) for specification in policies}
@@ -149,11 +151,13 @@ def compare(
         for specification, policy in made.items():
             if not isinstance(policy, Exact):
                 run.heuristic(specification, policy)
-        run.bounds |= bounds(instance, equal_sizes=equal_sizes)
-        for specification, policy in made.items():
-            if isinstance(policy, Exact):
-                left = max(deadline - monotonic(), 0.01)
-                run.reference(specification, replace(policy, seconds=min(policy.seconds, left)))
+        for name, bound in BOUNDS.items():
+            if equal_sizes or not bound.equal_sizes_only:
+                run.bounds[name] = bound.compute(instance)
+        references = {s: policy for s, policy in made.items() if isinstance(policy, Exact)}
+        for number, (specification, reference) in enumerate(references.items()):
+            left = max(deadline - monotonic(), 0.01) / (len(references) - number)
+            run.reference(specification, replace(reference, seconds=min(reference.seconds, left)))
     except KeyboardInterrupt:
         if not run.schedules:
             raise

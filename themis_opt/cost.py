@@ -35,6 +35,13 @@ _ROUNDING_SLACK = 1e-12
 """Fraction of a time forgiven before rounding up, against noise of the floating-point division."""
 
 
+def read_only(array: IntArray) -> IntArray:
+    """A view of the array that cannot be written through."""
+    view = array.view()
+    view.setflags(write=False)
+    return view
+
+
 class Phase(IntEnum):
     """What a stage does on its dimension."""
 
@@ -222,7 +229,7 @@ def path_costs(instance: Instance, collective: Collective, sizes: IntArray, path
 def stage_phases(kind: CollectiveKind, num_stages: int) -> IntArray:
     """Phase of each stage of a path, shape (stages,)."""
     phases = PHASES[kind]
-    return np.repeat(np.array(phases, dtype=np.int64), num_stages // len(phases))
+    return read_only(np.repeat(np.array(phases, dtype=np.int64), num_stages // len(phases)))
 
 
 def _scattered(collective: Collective, own: IntArray) -> IntArray:

@@ -1,6 +1,6 @@
 """An instance in words."""
 
-from themis_opt.cost import PHASES, Phase, steps
+from themis_opt.cost import PHASES, steps
 from themis_opt.instance import Dimension, Instance
 from themis_opt.units import format_bandwidth, format_size, format_time
 
@@ -27,11 +27,22 @@ def dimension_rows(instance: Instance) -> list[dict[str, str]]:
             "size": str(d.size),
             "bandwidth": format_bandwidth(d.bandwidth),
             "algorithm": "in-network" if d.in_network else d.basic_algorithm.value,
-            "latency": f"{steps(d, Phase.REDUCE_SCATTER)} x {format_time(d.latency)}",
+            "latency": f"{_steps(instance, k)} x {format_time(d.latency)}",
             "extras": _extras(d),
         }
-        for name, d in zip(instance.network.dimension_names, instance.network.dimensions, strict=True)
+        for k, (name, d) in enumerate(zip(instance.network.dimension_names, instance.network.dimensions, strict=True))
     ]
+
+
+def _steps(instance: Instance, dimension: int) -> str:
+    """Steps of a stage on the dimension, for the phases that use it."""
+    counts = {
+        steps(instance.network.dimensions[dimension], phase)
+        for collective, span in zip(instance.collectives, instance.spans, strict=True)
+        for phase in PHASES[collective.kind]
+        if dimension in span
+    }
+    return " or ".join(str(count) for count in sorted(counts)) or "0"
 
 
 def _extras(dimension: Dimension) -> str:

@@ -61,7 +61,11 @@ def explain(schedule: Schedule) -> Explanation:
 
 
 def disjunctive_graph(schedule: Schedule) -> "nx.DiGraph[Any]":
-    """The graph with the weights that make its longest path the makespan (``kind``: data, dimension, release)."""
+    """The graph of what stages wait for (edge attribute ``kind``: data, dimension, release).
+
+    Its longest path is the makespan of every schedule that starts each stage as soon as its sequence allows, as
+    simulated ones do.
+    """
     costs, plan = schedule.costs, schedule.plan
     passage = (costs.occupancy + costs.lag).tolist()
     graph: nx.DiGraph[Any] = nx.DiGraph()

@@ -1,8 +1,8 @@
 """The event loop of the simulator.
 
 It sees operations on resources and knows neither chunks nor collectives.  The same functions serve both worlds:
-interpreted on lists, which starts at once, and compiled on arrays, which pays for long simulations.  O(n log n)
-for n operations.
+interpreted on lists, which starts at once, and compiled on arrays, which pays for long simulations.  O(n (R + log n))
+for n operations on R resources.
 """
 
 from functools import cache
@@ -92,7 +92,10 @@ def compiled() -> Any:
     for helper in (goes_first, push, pop):
         register_jitable(helper)
     # Without reference counting: nothing is allocated inside, and counting each array at each call costs 5x.
-    return numba.njit(cache=True, _nrt=False)(event_loop)
+    try:
+        return numba.njit(cache=True, _nrt=False)(event_loop)
+    except RuntimeError:  # no folder to cache in is writable
+        return numba.njit(_nrt=False)(event_loop)
 
 
 def event_loop(

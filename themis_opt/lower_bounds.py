@@ -56,13 +56,15 @@ def fluid(instance: Instance) -> float:
 
 
 def order_count(instance: Instance, budget: Budget = ORDER_COUNT_BUDGET) -> float:
-    """Integer flow of equal chunks (:mod:`formulations.order_count`)."""
+    """Integer flow of equal chunks (:mod:`formulations.order_count`), at least the fluid bound."""
     jobs = []
     for number, collective in enumerate(instance.collectives):
         elements = collective.size // collective.element_bytes // collective.chunks
         jobs.append(job_class(instance, number, elements * collective.element_bytes, count=collective.chunks))
-    tick = max(1, int(fluid(instance)) // ORDER_COUNT_RESOLUTION)
-    return float(order_count_bound([rounded_down(job, tick) for job in jobs], budget) * tick)
+    relaxed = fluid(instance)
+    tick = max(1, int(relaxed) // ORDER_COUNT_RESOLUTION)
+    counted = order_count_bound([rounded_down(job, tick) for job in jobs], budget) * tick
+    return max(relaxed, float(counted))
 
 
 def chain(instance: Instance) -> float:

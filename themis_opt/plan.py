@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from themis_opt.cost import PHASES, IntArray, Phase, StageCosts, path_costs, stage_phases
+from themis_opt.cost import PHASES, IntArray, Phase, StageCosts, path_costs, read_only, stage_phases
 from themis_opt.instance import Collective, Instance
 
 
@@ -37,8 +37,8 @@ class Chunks:
     paths: IntArray
 
     def __post_init__(self) -> None:
-        for array in (self.sizes, self.paths):
-            array.setflags(write=False)
+        object.__setattr__(self, "sizes", read_only(self.sizes))
+        object.__setattr__(self, "paths", read_only(self.paths))
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -69,6 +69,10 @@ class Plan:
     chunks: tuple[Chunks, ...]
     dispatch: str = "fifo"
     sequences: tuple[IntArray | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        frozen = tuple(None if s is None else read_only(s) for s in self.sequences)
+        object.__setattr__(self, "sequences", frozen)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -119,6 +123,16 @@ class Plan:
             for collective, chunks in zip(instance.collectives, self.chunks, strict=True)
         ]
         return StageCosts(*(np.concatenate([a.ravel() for a in arrays]) for arrays in zip(*parts, strict=True)))
+
+    def releases(self, instance: Instance) -> IntArray:
+        """Release of the collective of every stage in picoseconds, shape (stages,)."""
+        pairs = zip(self.chunks, instance.collectives, strict=True)
+        return np.concatenate([np.full(own.paths.size, collective.release) for own, collective in pairs])
+
+    def phases(self, instance: Instance) -> IntArray:
+        """Phase of every stage, shape (stages,)."""
+        pairs = zip(self.chunks, instance.collectives, strict=True)
+        return np.concatenate([np.tile(stage_phases(c.kind, own.paths.shape[1]), len(own.sizes)) for own, c in pairs])
 
     def enforcing(self, sequences: tuple[IntArray, ...]) -> Self:
         """The same chunks with these sequences enforced."""

@@ -13,6 +13,7 @@ import numpy as np
 from themis_opt.cost import IntArray
 from themis_opt.instance import Instance
 from themis_opt.plan import Chunks, Plan, equal_sizes
+from themis_opt.schedule import Schedule
 
 
 def refined(plan: Plan, instance: Instance, counts: Sequence[IntArray]) -> Plan:
@@ -36,6 +37,14 @@ def refined(plan: Plan, instance: Instance, counts: Sequence[IntArray]) -> Plan:
         first += collective.chunks * own.paths.shape[1]
     sequences = tuple(_joined([parts[stage] for stage in _enforced(s)]) for s in plan.sequences)
     return Plan(tuple(chunks), plan.dispatch, sequences)
+
+
+def even_counts(schedule: Schedule, instance: Instance) -> list[IntArray]:
+    """Counts for :func:`refined` that differ by at most one within each collective."""
+    return [
+        np.diff(np.arange(len(own.sizes) + 1) * collective.chunks // len(own.sizes))
+        for own, collective in zip(schedule.plan.chunks, instance.collectives, strict=True)
+    ]
 
 
 def _parts_of_stages(parent: IntArray, shape: tuple[int, ...], first: int) -> list[IntArray]:

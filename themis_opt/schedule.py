@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from themis_opt.cost import IntArray, StageCosts
+from themis_opt.cost import IntArray, StageCosts, read_only
 from themis_opt.instance import Instance
 from themis_opt.plan import Plan, equal_sizes
 from themis_opt.units import PICOSECONDS_PER_SECOND
@@ -26,6 +26,10 @@ class Schedule:
     start: IntArray
     end: IntArray
     ready: IntArray
+
+    def __post_init__(self) -> None:
+        for name in ("start", "end", "ready"):
+            object.__setattr__(self, name, read_only(getattr(self, name)))
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from themis_opt.cost import IntArray, StageCosts, check_clock
+from themis_opt.cost import IntArray, StageCosts, check_clock, read_only
 from themis_opt.dispatch import DISPATCH, PriorityKeys
 from themis_opt.errors import CyclicPlan, InputError
 from themis_opt.instance import Instance
@@ -65,14 +65,10 @@ def _chains(shapes: tuple[tuple[int, ...], ...]) -> _Chains:
     continues, num_predecessors = np.ones(count, dtype=np.int64), np.ones(count, dtype=np.int64)
     continues[last] = 0
     num_predecessors[first] = 0
-    return _Chains(
-        first=first,
-        last=last,
-        last_of_chunk=np.repeat(last, stages),
-        successor_start=np.concatenate([[0], np.cumsum(continues)]),
-        successor=np.flatnonzero(continues) + 1,
-        num_predecessors=num_predecessors,
-    )
+    successor_start = np.concatenate([[0], np.cumsum(continues)])
+    successor = np.flatnonzero(continues) + 1
+    arrays = (first, last, np.repeat(last, stages), successor_start, successor, num_predecessors)
+    return _Chains(*(read_only(array) for array in arrays))
 
 
 def build_operations(instance: Instance, plan: Plan, costs: StageCosts) -> Operations:
@@ -84,7 +80,7 @@ def build_operations(instance: Instance, plan: Plan, costs: StageCosts) -> Opera
         resource=plan.stage_dimensions,
         duration=costs.occupancy,
         lag=costs.lag,
-        release=_releases(instance, plan),
+        release=plan.releases(instance),
         successor_start=chains.successor_start,
         successor=chains.successor,
         num_predecessors=chains.num_predecessors,
@@ -92,13 +88,6 @@ def build_operations(instance: Instance, plan: Plan, costs: StageCosts) -> Opera
         minor=keys.minor,
         time_sign=np.full(plan.num_stages, keys.time_sign),
         enforced=enforced,
-    )
-
-
-def _releases(instance: Instance, plan: Plan) -> IntArray:
-    """Release of the collective of every stage."""
-    return np.concatenate(
-        [np.full(c.paths.size, j.release) for c, j in zip(plan.chunks, instance.collectives, strict=True)]
     )
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from formulations.chunk_sizes import SizingData, best_counts, best_shares
-from themis_opt.cost import FloatArray, IntArray, fixed_occupancy, stage_phases, transfer_time
+from themis_opt.cost import FloatArray, IntArray, fixed_occupancy, transfer_time
 from themis_opt.instance import Instance
 from themis_opt.plan import Chunks, Plan
 from themis_opt.schedule import Schedule
@@ -50,30 +50,19 @@ def _sizing_data(schedule: Schedule) -> SizingData:
     totals = np.array([c.size for c in instance.collectives], dtype=np.float64)
     own = np.concatenate([c.sizes for c in plan.chunks])[job]
     transfer = transfer_time(instance, plan.stage_dimensions, costs.sent, whole_packets=False)
-    release = np.array([c.release for c in instance.collectives], dtype=np.float64)
+    fixed = fixed_occupancy(instance, plan.phases(instance), plan.stage_dimensions)
     follows = np.flatnonzero(job[1:] == job[:-1])
     orders = [schedule.sequence(k) for k in range(len(instance.network.dimensions))]
     return SizingData(
         rate=transfer / own * totals[group[job]],
-        fixed=_fixed(schedule),
+        fixed=fixed.astype(np.float64),
         lag=costs.lag.astype(np.float64),
-        release=release[group[job]],
+        release=plan.releases(instance).astype(np.float64),
         job=job,
         group=group,
         results=np.stack([follows, follows + 1], axis=1),
         sequences=np.concatenate([np.stack([order[:-1], order[1:]], axis=1) for order in orders]),
     )
-
-
-def _fixed(schedule: Schedule) -> FloatArray:
-    """Holding time of every stage that does not depend on its bytes, in picoseconds."""
-    phases = np.concatenate(
-        [
-            np.tile(stage_phases(collective.kind, chunks.paths.shape[1]), len(chunks.sizes))
-            for collective, chunks in zip(schedule.instance.collectives, schedule.plan.chunks, strict=True)
-        ]
-    )
-    return fixed_occupancy(schedule.instance, phases, schedule.plan.stage_dimensions).astype(np.float64)
 
 
 def _with_shares(schedule: Schedule, shares: FloatArray) -> Plan:

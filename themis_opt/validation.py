@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
-from themis_opt.cost import PHASES
+from themis_opt.cost import PHASES, IntArray
 from themis_opt.errors import InvalidSchedule
 from themis_opt.instance import CollectiveKind
 from themis_opt.schedule import Schedule
+
+BoolArray = NDArray[np.bool_]
 
 Rule = Callable[[Schedule], str | None]
 """What is wrong with a schedule, or None."""
@@ -79,10 +82,13 @@ def sizes(schedule: Schedule) -> str | None:
     """Chunks are not too many, hold whole elements, at least one, and together all bytes of their collective."""
     instance = schedule.instance
     for collective, label, chunks in zip(instance.collectives, instance.labels, schedule.plan.chunks, strict=True):
-        wrong = np.flatnonzero((chunks.sizes <= 0) | (chunks.sizes % collective.element_bytes != 0))
+        wrong = np.flatnonzero(
+            (chunks.sizes <= 0) | (chunks.sizes > collective.size) | (chunks.sizes % collective.element_bytes != 0)
+        )
         if len(wrong):
             size = chunks.sizes[wrong[0]]
-            return f"chunk {wrong[0]} of {label} has {size} bytes, elements have {collective.element_bytes}"
+            rule = f"must be a multiple of {collective.element_bytes}, more than 0 and at most {collective.size}"
+            return f"chunk {wrong[0]} of {label} has {size} bytes, {rule}"
         if len(chunks.sizes) > collective.chunks:
             return f"{label} is cut in {len(chunks.sizes)} chunks, the instance allows {collective.chunks}"
         if chunks.sizes.sum() != collective.size:
@@ -92,33 +98,31 @@ def sizes(schedule: Schedule) -> str | None:
 
 def duration(schedule: Schedule) -> str | None:
     """A stage holds its dimension for the time its bytes take."""
-    return _first_wrong(schedule, schedule.end - schedule.start != schedule.costs.occupancy, "holds its dimension")
+    held, needed = schedule.end - schedule.start, schedule.costs.occupancy
+    return _first_wrong(schedule, held != needed, "holds its dimension for {} ps, must be {}", held, needed)
 
 
 def lag(schedule: Schedule) -> str | None:
     """The result of a stage is ready one lag after it gives the dimension back."""
-    return _first_wrong(schedule, schedule.ready - schedule.end != schedule.costs.lag, "has its result")
+    waited, needed = schedule.ready - schedule.end, schedule.costs.lag
+    return _first_wrong(schedule, waited != needed, "has its result after {} ps, must be {}", waited, needed)
 
 
 def release(schedule: Schedule) -> str | None:
     """No stage starts before its collective is released."""
-    released = np.concatenate(
-        [
-            np.full(chunks.paths.size, collective.release)
-            for collective, chunks in zip(schedule.instance.collectives, schedule.plan.chunks, strict=True)
-        ]
-    )
-    return _first_wrong(schedule, schedule.start < released, "starts before its release")
+    start, released = schedule.start, schedule.plan.releases(schedule.instance)
+    return _first_wrong(schedule, start < released, "starts at {} ps, is released at {}", start, released)
 
 
 def precedence(schedule: Schedule) -> str | None:
     """A chunk starts a stage only when the stage before it on the path has its result."""
-    plan = schedule.plan
-    starts_chunk = np.zeros(plan.num_stages, dtype=np.bool_)
+    plan, start = schedule.plan, schedule.start
+    continues = np.ones(plan.num_stages, dtype=np.bool_)
     for first, chunks in zip(plan.offsets, plan.chunks, strict=False):
-        starts_chunk[first : first + chunks.paths.size : chunks.paths.shape[1]] = True
-    previous = np.concatenate([[0], schedule.ready[:-1]])
-    return _first_wrong(schedule, ~starts_chunk & (schedule.start < previous), "starts before its input is ready")
+        continues[first : first + chunks.paths.size : chunks.paths.shape[1]] = False
+    available = np.concatenate([[0], schedule.ready[:-1]])
+    wrong = continues & (start < available)
+    return _first_wrong(schedule, wrong, "starts at {} ps, its data are ready at {}", start, available)
 
 
 def no_overlap(schedule: Schedule) -> str | None:
@@ -146,15 +150,12 @@ def sequence(schedule: Schedule) -> str | None:
     return None
 
 
-def _first_wrong(schedule: Schedule, wrong: np.ndarray, what: str) -> str | None:
-    found = np.flatnonzero(wrong)
-    if not len(found):
+def _first_wrong(schedule: Schedule, wrong: BoolArray, what: str, found: IntArray, required: IntArray) -> str | None:
+    """The first wrong stage, with what was found there and what the rule requires."""
+    if not wrong.any():
         return None
-    stage = int(found[0])
-    times = f"start {schedule.start[stage]}, end {schedule.end[stage]}, ready {schedule.ready[stage]} ps"
-    costs = f"must hold {schedule.costs.occupancy[stage]} ps, lag {schedule.costs.lag[stage]} ps"
-    label = schedule.plan.label(schedule.instance, stage)
-    return f"{label} {what} at the wrong time ({times}; {costs})"
+    stage = int(np.flatnonzero(wrong)[0])
+    return f"{schedule.plan.label(schedule.instance, stage)} {what.format(found[stage], required[stage])}"
 
 
 RULES: Mapping[str, Rule] = MappingProxyType(

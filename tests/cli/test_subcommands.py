@@ -150,14 +150,15 @@ def test_validate_names_the_rules_it_checked(succeed, solution):
 
 
 def test_validate_can_move_real_data(succeed, solution):
-    rules = json.loads(succeed("validate", solution / "schedule.json", "--data", "--json"))["rules"]
-    assert rules == [*RULES, "data"]
+    report = json.loads(succeed("validate", solution / "schedule.json", "--data", "--json"))
+    assert report["rules"] == list(RULES)
+    assert report["data"]["sizes"] == [[4, 4]]
 
 
 def test_explain_accounts_for_all_the_time_of_a_dimension(succeed, solution):
     explained = json.loads(succeed("explain", solution / "schedule.json", "--json"))
-    totals = [d["busy"] + d["lag"] + d["idle"] for d in explained["dimensions"]]
-    assert totals == [7 * NS_PER_MS * 1000] * 2
+    totals = [d["busy_ns"] + d["lag_ns"] + d["idle_ns"] for d in explained["dimensions"]]
+    assert totals == [7 * NS_PER_MS] * 2
 
 
 @pytest.mark.parametrize(("steps", "lines"), [(0, 0), (1, 1), (3, 3)])

@@ -14,7 +14,7 @@ def bound(
     """Print every proven lower bound on the makespan."""
     instance = options.load_instance(source, size, chunks, latency, ag_order)
 
-    from themis_opt.cli.printing import duration, print_json, print_table
+    from themis_opt.cli.printing import durations, print_json, print_table
     from themis_opt.lower_bounds import BOUNDS, bounds
 
     proven = bounds(instance)
@@ -26,8 +26,8 @@ def bound(
         print_json(rows)
         return
     cells = [
-        (name, duration(value), "equal" if BOUNDS[name].equal_sizes_only else "any", BOUNDS[name].meaning)
-        for name, value in proven.items()
+        (name, value, "equal" if BOUNDS[name].equal_sizes_only else "any", BOUNDS[name].meaning)
+        for name, value in zip(proven, durations(list(proven.values())), strict=True)
     ]
     print_table(
         f"{instance.name or 'instance'}: lower bounds", ("bound", "makespan >=", "chunk sizes", "meaning"), cells

@@ -7,10 +7,6 @@ import typer
 
 from themis_opt.cli import options
 
-EVERY_POLICY = (
-    "baseline+fifo,baseline+scf,random+fifo,themis+fifo,themis+scf,themis+lifo,themis+longest_remaining,exact"
-)
-
 
 def compare(
     source: options.InstanceSource,
@@ -18,7 +14,7 @@ def compare(
     chunks: options.NumChunks = None,
     latency: options.Latency = None,
     ag_order: options.AgOrder = None,
-    policies: options.Policies = EVERY_POLICY,
+    policies: options.Policies = None,
     time_limit: options.TimeLimit = 60.0,
     workers: options.Workers = 2,
     seed: options.Seed = 0,
@@ -30,8 +26,10 @@ def compare(
     as_json: options.Json = False,
 ) -> None:
     """Run all policies on one instance, each against the best proven bound."""
+    from themis_opt.policies.registry import every_policy
+
     instance = options.load_instance(source, size, chunks, latency, ag_order)
-    specifications = options.split_policies(policies)
+    specifications = options.split_policies(policies, every_policy())
     from themis_opt.cli.comparing import run_comparison
 
     run_comparison(instance, specifications, time_limit, workers, seed, gap, sizes, output, as_json)

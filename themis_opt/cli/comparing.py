@@ -1,6 +1,10 @@
 """What ``solve`` and ``compare`` share: run, print, write, and the exit code."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from signal import SIG_IGN, SIGINT, signal
+from threading import current_thread, main_thread
 
 import typer
 
@@ -8,11 +12,12 @@ from formulations.budget import PROVEN_GAP
 from themis_opt.cli import exit_codes
 from themis_opt.cli.clock import remaining
 from themis_opt.cli.printing import percent, print_comparison, print_json
-from themis_opt.cli.progress import live_progress
+from themis_opt.cli.progress import live_progress, tell
 from themis_opt.comparison import Comparison, checked_sizes, compare
 from themis_opt.documents import make_folder
 from themis_opt.formats.bundle import write_comparison
 from themis_opt.instance import Instance
+from themis_opt.policies.registry import make_policy
 
 
 def run_comparison(
@@ -27,6 +32,8 @@ def run_comparison(
     as_json: bool,
 ) -> None:
     """Compare policies, print the table and write the best schedule into `folder`, if there is one."""
+    for specification in policies:
+        make_policy(specification)
     if folder is not None:
         make_folder(folder)
     limits: dict[str, str | float] = {"time_limit": time_limit, "workers": workers, "seed": seed, "sizes": sizes}
@@ -41,14 +48,28 @@ def run_comparison(
             sizes=checked_sizes(sizes),
             progress=progress,
         )
-    if folder is not None:
-        for path in write_comparison(folder, comparison, limits):
-            typer.echo(f"wrote {path}", err=True)
-    if as_json:
-        print_json([result.row() for result in comparison.results])
-    else:
-        print_comparison(comparison)
+    with undisturbed():
+        if folder is not None:
+            for path in write_comparison(folder, comparison, limits):
+                tell(f"wrote {path}")
+        if as_json:
+            print_json([result.row() for result in comparison.results])
+        else:
+            print_comparison(comparison)
     raise typer.Exit(_exit_code(comparison, gap))
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let Ctrl-C wait until results are written; outside the main thread it does not arrive anyway."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal(SIGINT, SIG_IGN)
+    try:
+        yield
+    finally:
+        signal(SIGINT, before)
 
 
 def _exit_code(comparison: Comparison, gap: float | None) -> int:

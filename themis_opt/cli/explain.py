@@ -1,7 +1,7 @@
 """``themis-opt explain``: why the makespan of a schedule is what it is."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,15 +26,27 @@ def explain(
 
     explanation, proven = analyse(schedule), bounds(schedule.instance, equal_sizes=schedule.has_equal_sizes)
     if as_json:
-        print_json(asdict(explanation) | {"makespan_ns": schedule.makespan / 1000, "bounds_ns": _ns(proven)})
+        print_json(_document(schedule, explanation, proven))
         return
     _print_dimensions(schedule, explanation)
     _print_path(explanation, steps)
     _print_bounds(schedule, proven)
 
 
-def _ns(proven: dict[str, float]) -> dict[str, float]:
-    return {name: value / 1000 for name, value in proven.items()}
+def _document(schedule: "Schedule", explanation: "Explanation", proven: dict[str, float]) -> dict[str, Any]:
+    """Everything as plain values, times in ns."""
+    return {
+        "makespan_ns": schedule.makespan / 1000,
+        "bounds_ns": {name: value / 1000 for name, value in proven.items()},
+        "steps": [_in_ns(asdict(step)) for step in explanation.steps],
+        "dimensions": [_in_ns(asdict(dimension)) for dimension in explanation.dimensions],
+    }
+
+
+def _in_ns(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields with times in ns, and names that say so."""
+    times = ("start", "busy", "lag", "idle")
+    return {f"{k}_ns" if k in times else k: v / 1000 if k in times else v for k, v in fields.items()}
 
 
 def _print_dimensions(schedule: "Schedule", explanation: "Explanation") -> None:
@@ -53,7 +65,9 @@ def _print_path(explanation: "Explanation", limit: int) -> None:
     path = explanation.steps
     shown = path if len(path) <= limit else (*path[: limit // 2], *path[len(path) - (limit - limit // 2) :])
     cells = [(s.label, duration(s.start), duration(s.busy), duration(s.lag), s.waited_for) for s in shown]
-    title = f"critical path: {len(path)} stages" + ("" if len(shown) == len(path) else f", first and last {len(shown)}")
+    title = f"critical path: {len(path)} stages" + (
+        "" if len(shown) == len(path) else f", {len(shown)} of them from both ends"
+    )
     print_table(title, ("stage", "start", "busy", "lag", "waited for"), cells)
 
 

@@ -37,6 +37,7 @@ def application() -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,
     )
     app.callback()(_main)
     for name, path in COMMANDS.items():

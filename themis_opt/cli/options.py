@@ -1,5 +1,6 @@
 """Options that subcommands share, and the instance they make together."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +22,9 @@ NumChunks = Annotated[
 ]
 Latency = Annotated[str | None, typer.Option(help="lag or occupy, instead of the instance's.")]
 AgOrder = Annotated[str | None, typer.Option(help="free or reverse, instead of the instance's.")]
-Policies = Annotated[str, typer.Option(help="Policies to run, with commas between them, such as baseline,themis+scf.")]
+Policies = Annotated[
+    str | None, typer.Option(help="Policies to run, with commas between them, such as baseline,themis+scf.")
+]
 TimeLimit = Annotated[
     float, typer.Option(help="Seconds for the whole command, counted from its start.", min=0.1, max=1e9)
 ]
@@ -66,16 +69,18 @@ def load_schedule(path: Path, instance: "Instance | None" = None) -> "Schedule":
     return schedule
 
 
-def split_policies(text: str) -> list[str]:
-    """The specifications in a list with commas.
+def split_policies(text: str | None, default: Sequence[str]) -> list[str]:
+    """The specifications in a list with commas; `default` where there is none.
 
     Raises
     ------
     InputError
-        If the list is empty, names a policy twice, or one that is unknown.
+        If the list names no policy, one twice, or one that is unknown.
     """
     from themis_opt.policies.registry import policy_name
 
+    if text is None:
+        return list(default)
     specifications = [part.strip() for part in text.split(",") if part.strip()]
     if not specifications or len(set(specifications)) < len(specifications):
         raise InputError("must name one or more policies, each once", field="--policies", value=text)

@@ -10,6 +10,9 @@ import typer
 if TYPE_CHECKING:
     from themis_opt.comparison import Comparison
 
+UNITS = (("s", 1e12), ("ms", 1e9), ("us", 1e6), ("ns", 1e3))
+"""Units of time, and their picoseconds."""
+
 
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
@@ -29,7 +32,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
     table = Table(title=Text(title), title_justify="left", header_style="bold")
     for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left")
+        table.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     Console().print(table)
@@ -40,18 +43,12 @@ def print_comparison(comparison: "Comparison") -> None:
     name, bound = strongest(comparison.bounds)
     title = f"{comparison.instance.name or 'instance'}: best bound {duration(bound)} ({name})"
     columns = ("policy", "makespan", "utilisation", "speedup", "gap", "status")
-    print_table(title, columns, [_cells(result.row()) for result in comparison.results])
-
-
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return (
-        row["policy"],
-        duration(row["makespan_ns"] * 1000),
-        percent(row["utilisation"]),
-        f"{row['speedup']:.3f}x",
-        percent(row["gap"]),
-        row["status"],
-    )
+    makespans = durations([result.makespan for result in comparison.results])
+    cells = [
+        (r.policy, makespan, percent(r.schedule.utilisation), f"{r.speedup:.3f}x", percent(r.gap), r.status)
+        for r, makespan in zip(comparison.results, makespans, strict=True)
+    ]
+    print_table(title, columns, cells)
 
 
 def strongest(bounds: Mapping[str, float]) -> tuple[str, float]:
@@ -66,7 +63,11 @@ def percent(fraction: float) -> str:
 
 def duration(picoseconds: float) -> str:
     """A time in the unit that people read best."""
-    for unit, scale in (("s", 1e12), ("ms", 1e9), ("us", 1e6)):
-        if picoseconds >= 10 * scale:
-            return f"{picoseconds / scale:.6g} {unit}"
-    return f"{picoseconds / 1e3:.6g} ns"
+    return durations([picoseconds])[0]
+
+
+def durations(picoseconds: Sequence[float]) -> list[str]:
+    """Times in one unit, the largest in which all but zeros are at least 10."""
+    least = min((time for time in picoseconds if time > 0), default=0.0)
+    unit, scale = next(((unit, scale) for unit, scale in UNITS if least >= 10 * scale), UNITS[-1])
+    return [f"{time / scale:.2f} {unit}" if time else "0" for time in picoseconds]

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,12 @@ class _State:
         return f"{self.policy}  makespan {makespan}  bound {duration(self.bound)}  gap {gap}"
 
 
+def tell(line: str) -> None:
+    """Print a line on the error stream, if anybody still reads it."""
+    with suppress(OSError):
+        typer.echo(line, err=True)
+
+
 @contextmanager
 def live_progress(time_limit: float) -> Iterator["Progress"]:
     """Show the reports it yields a receiver for."""
@@ -57,9 +63,10 @@ def _pipe() -> Iterator["Progress"]:
         changed, now = state.update(policy, makespan, bound), monotonic()
         if changed and (policy != shown_policy or now - shown_at >= QUIET_SECONDS):
             shown_policy, shown_at = policy, now
-            typer.echo(f"{now - began:7.1f} s  {state.line()}", err=True)
+            tell(f"{now - began:7.1f} s  {state.line()}")
 
     yield report
+    tell(f"{monotonic() - began:7.1f} s  {state.line()}")
 
 
 @contextmanager

@@ -14,21 +14,23 @@ def simulate(
     chunks: options.NumChunks = None,
     latency: options.Latency = None,
     ag_order: options.AgOrder = None,
-    policies: options.Policies = "baseline+fifo,themis+fifo,themis+scf",
+    policies: options.Policies = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for one schedule and its pictures per policy.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Simulate policies and print makespan and utilisation."""
-    from themis_opt.cli.printing import duration, percent, print_json, print_table
+    from themis_opt.cli.printing import durations, percent, print_json, print_table
     from themis_opt.formats.bundle import write_schedule
-    from themis_opt.policies.registry import make_policy
+    from themis_opt.policies.registry import HEURISTICS, make_policy
     from themis_opt.simulator import simulate as run
     from themis_opt.validation import validate
 
     instance = options.load_instance(source, size, chunks, latency, ag_order)
-    schedules = {name: run(instance, make_policy(name)(instance)) for name in options.split_policies(policies)}
+    schedules = {
+        name: run(instance, make_policy(name)(instance)) for name in options.split_policies(policies, HEURISTICS)
+    }
     for name, schedule in schedules.items():
         validate(schedule)
         if output is not None:
@@ -41,5 +43,9 @@ def simulate(
         ]
         print_json(rows)
         return
-    cells = [(name, duration(s.makespan), percent(s.utilisation)) for name, s in schedules.items()]
+    makespans = durations([s.makespan for s in schedules.values()])
+    cells = [
+        (name, makespan, percent(s.utilisation))
+        for (name, s), makespan in zip(schedules.items(), makespans, strict=True)
+    ]
     print_table(instance.name or "instance", ("policy", "makespan", "utilisation"), cells)

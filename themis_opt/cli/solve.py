@@ -14,7 +14,7 @@ def solve(
     chunks: options.NumChunks = None,
     latency: options.Latency = None,
     ag_order: options.AgOrder = None,
-    policies: options.Policies = "baseline+fifo,themis+fifo,themis+scf,exact",
+    policies: options.Policies = None,
     time_limit: options.TimeLimit = 60.0,
     workers: options.Workers = 2,
     seed: options.Seed = 0,
@@ -30,8 +30,10 @@ def solve(
     Compares the fixed order and Themis with the reference found by CP-SAT, and writes the best schedule,
     its order table, a trace for Perfetto, a Gantt picture and CSV files.
     """
+    from themis_opt.policies.registry import HEURISTICS, REFERENCE
+
     instance = options.load_instance(source, size, chunks, latency, ag_order)
-    specifications = options.split_policies(policies)
+    specifications = options.split_policies(policies, (*HEURISTICS, REFERENCE))
     folder = output or Path(f"{Path(source).name.removesuffix('.json')}.solution")
     from themis_opt.cli.comparing import run_comparison
 

@@ -1,5 +1,6 @@
 """``themis-opt validate``: whether a schedule file obeys the model."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -20,11 +21,13 @@ def validate(
     from themis_opt.verification import verify
 
     schedule = options.load_schedule(path, load(instance) if instance else None)
-    rules = list(RULES)
-    if data:
-        verify(schedule)
-        rules.append("data")
+    moved = verify(schedule) if data else None
     if as_json:
-        print_json({"valid": True, "rules": rules, "makespan_ns": schedule.makespan / 1000})
-    else:
-        typer.echo(f"valid: {len(rules)} rules hold ({', '.join(rules)}), makespan {duration(schedule.makespan)}")
+        report = {"data": asdict(moved)} if moved else {}
+        print_json({"valid": True, "rules": list(RULES), "makespan_ns": schedule.makespan / 1000} | report)
+        return
+    typer.echo(f"valid: {len(RULES)} rules hold ({', '.join(RULES)}), makespan {duration(schedule.makespan)}")
+    if moved:
+        shapes = ", ".join("x".join(str(size) for size in sizes) for sizes in moved.sizes)
+        reduced = "reduced to " if moved.reduced else ""
+        typer.echo(f"data: every NPU ends with its result, on {reduced}{shapes} NPUs, {moved.num_paths} paths")

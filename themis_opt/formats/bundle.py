@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 MAX_PICTURED_STAGES = 100_000
 """Above this many stages, trace and pictures would not be readable and are left out."""
 
+PICTURES = ("trace.json", "gantt.png", "gantt.svg")
+
 
 def write_comparison(folder: Path, comparison: "Comparison", limits: Mapping[str, str | float]) -> list[Path]:
     """Write the table of a comparison and the best schedule; returns the files written."""
@@ -44,7 +46,10 @@ def _summary(result: "Result", comparison: "Comparison", limits: Mapping[str, st
 
 
 def write_schedule(folder: Path, schedule: Schedule, title: str, summary: Summary | None = None) -> list[Path]:
-    """Write schedule, order table, stages, trace and Gantt pictures; returns the files written."""
+    """Write schedule, order table, stages, trace and Gantt pictures; returns the files written.
+
+    Above :data:`MAX_PICTURED_STAGES` there are no pictures, and those of an earlier schedule are removed.
+    """
     makers: dict[str, Callable[[], str]] = {
         "schedule.json": lambda: json.dumps(schedule_document(schedule, summary)) + "\n",
         "order.json": lambda: json.dumps(order_table(schedule)) + "\n",
@@ -54,6 +59,9 @@ def write_schedule(folder: Path, schedule: Schedule, title: str, summary: Summar
     pictured = schedule.plan.num_stages <= MAX_PICTURED_STAGES
     if pictured:
         makers["trace.json"] = lambda: json.dumps(chrome_trace(schedule)) + "\n"
+    else:
+        for name in PICTURES:
+            (folder / name).unlink(missing_ok=True)
     files = [_write(folder / name, make()) for name, make in makers.items()]
     return files + (_pictures(folder, schedule, title) if pictured else [])
 
@@ -62,7 +70,7 @@ def _pictures(folder: Path, schedule: Schedule, title: str) -> list[Path]:
     from themis_opt.formats.gantt import gantt, save_figure
 
     figure = gantt(schedule, title)
-    files = [folder / "gantt.png", folder / "gantt.svg"]
+    files = [folder / name for name in PICTURES[1:]]
     for path in files:
         save_figure(figure, path)
     return files

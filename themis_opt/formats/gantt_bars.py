@@ -8,7 +8,7 @@ from matplotlib.collections import PolyCollection
 from numpy.typing import NDArray
 
 from themis_opt.cost import FloatArray, IntArray, Phase
-from themis_opt.formats.palette import INK, is_dark, phases_of_stages, stage_colours
+from themis_opt.formats.palette import INK, is_dark, stage_colours
 from themis_opt.schedule import Schedule
 
 HEIGHT = 0.84
@@ -28,7 +28,7 @@ def draw_bars(axes: Axes, schedule: Schedule, scale: int) -> None:
     """Draw all stages, each in the row of its dimension, with `scale` picoseconds to the unit of the axis."""
     colours = stage_colours(schedule)
     wide = schedule.end - schedule.start > NARROWEST_EDGED * schedule.makespan
-    gathers = phases_of_stages(schedule) == Phase.ALL_GATHER
+    gathers = schedule.plan.phases(schedule.instance) == Phase.ALL_GATHER
     axes.add_collection(_bars(schedule, ~wide, colours, scale, antialiaseds=False), autolim=False)
     edge = {"edgecolors": "white", "linewidths": 0.6}
     axes.add_collection(_bars(schedule, wide & ~gathers, colours, scale, **edge), autolim=False)

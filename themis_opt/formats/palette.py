@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 
-from themis_opt.cost import FloatArray, IntArray, Phase, stage_phases
+from themis_opt.cost import FloatArray, Phase
 from themis_opt.schedule import Schedule
 
 INK, QUIET, LINE, CURVE = "#1f2933", "#5f6b7a", "#dfe4ea", "#3b6ea5"
@@ -27,12 +27,6 @@ def chunk_ramp(collective: int, num_collectives: int) -> Colormap:
     return LinearSegmentedColormap.from_list("chunks", list(_SEVERAL[collective % len(_SEVERAL)]))
 
 
-def phases_of_stages(schedule: Schedule) -> IntArray:
-    """Phase of every stage, shape (stages,)."""
-    parts = zip(schedule.instance.collectives, schedule.plan.chunks, strict=True)
-    return np.concatenate([np.tile(stage_phases(c.kind, p.paths.shape[1]), len(p.sizes)) for c, p in parts])
-
-
 def stage_colours(schedule: Schedule) -> FloatArray:
     """Red, green, blue and opacity of every stage, shape (stages, 4)."""
     chunks = schedule.plan.chunks
@@ -43,7 +37,7 @@ def stage_colours(schedule: Schedule) -> FloatArray:
             for ramp, part in zip(ramps, chunks, strict=True)
         ]
     )
-    gathers = phases_of_stages(schedule) == Phase.ALL_GATHER
+    gathers = schedule.plan.phases(schedule.instance) == Phase.ALL_GATHER
     colours[gathers] = lightened(colours[gathers])
     return colours
 

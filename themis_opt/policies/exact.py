@@ -1,20 +1,21 @@
 """The reference policy: near-optimal schedules with a proven bound."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from formulations.budget import Budget
+from formulations.budget import PROVEN_GAP, Budget
 from formulations.chunk_order import ChunkOrder
+from themis_opt.cost import PHASES, IntArray
 from themis_opt.instance import Instance
 from themis_opt.lowering import chunk_order_data, enforced_plan, job_plans
 from themis_opt.plan import Plan
 from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.themis import Themis
-from themis_opt.refinement import refined
+from themis_opt.refinement import even_counts, refined
 from themis_opt.schedule import Schedule
 from themis_opt.simulator import simulate
 from themis_opt.sizing import chunk_counts, resized
@@ -22,11 +23,12 @@ from themis_opt.sizing import chunk_counts, resized
 RESOLUTION = 2**22
 """Ticks into which the makespan of the starting schedule is divided."""
 
-MAX_STAGES = 20_000
+MAX_STAGES = 5_000
+MAX_ARCS = 200_000
 """Largest plan that the solver is given; above it the model itself would take longer than the search."""
 
 FEW_DIMENSIONS = 3
-COARSE_SHARES = {True: {8: 0.1, 12: 0.3, 16: 0.5}, False: {12: 0.4, 16: 0.6}}
+COARSE_SHARES = {True: {8: 0.1, 12: 0.3, 16: 0.5}, False: {12: 0.35, 16: 0.8}}
 """With few dimensions and with many: chunks per collective of the coarse plans, in the order they are tried, and the
 share of the remaining time that the first search for orders may take."""
 
@@ -36,6 +38,7 @@ RETURN_SHARE = 0.1
 COUNT_SECONDS = 3.0
 """Longest search for the number of equal chunks in the place of each coarse one."""
 
+MIN_SECONDS = 0.01
 MIN_GAIN = 1e-5
 """Relative gain below which sizes and orders are not improved in turn any further."""
 
@@ -86,7 +89,7 @@ class Exact:
     seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
     workers: Annotated[int, Field(gt=0, le=1024)] = 2
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    gap: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1e-4
+    gap: Annotated[float, Field(ge=0, allow_inf_nan=False)] = PROVEN_GAP
     sizes: Literal["equal", "free"] = "equal"
 
     def __call__(self, instance: Instance) -> Plan:
@@ -156,12 +159,17 @@ class _Search:
             collectives=[c.replace(chunks=min(c.chunks, count)) for c in self.instance.collectives]
         )
         equal = self.with_best_orders(starting_schedule(few), seconds)
+        if self.limits.sizes == "equal":
+            self.offer_refined(equal, even_counts(equal, self.instance))
         schedule = self.alternated(equal)
         if self.limits.sizes == "free":
             self.offer(simulate(self.instance, schedule.enforced_plan()))
         elif not self.done:
-            counts = chunk_counts(schedule, self.instance, min(COUNT_SECONDS, self.left))
-            self.offer(simulate(self.instance, refined(schedule.enforced_plan(), self.instance, counts)))
+            self.offer_refined(schedule, chunk_counts(schedule, self.instance, min(COUNT_SECONDS, self.left)))
+
+    def offer_refined(self, coarse: Schedule, counts: Sequence[IntArray]) -> None:
+        """Offer a coarse schedule with these numbers of equal chunks in the place of each of its own."""
+        self.offer(simulate(self.instance, refined(coarse.enforced_plan(), self.instance, counts)))
 
     def alternated(self, schedule: Schedule) -> Schedule:
         """Improve sizes and orders in turn while that pays."""
@@ -175,7 +183,8 @@ class _Search:
 
     def with_best_orders(self, start: Schedule, seconds: float, proves: bool = False) -> Schedule:
         """The best paths and sequences found for the chunks of a schedule; with `proves` the bound holds for all."""
-        if start.plan.num_stages > MAX_STAGES or self.done:
+        began = monotonic()
+        if self.done or start.plan.num_stages > MAX_STAGES or _num_arcs(start) > MAX_ARCS:
             return start
         tick = max(1, start.makespan // RESOLUTION)
         data = chunk_order_data(start.instance, tuple(c.sizes for c in start.plan.chunks), tick)
@@ -185,10 +194,12 @@ class _Search:
 
         def report(objective: float, bound: float) -> None:
             if proves:
-                self.report(objective * tick, max(bound * tick, self.bound))
+                best_bound = max(bound * tick, self.bound)
+                self.report(max(objective * tick, best_bound), best_bound)
 
         limits = self.limits
-        outcome = model.solve(Budget(seconds, limits.workers, limits.seed, gap=limits.gap), report)
+        seconds_left = max(seconds - (monotonic() - began), MIN_SECONDS)
+        outcome = model.solve(Budget(seconds_left, limits.workers, limits.seed, gap=limits.gap), report)
         self.interrupted |= outcome.status == "interrupted"
         if proves:
             self.bound = max(self.bound, float(outcome.bound * tick))
@@ -203,6 +214,16 @@ def starting_schedule(instance: Instance) -> Schedule:
     rules = ("fifo", "scf", "longest_remaining")
     policies: list[Callable[[Instance], Plan]] = [Baseline(), *(Themis(dispatch=rule) for rule in rules)]
     return min((simulate(instance, policy(instance)) for policy in policies), key=lambda s: s.makespan)
+
+
+def _num_arcs(schedule: Schedule) -> int:
+    """Arcs of the subset lattices of all chunks and phases."""
+    return sum(
+        len(chunks.sizes) * len(PHASES[collective.kind]) * len(span) * 2 ** (len(span) - 1)
+        for collective, span, chunks in zip(
+            schedule.instance.collectives, schedule.instance.spans, schedule.plan.chunks, strict=True
+        )
+    )
 
 
 def _ignore(makespan: float, bound: float) -> None:

@@ -34,6 +34,12 @@ REFERENCE = "exact"
 """The policy that proves how good it is."""
 
 
+def every_policy() -> tuple[str, ...]:
+    """Specifications of all policies with all dispatch rules, the reference last."""
+    heuristics = [f"{name}+{rule}" for name in POLICIES if name != REFERENCE for rule in DISPATCH]
+    return (*heuristics, REFERENCE)
+
+
 def make_policy(specification: str, **defaults: Any) -> Policy:
     """The policy that a specification describes.
 
