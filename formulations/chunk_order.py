@@ -39,6 +39,15 @@ from itertools import combinations, pairwise
 from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
+from formulations.job_variables import (
+    JobPlans,
+    JobVariables,
+    LegVariables,
+    decisions,
+    extracted,
+    hint_job,
+    start_on,
+)
 from formulations.lattice import Arc, JobClass, arcs
 from formulations.order_count import EndRow, add_flow, add_load_bounds
 from formulations.search import Report, search
@@ -48,40 +57,12 @@ SMALL = 100
 
 
 @dataclass(frozen=True)
-class JobTimes:
-    """The path of one job: per leg its machines in the order visited, and its start on each."""
-
-    paths: tuple[tuple[int, ...], ...]
-    starts: tuple[tuple[int, ...], ...]
-
-
-JobPlans = Sequence[Sequence[JobTimes]]
-"""Per class, the jobs."""
-
-
-@dataclass(frozen=True)
 class ChunkOrderOutcome:
     """Best plan found (None if there is none), proven bound and status of the search."""
 
     jobs: JobPlans | None
     bound: int
     status: str
-
-
-@dataclass(frozen=True)
-class _LegVariables:
-    taken: Mapping[Arc, cp_model.IntVar]
-    before: Mapping[tuple[int, int], cp_model.LiteralT]
-    start: Mapping[int, cp_model.IntVar]
-    duration: Mapping[int, cp_model.IntVar]
-    end: Mapping[int, cp_model.IntVar]
-
-
-@dataclass(frozen=True)
-class _JobVariables:
-    job: JobClass
-    legs: tuple[_LegVariables, ...]
-    handover: cp_model.IntVar
 
 
 class ChunkOrder:
@@ -111,7 +92,7 @@ class ChunkOrder:
     def solve(self, budget: Budget, report: Report) -> ChunkOrderOutcome:
         """Search within a budget; `report` hears of every better solution and bound."""
         variables = sorted(
-            {v.index: v for own in self.variables for job in own for v in _decisions(job)}.values(),
+            {v.index: v for own in self.variables for job in own for v in decisions(job)}.values(),
             key=lambda v: v.index,
         )
         small = sum(job.count * len(job.legs) * len(job.machines) for job in self.jobs) <= SMALL
@@ -120,16 +101,16 @@ class ChunkOrder:
         if outcome.values is None:
             return ChunkOrderOutcome(None, bound, outcome.status)
         value = {v.index: x for v, x in zip(variables, outcome.values, strict=True)}
-        jobs = [[_extract(job, value) for job in own] for own in self.variables]
+        jobs = [[extracted(job, value) for job in own] for own in self.variables]
         return ChunkOrderOutcome(jobs, bound, outcome.status)
 
     def hint(self, plans: JobPlans) -> None:
         """Suggest a plan that is feasible for the integer data, as a value for every variable."""
         finish = 0
         for job, own, times in zip(self.jobs, self.variables, plans, strict=True):
-            numbered = sorted(times, key=lambda t: _start_on(t, 0, job.machines[0]))
+            numbered = sorted(times, key=lambda t: start_on(t, 0, job.machines[0]))
             for variables, job_times in zip(own, numbered, strict=True):
-                finish = max(finish, self._hint_job(job, variables, job_times))
+                finish = max(finish, hint_job(self.model, job, variables, job_times))
         self.model.add_hint(self.makespan, min(max(finish, self.lower_bound), self.horizon))
         for row in self._end_rows:
             self.model.add_hint(row.absent, not self._touches(row, plans))
@@ -143,46 +124,17 @@ class ChunkOrder:
             for times in own
         )
 
-    def _hint_job(self, job: JobClass, variables: _JobVariables, times: JobTimes) -> int:
-        ready = 0
-        for number, (leg, path, starts) in enumerate(zip(variables.legs, times.paths, times.starts, strict=True)):
-            if number == 1:
-                self.model.add_hint(variables.handover, ready)
-            visited, ready = 0, 0
-            mirrored = job.mirrored and number == 1
-            for machine, start in zip(path, starts, strict=True):
-                arc = (visited, machine)
-                duration = int(job.legs[number].duration[arc])
-                self.model.add_hint(leg.start[machine], start)
-                self.model.add_hint(leg.duration[machine], duration)
-                self.model.add_hint(leg.end[machine], start + duration)
-                ready = max(ready, start + duration + int(job.legs[number].lag[machine]))
-                visited |= 1 << machine
-            if not mirrored:
-                self._hint_path(leg, path)
-        if len(variables.legs) == 1:
-            self.model.add_hint(variables.handover, ready)
-        return ready
-
-    def _hint_path(self, leg: _LegVariables, path: tuple[int, ...]) -> None:
-        chosen = {(sum(1 << m for m in path[:position]), machine) for position, machine in enumerate(path)}
-        for arc, taken in leg.taken.items():
-            self.model.add_hint(taken, arc in chosen)
-        for (k, m), before in leg.before.items():
-            if k < m:
-                self.model.add_hint(before, path.index(k) < path.index(m))
-
-    def _job(self, job: JobClass, name: str) -> _JobVariables:
-        legs: list[_LegVariables] = []
+    def _job(self, job: JobClass, name: str) -> JobVariables:
+        legs: list[LegVariables] = []
         for number in range(len(job.legs)):
             mirror = legs[0] if job.mirrored and number == 1 else None
             legs.append(self._leg(job, number, f"{name}_leg{number}", mirror))
         handover = self.model.new_int_var(int(job.release), self.horizon, f"{name}_handover")
         self._handover(job, legs, handover)
         self._finish(job, legs[-1])
-        return _JobVariables(job, tuple(legs), handover)
+        return JobVariables(job, tuple(legs), handover)
 
-    def _leg(self, job: JobClass, number: int, name: str, mirror: _LegVariables | None) -> _LegVariables:
+    def _leg(self, job: JobClass, number: int, name: str, mirror: LegVariables | None) -> LegVariables:
         if mirror is None:
             taken = {arc: self.model.new_bool_var(f"{name}_arc{arc[0]:b}_{arc[1]}") for arc in arcs(job.machines)}
             add_flow(self.model, replace(job, count=1), taken)
@@ -191,7 +143,7 @@ class ChunkOrder:
             taken = {job.mirror(arc): variable for arc, variable in mirror.taken.items()}
             before = {(m, k): literal for (k, m), literal in mirror.before.items()}
         start, duration, end = self._intervals(job, number, name)
-        leg = _LegVariables(taken, before, start, duration, end)
+        leg = LegVariables(taken, before, start, duration, end)
         self._durations(job, number, leg)
         self._precedence(job, number, leg)
         return leg
@@ -220,26 +172,26 @@ class ChunkOrder:
             end[k] = self.model.new_int_var(int(job.release), self.horizon, f"{name}_end{k}")
         return start, duration, end
 
-    def _durations(self, job: JobClass, number: int, leg: _LegVariables) -> None:
+    def _durations(self, job: JobClass, number: int, leg: LegVariables) -> None:
         """(3)."""
         for k in job.machines:
             choices = [(int(d), leg.taken[arc]) for arc, d in job.legs[number].duration.items() if arc[1] == k]
             self.model.add(leg.duration[k] == sum(d * taken for d, taken in choices))
 
-    def _precedence(self, job: JobClass, number: int, leg: _LegVariables) -> None:
+    def _precedence(self, job: JobClass, number: int, leg: LegVariables) -> None:
         """(4)."""
         for (k, m), before in leg.before.items():
             lag = int(job.legs[number].lag[k])
             self.model.add(leg.start[m] >= leg.end[k] + lag).only_enforce_if(before)
 
-    def _handover(self, job: JobClass, legs: Sequence[_LegVariables], handover: cp_model.IntVar) -> None:
+    def _handover(self, job: JobClass, legs: Sequence[LegVariables], handover: cp_model.IntVar) -> None:
         """(5)."""
         for k in job.machines:
             self.model.add(handover >= legs[0].end[k] + int(job.legs[0].lag[k]))
             for later in legs[1:]:
                 self.model.add(later.start[k] >= handover)
 
-    def _finish(self, job: JobClass, leg: _LegVariables) -> None:
+    def _finish(self, job: JobClass, leg: LegVariables) -> None:
         """(7)."""
         for k in job.machines:
             self.model.add(self.makespan >= leg.end[k] + int(job.legs[-1].lag[k]))
@@ -275,21 +227,3 @@ class ChunkOrder:
             for one, following in pairwise(own):
                 first = job.machines[0]
                 self.model.add(one.legs[0].start[first] <= following.legs[0].start[first])
-
-
-def _decisions(job: _JobVariables) -> list[cp_model.IntVar]:
-    return [v for leg in job.legs for v in (*leg.taken.values(), *leg.start.values())]
-
-
-def _extract(job: _JobVariables, value: Mapping[int, int]) -> JobTimes:
-    paths, starts = [], []
-    for leg in job.legs:
-        by_count = sorted((arc[0].bit_count(), arc[1]) for arc, x in leg.taken.items() if value[x.index])
-        path = tuple(machine for _, machine in by_count)
-        paths.append(path)
-        starts.append(tuple(value[leg.start[machine].index] for machine in path))
-    return JobTimes(tuple(paths), tuple(starts))
-
-
-def _start_on(times: JobTimes, leg: int, machine: int) -> int:
-    return times.starts[leg][times.paths[leg].index(machine)]

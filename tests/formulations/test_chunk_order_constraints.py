@@ -6,7 +6,8 @@ import pytest
 from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
-from formulations.chunk_order import ChunkOrder, JobPlans, JobTimes
+from formulations.chunk_order import ChunkOrder
+from formulations.job_variables import JobPlans, JobTimes
 from formulations.lattice import JobClass, Leg
 
 EXACTLY = Budget(seconds=20.0, workers=1, gap=0.0)
