@@ -39,12 +39,12 @@ def times(longest: int) -> st.SearchStrategy[str]:
 packets = st.builds(Packet, payload=st.integers(1, 9000), header=st.integers(0, 200))
 
 
-def dimensions() -> st.SearchStrategy[Dimension]:
+def dimensions(max_size: int = 16) -> st.SearchStrategy[Dimension]:
     """Dimensions with every option of the cost model."""
     return st.builds(
         Dimension,
         kind=st.sampled_from(Kind),
-        size=st.integers(2, 16),
+        size=st.integers(2, max_size),
         bandwidth=bandwidths,
         latency=times(10**7),
         algorithm=st.none() | st.sampled_from(Algorithm),
@@ -66,10 +66,10 @@ def plain_dimensions() -> st.SearchStrategy[Dimension]:
 
 
 def networks(
-    dimension: st.SearchStrategy[Dimension] = ANY_DIMENSION, max_dimensions: int = 4
+    dimension: st.SearchStrategy[Dimension] = ANY_DIMENSION, max_dimensions: int = 4, min_dimensions: int = 1
 ) -> st.SearchStrategy[Network]:
     """Networks of one to four dimensions."""
-    several = st.lists(dimension, min_size=1, max_size=max_dimensions).map(tuple)
+    several = st.lists(dimension, min_size=min_dimensions, max_size=max_dimensions).map(tuple)
     return st.builds(Network, dimensions=several)
 
 
@@ -99,6 +99,18 @@ def instances(draw: st.DrawFn, max_collectives: int = 3, max_chunks: int = 6, **
         "ag_order": draw(st.sampled_from(["free", "reverse"])),
     }
     return Instance(network=network, collectives=tuple(draw(some)), **(rules | fixed))
+
+
+@st.composite
+def tiny_instances(draw: st.DrawFn) -> Instance:
+    """Instances that can be enumerated: two dimensions and up to three chunks, of them two of all-reduces."""
+    network = draw(networks(min_dimensions=2, max_dimensions=2))
+    return draw(instances(network=network, max_collectives=2, max_chunks=3).filter(_can_be_enumerated))
+
+
+def _can_be_enumerated(instance: Instance) -> bool:
+    twice = sum(c.chunks for c in instance.collectives if c.kind is CollectiveKind.ALL_REDUCE)
+    return sum(c.chunks for c in instance.collectives) <= 3 and twice <= 2
 
 
 @st.composite

@@ -145,6 +145,16 @@ def test_unknown_policy_is_refused_before_anything_runs(figure_5):
     assert heard == []
 
 
+def test_no_policies_are_refused(figure_5):
+    with pytest.raises(InputError, match="one or more policies"):
+        compare(figure_5, [], **QUICK)
+
+
+def test_repeated_policies_are_refused(figure_5):
+    with pytest.raises(InputError, match="each once"):
+        compare(figure_5, ["baseline", "themis", "baseline"], **QUICK)
+
+
 def test_progress_names_every_policy(figure_5):
     heard = []
     solve(figure_5, **QUICK, progress=lambda policy, makespan, bound: heard.append(policy))

@@ -1,7 +1,9 @@
 """The event loop, interpreted and compiled."""
 
+from collections.abc import Iterator
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -153,6 +155,27 @@ def test_interpreted_and_compiled_loop_agree(work: Operations) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         fast = compiled_starts(work, monkeypatch)
     assert slow.tolist() == fast.tolist()
+
+
+@pytest.fixture
+def no_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Numba as it is where no folder is writable, and the loop not yet compiled."""
+    njit = numba.njit
+
+    def njit_without_cache(*, cache: bool = False, **options: Any) -> Any:
+        if cache:
+            raise RuntimeError("cannot cache function 'event_loop': no locator available")
+        return njit(**options)
+
+    compiled.cache_clear()
+    monkeypatch.setattr(numba, "njit", njit_without_cache)
+    yield
+    compiled.cache_clear()
+
+
+@pytest.mark.usefixtures("no_cache")
+def test_the_loop_is_compiled_where_it_cannot_be_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compiled_starts(operations([0, 0, 0], [3, 4, 5]), monkeypatch).tolist() == [0, 3, 7]
 
 
 @given(random_operations())

@@ -9,6 +9,8 @@ from strategies import instances, plans
 from themis_opt.cost import Phase
 from themis_opt.instance import Collective, CollectiveKind, Dimension, Instance, Kind, Network
 from themis_opt.plan import Chunks, Plan, Stage, equal_sizes, fixed_path
+from themis_opt.schedule import Schedule
+from themis_opt.simulator import simulate
 
 
 @pytest.fixture
@@ -96,9 +98,41 @@ def test_an_entry_without_sequence_differs_from_one_with(plan: Plan) -> None:
     assert plan.enforcing(sequences) != plan.enforcing((sequences[0], None))  # type: ignore[arg-type]
 
 
-def test_chunks_are_read_only(plan: Plan) -> None:
+@pytest.mark.parametrize("name", ["sizes", "paths"])
+def test_chunks_are_read_only(plan: Plan, name: str) -> None:
     with pytest.raises(ValueError, match="read-only"):
-        plan.chunks[0].sizes[0] = 1
+        getattr(plan.chunks[0], name)[0] = 1
+
+
+def test_arrays_given_to_chunks_stay_writable() -> None:
+    sizes, paths = np.array([12, 8]), np.array([[0], [0]])
+    Chunks(sizes, paths)
+    assert sizes.flags.writeable
+    assert paths.flags.writeable
+
+
+def test_sequences_are_read_only(plan: Plan) -> None:
+    enforced = plan.enforcing((np.array([0, 3, 5, 7]), np.array([1, 2, 4, 6, 8, 9, 10])))
+    with pytest.raises(ValueError, match="read-only"):
+        enforced.sequences[0][0] = 1  # type: ignore[index]
+
+
+def test_arrays_given_to_a_plan_stay_writable(plan: Plan) -> None:
+    sequences = (np.array([0, 3, 5, 7]), np.array([1, 2, 4, 6, 8, 9, 10]))
+    plan.enforcing(sequences)
+    assert all(sequence.flags.writeable for sequence in sequences)
+
+
+@pytest.mark.parametrize("name", ["start", "end", "ready"])
+def test_times_of_a_schedule_are_read_only(instance: Instance, plan: Plan, name: str) -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        getattr(simulate(instance, plan), name)[0] = 1
+
+
+def test_arrays_given_to_a_schedule_stay_writable(instance: Instance, plan: Plan) -> None:
+    times = [np.arange(plan.num_stages) for _ in range(3)]
+    Schedule(instance, plan, *times)
+    assert all(array.flags.writeable for array in times)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 100), st.sampled_from([1, 2, 4]))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, target
-from strategies import enforced_plans, instances, networks, plain_dimensions, schedules
+from strategies import dimensions, enforced_plans, instances, networks, plain_dimensions, schedules
 
 from themis_opt.instance import Instance
 from themis_opt.lower_bounds import bounds
@@ -14,9 +14,11 @@ from themis_opt.policies.registry import make_policy
 from themis_opt.schedule import Schedule
 from themis_opt.simulator import simulate
 from themis_opt.validation import validate
+from themis_opt.verification import verify
 
 TOLERANCE = 1e-9
 FAST_POLICIES = ("baseline+fifo", "themis+fifo", "themis+scf", "random+longest_remaining")
+SMALL_NETWORKS = networks(dimensions(max_size=4), max_dimensions=3)
 
 
 @given(schedules())
@@ -34,6 +36,16 @@ def test_enforced_plans_repeat_their_schedule(schedule: Schedule) -> None:
 @given(enforced_plans())
 def test_schedules_of_enforced_plans_are_valid(enforced: tuple[Instance, Plan]) -> None:
     validate(simulate(*enforced))
+
+
+@given(SMALL_NETWORKS.flatmap(lambda n: schedules(network=n)))
+def test_simulated_schedules_move_all_data(schedule: Schedule) -> None:
+    verify(schedule)
+
+
+@given(SMALL_NETWORKS.flatmap(lambda n: enforced_plans(network=n)))
+def test_schedules_of_enforced_plans_move_all_data(enforced: tuple[Instance, Plan]) -> None:
+    verify(simulate(*enforced))
 
 
 @given(schedules())

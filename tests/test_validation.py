@@ -93,6 +93,14 @@ def an_empty_chunk(schedule: Schedule) -> Schedule:
     return changed(schedule, sizes=np.array([128_000_000, 0, 64_000_000, 64_000_000]))
 
 
+def sizes_whose_sum_wraps_around(schedule: Schedule) -> Schedule:
+    """The sum overflows 64 bits and ends at the right total, in whole elements."""
+    total, huge = schedule.instance.collectives[0].size, 2**63 - 2
+    sizes = np.array([huge, huge, 2, total + 2])
+    assert sizes.sum() == total
+    return changed(schedule, sizes=sizes)
+
+
 def held_too_long(schedule: Schedule) -> Schedule:
     return shifted(schedule, 3, 1, "end", "ready")
 
@@ -142,6 +150,7 @@ CORRUPTIONS: tuple[tuple[str, Callable[[Schedule], Schedule]], ...] = (
     ("sizes", a_byte_too_much),
     ("sizes", half_an_element),
     ("sizes", an_empty_chunk),
+    ("sizes", sizes_whose_sum_wraps_around),
     ("duration", held_too_long),
     ("lag", result_too_early),
     ("release", start_before_release),

@@ -2,6 +2,8 @@
 
 import pytest
 
+from themis_opt.cli.main import COMMANDS
+
 NAME = "fig5.all_reduce.256MB"
 QUICK = ("--time-limit", 5, "--workers", 1)
 HARD = "3d-sw_sw_sw_hetero.all_reduce.100MiB"
@@ -121,6 +123,20 @@ def test_option_beyond_the_range_of_the_solver(invoke, tmp_path, option, value):
     result = invoke("solve", HARD, "--chunks", 2, "-o", tmp_path / "out", *options)
     assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
     assert result.exit_code in (0, 2)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_unknown_option_is_refused_in_plain_text(invoke, command):
+    result = invoke(command, "--magic")
+    assert result.exit_code == 2
+    assert result.stderr.isascii()
+
+
+@pytest.mark.parametrize("command", ["solve", "compare", "bound", "simulate", "show"])
+def test_chunks_that_are_no_number_are_refused_in_plain_text(invoke, command):
+    result = invoke(command, NAME, "--chunks", "abc")
+    assert result.exit_code == 2
+    assert result.stderr.isascii()
 
 
 @pytest.mark.parametrize("arguments", [("solve",), ("magic",), ("show", NAME, "more"), ("validate",), ("--magic",)])

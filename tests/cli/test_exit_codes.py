@@ -1,6 +1,7 @@
 """Exit codes 0, 1 and 130; bad input (2) has modules of its own."""
 
 import json
+import signal
 
 import pytest
 
@@ -71,6 +72,33 @@ def test_interruption_writes_a_valid_schedule(invoke, succeed, interrupted, tmp_
     interrupted("exact")
     invoke("solve", NAME, *QUICK, "-o", tmp_path)
     assert succeed("validate", tmp_path / "schedule.json")
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Ctrl-C when the results are about to be written."""
+    write = comparing.write_comparison
+
+    def interrupt_and_write(*arguments):
+        signal.raise_signal(signal.SIGINT)
+        return write(*arguments)
+
+    monkeypatch.setattr(comparing, "write_comparison", interrupt_and_write)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_second_interruption_does_not_lose_the_schedule(invoke, succeed, interrupted, tmp_path):
+    interrupted("exact")
+    assert invoke("solve", NAME, *QUICK, "-o", tmp_path).exit_code == 130
+    assert succeed("validate", tmp_path / "schedule.json")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_interruption_while_writing_waits(invoke, tmp_path):
+    assert invoke("solve", NAME, *QUICK, "--policies", "baseline", "-o", tmp_path).exit_code == 0
 
 
 def test_interruption_is_said(invoke, interrupted, tmp_path):

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from test_many_dimensions import twelve_dimensions
 
 import themis_opt
 from themis_opt.cli.main import COMMANDS
@@ -157,6 +158,32 @@ def test_reader_that_goes_away_does_not_lose_the_schedule(tmp_path):
     assert (tmp_path / "schedule.json").is_file()
 
 
+def test_reader_of_progress_that_goes_away_does_not_lose_the_schedule(tmp_path):
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as closed:
+        command = [*PYTHON, "solve", NAME, "--workers", "1", "--time-limit", "5", "-o", str(tmp_path)]
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=closed, check=False, timeout=120)
+    assert (tmp_path / "schedule.json").is_file()
+
+
+def test_head_of_the_progress_does_not_lose_the_schedule(tmp_path):
+    command = f"'{sys.executable}' -m themis_opt solve {NAME} --workers 1 --time-limit 5 -o . 2>&1 >/dev/null | head -1"
+    run("sh", "-c", command, cwd=tmp_path)
+    assert (tmp_path / "schedule.json").is_file()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("simulate", NAME, "--magic"), ("show", NAME, "--chunks", "abc"), ("bound",), ("explain", "--magic"), ("magic",)],
+    ids=" ".join,
+)
+def test_piped_usage_error_is_plain(arguments):
+    result = run(*PYTHON, *arguments)
+    assert result.returncode == 2
+    assert result.stderr.isascii()
+
+
 def on_a_terminal(*arguments):
     """Exit code and everything that a command shows on a terminal."""
     controller, terminal = pty.openpty()
@@ -268,3 +295,12 @@ def test_time_limit_counts_from_the_start_of_the_process(tmp_path):
     result = run(*PYTHON, "solve", *HARD, "--time-limit", 8, "--workers", 1, "-o", tmp_path)
     assert result.returncode == 0
     assert time.monotonic() - began < 2 * 8
+
+
+@pytest.mark.benchmarks
+def test_time_limit_holds_on_twelve_dimensions(tmp_path, save):
+    path, limit = save(twelve_dimensions(chunks=64)), 5
+    began = time.monotonic()
+    result = run(*PYTHON, "solve", path, "--time-limit", limit, "--workers", 1, "-o", tmp_path / "out")
+    assert result.returncode == 0
+    assert time.monotonic() - began < limit + 3

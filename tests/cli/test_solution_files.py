@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from themis_opt.catalog import load
+from themis_opt.formats import bundle
 from themis_opt.formats.schedule_json import read_schedule, schedule_document
 from themis_opt.validation import validate
 
@@ -129,6 +130,14 @@ def test_second_run_replaces_the_files(succeed, solution, tmp_path):
     succeed("solve", NAME, *QUICK, "--policies", "baseline", "-o", folder)
     assert {path.name for path in folder.iterdir()} == FILES
     assert read_schedule(folder / "schedule.json").makespan == 8 * 10**9
+
+
+def test_second_run_without_pictures_leaves_none_of_the_first(succeed, solution, tmp_path, monkeypatch):
+    folder = tmp_path / "again"
+    shutil.copytree(solution, folder)
+    monkeypatch.setattr(bundle, "MAX_PICTURED_STAGES", 1)
+    succeed("solve", NAME, *QUICK, "--policies", "baseline", "-o", folder)
+    assert {path.name for path in folder.iterdir()} == FILES - {"trace.json", "gantt.png", "gantt.svg"}
 
 
 def test_equal_runs_write_equal_schedules(succeed, solution, tmp_path):

@@ -1,28 +1,35 @@
 """The chunk-order model against brute force, and on whole instances."""
 
 from collections.abc import Callable
+from functools import cache
 
 import pytest
-from brute_force import brute_force, recomputed_makespan
+from brute_force import along, brute_force, recomputed_makespan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ortools.sat.python import cp_model
+from paper_networks import PAPER_NETWORKS
+from strategies import tiny_instances
 
+import themis_opt
 from formulations.budget import PROVEN_GAP, Budget
 from formulations.chunk_order import ChunkOrder
+from formulations.job_variables import JobPlans, JobTimes
 from formulations.lattice import JobClass, Leg, arcs
 from formulations.order_count import order_count_bound
 from themis_opt.instance import Instance
 from themis_opt.lower_bounds import bounds
 from themis_opt.lowering import chunk_order_data, job_plans
 from themis_opt.plan import equal_sizes
-from themis_opt.policies.exact import Exact
+from themis_opt.policies.exact import RESOLUTION, Exact
 from themis_opt.policies.registry import make_policy
 from themis_opt.schedule import Schedule
 from themis_opt.simulator import simulate
 from themis_opt.validation import validate
 
 EXACTLY = Budget(seconds=20.0, workers=1, gap=0.0)
+LITTLE_WORK = Budget(seconds=60.0, workers=1, gap=0.0, deterministic_time=1.0)
+"""A limit that does not depend on the load of the machine."""
 TWO_MACHINES = (0, 1)
 
 
@@ -66,6 +73,46 @@ def solved(jobs: list[JobClass]) -> tuple[int, int, str]:
 def test_optimum_equals_brute_force(jobs: list[JobClass]) -> None:
     best = brute_force(jobs)
     assert solved(jobs) == (best, best, "optimal")
+
+
+def one_after_another(jobs: list[JobClass]) -> JobPlans:
+    """A feasible plan: each job starts when the one before has all results."""
+    now, plans = 0, []
+    for job in jobs:
+        own = []
+        for _ in range(job.count):
+            now = max(now, int(job.release))
+            paths = (job.machines, job.machines[::-1])[: len(job.legs)]
+            starts = []
+            for leg, order in zip(job.legs, paths, strict=True):
+                starts.append([])
+                for _, duration, lag in along(leg, order):
+                    starts[-1].append(now)
+                    now += duration + lag
+            own.append(JobTimes(paths, tuple(map(tuple, starts))))
+        plans.append(own)
+    return plans
+
+
+@given(two_jobs | two_equal_jobs | three_one_leg_jobs)
+def test_hinted_optimum_equals_brute_force_with_little_work(jobs: list[JobClass]) -> None:
+    best, plans = brute_force(jobs), one_after_another(jobs)
+    model = ChunkOrder(jobs, horizon=recomputed_makespan(jobs, plans))
+    model.hint(plans)
+    outcome = model.solve(LITTLE_WORK, ignore)
+    assert (outcome.bound, outcome.status) == (best, "optimal")
+
+
+@settings(max_examples=30)
+@given(tiny_instances())
+def test_optimum_hinted_by_themis_equals_brute_force_with_little_work(instance: Instance) -> None:
+    schedule = simulate(instance, make_policy("themis+scf")(instance))
+    tick = max(1, schedule.makespan // RESOLUTION)
+    data = chunk_order_data(instance, tuple(c.sizes for c in schedule.plan.chunks), tick)
+    model = ChunkOrder(data.jobs, horizon=-(-schedule.makespan // tick))
+    model.hint(job_plans(data, schedule))
+    outcome = model.solve(LITTLE_WORK, ignore)
+    assert (outcome.bound, outcome.status) == (brute_force(list(data.jobs)), "optimal")
 
 
 @given(two_jobs | two_equal_jobs | three_one_leg_jobs)
@@ -124,6 +171,27 @@ def test_exact_is_never_worse_than_themis_scf(
     instance = paper_instance.overridden(chunks=chunks)
     found = simulate(instance, Exact(seconds=0.5, workers=1)(instance))
     assert found.makespan <= run(instance, "themis+scf").makespan
+
+
+@cache
+def at_eight_chunks(network: str) -> tuple[int, int]:
+    """Makespans of exact and of themis+scf with eight equal chunks."""
+    instance = themis_opt.load(f"{network}.all_reduce.100MiB").overridden(chunks=8)
+    policies = (Exact(seconds=2.0, workers=1), make_policy("themis+scf"))
+    exact, themis = (simulate(instance, policy(instance)).makespan for policy in policies)
+    return exact, themis
+
+
+@pytest.mark.parametrize("network", PAPER_NETWORKS)
+def test_exact_at_eight_chunks_is_never_worse_than_themis_scf(network: str) -> None:
+    exact, themis = at_eight_chunks(network)
+    assert exact <= themis
+
+
+@pytest.mark.parametrize("network", ["2d-sw_sw", "3d-fc_ring_sw"])
+def test_exact_at_eight_chunks_is_better_than_themis_scf(network: str) -> None:
+    exact, themis = at_eight_chunks(network)
+    assert exact < themis
 
 
 def test_exact_plans_several_collectives_legally(mixed: Instance) -> None:

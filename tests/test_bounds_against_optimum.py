@@ -1,0 +1,44 @@
+"""Every bound against the optimum of equal chunks, found by enumeration."""
+
+from brute_force import brute_force
+from hypothesis import given, settings, target
+from strategies import tiny_instances
+
+from themis_opt.instance import Instance
+from themis_opt.lower_bounds import bounds
+from themis_opt.lowering import chunk_order_data
+from themis_opt.plan import equal_sizes
+from themis_opt.policies.exact import Exact
+
+TOLERANCE = 1e-9
+GAP = 1e-4
+"""Within which a schedule counts as proven optimal."""
+
+
+def optimum(instance: Instance) -> int:
+    """Least makespan in picoseconds."""
+    sizes = tuple(equal_sizes(c) for c in instance.collectives)
+    return brute_force(list(chunk_order_data(instance, sizes, 1).jobs))
+
+
+@settings(max_examples=40)
+@given(tiny_instances())
+def test_no_bound_exceeds_the_optimum(instance: Instance) -> None:
+    best = optimum(instance)
+    for name, bound in bounds(instance).items():
+        target(bound / best, label=name)
+        assert bound <= best * (1 + TOLERANCE), name
+
+
+@settings(max_examples=20)
+@given(tiny_instances())
+def test_bound_of_the_reference_does_not_exceed_the_optimum(instance: Instance) -> None:
+    assert Exact(seconds=20.0, workers=1).solve(instance).bound <= optimum(instance)
+
+
+@settings(max_examples=20)
+@given(tiny_instances())
+def test_reference_reaches_the_optimum(instance: Instance) -> None:
+    found = Exact(seconds=20.0, workers=1).solve(instance).schedule.makespan
+    best = optimum(instance)
+    assert best <= found <= best * (1 + GAP)
