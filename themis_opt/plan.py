@@ -96,7 +96,7 @@ class Plan:
     @cached_property
     def stage_dimensions(self) -> IntArray:
         """Dimension of every stage, shape (stages,)."""
-        return np.concatenate([c.paths.ravel() for c in self.chunks])
+        return read_only(np.concatenate([c.paths.ravel() for c in self.chunks]))
 
     def stage_of(self, instance: Instance, number: int) -> Stage:
         """The stage with a number."""

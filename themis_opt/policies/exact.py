@@ -24,8 +24,10 @@ RESOLUTION = 2**22
 """Ticks into which the makespan of the starting schedule is divided."""
 
 MAX_STAGES = 5_000
-MAX_ARCS = 200_000
 """Largest plan that the solver is given; above it the model itself would take longer than the search."""
+
+ARCS_PER_SECOND = 20_000
+"""Lattice arcs that the model takes in per second; it is not built where that would take half of the time or more."""
 
 FEW_DIMENSIONS = 3
 COARSE_SHARES = {True: {8: 0.1, 12: 0.3, 16: 0.5}, False: {12: 0.35, 16: 0.8}}
@@ -184,7 +186,7 @@ class _Search:
     def with_best_orders(self, start: Schedule, seconds: float, proves: bool = False) -> Schedule:
         """The best paths and sequences found for the chunks of a schedule; with `proves` the bound holds for all."""
         began = monotonic()
-        if self.done or start.plan.num_stages > MAX_STAGES or _num_arcs(start) > MAX_ARCS:
+        if self.done or start.plan.num_stages > MAX_STAGES or _num_arcs(start) > ARCS_PER_SECOND * seconds / 2:
             return start
         tick = max(1, start.makespan // RESOLUTION)
         data = chunk_order_data(start.instance, tuple(c.sizes for c in start.plan.chunks), tick)
