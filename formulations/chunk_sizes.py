@@ -79,7 +79,7 @@ def best_counts(data: SizingData, units: IntArray, seconds: float) -> IntArray:
     The best found within `seconds`; without any in that time, or if there is none, ArithmeticError is raised.
     """
     solver = pywraplp.Solver.CreateSolver("SCIP")
-    solver.SetTimeLimit(int(seconds * 1000))
+    solver.SetTimeLimit(max(int(seconds * 1000), 1))
     own_units = units[data.group]
     count = [solver.IntVar(0, int(u), f"count{c}") for c, u in enumerate(own_units)]
     counts: IntArray = np.rint(_solved(solver, data, count, own_units.astype(np.float64))).astype(np.int64)

@@ -74,7 +74,7 @@ def least_lag(jobs: Sequence[JobClass], threshold: float, machine: int) -> float
 
 
 def _optimal_weights(jobs: Sequence[JobClass], layers: Sequence[Sequence[Mapping[Arc, float]]]) -> dict[Row, float]:
-    """Duals of (2) at the optimum of the linear programme, scaled to sum 1."""
+    """Duals of (2) at the optimum of the linear programme, scaled to sum 1; equal weights if the solver gives up."""
     scale = max(d for own in layers for layer in own for d in layer.values()) or 1.0
     solver = pywraplp.Solver.CreateSolver("GLOP")
     makespan = solver.NumVar(0, solver.infinity(), "makespan")
@@ -89,7 +89,7 @@ def _optimal_weights(jobs: Sequence[JobClass], layers: Sequence[Sequence[Mapping
         for layer in own_layers:
             _add_flow(solver, job, {arc: d / scale for arc, d in layer.items()}, own_rows)
     if solver.Solve() != pywraplp.Solver.OPTIMAL:
-        raise ArithmeticError("the fluid relaxation was not solved to optimality")
+        return dict.fromkeys(load_rows, 1 / len(load_rows))
     duals = {key: max(row.dual_value(), 0.0) for key, row in load_rows.items()}
     total = sum(duals.values())
     return {key: dual / total for key, dual in duals.items()}

@@ -91,3 +91,24 @@ def test_many_equal_chunks_are_planned_from_few(hetero: Instance) -> None:
     validate(reference.schedule)
     assert reference.schedule.has_equal_sizes
     assert reference.schedule.makespan <= scheduled(hetero).makespan
+
+
+def gives_up(*_: object) -> None:
+    raise ArithmeticError
+
+
+def test_a_solver_that_gives_up_leaves_the_sizes_alone(figure_5: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("themis_opt.sizing.best_shares", gives_up)
+    schedule = scheduled(figure_5)
+    assert resized(schedule) is schedule
+
+
+def test_a_solver_that_gives_up_leaves_the_counts_even(hetero: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("themis_opt.sizing.best_counts", gives_up)
+    (counts,) = chunk_counts(scheduled(hetero.overridden(chunks=8)), hetero, seconds=1)
+    assert counts.tolist() == [8] * 8
+
+
+def test_counts_need_no_time_to_be_legal(hetero: Instance) -> None:
+    (counts,) = chunk_counts(scheduled(hetero.overridden(chunks=8)), hetero, seconds=0.0)
+    assert counts.sum() == 64

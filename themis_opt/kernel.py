@@ -13,7 +13,7 @@ import numpy as np
 from themis_opt.cost import FloatArray, IntArray
 
 INTERPRETED_BUDGET = 100_000
-"""Operations to interpret in one process before compiling: about as long as loading the compiler."""
+"""Operations to interpret in one process before compiling, which costs a moment from the cache and seconds without."""
 
 _interpreted = 0
 

@@ -8,6 +8,7 @@ from formulations.chunk_sizes import SizingData, best_counts, best_shares
 from themis_opt.cost import FloatArray, IntArray, fixed_occupancy, transfer_time
 from themis_opt.instance import Instance
 from themis_opt.plan import Chunks, Plan
+from themis_opt.refinement import even_counts
 from themis_opt.schedule import Schedule
 from themis_opt.simulator import simulate
 
@@ -16,21 +17,27 @@ def resized(schedule: Schedule) -> Schedule:
     """The same paths and sequences with the best chunk sizes (:mod:`formulations.chunk_sizes`).
 
     Sizes are whole multiples of :func:`granule`; chunks that end with nothing are dropped.  The schedule itself is
-    returned where rounding leaves no gain.
+    returned where rounding leaves no gain, or the solver gives up.
     """
-    shares = best_shares(_sizing_data(schedule))
-    plan = _with_shares(schedule, shares)
-    found = simulate(schedule.instance, plan)
+    try:
+        shares = best_shares(_sizing_data(schedule))
+    except ArithmeticError:
+        return schedule
+    found = simulate(schedule.instance, _with_shares(schedule, shares))
     return min(schedule, found, key=lambda s: s.makespan)
 
 
 def chunk_counts(schedule: Schedule, instance: Instance, seconds: float) -> list[IntArray]:
     """How many of the equal chunks of `instance` should take the place of each chunk, per collective.
 
-    `schedule` has the same network and collectives, in fewer chunks.
+    `schedule` has the same network and collectives, in fewer chunks.  Where the solver finds nothing in `seconds`, the
+    counts are even.
     """
     units = np.array([c.chunks for c in instance.collectives])
-    counts = best_counts(_sizing_data(schedule), units, seconds)
+    try:
+        counts = best_counts(_sizing_data(schedule), units, seconds)
+    except ArithmeticError:
+        return even_counts(schedule, instance)
     return np.split(counts, _first_chunks(schedule))
 
 
