@@ -7,6 +7,9 @@ from ortools.sat.python import cp_model
 PROVEN_GAP = 1e-4
 """A schedule within this fraction of its bound counts as proven optimal."""
 
+DEFAULT_MEMORY = 4.0
+"""GiB that the process may hold."""
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -14,23 +17,26 @@ class Budget:
 
     Attributes
     ----------
-    seconds : float
-        Wall time.
+    seconds : float or None
+        Wall time; None if only `deterministic_time` counts.
     workers : int
         Solver threads.
     seed : int
         Seed of the solver's randomness.
     deterministic_time : float or None
-        Work limit in the solver's own units, which do not depend on the load of the machine.
+        Work limit in the solver's own units, which do not depend on the load of the machine; one takes about a second.
     gap : float
         Relative gap at which to stop.
+    memory : float
+        GiB that the process may hold; the search is stopped near it.
     """
 
-    seconds: float = 60.0
+    seconds: float | None = 60.0
     workers: int = 2
     seed: int = 0
     deterministic_time: float | None = None
     gap: float = PROVEN_GAP
+    memory: float = DEFAULT_MEMORY
 
     def solver(self, linearization: int = 1) -> cp_model.CpSolver:
         """A CP-SAT solver with these limits.
@@ -40,12 +46,14 @@ class Budget:
         """
         solver = cp_model.CpSolver()
         parameters = solver.parameters
-        parameters.max_time_in_seconds = self.seconds
+        if self.seconds is not None:
+            parameters.max_time_in_seconds = self.seconds
+        if self.deterministic_time is not None:
+            parameters.max_deterministic_time = self.deterministic_time
+        parameters.max_memory_in_mb = int(self.memory * 1024)
         parameters.num_workers = self.workers
         parameters.random_seed = self.seed
         parameters.relative_gap_limit = self.gap / 2
         parameters.catch_sigint_signal = False
         parameters.linearization_level = linearization
-        if self.deterministic_time is not None:
-            parameters.max_deterministic_time = self.deterministic_time
         return solver

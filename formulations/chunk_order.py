@@ -58,11 +58,12 @@ SMALL = 100
 
 @dataclass(frozen=True)
 class ChunkOrderOutcome:
-    """Best plan found (None if there is none), proven bound and status of the search."""
+    """Best plan found (None if there is none), proven bound, status and deterministic time of the search."""
 
     jobs: JobPlans | None
     bound: int
     status: str
+    work: float
 
 
 class ChunkOrder:
@@ -99,10 +100,10 @@ class ChunkOrder:
         outcome = search(self.model, variables, budget, report, linearization=2 if small else 1)
         bound = max(self.lower_bound, int(outcome.bound))
         if outcome.values is None:
-            return ChunkOrderOutcome(None, bound, outcome.status)
+            return ChunkOrderOutcome(None, bound, outcome.status, outcome.work)
         value = {v.index: x for v, x in zip(variables, outcome.values, strict=True)}
         jobs = [[extracted(job, value) for job in own] for own in self.variables]
-        return ChunkOrderOutcome(jobs, bound, outcome.status)
+        return ChunkOrderOutcome(jobs, bound, outcome.status, outcome.work)
 
     def hint(self, plans: JobPlans) -> None:
         """Suggest a plan that is feasible for the integer data, as a value for every variable."""

@@ -1,7 +1,5 @@
 r"""Chunk sizes: the best sizes of jobs whose paths and sequences are fixed, a linear programme.
 
-With sizes in whole units it becomes a small mixed-integer programme: how many equal chunks follow each path.
-
 Sets and data
     Operations :math:`i` of jobs :math:`c(i)`, jobs of groups :math:`g(c)`; holding time :math:`a_i y + b_i` when
     the job has the share :math:`y` of its group, lag :math:`l_i`, release :math:`r_i`; pairs :math:`(i, j) \in R`
@@ -14,8 +12,7 @@ Objective
     minimise :math:`T`
 
 Constraints
-    1. :math:`\sum_{c \in g} y_c = 1` for every group, with :math:`y_c` a multiple of :math:`1 / u_g` where the
-       group has whole units;
+    1. :math:`\sum_{c \in g} y_c = 1` for every group;
     2. :math:`s_j \ge s_i + a_i y_{c(i)} + b_i + l_i` for :math:`(i, j) \in R`;
     3. :math:`s_j \ge s_i + a_i y_{c(i)} + b_i` for :math:`(i, j) \in Q`;
     4. :math:`T \ge s_i + a_i y_{c(i)} + b_i + l_i`.
@@ -70,30 +67,12 @@ def best_shares(data: SizingData) -> FloatArray:
     """
     solver = pywraplp.Solver.CreateSolver("GLOP")
     share = [solver.NumVar(0, 1, f"share{c}") for c in range(len(data.group))]
-    return _solved(solver, data, share, np.ones(len(share)))
-
-
-def best_counts(data: SizingData, units: IntArray, seconds: float) -> IntArray:
-    """Whole units of every job, shape (jobs,), for `units` of each group, shape (groups,).
-
-    The best found within `seconds`; without any in that time, or if there is none, ArithmeticError is raised.
-    """
-    solver = pywraplp.Solver.CreateSolver("SCIP")
-    solver.SetTimeLimit(max(int(seconds * 1000), 1))
-    own_units = units[data.group]
-    count = [solver.IntVar(0, int(u), f"count{c}") for c, u in enumerate(own_units)]
-    counts: IntArray = np.rint(_solved(solver, data, count, own_units.astype(np.float64))).astype(np.int64)
-    return counts
-
-
-def _solved(solver: pywraplp.Solver, data: SizingData, share: list[pywraplp.Variable], whole: FloatArray) -> FloatArray:
-    """Values of the shares, each counted in parts of which `whole` make up its group."""
     scale = float(data.rate.sum() + data.fixed.sum() + data.lag.sum() + data.release.max()) or 1.0
     start = [solver.NumVar(float(r) / scale, solver.infinity(), f"start{i}") for i, r in enumerate(data.release)]
     makespan = solver.NumVar(0, solver.infinity(), "makespan")
     for g in np.unique(data.group):
         members = np.flatnonzero(data.group == g)
-        total = solver.Constraint(whole[members[0]], whole[members[0]])
+        total = solver.Constraint(1, 1)
         for c in members:
             total.SetCoefficient(share[c], 1)
     rows = [(i, start[j], data.lag[i]) for i, j in data.results.tolist()]
@@ -103,8 +82,8 @@ def _solved(solver: pywraplp.Solver, data: SizingData, share: list[pywraplp.Vari
         row = solver.Constraint(float(data.fixed[i] + lag) / scale, solver.infinity())
         row.SetCoefficient(later, 1)
         row.SetCoefficient(start[i], -1)
-        row.SetCoefficient(share[data.job[i]], -float(data.rate[i] / whole[data.job[i]]) / scale)
+        row.SetCoefficient(share[data.job[i]], -float(data.rate[i]) / scale)
     solver.Minimize(makespan)
-    if solver.Solve() not in (pywraplp.Solver.OPTIMAL, pywraplp.Solver.FEASIBLE):
+    if solver.Solve() != pywraplp.Solver.OPTIMAL:
         raise ArithmeticError("no chunk sizes were found")
     return np.array([variable.solution_value() for variable in share])

@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any
 
 from ortools.sat.python import cp_model
+from psutil import Process
 
 from formulations.budget import Budget
 
@@ -21,11 +22,15 @@ GRACE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """What the solver found: `values` are those of the tracked variables, None if it found no solution."""
+    """What the solver found.
+
+    `values` are those of the tracked variables, None if it found no solution; `work` is deterministic time.
+    """
 
     status: str
     bound: float
     values: list[int] | None
+    work: float
 
 
 class _Tracker(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
@@ -53,7 +58,8 @@ def search(
     """Minimise `model` within `budget`; `linearization` as in :meth:`formulations.budget.Budget.solver`.
 
     The solver runs in a thread of its own, so that Ctrl-C reaches this one; KeyboardInterrupt stops the solver
-    and the best solution so far is returned with status ``interrupted``.
+    and the best solution so far is returned with status ``interrupted``.  It is also stopped when it overruns its
+    time, or when the process holds more memory than it may.
     """
     solver = budget.solver(linearization)
     tracker = _Tracker(variables, report)
@@ -63,16 +69,19 @@ def search(
         interrupted = _wait(solving, solver, budget)
     status = "interrupted" if interrupted else solver.status_name(solving.result()).lower()
     bound = solver.best_objective_bound
-    return SearchOutcome(status, bound if math.isfinite(bound) else 0.0, tracker.values)
+    work = solver.response_proto.deterministic_time
+    return SearchOutcome(status, bound if math.isfinite(bound) else 0.0, tracker.values, work)
 
 
 def _wait(solving: Future[Any], solver: cp_model.CpSolver, budget: Budget) -> bool:
-    """Wait for the solver; tell it to stop on Ctrl-C or when it overruns.  Whether Ctrl-C came."""
-    interrupted, latest = False, monotonic() + budget.seconds + GRACE_SECONDS
+    """Wait for the solver; tell it to stop on Ctrl-C or when it overruns a limit.  Whether Ctrl-C came."""
+    interrupted, process = False, Process()
+    latest = math.inf if budget.seconds is None else monotonic() + budget.seconds + GRACE_SECONDS
+    most_bytes = budget.memory * 2**30
     while not solving.done():
         try:
             wait([solving], timeout=POLL_SECONDS)
-            if interrupted or monotonic() > latest:
+            if interrupted or monotonic() > latest or process.memory_info().rss > most_bytes:
                 solver.stop_search()
         except KeyboardInterrupt:
             interrupted = True

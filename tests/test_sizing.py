@@ -12,7 +12,7 @@ from themis_opt.policies.exact import Exact
 from themis_opt.policies.registry import make_policy
 from themis_opt.refinement import refined
 from themis_opt.simulator import simulate
-from themis_opt.sizing import chunk_counts, granule, resized, rounded
+from themis_opt.sizing import granule, resized, rounded
 from themis_opt.validation import validate
 from themis_opt.verification import verify
 
@@ -49,11 +49,6 @@ def test_a_size_that_holds_no_whole_granules_is_cut_by_elements(hetero: Instance
 def test_rounding_keeps_the_total_and_the_unit() -> None:
     sizes = rounded(np.array([0.5, 0.3, 0.2]), 70, 10)
     assert sizes.tolist() == [40, 20, 10]
-
-
-def test_counts_of_equal_chunks_sum_to_those_of_the_instance(hetero: Instance) -> None:
-    (counts,) = chunk_counts(scheduled(hetero.overridden(chunks=8)), hetero, seconds=2)
-    assert counts.sum() == 64
 
 
 def test_refining_evenly_never_grows_the_makespan(paper_instance: Instance) -> None:
@@ -101,14 +96,3 @@ def test_a_solver_that_gives_up_leaves_the_sizes_alone(figure_5: Instance, monke
     monkeypatch.setattr("themis_opt.sizing.best_shares", gives_up)
     schedule = scheduled(figure_5)
     assert resized(schedule) is schedule
-
-
-def test_a_solver_that_gives_up_leaves_the_counts_even(hetero: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("themis_opt.sizing.best_counts", gives_up)
-    (counts,) = chunk_counts(scheduled(hetero.overridden(chunks=8)), hetero, seconds=1)
-    assert counts.tolist() == [8] * 8
-
-
-def test_counts_need_no_time_to_be_legal(hetero: Instance) -> None:
-    (counts,) = chunk_counts(scheduled(hetero.overridden(chunks=8)), hetero, seconds=0.0)
-    assert counts.sum() == 64

@@ -58,15 +58,15 @@ def start_times(operations: Operations) -> IntArray:
     count = len(operations.resource)
     if _interpreted + count <= INTERPRETED_BUDGET:
         _interpreted += count
-        lists: list[Any] = [array.tolist() for array in (*operations, *_workspace(operations))]
+        lists: list[Any] = [array.tolist() for array in (*operations, *workspace(operations))]
         event_loop(*lists)
         return np.array(lists[-1], dtype=np.int64)
-    workspace = _workspace(operations)
-    compiled()(*operations, *workspace)
-    return workspace[-1]
+    arrays = workspace(operations)
+    compiled()(*operations, *arrays)
+    return arrays[-1]
 
 
-def _workspace(operations: Operations) -> tuple[IntArray, ...]:
+def workspace(operations: Operations) -> tuple[IntArray, ...]:
     """What the event loop works on, from `ready` to `start`: arrays, because lists would slow compiled code down."""
     count, num_resources = len(operations.resource), len(operations.enforced)
     heaps_and_moments = np.zeros((4, count), dtype=np.int64)

@@ -47,6 +47,27 @@ def _leg(instance: Instance, phase: Phase, span: tuple[int, ...], size: int, mea
     )
 
 
+def occupancies(instance: Instance, number: int, sizes: IntArray) -> IntArray:
+    """Picoseconds that chunks of one collective hold a dimension, in every state they can be in.
+
+    Returns
+    -------
+    int64 array, shape (sizes, legs, 2**dimensions, dimensions)
+        By mask of the dimensions of the span already visited in the leg, and the next dimension; 0 where that is
+        visited already.
+    """
+    span, phases = instance.spans[number], PHASES[instance.collectives[number].kind]
+    table = np.zeros((len(sizes), len(phases), 2 ** len(span), len(span)), dtype=np.int64)
+    every = list(arcs(tuple(range(len(span)))))
+    visited, local = (np.array(column) for column in zip(*every, strict=True))
+    machine = np.array(span)[local]
+    for leg, phase in enumerate(phases):
+        scattered = np.array([_scattered(instance, phase, span, arc) for arc in arcs(span)])
+        sent = bytes_sent(instance, phase, machine, sizes[:, None].astype(np.float64), scattered)
+        table[:, leg, visited, local] = occupancy(instance, phase, machine, sent)
+    return table
+
+
 def _measured(
     instance: Instance, phase: Phase, machine: IntArray, sent: FloatArray, measure: Measure
 ) -> FloatArray | IntArray:
@@ -139,11 +160,7 @@ def job_plans(data: ChunkOrderData, schedule: Schedule) -> JobPlans:
 
 
 def enforced_plan(instance: Instance, data: ChunkOrderData, jobs: JobPlans) -> Plan:
-    """The paths and sequences of a solution; its times are for the simulator to find.
-
-    Stages are ordered by start, then by position along the path, so that stages of no length in ticks cannot
-    make the sequences wait for each other.
-    """
+    """The paths and sequences of a solution; its times are for the simulator to find."""
     paths = [np.zeros((len(s), _num_stages(instance, n)), dtype=np.int64) for n, s in enumerate(data.sizes)]
     starts = [np.zeros_like(p) for p in paths]
     for (collective, chunks), own in zip(data.members, jobs, strict=True):
@@ -151,10 +168,7 @@ def enforced_plan(instance: Instance, data: ChunkOrderData, jobs: JobPlans) -> P
             paths[collective][chunk] = [k for leg in times.paths for k in leg]
             starts[collective][chunk] = [s for leg in times.starts for s in leg]
     plan = Plan(tuple(Chunks(s, p) for s, p in zip(data.sizes, paths, strict=True)))
-    position = np.concatenate([np.tile(np.arange(p.shape[1]), len(p)) for p in paths])
-    order = np.lexsort((np.arange(plan.num_stages), position, np.concatenate([s.ravel() for s in starts])))
-    dimension = plan.stage_dimensions[order]
-    return plan.enforcing(tuple(order[dimension == k] for k in range(len(instance.network.dimensions))))
+    return plan.in_order_of(np.concatenate([s.ravel() for s in starts]), len(instance.network.dimensions))
 
 
 def _num_stages(instance: Instance, number: int) -> int:

@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from themis_opt.cost import PHASES, IntArray, Phase, StageCosts, path_costs, read_only, stage_phases
+from themis_opt.cost import PHASES, FloatArray, IntArray, Phase, StageCosts, path_costs, read_only, stage_phases
 from themis_opt.instance import Collective, Instance
 
 
@@ -137,6 +137,17 @@ class Plan:
     def enforcing(self, sequences: tuple[IntArray, ...]) -> Self:
         """The same chunks with these sequences enforced."""
         return replace(self, sequences=sequences)
+
+    def in_order_of(self, starts: IntArray | FloatArray, num_dimensions: int) -> Self:
+        """The same chunks, every dimension serving its stages by their `starts`, shape (stages,).
+
+        Equal starts are ordered by position along the path, so that stages of no length cannot make the sequences
+        wait for each other.
+        """
+        position = np.concatenate([np.tile(np.arange(c.paths.shape[1]), len(c.paths)) for c in self.chunks])
+        order = np.lexsort((np.arange(self.num_stages), position, starts))
+        dimension = self.stage_dimensions[order]
+        return self.enforcing(tuple(order[dimension == k] for k in range(num_dimensions)))
 
 
 def _same(a: IntArray | None, b: IntArray | None) -> bool:

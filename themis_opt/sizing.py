@@ -4,11 +4,10 @@ import math
 
 import numpy as np
 
-from formulations.chunk_sizes import SizingData, best_counts, best_shares
+from formulations.chunk_sizes import SizingData, best_shares
 from themis_opt.cost import FloatArray, IntArray, fixed_occupancy, transfer_time
 from themis_opt.instance import Instance
 from themis_opt.plan import Chunks, Plan
-from themis_opt.refinement import even_counts
 from themis_opt.schedule import Schedule
 from themis_opt.simulator import simulate
 
@@ -25,20 +24,6 @@ def resized(schedule: Schedule) -> Schedule:
         return schedule
     found = simulate(schedule.instance, _with_shares(schedule, shares))
     return min(schedule, found, key=lambda s: s.makespan)
-
-
-def chunk_counts(schedule: Schedule, instance: Instance, seconds: float) -> list[IntArray]:
-    """How many of the equal chunks of `instance` should take the place of each chunk, per collective.
-
-    `schedule` has the same network and collectives, in fewer chunks.  Where the solver finds nothing in `seconds`, the
-    counts are even.
-    """
-    units = np.array([c.chunks for c in instance.collectives])
-    try:
-        counts = best_counts(_sizing_data(schedule), units, seconds)
-    except ArithmeticError:
-        return even_counts(schedule, instance)
-    return np.split(counts, _first_chunks(schedule))
 
 
 def granule(instance: Instance, number: int) -> int:

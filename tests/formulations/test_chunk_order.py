@@ -21,7 +21,8 @@ from themis_opt.instance import Instance
 from themis_opt.lower_bounds import bounds
 from themis_opt.lowering import chunk_order_data, job_plans
 from themis_opt.plan import equal_sizes
-from themis_opt.policies.exact import RESOLUTION, Exact
+from themis_opt.policies.exact import Exact
+from themis_opt.policies.exact_search import RESOLUTION
 from themis_opt.policies.registry import make_policy
 from themis_opt.schedule import Schedule
 from themis_opt.simulator import simulate

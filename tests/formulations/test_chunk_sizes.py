@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from formulations.chunk_sizes import SizingData, best_counts, best_shares
+from formulations.chunk_sizes import SizingData, best_shares
 
 
 def data(**changes: object) -> SizingData:
@@ -45,11 +45,6 @@ def test_jobs_in_sequence_prefer_the_faster() -> None:
 
 def test_shares_sum_to_one_in_every_group() -> None:
     assert best_shares(data(group=np.array([0, 1]))) == pytest.approx([1.0, 1.0])
-
-
-def test_counts_are_the_best_whole_ones() -> None:
-    """Of 5 units, 4 and 1 take 0.8 and 0.6."""
-    assert best_counts(data(), np.array([5]), seconds=10).tolist() == [4, 1]
 
 
 def test_a_cycle_is_refused() -> None:

@@ -1,0 +1,169 @@
+"""Local search on the simulator: waves of annealing on several threads, chunk sizes equal or free."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+
+import numpy as np
+
+from themis_opt.annealing import Annealing
+from themis_opt.instance import Instance
+from themis_opt.schedule import Schedule
+from themis_opt.simulator import simulate
+from themis_opt.sizing import resized
+
+HOT, COLD = 5e-3, 2e-4
+"""Temperatures at the start and the end of an annealing, as fractions of the makespan."""
+
+WARM, COOL = 2e-3, 1e-4
+"""The same after the sizes have changed."""
+
+SLICE_WORK = 2**21
+"""Stages simulated between two looks at whether to stop."""
+
+FIRST_WORK, MOST_WORK = 2**22, 2**27
+"""Stages each thread simulates in the first wave, and at most; a wave is twice as long as the one before."""
+
+START_WORK = 2**23
+"""Stages simulated in each annealing of a schedule whose sizes are free."""
+
+FREE_COUNTS = (16, 24, 32, 64)
+"""Chunks per collective from which free sizes start, in turn, as far as so many are allowed."""
+
+MAX_TURNS = 6
+"""Most turns of orders and sizes from one start."""
+
+WORK_PER_SECOND = 10_000_000
+"""Stages that a core simulates in a second of annealing, for limits that count work."""
+
+MIN_GAIN = 1e-5
+"""Relative gain below which a schedule counts as no better."""
+
+Stop = Callable[[], bool]
+_Task = tuple[Callable[[Schedule, int, float, Stop], tuple[Schedule, float]], Schedule, int, float]
+
+
+class LocalSearch:
+    """Waves that improve a schedule; equal seeds, workers and waves give equal results.
+
+    With equal chunks every thread of a wave anneals the best schedule so far with a seed of its own.  With free
+    sizes every thread starts anew from equal chunks, whose orders are annealed and whose sizes are optimised
+    (:mod:`formulations.chunk_sizes`) in turn; a chunk that hurts ends with no bytes.
+
+    Parameters
+    ----------
+    best : Schedule
+        The schedule to improve.
+    starting_schedule : callable
+        Makes the schedule of equal chunks of an instance from which free sizes start.
+    free_sizes : bool
+        Whether chunks may be of any sizes, and fewer than the instance says.
+    workers, seed : int
+        Threads, and the seed of all random choices.
+    """
+
+    def __init__(
+        self,
+        best: Schedule,
+        starting_schedule: Callable[[Instance], Schedule],
+        *,
+        free_sizes: bool = False,
+        workers: int = 1,
+        seed: int = 0,
+    ) -> None:
+        self.best = best
+        self.interrupted = False
+        self._starting_schedule = starting_schedule
+        self._free_sizes, self._workers = free_sizes, workers
+        self._seeds = np.random.SeedSequence(seed)
+        self._next_work, self._num_starts = FIRST_WORK, 0
+
+    def wave(self, most_work: float, stop: Stop) -> float:
+        """Run one wave, or until `stop` says so.
+
+        Parameters
+        ----------
+        most_work : float
+            Stages that each thread may simulate; free sizes finish the starts that they began.
+
+        Returns
+        -------
+        float
+            Stages that the busiest thread simulated.
+        """
+        seeds = [int(child.generate_state(1)[0]) for child in self._seeds.spawn(self._workers)]
+        tasks: list[_Task]
+        if self._free_sizes:
+            tasks = [(_with_free_sizes, self._equal_start(), seed, START_WORK) for seed in seeds]
+        else:
+            work = min(self._next_work, most_work)
+            self._next_work = min(2 * self._next_work, MOST_WORK)
+            tasks = [(_annealed, self.best, seed, work) for seed in seeds]
+        ends = self._together(tasks, stop)
+        found = [self._adopted(schedule) for schedule, _ in ends]
+        self.best = min(self.best, *found, key=lambda schedule: schedule.makespan)
+        return max(work for _, work in ends)
+
+    def _equal_start(self) -> Schedule:
+        """Equal chunks for the next start, of one of the counts in turn."""
+        limit = max(c.chunks for c in self.best.instance.collectives)
+        counts = [count for count in FREE_COUNTS if count < limit] or [limit]
+        count = counts[self._num_starts % len(counts)]
+        self._num_starts += 1
+        return self._starting_schedule(with_at_most(self.best.instance, count))
+
+    def _adopted(self, schedule: Schedule) -> Schedule:
+        """The schedule as one of the instance in question, which may allow more chunks."""
+        if schedule.instance is self.best.instance:
+            return schedule
+        return simulate(self.best.instance, schedule.enforced_plan())
+
+    def _together(self, tasks: list[_Task], stop: Stop) -> list[tuple[Schedule, float]]:
+        """Run one task per thread; Ctrl-C stops them all and keeps what they have."""
+
+        def stops() -> bool:
+            return self.interrupted or stop()
+
+        with ThreadPoolExecutor(len(tasks)) as threads:
+            running = [threads.submit(task, start, seed, work, stops) for task, start, seed, work in tasks]
+            while not all(future.done() for future in running):
+                try:
+                    wait(running)
+                except KeyboardInterrupt:
+                    self.interrupted = True
+            return [future.result() for future in running]
+
+
+def with_at_most(instance: Instance, count: int) -> Instance:
+    """The instance with at most `count` chunks per collective."""
+    return instance.replace(collectives=[c.replace(chunks=min(c.chunks, count)) for c in instance.collectives])
+
+
+def _annealed(
+    start: Schedule, seed: int, work: float, stop: Stop, hot: float = HOT, cold: float = COLD
+) -> tuple[Schedule, float]:
+    """The best schedule of one annealing, and the stages simulated."""
+    annealing = Annealing(start, seed)
+    num_stages = start.plan.num_stages
+    num_slices = max(1, round(work / SLICE_WORK))
+    steps = max(1, int(work / num_slices / num_stages))
+    temperatures = np.geomspace(hot, cold, num_slices + 1)
+    for number in range(num_slices):
+        annealing.run(steps, temperatures[number], temperatures[number + 1])
+        if stop():
+            break
+    return annealing.best(), steps * num_slices * num_stages
+
+
+def _with_free_sizes(start: Schedule, seed: int, work: float, stop: Stop) -> tuple[Schedule, float]:
+    """Orders and sizes improved in turn while that pays."""
+    found, done = _annealed(start, seed, work, stop)
+    best = resized(found)
+    for turn in range(1, MAX_TURNS + 1):
+        if stop():
+            break
+        found, more = _annealed(best, seed + turn, work, stop, WARM, COOL)
+        found, done = resized(found), done + more
+        if found.makespan > best.makespan * (1 - MIN_GAIN):
+            break
+        best = found
+    return best, done

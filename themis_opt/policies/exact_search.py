@@ -1,0 +1,202 @@
+"""One run of the reference policy: the best schedule and bound so far, and the steps that improve them."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from formulations.budget import Budget
+from formulations.chunk_order import ChunkOrder
+from themis_opt.allowance import Allowance
+from themis_opt.annealing import is_ready
+from themis_opt.cost import PHASES
+from themis_opt.instance import Instance
+from themis_opt.local_search import MIN_GAIN, WORK_PER_SECOND, LocalSearch, with_at_most
+from themis_opt.lowering import chunk_order_data, enforced_plan, job_plans
+from themis_opt.plan import Plan
+from themis_opt.policies.baseline import Baseline
+from themis_opt.policies.themis import Themis
+from themis_opt.refinement import even_counts, refined
+from themis_opt.schedule import Schedule
+from themis_opt.simulator import simulate
+from themis_opt.sizing import resized
+
+if TYPE_CHECKING:
+    from themis_opt.policies.exact import Exact
+
+RESOLUTION = 2**22
+"""Ticks into which the makespan of the starting schedule is divided."""
+
+SMALL_STAGES, MAX_STAGES = 100, 300
+"""Plans that CP-SAT is given early, because it improves and proves them, and largest plan that it is given at all."""
+
+MAX_ARCS = 200_000
+"""Lattice arcs of all chunks above which neither local search nor CP-SAT lays out its tables."""
+
+ARCS_PER_SECOND = 20_000
+"""Lattice arcs that CP-SAT's model takes in per second; it is not built where that would take half of the time."""
+
+COARSE_CHUNKS, COARSE_STAGES, COARSE_SHARE = 64, 1_000, 0.2
+"""Equal chunks in more stages start from a plan with at most so many chunks, found in this share of the time."""
+
+LOCAL_SHARE = {True: 0.4, False: 0.8}
+"""Share of the time after which local search gives way to CP-SAT, where the plan is small and where it is not."""
+
+PATIENCE = {True: 2, False: 5}
+"""Waves without gain after which local search gives way, where the plan is small and where it is not."""
+
+FREE_PATIENCE = 10
+"""The same for free sizes, whose waves start anew."""
+
+SIZES_SHARE = 0.3
+"""Share of the remaining time in which CP-SAT seeks orders for free sizes, each time anew."""
+
+MIN_SECONDS = 0.01
+
+Progress = Callable[[float, float], None]
+"""Called with the best makespan and the best bound so far, in picoseconds."""
+
+
+class ExactSearch:
+    """The parts of the search, which share the best schedule of the instance and what is left of the limits."""
+
+    def __init__(self, limits: "Exact", instance: Instance, lower_bound: float, report: Progress) -> None:
+        self.limits, self.instance, self.bound, self.report = limits, instance, lower_bound, report
+        self.allowance = Allowance(limits.seconds, limits.deterministic)
+        self.interrupted = False
+        self.best = starting_schedule(instance)
+        report(self.best.makespan, self.bound)
+
+    def run(self) -> None:
+        """Use the parts in turn until the gap, the limits or Ctrl-C ends it."""
+        if self.uses_local_search and is_ready(self.best, None if self.limits.deterministic else self.allowance.left):
+            if self.limits.sizes == "equal" and self.best.plan.num_stages > COARSE_STAGES:
+                self.refine_coarse(COARSE_SHARE * self.allowance.left)
+            share = LOCAL_SHARE[self.is_small] if self.uses_cp_sat else 1.0
+            self.searched(self.best, share * self.allowance.left, self.offer)
+        if self.uses_cp_sat and not self.done:
+            self.offer(self.with_best_orders(self.best, self.allowance.left, proves=self.limits.sizes == "equal"))
+            if self.limits.sizes == "free":
+                self.offer(self.alternated(self.best))
+
+    @property
+    def uses_local_search(self) -> bool:
+        """Whether local search has its turn."""
+        return self.limits.local_search and not self.done and _num_arcs(self.best) <= MAX_ARCS
+
+    @property
+    def uses_cp_sat(self) -> bool:
+        """Whether CP-SAT has its turn."""
+        return self.limits.cp_sat and self.best.plan.num_stages <= MAX_STAGES
+
+    @property
+    def is_small(self) -> bool:
+        """Whether CP-SAT has good prospects."""
+        return self.best.plan.num_stages <= SMALL_STAGES
+
+    @property
+    def done(self) -> bool:
+        """Whether to stop."""
+        return self.interrupted or self.allowance.left <= 0 or self.near(self.best)
+
+    def near(self, schedule: Schedule) -> bool:
+        """Whether a schedule is within the asked gap."""
+        return schedule.makespan <= self.bound * (1 + self.limits.gap)
+
+    def offer(self, schedule: Schedule) -> None:
+        """Keep a schedule of the instance if it is the best."""
+        if schedule.makespan < self.best.makespan:
+            self.best = schedule
+            self.report(schedule.makespan, self.bound)
+
+    def refine_coarse(self, seconds: float) -> None:
+        """Search with fewer chunks per collective, and cut them evenly."""
+        few = starting_schedule(with_at_most(self.instance, COARSE_CHUNKS))
+        coarse = self.searched(few, seconds, lambda schedule: None)
+        self.offer(
+            simulate(self.instance, refined(coarse.enforced_plan(), self.instance, even_counts(coarse, self.instance)))
+        )
+
+    def searched(self, start: Schedule, seconds: float, offer: Callable[[Schedule], None]) -> Schedule:
+        """The best schedule of waves of local search, which end after `seconds` or some waves without gain."""
+        limits, last = self.limits, self.allowance.left - seconds
+        search = LocalSearch(
+            start, starting_schedule, free_sizes=limits.sizes == "free", workers=limits.workers, seed=limits.seed
+        )
+        idle, patience = 0, FREE_PATIENCE if limits.sizes == "free" else PATIENCE[self.is_small and self.uses_cp_sat]
+        while idle < patience and self.allowance.left > last and not self.interrupted:
+            before = search.best.makespan
+            most_work = (self.allowance.left - last) * WORK_PER_SECOND
+            work = search.wave(most_work, lambda: not limits.deterministic and self.allowance.left <= last)
+            self.allowance.charge(work / WORK_PER_SECOND)
+            self.interrupted |= search.interrupted
+            idle = idle + 1 if search.best.makespan > before * (1 - MIN_GAIN) else 0
+            offer(search.best)
+            if self.near(search.best):
+                break
+        return search.best
+
+    def alternated(self, schedule: Schedule) -> Schedule:
+        """Improve sizes, and by CP-SAT orders, in turn while that pays."""
+        best = resized(schedule)
+        while not self.done and not self.near(best):
+            found = resized(self.with_best_orders(best, SIZES_SHARE * self.allowance.left))
+            if found.makespan > best.makespan * (1 - MIN_GAIN):
+                return min(best, found, key=lambda s: s.makespan)
+            best = found
+        return best
+
+    def with_best_orders(self, start: Schedule, seconds: float, proves: bool = False) -> Schedule:
+        """The best paths and sequences CP-SAT finds for the chunks of a schedule.
+
+        With `proves` its bound holds for all schedules of the instance.
+        """
+        if self.done or _num_arcs(start) > ARCS_PER_SECOND * seconds / 2:
+            return start
+        last = self.allowance.left - seconds
+        tick = max(1, start.makespan // RESOLUTION)
+        data = chunk_order_data(start.instance, tuple(c.sizes for c in start.plan.chunks), tick)
+        known = self.bound if proves else 0.0
+        model = ChunkOrder(data.jobs, horizon=-(-start.makespan // tick), lower_bound=int(known) // tick)
+        model.hint(job_plans(data, start))
+
+        def report(objective: float, bound: float) -> None:
+            if proves:
+                best_bound = max(bound * tick, self.bound)
+                self.report(max(objective * tick, best_bound), best_bound)
+
+        outcome = model.solve(self.budget(self.allowance.left - last), report)
+        self.allowance.charge(outcome.work)
+        self.interrupted |= outcome.status == "interrupted"
+        if proves:
+            self.bound = max(self.bound, float(outcome.bound * tick))
+        if outcome.jobs is None:
+            return start
+        found = simulate(start.instance, enforced_plan(start.instance, data, outcome.jobs))
+        return min(start, found, key=lambda schedule: schedule.makespan)
+
+    def budget(self, seconds: float) -> Budget:
+        """What CP-SAT may spend."""
+        limits = self.limits
+        if limits.deterministic:
+            return Budget(None, 1, limits.seed, deterministic_time=seconds, gap=limits.gap, memory=limits.memory)
+        return Budget(max(seconds, MIN_SECONDS), limits.workers, limits.seed, gap=limits.gap, memory=limits.memory)
+
+
+def starting_schedule(instance: Instance) -> Schedule:
+    """The best schedule of the fast policies."""
+    rules = ("fifo", "scf", "longest_remaining")
+    policies: list[Callable[[Instance], Plan]] = [Baseline(), *(Themis(dispatch=rule) for rule in rules)]
+    return min((simulate(instance, policy(instance)) for policy in policies), key=lambda s: s.makespan)
+
+
+def _num_arcs(schedule: Schedule) -> int:
+    """Arcs of the subset lattices of all chunks and phases."""
+    return sum(
+        len(chunks.sizes) * len(PHASES[collective.kind]) * len(span) * 2 ** (len(span) - 1)
+        for collective, span, chunks in zip(
+            schedule.instance.collectives, schedule.instance.spans, schedule.plan.chunks, strict=True
+        )
+    )
+
+
+def ignore(makespan: float, bound: float) -> None:
+    """Report to nobody."""
