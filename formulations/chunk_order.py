@@ -33,7 +33,7 @@ optimum is exact for the integer data; with durations and lags rounded down it b
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 from ortools.sat.python import cp_model
@@ -43,6 +43,7 @@ from formulations.job_variables import (
     JobPlans,
     JobVariables,
     LegVariables,
+    PlanOutcome,
     decisions,
     extracted,
     hint_job,
@@ -54,16 +55,6 @@ from formulations.search import Report, search
 
 SMALL = 100
 """Stages up to which the solver's linear relaxation holds the whole model."""
-
-
-@dataclass(frozen=True)
-class ChunkOrderOutcome:
-    """Best plan found (None if there is none), proven bound, status and deterministic time of the search."""
-
-    jobs: JobPlans | None
-    bound: int
-    status: str
-    work: float
 
 
 class ChunkOrder:
@@ -90,7 +81,7 @@ class ChunkOrder:
         self._symmetry()
         self.model.minimize(self.makespan)
 
-    def solve(self, budget: Budget, report: Report) -> ChunkOrderOutcome:
+    def solve(self, budget: Budget, report: Report) -> PlanOutcome:
         """Search within a budget; `report` hears of every better solution and bound."""
         variables = sorted(
             {v.index: v for own in self.variables for job in own for v in decisions(job)}.values(),
@@ -100,10 +91,10 @@ class ChunkOrder:
         outcome = search(self.model, variables, budget, report, linearization=2 if small else 1)
         bound = max(self.lower_bound, int(outcome.bound))
         if outcome.values is None:
-            return ChunkOrderOutcome(None, bound, outcome.status, outcome.work)
+            return PlanOutcome(None, bound, outcome.status, outcome.work)
         value = {v.index: x for v, x in zip(variables, outcome.values, strict=True)}
         jobs = [[extracted(job, value) for job in own] for own in self.variables]
-        return ChunkOrderOutcome(jobs, bound, outcome.status, outcome.work)
+        return PlanOutcome(jobs, bound, outcome.status, outcome.work)
 
     def hint(self, plans: JobPlans) -> None:
         """Suggest a plan that is feasible for the integer data, as a value for every variable."""

@@ -21,6 +21,16 @@ JobPlans = Sequence[Sequence[JobTimes]]
 
 
 @dataclass(frozen=True)
+class PlanOutcome:
+    """Best plan found (None if there is none), proven bound, status and deterministic time of the search."""
+
+    jobs: JobPlans | None
+    bound: int
+    status: str
+    work: float
+
+
+@dataclass(frozen=True)
 class LegVariables:
     """x, b, s, p and f of one leg."""
 

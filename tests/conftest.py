@@ -1,6 +1,7 @@
 """Fixtures that several test modules share, and the settings of the property tests."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,15 @@ _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, Hea
 settings.register_profile("repeatable", derandomize=True, max_examples=60, database=None, **_COMMON)
 settings.register_profile("hunt", max_examples=3000, print_blob=True, **_COMMON)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep plans out of the user's cache folder, also those of child processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+            patch.setitem(os.environ, variable, str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from themis_opt.lower_bounds import bounds
     from themis_opt.plan import Chunks, Plan
     from themis_opt.policies.registry import make_policy
+    from themis_opt.robustness import Execution, executions, loss_distributions
     from themis_opt.schedule import Schedule
     from themis_opt.simulator import simulate
     from themis_opt.validation import validate
@@ -33,6 +34,7 @@ _HOME = {
     "Chunks": "plan",
     "Collective": "instance",
     "Dimension": "instance",
+    "Execution": "robustness",
     "Instance": "instance",
     "Network": "instance",
     "Packet": "instance",
@@ -40,8 +42,10 @@ _HOME = {
     "Schedule": "schedule",
     "bounds": "lower_bounds",
     "compare": "comparison",
+    "executions": "robustness",
     "explain": "explanation",
     "load": "catalog",
+    "loss_distributions": "robustness",
     "make_policy": "policies.registry",
     "simulate": "simulator",
     "solve": "comparison",
@@ -53,6 +57,7 @@ __all__ = [
     "Chunks",
     "Collective",
     "Dimension",
+    "Execution",
     "Instance",
     "Network",
     "Packet",
@@ -60,8 +65,10 @@ __all__ = [
     "Schedule",
     "bounds",
     "compare",
+    "executions",
     "explain",
     "load",
+    "loss_distributions",
     "make_policy",
     "simulate",
     "solve",

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Literal
+from typing import Literal, TypedDict, Unpack
 
 from formulations.budget import PROVEN_GAP
 from themis_opt.errors import InputError
 from themis_opt.instance import Instance
 from themis_opt.lower_bounds import BOUNDS
-from themis_opt.policies.exact import Exact
+from themis_opt.plan_cache import PlanCache, Recalled
+from themis_opt.policies.exact import Exact, Reference
 from themis_opt.policies.registry import HEURISTICS, REFERENCE, Policy, make_policy
 from themis_opt.schedule import Schedule
 from themis_opt.simulator import simulate
@@ -17,6 +18,12 @@ from themis_opt.validation import validate
 
 Sizes = Literal["equal", "free"]
 SIZES: tuple[Sizes, ...] = ("equal", "free")
+
+SIMILAR_GAP = 0.005
+"""A recalled schedule whose gap exceeds that of the instance it was found for by no more is not searched again."""
+
+SIMILAR_TIME = 0.8
+"""Share of the time now left that the search for it must have had."""
 
 Progress = Callable[[str, float, float], None]
 """Called with the policy at work, its best makespan and the best bound so far, in picoseconds."""
@@ -58,6 +65,8 @@ class Result:
             "policy": self.policy,
             "makespan_ns": self.makespan / 1000,
             "utilisation": self.schedule.utilisation,
+            "algbw_bytes_per_s": self.schedule.algorithm_bandwidth,
+            "busbw_bytes_per_s": self.schedule.bus_bandwidth,
             "speedup": self.speedup,
             "bound_ns": self.bound / 1000,
             "gap": self.gap,
@@ -97,56 +106,67 @@ def checked_sizes(text: str) -> Sizes:
     raise InputError(f"must be {' or '.join(SIZES)}", field="--sizes", value=text)
 
 
+class Limits(TypedDict, total=False):
+    """What a comparison may spend.
+
+    `time_limit` (60 by default) is in seconds and covers the whole comparison; the others are those of
+    :class:`themis_opt.policies.exact.Exact`.
+    """
+
+    time_limit: float
+    workers: int
+    seed: int
+    gap: float
+    sizes: Sizes
+    deterministic: bool
+    memory: float
+
+
 def solve(
     instance: Instance,
     *,
-    time_limit: float = 60.0,
-    workers: int = 2,
-    seed: int = 0,
-    gap: float = PROVEN_GAP,
-    sizes: Sizes = "free",
     progress: Progress | None = None,
+    cache: PlanCache | None = None,
+    **limits: Unpack[Limits],
 ) -> Comparison:
-    """Compare the fixed order and Themis with the reference.
+    """Compare the fixed order and Themis with the reference, whose chunk sizes are free unless said otherwise.
 
     Parameters
     ----------
-    time_limit : float
-        Seconds for the whole comparison.
-    workers, seed, gap, sizes
-        As in :class:`themis_opt.policies.exact.Exact`.
+    progress, cache, **limits
+        As in :func:`compare`.
     """
-    return compare(
-        instance,
-        (*HEURISTICS, REFERENCE),
-        time_limit=time_limit,
-        workers=workers,
-        seed=seed,
-        gap=gap,
-        sizes=sizes,
-        progress=progress,
-    )
+    limits.setdefault("sizes", "free")
+    return compare(instance, (*HEURISTICS, REFERENCE), progress=progress, cache=cache, **limits)
 
 
 def compare(
     instance: Instance,
     policies: Sequence[str],
     *,
-    time_limit: float = 60.0,
-    workers: int = 2,
-    seed: int = 0,
-    gap: float = PROVEN_GAP,
-    sizes: Sizes = "equal",
     progress: Progress | None = None,
+    cache: PlanCache | None = None,
+    **limits: Unpack[Limits],
 ) -> Comparison:
-    """Run policies by their specifications; the time limit covers all of them, and the reference takes what is left."""
+    """Run policies by their specifications; the time limit covers all of them, and the references take what is left.
+
+    Parameters
+    ----------
+    progress : callable, optional
+        Hears of every better schedule and bound.
+    cache : PlanCache, optional
+        Plans found before, from which a reference starts; it answers at once where such a plan is within the asked
+        gap, or about as good as the search that found it could make it in no less time.
+    **limits
+        As in :class:`Limits`.
+    """
     if not policies or len(set(policies)) < len(policies):
         raise InputError("must name one or more policies, each once", field="policies", value=", ".join(policies))
-    deadline = monotonic() + time_limit
-    knobs = {"seconds": time_limit, "workers": workers, "seed": seed, "gap": gap, "sizes": sizes}
+    time_limit = limits.pop("time_limit", 60.0)
+    deadline, knobs = monotonic() + time_limit, {"seconds": time_limit, **limits}
     made = {specification: make_policy(specification, **knobs) for specification in policies}
     equal_sizes = all(getattr(policy, "sizes", "equal") == "equal" for policy in made.values())
-    run = _Run(instance, progress or _ignore, equal_sizes)
+    run = _Run(instance, progress or _ignore, cache, equal_sizes)
     try:
         for specification, policy in made.items():
             if not isinstance(policy, Exact):
@@ -157,7 +177,8 @@ def compare(
         references = {s: policy for s, policy in made.items() if isinstance(policy, Exact)}
         for number, (specification, reference) in enumerate(references.items()):
             left = max(deadline - monotonic(), 0.01) / (len(references) - number)
-            run.reference(specification, replace(reference, seconds=min(reference.seconds, left)))
+            own = time_limit / len(references) if reference.deterministic else left
+            run.reference(specification, replace(reference, seconds=min(reference.seconds, own)))
     except KeyboardInterrupt:
         if not run.schedules:
             raise
@@ -174,6 +195,7 @@ class _Run:
 
     instance: Instance
     tell: Progress
+    cache: PlanCache | None
     equal_sizes: bool
     schedules: dict[str, Schedule] = field(default_factory=dict)
     bounds: dict[str, float] = field(default_factory=dict)
@@ -188,11 +210,30 @@ class _Run:
         def report(makespan: float, bound: float) -> None:
             self.tell(specification, makespan, bound)
 
-        reference = policy.solve(self.instance, max(self.bounds.values()), report)
+        bound = max(self.bounds.values())
+        recalled = self.cache.recall(self.instance, policy.sizes) if self.cache else None
+        if recalled is not None and self._is_enough(recalled, bound, policy):
+            reference = Reference(recalled.schedule, bound, "recalled")
+        else:
+            reference = policy.solve(self.instance, bound, report, recalled.schedule if recalled else None)
+            self._keep(reference, policy)
         self.schedules[specification] = reference.schedule
         if self.equal_sizes:
             self.bounds["cp_sat"] = max(reference.bound, self.bounds.get("cp_sat", 0.0))
         self.interrupted |= reference.status == "interrupted"
+
+    def _is_enough(self, recalled: Recalled, bound: float, policy: Exact) -> bool:
+        """Whether a search is not expected to improve a recalled schedule by much."""
+        makespan = recalled.schedule.makespan
+        gap = makespan / bound - 1
+        had_time = recalled.seconds >= SIMILAR_TIME * policy.seconds
+        is_best = all(makespan <= schedule.makespan for schedule in self.schedules.values())
+        return gap <= policy.gap or (is_best and had_time and gap <= recalled.gap + SIMILAR_GAP)
+
+    def _keep(self, reference: Reference, policy: Exact) -> None:
+        if self.cache is not None and reference.status == "finished":
+            gap = reference.schedule.makespan / reference.bound - 1
+            self.cache.keep(reference.schedule, policy.sizes, gap, policy.seconds)
 
     def judged(self, order: Sequence[str]) -> "Comparison":
         """Validate every schedule and set it against the baseline and the best bound."""

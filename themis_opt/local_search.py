@@ -20,14 +20,14 @@ WARM, COOL = 2e-3, 1e-4
 SLICE_WORK = 2**21
 """Stages simulated between two looks at whether to stop."""
 
-FIRST_WORK, MOST_WORK = 2**22, 2**27
-"""Stages each thread simulates in the first wave, and at most; a wave is twice as long as the one before."""
+FIRST_WORK, FIRST_STEPS, MOST_WORK = 2**22, 20_000, 2**27
+"""Stages each thread simulates in the first wave, steps in which it may, and stages in the longest; waves double."""
 
-START_WORK = 2**23
-"""Stages simulated in each annealing of a schedule whose sizes are free."""
+START_WORK, START_STEPS = 2**23, 100_000
+"""Stages and steps of each annealing for free sizes, at most; they double when all counts had a turn."""
 
 FREE_COUNTS = (16, 24, 32, 64)
-"""Chunks per collective from which free sizes start, in turn, as far as so many are allowed."""
+"""Chunks per collective from which free sizes start, in turn; as far as so many are allowed, and the most allowed."""
 
 MAX_TURNS = 6
 """Most turns of orders and sizes from one start."""
@@ -39,7 +39,7 @@ MIN_GAIN = 1e-5
 """Relative gain below which a schedule counts as no better."""
 
 Stop = Callable[[], bool]
-_Task = tuple[Callable[[Schedule, int, float, Stop], tuple[Schedule, float]], Schedule, int, float]
+_Task = tuple[Callable[[Schedule, float, int, Stop], tuple[Schedule, float]], Schedule, float, int]
 
 
 class LocalSearch:
@@ -75,7 +75,7 @@ class LocalSearch:
         self._starting_schedule = starting_schedule
         self._free_sizes, self._workers = free_sizes, workers
         self._seeds = np.random.SeedSequence(seed)
-        self._next_work, self._num_starts = FIRST_WORK, 0
+        self._next_work, self._num_starts = min(FIRST_WORK, FIRST_STEPS * best.plan.num_stages), 0
 
     def wave(self, most_work: float, stop: Stop) -> float:
         """Run one wave, or until `stop` says so.
@@ -93,23 +93,25 @@ class LocalSearch:
         seeds = [int(child.generate_state(1)[0]) for child in self._seeds.spawn(self._workers)]
         tasks: list[_Task]
         if self._free_sizes:
-            tasks = [(_with_free_sizes, self._equal_start(), seed, START_WORK) for seed in seeds]
+            tasks = [(_with_free_sizes, *self._equal_start(), seed) for seed in seeds]
         else:
             work = min(self._next_work, most_work)
             self._next_work = min(2 * self._next_work, MOST_WORK)
-            tasks = [(_annealed, self.best, seed, work) for seed in seeds]
+            tasks = [(_annealed, self.best, work, seed) for seed in seeds]
         ends = self._together(tasks, stop)
         found = [self._adopted(schedule) for schedule, _ in ends]
         self.best = min(self.best, *found, key=lambda schedule: schedule.makespan)
         return max(work for _, work in ends)
 
-    def _equal_start(self) -> Schedule:
-        """Equal chunks for the next start, of one of the counts in turn."""
+    def _equal_start(self) -> tuple[Schedule, float]:
+        """Equal chunks for the next start, and the stages to simulate."""
         limit = max(c.chunks for c in self.best.instance.collectives)
-        counts = [count for count in FREE_COUNTS if count < limit] or [limit]
-        count = counts[self._num_starts % len(counts)]
+        counts = sorted({min(count, limit) for count in FREE_COUNTS})
+        turn, number = divmod(self._num_starts, len(counts))
         self._num_starts += 1
-        return self._starting_schedule(with_at_most(self.best.instance, count))
+        start = self._starting_schedule(with_at_most(self.best.instance, counts[number]))
+        work = min(START_WORK, START_STEPS * start.plan.num_stages)
+        return start, float(min(work << turn, MOST_WORK))
 
     def _adopted(self, schedule: Schedule) -> Schedule:
         """The schedule as one of the instance in question, which may allow more chunks."""
@@ -124,7 +126,7 @@ class LocalSearch:
             return self.interrupted or stop()
 
         with ThreadPoolExecutor(len(tasks)) as threads:
-            running = [threads.submit(task, start, seed, work, stops) for task, start, seed, work in tasks]
+            running = [threads.submit(task, start, work, seed, stops) for task, start, work, seed in tasks]
             while not all(future.done() for future in running):
                 try:
                     wait(running)
@@ -139,7 +141,7 @@ def with_at_most(instance: Instance, count: int) -> Instance:
 
 
 def _annealed(
-    start: Schedule, seed: int, work: float, stop: Stop, hot: float = HOT, cold: float = COLD
+    start: Schedule, work: float, seed: int, stop: Stop, hot: float = HOT, cold: float = COLD
 ) -> tuple[Schedule, float]:
     """The best schedule of one annealing, and the stages simulated."""
     annealing = Annealing(start, seed)
@@ -154,14 +156,14 @@ def _annealed(
     return annealing.best(), steps * num_slices * num_stages
 
 
-def _with_free_sizes(start: Schedule, seed: int, work: float, stop: Stop) -> tuple[Schedule, float]:
+def _with_free_sizes(start: Schedule, work: float, seed: int, stop: Stop) -> tuple[Schedule, float]:
     """Orders and sizes improved in turn while that pays."""
-    found, done = _annealed(start, seed, work, stop)
+    found, done = _annealed(start, work, seed, stop)
     best = resized(found)
     for turn in range(1, MAX_TURNS + 1):
         if stop():
             break
-        found, more = _annealed(best, seed + turn, work, stop, WARM, COOL)
+        found, more = _annealed(best, work, seed + turn, stop, WARM, COOL)
         found, done = resized(found), done + more
         if found.makespan > best.makespan * (1 - MIN_GAIN):
             break

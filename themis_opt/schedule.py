@@ -1,11 +1,12 @@
 """A schedule: a plan with the times of all its stages."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from themis_opt.cost import IntArray, StageCosts, read_only
+from themis_opt.cost import PHASES, IntArray, StageCosts, read_only
 from themis_opt.instance import Instance
 from themis_opt.plan import Plan, equal_sizes
 from themis_opt.units import PICOSECONDS_PER_SECOND
@@ -65,6 +66,23 @@ class Schedule:
         """Bytes sent over makespan times the summed bandwidth of the dimensions in use (Themis, section 6)."""
         total = sum(self.instance.network.bandwidths[k] for k in self.dimensions_in_use)
         return float(self.costs.sent.sum()) * PICOSECONDS_PER_SECOND / (self.makespan * total)
+
+    @property
+    def algorithm_bandwidth(self) -> float:
+        """Bytes of the collectives over the makespan, in bytes per second: *algbw* of nccl-tests.
+
+        https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+        """
+        return sum(c.size for c in self.instance.collectives) * PICOSECONDS_PER_SECOND / self.makespan
+
+    @property
+    def bus_bandwidth(self) -> float:
+        """*busbw* of nccl-tests: algbw x 2 (n - 1) / n for all-reduce on n NPUs, x (n - 1) / n for the others."""
+        total = 0.0
+        for collective, span in zip(self.instance.collectives, self.instance.spans, strict=True):
+            npus = math.prod(self.instance.network.sizes[k] for k in span)
+            total += collective.size * len(PHASES[collective.kind]) * (npus - 1) / npus
+        return total * PICOSECONDS_PER_SECOND / self.makespan
 
     def sequence(self, dimension: int) -> IntArray:
         """Numbers of the stages on a dimension in the order they are served."""

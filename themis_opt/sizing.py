@@ -1,6 +1,7 @@
 """Free chunk sizes: the sizes that suit a schedule best, in whole elements."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -58,16 +59,21 @@ def _sizing_data(schedule: Schedule) -> SizingData:
 
 
 def _with_shares(schedule: Schedule, shares: FloatArray) -> Plan:
-    instance, plan = schedule.instance, schedule.enforced_plan()
-    chunks, kept = [], []
-    for number, (own, part) in enumerate(zip(plan.chunks, np.split(shares, _first_chunks(schedule)), strict=True)):
-        sizes = rounded(part, instance.collectives[number].size, granule(instance, number))
-        keep = sizes > 0
-        chunks.append(Chunks(sizes[keep], own.paths[keep]))
-        kept.append(np.repeat(keep, own.paths.shape[1]))
-    alive = np.concatenate(kept)
-    renumbered = np.cumsum(alive) - 1
-    return Plan(tuple(chunks), plan.dispatch, tuple(renumbered[s[alive[s]]] for s in plan.sequences if s is not None))
+    instance = schedule.instance
+    sizes = [
+        rounded(part, instance.collectives[number].size, granule(instance, number))
+        for number, part in enumerate(np.split(shares, _first_chunks(schedule)))
+    ]
+    return with_sizes(schedule.enforced_plan(), sizes)
+
+
+def with_sizes(plan: Plan, sizes: Sequence[IntArray]) -> Plan:
+    """The chunks of an enforced plan in other sizes, one array per collective; those that get nothing are dropped."""
+    keep = [own > 0 for own in sizes]
+    chunks = tuple(Chunks(s[k], c.paths[k]) for s, k, c in zip(sizes, keep, plan.chunks, strict=True))
+    alive = np.concatenate([np.repeat(k, c.paths.shape[1]) for k, c in zip(keep, plan.chunks, strict=True)])
+    number = np.cumsum(alive) - 1
+    return Plan(chunks, plan.dispatch, tuple(number[s[alive[s]]] for s in plan.sequences if s is not None))
 
 
 def _first_chunks(schedule: Schedule) -> IntArray:

@@ -8,7 +8,7 @@ import pytest
 from themis_opt.cli import comparing
 
 NAME = "fig5.all_reduce.256MB"
-QUICK = ("--time-limit", 5, "--workers", 1)
+QUICK = ("--time-limit", 5, "--workers", 1, "--no-cache")
 
 
 @pytest.mark.parametrize("command", ["solve", "compare"])

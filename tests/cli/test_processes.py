@@ -62,7 +62,7 @@ def test_piped_output_is_plain(piped):
 
 
 def test_piped_table_has_tabs(piped):
-    assert [len(line.split("\t")) for line in piped.stdout.splitlines()[1:]] == [6] * 5
+    assert [len(line.split("\t")) for line in piped.stdout.splitlines()[1:]] == [8] * 5
 
 
 def test_piped_progress_is_apart_from_the_results(piped):

@@ -89,7 +89,14 @@ def test_summary_repeats_makespan_gap_and_limits(solution):
     summary = json.loads((solution / "schedule.json").read_text(encoding="utf-8"))["summary"]
     assert summary["makespan_ns"] == 7e6
     assert summary["gap"] == pytest.approx(0, abs=1e-4)
-    assert summary["settings"] == {"time_limit": 5, "workers": 1, "seed": 0, "sizes": "equal"}
+    assert summary["settings"] == {
+        "time_limit": 5,
+        "workers": 1,
+        "seed": 0,
+        "sizes": "equal",
+        "deterministic": False,
+        "memory": 4.0,
+    }
 
 
 def test_comparison_is_the_same_as_json_and_as_csv(solution):

@@ -26,6 +26,7 @@ def arguments(solution, tmp_path):
         "bound": ("bound", NAME),
         "simulate": ("simulate", NAME),
         "validate": ("validate", solution / "schedule.json"),
+        "robustness": ("robustness", solution / "schedule.json", "--samples", 5),
         "explain": ("explain", solution / "schedule.json"),
         "show": ("show", NAME),
         "schema": ("schema",),
@@ -118,7 +119,7 @@ def test_bound_prints_every_bound_in_nanoseconds(succeed):
 
 def test_bound_says_which_bounds_need_equal_chunks(succeed):
     rows = json.loads(succeed("bound", NAME, "--json"))
-    assert [row["bound"] for row in rows if row["equal_sizes_only"]] == ["order_count"]
+    assert [row["bound"] for row in rows if row["equal_sizes_only"]] == ["order_count", "head_tail_equal"]
 
 
 def test_simulate_prints_exact_times(succeed):

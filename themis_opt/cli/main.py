@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "simulate": "themis_opt.cli.simulate:simulate",
         "validate": "themis_opt.cli.validate:validate",
         "explain": "themis_opt.cli.explain:explain",
+        "robustness": "themis_opt.cli.robustness:robustness",
         "show": "themis_opt.cli.show:show",
         "schema": "themis_opt.cli.schema:schema",
     }

@@ -34,6 +34,11 @@ Gap = Annotated[
     float | None, typer.Option(help="Stop at this gap (a fraction); exit code 1 if it is not reached.", min=0)
 ]
 Sizes = Annotated[str, typer.Option(help="Chunk sizes of the reference: equal, or free (at most as many as --chunks).")]
+Deterministic = Annotated[
+    bool, typer.Option("--deterministic", help="Same result on every run: limits count work, the cache is not used.")
+]
+Memory = Annotated[float, typer.Option(help="GiB of memory at which the search ends.", min=0.001, max=1e6)]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither use nor keep plans in the user's cache folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 

@@ -42,10 +42,19 @@ def print_comparison(comparison: "Comparison") -> None:
     """Print the results of policies with makespan, utilisation, speedup and gap."""
     name, bound = strongest(comparison.bounds)
     title = f"{comparison.instance.name or 'instance'}: best bound {duration(bound)} ({name})"
-    columns = ("policy", "makespan", "utilisation", "speedup", "gap", "status")
+    columns = ("policy", "makespan", "utilisation", "algbw", "busbw", "speedup", "gap", "status")
     makespans = durations([result.makespan for result in comparison.results])
     cells = [
-        (r.policy, makespan, percent(r.schedule.utilisation), f"{r.speedup:.3f}x", percent(r.gap), r.status)
+        (
+            r.policy,
+            makespan,
+            percent(r.schedule.utilisation),
+            bandwidth(r.schedule.algorithm_bandwidth),
+            bandwidth(r.schedule.bus_bandwidth),
+            f"{r.speedup:.3f}x",
+            percent(r.gap),
+            r.status,
+        )
         for r, makespan in zip(comparison.results, makespans, strict=True)
     ]
     print_table(title, columns, cells)
@@ -59,6 +68,11 @@ def strongest(bounds: Mapping[str, float]) -> tuple[str, float]:
 def percent(fraction: float) -> str:
     """A fraction as a percentage."""
     return f"{100 * fraction:.2f} %"
+
+
+def bandwidth(bytes_per_second: float) -> str:
+    """A bandwidth in GB/s, as nccl-tests print it."""
+    return f"{bytes_per_second / 1e9:.2f} GB/s"
 
 
 def duration(picoseconds: float) -> str:

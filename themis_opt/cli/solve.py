@@ -20,6 +20,9 @@ def solve(
     seed: options.Seed = 0,
     gap: options.Gap = None,
     sizes: options.Sizes = "free",
+    deterministic: options.Deterministic = False,
+    memory: options.Memory = 4.0,
+    no_cache: options.NoCache = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for the schedule and its pictures.")
     ] = None,
@@ -35,6 +38,9 @@ def solve(
     instance = options.load_instance(source, size, chunks, latency, ag_order)
     specifications = options.split_policies(policies, (*HEURISTICS, REFERENCE))
     folder = output or Path(f"{Path(source).name.removesuffix('.json')}.solution")
-    from themis_opt.cli.comparing import run_comparison
+    from themis_opt.cli.comparing import run_comparison, search_limits
+    from themis_opt.plan_cache import PlanCache
 
-    run_comparison(instance, specifications, time_limit, workers, seed, gap, sizes, folder, as_json)
+    limits = search_limits(time_limit, workers, seed, gap, sizes, deterministic, memory)
+    cache = None if no_cache or deterministic else PlanCache()
+    run_comparison(instance, specifications, limits, asked_gap=gap, cache=cache, folder=folder, as_json=as_json)

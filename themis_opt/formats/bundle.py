@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from themis_opt.documents import write_atomically
 from themis_opt.formats.order_table import order_rows, order_table
@@ -21,7 +21,7 @@ MAX_PICTURED_STAGES = 100_000
 PICTURES = ("trace.json", "gantt.png", "gantt.svg")
 
 
-def write_comparison(folder: Path, comparison: "Comparison", limits: Mapping[str, str | float]) -> list[Path]:
+def write_comparison(folder: Path, comparison: "Comparison", limits: Mapping[str, Any]) -> list[Path]:
     """Write the table of a comparison and the best schedule; returns the files written."""
     rows = [result.row() for result in comparison.results]
     files = [
@@ -33,7 +33,7 @@ def write_comparison(folder: Path, comparison: "Comparison", limits: Mapping[str
     return files + write_schedule(folder, best.schedule, title, _summary(best, comparison, limits))
 
 
-def _summary(result: "Result", comparison: "Comparison", limits: Mapping[str, str | float]) -> Summary:
+def _summary(result: "Result", comparison: "Comparison", limits: Mapping[str, Any]) -> Summary:
     return Summary(
         policy=result.policy,
         makespan_ns=result.makespan / 1000,

@@ -17,7 +17,7 @@ class Reference:
     """A schedule and what is proven about it.
 
     `bound` is in picoseconds; for ``sizes="equal"`` it may hold for chunks of these sizes only.  `status` is
-    ``finished`` or ``interrupted``.
+    ``finished``, ``interrupted``, or ``recalled`` if it was found before.
     """
 
     schedule: Schedule

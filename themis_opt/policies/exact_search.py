@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 
 from formulations.budget import Budget
 from formulations.chunk_order import ChunkOrder
+from formulations.job_variables import PlanOutcome
+from formulations.sequencing import Sequencing
 from themis_opt.allowance import Allowance
 from themis_opt.annealing import is_ready
 from themis_opt.cost import PHASES
 from themis_opt.instance import Instance
 from themis_opt.local_search import MIN_GAIN, WORK_PER_SECOND, LocalSearch, with_at_most
-from themis_opt.lowering import chunk_order_data, enforced_plan, job_plans
+from themis_opt.lowering import ChunkOrderData, chunk_order_data, enforced_plan, job_plans
 from themis_opt.plan import Plan
 from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.themis import Themis
@@ -27,6 +29,9 @@ RESOLUTION = 2**22
 
 SMALL_STAGES, MAX_STAGES = 100, 300
 """Plans that CP-SAT is given early, because it improves and proves them, and largest plan that it is given at all."""
+
+MAX_SEQUENCED_STAGES, SEQUENCING_SHARE = 3_000, 0.1
+"""Largest plan of which CP-SAT is given the sequences alone, where it is too large for the rest; share of the time."""
 
 MAX_ARCS = 200_000
 """Lattice arcs of all chunks above which neither local search nor CP-SAT lays out its tables."""
@@ -72,6 +77,8 @@ class ExactSearch:
                 self.refine_coarse(COARSE_SHARE * self.allowance.left)
             share = LOCAL_SHARE[self.is_small] if self.uses_cp_sat else 1.0
             self.searched(self.best, share * self.allowance.left, self.offer)
+        if self.limits.cp_sat and not self.uses_cp_sat and not self.done:
+            self.offer(self.with_best_sequences(self.best, SEQUENCING_SHARE * self.allowance.left))
         if self.uses_cp_sat and not self.done:
             self.offer(self.with_best_orders(self.best, self.allowance.left, proves=self.limits.sizes == "equal"))
             if self.limits.sizes == "free":
@@ -152,22 +159,36 @@ class ExactSearch:
         if self.done or _num_arcs(start) > ARCS_PER_SECOND * seconds / 2:
             return start
         last = self.allowance.left - seconds
-        tick = max(1, start.makespan // RESOLUTION)
-        data = chunk_order_data(start.instance, tuple(c.sizes for c in start.plan.chunks), tick)
+        data = ticked(start)
         known = self.bound if proves else 0.0
-        model = ChunkOrder(data.jobs, horizon=-(-start.makespan // tick), lower_bound=int(known) // tick)
+        model = ChunkOrder(data.jobs, horizon=-(-start.makespan // data.tick), lower_bound=int(known) // data.tick)
         model.hint(job_plans(data, start))
 
         def report(objective: float, bound: float) -> None:
             if proves:
-                best_bound = max(bound * tick, self.bound)
-                self.report(max(objective * tick, best_bound), best_bound)
+                best_bound = max(bound * data.tick, self.bound)
+                self.report(max(objective * data.tick, best_bound), best_bound)
 
         outcome = model.solve(self.budget(self.allowance.left - last), report)
+        if proves:
+            self.bound = max(self.bound, float(outcome.bound * data.tick))
+        return self.better(start, data, outcome)
+
+    def with_best_sequences(self, start: Schedule, seconds: float) -> Schedule:
+        """The best sequences CP-SAT finds for the paths of a schedule."""
+        if start.plan.num_stages > MAX_SEQUENCED_STAGES:
+            return start
+        data = ticked(start)
+        plans = job_plans(data, start)
+        paths = [[times.paths for times in own] for own in plans]
+        model = Sequencing(data.jobs, paths, horizon=-(-start.makespan // data.tick))
+        model.hint(plans)
+        return self.better(start, data, model.solve(self.budget(seconds), ignore))
+
+    def better(self, start: Schedule, data: ChunkOrderData, outcome: PlanOutcome) -> Schedule:
+        """The plan of CP-SAT, simulated, if it is better than its start."""
         self.allowance.charge(outcome.work)
         self.interrupted |= outcome.status == "interrupted"
-        if proves:
-            self.bound = max(self.bound, float(outcome.bound * tick))
         if outcome.jobs is None:
             return start
         found = simulate(start.instance, enforced_plan(start.instance, data, outcome.jobs))
@@ -186,6 +207,12 @@ def starting_schedule(instance: Instance) -> Schedule:
     rules = ("fifo", "scf", "longest_remaining")
     policies: list[Callable[[Instance], Plan]] = [Baseline(), *(Themis(dispatch=rule) for rule in rules)]
     return min((simulate(instance, policy(instance)) for policy in policies), key=lambda s: s.makespan)
+
+
+def ticked(schedule: Schedule) -> ChunkOrderData:
+    """The chunks of a schedule as CP-SAT's jobs."""
+    tick = max(1, schedule.makespan // RESOLUTION)
+    return chunk_order_data(schedule.instance, tuple(c.sizes for c in schedule.plan.chunks), tick)
 
 
 def _num_arcs(schedule: Schedule) -> int:

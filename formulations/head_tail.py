@@ -1,0 +1,215 @@
+r"""Heads and tails: the fluid relaxation where every stage also has to be reached, and to be followed by the rest.
+
+Sets and data
+    As in :mod:`formulations.fluid`.  A stage :math:`s` of class j on machine k starts no earlier than its head
+    :math:`h_s`, the release of j and the least passage of one job through all stages before; after its end at least its
+    tail :math:`t_s` goes by, its own lag and the least passage through all stages after it.
+    Windows :math:`w`: a machine :math:`k_w` and the set :math:`F_w` of its stages with :math:`h_s \ge h_w` and
+    :math:`t_s \ge t_w`.
+
+Variables
+    :math:`x_{jqe} \ge 0`, the fraction of class j that takes arc e; :math:`T`, the makespan.
+
+Objective
+    minimise :math:`T`
+
+Constraints
+    1. each layer carries one unit of flow from the empty set to the full one;
+    2. :math:`T \ge h_w + \sum_{s \in F_w} d_s x_{e(s)} + t_w` for every window w with :math:`h_w + t_w \le L`, where
+       L is a bound known before.
+
+It bounds every schedule from below: if a stage of :math:`F_w` is used, the first starts at :math:`h_w` or later, they
+do not overlap, and after the last at least :math:`t_w` goes by; if none is, the right side is
+:math:`h_w + t_w \le L`.
+It is the one-machine bound of J. Carlier (1982, https://doi.org/10.1016/S0377-2217(82)80007-6), with the loads of
+the fluid relaxation.  Windows are added where they are violated; the bound returned is a Lagrangian relaxation as
+in :mod:`formulations.fluid`, and valid whichever windows are there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from ortools.linear_solver import pywraplp
+
+from formulations.lattice import Arc, JobClass, arcs, cheapest_path
+
+FloatArray = NDArray[np.float64]
+
+MAX_ROUNDS = 30
+"""Most rounds in which violated windows are added."""
+
+MAX_HEADS = 64
+"""Most heads that are tried for a window on one machine."""
+
+TOLERANCE = 1e-7
+"""Violation, as a fraction of the makespan, from which a window is added."""
+
+Variable = tuple[int, int, Arc]
+"""Class, layer and arc."""
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The stages on one machine, one entry each: heads, tails, durations, and the arcs that use them."""
+
+    heads: FloatArray
+    tails: FloatArray
+    durations: FloatArray
+    variables: tuple[Variable, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A constraint of family (2)."""
+
+    machine: int
+    head: float
+    tail: float
+
+    def holds(self, stages: Stages) -> NDArray[np.bool_]:
+        """Which stages of the machine are in the window."""
+        inside: NDArray[np.bool_] = (stages.heads >= self.head) & (stages.tails >= self.tail)
+        return inside
+
+
+def head_tail_bound(jobs: Sequence[JobClass], least: Sequence[JobClass], known: float) -> float:
+    """Lower bound on the makespan, in the unit of the durations.
+
+    Parameters
+    ----------
+    jobs : sequence of JobClass
+        Durations are those of a whole class.
+    least : sequence of JobClass
+        The same classes with the least durations and lags that one job can have; they make heads and tails.
+    known : number
+        A bound known before.
+    """
+    on_machine = _stages(jobs, least)
+    windows = [Window(k, float(s.heads.min()), float(s.tails.min())) for k, s in sorted(on_machine.items())]
+    programme = _Programme(jobs, on_machine)
+    bound = known
+    for _ in range(MAX_ROUNDS):
+        weights, flow, makespan = programme.solved(windows)
+        bound = max(bound, _lagrangian(jobs, on_machine, weights))
+        limit = makespan * (1 + TOLERANCE)
+        windows = [w for k, s in sorted(on_machine.items()) for w in _violated(k, s, flow, limit, known)]
+        if not windows:
+            break
+    return bound
+
+
+def _stages(jobs: Sequence[JobClass], least: Sequence[JobClass]) -> dict[int, Stages]:
+    found: dict[int, list[tuple[float, float, float, Variable]]] = {}
+    for j, (job, one) in enumerate(zip(jobs, least, strict=True)):
+        before = [_passages(one, number) for number in range(len(one.legs))]
+        whole = [passages[job.everything] for passages in before]
+        for number, leg in enumerate(job.legs):
+            after = _passages(one, number, backwards=True)
+            for arc, duration in leg.duration.items():
+                visited, k = arc
+                head = job.release + sum(whole[:number]) + before[number][visited]
+                tail = one.legs[number].lag[k] + after[visited | 1 << k] + sum(whole[number + 1 :])
+                folded = job.mirrored and number == 1
+                variable = (j, 0, job.mirror(arc)) if folded else (j, number, arc)
+                found.setdefault(k, []).append((head, tail, duration, variable))
+    return {k: _columns(own) for k, own in found.items()}
+
+
+def _columns(stages: Sequence[tuple[float, float, float, Variable]]) -> Stages:
+    heads, tails, durations, variables = zip(*stages, strict=True)
+    return Stages(np.array(heads, float), np.array(tails, float), np.array(durations, float), variables)
+
+
+def _passages(job: JobClass, number: int, backwards: bool = False) -> dict[int, float]:
+    """Least passage of one leg from the empty set to every set, or from every set to the full one."""
+    best = {job.everything if backwards else 0: 0.0}
+    every = list(arcs(job.machines))
+    for visited, k in reversed(every) if backwards else every:
+        reached = visited | 1 << k
+        source, target = (reached, visited) if backwards else (visited, reached)
+        passage = best[source] + job.passage(number, (visited, k))
+        best[target] = min(best.get(target, float("inf")), passage)
+    return best
+
+
+def _violated(machine: int, stages: Stages, flow: Mapping[Variable, float], limit: float, known: float) -> list[Window]:
+    """The window of the machine that the flow violates most, if it violates one."""
+    load = stages.durations * np.array([flow[variable] for variable in stages.variables])
+    order = np.argsort(-stages.tails, kind="stable")
+    heads, tails, load = stages.heads[order], stages.tails[order], load[order]
+    best, window = limit, None
+    candidates = np.unique(heads)
+    for head in candidates[:: -(-len(candidates) // MAX_HEADS)]:
+        inside = (heads >= head) & (head + tails <= known * (1 + 1e-12))
+        needed = np.where(inside, head + np.cumsum(load * (heads >= head)) + tails, 0.0)
+        last = int(needed.argmax())
+        if needed[last] > best:
+            best, window = float(needed[last]), Window(machine, float(head), float(tails[last]))
+    return [] if window is None else [window]
+
+
+def _lagrangian(jobs: Sequence[JobClass], on_machine: Mapping[int, Stages], weights: Mapping[Window, float]) -> float:
+    """A bound for any non-negative weights of the windows with sum 1."""
+    bound = sum(weight * (window.head + window.tail) for window, weight in weights.items())
+    costs = [[dict.fromkeys(arcs(job.machines), 0.0) for _ in job.layers(job.load)] for job in jobs]
+    for window, weight in weights.items():
+        stages = on_machine[window.machine]
+        for i in np.flatnonzero(window.holds(stages)).tolist():
+            j, layer, arc = stages.variables[i]
+            costs[j][layer][arc] += weight * float(stages.durations[i])
+    for job, own in zip(jobs, costs, strict=True):
+        bound += sum(cheapest_path(job.machines, layer) for layer in own)
+    return bound
+
+
+class _Programme:
+    """The linear programme, to which windows are added."""
+
+    def __init__(self, jobs: Sequence[JobClass], on_machine: Mapping[int, Stages]) -> None:
+        self._on_machine = on_machine
+        self._scale = max(float(s.durations.max()) for s in on_machine.values()) or 1.0
+        self._solver = pywraplp.Solver.CreateSolver("GLOP")
+        self._makespan = self._solver.NumVar(0, self._solver.infinity(), "makespan")
+        self._solver.Minimize(self._makespan)
+        self._flow: dict[Variable, pywraplp.Variable] = {}
+        self._rows: dict[Window, pywraplp.Constraint] = {}
+        for j, job in enumerate(jobs):
+            for layer in range(len(job.layers(job.load))):
+                self._add_flow(j, job, layer)
+
+    def _add_flow(self, j: int, job: JobClass, layer: int) -> None:
+        """(1)."""
+        balance: dict[int, pywraplp.Constraint] = {}
+        for visited, k in arcs(job.machines):
+            flow = self._solver.NumVar(0, 1, f"flow{j}_{layer}_{visited:b}_{k}")
+            self._flow[j, layer, (visited, k)] = flow
+            for node, sign in ((visited, -1), (visited | 1 << k, +1)):
+                if node not in balance:
+                    supply = (node == job.everything) - (node == 0)
+                    balance[node] = self._solver.Constraint(supply, supply)
+                balance[node].SetCoefficient(flow, sign)
+
+    def solved(self, windows: Sequence[Window]) -> tuple[dict[Window, float], dict[Variable, float], float]:
+        """With these windows added: weights of all windows, flow and makespan; equal weights if the solver gives up."""
+        for window in windows:
+            self._add(window)
+        if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
+            return dict.fromkeys(self._rows, 1 / len(self._rows)), dict.fromkeys(self._flow, 0.0), 0.0
+        duals = {window: max(row.dual_value(), 0.0) for window, row in self._rows.items()}
+        total = sum(duals.values()) or 1.0
+        flow = {variable: column.solution_value() for variable, column in self._flow.items()}
+        return {w: dual / total for w, dual in duals.items()}, flow, self._makespan.solution_value() * self._scale
+
+    def _add(self, window: Window) -> None:
+        """(2)."""
+        stages = self._on_machine[window.machine]
+        row = self._solver.Constraint((window.head + window.tail) / self._scale, self._solver.infinity())
+        row.SetCoefficient(self._makespan, 1)
+        load: dict[Variable, float] = {}
+        for i in np.flatnonzero(window.holds(stages)).tolist():
+            load[stages.variables[i]] = load.get(stages.variables[i], 0.0) + float(stages.durations[i])
+        for variable, duration in load.items():
+            row.SetCoefficient(self._flow[variable], -duration / self._scale)
+        self._rows[window] = row

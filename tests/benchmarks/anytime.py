@@ -1,0 +1,235 @@
+"""Solvers beside each other on one instance: what each found and proved, and when; as tables and as a picture."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from time import monotonic
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from themis_opt.formats.palette import INK, LINE, QUIET
+from themis_opt.schedule import Schedule
+
+NANOSECOND, MICROSECOND = 1_000, 1_000_000
+"""In picoseconds."""
+
+ANY_PATHS = "any"
+"""What the bound of a solver holds for that chooses the paths itself."""
+
+COLUMNS = ("solver", "makespan (us)", "gap", "proven bound (us)", "for paths", "best found after (s)", "ended (s)")
+
+PANEL_WIDTH, PANEL_HEIGHT = 10.0, 4.2
+"""Inches."""
+
+LOWEST, HIGHEST = 0.95, 1.4
+"""Times shown, as multiples of the common bound."""
+
+WIDEST_LINE, LINE_STEP = 3.2, 0.35
+"""Every further curve is narrower, so that none hides another."""
+
+FIRST_SECOND = 0.02
+"""Where the logarithmic time axis begins."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """Best makespan and bound after some seconds, both in picoseconds; no schedule yet has makespan infinity."""
+
+    seconds: float
+    makespan: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """One solver on one instance.
+
+    Attributes
+    ----------
+    schedule : Schedule or None
+        Its best plan, simulated exactly; None if it found none.
+    bound : float
+        What it proves, in picoseconds; 0 if nothing.
+    paths : str
+        What the bound holds for: any paths, or whose paths.
+    points : tuple of Point
+        The trajectory in the solver's own, rounded times.
+    seconds : float
+        When it ended.
+    """
+
+    solver: str
+    schedule: Schedule | None
+    bound: float
+    paths: str
+    points: tuple[Point, ...]
+    seconds: float
+
+    @property
+    def makespan(self) -> float:
+        """Makespan in picoseconds, infinity without a schedule."""
+        return inf if self.schedule is None else self.schedule.makespan
+
+    @property
+    def best_after(self) -> float:
+        """Seconds after which the makespan did not improve any more."""
+        return next((p.seconds for p in self.points if p.makespan == self.points[-1].makespan), 0.0)
+
+
+@dataclass
+class Recorder:
+    """The clock of one solver, and its trajectory, which it reports by calling this.
+
+    Parameters
+    ----------
+    seconds : float
+        What the solver may take, everything included.
+    tick : int
+        Picoseconds of the unit in which it reports.
+    """
+
+    seconds: float
+    tick: int = 1
+    begin: float = field(default_factory=monotonic)
+    points: list[Point] = field(default_factory=list)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return monotonic() - self.begin
+
+    @property
+    def left(self) -> float:
+        """Seconds left, and a little for a solver that cannot be given none."""
+        return max(self.seconds - self.elapsed, 0.01)
+
+    def __call__(self, makespan: float, bound: float) -> None:
+        """Keep a makespan and a bound, if one of them is better."""
+        last = self.points[-1] if self.points else Point(0.0, inf, 0.0)
+        best = Point(self.elapsed, min(last.makespan, makespan * self.tick), max(last.bound, bound * self.tick))
+        if (best.makespan, best.bound) != (last.makespan, last.bound):
+            self.points.append(best)
+
+    def run(self, solver: str, schedule: Schedule | None, bound: float, paths: str) -> Run:
+        """The run that ends now."""
+        return Run(solver, schedule, bound, paths, tuple(self.points), self.elapsed)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """All solvers on one instance, each for some seconds; `bounds` hold for all, in picoseconds by name."""
+
+    instance: str
+    chunks: int
+    seconds: float
+    bounds: dict[str, float]
+    runs: tuple[Run, ...]
+
+    @property
+    def title(self) -> str:
+        """The instance and the time in words."""
+        return f"{self.instance}, {self.chunks} chunks, {self.seconds:g} s"
+
+    @property
+    def common_bounds(self) -> dict[str, float]:
+        """All proven bounds that hold for every run."""
+        return self.bounds | {run.solver: run.bound for run in self.runs if run.paths == ANY_PATHS and run.bound > 0}
+
+    @property
+    def bound(self) -> float:
+        """The best bound that holds for every run."""
+        return max(self.common_bounds.values())
+
+    def gap(self, run: Run) -> float:
+        """Makespan over the common bound, minus 1."""
+        return run.makespan / self.bound - 1
+
+    def _key(self, run: Run) -> dict[str, Any]:
+        return {"instance": self.instance, "chunks": self.chunks, "limit_s": self.seconds, "solver": run.solver}
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The runs as plain values; empty where there is no schedule or no proof."""
+        for run in self.runs:
+            found, proves = run.schedule is not None, run.bound > 0
+            yield {
+                **self._key(run),
+                "makespan_ns": run.makespan / NANOSECOND if found else "",
+                "common_bound_ns": self.bound / NANOSECOND,
+                "gap": self.gap(run) if found else "",
+                "proven_bound_ns": run.bound / NANOSECOND if proves else "",
+                "bound_holds_for_paths": run.paths if proves else "",
+                "best_found_after_s": round(run.best_after, 3),
+                "ended_after_s": round(run.seconds, 3),
+            }
+
+    def points(self) -> Iterator[dict[str, Any]]:
+        """The trajectories as plain values."""
+        for run in self.runs:
+            for point in run.points:
+                yield {
+                    **self._key(run),
+                    "after_s": round(point.seconds, 4),
+                    "makespan_ns": point.makespan / NANOSECOND if point.makespan < inf else "",
+                    "bound_ns": point.bound / NANOSECOND,
+                }
+
+
+def markdown(contest: Contest) -> str:
+    """The table of one instance."""
+    best = max(contest.common_bounds, key=contest.common_bounds.__getitem__)
+    lines = [
+        f"### {contest.title}",
+        "",
+        f"Best bound for all rows: {contest.bound / MICROSECOND:.3f} us ({best}).",
+        "",
+        "| " + " | ".join(COLUMNS) + " |",
+        "|" + "---|" * len(COLUMNS),
+    ]
+    return "\n".join([*lines, *("| " + " | ".join(_cells(contest, run)) + " |" for run in contest.runs)]) + "\n"
+
+
+def _cells(contest: Contest, run: Run) -> tuple[str, ...]:
+    found, proves = run.schedule is not None, run.bound > 0
+    return (
+        run.solver,
+        f"{run.makespan / MICROSECOND:.3f}" if found else "none found",
+        f"{contest.gap(run):.2%}" if found else "",
+        f"{run.bound / MICROSECOND:.3f}" if proves else "",
+        run.paths if proves else "",
+        f"{run.best_after:.1f}" if found else "",
+        f"{run.seconds:.1f}",
+    )
+
+
+def plot(contests: Sequence[Contest]) -> Figure:
+    """Makespans (solid) and bounds (dashed, of their own paths) over time, one panel per instance."""
+    figure = Figure(figsize=(PANEL_WIDTH, PANEL_HEIGHT * len(contests)), facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(len(contests), squeeze=False)[:, 0]
+    for axes, contest in zip(panels, contests, strict=True):
+        _draw(axes, contest)
+    return figure
+
+
+def _draw(axes: Axes, contest: Contest) -> None:
+    last = max(run.seconds for run in contest.runs)
+    for number, run in enumerate(contest.runs):
+        seconds = [max(p.seconds, FIRST_SECOND) for p in run.points] + [last]
+        for kind, style in (("makespan", "-"), ("bound", "--")):
+            values = [getattr(p, kind) / MICROSECOND for p in run.points]
+            label = run.solver if kind == "makespan" else None
+            width, values = WIDEST_LINE - LINE_STEP * number, [*values, *values[-1:]]
+            axes.step(seconds, values, style, where="post", label=label, color=f"C{number}", linewidth=width)
+    axes.axhline(contest.bound / MICROSECOND, color=INK, linewidth=0.8, linestyle=":", label="best common bound")
+    axes.set_xscale("log")
+    axes.set_xlim(FIRST_SECOND, last)
+    axes.set_ylim(LOWEST * contest.bound / MICROSECOND, HIGHEST * contest.bound / MICROSECOND)
+    axes.set_title(contest.title, color=INK, fontsize=10, loc="left")
+    axes.set_xlabel("seconds", color=QUIET, fontsize=9)
+    axes.set_ylabel("makespan, and bound (dashed), us", color=QUIET, fontsize=9)
+    axes.tick_params(colors=QUIET, labelsize=8.5)
+    axes.grid(color=LINE, linewidth=0.8)
+    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)

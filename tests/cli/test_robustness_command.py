@@ -1,0 +1,116 @@
+"""``robustness``: a schedule's plan and Themis in disturbed networks."""
+
+import json
+
+import pytest
+
+NAME = "fig5.all_reduce.256MB"
+FEW = ("--samples", 5)
+POLICIES = ["plan, enforced", "plan, dynamic", "themis+scf, enforced", "themis+scf, dynamic"]
+LOSSES = {"nominal_loss", "mean_loss", "median_loss", "p95_loss", "p99_loss", "max_loss"}
+NS_PER_MS = 10**6
+
+
+@pytest.fixture(scope="module")
+def schedule(succeed, tmp_path_factory):
+    """The fixed order on figure 5, which takes 8 ms; nothing can take less than 20/3 ms."""
+    folder = tmp_path_factory.mktemp("simulate")
+    succeed("simulate", NAME, "--policies", "baseline", "-o", folder)
+    return folder / "baseline" / "schedule.json"
+
+
+def test_the_table_has_one_line_per_policy(succeed, schedule):
+    title, header, *rows = succeed("robustness", schedule, *FEW).splitlines()
+    assert title.startswith("# fig5")
+    assert "5 samples" in title
+    assert header.split("\t")[0] == "policy"
+    assert [row.split("\t")[0] for row in rows] == POLICIES
+    assert {len(line.split("\t")) for line in (header, *rows)} == {9}
+
+
+def test_json_says_how_the_network_was_disturbed(succeed, schedule):
+    report = json.loads(succeed("robustness", schedule, *FEW, "--seed", 7, "--bandwidth", 0.2, "--jitter", 3, "--json"))
+    report.pop("policies")
+    assert report == {"samples": 5, "seed": 7, "bandwidth_spread": 0.2, "latency_jitter": 3.0}
+
+
+def test_json_has_every_loss_of_every_policy(succeed, schedule):
+    rows = json.loads(succeed("robustness", schedule, *FEW, "--json"))["policies"]
+    assert [row["policy"] for row in rows] == POLICIES
+    assert all(row.keys() == {"policy", "nominal_makespan_ns", "mean_slowdown"} | LOSSES for row in rows)
+
+
+def test_nominal_makespans_are_nanoseconds_and_losses_fractions(succeed, schedule):
+    rows = {row["policy"]: row for row in json.loads(succeed("robustness", schedule, *FEW, "--json"))["policies"]}
+    found = {name: (row["nominal_makespan_ns"], row["nominal_loss"]) for name, row in rows.items()}
+    assert found["plan, enforced"] == pytest.approx((8 * NS_PER_MS, 0.2))
+    assert found["themis+scf, enforced"] == pytest.approx((7 * NS_PER_MS, 0.05))
+
+
+def test_without_disturbance_all_losses_are_the_nominal_one(succeed, schedule):
+    text = succeed("robustness", schedule, *FEW, "--bandwidth", 0, "--jitter", 0, "--json")
+    for row in json.loads(text)["policies"]:
+        assert [row[name] for name in LOSSES] == pytest.approx([row["nominal_loss"]] * len(LOSSES))
+        assert row["mean_slowdown"] == pytest.approx(0)
+
+
+def test_equal_seeds_print_the_same(succeed, schedule):
+    once, again = (succeed("robustness", schedule, *FEW, "--seed", 1, "--json") for _ in range(2))
+    assert once == again
+
+
+def test_the_reference_can_be_disturbed(succeed, solution):
+    assert "plan, enforced" in succeed("robustness", solution / "schedule.json", *FEW)
+
+
+@pytest.mark.parametrize(("suffix", "begins"), [(".svg", b"<?xml"), (".png", b"\x89PNG")])
+def test_picture_is_written(succeed, schedule, tmp_path, suffix, begins):
+    path = tmp_path / f"losses{suffix}"
+    succeed("robustness", schedule, *FEW, "-o", path)
+    assert path.read_bytes().startswith(begins)
+
+
+def test_equal_samples_give_equal_pictures(succeed, schedule, tmp_path):
+    for name in ("once.svg", "again.svg"):
+        succeed("robustness", schedule, *FEW, "-o", tmp_path / name)
+    assert (tmp_path / "once.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
+
+
+def test_the_picture_is_written_apart_from_the_results(invoke, schedule, tmp_path):
+    result = invoke("robustness", schedule, *FEW, "-o", tmp_path / "losses.svg", "--json")
+    assert "losses.svg" in result.stderr
+    assert json.loads(result.stdout)["samples"] == 5
+
+
+def test_picture_of_an_unknown_kind_is_refused(refuse, schedule, tmp_path):
+    assert "pictures end in .png or .svg" in refuse("robustness", schedule, *FEW, "-o", tmp_path / "losses.gif")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--samples", 0, "samples = 0: must be at least 1"),
+        ("--samples", -1, "samples = -1: "),
+        ("--seed", -1, "seed = -1: "),
+        ("--bandwidth", 1, "bandwidth_spread = 1.0: must be at least 0 and less than 1"),
+        ("--bandwidth", -0.1, "bandwidth_spread = -0.1: "),
+        ("--bandwidth", "nan", "bandwidth_spread = nan: "),
+        ("--jitter", -1, "latency_jitter = -1.0: must be at least 0"),
+        ("--jitter", "inf", "latency_jitter = inf: "),
+    ],
+)
+def test_options_out_of_range_are_refused(refuse, schedule, option, value, said):
+    assert said in refuse("robustness", schedule, option, value)
+
+
+@pytest.mark.parametrize(("option", "value"), [("--samples", "many"), ("--bandwidth", "10 %"), ("--jitter", "occupy")])
+def test_options_that_are_no_numbers_are_refused(invoke, schedule, option, value):
+    result = invoke("robustness", schedule, option, value)
+    assert result.exit_code == 2
+    assert option in result.stderr
+
+
+def test_a_schedule_that_breaks_a_rule_is_refused(refuse, schedule, save):
+    document = json.loads(schedule.read_text(encoding="utf-8"))
+    document["start_ps"][0] += 1
+    assert "breaks rule" in refuse("robustness", save(document), *FEW)

@@ -1,0 +1,281 @@
+"""Plans in disturbed networks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from strategies import enforced_plans, schedules
+
+from themis_opt.errors import CyclicPlan, InputError, InvalidSchedule
+from themis_opt.instance import Collective, CollectiveKind, Dimension, Instance, Kind, Network
+from themis_opt.plan import Chunks, Plan
+from themis_opt.robustness import Execution, LossDistribution, executions, loss_distributions
+from themis_opt.schedule import Schedule
+from themis_opt.simulator import simulate
+
+Run = Callable[[Instance, str], Schedule]
+US = 10**6
+EXACT = {"bandwidth_spread": 0.0, "latency_jitter": 0.0}
+
+
+def makespans(instance: Instance, execution: Execution, **options: Any) -> np.ndarray:
+    (distribution,) = loss_distributions(instance, {"it": execution}, **options)
+    return distribution.makespans
+
+
+def two_dimensions(*collectives: Collective, latency: str = "0 ns", rule: str = "lag") -> Instance:
+    """Each chunk of 2000 bytes of an all-to-all holds a dimension for 1 us."""
+    dimension = Dimension(kind=Kind.SWITCH, size=2, bandwidth="1 GB/s", latency=latency)
+    return Instance(network=Network(dimensions=(dimension, dimension)), collectives=collectives, latency=rule)
+
+
+def all_to_all(chunks: int = 1) -> Collective:
+    return Collective(kind=CollectiveKind.ALL_TO_ALL, size=2000 * chunks, chunks=chunks)
+
+
+def chunks(*paths: tuple[int, ...]) -> Chunks:
+    return Chunks(np.full(len(paths), 2000), np.array(paths))
+
+
+def slower(instance: Instance, *, bandwidth: float = 1.0, latency: int = 1) -> Instance:
+    """The instance with all bandwidths and latencies multiplied."""
+    dimensions = [
+        d.replace(bandwidth=d.bandwidth * bandwidth, latency=f"{d.latency * latency} ps")
+        for d in instance.network.dimensions
+    ]
+    return instance.replace(network={"dimensions": [d.model_dump(mode="json") for d in dimensions]})
+
+
+@settings(max_examples=30)
+@given(schedules())
+def test_without_disturbance_every_makespan_is_the_simulated_one(schedule: Schedule) -> None:
+    for distribution in loss_distributions(schedule.instance, executions("it", schedule), samples=2, **EXACT):
+        assert distribution.makespans.tolist() == [schedule.makespan] * 2
+        assert distribution.nominal_makespan == schedule.makespan
+
+
+@pytest.mark.parametrize("rule", ["lag", "occupy"])
+def test_all_kinds_of_collectives_are_run(mixed: Instance, run: Run, rule: str) -> None:
+    schedule = run(mixed.replace(latency=rule), "themis+scf")
+    assert {c.kind for c in mixed.collectives} == set(CollectiveKind)
+    for distribution in loss_distributions(schedule.instance, executions("it", schedule), samples=5):
+        assert distribution.nominal_makespan == schedule.makespan
+        assert len(set(distribution.makespans.tolist())) == 5
+
+
+@settings(max_examples=30)
+@given(enforced_plans())
+def test_no_sample_beats_its_bound(case: tuple[Instance, Plan]) -> None:
+    instance, plan = case
+    (distribution,) = loss_distributions(instance, {"it": Execution(plan)}, samples=3)
+    assert distribution.losses[0] >= -1e-9
+
+
+@settings(max_examples=30)
+@given(enforced_plans())
+def test_an_enforced_order_is_never_faster_on_a_slower_network(case: tuple[Instance, Plan]) -> None:
+    instance, plan = case
+    usual = makespans(instance, Execution(plan), samples=3)
+    assert (makespans(slower(instance, bandwidth=0.7, latency=2), Execution(plan), samples=3) >= usual).all()
+
+
+@settings(max_examples=30)
+@given(enforced_plans())
+def test_an_enforced_order_is_never_faster_with_more_jitter(case: tuple[Instance, Plan]) -> None:
+    instance, plan = case
+    some, more = (makespans(instance, Execution(plan), samples=3, latency_jitter=j) for j in (0.5, 3.0))
+    assert (more >= some).all()
+
+
+@settings(max_examples=30)
+@given(enforced_plans())
+def test_an_enforced_order_stays_between_the_extreme_networks(case: tuple[Instance, Plan]) -> None:
+    """Both extremes are simulated, so a stage that never started would show."""
+    instance, plan = case
+    fastest = simulate(slower(instance, bandwidth=1.1), plan).makespan
+    slowest = simulate(slower(instance, bandwidth=0.9, latency=2), plan).makespan
+    found = makespans(instance, Execution(plan), samples=3)
+    assert fastest <= found.min()
+    assert found.max() <= slowest
+
+
+@pytest.mark.parametrize("rule", ["lag", "occupy"])
+def test_latency_is_disturbed_whether_it_occupies_or_not(rule: str) -> None:
+    instance = two_dimensions(all_to_all(), latency="10 us", rule=rule)
+    plan = Plan((chunks((0, 1)),))
+    found = makespans(instance, Execution(plan), samples=50, bandwidth_spread=0.0, latency_jitter=1.0)
+    assert 22 * US < found.min() < 32 * US < found.max() < 42 * US
+
+
+def test_latency_that_occupies_delays_the_next_chunk() -> None:
+    """Two chunks of 1 us, each with at least 10 us of latency, one after the other or overlapping."""
+    plan = Plan((chunks((0, 1), (0, 1)),))
+    lag, occupy = (
+        makespans(two_dimensions(all_to_all(2), latency="10 us", rule=rule), Execution(plan), samples=20)
+        for rule in ("lag", "occupy")
+    )
+    assert occupy.min() >= 32 * US
+    assert (occupy > lag).all()
+
+
+def test_bandwidths_are_off_by_at_most_the_spread() -> None:
+    network = Network(dimensions=(Dimension(kind=Kind.SWITCH, size=2, bandwidth="1 GB/s"),))
+    instance = Instance(network=network, collectives=(all_to_all(),))
+    plan = Plan((chunks((0,)),))
+    found = makespans(instance, Execution(plan), samples=200, bandwidth_spread=0.25)
+    factors = 1 * US / found
+    assert 0.75 <= factors.min() < 0.8
+    assert 1.2 < factors.max() <= 1.25
+
+
+def test_launch_overheads_and_releases_are_not_disturbed() -> None:
+    dimension = Dimension(kind=Kind.SWITCH, size=2, bandwidth="1000 TB/s", launch_overhead="3 us")
+    late = all_to_all().replace(release="5 us")
+    instance = Instance(network=Network(dimensions=(dimension,)), collectives=(late,))
+    found = makespans(instance, Execution(Plan((chunks((0,)),))), samples=5)
+    assert found == pytest.approx(8 * US, rel=1e-5)
+
+
+def test_equal_seeds_give_equal_losses(mixed: Instance, run: Run) -> None:
+    policies = executions("it", run(mixed, "themis+scf"))
+    once, again = (loss_distributions(mixed, policies, samples=5, seed=3) for _ in range(2))
+    assert [d.losses.tolist() for d in once] == [d.losses.tolist() for d in again]
+
+
+def test_other_seeds_give_other_losses(mixed: Instance, run: Run) -> None:
+    execution = Execution(run(mixed, "themis+scf").enforced_plan())
+    assert set(makespans(mixed, execution, samples=5, seed=0)).isdisjoint(
+        makespans(mixed, execution, samples=5, seed=1)
+    )
+
+
+def test_fewer_samples_are_the_first_of_many(mixed: Instance, run: Run) -> None:
+    execution = Execution(run(mixed, "themis+scf").enforced_plan())
+    few, many = (makespans(mixed, execution, samples=count) for count in (3, 6))
+    assert few.tolist() == many[:3].tolist()
+
+
+def test_all_policies_see_the_same_samples(mixed: Instance, run: Run) -> None:
+    ours, theirs = executions("it", run(mixed, "themis+scf")), executions("other", run(mixed, "baseline+fifo"))
+    together = loss_distributions(mixed, theirs | ours, samples=4)[2:]
+    alone = loss_distributions(mixed, ours, samples=4)
+    assert [d.makespans.tolist() for d in together] == [d.makespans.tolist() for d in alone]
+    assert [d.bounds.tolist() for d in together] == [d.bounds.tolist() for d in alone]
+
+
+@pytest.mark.parametrize("kind", CollectiveKind)
+def test_a_stage_is_disturbed_alike_whatever_the_path_of_its_chunk(kind: CollectiveKind) -> None:
+    """One chunk on two dimensions: its lags add up to the same in either order, and lags are all there is."""
+    near, far = (Dimension(kind=Kind.SWITCH, size=2, bandwidth="1000 TB/s", latency=text) for text in ("1 s", "3 s"))
+    instance = Instance(
+        network=Network(dimensions=(near, far)), collectives=(Collective(kind=kind, size=2000, chunks=1),)
+    )
+    legs = 2 if kind is CollectiveKind.ALL_REDUCE else 1
+    inwards, outwards = (
+        makespans(instance, Execution(Plan((chunks(path * legs),))), samples=5) for path in ((0, 1), (1, 0))
+    )
+    assert inwards == pytest.approx(outwards, rel=1e-9)
+    assert len(set(inwards.tolist())) == 5
+
+
+def test_stages_are_disturbed_independently() -> None:
+    """The later of two collectives that are all lag: their factors are uniform in [1, 2], the larger 5/3 on average."""
+    dimension = Dimension(kind=Kind.SWITCH, size=2, bandwidth="1000 TB/s", latency="1 s")
+    instance = Instance(network=Network(dimensions=(dimension,)), collectives=(all_to_all(), all_to_all()))
+    found = makespans(instance, Execution(Plan((chunks((0,)), chunks((0,))))), samples=400)
+    assert found.mean() / (10**6 * US) == pytest.approx(5 / 3, abs=0.04)
+
+
+WAITING = Plan((chunks((0, 1), (1, 0)),)).enforcing((np.array([0, 3]), np.array([1, 2])))
+"""The second dimension waits for the first chunk although the second one is ready at once."""
+
+
+def test_an_enforced_order_waits() -> None:
+    found = makespans(two_dimensions(all_to_all(2)), Execution(WAITING), samples=1, **EXACT)
+    assert found.tolist() == [4 * US]
+
+
+def test_a_stage_that_is_ready_overtakes_in_a_dynamic_order() -> None:
+    found = makespans(two_dimensions(all_to_all(2)), Execution(WAITING, enforced=False), samples=1, **EXACT)
+    assert found.tolist() == [2 * US]
+
+
+@pytest.mark.parametrize(("first", "makespan"), [("small", 5.0), ("large", 5.5)])
+def test_a_dynamic_order_prefers_what_is_first_in_the_sequence(first: str, makespan: float) -> None:
+    """A small and a large chunk pass a fast and a slow dimension; the slow one starts sooner with the small one."""
+    fast, slow = (Dimension(kind=Kind.SWITCH, size=2, bandwidth=text) for text in ("1 GB/s", "500 MB/s"))
+    instance = Instance(network=Network(dimensions=(fast, slow)), collectives=(all_to_all(2),))
+    large_first = np.array([2, 0]), np.array([3, 1])
+    small_first = np.array([0, 2]), np.array([1, 3])
+    plan = Plan(
+        (Chunks(np.array([1000, 3000]), np.array([[0, 1], [0, 1]])),),
+        sequences=small_first if first == "small" else large_first,
+    )
+    assert makespans(instance, Execution(plan, enforced=False), samples=1, **EXACT).tolist() == [makespan * US]
+
+
+def test_the_quantiles_of_losses() -> None:
+    makespans = np.array([105, 101, 103, 104, 102])
+    distribution = LossDistribution("it", 100, 80.0, makespans, np.full(5, 100.0))
+    assert distribution.losses == pytest.approx([0.01, 0.02, 0.03, 0.04, 0.05])
+    assert distribution.quantile(0.5) == pytest.approx(0.03)
+    assert distribution.quantile(0.9) == pytest.approx(0.046)
+    assert distribution.row() == pytest.approx(
+        {
+            "policy": "it",
+            "nominal_makespan_ns": 0.1,
+            "nominal_loss": 0.25,
+            "mean_loss": 0.03,
+            "median_loss": 0.03,
+            "p95_loss": 0.048,
+            "p99_loss": 0.0496,
+            "max_loss": 0.05,
+            "mean_slowdown": 0.03,
+        }
+    )
+
+
+def test_every_sample_has_a_bound_of_its_own() -> None:
+    instance = two_dimensions(all_to_all(2))
+    (distribution,) = loss_distributions(instance, {"it": Execution(WAITING)}, samples=5)
+    assert len(set(distribution.bounds.tolist())) == 5
+    assert distribution.losses == pytest.approx(np.sort(distribution.makespans / distribution.bounds - 1))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("samples", 0),
+        ("samples", -1),
+        ("samples", 10**9),
+        ("seed", -1),
+        ("bandwidth_spread", -0.1),
+        ("bandwidth_spread", 1.0),
+        ("bandwidth_spread", float("nan")),
+        ("latency_jitter", -0.1),
+        ("latency_jitter", float("inf")),
+        ("latency_jitter", float("nan")),
+    ],
+)
+def test_arguments_out_of_range_are_refused(field: str, value: float) -> None:
+    with pytest.raises(InputError, match=field):
+        makespans(two_dimensions(all_to_all(2)), Execution(WAITING), **{field: value})
+
+
+@pytest.mark.parametrize("factor", [{"latency_jitter": 1e300}, {"bandwidth_spread": 1 - 1e-16}])
+def test_disturbances_that_could_outlast_the_clock_are_refused(factor: dict[str, float]) -> None:
+    with pytest.raises(InputError, match="outlast the clock"):
+        makespans(two_dimensions(all_to_all(2), latency="1 s"), Execution(WAITING), **factor)
+
+
+def test_sequences_that_wait_for_each_other_are_refused() -> None:
+    cyclic = WAITING.enforcing((np.array([3, 0]), np.array([1, 2])))
+    with pytest.raises(CyclicPlan):
+        makespans(two_dimensions(all_to_all(2)), Execution(cyclic), samples=1)
+
+
+def test_a_plan_that_breaks_a_rule_is_refused() -> None:
+    with pytest.raises(InvalidSchedule):
+        makespans(two_dimensions(all_to_all(2)), Execution(Plan((chunks((0, 0), (1, 1)),))), samples=1)
