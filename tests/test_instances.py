@@ -16,7 +16,7 @@ from themis_opt.units import format_size
 INSTANCES = Path(__file__).parents[1] / "instances"
 FILES = {
     f"{folder}/{path.name}": path
-    for folder in ("paper", "clusters", "toy")
+    for folder in ("paper", "clusters", "large", "toy")
     for path in sorted((INSTANCES / folder).glob("*.json"))
 }
 PAPER = sorted(name for name in FILES if name.startswith("paper/"))
@@ -137,5 +137,5 @@ def test_toy_all_to_all_ends_sooner_through_dim2_first() -> None:
 
 def test_readme_lists_exactly_the_files() -> None:
     readme = (INSTANCES / "README.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^\| `((?:paper|clusters|toy)/[^`]+)` \|", readme, flags=re.MULTILINE)
+    listed = re.findall(r"^\| `((?:paper|clusters|large|toy)/[^`]+)` \|", readme, flags=re.MULTILINE)
     assert sorted(listed) == sorted(FILES)
