@@ -39,16 +39,8 @@ from itertools import combinations, pairwise
 from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
-from formulations.job_variables import (
-    JobPlans,
-    JobVariables,
-    LegVariables,
-    PlanOutcome,
-    decisions,
-    extracted,
-    hint_job,
-    start_on,
-)
+from formulations.job_plans import JobPlans, PlanOutcome, start_on
+from formulations.job_variables import JobVariables, LegVariables, decisions, extracted, hint_job
 from formulations.lattice import Arc, JobClass, arcs
 from formulations.order_count import EndRow, add_flow, add_load_bounds
 from formulations.search import Report, search

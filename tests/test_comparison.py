@@ -186,7 +186,7 @@ def interrupting(policy):
     return report
 
 
-@pytest.mark.parametrize(("policy", "kept"), [*zip(HEURISTICS, (1, 2, 3), strict=True), (REFERENCE, 3)])
+@pytest.mark.parametrize(("policy", "kept"), [*zip(HEURISTICS, (1, 2, 3, 4), strict=True), (REFERENCE, 4)])
 def test_interruption_keeps_what_is_there(hard, policy, kept):
     comparison = solve(hard, **QUICK, progress=interrupting(policy))
     assert [r.policy for r in comparison.results] == list(HEURISTICS[:kept])

@@ -23,11 +23,6 @@ class Allowance:
         """Seconds left, zero or less if it is used up."""
         return self._end if self.counts_work else self._end - monotonic()
 
-    @property
-    def expired(self) -> bool:
-        """Whether wall time is used up; work that has begun is always finished."""
-        return not self.counts_work and self.left <= 0
-
     def charge(self, seconds: float) -> None:
         """Count work of so many seconds; wall time counts itself."""
         if self.counts_work:

@@ -157,11 +157,17 @@ def _state(start: Schedule, operations: Operations) -> State:
         duration=operations.duration.copy(),
         lag=operations.lag.copy(),
         major=start.start.astype(np.float64),
-        load=np.bincount(operations.resource, weights=operations.duration).astype(np.int64),
+        load=_loads(operations),
         touched=np.zeros(MAX_TOUCHED, dtype=np.int64),
         makespans=np.full(2, start.makespan, dtype=np.int64),
         workspace=workspace(operations),
     )
+
+
+def _loads(operations: Operations) -> IntArray:
+    loads = np.zeros(operations.resource.max() + 1, dtype=np.int64)
+    np.add.at(loads, operations.resource, operations.duration)
+    return loads
 
 
 def _paths_and_keys(start: Schedule) -> tuple[IntArray, np.ndarray]:

@@ -1,7 +1,9 @@
 """The inner loop of :mod:`themis_opt.annealing`: moves, simulation by the kernel, acceptance.  Always compiled."""
 
 from functools import cache
+from hashlib import sha256
 from math import exp, log
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,12 +107,20 @@ def compiled() -> Any:
     from numba.extending import register_jitable
 
     kernel_functions: list[Any] = [kernel.goes_first, kernel.push, kernel.pop, kernel.event_loop]
-    for helper in (*kernel_functions, place, restore, keep, evaluate, change_path, change_priority, change_one):
+    for helper in (*kernel_functions, place, restore, keep, evaluate, change_path, change_priority, change_one, anneal):
         register_jitable(helper)
+    edition = sha256(Path(kernel.__file__).read_bytes()).hexdigest()
+
+    # The cache only looks at this file and at what the function encloses, so that it has to enclose the kernel's.
+    def anneal_of_edition(problem: Any, state: Any, steps: Any, hot: Any, cold: Any, seed: Any) -> None:
+        if edition:
+            anneal(problem, state, steps, hot, cold, seed)
+
+    # Without reference counting: nothing is allocated inside.
     try:
-        return numba.njit(cache=True, nogil=True, _nrt=False)(anneal)
+        return numba.njit(cache=True, nogil=True, _nrt=False)(anneal_of_edition)
     except RuntimeError:  # no folder to cache in is writable
-        return numba.njit(nogil=True, _nrt=False)(anneal)
+        return numba.njit(nogil=True, _nrt=False)(anneal_of_edition)
 
 
 def anneal(problem: Any, state: Any, steps: Any, hot: Any, cold: Any, seed: Any) -> None:
@@ -132,8 +142,10 @@ def anneal(problem: Any, state: Any, steps: Any, hot: Any, cold: Any, seed: Any)
         overloaded = False
         for load in state.load:
             overloaded = overloaded or load > limit
-        makespan = limit + 1 if overloaded else evaluate(problem, state)
-        if makespan <= limit:
+        makespan = -1
+        if not overloaded:
+            makespan = evaluate(problem, state)
+        if not overloaded and makespan <= limit:
             state.makespans[CURRENT] = makespan
             keep(problem, state, num_touched)
         else:

@@ -215,12 +215,19 @@ class _Run:
         if recalled is not None and self._is_enough(recalled, bound, policy):
             reference = Reference(recalled.schedule, bound, "recalled")
         else:
-            reference = policy.solve(self.instance, bound, report, recalled.schedule if recalled else None)
+            reference = policy.solve(self.instance, bound, report, self._start(policy, recalled))
             self._keep(reference, policy)
         self.schedules[specification] = reference.schedule
         if self.equal_sizes:
             self.bounds["cp_sat"] = max(reference.bound, self.bounds.get("cp_sat", 0.0))
         self.interrupted |= reference.status == "interrupted"
+
+    def _start(self, policy: Exact, recalled: Recalled | None) -> Schedule | None:
+        """The best schedule at hand whose sizes are those asked for."""
+        known = [s for s in self.schedules.values() if policy.sizes == "free" or s.has_equal_sizes]
+        if recalled is not None:
+            known.append(recalled.schedule)
+        return min(known, key=lambda schedule: schedule.makespan, default=None)
 
     def _is_enough(self, recalled: Recalled, bound: float, policy: Exact) -> bool:
         """Whether a search is not expected to improve a recalled schedule by much."""

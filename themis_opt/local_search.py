@@ -1,7 +1,7 @@
 """Local search on the simulator: waves of annealing on several threads, chunk sizes equal or free."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import numpy as np
 
@@ -57,8 +57,10 @@ class LocalSearch:
         Makes the schedule of equal chunks of an instance from which free sizes start.
     free_sizes : bool
         Whether chunks may be of any sizes, and fewer than the instance says.
-    workers, seed : int
-        Threads, and the seed of all random choices.
+    workers : int
+        Threads.
+    seed : int or tuple of int
+        Seed of all random choices.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class LocalSearch:
         *,
         free_sizes: bool = False,
         workers: int = 1,
-        seed: int = 0,
+        seed: int | tuple[int, ...] = 0,
     ) -> None:
         self.best = best
         self.interrupted = False
@@ -76,6 +78,8 @@ class LocalSearch:
         self._free_sizes, self._workers = free_sizes, workers
         self._seeds = np.random.SeedSequence(seed)
         self._next_work, self._num_starts = min(FIRST_WORK, FIRST_STEPS * best.plan.num_stages), 0
+        limit = max(c.chunks for c in best.instance.collectives)
+        self._counts = sorted({min(count, limit) for count in FREE_COUNTS})
 
     def wave(self, most_work: float, stop: Stop) -> float:
         """Run one wave, or until `stop` says so.
@@ -93,7 +97,8 @@ class LocalSearch:
         seeds = [int(child.generate_state(1)[0]) for child in self._seeds.spawn(self._workers)]
         tasks: list[_Task]
         if self._free_sizes:
-            tasks = [(_with_free_sizes, *self._equal_start(), seed) for seed in seeds]
+            doublings = self._num_starts // len(self._counts)
+            tasks = [(_with_free_sizes, *self._equal_start(doublings), seed) for seed in seeds]
         else:
             work = min(self._next_work, most_work)
             self._next_work = min(2 * self._next_work, MOST_WORK)
@@ -103,15 +108,13 @@ class LocalSearch:
         self.best = min(self.best, *found, key=lambda schedule: schedule.makespan)
         return max(work for _, work in ends)
 
-    def _equal_start(self) -> tuple[Schedule, float]:
+    def _equal_start(self, doublings: int) -> tuple[Schedule, float]:
         """Equal chunks for the next start, and the stages to simulate."""
-        limit = max(c.chunks for c in self.best.instance.collectives)
-        counts = sorted({min(count, limit) for count in FREE_COUNTS})
-        turn, number = divmod(self._num_starts, len(counts))
+        count = self._counts[self._num_starts % len(self._counts)]
         self._num_starts += 1
-        start = self._starting_schedule(with_at_most(self.best.instance, counts[number]))
+        start = self._starting_schedule(with_at_most(self.best.instance, count))
         work = min(START_WORK, START_STEPS * start.plan.num_stages)
-        return start, float(min(work << turn, MOST_WORK))
+        return start, float(min(work << doublings, MOST_WORK))
 
     def _adopted(self, schedule: Schedule) -> Schedule:
         """The schedule as one of the instance in question, which may allow more chunks."""
@@ -125,10 +128,12 @@ class LocalSearch:
         def stops() -> bool:
             return self.interrupted or stop()
 
+        running: list[Future[tuple[Schedule, float]]] = []
         with ThreadPoolExecutor(len(tasks)) as threads:
-            running = [threads.submit(task, start, work, seed, stops) for task, start, work, seed in tasks]
-            while not all(future.done() for future in running):
+            while len(running) < len(tasks) or not all(future.done() for future in running):
                 try:
+                    for task, start, work, seed in tasks[len(running) :]:
+                        running.append(threads.submit(task, start, work, seed, stops))
                     wait(running)
                 except KeyboardInterrupt:
                     self.interrupted = True

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from formulations.job_variables import JobPlans, JobTimes
+from formulations.job_plans import JobPlans, JobTimes
 from formulations.lattice import Arc, JobClass, Leg, arcs
 from themis_opt.cost import (
     PHASES,

@@ -24,7 +24,7 @@ from anytime import ANY_PATHS, Contest, Point, Recorder, Run, markdown, plot
 import themis_opt
 from formulations.budget import Budget
 from formulations.chunk_order import ChunkOrder
-from formulations.job_variables import PlanOutcome
+from formulations.job_plans import PlanOutcome
 from formulations.search import Report
 from formulations.sequencing import Paths, Sequencing, stages_along
 from themis_opt.annealing import is_ready

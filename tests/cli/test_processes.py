@@ -62,7 +62,7 @@ def test_piped_output_is_plain(piped):
 
 
 def test_piped_table_has_tabs(piped):
-    assert [len(line.split("\t")) for line in piped.stdout.splitlines()[1:]] == [8] * 5
+    assert [len(line.split("\t")) for line in piped.stdout.splitlines()[1:]] == [8] * 6
 
 
 def test_piped_progress_is_apart_from_the_results(piped):
@@ -272,7 +272,7 @@ def test_interrupted_search_writes_a_valid_schedule(interrupted, succeed):
 
 def test_interrupted_search_prints_all_results(interrupted):
     rows = json.loads(interrupted.stdout)
-    assert [row["policy"] for row in rows] == ["baseline+fifo", "themis+fifo", "themis+scf", "exact"]
+    assert [row["policy"] for row in rows] == ["baseline+fifo", "themis+fifo", "themis+scf", "hourglass", "exact"]
 
 
 def test_interrupted_search_is_never_worse_than_the_heuristics(interrupted):

@@ -1,16 +1,16 @@
 """One run of the reference policy: the best schedule and bound so far, and the steps that improve them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from formulations.budget import Budget
 from formulations.chunk_order import ChunkOrder
-from formulations.job_variables import PlanOutcome
+from formulations.job_plans import PlanOutcome
 from formulations.sequencing import Sequencing
 from themis_opt.allowance import Allowance
 from themis_opt.annealing import is_ready
 from themis_opt.cost import PHASES
-from themis_opt.instance import Instance
+from themis_opt.instance import MAX_CHUNKS, Instance
 from themis_opt.local_search import MIN_GAIN, WORK_PER_SECOND, LocalSearch, with_at_most
 from themis_opt.lowering import ChunkOrderData, chunk_order_data, enforced_plan, job_plans
 from themis_opt.plan import Plan
@@ -30,8 +30,8 @@ RESOLUTION = 2**22
 SMALL_STAGES, MAX_STAGES = 100, 300
 """Plans that CP-SAT is given early, because it improves and proves them, and largest plan that it is given at all."""
 
-MAX_SEQUENCED_STAGES, SEQUENCING_SHARE = 3_000, 0.1
-"""Largest plan of which CP-SAT is given the sequences alone, where it is too large for the rest; share of the time."""
+MAX_SEQUENCED_STAGES = 3_000
+"""Largest plan of which CP-SAT is given the sequences alone, where it is too large for the rest."""
 
 MAX_ARCS = 200_000
 """Lattice arcs of all chunks above which neither local search nor CP-SAT lays out its tables."""
@@ -42,7 +42,7 @@ ARCS_PER_SECOND = 20_000
 COARSE_CHUNKS, COARSE_STAGES, COARSE_SHARE = 64, 1_000, 0.2
 """Equal chunks in more stages start from a plan with at most so many chunks, found in this share of the time."""
 
-LOCAL_SHARE = {True: 0.4, False: 0.8}
+LOCAL_SHARE = {True: 0.4, False: 0.85}
 """Share of the time after which local search gives way to CP-SAT, where the plan is small and where it is not."""
 
 PATIENCE = {True: 2, False: 5}
@@ -66,28 +66,52 @@ class ExactSearch:
     def __init__(self, limits: "Exact", instance: Instance, lower_bound: float, report: Progress) -> None:
         self.limits, self.instance, self.bound, self.report = limits, instance, lower_bound, report
         self.allowance = Allowance(limits.seconds, limits.deterministic)
-        self.interrupted = False
+        self.interrupted, self.num_searches = False, 0
         self.best = starting_schedule(instance)
         report(self.best.makespan, self.bound)
 
     def run(self) -> None:
         """Use the parts in turn until the gap, the limits or Ctrl-C ends it."""
-        if self.uses_local_search and is_ready(self.best, None if self.limits.deterministic else self.allowance.left):
+        searches = self.uses_local_search and is_ready(
+            self.best, None if self.limits.deterministic else self.local_seconds
+        )
+        if searches:
             if self.limits.sizes == "equal" and self.best.plan.num_stages > COARSE_STAGES:
-                self.refine_coarse(COARSE_SHARE * self.allowance.left)
-            share = LOCAL_SHARE[self.is_small] if self.uses_cp_sat else 1.0
-            self.searched(self.best, share * self.allowance.left, self.offer)
-        if self.limits.cp_sat and not self.uses_cp_sat and not self.done:
-            self.offer(self.with_best_sequences(self.best, SEQUENCING_SHARE * self.allowance.left))
-        if self.uses_cp_sat and not self.done:
-            self.offer(self.with_best_orders(self.best, self.allowance.left, proves=self.limits.sizes == "equal"))
-            if self.limits.sizes == "free":
-                self.offer(self.alternated(self.best))
+                self.refine_coarse((COARSE_SHARE if self.is_searchable else 1.0) * self.local_seconds)
+            if self.is_searchable:
+                self.searched(self.best, self.local_seconds, self.offer)
+        if self.limits.cp_sat and not self.done:
+            self.search_exactly()
+        if searches and self.limits.sizes == "free" and not self.done:
+            self.searched(self.best, self.allowance.left, self.offer)
+
+    def search_exactly(self) -> None:
+        """Give CP-SAT paths and sequences where the plan is small enough, and sequences alone where it is not."""
+        if not self.uses_cp_sat:
+            self.offer(self.with_best_sequences(self.best, self.allowance.left))
+        elif self.limits.sizes == "equal":
+            self.offer(self.with_best_orders(self.best, self.allowance.left, proves=True))
+        else:
+            self.offer(self.alternated(self.best))
 
     @property
     def uses_local_search(self) -> bool:
         """Whether local search has its turn."""
-        return self.limits.local_search and not self.done and _num_arcs(self.best) <= MAX_ARCS
+        return self.limits.local_search and not self.done and self.num_arcs(COARSE_CHUNKS) <= MAX_ARCS
+
+    @property
+    def is_searchable(self) -> bool:
+        """Whether local search can lay out the tables of the instance; free sizes never hold many chunks."""
+        return self.num_arcs(COARSE_CHUNKS if self.limits.sizes == "free" else MAX_CHUNKS) <= MAX_ARCS
+
+    def num_arcs(self, most_chunks: int) -> int:
+        """Lattice arcs with at most so many chunks per collective."""
+        return _num_arcs(self.instance, (min(c.chunks, most_chunks) for c in self.instance.collectives))
+
+    @property
+    def local_seconds(self) -> float:
+        """How long local search, or the wait for it, may take."""
+        return self.allowance.left * (LOCAL_SHARE[self.is_small] if self.limits.cp_sat else 1.0)
 
     @property
     def uses_cp_sat(self) -> bool:
@@ -125,10 +149,10 @@ class ExactSearch:
     def searched(self, start: Schedule, seconds: float, offer: Callable[[Schedule], None]) -> Schedule:
         """The best schedule of waves of local search, which end after `seconds` or some waves without gain."""
         limits, last = self.limits, self.allowance.left - seconds
-        search = LocalSearch(
-            start, starting_schedule, free_sizes=limits.sizes == "free", workers=limits.workers, seed=limits.seed
-        )
-        idle, patience = 0, FREE_PATIENCE if limits.sizes == "free" else PATIENCE[self.is_small and self.uses_cp_sat]
+        seed, free_sizes = (limits.seed, self.num_searches), limits.sizes == "free"
+        search = LocalSearch(start, starting_schedule, free_sizes=free_sizes, workers=limits.workers, seed=seed)
+        self.num_searches += 1
+        idle, patience = 0, FREE_PATIENCE if free_sizes else PATIENCE[self.is_small and self.uses_cp_sat]
         while idle < patience and self.allowance.left > last and not self.interrupted:
             before = search.best.makespan
             most_work = (self.allowance.left - last) * WORK_PER_SECOND
@@ -156,7 +180,8 @@ class ExactSearch:
 
         With `proves` its bound holds for all schedules of the instance.
         """
-        if self.done or _num_arcs(start) > ARCS_PER_SECOND * seconds / 2:
+        arcs = _num_arcs(start.instance, (len(own.sizes) for own in start.plan.chunks))
+        if self.done or arcs > ARCS_PER_SECOND * seconds / 2:
             return start
         last = self.allowance.left - seconds
         data = ticked(start)
@@ -215,13 +240,11 @@ def ticked(schedule: Schedule) -> ChunkOrderData:
     return chunk_order_data(schedule.instance, tuple(c.sizes for c in schedule.plan.chunks), tick)
 
 
-def _num_arcs(schedule: Schedule) -> int:
-    """Arcs of the subset lattices of all chunks and phases."""
+def _num_arcs(instance: Instance, counts: Iterable[int]) -> int:
+    """Arcs of the subset lattices of all phases of so many chunks of each collective."""
     return sum(
-        len(chunks.sizes) * len(PHASES[collective.kind]) * len(span) * 2 ** (len(span) - 1)
-        for collective, span, chunks in zip(
-            schedule.instance.collectives, schedule.instance.spans, schedule.plan.chunks, strict=True
-        )
+        count * len(PHASES[collective.kind]) * len(span) * 2 ** (len(span) - 1)
+        for collective, span, count in zip(instance.collectives, instance.spans, counts, strict=True)
     )
 
 

@@ -21,23 +21,27 @@ POLICIES: Mapping[str, str] = MappingProxyType(
     {
         "baseline": "themis_opt.policies.baseline:Baseline",
         "themis": "themis_opt.policies.themis:Themis",
+        "hourglass": "themis_opt.policies.hourglass:Hourglass",
         "random": "themis_opt.policies.random_orders:RandomOrders",
         "exact": "themis_opt.policies.exact:Exact",
     }
 )
 """Import path of each policy: a frozen dataclass whose fields are its knobs."""
 
-HEURISTICS = ("baseline+fifo", "themis+fifo", "themis+scf")
+HEURISTICS = ("baseline+fifo", "themis+fifo", "themis+scf", "hourglass")
 """What the reference schedule is compared with by default."""
 
 REFERENCE = "exact"
 """The policy that proves how good it is."""
 
+ENFORCED = ("hourglass", REFERENCE)
+"""Policies that enforce their sequences and take no dispatch rule."""
+
 
 def every_policy() -> tuple[str, ...]:
     """Specifications of all policies with all dispatch rules, the reference last."""
-    heuristics = [f"{name}+{rule}" for name in POLICIES if name != REFERENCE for rule in DISPATCH]
-    return (*heuristics, REFERENCE)
+    heuristics = [f"{name}+{rule}" for name in POLICIES if name not in ENFORCED for rule in DISPATCH]
+    return (*heuristics, *ENFORCED)
 
 
 def make_policy(specification: str, **defaults: Any) -> Policy:

@@ -1,0 +1,62 @@
+"""What is left of the time of a search."""
+
+import pytest
+
+from themis_opt import allowance
+from themis_opt.allowance import Allowance
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock that allowances read."""
+    clock = Clock()
+    monkeypatch.setattr(allowance, "monotonic", clock)
+    return clock
+
+
+@pytest.mark.parametrize("counts_work", [False, True])
+def test_at_first_all_is_left(clock: Clock, counts_work: bool) -> None:
+    assert Allowance(5.0, counts_work).left == 5.0
+
+
+def test_wall_time_counts_itself(clock: Clock) -> None:
+    allowance = Allowance(5.0)
+    clock.now += 3.0
+    assert allowance.left == 2.0
+
+
+def test_charges_do_not_shorten_wall_time(clock: Clock) -> None:
+    allowance = Allowance(5.0)
+    allowance.charge(3.0)
+    assert allowance.left == 5.0
+
+
+def test_work_is_charged(clock: Clock) -> None:
+    allowance = Allowance(5.0, counts_work=True)
+    allowance.charge(3.0)
+    allowance.charge(1.0)
+    assert allowance.left == 1.0
+
+
+def test_work_does_not_look_at_the_clock(clock: Clock) -> None:
+    allowance = Allowance(5.0, counts_work=True)
+    clock.now += 1000.0
+    assert allowance.left == 5.0
+
+
+@pytest.mark.parametrize("counts_work", [False, True])
+def test_what_is_overdrawn_is_negative(clock: Clock, counts_work: bool) -> None:
+    allowance = Allowance(5.0, counts_work)
+    allowance.charge(7.0)
+    clock.now += 7.0
+    assert allowance.left == -2.0

@@ -1,0 +1,225 @@
+"""Annealing of plans on the simulator."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from strategies import schedules
+
+import themis_opt
+from themis_opt import annealing_loop
+from themis_opt.annealing import Annealing, is_ready
+from themis_opt.annealing_loop import BEST, CURRENT, State
+from themis_opt.instance import Collective, CollectiveKind, Instance
+from themis_opt.lower_bounds import fluid
+from themis_opt.plan import Chunks, Plan
+from themis_opt.schedule import Schedule
+from themis_opt.simulator import simulate
+from themis_opt.sizing import resized
+from themis_opt.validation import validate
+
+Run = Callable[[Instance, str], Schedule]
+
+HOT, COLD = 2e-2, 1e-3
+"""Hot enough to accept many worse plans."""
+
+
+def annealed(start: Schedule, steps: int = 300, seed: int = 0) -> Annealing:
+    """An annealing after some steps, in two calls."""
+    annealing = Annealing(start, seed)
+    annealing.run(steps, HOT, COLD)
+    annealing.run(steps, COLD, COLD)
+    return annealing
+
+
+def state_of(annealing: Annealing) -> State:
+    return annealing._state
+
+
+def current_schedule(annealing: Annealing, start: Schedule) -> Schedule:
+    """The current plan, its sequences enforced, simulated."""
+    state = state_of(annealing)
+    chunks, starts = [], []
+    for number, own in enumerate(start.plan.chunks):
+        span = np.array(start.instance.spans[number])
+        stages = slice(start.plan.offsets[number], start.plan.offsets[number + 1])
+        local = state.current_path[stages].reshape(len(own.sizes), -1, len(span))
+        keys = state.current_key[stages].reshape(local.shape)
+        chunks.append(Chunks(own.sizes, span[local].reshape(own.paths.shape)))
+        starts.append(np.take_along_axis(keys, local, axis=2).ravel())
+    plan = Plan(tuple(chunks)).in_order_of(np.concatenate(starts), len(start.instance.network.dimensions))
+    return simulate(start.instance, plan)
+
+
+@given(schedules())
+def test_the_best_schedule_is_valid_and_never_worse_than_the_start(start: Schedule) -> None:
+    best = annealed(start).best()
+    validate(best)
+    assert best.makespan <= start.makespan
+
+
+@given(schedules())
+def test_the_makespan_is_that_of_the_best_schedule(start: Schedule) -> None:
+    annealing = annealed(start)
+    assert annealing.makespan == annealing.best().makespan
+
+
+@given(schedules())
+def test_the_current_makespan_is_that_of_the_current_plan(start: Schedule) -> None:
+    annealing = annealed(start)
+    assert state_of(annealing).makespans[CURRENT] == current_schedule(annealing, start).makespan
+
+
+@given(schedules())
+def test_chunk_sizes_are_kept(start: Schedule) -> None:
+    for before, after in zip(start.plan.chunks, annealed(start).best().plan.chunks, strict=True):
+        assert np.array_equal(before.sizes, after.sizes)
+
+
+@given(schedules())
+def test_loads_are_the_summed_durations_after_many_steps(start: Schedule) -> None:
+    state = state_of(annealed(start))
+    assert np.array_equal(state.load, np.bincount(state.resource, weights=state.duration))
+
+
+@given(schedules())
+def test_the_kernel_sees_the_costs_of_the_current_plan(start: Schedule) -> None:
+    annealing = annealed(start)
+    state, current = state_of(annealing), current_schedule(annealing, start)
+    assert np.array_equal(state.resource, current.plan.stage_dimensions)
+    assert np.array_equal(state.duration, current.costs.occupancy)
+    assert np.array_equal(state.lag, current.costs.lag)
+
+
+@given(schedules())
+def test_between_two_steps_the_candidate_is_the_current_plan(start: Schedule) -> None:
+    state = state_of(annealed(start))
+    assert np.array_equal(state.path, state.current_path)
+    assert np.array_equal(state.key, state.current_key)
+
+
+@given(schedules())
+def test_the_current_plan_is_never_better_than_the_best(start: Schedule) -> None:
+    makespans = state_of(annealed(start)).makespans
+    assert makespans[BEST] <= makespans[CURRENT]
+
+
+@settings(max_examples=30)
+@given(schedules())
+def test_equal_seeds_and_calls_give_equal_schedules(start: Schedule) -> None:
+    assert annealed(start, seed=7).best() == annealed(start, seed=7).best()
+
+
+def test_another_seed_takes_other_steps(hetero: Instance, run: Run) -> None:
+    start = run(hetero, "baseline+fifo")
+    one, other = (state_of(annealed(start, seed=seed)).current_path for seed in (0, 1))
+    assert not np.array_equal(one, other)
+
+
+def test_further_calls_take_other_steps(hetero: Instance, run: Run) -> None:
+    annealing = Annealing(run(hetero, "baseline+fifo"))
+    paths = []
+    for _ in range(3):
+        annealing.run(200, HOT, HOT)
+        paths.append(state_of(annealing).current_path.copy())
+    assert not any(np.array_equal(one, other) for one, other in pairwise(paths))
+
+
+def test_no_steps_leave_the_start(hetero: Instance, run: Run) -> None:
+    start = run(hetero, "themis+scf")
+    annealing = annealed(start, steps=0)
+    assert annealing.makespan == start.makespan
+    assert annealing.best() is start
+
+
+def test_the_start_is_not_changed(hetero: Instance, run: Run) -> None:
+    start, twin = run(hetero, "themis+fifo"), run(hetero, "themis+fifo")
+    annealed(start)
+    assert start == twin
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "milliseconds"),
+    [
+        ("fig5.all_reduce.256MB", "baseline+fifo", 7),
+        ("two_equal_dims.all_reduce.8MB", "baseline+fifo", 6),
+        ("one_ring.all_reduce.4MB", "baseline+fifo", 6.03),
+        ("release_and_subset.mixed.8MB", "baseline+fifo", 7),
+    ],
+)
+def test_toys_reach_the_optimum_found_by_hand(run: Run, name: str, policy: str, milliseconds: float) -> None:
+    """Themis (ISCA 2022), figure 5, and the other instances that state their answer."""
+    instance = themis_opt.load(name)
+    assert annealed(run(instance, policy), steps=5000).makespan == round(milliseconds * 1e9)
+
+
+def test_most_of_the_gap_of_the_fixed_order_is_closed(paper_instance: Instance, run: Run) -> None:
+    few = paper_instance.overridden(chunks=16)
+    start, bound = run(few, "baseline+fifo"), fluid(few)
+    annealing = Annealing(start)
+    annealing.run(5_000, 5e-3, 2e-4)
+    assert annealing.makespan - bound < (start.makespan - bound) / 4
+
+
+@pytest.mark.parametrize("kind", CollectiveKind)
+def test_every_kind_of_collective_gets_shorter(hetero: Instance, run: Run, kind: CollectiveKind) -> None:
+    start = run(hetero.replace(collectives=(Collective(kind=kind, size="100 MiB", chunks=16),)), "baseline+fifo")
+    best = annealed(start, steps=3000).best()
+    validate(best)
+    assert best.makespan < start.makespan
+
+
+@pytest.mark.parametrize("latency", ["lag", "occupy"])
+@pytest.mark.parametrize("ag_order", ["free", "reverse"])
+def test_mixes_with_releases_and_different_spans_get_shorter(
+    mixed: Instance, run: Run, latency: str, ag_order: str
+) -> None:
+    start = run(mixed.overridden(latency=latency, ag_order=ag_order), "themis+fifo")
+    best = annealed(start, steps=2000).best()
+    validate(best)
+    assert best.makespan < start.makespan
+
+
+def test_gather_orders_mirror_scatter_orders_where_the_instance_asks_for_it(hetero: Instance, run: Run) -> None:
+    start = run(hetero.overridden(chunks=16, ag_order="reverse"), "baseline+fifo")
+    (chunks,) = annealed(start, steps=2000).best().plan.chunks
+    assert np.array_equal(chunks.paths, chunks.paths[:, ::-1])
+    assert len(np.unique(chunks.paths, axis=0)) > 1
+
+
+def test_gather_orders_are_free_where_the_instance_leaves_them_free(hetero: Instance, run: Run) -> None:
+    start = run(hetero.overridden(chunks=16), "baseline+fifo")
+    (chunks,) = annealed(start, steps=2000).best().plan.chunks
+    assert not np.array_equal(chunks.paths, chunks.paths[:, ::-1])
+
+
+def test_unequal_sizes_stay_legal(hetero: Instance, run: Run) -> None:
+    start = resized(run(hetero.overridden(chunks=8), "themis+scf"))
+    best = annealed(start, steps=2000).best()
+    validate(best)
+    assert not best.has_equal_sizes
+
+
+def test_interpreted_no_index_leaves_its_array(mixed: Instance, run: Run) -> None:
+    """Compiled code does not check indices."""
+    annealing = Annealing(run(mixed.overridden(chunks=2, ag_order="reverse"), "themis+scf"))
+    state, start = state_of(annealing), annealing.makespan
+    annealing_loop.anneal(annealing._problem, state, 300, HOT * start, COLD * start, 0)
+    assert set(state.touched.tolist()) <= set(range(8))
+    assert annealing.makespan == annealing.best().makespan
+
+
+def test_the_loop_is_compiled_once_for_all_instances(hetero: Instance, mixed: Instance, run: Run) -> None:
+    starts = [run(hetero, "themis+scf"), run(mixed.overridden(ag_order="reverse"), "baseline+fifo")]
+    starts += [resized(run(hetero.overridden(chunks=4), "themis+fifo")), starts[0]]
+    for start in starts:
+        annealed(start)
+    assert len(annealing_loop.compiled().signatures) == 1
+
+
+def test_once_compiled_it_is_ready_at_once(figure_5: Instance, run: Run) -> None:
+    start = run(figure_5, "baseline+fifo")
+    assert is_ready(start, None)
+    assert is_ready(start, 0.0)

@@ -1,0 +1,300 @@
+"""The table of best known schedules: it only improves, and only by what is valid."""
+
+import csv
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import themis_opt
+from themis_opt.best_known import COLUMNS, TABLE, Finding, Record, how, improved, read, write
+from themis_opt.catalog import shipped
+from themis_opt.errors import InputError, InvalidSchedule
+from themis_opt.instance import Instance
+from themis_opt.policies.exact import Exact
+from themis_opt.policies.registry import make_policy
+from themis_opt.schedule import Schedule
+from themis_opt.sizing import resized
+
+Run = Callable[[Instance, str], Schedule]
+
+UNIT = 10**9
+"""Picoseconds of a unit of time of figure 5."""
+
+TODAY, LATER = date(2026, 11, 21), date(2026, 11, 22)
+
+
+def finding(schedule: Schedule, **changes: Any) -> Finding:
+    """A finding with a bound of 6 units."""
+    fields = {"sizes": "equal", "bound": 6.0 * UNIT, "bound_name": "fluid", "date": TODAY}
+    return Finding(schedule, **(fields | {"how_makespan": "found", "how_bound": "proven"} | changes))
+
+
+@pytest.fixture
+def slow(figure_5: Instance, run: Run) -> Schedule:
+    """8 units, equal chunks."""
+    return run(figure_5, "baseline+fifo")
+
+
+@pytest.fixture
+def fast(figure_5: Instance, run: Run) -> Schedule:
+    """7 units, equal chunks."""
+    return run(figure_5, "themis+scf")
+
+
+@pytest.fixture
+def free(fast: Schedule) -> Schedule:
+    """Less than 7 units, unequal chunks."""
+    return resized(fast)
+
+
+def makespans(records: tuple[Record, ...]) -> dict[str, int]:
+    return {record.sizes: record.makespan_ps for record in records}
+
+
+def bounds(records: tuple[Record, ...]) -> dict[str, float]:
+    """Bounds in units, by sizes."""
+    return {record.sizes: round(record.bound_ps / UNIT, 6) for record in records}
+
+
+def test_a_first_schedule_makes_a_row(figure_5: Instance, slow: Schedule) -> None:
+    (record,) = improved((), finding(slow))
+    assert (record.network, record.collective, record.latency, record.ag_order) == ("fig5", "all_reduce", "lag", "free")
+    assert (record.size_bytes, record.chunks, record.fingerprint) == (256 * 10**6, 4, figure_5.fingerprint)
+    assert (record.makespan_ps, record.how_makespan, record.how_bound) == (8 * UNIT, "found", "proven")
+
+
+def test_several_kinds_of_collectives_are_called_mixed(mixed: Instance, run: Run) -> None:
+    (record,) = improved((), finding(run(mixed, "baseline+fifo"), bound=1e6))
+    assert (record.collective, record.size_bytes, record.chunks) == ("mixed", 100 * 2**20, 60)
+
+
+def test_a_better_schedule_takes_the_place_of_a_worse_one(slow: Schedule, fast: Schedule) -> None:
+    (record,) = improved(improved((), finding(slow)), finding(fast, how_makespan="better", date=LATER))
+    assert (record.makespan_ps, record.how_makespan, record.date) == (7 * UNIT, "better", LATER)
+
+
+def test_a_worse_schedule_is_ignored(slow: Schedule, fast: Schedule) -> None:
+    before = improved((), finding(fast))
+    assert improved(before, finding(slow, how_makespan="worse", date=LATER)) == before
+
+
+def test_a_higher_bound_takes_the_place_of_a_lower_one(slow: Schedule) -> None:
+    before = improved((), finding(slow))
+    (record,) = improved(before, finding(slow, bound=6.5 * UNIT, bound_name="cp_sat", how_bound="again", date=LATER))
+    assert (record.bound_name, record.how_bound, record.date) == ("cp_sat", "again", LATER)
+    assert bounds((record,)) == {"equal": 6.5}
+
+
+def test_a_lower_bound_is_ignored(slow: Schedule) -> None:
+    before = improved((), finding(slow))
+    assert improved(before, finding(slow, bound=5.0 * UNIT, how_bound="worse", date=LATER)) == before
+
+
+def test_a_worse_schedule_may_bring_a_better_bound(slow: Schedule, fast: Schedule) -> None:
+    records = improved(improved((), finding(fast)), finding(slow, bound=6.5 * UNIT))
+    assert (makespans(records), bounds(records)) == ({"equal": 7 * UNIT}, {"equal": 6.5})
+
+
+def test_a_bound_is_rounded_down(slow: Schedule) -> None:
+    (record,) = improved((), finding(slow, bound=6.0 * UNIT + 0.9))
+    assert 0 <= 6.0 * UNIT - record.bound_ps <= 6
+
+
+def test_a_bound_may_exceed_the_makespan_by_floating_point_noise(fast: Schedule) -> None:
+    (record,) = improved((), finding(fast, bound=7.0 * UNIT * (1 + 1e-10)))
+    assert 0 <= record.gap < 1e-8
+
+
+def test_rows_of_other_instances_stay(figure_5: Instance, slow: Schedule, run: Run) -> None:
+    before = improved((), finding(slow))
+    after = improved(before, finding(run(figure_5.overridden(chunks=8), "themis+scf"), bound=5.0 * UNIT))
+    assert len(after) == 2
+    assert set(before) <= set(after)
+
+
+def test_equal_and_free_sizes_have_rows_of_their_own(fast: Schedule, free: Schedule) -> None:
+    records = improved(improved((), finding(fast)), finding(free, sizes="free"))
+    assert makespans(records) == {"equal": 7 * UNIT, "free": free.makespan}
+    assert free.makespan < 7 * UNIT
+
+
+def test_a_schedule_of_equal_chunks_improves_the_free_row(slow: Schedule, fast: Schedule) -> None:
+    records = improved(improved((), finding(slow, sizes="free")), finding(fast, how_makespan="equal chunks"))
+    assert makespans(records) == {"equal": 7 * UNIT, "free": 7 * UNIT}
+    assert {record.how_makespan for record in records} == {"equal chunks"}
+
+
+def test_a_new_free_row_takes_the_makespan_of_the_equal_one(slow: Schedule, fast: Schedule) -> None:
+    records = improved(improved((), finding(fast)), finding(slow, sizes="free"))
+    assert makespans(records) == {"equal": 7 * UNIT, "free": 7 * UNIT}
+
+
+def test_a_bound_for_free_sizes_improves_the_equal_row(fast: Schedule, free: Schedule) -> None:
+    records = improved(improved((), finding(fast)), finding(free, sizes="free", bound=6.5 * UNIT))
+    assert bounds(records) == {"equal": 6.5, "free": 6.5}
+
+
+def test_a_bound_for_equal_chunks_does_not_hold_for_free_sizes(fast: Schedule, free: Schedule) -> None:
+    records = improved(improved((), finding(free, sizes="free")), finding(fast, bound=7.0 * UNIT))
+    assert bounds(records)["free"] == 6.0
+
+
+def test_a_tampered_schedule_is_refused(slow: Schedule, fast: Schedule) -> None:
+    before = improved((), finding(slow))
+    for name in ("start", "end", "ready"):
+        with pytest.raises(InvalidSchedule):
+            improved(before, finding(replace(fast, **{name: getattr(fast, name) - 1})))
+
+
+def test_unequal_chunks_are_refused_in_the_equal_row(free: Schedule) -> None:
+    with pytest.raises(InputError, match=r"^sizes = 'equal': must be free"):
+        improved((), finding(free))
+
+
+@pytest.mark.parametrize("bound", [math.nan, math.inf, 0.0, -1.0])
+def test_a_bound_that_is_no_time_is_refused(slow: Schedule, bound: float) -> None:
+    with pytest.raises(InputError, match=r"^bound = "):
+        improved((), finding(slow, bound=bound))
+
+
+def test_a_bound_above_the_makespan_is_refused_and_both_are_named(fast: Schedule) -> None:
+    with pytest.raises(ArithmeticError, match=r"bound 749\d+ ps \(fluid, proven\) is above makespan 7\d+ ps \(fou"):
+        improved((), finding(fast, bound=7.5 * UNIT))
+
+
+def test_a_bound_above_the_recorded_makespan_is_refused(slow: Schedule, fast: Schedule) -> None:
+    with pytest.raises(ArithmeticError, match=r"bound .* \(first\)"):
+        improved(improved((), finding(fast, how_makespan="first")), finding(slow, bound=7.5 * UNIT))
+
+
+def test_a_makespan_below_the_recorded_bound_is_refused(slow: Schedule, fast: Schedule) -> None:
+    with pytest.raises(ArithmeticError, match=r"\(fluid, first\)"):
+        improved(improved((), finding(slow, bound=7.5 * UNIT, how_bound="first")), finding(fast))
+
+
+def test_a_bound_for_free_sizes_above_the_makespan_of_equal_chunks_is_refused(slow: Schedule, fast: Schedule) -> None:
+    with pytest.raises(ArithmeticError):
+        improved(improved((), finding(fast)), finding(slow, sizes="free", bound=7.5 * UNIT))
+
+
+def test_how_is_a_specification_and_a_version() -> None:
+    policy = Exact(seconds=2.5, seed=3, deterministic=True)
+    specification, _, version = how(policy).partition(" of ")
+    assert specification == "exact:seconds=2.5:workers=2:seed=3:deterministic=True"
+    assert version == f"themis_opt {themis_opt.__version__}"
+    assert make_policy(specification) == policy
+
+
+@pytest.fixture
+def records(figure_5: Instance, fast: Schedule, free: Schedule, run: Run) -> tuple[Record, ...]:
+    """Three rows."""
+    fine = run(figure_5.overridden(chunks=8), "themis+scf")
+    found: tuple[Record, ...] = ()
+    for one in (finding(fine, bound=5.0 * UNIT, how_bound="a, b"), finding(free, sizes="free"), finding(fast)):
+        found = improved(found, one)
+    return found
+
+
+@pytest.fixture
+def table(tmp_path: Path, records: tuple[Record, ...]) -> Path:
+    """A file with three rows."""
+    path = tmp_path / "best.csv"
+    write(records, path)
+    return path
+
+
+def test_what_is_written_can_be_read(table: Path, records: tuple[Record, ...]) -> None:
+    assert read(table) == records
+
+
+def test_rows_are_sorted_whatever_their_order(table: Path, records: tuple[Record, ...], tmp_path: Path) -> None:
+    write(records[::-1], tmp_path / "other.csv")
+    assert (tmp_path / "other.csv").read_bytes() == table.read_bytes()
+    assert [(record.chunks, record.sizes) for record in read(table)] == [(4, "equal"), (4, "free"), (8, "equal")]
+
+
+def test_a_table_without_rows_can_be_written_and_read(tmp_path: Path) -> None:
+    write((), tmp_path / "empty.csv")
+    assert (tmp_path / "empty.csv").read_text() == ",".join(COLUMNS) + "\n"
+    assert read(tmp_path / "empty.csv") == ()
+
+
+def changed(table: Path, old: str, new: str) -> Path:
+    """The file with one text in the place of another."""
+    text = table.read_text()
+    assert old in text
+    table.write_text(text.replace(old, new))
+    return table
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        ("network,", "net,", "must have the columns network,collective"),
+        (",equal,", ",some,", r"\[0\].sizes = 'some': input should be 'equal' or 'free'"),
+        (",7000000000,", ",seven,", r"\[0\].makespan_ps = 'seven'"),
+        (",7000000000,", ",7,", r"bound 59\d+ ps \(fluid, proven\) is above makespan 7 ps \(found\)"),
+        ("found,proven,2026-11-21", "found,proven", r"\[0\].date: input should be a valid date"),
+        ("2026-11-21", "2026-11-21,more", "unknown field"),
+        ("2026-11-21", "yesterday", r"\[0\].date = 'yesterday'"),
+    ],
+)
+def test_a_row_that_breaks_a_rule_is_refused_by_name(table: Path, old: str, new: str, rule: str) -> None:
+    path = changed(table, old, new)
+    with pytest.raises(InputError, match=rule) as caught:
+        read(path)
+    assert caught.value.source == str(path)
+
+
+def test_a_row_that_stands_twice_is_refused(table: Path) -> None:
+    table.write_text(table.read_text() + table.read_text().splitlines()[-1])
+    with pytest.raises(InputError, match="stands twice"):
+        read(table)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        read(tmp_path / "none.csv")
+
+
+SHIPPED = read(TABLE)
+
+
+def instance_of(record: Record) -> Instance:
+    """The shipped instance of the network and the collective, with the figures of a row."""
+    prefix = f"{record.network.lower()}.{record.collective}."
+    name = next(name for name in shipped() if name.startswith(prefix))
+    figures = {} if record.collective == "mixed" else {"size": record.size_bytes, "chunks": record.chunks}
+    return themis_opt.load(name).overridden(latency=record.latency, ag_order=record.ag_order, **figures)  # type: ignore[arg-type]
+
+
+def test_the_shipped_table_is_written_as_this_module_writes_it(tmp_path: Path) -> None:
+    """Sorted, unique, and with the gap that bound and makespan make."""
+    write(SHIPPED, tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_text() == TABLE.read_text()
+
+
+def test_the_gaps_of_the_shipped_table_agree() -> None:
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            assert float(row["gap"]) == pytest.approx(int(row["makespan_ps"]) / int(row["bound_ps"]) - 1, abs=1e-8)
+
+
+@pytest.mark.parametrize("record", SHIPPED, ids=lambda record: " ".join(map(str, record.order[:-1])))
+def test_a_shipped_row_is_of_a_shipped_network_and_holds_its_bound(record: Record) -> None:
+    assert record.bound_ps <= record.makespan_ps
+    assert instance_of(record).fingerprint == record.fingerprint
+
+
+def test_the_free_rows_of_the_shipped_table_are_no_worse_than_the_equal_ones() -> None:
+    table = {record.key: record for record in SHIPPED}
+    for fingerprint in {record.fingerprint for record in SHIPPED}:
+        equal, free = table.get((fingerprint, "equal")), table.get((fingerprint, "free"))
+        if equal is not None and free is not None:
+            assert free.makespan_ps <= equal.makespan_ps
+            assert free.bound_ps <= equal.bound_ps

@@ -1,0 +1,289 @@
+"""The parts of the reference policy: repeatable, limited, and each of them optional."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from strategies import instances
+
+from formulations import search as solver_search
+from themis_opt import allowance, local_search
+from themis_opt.instance import CollectiveKind, Instance
+from themis_opt.local_search import LocalSearch
+from themis_opt.lower_bounds import fluid
+from themis_opt.policies import exact_search
+from themis_opt.policies.exact import Exact, Reference
+from themis_opt.policies.exact_search import COARSE_STAGES, starting_schedule
+from themis_opt.schedule import Schedule
+from themis_opt.sizing import granule
+from themis_opt.validation import validate
+
+SHORT = Exact(seconds=0.1, workers=2, deterministic=True)
+"""Work of a tenth of a second."""
+
+LONG = 600.0
+"""Seconds that no test waits for."""
+
+MILLISECOND = 10**9
+
+PROGRAM = """
+import themis_opt
+from themis_opt import local_search
+from themis_opt.policies.exact import Exact
+
+local_search.START_WORK = 2**18
+for sizes in ("equal", "free"):
+    instance = themis_opt.load("3d-sw_sw_sw_hetero.mixed.100MiB").overridden(chunks=4)
+    schedule = Exact(seconds=0.1, workers=2, deterministic=True, sizes=sizes).solve(instance).schedule
+    plan = schedule.enforced_plan()
+    print(schedule.makespan, [c.sizes.tolist() for c in plan.chunks], [c.paths.tolist() for c in plan.chunks])
+    print([s.tolist() for s in plan.sequences], schedule.start.tolist())
+"""
+
+
+@pytest.fixture(autouse=True)
+def _short_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts of free sizes take no second, whatever the budget."""
+    monkeypatch.setattr(local_search, "START_WORK", 2**18)
+
+
+def never_used(*_: Any, **__: Any) -> None:
+    raise AssertionError("this part was not asked for")
+
+
+def output_with_hash_seed(seed: int) -> str:
+    environment = os.environ | {"PYTHONHASHSEED": str(seed)}
+    command = [sys.executable, "-c", PROGRAM]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout
+
+
+@pytest.mark.parametrize("sizes", ["equal", "free"])
+def test_deterministic_searches_give_equal_schedules(hetero: Instance, sizes: str) -> None:
+    policy = Exact(seconds=0.1, workers=2, deterministic=True, sizes=sizes)  # type: ignore[arg-type]
+    one, other = (policy.solve(hetero.overridden(chunks=8)) for _ in range(2))
+    assert one.schedule == other.schedule
+    assert one.bound == other.bound
+
+
+def test_deterministic_searches_do_not_depend_on_the_hash_seed() -> None:
+    first = output_with_hash_seed(1)
+    assert first.count("\n") == 4
+    assert output_with_hash_seed(2) == first
+
+
+def test_deterministic_searches_do_not_look_at_the_clock(hetero: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowance, "monotonic", never_used)
+    validate(SHORT.solve(hetero.overridden(chunks=8)).schedule)
+
+
+def test_another_seed_finds_another_schedule(hetero: Instance) -> None:
+    one, other = (Exact(seconds=0.1, seed=seed, deterministic=True, cp_sat=False) for seed in (1, 2))
+    assert one.solve(hetero).schedule != other.solve(hetero).schedule
+
+
+@settings(max_examples=12)
+@given(instances(max_collectives=2, max_chunks=4))
+def test_bounds_never_exceed_makespans_of_valid_schedules(instance: Instance) -> None:
+    reference = SHORT.solve(instance, fluid(instance))
+    validate(reference.schedule)
+    assert reference.bound <= reference.schedule.makespan * (1 + 1e-9)
+
+
+@settings(max_examples=12)
+@given(instances(max_collectives=2, max_chunks=4))
+def test_free_sizes_are_never_worse_than_the_start(instance: Instance) -> None:
+    schedule = Exact(seconds=0.02, workers=1, deterministic=True, sizes="free").solve(instance).schedule
+    validate(schedule)
+    assert schedule.makespan <= starting_schedule(instance).makespan
+
+
+@pytest.mark.parametrize("kind", CollectiveKind)
+@pytest.mark.parametrize("rules", [{}, {"latency": "occupy", "ag_order": "reverse"}])
+def test_every_kind_of_collective_is_searched(hetero: Instance, kind: CollectiveKind, rules: dict[str, str]) -> None:
+    collective = hetero.collectives[0].replace(kind=kind, chunks=9)
+    instance = hetero.replace(collectives=(collective,)).overridden(**rules)  # type: ignore[arg-type]
+    schedule = Exact(seconds=0.1, workers=1, deterministic=True, cp_sat=False).solve(instance).schedule
+    validate(schedule)
+    assert schedule.makespan < starting_schedule(instance).makespan
+
+
+@pytest.mark.parametrize("sizes", ["equal", "free"])
+def test_without_local_search_none_is_run(hetero: Instance, monkeypatch: pytest.MonkeyPatch, sizes: str) -> None:
+    monkeypatch.setattr(LocalSearch, "wave", never_used)
+    policy = Exact(seconds=0.4, workers=1, deterministic=True, sizes=sizes, local_search=False)  # type: ignore[arg-type]
+    few = hetero.overridden(chunks=3)
+    schedule = policy.solve(few).schedule
+    validate(schedule)
+    assert schedule.makespan < starting_schedule(few).makespan
+
+
+@pytest.mark.parametrize("sizes", ["equal", "free"])
+def test_without_cp_sat_no_model_is_built(hetero: Instance, monkeypatch: pytest.MonkeyPatch, sizes: str) -> None:
+    monkeypatch.setattr(exact_search, "ChunkOrder", never_used)
+    policy = Exact(seconds=0.1, workers=1, deterministic=True, sizes=sizes, cp_sat=False)  # type: ignore[arg-type]
+    few = hetero.overridden(chunks=3)
+    schedule = policy.solve(few).schedule
+    validate(schedule)
+    assert schedule.makespan < starting_schedule(few).makespan
+
+
+def test_without_cp_sat_nothing_is_proven(hetero: Instance) -> None:
+    policy = Exact(seconds=0.1, workers=1, deterministic=True, cp_sat=False)
+    assert policy.solve(hetero, lower_bound=12345.0).bound == 12345.0
+
+
+@pytest.mark.parametrize("sizes", ["equal", "free"])
+def test_without_any_part_the_start_is_returned(hetero: Instance, sizes: str) -> None:
+    policy = Exact(sizes=sizes, local_search=False, cp_sat=False)  # type: ignore[arg-type]
+    assert policy.solve(hetero).schedule == starting_schedule(hetero)
+
+
+def test_cp_sat_has_its_turn_where_local_search_is_not_compiled(
+    figure_5: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Themis (ISCA 2022), figure 5: seven units are optimal."""
+    monkeypatch.setattr(exact_search, "is_ready", lambda *_: False)
+    monkeypatch.setattr(LocalSearch, "wave", never_used)
+    assert Exact(seconds=20.0, workers=1).solve(figure_5).bound == pytest.approx(7 * MILLISECOND, rel=1e-4)
+
+
+@pytest.mark.parametrize("memory", [1e-5, 0.01])
+@pytest.mark.parametrize("sizes", ["equal", "free"])
+def test_little_memory_stops_cp_sat_and_keeps_a_valid_schedule(hetero: Instance, sizes: str, memory: float) -> None:
+    """Without a stop the search would go on for ten minutes."""
+    few = hetero.overridden(chunks=8)
+    reference = Exact(seconds=LONG, sizes=sizes, memory=memory, local_search=False).solve(few)  # type: ignore[arg-type]
+    validate(reference.schedule)
+    assert reference.schedule.makespan <= starting_schedule(few).makespan
+    assert reference.status == "finished"
+
+
+@pytest.mark.parametrize("sizes", ["equal", "free"])
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_tiny_budget_leaves_a_valid_schedule(mixed: Instance, sizes: str, deterministic: bool) -> None:
+    policy = Exact(seconds=1e-6, workers=1, deterministic=deterministic, sizes=sizes)  # type: ignore[arg-type]
+    schedule = policy.solve(mixed).schedule
+    validate(schedule)
+    assert schedule.makespan <= starting_schedule(mixed).makespan
+
+
+@pytest.mark.parametrize("sizes", ["equal", "free"])
+@pytest.mark.parametrize("kind", CollectiveKind)
+def test_one_dimension_serves_one_chunk_after_another(kind: CollectiveKind, sizes: str) -> None:
+    """Three chunks of one direct step each: a third of 3 MB * 3/4 per ms, twice where there are two phases."""
+    network = {"dimensions": [{"kind": "fully_connected", "size": 4, "bandwidth": "3 GB/s"}]}
+    collective = {"kind": kind.value, "size": "12 MB", "chunks": 3}
+    instance = Instance(network=network, collectives=[collective])  # type: ignore[arg-type]
+    policy = Exact(seconds=0.05, workers=1, deterministic=True, sizes=sizes)  # type: ignore[arg-type]
+    schedule = policy.solve(instance).schedule
+    validate(schedule)
+    assert schedule.makespan == (6 if kind is CollectiveKind.ALL_REDUCE else 3) * MILLISECOND
+
+
+@pytest.mark.parametrize("sizes", ["equal", "free"])
+def test_one_chunk_is_enough(hetero: Instance, sizes: str) -> None:
+    policy = Exact(seconds=0.5, workers=1, deterministic=True, sizes=sizes)  # type: ignore[arg-type]
+    schedule = policy.solve(hetero.overridden(chunks=1)).schedule
+    validate(schedule)
+    assert len(schedule.plan.chunks[0].sizes) == 1
+
+
+@pytest.mark.parametrize("chunks", [5, 20])
+def test_free_sizes_are_whole_granules_of_no_more_chunks_than_allowed(hetero: Instance, chunks: int) -> None:
+    policy = Exact(seconds=0.1, workers=1, deterministic=True, sizes="free")
+    (own,) = policy.solve(hetero.overridden(chunks=chunks)).schedule.plan.chunks
+    assert len(own.sizes) <= chunks
+    assert (own.sizes % granule(hetero, 0) == 0).all()
+
+
+def test_many_chunks_begin_with_few(hetero: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+    wave = LocalSearch.wave
+
+    def noted(self: LocalSearch, *arguments: Any) -> float:
+        counts.append(self.best.plan.num_stages)
+        return wave(self, *arguments)
+
+    monkeypatch.setattr(LocalSearch, "wave", noted)
+    schedule = SHORT.solve(hetero.overridden(chunks=500)).schedule
+    validate(schedule)
+    assert schedule.has_equal_sizes
+    assert counts[0] < COARSE_STAGES < counts[-1] == 3000
+
+
+def test_a_given_start_is_used_if_it_is_better(hetero: Instance) -> None:
+    good = Exact(seconds=0.2, workers=1, deterministic=True).solve(hetero).schedule
+    assert Exact(local_search=False, cp_sat=False).solve(hetero, start=good).schedule is good
+
+
+def test_a_given_start_is_ignored_if_it_is_worse(hetero: Instance, run: Callable[[Instance, str], Schedule]) -> None:
+    bad = run(hetero, "baseline+fifo")
+    assert Exact(local_search=False, cp_sat=False).solve(hetero, start=bad).schedule == starting_schedule(hetero)
+
+
+@pytest.mark.parametrize("sizes", ["equal", "free"])
+def test_the_search_ends_at_the_asked_gap(hetero: Instance, sizes: str) -> None:
+    """Without that it would go on for ten minutes."""
+    bound = fluid(hetero)
+    reference = Exact(seconds=LONG, gap=0.01, sizes=sizes).solve(hetero, bound)  # type: ignore[arg-type]
+    assert reference.schedule.makespan <= 1.01 * bound
+
+
+def test_better_makespans_are_reported(hetero: Instance) -> None:
+    heard: list[float] = []
+    policy = Exact(seconds=0.2, workers=1, deterministic=True, cp_sat=False)
+    reference = policy.solve(hetero, progress=lambda makespan, bound: heard.append(makespan))
+    assert heard[0] == starting_schedule(hetero).makespan
+    assert heard == sorted(set(heard), reverse=True)
+    assert heard[-1] == reference.schedule.makespan
+
+
+def interrupting(monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
+    """Let Ctrl-C come while a module waits for its threads for the first time."""
+    signals, wait = iter([KeyboardInterrupt]), module.wait
+
+    def interrupted(running: Sequence[Any], *arguments: Any, **keywords: Any) -> Any:
+        for signal in signals:
+            raise signal
+        return wait(running, *arguments, **keywords)
+
+    monkeypatch.setattr(module, "wait", interrupted)
+
+
+@pytest.mark.parametrize("sizes", ["equal", "free"])
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_ctrl_c_ends_local_search_and_keeps_its_best(
+    hetero: Instance, monkeypatch: pytest.MonkeyPatch, sizes: str, deterministic: bool
+) -> None:
+    interrupting(monkeypatch, local_search)
+    policy = Exact(seconds=LONG, sizes=sizes, deterministic=deterministic)  # type: ignore[arg-type]
+    reference: Reference = policy.solve(hetero)
+    validate(reference.schedule)
+    assert reference.status == "interrupted"
+    assert reference.schedule.makespan < starting_schedule(hetero).makespan
+
+
+@pytest.mark.parametrize("sizes", ["equal", "free"])
+def test_ctrl_c_ends_cp_sat(hetero: Instance, monkeypatch: pytest.MonkeyPatch, sizes: str) -> None:
+    interrupting(monkeypatch, solver_search)
+    policy = Exact(seconds=LONG, workers=1, sizes=sizes, local_search=False)  # type: ignore[arg-type]
+    reference = policy.solve(hetero.overridden(chunks=8))
+    validate(reference.schedule)
+    assert reference.status == "interrupted"
+
+
+def test_ctrl_c_between_the_parts_keeps_the_best(hetero: Instance) -> None:
+    heard: list[float] = []
+
+    def interrupted(makespan: float, bound: float) -> None:
+        heard.append(makespan)
+        if len(heard) > 1:
+            raise KeyboardInterrupt
+
+    reference = Exact(seconds=LONG, workers=1).solve(hetero, progress=interrupted)
+    assert reference.status == "interrupted"
+    assert reference.schedule.makespan == heard[-1] < heard[0]

@@ -1,0 +1,252 @@
+"""Waves of local search on several threads."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from time import sleep
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from themis_opt import local_search
+from themis_opt.annealing import Annealing, is_ready
+from themis_opt.instance import Collective, CollectiveKind, Instance
+from themis_opt.local_search import SLICE_WORK, LocalSearch, with_at_most
+from themis_opt.policies.exact_search import starting_schedule
+from themis_opt.schedule import Schedule
+from themis_opt.sizing import granule
+from themis_opt.validation import validate
+
+WORK = 2.0**18
+"""Stages per thread and wave, for some hundredths of a second."""
+
+UNITS = 10**9
+"""Picoseconds of a unit of time of figure 5."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _compiled_before(figure_5: Instance) -> None:
+    is_ready(starting_schedule(figure_5), None)
+
+
+@pytest.fixture(autouse=True)
+def _short_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts of free sizes take no second either."""
+    monkeypatch.setattr(local_search, "START_WORK", int(WORK))
+
+
+def never() -> bool:
+    return False
+
+
+def at_once() -> bool:
+    return True
+
+
+def searched(instance: Instance, num_waves: int = 2, **options: Any) -> LocalSearch:
+    """A search after some waves."""
+    search = LocalSearch(starting_schedule(instance), starting_schedule, **options)
+    for _ in range(num_waves):
+        search.wave(WORK, never)
+    return search
+
+
+@pytest.fixture
+def num_slices(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """How many slices of annealing have run so far."""
+    slices: list[int] = []
+    run = Annealing.run
+
+    def counted(self: Annealing, steps: int, hot: float, cold: float) -> None:
+        slices.append(steps)
+        run(self, steps, hot, cold)
+
+    monkeypatch.setattr(Annealing, "run", counted)
+    return lambda: len(slices)
+
+
+class Idle:
+    """An annealing that only notes its seed and its steps."""
+
+    seeds: ClassVar[list[int]] = []
+    steps: ClassVar[list[int]] = []
+
+    def __init__(self, start: Schedule, seed: int) -> None:
+        self.start = start
+        self.seeds.append(seed)
+
+    def run(self, steps: int, hot: float, cold: float) -> None:
+        self.steps.append(steps)
+
+    def best(self) -> Schedule:
+        return self.start
+
+
+@pytest.fixture
+def idle(monkeypatch: pytest.MonkeyPatch) -> type[Idle]:
+    """Annealings that do nothing."""
+    Idle.seeds, Idle.steps = [], []
+    monkeypatch.setattr(local_search, "Annealing", Idle)
+    return Idle
+
+
+@pytest.mark.parametrize("free_sizes", [False, True])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_equal_seeds_and_workers_give_equal_schedules(hetero: Instance, free_sizes: bool, workers: int) -> None:
+    few = hetero.overridden(chunks=20)
+    one, other = (searched(few, workers=workers, seed=5, free_sizes=free_sizes).best for _ in range(2))
+    assert one == other
+
+
+def test_the_order_in_which_threads_finish_does_not_matter(hetero: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = searched(hetero, workers=3).best
+    best, delays = Annealing.best, iter([0.2, 0.1, 0.0, 0.0, 0.1, 0.2])
+
+    def late(self: Annealing) -> Schedule:
+        sleep(next(delays))
+        return best(self)
+
+    monkeypatch.setattr(Annealing, "best", late)
+    assert searched(hetero, workers=3).best == expected
+
+
+def test_another_seed_finds_another_schedule(hetero: Instance) -> None:
+    assert searched(hetero, 1, seed=1).best != searched(hetero, 1, seed=2).best
+
+
+def test_every_thread_of_every_wave_has_a_seed_of_its_own(hetero: Instance, idle: type[Idle]) -> None:
+    searched(hetero, num_waves=3, workers=4)
+    assert len(set(idle.seeds)) == 12
+
+
+def test_the_best_of_all_threads_is_kept(hetero: Instance) -> None:
+    alone = searched(hetero, num_waves=1, workers=1).best
+    assert searched(hetero, num_waves=1, workers=3).best.makespan <= alone.makespan
+
+
+@pytest.mark.parametrize("free_sizes", [False, True])
+def test_no_wave_makes_it_worse(mixed: Instance, free_sizes: bool) -> None:
+    search = searched(mixed, num_waves=0, free_sizes=free_sizes)
+    makespans = [search.best.makespan]
+    for _ in range(3):
+        search.wave(WORK, never)
+        makespans.append(search.best.makespan)
+    assert makespans == sorted(makespans, reverse=True)
+    assert makespans[-1] < makespans[0]
+
+
+@pytest.mark.parametrize("free_sizes", [False, True])
+@pytest.mark.parametrize("latency", ["lag", "occupy"])
+@pytest.mark.parametrize("ag_order", ["free", "reverse"])
+def test_schedules_are_valid(mixed: Instance, free_sizes: bool, latency: str, ag_order: str) -> None:
+    instance = mixed.overridden(chunks=6, latency=latency, ag_order=ag_order)
+    best = searched(instance, num_waves=1, free_sizes=free_sizes).best
+    validate(best)
+    assert best.instance is instance
+
+
+@pytest.mark.parametrize("free_sizes", [False, True])
+@pytest.mark.parametrize("kind", CollectiveKind)
+def test_every_kind_of_collective_gets_shorter(hetero: Instance, free_sizes: bool, kind: CollectiveKind) -> None:
+    instance = hetero.replace(collectives=(Collective(kind=kind, size="100 MiB", chunks=9),))
+    best = searched(instance, num_waves=1, free_sizes=free_sizes).best
+    validate(best)
+    assert best.makespan < starting_schedule(instance).makespan
+
+
+def test_equal_chunks_stay_equal(hetero: Instance) -> None:
+    assert searched(hetero).best.has_equal_sizes
+
+
+@pytest.mark.parametrize("chunks", [3, 16, 20, 64])
+def test_free_sizes_are_whole_granules_of_no_more_chunks_than_allowed(hetero: Instance, chunks: int) -> None:
+    best = searched(hetero.overridden(chunks=chunks), free_sizes=True).best
+    (own,) = best.plan.chunks
+    assert (own.sizes % granule(hetero, 0) == 0).all()
+    assert (own.sizes > 0).all()
+    assert len(own.sizes) <= chunks
+    assert not best.has_equal_sizes
+
+
+def test_free_sizes_obey_the_limit_of_every_collective(mixed: Instance) -> None:
+    limits = (2, 3, 20, 1)
+    some = [c.replace(chunks=limit) for c, limit in zip(mixed.collectives, limits, strict=True)]
+    best = searched(mixed.replace(collectives=some), free_sizes=True).best
+    validate(best)
+    assert all(len(own.sizes) <= limit for own, limit in zip(best.plan.chunks, limits, strict=True))
+
+
+def test_free_sizes_reach_the_optimum_of_figure_5(figure_5: Instance) -> None:
+    """Themis (ISCA 2022), figure 5: 20/3 units when sizes are free, 7 when they are equal."""
+    assert searched(figure_5, free_sizes=True).best.makespan == pytest.approx(20 / 3 * UNITS, rel=1e-6)
+    assert searched(figure_5).best.makespan == 7 * UNITS
+
+
+@pytest.mark.parametrize("free_sizes", [False, True])
+def test_one_chunk_on_one_dimension_is_left_as_it_is(free_sizes: bool) -> None:
+    ring = {"kind": "ring", "size": 4, "bandwidth": "1 GB/s"}
+    instance = Instance(network={"dimensions": [ring]}, collectives=[{"kind": "all_reduce", "size": 4000, "chunks": 1}])
+    assert searched(instance, free_sizes=free_sizes).best == starting_schedule(instance)
+
+
+def test_waves_count_the_stages_that_they_simulate(hetero: Instance) -> None:
+    search = searched(hetero, num_waves=0)
+    assert search.wave(WORK, never) == pytest.approx(WORK, rel=1e-2)
+
+
+def test_a_wave_is_twice_as_long_as_the_one_before(hetero: Instance, idle: type[Idle]) -> None:
+    search = searched(hetero, num_waves=0)
+    works = [search.wave(1e12, never) for _ in range(3)]
+    assert works[1:] == pytest.approx([2 * works[0], 4 * works[0]], rel=1e-2)
+
+
+def test_a_wave_takes_no_more_work_than_allowed(hetero: Instance, idle: type[Idle]) -> None:
+    search = searched(hetero, num_waves=0)
+    search.wave(WORK, never)
+    assert sum(idle.steps) * search.best.plan.num_stages <= WORK
+
+
+@pytest.mark.parametrize("free_sizes", [False, True])
+def test_a_wave_stops_when_told(hetero: Instance, num_slices: Callable[[], int], free_sizes: bool) -> None:
+    search = searched(hetero, num_waves=0, free_sizes=free_sizes)
+    search.wave(100.0 * SLICE_WORK, at_once)
+    assert num_slices() == 1
+
+
+def interrupt_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Ctrl-C come while the first wave is waited for."""
+    signals = iter([KeyboardInterrupt])
+
+    def interrupted(running: list[Future[Any]]) -> None:
+        for signal in signals:
+            raise signal
+        wait(running)
+
+    monkeypatch.setattr(local_search, "wait", interrupted)
+
+
+@pytest.mark.parametrize("free_sizes", [False, True])
+def test_an_interrupted_wave_ends_early(
+    hetero: Instance, monkeypatch: pytest.MonkeyPatch, num_slices: Callable[[], int], free_sizes: bool
+) -> None:
+    interrupt_first(monkeypatch)
+    search = searched(hetero, num_waves=0, free_sizes=free_sizes, workers=2)
+    search.wave(100.0 * SLICE_WORK, never)
+    assert search.interrupted
+    assert num_slices() <= 2
+
+
+@pytest.mark.parametrize("free_sizes", [False, True])
+def test_an_interrupted_wave_keeps_the_best(
+    hetero: Instance, monkeypatch: pytest.MonkeyPatch, free_sizes: bool
+) -> None:
+    interrupt_first(monkeypatch)
+    best = searched(hetero, num_waves=1, free_sizes=free_sizes).best
+    validate(best)
+    assert best.makespan < starting_schedule(hetero).makespan
+
+
+def test_a_limit_of_chunks_spares_collectives_that_have_fewer(mixed: Instance) -> None:
+    before = [c.chunks for c in mixed.collectives]
+    after = [c.chunks for c in with_at_most(mixed, 9).collectives]
+    assert after == np.minimum(before, 9).tolist()
