@@ -23,11 +23,12 @@ from themis_opt.validation import validate
 
 FAST = tuple(name for name in POLICIES if name not in ENFORCED)
 COMBINATIONS = [f"{policy}+{dispatch}" for policy in FAST for dispatch in DISPATCH]
+QUICK_SEARCH = "search:evaluations=200"
 QUICK_EXACT = "exact:seconds=0.2:workers=1"
 Run = Callable[[Instance, str], Schedule]
 
 
-@pytest.mark.parametrize("specification", [*COMBINATIONS, "hourglass", QUICK_EXACT])
+@pytest.mark.parametrize("specification", [*COMBINATIONS, "hourglass", QUICK_SEARCH, QUICK_EXACT])
 def test_plans_hold_equal_chunks(mixed: Instance, specification: str) -> None:
     instance = mixed.overridden(chunks=3)
     for collective, chunks in zip(instance.collectives, make_policy(specification)(instance).chunks, strict=True):
@@ -35,7 +36,7 @@ def test_plans_hold_equal_chunks(mixed: Instance, specification: str) -> None:
 
 
 @pytest.mark.parametrize("ag_order", ["free", "reverse"])
-@pytest.mark.parametrize("specification", [*COMBINATIONS, "hourglass", QUICK_EXACT])
+@pytest.mark.parametrize("specification", [*COMBINATIONS, "hourglass", QUICK_SEARCH, QUICK_EXACT])
 def test_plans_lead_to_valid_schedules(mixed: Instance, specification: str, ag_order: str) -> None:
     instance = mixed.overridden(chunks=3, ag_order=ag_order)
     validate(simulate(instance, make_policy(specification)(instance)))
@@ -75,7 +76,7 @@ def test_a_specification_sets_knobs_and_dispatch() -> None:
 @pytest.mark.parametrize(
     ("specification", "rule"),
     [
-        ("", "unknown policy; use one of baseline, themis, hourglass, random, exact"),
+        ("", "unknown policy; use one of baseline, themis, hourglass, search, random, exact"),
         ("greedy", "unknown policy"),
         ("Themis", "unknown policy"),
         ("+scf", "unknown policy"),

@@ -10,7 +10,7 @@ from themis_opt.instance import Collective, CollectiveKind, Dimension, Instance,
 from themis_opt.plan import Chunks, Plan
 from themis_opt.policies.registry import make_policy
 from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
+from themis_opt.simulator import makespans, simulate
 
 UNIT = 10**9
 """One unit of figure 5, a reduce-scatter of 64 MB on dim1: 1 ms."""
@@ -199,3 +199,29 @@ def test_schedules_of_one_plan_are_equal(figure_5: Instance, run: Run) -> None:
 
 def test_schedules_of_different_plans_differ(figure_5: Instance, run: Run) -> None:
     assert run(figure_5, "themis+scf") != run(figure_5, "themis+fifo")
+
+
+def test_many_plans_take_as_long_as_each_alone(paper_instance: Instance, mixed: Instance) -> None:
+    for instance in (paper_instance.overridden(chunks=8), mixed.overridden(chunks=4)):
+        policies = ("baseline", "themis+scf", "hourglass", "random:seed=3+lifo", "themis+scf", "random:seed=4+fifo")
+        plans = [make_policy(policy)(instance) for policy in policies]
+        alone = [simulate(instance, plan).makespan for plan in plans]
+        assert makespans(instance, plans).tolist() == alone
+
+
+def test_many_plans_may_differ_in_their_chunks(figure_5: Instance) -> None:
+    few = make_policy("themis+scf")(figure_5.overridden(chunks=2))
+    plans = [few, make_policy("themis+scf")(figure_5)]
+    assert makespans(figure_5, plans).tolist() == [simulate(figure_5, plan).makespan for plan in plans]
+
+
+def test_a_cycle_among_many_plans_is_named(figure_5: Instance) -> None:
+    plan = make_policy("themis+scf")(figure_5)
+    backwards = simulate(figure_5, plan).enforced_plan()
+    cyclic = backwards.enforcing(tuple(s[::-1] for s in backwards.sequences if s is not None))
+    with pytest.raises(CyclicPlan, match="wait for each other"):
+        makespans(figure_5, [plan, cyclic])
+
+
+def test_no_plans_have_no_makespans(figure_5: Instance) -> None:
+    assert makespans(figure_5, []).tolist() == []

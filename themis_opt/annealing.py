@@ -160,7 +160,7 @@ def _state(start: Schedule, operations: Operations) -> State:
         load=_loads(operations),
         touched=np.zeros(MAX_TOUCHED, dtype=np.int64),
         makespans=np.full(2, start.makespan, dtype=np.int64),
-        workspace=workspace(operations),
+        workspace=workspace(len(operations.resource), len(operations.enforced)),
     )
 
 

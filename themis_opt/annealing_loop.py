@@ -106,7 +106,7 @@ def compiled() -> Any:
     import numba
     from numba.extending import register_jitable
 
-    kernel_functions: list[Any] = [kernel.goes_first, kernel.push, kernel.pop, kernel.event_loop]
+    kernel_functions: list[Any] = [kernel.goes_first, kernel.push, kernel.pop, kernel.reset, kernel.event_loop]
     for helper in (*kernel_functions, place, restore, keep, evaluate, change_path, change_priority, change_one, anneal):
         register_jitable(helper)
     edition = sha256(Path(kernel.__file__).read_bytes()).hexdigest()
@@ -233,15 +233,17 @@ def place(problem: Any, state: Any, chunk: Any) -> None:
 def evaluate(problem: Any, state: Any) -> Any:
     """Simulate the candidate; returns its makespan."""
     ready, missing, arrivals, queues, same, moment, waiting, free, served, queue_start, start = state.workspace
-    for stage in range(len(ready)):
-        ready[stage] = problem.release[stage]
-        missing[stage] = problem.num_predecessors[stage]
-    queue_start[:] = 0
-    for stage in range(len(ready)):
-        queue_start[state.resource[stage] + 1] += 1
-    for k in range(len(free)):
-        queue_start[k + 1] += queue_start[k]
-        waiting[k], free[k], served[k] = 0, 0, 0
+    kernel.reset(
+        state.resource,
+        problem.release,
+        problem.num_predecessors,
+        ready,
+        missing,
+        waiting,
+        free,
+        served,
+        queue_start,
+    )
     kernel.event_loop(
         state.resource,
         state.duration,

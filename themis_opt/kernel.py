@@ -56,46 +56,116 @@ def start_times(operations: Operations) -> IntArray:
     """Start of every operation in picoseconds; -1 for those that wait for each other for ever."""
     global _interpreted
     count = len(operations.resource)
-    if _interpreted + count <= INTERPRETED_BUDGET:
-        _interpreted += count
-        lists: list[Any] = [array.tolist() for array in (*operations, *workspace(operations))]
-        event_loop(*lists)
-        return np.array(lists[-1], dtype=np.int64)
-    arrays = workspace(operations)
-    compiled()(*operations, *arrays)
-    return arrays[-1]
+    if _interpreted + count > INTERPRETED_BUDGET:
+        (found,) = start_times_of_runs(operations, 1)
+        return np.asarray(found)
+    _interpreted += count
+    resource, *rest = (array.tolist() for array in operations)
+    lists: list[Any] = [array.tolist() for array in workspace(count, len(operations.enforced))]
+    ready, missing, *_, waiting, free, served, queue_start, start = lists
+    reset(resource, rest[2], rest[5], ready, missing, waiting, free, served, queue_start)
+    event_loop(resource, *rest, *lists)
+    return np.array(start, dtype=np.int64)
 
 
-def workspace(operations: Operations) -> tuple[IntArray, ...]:
+def start_times_of_runs(operations: Operations, runs: int) -> IntArray:
+    """The start times of many runs of equally many operations on the same resources.
+
+    Parameters
+    ----------
+    operations : Operations
+        Arrays of shape (runs * operations,), one run after the other; `successor_start`, `successor`,
+        `num_predecessors` and `release` are those of one run, and `enforced` has the shape (runs * resources,).
+    runs : int
+        How many there are.
+
+    Returns
+    -------
+    int64 array, shape (runs, operations)
+    """
+    count = len(operations.num_predecessors)
+    arrays = workspace(count, len(operations.enforced) // runs, runs)
+    compiled()(runs, operations, arrays)
+    start: IntArray = arrays[-1].reshape(runs, count)
+    return start
+
+
+def workspace(count: int, num_resources: int, runs: int = 1) -> tuple[IntArray, ...]:
     """What the event loop works on, from `ready` to `start`: arrays, because lists would slow compiled code down."""
-    count, num_resources = len(operations.resource), len(operations.enforced)
-    heaps_and_moments = np.zeros((4, count), dtype=np.int64)
-    counters = np.zeros((3, num_resources), dtype=np.int64)
-    queue_start = np.concatenate([[0], np.cumsum(np.bincount(operations.resource, minlength=num_resources))])
-    start = np.full(count, -1, dtype=np.int64)
-    return (
-        operations.release.copy(),
-        operations.num_predecessors.copy(),
-        *heaps_and_moments,
-        *counters,
-        queue_start,
-        start,
-    )
+    of_operations = np.zeros((6, count), dtype=np.int64)
+    of_resources = np.zeros((3, num_resources), dtype=np.int64)
+    queue_start = np.zeros(num_resources + 1, dtype=np.int64)
+    return (*of_operations, *of_resources, queue_start, np.full(runs * count, -1, dtype=np.int64))
 
 
 @cache
 def compiled() -> Any:
-    """The event loop compiled to machine code, from the cache on disk where there is one."""
+    """:func:`event_loops` compiled to machine code, from the cache on disk where there is one."""
     import numba
     from numba.extending import register_jitable
 
-    for helper in (goes_first, push, pop):
+    helpers: list[Any] = [goes_first, push, pop, reset, event_loop]
+    for helper in helpers:
         register_jitable(helper)
     # Without reference counting: nothing is allocated inside, and counting each array at each call costs 5x.
     try:
-        return numba.njit(cache=True, _nrt=False)(event_loop)
+        return numba.njit(cache=True, _nrt=False)(event_loops)
     except RuntimeError:  # no folder to cache in is writable
-        return numba.njit(_nrt=False)(event_loop)
+        return numba.njit(_nrt=False)(event_loops)
+
+
+def event_loops(runs: Any, operations: Any, arrays: Any) -> None:
+    """Serve all operations of all runs; fills the last of the `arrays`, which are those of :func:`workspace`."""
+    release, num_predecessors = operations.release, operations.num_predecessors
+    ready, missing, waiting, free, served, queue_start = (
+        arrays[0],
+        arrays[1],
+        arrays[6],
+        arrays[7],
+        arrays[8],
+        arrays[9],
+    )
+    count, num_resources = len(num_predecessors), len(free)
+    for run in range(runs):
+        first, last = run * count, (run + 1) * count
+        resource = operations.resource[first:last]
+        reset(resource, release, num_predecessors, ready, missing, waiting, free, served, queue_start)
+        event_loop(  # type: ignore[call-arg]
+            resource,
+            operations.duration[first:last],
+            operations.lag[first:last],
+            release,
+            operations.successor_start,
+            operations.successor,
+            num_predecessors,
+            operations.major[first:last],
+            operations.minor[first:last],
+            operations.time_sign[first:last],
+            operations.enforced[run * num_resources : (run + 1) * num_resources],
+            *arrays[:-1],
+            arrays[-1][first:last],
+        )
+
+
+def reset(
+    resource: Any,
+    release: Any,
+    num_predecessors: Any,
+    ready: Any,
+    missing: Any,
+    waiting: Any,
+    free: Any,
+    served: Any,
+    queue_start: Any,
+) -> None:
+    """Prepare what :func:`event_loop` works on for its next run; it overwrites the rest itself."""
+    for r in range(len(free)):
+        waiting[r], free[r], served[r], queue_start[r + 1] = 0, 0, 0, 0
+    for i in range(len(ready)):
+        ready[i], missing[i] = release[i], num_predecessors[i]
+        queue_start[resource[i] + 1] += 1
+    for r in range(len(free)):
+        queue_start[r + 1] += queue_start[r]
 
 
 def event_loop(

@@ -1,16 +1,17 @@
 """Simulation: exact times of a plan, on one clock for all collectives and policies."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from themis_opt.cost import IntArray, StageCosts, check_clock, read_only
+from themis_opt.cost import IntArray, StageCosts, check_clock, path_costs, read_only
 from themis_opt.dispatch import DISPATCH, PriorityKeys
 from themis_opt.errors import CyclicPlan, InputError
 from themis_opt.instance import Instance
-from themis_opt.kernel import Operations, start_times
+from themis_opt.kernel import Operations, start_times, start_times_of_runs
 from themis_opt.plan import Plan
 from themis_opt.schedule import Schedule
 
@@ -33,6 +34,76 @@ def simulate(instance: Instance, plan: Plan) -> Schedule:
         raise CyclicPlan(_describe_cycle(instance, plan, operations, start), field="sequences")
     end = start + costs.occupancy
     return Schedule(instance, plan, start, end, end + costs.lag)
+
+
+def makespans(instance: Instance, plans: Sequence[Plan]) -> IntArray:
+    """Makespans of many plans, as :func:`simulate` finds them; faster than one by one where they are alike.
+
+    Parameters
+    ----------
+    plans : sequence of Plan
+        Those with the same numbers of chunks and the same dispatch rule are simulated together.
+
+    Returns
+    -------
+    int64 array, shape (plans,)
+        Picoseconds.
+
+    Raises
+    ------
+    CyclicPlan, InputError
+        As :func:`simulate`.
+    """
+    _check_clock_once(instance)
+    alike: dict[Any, list[int]] = {}
+    for number, plan in enumerate(plans):
+        alike.setdefault((plan.dispatch, tuple(c.paths.shape for c in plan.chunks)), []).append(number)
+    found = np.zeros(len(plans), dtype=np.int64)
+    for members in alike.values():
+        found[members] = _makespans_of_alike(instance, [plans[number] for number in members])
+    return found
+
+
+def _makespans_of_alike(instance: Instance, plans: Sequence[Plan]) -> IntArray:
+    runs, one = len(plans), plans[0]
+    costs = _costs_of_alike(instance, plans)
+    chains = _chains(tuple(c.paths.shape for c in one.chunks))
+    shifts = np.repeat(np.arange(runs) * one.num_stages, one.num_stages)
+    keys = DISPATCH[one.dispatch](costs, np.tile(chains.last_of_chunk, runs) + shifts)
+    enforced = [
+        _enforced(instance, plan, keys._replace(major=major))
+        for plan, major in zip(plans, keys.major.reshape(runs, -1), strict=True)
+    ]
+    operations = Operations(
+        resource=np.concatenate([plan.stage_dimensions for plan in plans]),
+        duration=costs.occupancy,
+        lag=costs.lag,
+        release=one.releases(instance),
+        successor_start=chains.successor_start,
+        successor=chains.successor,
+        num_predecessors=chains.num_predecessors,
+        major=np.concatenate([major for major, _ in enforced]),
+        minor=keys.minor,
+        time_sign=np.full(len(costs.lag), keys.time_sign),
+        enforced=np.concatenate([flags for _, flags in enforced]),
+    )
+    start = start_times_of_runs(operations, runs)
+    for plan, own in zip(plans, start, strict=True):
+        if own.min() < 0:
+            simulate(instance, plan)  # raises, naming the cycle
+    found: IntArray = (start + (costs.occupancy + costs.lag).reshape(runs, -1)).max(axis=1)
+    return found
+
+
+def _costs_of_alike(instance: Instance, plans: Sequence[Plan]) -> StageCosts:
+    """Costs of all stages of all plans, one plan after the other."""
+    per_collective = []
+    for number, collective in enumerate(instance.collectives):
+        sizes = np.concatenate([plan.chunks[number].sizes for plan in plans])
+        paths = np.concatenate([plan.chunks[number].paths for plan in plans])
+        costs = path_costs(instance, collective, sizes, paths)
+        per_collective.append([array.reshape(len(plans), -1) for array in costs])
+    return StageCosts(*(np.concatenate(arrays, axis=1).ravel() for arrays in zip(*per_collective, strict=True)))
 
 
 @lru_cache(maxsize=256)

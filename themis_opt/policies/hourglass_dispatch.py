@@ -68,7 +68,7 @@ def empty_state(tables: Tables, num_dimensions: int, num_candidates: int, num_ru
     continues = np.ones(last[-1] + 1, dtype=np.int64)
     continues[last] = 0
     zeros = np.zeros_like(continues)
-    state = State(
+    return State(
         collective=collective,
         first_stage=last + 1 - stages,
         path=np.zeros((len(collective), 2), dtype=np.int64),
@@ -87,13 +87,8 @@ def empty_state(tables: Tables, num_dimensions: int, num_candidates: int, num_ru
         minor=zeros.copy(),
         time_sign=zeros,
         enforced=np.zeros(num_dimensions, dtype=np.bool_),
-        workspace=(),
+        workspace=kernel.workspace(len(zeros), num_dimensions),
     )
-    return state._replace(workspace=kernel.workspace(_operations(state)))
-
-
-def _operations(state: State) -> kernel.Operations:
-    return kernel.Operations(**{name: getattr(state, name) for name in kernel.Operations._fields})
 
 
 def plan_of(instance: Instance, tables: Tables, state: State) -> Plan:
@@ -157,15 +152,17 @@ def order_of(rule: Any, rank: Any, column: Any, number: Any, duration: Any, to_s
 def evaluate(state: Any) -> Any:
     """Simulate the plan in hand; returns its makespan."""
     ready, missing, arrivals, queues, same, moment, waiting, free, served, queue_start, start = state.workspace
-    for k in range(len(queue_start)):
-        queue_start[k] = 0
-    for stage in range(len(ready)):
-        ready[stage] = state.release[stage]
-        missing[stage] = state.num_predecessors[stage]
-        queue_start[state.resource[stage] + 1] += 1
-    for k in range(len(free)):
-        queue_start[k + 1] += queue_start[k]
-        waiting[k], free[k], served[k] = 0, 0, 0
+    kernel.reset(
+        state.resource,
+        state.release,
+        state.num_predecessors,
+        ready,
+        missing,
+        waiting,
+        free,
+        served,
+        queue_start,
+    )
     kernel.event_loop(
         state.resource,
         state.duration,
@@ -196,5 +193,15 @@ def evaluate(state: Any) -> Any:
     return makespan
 
 
-COMPILED = (kernel.goes_first, kernel.push, kernel.pop, kernel.event_loop, place_all, place, order_of, evaluate)
+COMPILED = (
+    kernel.goes_first,
+    kernel.push,
+    kernel.pop,
+    kernel.reset,
+    kernel.event_loop,
+    place_all,
+    place,
+    order_of,
+    evaluate,
+)
 """What the search compiles with itself."""

@@ -22,6 +22,7 @@ POLICIES: Mapping[str, str] = MappingProxyType(
         "baseline": "themis_opt.policies.baseline:Baseline",
         "themis": "themis_opt.policies.themis:Themis",
         "hourglass": "themis_opt.policies.hourglass:Hourglass",
+        "search": "themis_opt.policies.search:Search",
         "random": "themis_opt.policies.random_orders:RandomOrders",
         "exact": "themis_opt.policies.exact:Exact",
     }
@@ -34,7 +35,7 @@ HEURISTICS = ("baseline+fifo", "themis+fifo", "themis+scf", "hourglass")
 REFERENCE = "exact"
 """The policy that proves how good it is."""
 
-ENFORCED = ("hourglass", REFERENCE)
+ENFORCED = ("hourglass", "search", REFERENCE)
 """Policies that enforce their sequences and take no dispatch rule."""
 
 

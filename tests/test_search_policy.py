@@ -1,0 +1,72 @@
+"""Local search as a policy: reproducible by evaluations, never worse than its start, legal for both kinds of sizes."""
+
+import pytest
+
+from themis_opt.instance import Instance
+from themis_opt.local_search import LocalSearch
+from themis_opt.policies.hourglass import balanced
+from themis_opt.policies.registry import make_policy
+from themis_opt.policies.search import Search
+from themis_opt.simulator import simulate
+from themis_opt.sizing import granule
+from themis_opt.validation import validate
+
+
+@pytest.fixture(scope="module")
+def eight(hetero: Instance) -> Instance:
+    """Eight chunks on three dimensions."""
+    return hetero.overridden(chunks=8)
+
+
+def test_equal_evaluations_and_seeds_give_equal_plans(eight: Instance) -> None:
+    assert Search(evaluations=3_000)(eight) == Search(evaluations=3_000)(eight)
+
+
+def test_more_threads_are_as_reproducible(eight: Instance) -> None:
+    search = Search(evaluations=3_000, workers=2)
+    assert search(eight) == search(eight)
+
+
+def test_search_never_ends_worse_than_it_starts(paper_instance: Instance) -> None:
+    instance = paper_instance.overridden(chunks=8)
+    schedule = Search(evaluations=2_000).searched(instance)
+    validate(schedule)
+    assert schedule.makespan <= balanced(instance).makespan
+
+
+def test_evaluations_find_better_plans(eight: Instance) -> None:
+    few, many = (simulate(eight, Search(evaluations=n)(eight)).makespan for n in (1, 50_000))
+    assert many < few
+
+
+def test_free_sizes_are_legal(eight: Instance) -> None:
+    schedule = Search(evaluations=1_000, sizes="free").searched(eight)
+    validate(schedule)
+    (chunks,) = schedule.plan.chunks
+    assert len(chunks.sizes) <= 8
+    assert (chunks.sizes % granule(eight, 0) == 0).all()
+
+
+def test_several_collectives_are_searched_together(mixed: Instance) -> None:
+    instance = mixed.overridden(chunks=4)
+    schedule = Search(evaluations=1_000).searched(instance)
+    validate(schedule)
+    assert schedule.makespan <= balanced(instance).makespan
+
+
+def test_wall_time_ends_the_search(eight: Instance) -> None:
+    validate(Search(evaluations=10**12, seconds=0.2).searched(eight))
+
+
+def test_an_interruption_is_passed_on(eight: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(search: LocalSearch, *_: object) -> float:
+        search.interrupted = True
+        return 1.0
+
+    monkeypatch.setattr(LocalSearch, "wave", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Search()(eight)
+
+
+def test_the_specification_sets_the_budget() -> None:
+    assert make_policy("search:evaluations=5:seed=3", seconds=9.0) == Search(evaluations=5, seed=3, seconds=9.0)

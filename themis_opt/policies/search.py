@@ -1,0 +1,63 @@
+"""Local search on the simulator as a policy, between the rules of :mod:`hourglass` and the reference."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from themis_opt.allowance import Allowance
+from themis_opt.instance import Instance
+from themis_opt.local_search import LocalSearch
+from themis_opt.plan import Plan
+from themis_opt.policies.hourglass import balanced
+from themis_opt.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Search:
+    """Improve the hourglass schedule by annealing on the simulator (:mod:`themis_opt.local_search`).
+
+    Without `seconds`, equal evaluations, seeds and workers give equal plans on every machine.  Time: O(n (D + log n))
+    per evaluation, for n stages on D dimensions.
+
+    Parameters
+    ----------
+    evaluations : int
+        Plans that each thread considers, counted in plans of as many stages as the instance has; with free sizes the
+        starts that were begun are finished.
+    seconds : float or None
+        Wall time after which the search ends all the same.
+    seed, workers : int
+        Seed of all random choices, and threads.
+    sizes : {"equal", "free"}
+        Whether chunks are equal, or of any sizes and at most as many as the instance says.
+    """
+
+    evaluations: Annotated[int, Field(gt=0)] = 200_000
+    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    workers: Annotated[int, Field(gt=0, le=1024)] = 1
+    sizes: Literal["equal", "free"] = "equal"
+
+    def __call__(self, instance: Instance) -> Plan:
+        """Plan `instance`."""
+        return self.searched(instance).enforced_plan()
+
+    def searched(self, instance: Instance) -> Schedule:
+        """The best schedule found.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            After Ctrl-C, as soon as all threads have stopped.
+        """
+        best = balanced(instance)
+        free_sizes = self.sizes == "free"
+        search = LocalSearch(best, balanced, free_sizes=free_sizes, workers=self.workers, seed=self.seed)
+        clock = Allowance(float("inf") if self.seconds is None else self.seconds)
+        left = float(self.evaluations * best.plan.num_stages)
+        while left > 0 and clock.left > 0:
+            left -= search.wave(left, lambda: clock.left <= 0)
+            if search.interrupted:
+                raise KeyboardInterrupt
+        return search.best
