@@ -93,8 +93,10 @@ def head_tail_bound(jobs: Sequence[JobClass], least: Sequence[JobClass], known: 
     for _ in range(MAX_ROUNDS):
         weights, flow, makespan = programme.solved(windows)
         bound = max(bound, _lagrangian(jobs, on_machine, weights))
-        limit = makespan * (1 + TOLERANCE)
-        windows = [w for k, s in sorted(on_machine.items()) for w in _violated(k, s, flow, limit, known)]
+        limit = makespan * (1 + TOLERANCE) if flow else float("inf")
+        windows = (
+            [w for k, s in sorted(on_machine.items()) for w in _violated(k, s, flow, limit, known)] if flow else []
+        )
         if not windows:
             break
     return bound
@@ -192,11 +194,11 @@ class _Programme:
                 balance[node].SetCoefficient(flow, sign)
 
     def solved(self, windows: Sequence[Window]) -> tuple[dict[Window, float], dict[Variable, float], float]:
-        """With these windows added: weights of all windows, flow and makespan; equal weights if the solver gives up."""
+        """With these windows added: weights of all windows, flow and makespan; or equal weights and no flow."""
         for window in windows:
             self._add(window)
         if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
-            return dict.fromkeys(self._rows, 1 / len(self._rows)), dict.fromkeys(self._flow, 0.0), 0.0
+            return dict.fromkeys(self._rows, 1 / len(self._rows)), {}, 0.0
         duals = {window: max(row.dual_value(), 0.0) for window, row in self._rows.items()}
         total = sum(duals.values()) or 1.0
         flow = {variable: column.solution_value() for variable, column in self._flow.items()}

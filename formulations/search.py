@@ -16,6 +16,9 @@ Report = Callable[[float, float], None]
 """Called with the objective and the bound, whenever one of them improves."""
 
 POLL_SECONDS = 0.1
+MEMORY_SHARE = 0.9
+"""Share of the memory limit at which the solver is told to stop."""
+
 GRACE_SECONDS = 1.0
 """How long past its limit the solver may wind up before it is told to stop."""
 
@@ -77,7 +80,7 @@ def _wait(solving: Future[Any], solver: cp_model.CpSolver, budget: Budget) -> bo
     """Wait for the solver; tell it to stop on Ctrl-C or when it overruns a limit.  Whether Ctrl-C came."""
     interrupted, process = False, Process()
     latest = math.inf if budget.seconds is None else monotonic() + budget.seconds + GRACE_SECONDS
-    most_bytes = budget.memory * 2**30
+    most_bytes = MEMORY_SHARE * budget.memory * 2**30
     while not solving.done():
         try:
             wait([solving], timeout=POLL_SECONDS)

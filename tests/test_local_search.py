@@ -26,7 +26,7 @@ UNITS = 10**9
 
 @pytest.fixture(autouse=True, scope="module")
 def _compiled_before(figure_5: Instance) -> None:
-    is_ready(starting_schedule(figure_5), None)
+    is_ready(None)
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import numpy as np
 from themis_opt import annealing_loop
 from themis_opt.annealing_loop import BEST, MAX_TOUCHED, Problem, State
 from themis_opt.cost import PHASES, IntArray, fixed_lag
-from themis_opt.instance import CollectiveKind, Instance
+from themis_opt.instance import Collective, CollectiveKind, Dimension, Instance, Kind, Network
 from themis_opt.kernel import Operations, workspace
 from themis_opt.lowering import occupancies
 from themis_opt.plan import Chunks, Plan
@@ -20,7 +20,7 @@ from themis_opt.simulator import build_operations, simulate
 _compiling: Thread | None = None
 
 
-def is_ready(start: Schedule, seconds: float | None) -> bool:
+def is_ready(seconds: float | None) -> bool:
     """Whether the search can begin within some seconds (None: however long it takes).
 
     The first use on a machine compiles the inner loop, which takes seconds and cannot be interrupted; it goes on in
@@ -28,10 +28,19 @@ def is_ready(start: Schedule, seconds: float | None) -> bool:
     """
     global _compiling
     if _compiling is None:
-        _compiling = Thread(target=lambda: Annealing(start).run(0, 1.0, 1.0), daemon=True)
+        _compiling = Thread(target=_compile, daemon=True)
         _compiling.start()
     _compiling.join(seconds)
     return not _compiling.is_alive()
+
+
+def _compile() -> None:
+    """Take no steps with the smallest of instances."""
+    dimension = Dimension(kind=Kind.RING, size=2, bandwidth=1.0)
+    collective = Collective(kind=CollectiveKind.ALL_REDUCE, size=2, chunks=1)
+    instance = Instance(network=Network(dimensions=(dimension,)), collectives=(collective,))
+    plan = Plan((Chunks(np.array([2]), np.zeros((1, 2), dtype=np.int64)),))
+    Annealing(simulate(instance, plan)).run(0, 1.0, 1.0)
 
 
 class Annealing:

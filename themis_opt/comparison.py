@@ -12,6 +12,7 @@ from themis_opt.lower_bounds import BOUNDS
 from themis_opt.plan_cache import PlanCache, Recalled
 from themis_opt.policies.exact import Exact, Reference
 from themis_opt.policies.registry import HEURISTICS, REFERENCE, Policy, make_policy, policy_name
+from themis_opt.policies.search import Search
 from themis_opt.schedule import Schedule
 from themis_opt.simulator import simulate
 from themis_opt.validation import validate
@@ -19,8 +20,10 @@ from themis_opt.validation import validate
 Sizes = Literal["equal", "free"]
 SIZES: tuple[Sizes, ...] = ("equal", "free")
 
-SIMILAR_GAP = 0.005
-"""A recalled schedule whose gap exceeds that of the instance it was found for by no more is not searched again."""
+ENOUGH = 0.01
+"""Gap up to which a recalled schedule is not searched again, if its search had as much time."""
+
+MIN_SECONDS = 0.01
 
 SIMILAR_TIME = 0.8
 """Share of the time now left that the search for it must have had."""
@@ -129,7 +132,7 @@ def solve(
     cache: PlanCache | None = None,
     **limits: Unpack[Limits],
 ) -> Comparison:
-    """Compare the fixed order and Themis with the reference, whose chunk sizes are free unless said otherwise.
+    """Compare the fixed order, Themis and hourglass with the reference; chunk sizes are free unless said otherwise.
 
     Parameters
     ----------
@@ -168,7 +171,11 @@ def compare(
     equal_sizes = all(getattr(policy, "sizes", "equal") == "equal" for policy in made.values())
     run = _Run(instance, progress or _ignore, cache, equal_sizes)
     try:
+        timed = [s for s, policy in made.items() if isinstance(policy, Exact | Search)]
         for specification, policy in made.items():
+            if isinstance(policy, Search) and policy.seconds is not None:
+                left = max(deadline - monotonic(), MIN_SECONDS) / (len(timed) - timed.index(specification))
+                policy = replace(policy, seconds=min(policy.seconds, left))
             if not isinstance(policy, Exact):
                 run.heuristic(specification, policy)
         for name, bound in BOUNDS.items():
@@ -176,9 +183,10 @@ def compare(
                 run.bounds[name] = bound.compute(instance)
         references = {s: policy for s, policy in made.items() if isinstance(policy, Exact)}
         for number, (specification, reference) in enumerate(references.items()):
-            left = max(deadline - monotonic(), 0.01) / (len(references) - number)
+            recalled = run.recalled(reference)
+            left = max(deadline - monotonic(), MIN_SECONDS) / (len(references) - number)
             own = time_limit / len(references) if reference.deterministic else left
-            run.reference(specification, replace(reference, seconds=min(reference.seconds, own)))
+            run.reference(specification, replace(reference, seconds=min(reference.seconds, own)), recalled)
     except KeyboardInterrupt:
         if not run.schedules:
             raise
@@ -213,20 +221,26 @@ class _Run:
         self.schedules[specification] = schedule
         self.tell(specification, schedule.makespan, 0.0)
 
-    def reference(self, specification: str, policy: Exact) -> None:
+    def recalled(self, policy: Exact) -> Recalled | None:
+        """What the cache knows for a reference, which it must not influence in deterministic mode."""
+        if self.cache is None or policy.deterministic:
+            return None
+        return self.cache.recall(self.instance, policy.sizes)
+
+    def reference(self, specification: str, policy: Exact, recalled: Recalled | None) -> None:
         def report(makespan: float, bound: float) -> None:
             self.tell(specification, makespan, bound)
 
         bound = max(self.bounds.values())
-        recalled = self.cache.recall(self.instance, policy.sizes) if self.cache else None
         if recalled is not None and self._is_enough(recalled, bound, policy):
             reference = Reference(recalled.schedule, bound, "recalled")
         else:
+            began = monotonic()
             reference = policy.solve(self.instance, bound, report, self._start(policy, recalled))
-            self._keep(reference, policy)
+            self._keep(reference, policy, monotonic() - began)
         self.schedules[specification] = reference.schedule
-        if self.equal_sizes:
-            self.bounds["cp_sat"] = max(reference.bound, self.bounds.get("cp_sat", 0.0))
+        if self.equal_sizes and reference.bound > bound:
+            self.bounds["cp_sat"] = reference.bound
         self.interrupted |= reference.status == "interrupted"
 
     def _start(self, policy: Exact, recalled: Recalled | None) -> Schedule | None:
@@ -242,12 +256,15 @@ class _Run:
         gap = makespan / bound - 1
         had_time = recalled.seconds >= SIMILAR_TIME * policy.seconds
         is_best = all(makespan <= schedule.makespan for schedule in self.schedules.values())
-        return gap <= policy.gap or (is_best and had_time and gap <= recalled.gap + SIMILAR_GAP)
+        return gap <= policy.gap or (is_best and had_time and (recalled.exact or gap <= ENOUGH))
 
-    def _keep(self, reference: Reference, policy: Exact) -> None:
-        if self.cache is not None and reference.status == "finished":
+    def _keep(self, reference: Reference, policy: Exact, seconds: float) -> None:
+        """Remember a schedule, with the seconds of its search; one content with a wide gap had few."""
+        complete = policy.local_search and policy.cp_sat and not policy.deterministic
+        if self.cache is not None and complete and reference.status == "finished":
             gap = reference.schedule.makespan / reference.bound - 1
-            self.cache.keep(reference.schedule, policy.sizes, gap, policy.seconds)
+            stopped_early = policy.gap > PROVEN_GAP and gap <= policy.gap
+            self.cache.keep(reference.schedule, policy.sizes, gap, seconds if stopped_early else policy.seconds)
 
     def judged(self, order: Sequence[str]) -> "Comparison":
         """Validate every schedule and set it against the baseline and the best bound."""

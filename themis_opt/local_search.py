@@ -87,7 +87,7 @@ class LocalSearch:
         Parameters
         ----------
         most_work : float
-            Stages that each thread may simulate; free sizes finish the starts that they began.
+            Stages that each thread may simulate.
 
         Returns
         -------
@@ -98,7 +98,11 @@ class LocalSearch:
         tasks: list[_Task]
         if self._free_sizes:
             doublings = self._num_starts // len(self._counts)
-            tasks = [(_with_free_sizes, *self._equal_start(doublings), seed) for seed in seeds]
+            starts = [(self._equal_start(doublings), seed) for seed in seeds]
+            tasks = [
+                (_with_free_sizes, start, min(work, most_work / (1 + MAX_TURNS)), seed)
+                for (start, work), seed in starts
+            ]
         else:
             work = min(self._next_work, most_work)
             self._next_work = min(2 * self._next_work, MOST_WORK)

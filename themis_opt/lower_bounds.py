@@ -20,8 +20,8 @@ from themis_opt.units import PICOSECONDS_PER_SECOND
 ORDER_COUNT_RESOLUTION = 2**26
 """Ticks into which the order-count bound divides the makespan."""
 
-MAX_WINDOW_DIMENSIONS = 8
-"""Dimensions up to which heads and tails are computed, in a fifth of a second; above it they add nothing."""
+MAX_ARCS = 5_000
+"""Lattice arcs up to which heads and tails are looked at, in about a fifth of a second."""
 
 ORDER_COUNT_BUDGET = Budget(seconds=30.0, workers=1, deterministic_time=0.5, gap=1e-5)
 
@@ -88,7 +88,7 @@ def _elements(collective: Collective) -> int:
 def _head_tail(instance: Instance, least_sizes: Sequence[int]) -> float:
     jobs = [job_class(instance, n, c.size, "fluid") for n, c in enumerate(instance.collectives)]
     known = max(fluid_bound(jobs), chain(instance))
-    if max(len(job.machines) for job in jobs) > MAX_WINDOW_DIMENSIONS:
+    if sum(len(job.legs) * len(job.machines) * 2 ** len(job.machines) for job in jobs) > MAX_ARCS:
         return known
     least = [job_class(instance, n, size, "fluid") for n, size in enumerate(least_sizes)]
     return head_tail_bound(jobs, least, known)

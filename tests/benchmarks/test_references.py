@@ -146,7 +146,7 @@ def held(instance: Instance) -> Contest:
 
 def run_reference(instance: Instance, known: Schedule) -> tuple[dict[str, float], Schedule, Run]:
     """The bounds, and the reference policy in the time that they leave; loading its compiled code does not count."""
-    is_ready(known, None)
+    is_ready(None)
     record = Recorder(SECONDS)
     proven = bounds(instance)
     policy = Exact(seconds=record.left, workers=WORKERS, sizes="equal")

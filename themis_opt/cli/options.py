@@ -33,7 +33,7 @@ Seed = Annotated[int, typer.Option(help="Seed of the solver and of random polici
 Gap = Annotated[
     float | None, typer.Option(help="Stop at this gap (a fraction); exit code 1 if it is not reached.", min=0)
 ]
-Sizes = Annotated[str, typer.Option(help="Chunk sizes of the reference: equal, or free (at most as many as --chunks).")]
+Sizes = Annotated[str, typer.Option(help="Chunk sizes where a policy can choose: equal, or free (at most --chunks).")]
 Deterministic = Annotated[
     bool, typer.Option("--deterministic", help="Same result on every run: limits count work, the cache is not used.")
 ]

@@ -30,8 +30,8 @@ def solve(
 ) -> None:
     """Find a near-optimal schedule, prove its gap, and write it with pictures.
 
-    Compares the fixed order and Themis with the reference found by CP-SAT, and writes the best schedule,
-    its order table, a trace for Perfetto, a Gantt picture and CSV files.
+    Compares the fixed order, Themis and hourglass with the reference of local search and CP-SAT, and writes the
+    best schedule, its order table, a trace for Perfetto, a Gantt picture and CSV files.
     """
     from themis_opt.policies.registry import HEURISTICS, REFERENCE
 

@@ -72,9 +72,7 @@ class ExactSearch:
 
     def run(self) -> None:
         """Use the parts in turn until the gap, the limits or Ctrl-C ends it."""
-        searches = self.uses_local_search and is_ready(
-            self.best, None if self.limits.deterministic else self.local_seconds
-        )
+        searches = self.uses_local_search and is_ready(None if self.limits.deterministic else self.local_seconds)
         if searches:
             if self.limits.sizes == "equal" and self.best.plan.num_stages > COARSE_STAGES:
                 self.refine_coarse((COARSE_SHARE if self.is_searchable else 1.0) * self.local_seconds)

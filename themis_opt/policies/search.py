@@ -6,11 +6,15 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from themis_opt.allowance import Allowance
+from themis_opt.annealing import is_ready
 from themis_opt.instance import Instance
 from themis_opt.local_search import LocalSearch
 from themis_opt.plan import Plan
 from themis_opt.policies.hourglass import balanced
 from themis_opt.schedule import Schedule
+
+MAX_STAGES = 50_000
+"""Largest plan that is searched; of a larger one the start is returned."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class Search:
         """
         best = balanced(instance)
         free_sizes = self.sizes == "free"
+        if best.plan.num_stages > MAX_STAGES or not is_ready(self.seconds):
+            return best
         search = LocalSearch(best, balanced, free_sizes=free_sizes, workers=self.workers, seed=self.seed)
         clock = Allowance(float("inf") if self.seconds is None else self.seconds)
         left = float(self.evaluations * best.plan.num_stages)
