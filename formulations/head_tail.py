@@ -93,10 +93,10 @@ def head_tail_bound(jobs: Sequence[JobClass], least: Sequence[JobClass], known: 
     for _ in range(MAX_ROUNDS):
         weights, flow, makespan = programme.solved(windows)
         bound = max(bound, _lagrangian(jobs, on_machine, weights))
-        limit = makespan * (1 + TOLERANCE) if flow else float("inf")
-        windows = (
-            [w for k, s in sorted(on_machine.items()) for w in _violated(k, s, flow, limit, known)] if flow else []
-        )
+        if not flow:
+            break
+        limit = makespan * (1 + TOLERANCE)
+        windows = [w for k, s in sorted(on_machine.items()) for w in _violated(k, s, flow, limit, known)]
         if not windows:
             break
     return bound
