@@ -36,7 +36,8 @@ _interpreted = 0
 def run(tables: Tables, pool: Pool, state: State, tails: FloatArray, trials: int, most_candidates: int) -> None:
     """:func:`search`, interpreted or compiled."""
     global _interpreted
-    work = len(state.resource) * (trials + most_candidates)
+    lattice = max(1, 2 ** int(tables.width.max()) // 16)  # paths over many dimensions take most of the time
+    work = len(state.resource) * (trials + most_candidates) * lattice
     if _interpreted + work <= INTERPRETED_BUDGET:
         _interpreted += work
         search(tables, pool, state, tails, trials, most_candidates)
