@@ -106,7 +106,7 @@ def compiled() -> Any:
     import numba
     from numba.extending import register_jitable
 
-    kernel_functions: list[Any] = [kernel.goes_first, kernel.push, kernel.pop, kernel.reset, kernel.event_loop]
+    kernel_functions: list[Any] = list(kernel.COMPILED)
     for helper in (*kernel_functions, place, restore, keep, evaluate, change_path, change_priority, change_one, anneal):
         register_jitable(helper)
     edition = sha256(Path(kernel.__file__).read_bytes()).hexdigest()
@@ -232,19 +232,7 @@ def place(problem: Any, state: Any, chunk: Any) -> None:
 
 def evaluate(problem: Any, state: Any) -> Any:
     """Simulate the candidate; returns its makespan."""
-    ready, missing, arrivals, queues, same, moment, waiting, free, served, queue_start, start = state.workspace
-    kernel.reset(
-        state.resource,
-        problem.release,
-        problem.num_predecessors,
-        ready,
-        missing,
-        waiting,
-        free,
-        served,
-        queue_start,
-    )
-    kernel.event_loop(
+    return kernel.makespan_of_run(
         state.resource,
         state.duration,
         state.lag,
@@ -256,22 +244,8 @@ def evaluate(problem: Any, state: Any) -> Any:
         problem.zeros,
         problem.zeros,
         problem.enforced,
-        ready,
-        missing,
-        arrivals,
-        queues,
-        same,
-        moment,
-        waiting,
-        free,
-        served,
-        queue_start,
-        start,
+        state.workspace,
     )
-    makespan = 0
-    for stage in range(len(ready)):
-        makespan = max(makespan, start[stage] + state.duration[stage] + state.lag[stage])
-    return makespan
 
 
 def keep(problem: Any, state: Any, num_touched: Any) -> None:

@@ -104,8 +104,7 @@ def compiled() -> Any:
     import numba
     from numba.extending import register_jitable
 
-    helpers: list[Any] = [goes_first, push, pop, reset, event_loop]
-    for helper in helpers:
+    for helper in COMPILED:
         register_jitable(helper)
     # Without reference counting: nothing is allocated inside, and counting each array at each call costs 5x.
     try:
@@ -116,35 +115,70 @@ def compiled() -> Any:
 
 def event_loops(runs: Any, operations: Any, arrays: Any) -> None:
     """Serve all operations of all runs; fills the last of the `arrays`, which are those of :func:`workspace`."""
-    release, num_predecessors = operations.release, operations.num_predecessors
-    ready, missing, waiting, free, served, queue_start = (
-        arrays[0],
-        arrays[1],
-        arrays[6],
-        arrays[7],
-        arrays[8],
-        arrays[9],
-    )
-    count, num_resources = len(num_predecessors), len(free)
+    count, num_resources = len(operations.num_predecessors), len(operations.enforced) // runs
     for run in range(runs):
         first, last = run * count, (run + 1) * count
-        resource = operations.resource[first:last]
-        reset(resource, release, num_predecessors, ready, missing, waiting, free, served, queue_start)
-        event_loop(  # type: ignore[call-arg]
-            resource,
+        makespan_of_run(
+            operations.resource[first:last],
             operations.duration[first:last],
             operations.lag[first:last],
-            release,
+            operations.release,
             operations.successor_start,
             operations.successor,
-            num_predecessors,
+            operations.num_predecessors,
             operations.major[first:last],
             operations.minor[first:last],
             operations.time_sign[first:last],
             operations.enforced[run * num_resources : (run + 1) * num_resources],
-            *arrays[:-1],
-            arrays[-1][first:last],
+            (*arrays[:-1], arrays[-1][first:last]),
         )
+
+
+def makespan_of_run(
+    resource: Any,
+    duration: Any,
+    lag: Any,
+    release: Any,
+    successor_start: Any,
+    successor: Any,
+    num_predecessors: Any,
+    major: Any,
+    minor: Any,
+    time_sign: Any,
+    enforced: Any,
+    arrays: Any,
+) -> Any:
+    """Serve the operations of one run and return its makespan, for searches that are compiled with the kernel."""
+    ready, missing, arrivals, queues, same, moment, waiting, free, served, queue_start, start = arrays
+    reset(resource, release, num_predecessors, ready, missing, waiting, free, served, queue_start)
+    event_loop(
+        resource,
+        duration,
+        lag,
+        release,
+        successor_start,
+        successor,
+        num_predecessors,
+        major,
+        minor,
+        time_sign,
+        enforced,
+        ready,
+        missing,
+        arrivals,
+        queues,
+        same,
+        moment,
+        waiting,
+        free,
+        served,
+        queue_start,
+        start,
+    )
+    makespan = 0
+    for i in range(len(start)):
+        makespan = max(makespan, start[i] + duration[i] + lag[i])
+    return makespan
 
 
 def reset(
@@ -274,3 +308,7 @@ def pop(heap: Any, first: Any, size: Any, major: Any, minor: Any, moment: Any) -
         parent = child
     heap[first + parent] = item
     return top
+
+
+COMPILED: tuple[Any, ...] = (goes_first, push, pop, reset, event_loop, makespan_of_run)
+"""What is compiled along with every loop that simulates."""

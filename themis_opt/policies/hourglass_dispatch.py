@@ -151,19 +151,7 @@ def order_of(rule: Any, rank: Any, column: Any, number: Any, duration: Any, to_s
 
 def evaluate(state: Any) -> Any:
     """Simulate the plan in hand; returns its makespan."""
-    ready, missing, arrivals, queues, same, moment, waiting, free, served, queue_start, start = state.workspace
-    kernel.reset(
-        state.resource,
-        state.release,
-        state.num_predecessors,
-        ready,
-        missing,
-        waiting,
-        free,
-        served,
-        queue_start,
-    )
-    kernel.event_loop(
+    return kernel.makespan_of_run(
         state.resource,
         state.duration,
         state.lag,
@@ -175,33 +163,9 @@ def evaluate(state: Any) -> Any:
         state.minor,
         state.time_sign,
         state.enforced,
-        ready,
-        missing,
-        arrivals,
-        queues,
-        same,
-        moment,
-        waiting,
-        free,
-        served,
-        queue_start,
-        start,
+        state.workspace,
     )
-    makespan = 0
-    for stage in range(len(ready)):
-        makespan = max(makespan, start[stage] + state.duration[stage] + state.lag[stage])
-    return makespan
 
 
-COMPILED = (
-    kernel.goes_first,
-    kernel.push,
-    kernel.pop,
-    kernel.reset,
-    kernel.event_loop,
-    place_all,
-    place,
-    order_of,
-    evaluate,
-)
+COMPILED = (*kernel.COMPILED, place_all, place, order_of, evaluate)
 """What the search compiles with itself."""
