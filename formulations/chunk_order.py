@@ -28,21 +28,22 @@ Constraints
     10. *bounds*: :math:`L \le T \le H`.
 
 A mirrored second leg has no variables :math:`x` and :math:`b` of its own: those of the first leg, reversed, stand for
-them.  (8) and (10) are redundant; they give the solver the bounds it would otherwise take long to find.  The
-optimum is exact for the integer data; with durations and lags rounded down it bounds the true makespan.
+them.  The rules (1) to (5) of a job on its own are in :mod:`formulations.job_rules`.  (8) and (10) are redundant; they
+give the solver the bounds it would otherwise take long to find.  The optimum is exact for the integer data; with
+durations and lags rounded down it bounds the true makespan.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import combinations, pairwise
+from collections.abc import Sequence
+from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
 from formulations.job_plans import JobPlans, PlanOutcome, start_on
+from formulations.job_rules import add_job
 from formulations.job_variables import JobVariables, LegVariables, decisions, extracted, hint_job
-from formulations.lattice import Arc, JobClass, arcs
-from formulations.order_count import EndRow, add_flow, add_load_bounds
+from formulations.lattice import JobClass, arcs
+from formulations.order_count import EndRow, add_load_bounds
 from formulations.search import Report, search
 
 SMALL = 100
@@ -109,71 +110,9 @@ class ChunkOrder:
         )
 
     def _job(self, job: JobClass, name: str) -> JobVariables:
-        legs: list[LegVariables] = []
-        for number in range(len(job.legs)):
-            mirror = legs[0] if job.mirrored and number == 1 else None
-            legs.append(self._leg(job, number, f"{name}_leg{number}", mirror))
-        handover = self.model.new_int_var(int(job.release), self.horizon, f"{name}_handover")
-        self._handover(job, legs, handover)
-        self._finish(job, legs[-1])
-        return JobVariables(job, tuple(legs), handover)
-
-    def _leg(self, job: JobClass, number: int, name: str, mirror: LegVariables | None) -> LegVariables:
-        if mirror is None:
-            taken = {arc: self.model.new_bool_var(f"{name}_arc{arc[0]:b}_{arc[1]}") for arc in arcs(job.machines)}
-            add_flow(self.model, replace(job, count=1), taken)
-            before = self._order(job, taken, name)
-        else:
-            taken = {job.mirror(arc): variable for arc, variable in mirror.taken.items()}
-            before = {(m, k): literal for (k, m), literal in mirror.before.items()}
-        start, duration, end = self._intervals(job, number, name)
-        leg = LegVariables(taken, before, start, duration, end)
-        self._durations(job, number, leg)
-        self._precedence(job, number, leg)
-        return leg
-
-    def _order(
-        self, job: JobClass, taken: Mapping[Arc, cp_model.IntVar], name: str
-    ) -> dict[tuple[int, int], cp_model.LiteralT]:
-        """(2)."""
-        before: dict[tuple[int, int], cp_model.LiteralT] = {}
-        for k, m in combinations(sorted(job.machines), 2):
-            first = self.model.new_bool_var(f"{name}_before{k}_{m}")
-            self.model.add(sum(x for (visited, at), x in taken.items() if at == m and visited >> k & 1) == first)
-            self.model.add(sum(x for (visited, at), x in taken.items() if at == k and visited >> m & 1) == 1 - first)
-            before[k, m], before[m, k] = first, ~first
-        return before
-
-    def _intervals(
-        self, job: JobClass, number: int, name: str
-    ) -> tuple[dict[int, cp_model.IntVar], dict[int, cp_model.IntVar], dict[int, cp_model.IntVar]]:
-        start, duration, end = {}, {}, {}
-        for k in job.machines:
-            choices = sorted({int(d) for (_, at), d in job.legs[number].duration.items() if at == k})
-            domain = cp_model.Domain.from_values(choices)
-            start[k] = self.model.new_int_var(int(job.release), self.horizon, f"{name}_start{k}")
-            duration[k] = self.model.new_int_var_from_domain(domain, f"{name}_duration{k}")
-            end[k] = self.model.new_int_var(int(job.release), self.horizon, f"{name}_end{k}")
-        return start, duration, end
-
-    def _durations(self, job: JobClass, number: int, leg: LegVariables) -> None:
-        """(3)."""
-        for k in job.machines:
-            choices = [(int(d), leg.taken[arc]) for arc, d in job.legs[number].duration.items() if arc[1] == k]
-            self.model.add(leg.duration[k] == sum(d * taken for d, taken in choices))
-
-    def _precedence(self, job: JobClass, number: int, leg: LegVariables) -> None:
-        """(4)."""
-        for (k, m), before in leg.before.items():
-            lag = int(job.legs[number].lag[k])
-            self.model.add(leg.start[m] >= leg.end[k] + lag).only_enforce_if(before)
-
-    def _handover(self, job: JobClass, legs: Sequence[LegVariables], handover: cp_model.IntVar) -> None:
-        """(5)."""
-        for k in job.machines:
-            self.model.add(handover >= legs[0].end[k] + int(job.legs[0].lag[k]))
-            for later in legs[1:]:
-                self.model.add(later.start[k] >= handover)
+        variables = add_job(self.model, job, self.horizon, name)
+        self._finish(job, variables.legs[-1])
+        return variables
 
     def _finish(self, job: JobClass, leg: LegVariables) -> None:
         """(7)."""

@@ -34,6 +34,9 @@ from formulations.lattice import Arc, JobClass, cheapest_path
 Row = tuple[float, int]
 """A threshold and a machine: one constraint of family (2)."""
 
+NO_CYCLING = "max_number_of_iterations: 10000"
+"""Parameter of GLOP, which may cycle for ever on degenerate data: any weights give a bound, so it may give up."""
+
 
 def fluid_bound(jobs: Sequence[JobClass]) -> float:
     """Lower bound on the makespan, in the unit of the durations; `count` of the classes is ignored."""
@@ -88,10 +91,13 @@ def _optimal_weights(jobs: Sequence[JobClass], layers: Sequence[Sequence[Mapping
         own_rows = {k: [row for (r, m), row in load_rows.items() if m == k and r <= job.release] for k in job.machines}
         for layer in own_layers:
             _add_flow(solver, job, {arc: d / scale for arc, d in layer.items()}, own_rows)
+    solver.SetSolverSpecificParametersAsString(NO_CYCLING)
     if solver.Solve() != pywraplp.Solver.OPTIMAL:
         return dict.fromkeys(load_rows, 1 / len(load_rows))
     duals = {key: max(row.dual_value(), 0.0) for key, row in load_rows.items()}
     total = sum(duals.values())
+    if not total:
+        return dict.fromkeys(load_rows, 1 / len(load_rows))
     return {key: dual / total for key, dual in duals.items()}
 
 

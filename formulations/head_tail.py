@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from ortools.linear_solver import pywraplp
 
+from formulations.fluid import NO_CYCLING
 from formulations.lattice import Arc, JobClass, arcs, cheapest_path
 
 FloatArray = NDArray[np.float64]
@@ -197,6 +198,7 @@ class _Programme:
         """With these windows added: weights of all windows, flow and makespan; or equal weights and no flow."""
         for window in windows:
             self._add(window)
+        self._solver.SetSolverSpecificParametersAsString(NO_CYCLING)
         if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
             return dict.fromkeys(self._rows, 1 / len(self._rows)), {}, 0.0
         duals = {window: max(row.dual_value(), 0.0) for window, row in self._rows.items()}

@@ -29,14 +29,19 @@ class JobVariables:
     handover: cp_model.IntVar
 
 
-def hint_job(model: cp_model.CpModel, job: JobClass, variables: JobVariables, times: JobTimes) -> int:
-    """Suggest a plan for the variables of one job; returns when it has all results."""
+def hint_job(
+    model: cp_model.CpModel, job: JobClass, variables: JobVariables, times: JobTimes, mirrors: bool = False
+) -> int:
+    """Suggest a plan for the variables of one job; returns when it has all results.
+
+    With `mirrors` the path of the first leg is left to the job that it reverses.
+    """
     ready = 0
     for number, (leg, path, starts) in enumerate(zip(variables.legs, times.paths, times.starts, strict=True)):
         if number == 1:
             model.add_hint(variables.handover, ready)
         visited, ready = 0, 0
-        mirrored = job.mirrored and number == 1
+        mirrored = job.mirrored if number == 1 else mirrors
         for machine, start in zip(path, starts, strict=True):
             arc = (visited, machine)
             duration = int(job.legs[number].duration[arc])

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from threading import Event
 from typing import Any
 
 import pytest
@@ -15,9 +16,11 @@ from themis_opt import allowance, local_search
 from themis_opt.instance import CollectiveKind, Instance
 from themis_opt.local_search import LocalSearch
 from themis_opt.lower_bounds import fluid
-from themis_opt.policies import exact_search
+from themis_opt.policies import exact_search, starts
 from themis_opt.policies.exact import Exact, Reference
-from themis_opt.policies.exact_search import COARSE_STAGES, starting_schedule
+from themis_opt.policies.exact_search import COARSE_STAGES
+from themis_opt.policies.hourglass import balanced
+from themis_opt.policies.starts import starting_schedule, usual_schedule
 from themis_opt.schedule import Schedule
 from themis_opt.sizing import granule
 from themis_opt.validation import validate
@@ -51,6 +54,12 @@ def _short_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_search, "START_WORK", 2**18)
 
 
+@pytest.fixture
+def weak_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search starts without hourglass, so that there is something to find."""
+    monkeypatch.setattr(exact_search, "starting_schedule", lambda instance, _: usual_schedule(instance))
+
+
 def never_used(*_: Any, **__: Any) -> None:
     raise AssertionError("this part was not asked for")
 
@@ -80,6 +89,7 @@ def test_deterministic_searches_do_not_look_at_the_clock(hetero: Instance, monke
     validate(SHORT.solve(hetero.overridden(chunks=8)).schedule)
 
 
+@pytest.mark.usefixtures("weak_start")
 def test_another_seed_finds_another_schedule(hetero: Instance) -> None:
     one, other = (Exact(seconds=0.1, seed=seed, deterministic=True, cp_sat=False) for seed in (1, 2))
     assert one.solve(hetero).schedule != other.solve(hetero).schedule
@@ -101,6 +111,7 @@ def test_free_sizes_are_never_worse_than_the_start(instance: Instance) -> None:
     assert schedule.makespan <= starting_schedule(instance).makespan
 
 
+@pytest.mark.usefixtures("weak_start")
 @pytest.mark.parametrize("kind", CollectiveKind)
 @pytest.mark.parametrize("rules", [{}, {"latency": "occupy", "ag_order": "reverse"}])
 def test_every_kind_of_collective_is_searched(hetero: Instance, kind: CollectiveKind, rules: dict[str, str]) -> None:
@@ -108,7 +119,7 @@ def test_every_kind_of_collective_is_searched(hetero: Instance, kind: Collective
     instance = hetero.replace(collectives=(collective,)).overridden(**rules)  # type: ignore[arg-type]
     schedule = Exact(seconds=0.1, workers=1, deterministic=True, cp_sat=False).solve(instance).schedule
     validate(schedule)
-    assert schedule.makespan < starting_schedule(instance).makespan
+    assert schedule.makespan < usual_schedule(instance).makespan
 
 
 @pytest.mark.parametrize("sizes", ["equal", "free"])
@@ -168,7 +179,7 @@ def test_a_tiny_budget_leaves_a_valid_schedule(mixed: Instance, sizes: str, dete
     policy = Exact(seconds=1e-6, workers=1, deterministic=deterministic, sizes=sizes)  # type: ignore[arg-type]
     schedule = policy.solve(mixed).schedule
     validate(schedule)
-    assert schedule.makespan <= starting_schedule(mixed).makespan
+    assert schedule.makespan <= usual_schedule(mixed).makespan
 
 
 @pytest.mark.parametrize("sizes", ["equal", "free"])
@@ -215,6 +226,7 @@ def test_many_chunks_begin_with_few(hetero: Instance, monkeypatch: pytest.Monkey
     assert counts[0] < COARSE_STAGES < counts[-1] == 3000
 
 
+@pytest.mark.usefixtures("weak_start")
 def test_a_given_start_is_used_if_it_is_better(hetero: Instance) -> None:
     good = Exact(seconds=0.2, workers=1, deterministic=True).solve(hetero).schedule
     assert Exact(local_search=False, cp_sat=False).solve(hetero, start=good).schedule is good
@@ -223,6 +235,35 @@ def test_a_given_start_is_used_if_it_is_better(hetero: Instance) -> None:
 def test_a_given_start_is_ignored_if_it_is_worse(hetero: Instance, run: Callable[[Instance, str], Schedule]) -> None:
     bad = run(hetero, "baseline+fifo")
     assert Exact(local_search=False, cp_sat=False).solve(hetero, start=bad).schedule == starting_schedule(hetero)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_the_search_starts_from_hourglass_where_that_is_best(hetero: Instance, deterministic: bool) -> None:
+    policy = Exact(local_search=False, cp_sat=False, deterministic=deterministic)
+    makespan = policy.solve(hetero).schedule.makespan
+    assert makespan == balanced(hetero).makespan < usual_schedule(hetero).makespan
+
+
+def test_the_start_does_not_wait_for_hourglass_beyond_its_time(
+    figure_5: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = Event()
+
+    def compiling(instance: Instance) -> Schedule:
+        compiled.wait()
+        return balanced(instance)
+
+    monkeypatch.setattr(starts, "balanced", compiling)
+    assert starting_schedule(figure_5, seconds=0.01) == usual_schedule(figure_5)
+    compiled.set()
+
+
+def test_the_start_leaves_hourglass_out_where_its_tables_are_too_large(
+    hetero: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starts, "MAX_DURATIONS", 47)
+    monkeypatch.setattr(starts, "balanced", never_used)
+    assert starting_schedule(hetero) == usual_schedule(hetero)
 
 
 @pytest.mark.parametrize("sizes", ["equal", "free"])
@@ -254,6 +295,7 @@ def interrupting(monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
     monkeypatch.setattr(module, "wait", interrupted)
 
 
+@pytest.mark.usefixtures("weak_start")
 @pytest.mark.parametrize("sizes", ["equal", "free"])
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_ctrl_c_ends_local_search_and_keeps_its_best(
@@ -264,7 +306,7 @@ def test_ctrl_c_ends_local_search_and_keeps_its_best(
     reference: Reference = policy.solve(hetero)
     validate(reference.schedule)
     assert reference.status == "interrupted"
-    assert reference.schedule.makespan < starting_schedule(hetero).makespan
+    assert reference.schedule.makespan < usual_schedule(hetero).makespan
 
 
 @pytest.mark.parametrize("sizes", ["equal", "free"])
@@ -276,6 +318,7 @@ def test_ctrl_c_ends_cp_sat(hetero: Instance, monkeypatch: pytest.MonkeyPatch, s
     assert reference.status == "interrupted"
 
 
+@pytest.mark.usefixtures("weak_start")
 def test_ctrl_c_between_the_parts_keeps_the_best(hetero: Instance) -> None:
     heard: list[float] = []
 

@@ -12,7 +12,7 @@ from themis_opt import local_search
 from themis_opt.annealing import Annealing, is_ready
 from themis_opt.instance import Collective, CollectiveKind, Instance
 from themis_opt.local_search import SLICE_WORK, LocalSearch, with_at_most
-from themis_opt.policies.exact_search import starting_schedule
+from themis_opt.policies.starts import usual_schedule
 from themis_opt.schedule import Schedule
 from themis_opt.sizing import granule
 from themis_opt.validation import validate
@@ -45,7 +45,7 @@ def at_once() -> bool:
 
 def searched(instance: Instance, num_waves: int = 2, **options: Any) -> LocalSearch:
     """A search after some waves."""
-    search = LocalSearch(starting_schedule(instance), starting_schedule, **options)
+    search = LocalSearch(usual_schedule(instance), usual_schedule, **options)
     for _ in range(num_waves):
         search.wave(WORK, never)
     return search
@@ -151,7 +151,7 @@ def test_every_kind_of_collective_gets_shorter(hetero: Instance, free_sizes: boo
     instance = hetero.replace(collectives=(Collective(kind=kind, size="100 MiB", chunks=9),))
     best = searched(instance, num_waves=1, free_sizes=free_sizes).best
     validate(best)
-    assert best.makespan < starting_schedule(instance).makespan
+    assert best.makespan < usual_schedule(instance).makespan
 
 
 def test_equal_chunks_stay_equal(hetero: Instance) -> None:
@@ -186,7 +186,7 @@ def test_free_sizes_reach_the_optimum_of_figure_5(figure_5: Instance) -> None:
 def test_one_chunk_on_one_dimension_is_left_as_it_is(free_sizes: bool) -> None:
     ring = {"kind": "ring", "size": 4, "bandwidth": "1 GB/s"}
     instance = Instance(network={"dimensions": [ring]}, collectives=[{"kind": "all_reduce", "size": 4000, "chunks": 1}])
-    assert searched(instance, free_sizes=free_sizes).best == starting_schedule(instance)
+    assert searched(instance, free_sizes=free_sizes).best == usual_schedule(instance)
 
 
 def test_waves_count_the_stages_that_they_simulate(hetero: Instance) -> None:
@@ -243,7 +243,7 @@ def test_an_interrupted_wave_keeps_the_best(
     interrupt_first(monkeypatch)
     best = searched(hetero, num_waves=1, free_sizes=free_sizes).best
     validate(best)
-    assert best.makespan < starting_schedule(hetero).makespan
+    assert best.makespan < usual_schedule(hetero).makespan
 
 
 def test_a_limit_of_chunks_spares_collectives_that_have_fewer(mixed: Instance) -> None:

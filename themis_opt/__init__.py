@@ -14,65 +14,96 @@ Examples
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from themis_opt.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from themis_opt.catalog import load
     from themis_opt.comparison import compare, solve
     from themis_opt.explanation import explain
     from themis_opt.instance import Collective, Dimension, Instance, Network, Packet
+    from themis_opt.iteration import ComputeTask, Iteration, Split, Tensor
+    from themis_opt.iteration_instance import IterationInstance
+    from themis_opt.iterations.bounds import iteration_bounds
+    from themis_opt.iterations.comparison import compare_iterations
+    from themis_opt.iterations.registry import make_iteration_policy
+    from themis_opt.iterations.simulator import simulate_iterations
+    from themis_opt.iterations.validation import validate_iterations
     from themis_opt.lower_bounds import bounds
     from themis_opt.plan import Chunks, Plan
     from themis_opt.policies.registry import make_policy
     from themis_opt.robustness import Execution, executions, loss_distributions
     from themis_opt.schedule import Schedule
     from themis_opt.simulator import simulate
+    from themis_opt.tuning import tune
     from themis_opt.validation import validate
     from themis_opt.verification import verify
 
-__version__ = "0.1.0"
 
 _HOME = {
     "Chunks": "plan",
     "Collective": "instance",
+    "ComputeTask": "iteration",
     "Dimension": "instance",
     "Execution": "robustness",
     "Instance": "instance",
+    "Iteration": "iteration",
+    "IterationInstance": "iteration_instance",
     "Network": "instance",
     "Packet": "instance",
     "Plan": "plan",
     "Schedule": "schedule",
+    "Split": "iteration",
+    "Tensor": "iteration",
     "bounds": "lower_bounds",
     "compare": "comparison",
+    "compare_iterations": "iterations.comparison",
     "executions": "robustness",
     "explain": "explanation",
+    "iteration_bounds": "iterations.bounds",
     "load": "catalog",
     "loss_distributions": "robustness",
+    "make_iteration_policy": "iterations.registry",
     "make_policy": "policies.registry",
     "simulate": "simulator",
+    "simulate_iterations": "iterations.simulator",
     "solve": "comparison",
+    "tune": "tuning",
     "validate": "validation",
+    "validate_iterations": "iterations.validation",
     "verify": "verification",
 }
 
 __all__ = [
     "Chunks",
     "Collective",
+    "ComputeTask",
     "Dimension",
     "Execution",
     "Instance",
+    "Iteration",
+    "IterationInstance",
     "Network",
     "Packet",
     "Plan",
     "Schedule",
+    "Split",
+    "Tensor",
     "bounds",
     "compare",
+    "compare_iterations",
     "executions",
     "explain",
+    "iteration_bounds",
     "load",
     "loss_distributions",
+    "make_iteration_policy",
     "make_policy",
     "simulate",
+    "simulate_iterations",
     "solve",
+    "tune",
     "validate",
+    "validate_iterations",
     "verify",
 ]
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from themis_opt import kernel
+from themis_opt import event_loop
 from themis_opt.cost import FloatArray, IntArray
 
 CURRENT, BEST = 0, 1
@@ -81,7 +81,7 @@ class State(NamedTuple):
     makespans : int64, shape (2,)
         Of the current and the best plan, picoseconds.
     workspace : tuple of int64 arrays
-        What :func:`themis_opt.kernel.event_loop` works on.
+        What :func:`themis_opt.event_loop.event_loop` works on.
     """
 
     path: IntArray
@@ -106,10 +106,10 @@ def compiled() -> Any:
     import numba
     from numba.extending import register_jitable
 
-    kernel_functions: list[Any] = list(kernel.COMPILED)
+    kernel_functions: list[Any] = list(event_loop.COMPILED)
     for helper in (*kernel_functions, place, restore, keep, evaluate, change_path, change_priority, change_one, anneal):
         register_jitable(helper)
-    edition = sha256(Path(kernel.__file__).read_bytes()).hexdigest()
+    edition = sha256(Path(event_loop.__file__).read_bytes()).hexdigest()
 
     # The cache only looks at this file and at what the function encloses, so that it has to enclose the kernel's.
     def anneal_of_edition(problem: Any, state: Any, steps: Any, hot: Any, cold: Any, seed: Any) -> None:
@@ -232,7 +232,7 @@ def place(problem: Any, state: Any, chunk: Any) -> None:
 
 def evaluate(problem: Any, state: Any) -> Any:
     """Simulate the candidate; returns its makespan."""
-    return kernel.makespan_of_run(
+    return event_loop.makespan_of_run(
         state.resource,
         state.duration,
         state.lag,

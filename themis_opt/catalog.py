@@ -1,4 +1,4 @@
-"""Where instances come from: files, and the ones shipped with the package, by name."""
+"""Where instances come from: files, the ones shipped with the package by name, and random ones by seed."""
 
 from pathlib import Path
 
@@ -8,6 +8,8 @@ from themis_opt.cost import check_clock
 from themis_opt.documents import read_json
 from themis_opt.errors import InputError
 from themis_opt.instance import FORMAT, Instance, located
+from themis_opt.iteration_instance import IterationInstance
+from themis_opt.random_networks import PREFIX, random_instance, seed_of
 
 _PACKAGE = Path(__file__).parent
 INSTANCES = next(p for p in (_PACKAGE / "instances", _PACKAGE.parent / "instances") if p.is_dir())
@@ -19,26 +21,45 @@ def shipped() -> dict[str, Path]:
     return {path.name.removesuffix(".json"): path for path in sorted(INSTANCES.rglob("*.json"))}
 
 
-def load(source: str | Path) -> Instance:
-    """Read an instance from a file, or a shipped one by its name.
+def load(source: str | Path) -> Instance | IterationInstance:
+    """Read an instance from a file, or a shipped one by its name, or make the random one of ``random:SEED``.
+
+    Returns
+    -------
+    Instance or IterationInstance
+        The latter if the document has an ``iteration``.
 
     Raises
     ------
     InputError
         If there is no such instance, or it breaks a rule; the message names file, field, value and rule.
     """
+    if str(source).startswith(PREFIX):
+        return _random(str(source))
     path = _located(source)
     document = read_json(path)
     if document.get("format") != FORMAT:
         raise InputError(f"must be '{FORMAT}'", field="format", value=document.get("format"), source=str(path))
+    instance: Instance | IterationInstance
     try:
-        instance = Instance.model_validate(document)
-        check_clock(instance)
+        if "iteration" in document:
+            instance = IterationInstance.model_validate(document)
+            check_clock(instance.one_by_one())
+        else:
+            instance = Instance.model_validate(document)
+            check_clock(instance)
     except ValidationError as error:
         raise located(error).within(str(path)) from None
     except InputError as error:
         raise error.within(str(path)) from None
     return instance
+
+
+def _random(name: str) -> Instance:
+    seed = seed_of(name)
+    if seed is None:
+        raise InputError(f"must be '{PREFIX}' and a seed, such as {PREFIX}17", source=name)
+    return random_instance(seed)
 
 
 def _located(source: str | Path) -> Path:

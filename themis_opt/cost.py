@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,15 +137,20 @@ def _shares_sent(dimension: Dimension, phase: Phase) -> float:
     return (dimension.size if phase is Phase.REDUCE_SCATTER else 1) / dimension.compression
 
 
+def _at(table: Any, phase: Phase | IntArray, dimension: int | IntArray) -> Any:
+    """What a table of shape (phases, dimensions) holds; faster than indexing it with arrays."""
+    return table.take(phase * table.shape[1] + dimension)
+
+
 def fixed_lag(instance: Instance, phase: Phase | IntArray, dimension: int | IntArray) -> IntArray:
     """Picoseconds from the release of a dimension to the result of a stage."""
-    lag: IntArray = _rates(instance).fixed_lag[phase, dimension]
+    lag: IntArray = _at(_rates(instance).fixed_lag, phase, dimension)
     return lag
 
 
 def fixed_occupancy(instance: Instance, phase: Phase | IntArray, dimension: int | IntArray) -> IntArray:
     """Picoseconds for which a stage holds its dimension whatever it sends."""
-    held: IntArray = _rates(instance).fixed_occupancy[phase, dimension]
+    held: IntArray = _at(_rates(instance).fixed_occupancy, phase, dimension)
     return held
 
 
@@ -171,7 +176,7 @@ def bytes_sent(
     The arrays broadcast; `phase` and `dimension` index what belongs to each element.
     """
     rates = _rates(instance)
-    sent: FloatArray = size * rates.shares_sent[phase, dimension] / scattered
+    sent: FloatArray = size * _at(rates.shares_sent, phase, dimension) / scattered
     return sent
 
 
@@ -187,7 +192,7 @@ def transfer_time(
     if rates.has_headers:
         packets = sent / rates.payload[dimension]
         on_wire = sent + (np.ceil(packets) if whole_packets else packets) * rates.header[dimension]
-    time: FloatArray = on_wire * rates.picoseconds_per_byte[dimension]
+    time: FloatArray = on_wire * rates.picoseconds_per_byte.take(dimension)
     return time
 
 
@@ -208,10 +213,10 @@ def path_costs(instance: Instance, collective: Collective, sizes: IntArray, path
         Dimension of each stage; the phases of the collective follow each other.
     """
     phase = stage_phases(collective.kind, paths.shape[1])
-    own = _rates(instance).size[paths]
+    own = _rates(instance).size.take(paths)
     size = sizes[:, None].astype(np.float64)
-    scattered = _scattered(collective, own)
-    small, large = size / scattered, size / (scattered // own)
+    scattered, before = _scattered(collective, own)
+    small, large = size / scattered, size / before
     sent = bytes_sent(instance, phase, paths, size, scattered)
     shrinks = phase == Phase.REDUCE_SCATTER
     if collective.kind is CollectiveKind.ALL_TO_ALL:
@@ -232,17 +237,22 @@ def stage_phases(kind: CollectiveKind, num_stages: int) -> IntArray:
     return read_only(np.repeat(np.array(phases, dtype=np.int64), num_stages // len(phases)))
 
 
-def _scattered(collective: Collective, own: IntArray) -> IntArray:
-    """The divisor of :func:`bytes_sent` for each stage, from the sizes of the dimensions along the paths."""
+def _scattered(collective: Collective, own: IntArray) -> tuple[IntArray, IntArray]:
+    """The divisor of :func:`bytes_sent` for each stage, and the same without the dimension of the stage.
+
+    Both come from the sizes of the dimensions along the paths.
+    """
     if collective.kind is CollectiveKind.ALL_TO_ALL:
-        return own
-    scattered = np.empty_like(own)
+        return own, np.ones_like(own)
+    scattered, others = np.empty_like(own), np.ones_like(own)
     half = own.shape[1] // len(PHASES[collective.kind])
     if PHASES[collective.kind][0] is Phase.REDUCE_SCATTER:
         np.multiply.accumulate(own[:, :half], axis=1, out=scattered[:, :half])
+        others[:, 1:half] = scattered[:, : half - 1]
     if PHASES[collective.kind][-1] is Phase.ALL_GATHER:
         np.multiply.accumulate(own[:, -half:][:, ::-1], axis=1, out=scattered[:, -half:][:, ::-1])
-    return scattered
+        others[:, -half:-1] = scattered[:, own.shape[1] - half + 1 :]
+    return scattered, others
 
 
 def check_clock(instance: Instance) -> None:

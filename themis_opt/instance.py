@@ -135,6 +135,13 @@ class Network(Model):
         """Bandwidth per NPU of each dimension, in bytes per second."""
         return tuple(d.bandwidth for d in self.dimensions)
 
+    @cached_property
+    def identity(self) -> tuple[Mapping[str, Any], ...]:
+        """Plain values of each dimension, without names and sources: what decides how long collectives take."""
+        return tuple(
+            d.model_dump(exclude={"name", "source"}) | {"algorithm": d.basic_algorithm} for d in self.dimensions
+        )
+
     @property
     def num_npus(self) -> int:
         """NPUs of the whole network."""
@@ -209,14 +216,11 @@ class Instance(Model):
     @cached_property
     def fingerprint(self) -> str:
         """Hash of everything that decides which schedules are legal and how long they take."""
-        network = [d.model_dump(exclude={"name", "source"}) for d in self.network.dimensions]
-        for plain, dimension in zip(network, self.network.dimensions, strict=True):
-            plain["algorithm"] = dimension.basic_algorithm
         collectives = [
             c.model_dump(exclude={"name"}) | {"dimensions": span}
             for c, span in zip(self.collectives, self.spans, strict=True)
         ]
-        content = [FORMAT, network, collectives, self.latency, self.ag_order]
+        content = [FORMAT, self.network.identity, collectives, self.latency, self.ag_order]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
     def __hash__(self) -> int:
@@ -258,7 +262,7 @@ def located(error: ValidationError) -> InputError:
     """The first failed check of a pydantic model, as one line with field, value and rule."""
     found = error.errors(include_url=False)
     details = [d for d in found if d["type"] != "too_short" or not d["input"]]  # else it lost its wrong items
-    first = details[0]
+    first = (details or found)[0]
     field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
     rule = first["msg"].removeprefix("Value error, ")
     rule = {"extra_forbidden": "unknown field", "missing": "required field is missing"}.get(first["type"], rule)

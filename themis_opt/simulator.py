@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from themis_opt.cost import IntArray, StageCosts, check_clock, path_costs, read_only
+from themis_opt.cost import FloatArray, IntArray, StageCosts, check_clock, path_costs, read_only
 from themis_opt.dispatch import DISPATCH, PriorityKeys
 from themis_opt.errors import CyclicPlan, InputError
 from themis_opt.instance import Instance
@@ -36,8 +36,9 @@ def simulate(instance: Instance, plan: Plan) -> Schedule:
     return Schedule(instance, plan, start, end, end + costs.lag)
 
 
-TOGETHER = 32
-"""Plans simulated in one call of the kernel: few enough to stay in the processor's cache."""
+STAGES_TOGETHER = 2**13
+"""Stages of all plans simulated in one call of the kernel: larger arrays leave the processor's cache, and their memory
+goes back to the system and is cleared by it at every call."""
 
 
 def makespans(instance: Instance, plans: Sequence[Plan]) -> IntArray:
@@ -64,52 +65,61 @@ def makespans(instance: Instance, plans: Sequence[Plan]) -> IntArray:
         alike.setdefault((plan.dispatch, tuple(c.paths.shape for c in plan.chunks)), []).append(number)
     found = np.zeros(len(plans), dtype=np.int64)
     for members in alike.values():
-        for first in range(0, len(members), TOGETHER):
-            block = members[first : first + TOGETHER]
+        together = max(1, STAGES_TOGETHER // plans[members[0]].num_stages)
+        for first in range(0, len(members), together):
+            block = members[first : first + together]
             found[block] = _makespans_of_alike(instance, [plans[number] for number in block])
     return found
 
 
 def _makespans_of_alike(instance: Instance, plans: Sequence[Plan]) -> IntArray:
     runs, one = len(plans), plans[0]
-    costs = _costs_of_alike(instance, plans)
-    chains = _chains(tuple(c.paths.shape for c in one.chunks))
-    shifts = np.repeat(np.arange(runs) * one.num_stages, one.num_stages)
-    keys = DISPATCH[one.dispatch](costs, np.tile(chains.last_of_chunk, runs) + shifts)
-    enforced = [
-        _enforced(instance, plan, keys._replace(major=major))
-        for plan, major in zip(plans, keys.major.reshape(runs, -1), strict=True)
-    ]
+    resource, costs = _stages_of_alike(instance, plans)
+    shapes = tuple(c.paths.shape for c in one.chunks)
+    chains = _chains(shapes)
+    keys = DISPATCH[one.dispatch](costs, _last_of_chunk(shapes, runs))
+    major, enforced = _enforced_of_alike(instance, plans, keys)
     operations = Operations(
-        resource=np.concatenate([plan.stage_dimensions for plan in plans]),
+        resource=resource,
         duration=costs.occupancy,
         lag=costs.lag,
         release=one.releases(instance),
         successor_start=chains.successor_start,
         successor=chains.successor,
         num_predecessors=chains.num_predecessors,
-        major=np.concatenate([major for major, _ in enforced]),
+        major=major,
         minor=keys.minor,
-        time_sign=np.full(len(costs.lag), keys.time_sign),
-        enforced=np.concatenate([flags for _, flags in enforced]),
+        time_sign=np.full(len(resource), keys.time_sign),
+        enforced=enforced,
     )
     start = start_times_of_runs(operations, runs)
-    for plan, own in zip(plans, start, strict=True):
-        if own.min() < 0:
-            simulate(instance, plan)  # raises, naming the cycle
+    for stuck in np.flatnonzero(start.min(axis=1) < 0).tolist():
+        simulate(instance, plans[stuck])  # raises, naming the cycle
     found: IntArray = (start + (costs.occupancy + costs.lag).reshape(runs, -1)).max(axis=1)
     return found
 
 
-def _costs_of_alike(instance: Instance, plans: Sequence[Plan]) -> StageCosts:
-    """Costs of all stages of all plans, one plan after the other."""
+def _stages_of_alike(instance: Instance, plans: Sequence[Plan]) -> tuple[IntArray, StageCosts]:
+    """Dimensions and costs of all stages of all plans, one plan after the other."""
     per_collective = []
     for number, collective in enumerate(instance.collectives):
         sizes = np.concatenate([plan.chunks[number].sizes for plan in plans])
         paths = np.concatenate([plan.chunks[number].paths for plan in plans])
-        costs = path_costs(instance, collective, sizes, paths)
-        per_collective.append([array.reshape(len(plans), -1) for array in costs])
-    return StageCosts(*(np.concatenate(arrays, axis=1).ravel() for arrays in zip(*per_collective, strict=True)))
+        arrays = (paths, *path_costs(instance, collective, sizes, paths))
+        per_collective.append([array.reshape(len(plans), -1) for array in arrays])
+    several = len(per_collective) > 1  # a single array is not worth a copy
+    joined = (np.concatenate(own, axis=1) if several else own[0] for own in zip(*per_collective, strict=True))
+    resource, *costs = (array.ravel() for array in joined)
+    return resource, StageCosts(*costs)
+
+
+def _enforced_of_alike(instance: Instance, plans: Sequence[Plan], keys: PriorityKeys) -> tuple[FloatArray, np.ndarray]:
+    """:func:`_enforced` for all plans, one after the other."""
+    if not any(plan.sequences for plan in plans):
+        return keys.major, np.zeros(len(plans) * len(instance.network.dimensions), dtype=np.bool_)
+    majors = keys.major.reshape(len(plans), -1)
+    each = [_enforced(instance, plan, major) for plan, major in zip(plans, majors, strict=True)]
+    return np.concatenate([major for major, _ in each]), np.concatenate([flags for _, flags in each])
 
 
 @lru_cache(maxsize=256)
@@ -148,11 +158,18 @@ def _chains(shapes: tuple[tuple[int, ...], ...]) -> _Chains:
     return _Chains(*(read_only(array) for array in arrays))
 
 
+@lru_cache(maxsize=16)
+def _last_of_chunk(shapes: tuple[tuple[int, ...], ...], runs: int) -> IntArray:
+    """The last stage of the chunk of every stage, for several runs one after the other."""
+    last = _chains(shapes).last_of_chunk
+    return read_only((last + np.arange(runs)[:, None] * len(last)).ravel())
+
+
 def build_operations(instance: Instance, plan: Plan, costs: StageCosts) -> Operations:
     """The plan as the kernel sees it: one operation per stage, one resource per dimension."""
     chains = _chains(tuple(c.paths.shape for c in plan.chunks))
     keys = DISPATCH[plan.dispatch](costs, chains.last_of_chunk)
-    major, enforced = _enforced(instance, plan, keys)
+    major, enforced = _enforced(instance, plan, keys.major)
     return Operations(
         resource=plan.stage_dimensions,
         duration=costs.occupancy,
@@ -168,15 +185,15 @@ def build_operations(instance: Instance, plan: Plan, costs: StageCosts) -> Opera
     )
 
 
-def _enforced(instance: Instance, plan: Plan, keys: PriorityKeys) -> tuple[np.ndarray, np.ndarray]:
+def _enforced(instance: Instance, plan: Plan, major: FloatArray) -> tuple[FloatArray, np.ndarray]:
     """Major keys with the position in the sequence where one is enforced, and where that is."""
     num_dimensions = len(instance.network.dimensions)
     enforced = np.zeros(num_dimensions, dtype=np.bool_)
     if not plan.sequences:
-        return keys.major, enforced
+        return major, enforced
     if len(plan.sequences) != num_dimensions:
         raise InputError(f"must have one entry per dimension ({num_dimensions})", field="sequences")
-    major = keys.major.copy()
+    major = major.copy()
     for k, sequence in enumerate(plan.sequences):
         if sequence is not None:
             _check_sequence(instance, plan, k, sequence)
@@ -187,7 +204,7 @@ def _enforced(instance: Instance, plan: Plan, keys: PriorityKeys) -> tuple[np.nd
 
 def _check_sequence(instance: Instance, plan: Plan, dimension: int, sequence: IntArray) -> None:
     expected = np.flatnonzero(plan.stage_dimensions == dimension)
-    if not np.array_equal(np.sort(sequence), expected):
+    if sequence.shape != expected.shape or (np.sort(sequence) != expected).any():
         name = instance.network.dimension_names[dimension]
         raise InputError(f"must list each of the {len(expected)} stages on {name} once", field=f"sequences.{name}")
 

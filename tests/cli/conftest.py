@@ -85,3 +85,13 @@ def solution(succeed: Callable[..., str], tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("solve") / "solution"
     succeed("solve", NAME, "-o", folder, "--time-limit", 5, "--workers", 1, "--sizes", "equal")
     return folder
+
+
+@pytest.fixture(scope="session")
+def batched(succeed: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small experiment that ``batch`` has run."""
+    folder = tmp_path_factory.mktemp("batch")
+    runs = f'[[runs]]\ninstances = ["{NAME}"]\npolicies = ["baseline+fifo", "bound"]\n'
+    (folder / "experiment.toml").write_text(f'name = "small"\n{runs}', encoding="utf-8")
+    succeed("batch", folder / "experiment.toml", "--jobs", 1)
+    return folder

@@ -3,7 +3,13 @@
 import copy
 from typing import Any
 
-ABSENT = object()
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT = _Absent()
 """In place of a value: the field is taken away."""
 
 

@@ -18,7 +18,7 @@ NS_PER_MS = 10**6
 
 
 @pytest.fixture
-def arguments(solution, tmp_path):
+def arguments(solution, batched, tmp_path):
     """A sensible command line for each subcommand."""
     return {
         "solve": ("solve", NAME, *QUICK, "-o", tmp_path / "solved"),
@@ -28,6 +28,10 @@ def arguments(solution, tmp_path):
         "validate": ("validate", solution / "schedule.json"),
         "robustness": ("robustness", solution / "schedule.json", "--samples", 5),
         "explain": ("explain", solution / "schedule.json"),
+        "batch": ("batch", batched / "experiment.toml", "--jobs", 1),
+        "report": ("report", batched, "-o", tmp_path / "report"),
+        "tune": ("tune", NAME, "--trials", 2, "-o", tmp_path / "tuned"),
+        "workload": ("workload", "resnet-50", "--network", NAME),
         "show": ("show", NAME),
         "schema": ("schema",),
     }

@@ -1,6 +1,11 @@
 """``themis-opt bound``: what no schedule can beat."""
 
+from typing import TYPE_CHECKING
+
 from themis_opt.cli import options
+
+if TYPE_CHECKING:
+    from themis_opt.instance import Instance
 
 
 def bound(
@@ -11,9 +16,19 @@ def bound(
     ag_order: options.AgOrder = None,
     as_json: options.Json = False,
 ) -> None:
-    """Print every proven lower bound on the makespan."""
-    instance = options.load_instance(source, size, chunks, latency, ag_order)
+    """Print every proven lower bound on the makespan, or on the time of a training iteration."""
+    from themis_opt.instance import Instance
 
+    problem = options.load_problem(source, size, chunks, latency, ag_order)
+    if isinstance(problem, Instance):
+        _print_bounds(problem, as_json)
+    else:
+        from themis_opt.cli.iteration_printing import print_iteration_bounds
+
+        print_iteration_bounds(problem, as_json)
+
+
+def _print_bounds(instance: "Instance", as_json: bool) -> None:
     from themis_opt.cli.printing import durations, print_json, print_table
     from themis_opt.lower_bounds import BOUNDS, bounds
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from themis_opt.cli import options
+from themis_opt.cli.problems import choose_policies
 
 
 def compare(
@@ -31,11 +32,10 @@ def compare(
     """Run all policies on one instance, each against the best proven bound."""
     from themis_opt.policies.registry import every_policy
 
-    instance = options.load_instance(source, size, chunks, latency, ag_order)
-    specifications = options.split_policies(policies, every_policy())
-    from themis_opt.cli.comparing import run_comparison, search_limits
-    from themis_opt.plan_cache import PlanCache
+    problem = options.load_problem(source, size, chunks, latency, ag_order)
+    specifications = choose_policies(problem, policies, every_policy())
+    from themis_opt.cli.comparing import compare_problem, search_limits
 
     limits = search_limits(time_limit, workers, seed, gap, sizes, deterministic, memory)
-    cache = None if no_cache or deterministic else PlanCache()
-    run_comparison(instance, specifications, limits, asked_gap=gap, cache=cache, folder=output, as_json=as_json)
+    cached = not no_cache and not deterministic
+    compare_problem(problem, specifications, limits, asked_gap=gap, cached=cached, folder=output, as_json=as_json)

@@ -14,12 +14,21 @@ if TYPE_CHECKING:
 
 def explain(
     path: options.ScheduleFile,
-    steps: Annotated[int, typer.Option(help="Stages of the critical path to list.", min=0)] = 12,
+    steps: Annotated[int, typer.Option(help="Stages of the critical path, or waits, to list.", min=0)] = 12,
     as_json: options.Json = False,
 ) -> None:
-    """Show the critical path, where each dimension's time goes, and the closest bound."""
-    schedule = options.load_schedule(path)
+    """Show the critical path, or the waits of an iteration, where each dimension's time goes, and the closest bound."""
+    from themis_opt.cli.iterations import holds_iterations, load_iteration_schedule
 
+    if holds_iterations(path):
+        from themis_opt.cli.iteration_printing import print_iteration_explanation
+
+        print_iteration_explanation(load_iteration_schedule(path), steps, as_json)
+    else:
+        _explain(options.load_schedule(path), steps, as_json)
+
+
+def _explain(schedule: "Schedule", steps: int, as_json: bool) -> None:
     from themis_opt.cli.printing import print_json
     from themis_opt.explanation import explain as analyse
     from themis_opt.lower_bounds import bounds

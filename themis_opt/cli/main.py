@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from themis_opt import __version__
 from themis_opt.cli import exit_codes
 from themis_opt.errors import ThemisError
+from themis_opt.version import __version__
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
@@ -23,6 +23,10 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "validate": "themis_opt.cli.validate:validate",
         "explain": "themis_opt.cli.explain:explain",
         "robustness": "themis_opt.cli.robustness:robustness",
+        "batch": "themis_opt.cli.batch:batch",
+        "report": "themis_opt.cli.report:report",
+        "tune": "themis_opt.cli.tune:tune",
+        "workload": "themis_opt.cli.workload:workload",
         "show": "themis_opt.cli.show:show",
         "schema": "themis_opt.cli.schema:schema",
     }

@@ -10,6 +10,7 @@ from themis_opt.errors import InputError, InvalidSchedule
 
 if TYPE_CHECKING:
     from themis_opt.instance import Instance
+    from themis_opt.iteration_instance import IterationInstance
     from themis_opt.schedule import Schedule
 
 InstanceSource = Annotated[
@@ -45,19 +46,34 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a tabl
 def load_instance(
     source: str, size: str | None, chunks: int | None, latency: str | None, ag_order: str | None
 ) -> "Instance":
-    """The instance, with the overrides of the command line."""
+    """The collectives of an instance, with the overrides of the command line."""
+    from themis_opt.instance import Instance
+
+    found = load_problem(source, size, chunks, latency, ag_order)
+    if not isinstance(found, Instance):
+        raise InputError("holds a training iteration; this command needs collectives", source=source)
+    return found
+
+
+def load_problem(
+    source: str, size: str | None, chunks: int | None, latency: str | None, ag_order: str | None
+) -> "Instance | IterationInstance":
+    """The collectives or the training iteration of an instance, with the overrides of the command line."""
     from pydantic import ValidationError
 
     from themis_opt.catalog import load
     from themis_opt.cost import check_clock
-    from themis_opt.instance import located
+    from themis_opt.instance import Instance, located
 
     instance = load(source)
     try:
         changed = instance.overridden(size=size, chunks=chunks, latency=latency, ag_order=ag_order)
     except ValidationError as error:
         raise located(error).within("command line") from None
-    check_clock(changed)
+    except InputError as error:
+        raise error.within("command line") from None
+    if isinstance(changed, Instance):
+        check_clock(changed)
     return changed
 
 

@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from themis_opt.comparison import Comparison
+    from themis_opt.verification import VerifyReport
 
 UNITS = (("s", 1e12), ("ms", 1e9), ("us", 1e6), ("ns", 1e3))
 """Units of time, and their picoseconds."""
@@ -58,6 +59,13 @@ def print_comparison(comparison: "Comparison") -> None:
         for r, makespan in zip(comparison.results, makespans, strict=True)
     ]
     print_table(title, columns, cells)
+
+
+def print_moved_data(report: "VerifyReport") -> None:
+    """Print what a verification on data has run."""
+    shapes = ", ".join("x".join(str(size) for size in sizes) for sizes in report.sizes)
+    reduced = "reduced to " if report.reduced else ""
+    typer.echo(f"data: every NPU ends with its result, on {reduced}{shapes} NPUs, {report.num_paths} paths")
 
 
 def strongest(bounds: Mapping[str, float]) -> tuple[str, float]:

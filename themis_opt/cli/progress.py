@@ -18,9 +18,10 @@ QUIET_SECONDS = 1.0
 
 
 class _State:
-    """Best makespan and bound of the policy at work, in picoseconds."""
+    """Best makespan, or other time as `what` says, and bound of the policy at work, in picoseconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str) -> None:
+        self.what = what
         self.policy, self.makespan, self.bound = "", float("inf"), 0.0
 
     def update(self, policy: str, makespan: float, bound: float) -> bool:
@@ -35,9 +36,9 @@ class _State:
         """The state in words."""
         makespan = duration(self.makespan) if self.makespan < float("inf") else "-"
         if not self.bound or makespan == "-":
-            return f"{self.policy}  makespan {makespan}"
+            return f"{self.policy}  {self.what} {makespan}"
         gap = percent(self.makespan / self.bound - 1)
-        return f"{self.policy}  makespan {makespan}  bound {duration(self.bound)}  gap {gap}"
+        return f"{self.policy}  {self.what} {makespan}  bound {duration(self.bound)}  gap {gap}"
 
 
 def tell(line: str) -> None:
@@ -47,15 +48,15 @@ def tell(line: str) -> None:
 
 
 @contextmanager
-def live_progress(time_limit: float) -> Iterator["Progress"]:
-    """Show the reports it yields a receiver for."""
-    with _terminal(time_limit) if sys.stderr.isatty() else _pipe() as report:
+def live_progress(time_limit: float, what: str = "makespan") -> Iterator["Progress"]:
+    """Show the reports it yields a receiver for; `what` is the time that policies make short."""
+    with _terminal(time_limit, what) if sys.stderr.isatty() else _pipe(what) as report:
         yield report
 
 
 @contextmanager
-def _pipe() -> Iterator["Progress"]:
-    state, began = _State(), monotonic()
+def _pipe(what: str) -> Iterator["Progress"]:
+    state, began = _State(what), monotonic()
     shown_policy, shown_at = "", 0.0
 
     def report(policy: str, makespan: float, bound: float) -> None:
@@ -70,7 +71,7 @@ def _pipe() -> Iterator["Progress"]:
 
 
 @contextmanager
-def _terminal(time_limit: float) -> Iterator["Progress"]:
+def _terminal(time_limit: float, what: str) -> Iterator["Progress"]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -80,7 +81,7 @@ def _terminal(time_limit: float) -> Iterator["Progress"]:
         BarColumn(bar_width=20),
         TimeElapsedColumn(),
     )
-    state, began = _State(), monotonic()
+    state, began = _State(what), monotonic()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting", total=time_limit)
 

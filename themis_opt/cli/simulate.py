@@ -1,11 +1,14 @@
 """``themis-opt simulate``: exact times of heuristic policies, without solver or bounds."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from themis_opt.cli import options
+
+if TYPE_CHECKING:
+    from themis_opt.instance import Instance
 
 
 def simulate(
@@ -20,14 +23,25 @@ def simulate(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Simulate policies and print makespan and utilisation."""
+    """Simulate policies and print makespan and utilisation, or what a training iteration takes."""
+    from themis_opt.instance import Instance
+
+    problem = options.load_problem(source, size, chunks, latency, ag_order)
+    if isinstance(problem, Instance):
+        _simulate(problem, policies, output, as_json)
+    else:
+        from themis_opt.cli.iterations import run_iteration_simulation
+
+        run_iteration_simulation(problem, policies, output, as_json)
+
+
+def _simulate(instance: "Instance", policies: str | None, output: Path | None, as_json: bool) -> None:
     from themis_opt.cli.printing import durations, percent, print_json, print_table
     from themis_opt.formats.bundle import write_schedule
     from themis_opt.policies.registry import HEURISTICS, make_policy
     from themis_opt.simulator import simulate as run
     from themis_opt.validation import validate
 
-    instance = options.load_instance(source, size, chunks, latency, ag_order)
     schedules = {
         name: run(instance, make_policy(name)(instance)) for name in options.split_policies(policies, HEURISTICS)
     }

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from themis_opt.cli import options
+from themis_opt.cli.problems import choose_policies
 
 
 def solve(
@@ -31,16 +32,16 @@ def solve(
     """Find a near-optimal schedule, prove its gap, and write it with pictures.
 
     Compares the fixed order, Themis and hourglass with the reference of local search and CP-SAT, and writes the
-    best schedule, its order table, a trace for Perfetto, a Gantt picture and CSV files.
+    best schedule, its order table, a trace for Perfetto, a Gantt picture and CSV files.  Of a training iteration it
+    compares what launches collectives when, and writes the same without an order table.
     """
     from themis_opt.policies.registry import HEURISTICS, REFERENCE
 
-    instance = options.load_instance(source, size, chunks, latency, ag_order)
-    specifications = options.split_policies(policies, (*HEURISTICS, REFERENCE))
+    problem = options.load_problem(source, size, chunks, latency, ag_order)
+    specifications = choose_policies(problem, policies, (*HEURISTICS, REFERENCE))
     folder = output or Path(f"{Path(source).name.removesuffix('.json')}.solution")
-    from themis_opt.cli.comparing import run_comparison, search_limits
-    from themis_opt.plan_cache import PlanCache
+    from themis_opt.cli.comparing import compare_problem, search_limits
 
     limits = search_limits(time_limit, workers, seed, gap, sizes, deterministic, memory)
-    cache = None if no_cache or deterministic else PlanCache()
-    run_comparison(instance, specifications, limits, asked_gap=gap, cache=cache, folder=folder, as_json=as_json)
+    cached = not no_cache and not deterministic
+    compare_problem(problem, specifications, limits, asked_gap=gap, cached=cached, folder=folder, as_json=as_json)

@@ -1,11 +1,15 @@
 """``themis-opt validate``: whether a schedule file obeys the model."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from themis_opt.cli import options
+
+UNCHANGED = (None, None, None, None)
+"""The overrides of an instance, where there are none."""
 
 
 def validate(
@@ -15,12 +19,20 @@ def validate(
     as_json: options.Json = False,
 ) -> None:
     """Check a schedule against every rule of the model."""
-    from themis_opt.catalog import load
-    from themis_opt.cli.printing import duration, print_json
+    from themis_opt.cli.iterations import holds_iterations, validate_iteration_file
+
+    if holds_iterations(path):
+        validate_iteration_file(path, instance, data, as_json)
+    else:
+        _validate(path, instance, data, as_json)
+
+
+def _validate(path: Path, instance: str | None, data: bool, as_json: bool) -> None:
+    from themis_opt.cli.printing import duration, print_json, print_moved_data
     from themis_opt.validation import RULES
     from themis_opt.verification import verify
 
-    schedule = options.load_schedule(path, load(instance) if instance else None)
+    schedule = options.load_schedule(path, options.load_instance(instance, *UNCHANGED) if instance else None)
     moved = verify(schedule) if data else None
     if as_json:
         report = {"data": asdict(moved)} if moved else {}
@@ -28,6 +40,4 @@ def validate(
         return
     typer.echo(f"valid: {len(RULES)} rules hold ({', '.join(RULES)}), makespan {duration(schedule.makespan)}")
     if moved:
-        shapes = ", ".join("x".join(str(size) for size in sizes) for sizes in moved.sizes)
-        reduced = "reduced to " if moved.reduced else ""
-        typer.echo(f"data: every NPU ends with its result, on {reduced}{shapes} NPUs, {moved.num_paths} paths")
+        print_moved_data(moved)

@@ -13,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from themis_opt.cost import FloatArray, IntArray
 from themis_opt.documents import write_atomically
 from themis_opt.errors import InputError
 from themis_opt.formats.activity import busy_bandwidth, busy_intervals
@@ -42,14 +43,14 @@ def gantt(schedule: Schedule, title: str = "") -> Figure:
     title : str
         Headline; the name of the instance by default.
     """
-    unit, scale = _time_unit(schedule.makespan)
-    figure, timeline, strip = _panels(ROW * len(schedule.instance.network.dimensions))
+    unit, scale = time_unit(schedule.makespan)
+    figure, timeline, strip = panels(ROW * len(schedule.instance.network.dimensions))
     _draw_timeline(timeline, schedule, scale)
-    _draw_strip(strip, schedule, scale)
+    draw_strip(strip, *busy_bandwidth(schedule), scale)
     strip.set_xlabel(f"time ({unit})", color=QUIET, fontsize=9)
     strip.set_xlim(0, schedule.makespan / scale)
-    makespan = f"{schedule.makespan / scale:.4g} {unit}"
-    _draw_heading(figure, title or schedule.instance.name, f"makespan {makespan}", schedule.utilisation)
+    caption = f"makespan {schedule.makespan / scale:.4g} {unit}, utilisation {schedule.utilisation:.1%}"
+    draw_heading(figure, title or schedule.instance.name, caption)
     draw_legend(figure, schedule)
     return figure
 
@@ -71,15 +72,15 @@ def save_figure(figure: Figure, path: Path) -> None:
     write_atomically(path, content.getvalue())
 
 
-def _time_unit(makespan: int) -> tuple[str, int]:
-    """The largest unit in which the makespan is at least 1, and its picoseconds."""
+def time_unit(makespan: int) -> tuple[str, int]:
+    """The largest unit in which a makespan is at least 1, and its picoseconds."""
     units = (("s", 10**12), ("ms", 10**9), ("µs", 10**6), ("ns", 10**3))
     return next((unit for unit in units if makespan >= unit[1]), ("ps", 1))
 
 
-def _panels(rows: float) -> tuple[Figure, Axes, Axes]:
-    """A figure with the timeline, `rows` inches high, and the strip."""
-    height = rows + STRIP + GAP + TOP + BOTTOM
+def panels(rows: float, top: float = TOP) -> tuple[Figure, Axes, Axes]:
+    """A figure with the timeline, `rows` inches high, and the strip, below `top` inches for the heading."""
+    height = rows + STRIP + GAP + top + BOTTOM
     figure = Figure(figsize=(WIDTH, height), dpi=120, facecolor="white")
     FigureCanvasAgg(figure)
     left, width = 0.1, 0.848
@@ -91,52 +92,54 @@ def _panels(rows: float) -> tuple[Figure, Axes, Axes]:
 def _draw_timeline(axes: Axes, schedule: Schedule, scale: int) -> None:
     rows = range(len(schedule.instance.network.dimensions))
     draw_bars(axes, schedule, scale)
-    axes.set_yticks(list(rows), [_row_label(schedule, k) for k in rows])
+    axes.set_yticks(list(rows), [row_label(schedule, k) for k in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="x", bottom=False, labelbottom=False)
-    _note(axes, -0.62, "busy")
+    note(axes, -0.62, "busy")
     for k in rows:
-        _note(axes, k, _busy_share(schedule, k))
-    _plain(axes)
+        note(axes, k, busy_share(schedule, k, schedule.makespan))
+    make_plain(axes)
 
 
-def _row_label(schedule: Schedule, dimension: int) -> str:
+def row_label(schedule: Schedule, dimension: int) -> str:
+    """Name, size and bandwidth of a dimension, on two lines."""
     network = schedule.instance.network
     name = plain_text(network.dimension_names[dimension])
     return f"{name}\n{network.sizes[dimension]} × {network.bandwidths[dimension] / 1e9:.4g} GB/s"
 
 
-def _busy_share(schedule: Schedule, dimension: int) -> str:
+def busy_share(schedule: Schedule, dimension: int, span: int) -> str:
+    """Percentage of some picoseconds in which a dimension is held, or that it is unused."""
     if dimension not in schedule.dimensions_in_use:
         return "unused"
     intervals = busy_intervals(schedule, dimension)
-    return f"{(intervals[:, 1] - intervals[:, 0]).sum() / schedule.makespan:.1%}"
+    return f"{(intervals[:, 1] - intervals[:, 0]).sum() / span:.1%}"
 
 
-def _draw_strip(axes: Axes, schedule: Schedule, scale: int) -> None:
-    times, shares = busy_bandwidth(schedule)
+def draw_strip(axes: Axes, times: IntArray, shares: FloatArray, scale: int) -> None:
+    """Draw the share of the bandwidth in use, a step function of picoseconds, `scale` to the unit of the axis."""
     axes.fill_between(times / scale, shares, step="post", color=CURVE, alpha=0.3, linewidth=0)
     axes.step(times / scale, shares, where="post", color=CURVE, linewidth=0.9)
     axes.set_ylim(0, 1.04)
     axes.set_yticks([0, 0.5, 1])
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     axes.set_ylabel("busy\nbandwidth", color=QUIET, fontsize=8.5, rotation=0, ha="right", va="center")
-    _plain(axes)
+    make_plain(axes)
 
 
-def _note(axes: Axes, row: float, text: str) -> None:
+def note(axes: Axes, row: float, text: str) -> None:
     """Text at the right edge of a row."""
     axes.text(1.008, row, text, transform=axes.get_yaxis_transform(), color=QUIET, fontsize=8.5, va="center")
 
 
-def _draw_heading(figure: Figure, title: str, makespan: str, utilisation: float) -> None:
+def draw_heading(figure: Figure, title: str, caption: str) -> None:
+    """Write the headline and a line below it, at the top left."""
     height = figure.get_figheight()
     figure.text(0.012, 1 - 0.25 / height, plain_text(title), color=INK, fontsize=12.5, fontweight="bold", va="center")
-    caption = f"{makespan}, utilisation {utilisation:.1%}"
-    figure.text(0.012, 1 - 0.55 / height, caption, color=INK, fontsize=10, va="center")
+    figure.text(0.012, 1 - 0.55 / height, plain_text(caption), color=INK, fontsize=10, va="center")
 
 
-def _plain(axes: Axes) -> None:
+def make_plain(axes: Axes) -> None:
     """Take the frame away and quieten what is left."""
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(LINE)

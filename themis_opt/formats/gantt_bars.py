@@ -17,6 +17,9 @@ HEIGHT = 0.84
 NARROWEST_EDGED = 0.006
 """Width, as a part of the makespan, from which bars get an edge, and a hatch while gathering."""
 
+NARROWEST_SHARP = 0.001
+"""Width, as a part of the makespan, below which bars blend with what is beside them; on whole pixels some are lost."""
+
 DIGIT_WIDTH = 0.0066
 """Room, as a part of the makespan, for a digit of the number of a chunk; one more for the margins."""
 
@@ -24,16 +27,29 @@ MOST_SHAPES = 10_000
 """Bars up to which an SVG holds them as shapes; more become an image inside it."""
 
 
-def draw_bars(axes: Axes, schedule: Schedule, scale: int) -> None:
-    """Draw all stages, each in the row of its dimension, with `scale` picoseconds to the unit of the axis."""
-    colours = stage_colours(schedule)
-    wide = schedule.end - schedule.start > NARROWEST_EDGED * schedule.makespan
+def draw_bars(
+    axes: Axes, schedule: Schedule, scale: int, *, colours: FloatArray | None = None, span: int | None = None
+) -> None:
+    """Draw all stages, each in the row of its dimension, with `scale` picoseconds to the unit of the axis.
+
+    Parameters
+    ----------
+    colours : float64 array, shape (stages, 4), optional
+        Instead of those of the chunks.
+    span : int, optional
+        Picoseconds along the axis, by default the makespan.
+    """
+    colours = stage_colours(schedule) if colours is None else colours
+    span = span or schedule.makespan
+    width = (schedule.end - schedule.start) / span
+    wide, thin = width > NARROWEST_EDGED, width < NARROWEST_SHARP
     gathers = schedule.plan.phases(schedule.instance) == Phase.ALL_GATHER
-    axes.add_collection(_bars(schedule, ~wide, colours, scale, antialiaseds=False), autolim=False)
+    axes.add_collection(_bars(schedule, thin, colours, scale, snap=False), autolim=False)
+    axes.add_collection(_bars(schedule, ~wide & ~thin, colours, scale, antialiaseds=False), autolim=False)
     edge = {"edgecolors": "white", "linewidths": 0.6}
     axes.add_collection(_bars(schedule, wide & ~gathers, colours, scale, **edge), autolim=False)
     axes.add_collection(_bars(schedule, wide & gathers, colours, scale, hatch="////", **edge), autolim=False)
-    _number_chunks(axes, schedule, colours, scale)
+    _number_chunks(axes, schedule, colours, scale, span)
 
 
 def _bars(
@@ -58,11 +74,11 @@ def _rectangles(schedule: Schedule, stages: IntArray, scale: int) -> FloatArray:
     return np.stack([x, y], axis=2)
 
 
-def _number_chunks(axes: Axes, schedule: Schedule, colours: FloatArray, scale: int) -> None:
+def _number_chunks(axes: Axes, schedule: Schedule, colours: FloatArray, scale: int, span: int) -> None:
     """Write the number of the chunk on every bar that has room for it."""
     chunk = np.concatenate([np.repeat(np.arange(len(c.sizes)), c.paths.shape[1]) for c in schedule.plan.chunks])
     middle = (schedule.start + schedule.end) / 2 / scale
-    room = (schedule.end - schedule.start) / schedule.makespan / DIGIT_WIDTH
+    room = (schedule.end - schedule.start) / span / DIGIT_WIDTH
     for stage in np.flatnonzero(room > 2):
         number = str(chunk[stage])
         if room[stage] > len(number) + 1:

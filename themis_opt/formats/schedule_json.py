@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from themis_opt import __version__
 from themis_opt.cost import IntArray
 from themis_opt.dispatch import DISPATCH
 from themis_opt.documents import read_json
@@ -15,6 +14,7 @@ from themis_opt.errors import InputError
 from themis_opt.instance import Instance, located
 from themis_opt.plan import Chunks, Plan
 from themis_opt.schedule import Schedule
+from themis_opt.version import __version__
 
 FORMAT: Literal["themis-opt/schedule/1"] = "themis-opt/schedule/1"
 

@@ -5,7 +5,8 @@ https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from themis_opt.errors import InputError
@@ -23,6 +24,8 @@ EVENTS_PER_STAGE = 5
 
 Event = dict[str, Any]
 
+NO_MARKS: Mapping[int, Sequence[Event]] = MappingProxyType({})
+
 
 def chrome_trace(schedule: Schedule) -> dict[str, Any]:
     """The schedule as a trace, ready for JSON.
@@ -37,13 +40,23 @@ def chrome_trace(schedule: Schedule) -> dict[str, Any]:
     InputError
         If the plan has more than :data:`MAX_STAGES` stages.
     """
-    _check_size(schedule)
-    events = [*_metadata(schedule), *_stage_events(schedule), *_counters(schedule)]
     return {
-        "traceEvents": events,
+        "traceEvents": network_events(schedule),
         "displayTimeUnit": "ns",
         "otherData": {"instance": schedule.instance.name, "fingerprint": schedule.instance.fingerprint},
     }
+
+
+def network_events(schedule: Schedule, marks: Mapping[int, Sequence[Event]] = NO_MARKS) -> list[Event]:
+    """All events of a schedule; `marks` are more of them that belong behind the slices of some stages.
+
+    Raises
+    ------
+    InputError
+        If the plan has more than :data:`MAX_STAGES` stages.
+    """
+    _check_size(schedule)
+    return [*_metadata(schedule), *_stage_events(schedule, marks), *_counters(schedule)]
 
 
 def _check_size(schedule: Schedule) -> None:
@@ -58,14 +71,15 @@ def _check_size(schedule: Schedule) -> None:
 
 def _metadata(schedule: Schedule) -> Iterator[Event]:
     dimensions = enumerate(schedule.instance.network.dimension_names, start=1)
-    yield from _process(NETWORK, "network", dimensions)
+    yield from process(NETWORK, "network", dimensions)
     if (schedule.ready > schedule.end).any():
-        yield from _process(IN_FLIGHT, "in flight", _chunk_tracks(schedule))
+        yield from process(IN_FLIGHT, "in flight", _chunk_tracks(schedule))
 
 
-def _process(pid: int, name: str, tracks: Iterable[tuple[int, str]]) -> Iterator[Event]:
+def process(pid: int, name: str, tracks: Iterable[tuple[int, str]], place: int | None = None) -> Iterator[Event]:
+    """A process and its tracks by number; `place` is where it stands among processes, by default at its number."""
     yield {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}
-    yield {"ph": "M", "pid": pid, "name": "process_sort_index", "args": {"sort_index": pid}}
+    yield {"ph": "M", "pid": pid, "name": "process_sort_index", "args": {"sort_index": pid if place is None else place}}
     for tid, track in tracks:
         yield {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": track}}
         yield {"ph": "M", "pid": pid, "tid": tid, "name": "thread_sort_index", "args": {"sort_index": tid}}
@@ -80,13 +94,14 @@ def _chunk_tracks(schedule: Schedule) -> Iterator[tuple[int, str]]:
     return enumerate(chunks, start=1)
 
 
-def _stage_events(schedule: Schedule) -> Iterator[Event]:
+def _stage_events(schedule: Schedule, marks: Mapping[int, Sequence[Event]]) -> Iterator[Event]:
     """Slices, each followed by its flow step: viewers tie a step to the latest slice of its track."""
     track = 0
     for number, stage in enumerate(schedule.plan.stages(schedule.instance)):
         track += stage.position == 0
         yield _slice(schedule, number, stage)
         yield from _flow(schedule, number, stage, track)
+        yield from marks.get(number, ())
         if schedule.ready[number] > schedule.end[number]:
             yield _in_flight(schedule, number, stage, track)
 
@@ -99,14 +114,14 @@ def _slice(schedule: Schedule, number: int, stage: Stage) -> Event:
         "tid": stage.dimension + 1,
         "name": f"{label} c{stage.chunk} {phase}",
         "cat": phase,
-        **_span(schedule.start[number], schedule.end[number]),
+        **span(schedule.start[number], schedule.end[number]),
         "args": {
             "collective": label,
             "chunk": stage.chunk,
             "phase": phase,
             "bytes_sent": float(schedule.costs.sent[number]),
             "bytes_held": float(schedule.costs.held_before[number]),
-            "ready_us": _microseconds(schedule.ready[number]),
+            "ready_us": microseconds(schedule.ready[number]),
         },
     }
 
@@ -118,7 +133,7 @@ def _flow(schedule: Schedule, number: int, stage: Stage, flow: int) -> Iterator[
     step: Event = {"ph": "s"} if stage.position == 0 else {"ph": "t"}
     if stage.position == last:
         step = {"ph": "f", "bp": "e"}
-    place = {"pid": NETWORK, "tid": stage.dimension + 1, "ts": _microseconds(schedule.start[number])}
+    place = {"pid": NETWORK, "tid": stage.dimension + 1, "ts": microseconds(schedule.start[number])}
     yield {**step, **place, "name": "chunk", "cat": "chunk", "id": flow}
 
 
@@ -130,7 +145,7 @@ def _in_flight(schedule: Schedule, number: int, stage: Stage, track: int) -> Eve
         "tid": track,
         "name": f"{dimension} {PHASE_ABBREVIATIONS[stage.phase]}",
         "cat": "latency",
-        **_span(schedule.end[number], schedule.ready[number]),
+        **span(schedule.end[number], schedule.ready[number]),
     }
 
 
@@ -139,22 +154,23 @@ def _counters(schedule: Schedule) -> Iterator[Event]:
         values: dict[int, float] = {0: 0}
         for start, end in busy_intervals(schedule, k).tolist():
             values |= {start: 1, end: 0}
-        yield from _counter(f"busy {name}", "busy", values)
+        yield from counter(f"busy {name}", "busy", values)
     times, shares = busy_bandwidth(schedule)
-    yield from _counter("utilisation", "share", dict(zip(times.tolist(), shares.tolist(), strict=True)))
+    yield from counter("utilisation", "share", dict(zip(times.tolist(), shares.tolist(), strict=True)))
 
 
-def _counter(name: str, series: str, values: dict[int, float]) -> Iterator[Event]:
+def counter(name: str, series: str, values: Mapping[int, float], pid: int = NETWORK) -> Iterator[Event]:
+    """Values of a counter by their picosecond."""
     for time, value in values.items():
-        yield {"ph": "C", "pid": NETWORK, "name": name, "ts": _microseconds(time), "args": {series: value}}
+        yield {"ph": "C", "pid": pid, "name": name, "ts": microseconds(time), "args": {series: value}}
 
 
-def _span(start: int, end: int) -> Event:
+def span(start: int, end: int) -> Event:
     """Begin and duration; both ends are cut to nanoseconds first, so that neighbours still touch."""
-    return {"ts": _microseconds(start), "dur": _microseconds((int(end) // 1000 - int(start) // 1000) * 1000)}
+    return {"ts": microseconds(start), "dur": microseconds((int(end) // 1000 - int(start) // 1000) * 1000)}
 
 
-def _microseconds(picoseconds: int) -> float:
+def microseconds(picoseconds: int) -> float:
     """Whole nanoseconds in microseconds, never below: Perfetto multiplies by 1000 and cuts the rest off."""
     nanoseconds = int(picoseconds) // 1000
     value = nanoseconds / 1000

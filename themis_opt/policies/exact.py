@@ -29,8 +29,8 @@ class Reference:
 class Exact:
     """Near-optimal paths, sequences and (where they are free) sizes of chunks.
 
-    The search starts from the best of the fixed order and Themis with several dispatch rules, so it never ends
-    worse.  It composes
+    The search starts from the best of the fixed order, Themis with several dispatch rules, and the equal chunks of
+    hourglass (:mod:`themis_opt.policies.hourglass`), so it never ends worse.  It composes
 
     1. for many equal chunks, a plan of fewer chunks, refined (:mod:`themis_opt.refinement`);
     2. waves of local search on the simulator (:mod:`themis_opt.local_search`), which for free sizes anneal orders and

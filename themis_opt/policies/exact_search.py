@@ -13,9 +13,7 @@ from themis_opt.cost import PHASES
 from themis_opt.instance import MAX_CHUNKS, Instance
 from themis_opt.local_search import MIN_GAIN, WORK_PER_SECOND, LocalSearch, with_at_most
 from themis_opt.lowering import ChunkOrderData, chunk_order_data, enforced_plan, job_plans
-from themis_opt.plan import Plan
-from themis_opt.policies.baseline import Baseline
-from themis_opt.policies.themis import Themis
+from themis_opt.policies.starts import starting_schedule
 from themis_opt.refinement import even_counts, refined
 from themis_opt.schedule import Schedule
 from themis_opt.simulator import simulate
@@ -42,6 +40,9 @@ ARCS_PER_SECOND = 20_000
 COARSE_CHUNKS, COARSE_STAGES, COARSE_SHARE = 64, 1_000, 0.2
 """Equal chunks in more stages start from a plan with at most so many chunks, found in this share of the time."""
 
+START_SHARE = 0.3
+"""Share of the time left that hourglass may take for a start: only where it has to be compiled does it take any."""
+
 LOCAL_SHARE = {True: 0.4, False: 0.85}
 """Share of the time after which local search gives way to CP-SAT, where the plan is small and where it is not."""
 
@@ -67,7 +68,7 @@ class ExactSearch:
         self.limits, self.instance, self.bound, self.report = limits, instance, lower_bound, report
         self.allowance = Allowance(limits.seconds, limits.deterministic)
         self.interrupted, self.num_searches = False, 0
-        self.best = starting_schedule(instance)
+        self.best = self.start(instance)
         report(self.best.makespan, self.bound)
 
     def run(self) -> None:
@@ -82,6 +83,11 @@ class ExactSearch:
             self.search_exactly()
         if searches and self.limits.sizes == "free" and not self.done:
             self.searched(self.best, self.allowance.left, self.offer)
+
+    def start(self, instance: Instance) -> Schedule:
+        """The best schedule of the fast policies that are there in time, for equal chunks."""
+        seconds = None if self.limits.deterministic else max(START_SHARE * self.allowance.left, 0.0)
+        return starting_schedule(instance, seconds)
 
     def search_exactly(self) -> None:
         """Give CP-SAT paths and sequences where the plan is small enough, and sequences alone where it is not."""
@@ -138,7 +144,7 @@ class ExactSearch:
 
     def refine_coarse(self, seconds: float) -> None:
         """Search with fewer chunks per collective, and cut them evenly."""
-        few = starting_schedule(with_at_most(self.instance, COARSE_CHUNKS))
+        few = self.start(with_at_most(self.instance, COARSE_CHUNKS))
         coarse = self.searched(few, seconds, lambda schedule: None)
         self.offer(
             simulate(self.instance, refined(coarse.enforced_plan(), self.instance, even_counts(coarse, self.instance)))
@@ -148,7 +154,7 @@ class ExactSearch:
         """The best schedule of waves of local search, which end after `seconds` or some waves without gain."""
         limits, last = self.limits, self.allowance.left - seconds
         seed, free_sizes = (limits.seed, self.num_searches), limits.sizes == "free"
-        search = LocalSearch(start, starting_schedule, free_sizes=free_sizes, workers=limits.workers, seed=seed)
+        search = LocalSearch(start, self.start, free_sizes=free_sizes, workers=limits.workers, seed=seed)
         self.num_searches += 1
         idle, patience = 0, FREE_PATIENCE if free_sizes else PATIENCE[self.is_small and self.uses_cp_sat]
         while idle < patience and self.allowance.left > last and not self.interrupted:
@@ -223,13 +229,6 @@ class ExactSearch:
         if limits.deterministic:
             return Budget(None, 1, limits.seed, deterministic_time=seconds, gap=limits.gap, memory=limits.memory)
         return Budget(max(seconds, MIN_SECONDS), limits.workers, limits.seed, gap=limits.gap, memory=limits.memory)
-
-
-def starting_schedule(instance: Instance) -> Schedule:
-    """The best schedule of the fast policies."""
-    rules = ("fifo", "scf", "longest_remaining")
-    policies: list[Callable[[Instance], Plan]] = [Baseline(), *(Themis(dispatch=rule) for rule in rules)]
-    return min((simulate(instance, policy(instance)) for policy in policies), key=lambda s: s.makespan)
 
 
 def ticked(schedule: Schedule) -> ChunkOrderData:

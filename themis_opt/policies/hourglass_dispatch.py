@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from themis_opt import kernel
+from themis_opt import event_loop, kernel
 from themis_opt.cost import FloatArray, IntArray
 from themis_opt.instance import Instance
 from themis_opt.plan import Chunks, Plan, equal_sizes
@@ -151,7 +151,7 @@ def order_of(rule: Any, rank: Any, column: Any, number: Any, duration: Any, to_s
 
 def evaluate(state: Any) -> Any:
     """Simulate the plan in hand; returns its makespan."""
-    return kernel.makespan_of_run(
+    return event_loop.makespan_of_run(
         state.resource,
         state.duration,
         state.lag,
@@ -167,5 +167,5 @@ def evaluate(state: Any) -> Any:
     )
 
 
-COMPILED = (*kernel.COMPILED, place_all, place, order_of, evaluate)
+COMPILED = (*event_loop.COMPILED, place_all, place, order_of, evaluate)
 """What the search compiles with itself."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from themis_opt import kernel
+from themis_opt import event_loop
 from themis_opt.cost import FloatArray
 from themis_opt.policies import hourglass_dispatch, hourglass_paths, hourglass_tables
 from themis_opt.policies.hourglass_dispatch import State, evaluate, place, place_all
@@ -51,7 +51,7 @@ def compiled() -> Any:
     import numba
     from numba.extending import register_jitable
 
-    modules = (kernel, hourglass_tables, hourglass_paths, hourglass_dispatch)
+    modules = (event_loop, hourglass_tables, hourglass_paths, hourglass_dispatch)
     own = (search, line_up, is_known, best_candidate, keep_best, improve)
     for helper in (*(function for module in modules[1:] for function in module.COMPILED), *own):
         register_jitable(helper)

@@ -60,12 +60,12 @@ def make_policy(specification: str, **defaults: Any) -> Policy:
     InputError
         If a name, a knob or its value is unknown.
     """
-    policy = _imported(POLICIES[policy_name(specification)])
+    policy = imported(POLICIES[policy_name(specification)])
     head, plus, dispatch = specification.partition("+")
     _, *settings = head.split(":")
     known = {f.name for f in fields(policy)}
     knobs = {name: value for name, value in defaults.items() if name in known}
-    knobs |= _knobs(policy, specification, settings)
+    knobs |= knobs_of(policy, specification, settings)
     if plus:
         knobs["dispatch"] = _known_dispatch(policy, specification, dispatch)
     return policy(**knobs)  # type: ignore[no-any-return]
@@ -85,7 +85,8 @@ def policy_name(specification: str) -> str:
     return name
 
 
-def _imported(path: str) -> Any:
+def imported(path: str) -> Any:
+    """What an import path such as ``package.module:name`` names."""
     module, _, attribute = path.partition(":")
     return getattr(import_module(module), attribute)
 
@@ -100,7 +101,14 @@ def _known_dispatch(policy: Any, specification: str, dispatch: str) -> str:
     return dispatch
 
 
-def _knobs(policy: Any, specification: str, settings: list[str]) -> dict[str, Any]:
+def knobs_of(policy: Any, specification: str, settings: list[str]) -> dict[str, Any]:
+    """The knobs of a policy that texts such as ``name=value`` set, checked against the types of its fields.
+
+    Raises
+    ------
+    InputError
+        If a knob is unknown, set twice, or its value is not allowed.
+    """
     from pydantic import TypeAdapter, ValidationError
 
     types: dict[str, Any] = {f.name: f.type for f in fields(policy) if f.name != "dispatch"}

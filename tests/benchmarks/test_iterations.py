@@ -1,0 +1,58 @@
+"""Time to plan and simulate training iterations: ``python -m pytest -m benchmarks``."""
+
+import pytest
+from paper_networks import PAPER_NETWORKS
+from pytest_benchmark.fixture import BenchmarkFixture
+
+import themis_opt
+from themis_opt import kernel
+from themis_opt.iteration_instance import IterationInstance
+from themis_opt.iterations.bounds import iteration_bounds
+from themis_opt.iterations.registry import make_iteration_policy
+from themis_opt.iterations.simulator import simulate_iterations
+
+pytestmark = pytest.mark.benchmarks
+
+WORKLOADS = ("resnet-152", "gnmt", "dlrm", "transformer-1t")
+POLICIES = ("fused:order=newest/baseline+fifo", "fused/themis+scf_largest", "fused/hourglass")
+LARGEST = "4d-ring_fc_ring_sw.transformer-1t"
+
+
+@pytest.fixture(autouse=True)
+def always_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile before anything is measured, and never interpret."""
+    monkeypatch.setattr(kernel, "INTERPRETED_BUDGET", 0)
+    planned_and_simulated(loaded("2d-sw_sw.resnet-50"), POLICIES[-1])
+
+
+def loaded(name: str) -> IterationInstance:
+    """A shipped iteration."""
+    instance = themis_opt.load(name)
+    assert isinstance(instance, IterationInstance)
+    return instance
+
+
+def planned_and_simulated(instance: IterationInstance, specification: str, iterations: int | None = None) -> int:
+    """Iteration time in picoseconds."""
+    return simulate_iterations(instance, make_iteration_policy(specification)(instance), iterations).iteration_time
+
+
+def test_plan_and_simulate_all_panels_of_figure_12(benchmark: BenchmarkFixture) -> None:
+    """Themis (ISCA 2022), figure 12: four workloads on six networks, three iterations, three policies."""
+    panels = [loaded(f"{network}.{workload}") for workload in WORKLOADS for network in PAPER_NETWORKS]
+
+    def figure() -> int:
+        return sum(planned_and_simulated(panel, policy, 3) for panel in panels for policy in POLICIES)
+
+    benchmark.pedantic(figure, rounds=3, warmup_rounds=1)
+    benchmark.extra_info["simulations"] = len(panels) * len(POLICIES)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_plan_and_simulate_the_largest_iteration(benchmark: BenchmarkFixture, policy: str) -> None:
+    """Fifteen launches of 64 chunks, on up to three dimensions."""
+    benchmark.pedantic(planned_and_simulated, (loaded(LARGEST), policy), rounds=5, warmup_rounds=1)
+
+
+def test_bound_the_largest_iteration(benchmark: BenchmarkFixture) -> None:
+    benchmark.pedantic(iteration_bounds, (loaded(LARGEST),), rounds=5, warmup_rounds=1)

@@ -1,0 +1,197 @@
+import csv
+import json
+import sqlite3
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from themis_opt import executors, measured_run
+from themis_opt.batch_output import COLUMNS
+from themis_opt.run_store import RunStore
+
+TEXT = """name = "trial"
+[[runs]]
+instances = ["fig5.all_reduce.256MB"]
+chunks = [2, 4, 8, 16]
+policies = ["baseline+fifo", "themis+scf", "bound"]
+[quick]
+limit = 3
+"""
+
+TIMES = {"seconds", "simulate_seconds", "started"}
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    path = tmp_path / "experiment.toml"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+def read(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, succeed):
+    """The folder of a finished experiment; not to be changed."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "experiment.toml").write_text(TEXT, encoding="utf-8")
+    printed = succeed("batch", folder / "experiment.toml", "--jobs", 1, "--json", "--parquet")
+    return folder, json.loads(printed)
+
+
+def test_rows_have_the_documented_columns(finished):
+    rows = read(finished[0] / "rows.csv")
+    assert list(rows[0]) == list(COLUMNS)
+    assert [row["chunks"] for row in rows[::3]] == ["2", "4", "8", "16"]
+
+
+def test_summary_counts_rows(finished):
+    summary = finished[1]
+    assert (summary["runs"], summary["rows"], summary["executed"], summary["failed"]) == (12, 12, 12, 0)
+
+
+def test_provenance_tells_machine_versions_and_command(finished):
+    known = json.loads((finished[0] / "provenance.json").read_text())
+    assert known["machine"]["cpus"] > 0
+    assert known["versions"]["themis-opt"]
+    assert known["command"].startswith("themis-opt batch ")
+    assert (known["runs"], known["rows"], known["failed"]) == (12, 12, 0)
+
+
+def test_parquet_holds_the_same_rows(finished):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = parquet.read_table(finished[0] / "rows.parquet").to_pylist()
+    assert [row["key"] for row in rows] == [row["key"] for row in read(finished[0] / "rows.csv")]
+    assert rows[0]["makespan_ns"] > 0
+
+
+def test_two_runs_give_equal_rows_but_for_times(finished, experiment, succeed):
+    succeed("batch", experiment, "--jobs", 2)
+    one, other = (
+        [{k: v for k, v in row.items() if k not in TIMES} for row in read(folder / "rows.csv")]
+        for folder in (finished[0], experiment.parent)
+    )
+    assert one == other
+
+
+@pytest.fixture
+def in_threads(monkeypatch):
+    """Execute runs in this process, which takes no time to start."""
+
+    @contextmanager
+    def threads(jobs, most):
+        yield executors.Site(1, lambda: ThreadPoolExecutor(1), lambda executor: None)
+
+    monkeypatch.setattr(executors, "processes", threads)
+
+
+@pytest.mark.usefixtures("in_threads")
+def test_a_finished_experiment_runs_nothing_and_writes_the_same(experiment, succeed):
+    succeed("batch", experiment, "--jobs", 1)
+    before = (experiment.parent / "rows.csv").read_bytes()
+    assert json.loads(succeed("batch", experiment, "--json"))["executed"] == 0
+    assert (experiment.parent / "rows.csv").read_bytes() == before
+
+
+@pytest.mark.usefixtures("in_threads")
+def test_quick_runs_what_the_table_leaves(experiment, succeed):
+    assert json.loads(succeed("batch", experiment, "--quick", "--jobs", 1, "--json"))["rows"] == 3
+
+
+@pytest.mark.usefixtures("in_threads")
+def test_output_and_store_can_be_elsewhere(experiment, tmp_path, succeed):
+    succeed(
+        "batch", experiment, "--quick", "--jobs", 1, "-o", tmp_path / "a" / "r.csv", "--store", tmp_path / "b" / "s"
+    )
+    assert len(read(tmp_path / "a" / "r.csv")) == 3
+    assert (tmp_path / "a" / "provenance.json").is_file()
+    assert (tmp_path / "b" / "s").is_file()
+    assert not (tmp_path / "rows.csv").exists()
+
+
+@pytest.mark.usefixtures("in_threads")
+def test_exit_code_of_a_failed_run(experiment, invoke, monkeypatch, tmp_path):
+    def fail(*task):
+        raise ArithmeticError("wrong")
+
+    monkeypatch.setattr(measured_run, "run_one", fail)
+    result = invoke("batch", experiment)
+    assert result.exit_code == 1
+    assert {row["error"] for row in read(tmp_path / "rows.csv")} == {"ArithmeticError: wrong"}
+
+
+@pytest.mark.usefixtures("in_threads")
+def test_failed_runs_are_run_again_when_asked_to(experiment, invoke, succeed, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.delattr(measured_run, "run_one")
+        assert invoke("batch", experiment).exit_code == 1
+    assert invoke("batch", experiment).exit_code == 1
+    assert json.loads(succeed("batch", experiment, "--retry-failed", "--json"))["failed"] == 0
+
+
+@pytest.mark.usefixtures("in_threads")
+def test_a_full_disk_ends_the_command_and_keeps_rows(experiment, invoke, succeed, monkeypatch):
+    add = RunStore.add
+
+    def limited(store, rows):
+        store.connection.execute("PRAGMA max_page_count = 7")
+        add(store, [row | {"error": "x" * 9000} for row in rows])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunStore, "add", limited)
+        result = invoke("batch", experiment)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].startswith("error: ")
+    assert "disk is full" in result.stderr
+    assert json.loads(succeed("batch", experiment, "--json"))["rows"] == 12
+
+
+def test_a_missing_experiment_is_refused(refuse, tmp_path):
+    assert "none.toml: cannot be read" in refuse("batch", tmp_path / "none.toml")
+
+
+def test_an_unknown_policy_is_refused_before_anything_runs(refuse, experiment):
+    experiment.write_text(TEXT.replace("themis+scf", "magic"), encoding="utf-8")
+    assert "runs[0].policy = 'magic'" in refuse("batch", experiment)
+    assert [path.name for path in experiment.parent.iterdir()] == ["experiment.toml"]
+
+
+def test_a_store_in_use_is_refused(refuse, experiment):
+    other = sqlite3.connect(experiment.parent / "runs.sqlite", isolation_level=None)
+    other.execute("PRAGMA locking_mode = EXCLUSIVE")
+    other.execute("BEGIN EXCLUSIVE")
+    assert "is in use by another process" in refuse("batch", experiment)
+    other.close()
+
+
+def test_a_store_that_is_no_store_is_refused(refuse, experiment):
+    (experiment.parent / "runs.sqlite").write_text("something else " * 99)
+    assert "not an SQLite file" in refuse("batch", experiment)
+
+
+def test_a_folder_that_cannot_be_made_is_refused(refuse, experiment, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "cannot be written" in refuse("batch", experiment, "-o", tmp_path / "file" / "rows.csv")
+
+
+def test_an_unreachable_scheduler_is_refused(invoke, experiment, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(executors, "CONNECT_SECONDS", 0.3)
+    result = invoke("batch", experiment, "--cluster", "tcp://127.0.0.1:9")
+    assert result.exit_code == 2
+    assert "error: --cluster = 'tcp://127.0.0.1:9': no scheduler answers" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"), [("distributed", ("--cluster", "tcp://x:1")), ("pyarrow", ("--parquet",))]
+)
+def test_a_missing_package_is_told(invoke, experiment, monkeypatch, module, arguments):
+    monkeypatch.setitem(sys.modules, module, None)
+    result = invoke("batch", experiment, *arguments)
+    assert result.exit_code == 2
+    assert f"needs the package {module}: pip install" in result.stderr

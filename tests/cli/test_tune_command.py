@@ -1,0 +1,198 @@
+"""``tune``: the best chunk count, sizes and policy, and the folder that holds them."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from themis_opt.catalog import load
+from themis_opt.formats.schedule_json import read_schedule
+from themis_opt.validation import validate
+
+NAME = "2d-sw_sw.all_reduce.100MiB"
+COSTS = ("--launch-overhead", "2us", "--packet", "4096B/30B", "--latency", "occupy")
+FEW = (*COSTS, "--trials", 6, "--max-chunks", 16)
+FILES = {"instance.json", "schedule.json", "trials.csv", "history.svg", "importances.svg", "front.svg", "study.db"}
+
+
+@pytest.fixture(scope="module")
+def folder(succeed, tmp_path_factory):
+    """What a short search writes; not to be changed."""
+    folder = tmp_path_factory.mktemp("tune") / "tuned"
+    succeed("tune", NAME, *FEW, "-o", folder, "--study", "one")
+    return folder
+
+
+def trials(folder):
+    return list(csv.DictReader((folder / "trials.csv").read_text(encoding="utf-8").splitlines()))
+
+
+def test_everything_is_written(folder):
+    assert {path.name for path in folder.iterdir()} >= FILES
+    for name in FILES:
+        assert (folder / name).stat().st_size > 0
+
+
+def test_the_instance_holds_the_chunk_count_and_the_costs(folder):
+    instance = load(folder / "instance.json")
+    best = min((row for row in trials(folder) if not row["repeats"]), key=lambda row: float(row["value"]))
+    assert instance.collectives[0].chunks == int(best["chunks"])
+    assert f"{best['chunks']} chunks" in instance.description
+    assert instance.latency == "occupy"
+    assert {(d.launch_overhead, d.packet.payload) for d in instance.network.dimensions} == {(2_000_000, 4096)}
+
+
+def test_the_schedule_belongs_to_the_instance_and_is_the_best_trial(folder):
+    schedule = read_schedule(folder / "schedule.json", load(folder / "instance.json"))
+    validate(schedule)
+    assert schedule.makespan / 1000 == min(float(row["makespan_ns"]) for row in trials(folder))
+
+
+def test_pictures_are_svg(folder):
+    for name in ("history.svg", "importances.svg", "front.svg"):
+        assert (folder / name).read_bytes().startswith(b"<?xml")
+
+
+def test_the_table_has_the_default_and_the_best(succeed, folder):
+    title, header, *rows = succeed("tune", NAME, *FEW, "-o", folder, "--study", "one").splitlines()
+    assert "6 settings tried, study one" in title
+    assert header.split("\t") == ["", "size", "makespan", "utilisation", "chunks", "gain", "setting"]
+    assert [row.split("\t")[0] for row in rows] == ["default", "best"]
+    assert rows[0].split("\t")[4:6] == ["64", "0.00 %"]
+
+
+def test_json_has_gain_and_setting(succeed, folder):
+    report = json.loads(succeed("tune", NAME, *FEW, "-o", folder, "--study", "one", "--json"))
+    default, best = report["results"]
+    assert report["gain"] == pytest.approx(1 - best["makespan_ns"] / default["makespan_ns"])
+    assert 0 < default["utilisation"] < best["utilisation"] <= 1
+    assert report["trials_run"] == 6
+    assert report["setting"]["chunks"] <= 16
+
+
+def test_equal_runs_write_equal_files(succeed, folder, tmp_path):
+    succeed("tune", NAME, *FEW, "-o", tmp_path / "again", "--study", "one")
+    for name in FILES - {"study.db"}:
+        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes(), name
+
+
+def test_the_folder_is_named_after_the_instance(succeed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    succeed("tune", NAME, *COSTS, "--trials", 1)
+    assert (tmp_path / f"tuned-{NAME}" / "instance.json").is_file()
+
+
+def test_every_size_has_a_folder(succeed, tmp_path):
+    text = succeed("tune", NAME, *FEW, "--sizes-of-collective", "1MiB, 10MiB", "-o", tmp_path / "t")
+    assert [row.split("\t")[:2] for row in text.splitlines()[2:]] == [
+        ["default", "1MiB"],
+        ["best", "1MiB"],
+        ["default", "10MiB"],
+        ["best", "10MiB"],
+    ]
+    for size, amount in (("1MiB", 2**20), ("10MiB", 10 * 2**20)):
+        instance = load(tmp_path / "t" / size / "instance.json")
+        assert instance.collectives[0].size == amount
+        validate(read_schedule(tmp_path / "t" / size / "schedule.json", instance))
+
+
+def test_compromises_are_printed(succeed, tmp_path):
+    text = succeed("tune", NAME, *FEW, "--objective", "pareto", "-o", tmp_path / "t")
+    assert "# compromises between makespan and chunks" in text
+
+
+def test_a_study_in_a_journal_leaves_no_database(succeed, tmp_path):
+    succeed("tune", NAME, *FEW, "-o", tmp_path / "t", "--storage", f"journal:{tmp_path / 'study.log'}")
+    assert (tmp_path / "study.log").stat().st_size > 0
+    assert not (tmp_path / "t" / "study.db").exists()
+
+
+def test_the_time_limit_ends_the_search_with_what_was_found(succeed, tmp_path):
+    """It counts from the start of the process, so that a study that has trials already is only printed here."""
+    succeed("tune", NAME, *FEW, "-o", tmp_path, "--study", "one")
+    succeed("tune", NAME, *COSTS, "--max-chunks", 16, "--trials", 10**6, "--time-limit", 0.1, "-o", tmp_path,
+            "--study", "one")  # fmt: skip
+    assert len(trials(tmp_path)) >= 6
+
+
+def test_progress_and_notes_go_to_the_error_stream(invoke, tmp_path):
+    result = invoke("tune", NAME, "--trials", 1, "-o", tmp_path / "t", "--json")
+    assert "1/1 trials" in result.stderr
+    assert "nothing makes small chunks dear" in result.stderr
+    assert json.loads(result.stdout)["trials"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--packet", "4096"), "--packet = '4096': must be payload and header"),
+        (("--launch-overhead", "soon"), "--launch-overhead = 'soon'"),
+        (("--objective", "beauty"), "--objective = 'beauty': must be makespan or pareto"),
+        (("--policies", "exact"), "--policies = 'exact'"),
+        (("--profiles", "round"), "--profiles = 'round'"),
+        (("--max-chunks", 0), "--max-chunks = 0"),
+        (("--sizes-of-collective", "1MiB,1MiB"), "--sizes-of-collective"),
+        (("--storage", "nonsense"), "storage = 'nonsense': must be a storage URL"),
+        (("--storage", "sqlite:////no/such/folder/x.db"), "unable to open database file"),
+    ],
+)
+def test_bad_options_are_one_line(refuse, tmp_path, options, said):
+    assert said in refuse("tune", NAME, *COSTS, *options, "-o", tmp_path / "t")
+
+
+def test_a_study_of_another_instance_is_refused(refuse, folder):
+    said = refuse("tune", NAME, *FEW, "--size", "10MiB", "-o", folder, "--study", "one")
+    assert "study = 'one': belongs to another instance" in said
+
+
+def test_a_damaged_study_is_refused(refuse, tmp_path):
+    (tmp_path / "study.db").write_bytes(b"no database at all")
+    assert "file is not a database" in refuse("tune", NAME, *FEW, "-o", tmp_path)
+
+
+def test_a_full_disk_ends_in_one_error_and_keeps_the_best(invoke, tmp_path):
+    from sqlalchemy import Engine, event
+
+    def fill(connection, _record):
+        connection.execute("PRAGMA max_page_count=38")
+
+    event.listen(Engine, "connect", fill)
+    try:
+        result = invoke("tune", NAME, *COSTS, "--trials", 400, "-o", tmp_path)
+    finally:
+        event.remove(Engine, "connect", fill)
+    assert result.exit_code == 2
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert errors[0].endswith("failed: database or disk is full")
+    assert errors[0] == result.stderr.splitlines()[-1]
+    validate(read_schedule(tmp_path / "schedule.json"))
+
+
+def test_ctrl_c_keeps_the_best_and_says_how_to_go_on(tmp_path):
+    command = (sys.executable, "-m", "themis_opt", "tune", NAME, *map(str, COSTS), "--trials", "100000")
+    process = subprocess.Popen(
+        (*command, "-o", str(tmp_path)), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    while "trials" not in process.stderr.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "go on with --study" in errors
+    assert "best" in output
+    validate(read_schedule(tmp_path / "schedule.json"))
+
+
+def test_help_loads_neither_optuna_nor_what_it_brings():
+    code = (
+        "import sys\nfrom themis_opt.cli.main import application\n"
+        "try: application()(['tune', '--help'])\nexcept SystemExit: pass\n"
+        "print([name for name in ('optuna', 'sqlalchemy', 'matplotlib', 'numba') if name in sys.modules])"
+    )
+    ended = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
+    assert "--launch-overhead" in ended.stdout
+    assert ended.stdout.splitlines()[-1] == "[]"

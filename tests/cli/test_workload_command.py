@@ -1,0 +1,91 @@
+"""``themis-opt workload``: what it writes, prints and refuses."""
+
+import json
+
+import pytest
+
+from themis_opt.catalog import load
+from themis_opt.workloads.models import MODELS
+
+NETWORK = "2d-sw_sw.all_reduce.100MiB"
+HYBRID = ("--parallelism", "hybrid", "--tensor-group", 32, "--batch", 4, "--accumulate", 2, "--recompute")
+
+
+def test_list_names_every_model_with_parameters_and_source(succeed):
+    text = succeed("workload", "--list")
+    assert [name for name in MODELS if name not in text] == []
+    assert "25,557,032" in text
+    assert "https://arxiv.org/abs/1512.03385" in text
+
+
+def test_list_as_json(succeed):
+    rows = {row["model"]: row for row in json.loads(succeed("workload", "--list", "--json"))}
+    assert rows["resnet-152"]["weights"] == 60_040_384
+
+
+def test_written_file_is_an_instance_with_the_printed_fingerprint(succeed, tmp_path):
+    path = tmp_path / "made.json"
+    summary = json.loads(succeed("workload", "bert-base", "--network", NETWORK, *HYBRID, "-o", path, "--json"))
+    instance = load(path)
+    assert instance.fingerprint == summary["fingerprint"]
+    assert (instance.iteration.steps, instance.memory) == (2, summary["memory_bytes"])
+
+
+def test_summary_adds_up_the_exchanges(succeed):
+    summary = json.loads(
+        succeed("workload", "resnet-50", "--network", NETWORK, "--weights-only", "--dtype", "fp32", "--json")
+    )
+    assert summary["exchanges"] == [{"kind": "all_reduce", "parallelism": "data", "tensors": 54, "bytes": 102_011_648}]
+
+
+def test_table_states_compute_and_bytes(succeed):
+    text = succeed("workload", "resnet-50", "--network", NETWORK, "--granularity", "fused")
+    assert "51,114,064" in text
+    assert "ms" in text
+
+
+def test_network_may_come_from_a_training_iteration(succeed):
+    summary = json.loads(succeed("workload", "gnmt", "--network", "v100-256.resnet-50", "--json"))
+    assert summary["npus"] == 256
+
+
+def test_times_come_from_a_file(succeed, tmp_path):
+    times = {"forward": "1 us", "weight_gradient": "2 us", "input_gradient": "3 us"}
+    layers = {layer.name: times for layer in MODELS["vgg-16"].layers()}
+    (tmp_path / "times.json").write_text(json.dumps({"layers": layers}))
+    options = ("--network", NETWORK, "--times", tmp_path / "times.json", "--json")
+    assert json.loads(succeed("workload", "vgg-16", *options))["compute_ns"] == (16 * 6 - 3) * 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), ("MODEL", "required")),
+        (("gnmt",), ("--network", "required")),
+        (("alexnet", "--network", NETWORK), ("MODEL = 'alexnet'", "resnet-50")),
+        (("gnmt", "--network", "nowhere"), ("nowhere", "no such file")),
+        (("gnmt", "--network", NETWORK, "--parallelism", "magic"), ("--parallelism = 'magic'", "hybrid")),
+        (("gpt-3", "--network", NETWORK, "--parallelism", "hybrid", "--tensor-group", 24), ("--tensor-group = 24",)),
+        (("gpt-3", "--network", NETWORK, "--tensor-group", 16), ("--tensor-group = 16",)),
+        (("gnmt", "--network", NETWORK, "--dtype", "fp8"), ("--dtype = 'fp8'", "fp16")),
+        (("gnmt", "--network", NETWORK, "--flops", "fast"), ("--flops = 'fast'",)),
+        (("gnmt", "--network", NETWORK, "--flops", "1 FLOP/s"), ("clock",)),
+        (("gnmt", "--network", NETWORK, "--efficiency", 2), ("--efficiency = 2.0",)),
+        (("gnmt", "--network", NETWORK, "--update", "soon"), ("--update = 'soon'",)),
+        (("gnmt", "--network", NETWORK, "--chunks", 0), ("chunks = 0",)),
+        (("gnmt", "--network", NETWORK, "--zero", 1), ("--zero = 1", "0 or 2")),
+        (("gnmt", "--network", NETWORK, "--sequence", 0), ("--sequence = 0",)),
+        (("gnmt", "--network", NETWORK, "--times", "nowhere.json"), ("nowhere.json",)),
+        (("resnet-50", "--network", NETWORK, "--sequence", 8), ("--sequence = 8", "sequences")),
+        (("gnmt", "--network", NETWORK, "--parallelism", "splitbrain"), ("splitbrain", "convolutions")),
+    ],
+)
+def test_bad_choices_are_refused(refuse, arguments, words):
+    message = refuse("workload", *arguments)
+    assert [word for word in words if word not in message] == []
+
+
+def test_file_that_cannot_be_written_is_refused(refuse, tmp_path):
+    (tmp_path / "file").write_text("")
+    message = refuse("workload", "gnmt", "--network", NETWORK, "-o", tmp_path / "file" / "made.json")
+    assert "cannot be written" in message

@@ -1,0 +1,130 @@
+"""Bounds on the time of an iteration: by hand, and below every schedule."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from iteration_strategies import iteration_instances, specifications
+from small_iterations import PAIR, iteration, run, tensor, two_layers
+
+from themis_opt.iteration_instance import IterationInstance
+from themis_opt.iterations.bounds import iteration_bounds
+from themis_opt.iterations.registry import make_iteration_policy
+from themis_opt.iterations.simulator import sequences_of, simulate_iterations
+from themis_opt.iterations.validation import validate_iterations
+
+ROUNDING = 1e-9
+"""Fraction of a time that floating point may cost."""
+
+
+def bounds_of(instance: IterationInstance) -> dict[str, float]:
+    """The bounds in microseconds."""
+    return {name: bound / 10**6 for name, bound in iteration_bounds(instance).items()}
+
+
+def test_compute_is_a_bound() -> None:
+    assert bounds_of(two_layers())["compute"] == 40
+
+
+def test_the_load_of_a_dimension_in_one_period_is_a_bound() -> None:
+    assert bounds_of(two_layers(60, 70))["communication"] == pytest.approx(130)
+
+
+def test_a_dimension_carries_tensors_of_all_kinds() -> None:
+    tensors = [tensor("a", 6, "work", "work"), tensor("b", 8, "work", "work", kind="all_to_all")]
+    assert bounds_of(iteration({"work": 1}, tensors))["communication"] == pytest.approx(6 + 4)
+
+
+def test_every_iteration_launches_at_least_once() -> None:
+    """An all-reduce has two stages."""
+    network = {"dimensions": [PAIR | {"launch_overhead": "3 us"}]}
+    instance = iteration({"work": 1}, [tensor("a", 6, "work", "work")], network=network)
+    assert bounds_of(instance)["communication"] == pytest.approx(6 + 6)
+
+
+@pytest.mark.parametrize(("latency", "expected"), [("lag", 6), ("occupy", 8)])
+def test_only_latency_that_occupies_is_part_of_the_load(latency: str, expected: float) -> None:
+    network = {"dimensions": [PAIR | {"latency": "1 us"}]}
+    instance = iteration({"work": 1}, [tensor("a", 6, "work", "work")], network=network, latency=latency)
+    assert bounds_of(instance)["communication"] == pytest.approx(expected)
+
+
+def test_nothing_hides_the_gradient_that_is_ready_last_and_needed_first() -> None:
+    assert bounds_of(two_layers())["critical_path"] == pytest.approx(44)
+
+
+def test_tensors_ready_after_a_and_needed_before_b_share_the_window_between_them() -> None:
+    """From one forward2 to the next: forward2, backward2, and 60 us for both, whatever else is hidden."""
+    assert bounds_of(two_layers(20, 40))["critical_path"] == pytest.approx(10 + 10 + 60)
+
+
+def test_blocking_tensors_add_up_along_the_path() -> None:
+    tensors = [
+        tensor("a", 6, "forward", "backward", parallelism="model"),
+        tensor("b", 7, "backward", "forward"),
+    ]
+    assert bounds_of(iteration({"forward": 10, "backward": 20}, tensors))["critical_path"] == pytest.approx(43)
+
+
+def test_lags_are_part_of_the_critical_path_but_not_of_ideal() -> None:
+    """With many chunks, all but the lag of the last gather can be hidden."""
+    network = {"dimensions": [PAIR | {"latency": "1 us"}]}
+    bounds = bounds_of(iteration({"work": 10}, [tensor("a", 6, "work", "work")], network=network))
+    assert bounds["ideal"] == pytest.approx(16)
+    assert bounds["critical_path"] == pytest.approx(17)
+
+
+def test_ideal_uses_all_bandwidth_at_once() -> None:
+    """3/4 of 8 kB each way, on two dimensions."""
+    instance = iteration({"work": 10}, [tensor("a", 8, "work", "work")], dimensions=2)
+    assert bounds_of(instance)["ideal"] == pytest.approx(10 + 6)
+
+
+@pytest.mark.parametrize(
+    "specification", ["fused/hourglass", "wait_free/hourglass", "priority/themis+scf", "dear:threshold=1B/hourglass"]
+)
+@pytest.mark.parametrize("kilobytes", [(4, 10), (20, 40), (60, 70)])
+def test_one_dimension_leaves_no_room_below_the_best_schedule(specification: str, kilobytes: tuple[int, int]) -> None:
+    instance = two_layers(*kilobytes, chunks=8)
+    assert run(instance, specification).iteration_time >= max(iteration_bounds(instance).values()) * (1 - ROUNDING)
+
+
+def test_the_bound_is_attained_where_all_but_the_last_gradient_hides() -> None:
+    instance = two_layers()
+    assert run(instance, "wait_free/baseline+fifo").iteration_time == pytest.approx(
+        max(iteration_bounds(instance).values())
+    )
+
+
+@given(st.data())
+def test_no_bound_is_above_a_valid_schedule(data: st.DataObject) -> None:
+    instance, specification = data.draw(iteration_instances()), data.draw(specifications)
+    schedule = simulate_iterations(instance, make_iteration_policy(specification)(instance))
+    validate_iterations(schedule)
+    bounds = iteration_bounds(instance)
+    assert max(bounds.values()) <= schedule.iteration_time * (1 + ROUNDING)
+    assert bounds["ideal"] <= bounds["critical_path"] * (1 + ROUNDING)
+    assert schedule.exposed >= 0
+
+
+@given(st.data())
+def test_figures_of_a_schedule_agree_with_each_other(data: st.DataObject) -> None:
+    instance, specification = data.draw(iteration_instances()), data.draw(specifications)
+    schedule = simulate_iterations(instance, make_iteration_policy(specification)(instance))
+    assume(schedule.is_steady)
+    assert schedule.exposed_by("data") + schedule.exposed_by("model") == schedule.exposed
+    assert schedule.exposed <= schedule.communicating <= schedule.iteration_time
+    assert 0 <= schedule.overlap <= 1
+    assert 0 < schedule.utilisation <= 1 + ROUNDING
+
+
+@given(st.data())
+def test_plans_and_their_enforced_sequences_repeat(data: st.DataObject) -> None:
+    instance, specification = data.draw(iteration_instances()), data.draw(specifications)
+    policy = make_iteration_policy(specification)
+    schedule = simulate_iterations(instance, policy(instance))
+    again = simulate_iterations(instance, policy(instance))
+    assert (schedule.stage_start == again.stage_start).all()
+    assume(schedule.is_steady)
+    enforced = simulate_iterations(instance, schedule.plan.enforcing(sequences_of(schedule)))
+    validate_iterations(enforced)
+    assert enforced.iteration_time == schedule.iteration_time

@@ -1,0 +1,83 @@
+"""From launches to plans: which chunk policy plans what, and how its sequences are combined."""
+
+import numpy as np
+import pytest
+from small_iterations import PAIR, iteration, run, tensor, two_layers
+
+import themis_opt
+from themis_opt.instance import Instance
+from themis_opt.iterations.launching.wait_free import WaitFree
+from themis_opt.iterations.planning import fastest, planned
+from themis_opt.iterations.registry import make_iteration_policy
+from themis_opt.iterations.simulator import simulate_iterations
+from themis_opt.plan import Plan
+from themis_opt.policies.registry import make_policy
+
+
+def groups_planned(instance: themis_opt.IterationInstance) -> list[list[str]]:
+    """Names of the collectives in each instance that the chunk policy is given."""
+    seen: list[list[str]] = []
+
+    def policy(group: Instance) -> Plan:
+        seen.append([collective.name for collective in group.collectives])
+        return make_policy("baseline")(group)
+
+    planned(instance, WaitFree()(instance), "ready", policy)
+    return seen
+
+
+def test_launches_that_one_task_releases_are_planned_together() -> None:
+    tensors = [tensor(name, size, "work", "work") for name, size in (("a", 4), ("b", 6))]
+    assert groups_planned(iteration({"work": 10}, tensors)) == [["a", "b"]]
+
+
+def test_launches_of_different_tasks_are_planned_apart() -> None:
+    assert groups_planned(two_layers(4, 10)) == [["gradients2"], ["gradients1"]]
+
+
+def test_equal_groups_are_planned_once() -> None:
+    assert groups_planned(two_layers(8, 8)) == [["gradients2"]]
+
+
+def test_a_launch_of_few_elements_has_as_many_chunks() -> None:
+    instance = iteration({"work": 10}, [tensor("t", 0.006, "work", "work")], chunks=64)
+    assert len(make_iteration_policy("fused/baseline")(instance).chunks.chunks[0].sizes) == 3
+
+
+@pytest.mark.parametrize("chunk_policy", ["hourglass", "search:evaluations=8"])
+def test_sequences_of_dimensions_that_share_a_resource_do_not_wait_for_each_other(chunk_policy: str) -> None:
+    split = {"dimension": "dim1", "sizes": [2, 3], "names": ["inner", "outer"], "shared": True}
+    wire = {"in_network": True, "compression": 4.0}
+    slow = {"size": 6, "bandwidth": "20 MB/s", "latency": "23271 ps"} | wire
+    fast = {"kind": "ring", "bandwidth": 1e16, "latency": "16309 ps", "launch_overhead": "4642 ps"} | wire
+    tensors = [
+        tensor("a", 59.516, "work", "work", element_bytes=4),
+        tensor("b", 0.028, "work", "work", element_bytes=4, parallelism="model"),
+    ]
+    network = {"dimensions": [PAIR | slow, PAIR | fast]}
+    rules = {"chunks": 5, "latency": "occupy", "ag_order": "reverse"}
+    instance = iteration({"work": 0}, tensors, network=network, splits=[split], **rules)
+    assert run(instance, f"fused:order=layer/{chunk_policy}").iteration_time > 0
+
+
+def test_a_gather_that_reverses_its_scatter_takes_its_chunks() -> None:
+    instance = two_layers(3000, 7000, dimensions=3, chunks=6, ag_order="reverse")
+    plan = make_iteration_policy("dear:threshold=1B/hourglass:sizes=free")(instance)
+    own = {(launch.tensors, launch.part): c for launch, c in zip(plan.launches, plan.chunks.chunks, strict=True)}
+    for (tensors, part), chunks in own.items():
+        if part == "gather":
+            assert np.array_equal(chunks.sizes, own[tensors, "scatter"].sizes)
+            assert np.array_equal(chunks.paths, own[tensors, "scatter"].paths[:, ::-1])
+
+
+def test_the_fastest_of_some_plans_is_kept() -> None:
+    instance = two_layers()
+    plans = [make_iteration_policy(f"{name}/baseline")(instance) for name in ("fused", "wait_free", "ddp")]
+    times = [simulate_iterations(instance, plan).iteration_time for plan in plans]
+    assert fastest(instance, plans).iteration_time == min(times)
+
+
+def test_plans_are_deterministic() -> None:
+    instance = two_layers(3000, 7000, dimensions=3, chunks=6)
+    one, other = (run(instance, "priority/hourglass") for _ in range(2))
+    assert np.array_equal(one.stage_start, other.stage_start)

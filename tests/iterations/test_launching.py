@@ -1,0 +1,196 @@
+"""What each launching policy fuses, and when it launches it."""
+
+import pytest
+from small_iterations import FOUR_TASKS, iteration, microseconds, run, tensor, two_layers
+
+from themis_opt.errors import InputError
+from themis_opt.instance import CollectiveKind
+from themis_opt.iteration_instance import IterationInstance
+from themis_opt.iterations.launching.ddp import Ddp
+from themis_opt.iterations.launching.dear import Dear
+from themis_opt.iterations.launching.fused import Fused
+from themis_opt.iterations.launching.horovod import Horovod
+from themis_opt.iterations.launching.wait_free import WaitFree
+from themis_opt.iterations.plan import Launch, TaskOf
+from themis_opt.iterations.registry import LAUNCHING, make_iteration_policy, parted
+from themis_opt.workloads.models import find_model
+
+MIB = 2**20
+
+
+def layers(kilobytes: list[float], duration: float = 1000) -> IterationInstance:
+    """Layers with gradients of some kB, from the first on; passes take `duration` us per layer."""
+    numbers = range(len(kilobytes))
+    tasks = {f"forward{n}": duration for n in numbers} | {f"backward{n}": duration for n in reversed(numbers)}
+    gradients = [tensor(f"g{n}", kilobytes[n], f"backward{n}", f"forward{n}") for n in numbers]
+    return iteration(tasks, gradients)
+
+
+def names(instance: IterationInstance, launches: tuple[Launch, ...]) -> list[list[str]]:
+    """Names of the tensors of each launch."""
+    return [[instance.iteration.tensors[t].name for t in launch.tensors] for launch in launches]
+
+
+def mixed() -> IterationInstance:
+    """Tensors that must not be fused with each other."""
+    tensors = [
+        tensor("data", 4, "backward2", "forward2"),
+        tensor("other data", 4, "backward1", "forward1"),
+        tensor("floats", 4, "backward1", "forward1", element_bytes=4),
+        tensor("inner", 4, "backward1", "forward1", dimensions=["dim1"]),
+        tensor("scatter", 4, "backward1", "forward1", kind="reduce_scatter"),
+        tensor("activations", 4, "forward1", "forward2", parallelism="data"),
+        tensor("model", 4, "backward1", "forward1", parallelism="model"),
+    ]
+    return iteration(FOUR_TASKS, tensors, dimensions=2)
+
+
+@pytest.mark.parametrize("launching", [Fused(), Ddp(), Horovod(), Dear()])
+def test_only_equal_data_parallel_tensors_for_the_next_iteration_are_fused(
+    launching: Fused | Ddp | Horovod | Dear,
+) -> None:
+    instance = mixed()
+    together = {frozenset(own) for own in names(instance, launching(instance))}
+    alone = ("floats", "inner", "scatter", "activations", "model")
+    assert together == {frozenset(own) for own in (("data", "other data"), *((name,) for name in alone))}
+
+
+def test_fused_launches_when_the_last_gradient_is_ready_for_the_first_task_that_needs_one() -> None:
+    (launch,) = Fused()(two_layers())
+    assert (launch.after, launch.before) == (TaskOf(3, 0), TaskOf(0, 1))
+
+
+def test_wait_free_launches_every_tensor_when_it_is_ready() -> None:
+    launches = WaitFree()(two_layers())
+    assert [(launch.after, launch.before) for launch in launches] == [
+        (TaskOf(2, 0), TaskOf(1, 1)),
+        (TaskOf(3, 0), TaskOf(0, 1)),
+    ]
+
+
+def test_ddp_closes_a_bucket_once_it_holds_the_cap() -> None:
+    """From the last layer: 1 closes the first bucket, 3 + 9 reach ten, 4 is left."""
+    instance = layers([4, 9, 3, 1])
+    assert names(instance, Ddp(first_cap=1000, cap=10_000)(instance)) == [["g3"], ["g2", "g1"], ["g0"]]
+
+
+def test_ddp_launches_a_bucket_no_earlier_than_the_one_before_it() -> None:
+    instance = layers([4, 9, 3, 1])
+    launches = Ddp(first_cap=1000, cap=10_000)(instance)
+    assert [launch.after.task for launch in launches] == [4, 6, 7]
+
+
+def test_ddp_ends_the_iteration_with_the_last_bucket() -> None:
+    assert {launch.before for launch in Ddp(first_cap=1, cap=1)(layers([4, 9, 3, 1]))} == {TaskOf(0, 1)}
+
+
+def test_ddp_waits_for_all_gradients_before_the_next_forward_pass() -> None:
+    """With 10 us of the second layer and 4 us of the first, nothing is hidden behind forward1."""
+    instance = two_layers(4, 30)
+    assert microseconds(run(instance, "ddp:first_cap=1B:cap=1B/baseline+fifo").iteration_time) == 30 + 34
+
+
+def resnet_50_weights() -> list[int]:
+    """Weights of the layers in the order of the public simulator: of a block, the shortcut first, nothing else."""
+    sizes: dict[str, int] = {}
+    for layer in find_model("resnet-50").layers():
+        sizes[layer.name] = layer.parameters[0].elements
+    blocks: dict[str, list[str]] = {}
+    for name in sizes:
+        blocks.setdefault(name.rpartition(".")[0] or name, []).append(name)
+    return [sizes[n] for own in blocks.values() for n in sorted(own, key=lambda n: not n.endswith("downsample"))]
+
+
+@pytest.mark.parametrize(
+    ("element_bytes", "expected"),
+    [(4, [7.81, 30.0, 27.0, 25.0, 7.47]), (2, [3.91, 28.5, 16.24])],
+)
+def test_ddp_cuts_resnet_50_in_a_few_buckets(element_bytes: int, expected: list[float]) -> None:
+    """Caps of 1 and 25 MiB, https://pytorch.org/docs/stable/notes/ddp.html; MiB of each bucket."""
+    instance = layers([weights * element_bytes / 1000 for weights in resnet_50_weights()])
+    tensors = instance.iteration.tensors
+    buckets = [sum(tensors[t].size for t in bucket.tensors) / MIB for bucket in Ddp()(instance)]
+    assert buckets == pytest.approx(expected, abs=5e-3)
+
+
+def test_horovod_fuses_what_is_ready_in_one_cycle() -> None:
+    """Backward passes end after 4, 5 and 6 ms; a cycle of 5 ms begins at 5."""
+    instance = layers([1, 1, 1])
+    assert names(instance, Horovod(cycle=5 * 10**9)(instance)) == [["g2"], ["g1", "g0"]]
+
+
+def test_horovod_fuses_no_more_than_its_buffer_holds() -> None:
+    instance = layers([3, 4, 5, 20, 2, 8])
+    buckets = names(instance, Horovod(buffer=10_000, cycle=10**12)(instance))
+    assert buckets == [["g5", "g4"], ["g3"], ["g2", "g1"], ["g0"]]
+
+
+def test_dear_halves_every_all_reduce() -> None:
+    launches = Dear(threshold=1)(layers([3, 3]))
+    assert [(launch.part, launch.kind) for launch in launches] == [
+        *[("scatter", CollectiveKind.REDUCE_SCATTER)] * 2,
+        *[("gather", CollectiveKind.ALL_GATHER)] * 2,
+    ]
+
+
+def test_dear_gathers_one_group_ahead_of_the_forward_pass() -> None:
+    """Group 0 at the end of the iteration, group g + 1 when the first layer of group g begins."""
+    launches = Dear(threshold=1)(layers([3, 3, 3]))
+    gathers = [launch for launch in launches if launch.part == "gather"]
+    assert [g.after for g in gathers] == [TaskOf(5, 0), TaskOf(5, 0), TaskOf(0, 1)]
+    assert [g.before for g in gathers] == [TaskOf(0, 1), TaskOf(1, 1), TaskOf(2, 1)]
+    assert [g.after_launches for g in gathers] == [(0, 1, 2), (3,), (4,)]
+
+
+def test_dear_closes_a_group_that_the_next_tensor_would_fill() -> None:
+    instance = layers([4, 5, 6, 3])
+    gathers = [launch for launch in Dear(threshold=10_000)(instance) if launch.part == "gather"]
+    assert names(instance, tuple(gathers)) == [["g0", "g1"], ["g2", "g3"]]
+
+
+def test_dear_hides_scatters_behind_the_backward_and_gathers_behind_the_forward_pass() -> None:
+    """Scatters take 5 us each, hidden but for the last; gathers too, hidden but for the first."""
+    assert microseconds(run(two_layers(10, 10), "dear:threshold=1B/baseline+fifo").iteration_time) == 40 + 5 + 5
+
+
+@pytest.mark.parametrize("order", ["free", "reverse"])
+@pytest.mark.parametrize("chunk_policy", ["themis+scf", "hourglass", "hourglass:sizes=free", "search:evaluations=8"])
+def test_dear_mirrors_what_the_chunk_policy_decides_where_gathers_must_reverse(order: str, chunk_policy: str) -> None:
+    instance = two_layers(3000, 7000, dimensions=3, chunks=6, ag_order=order)
+    assert run(instance, f"dear:threshold=1B/{chunk_policy}").is_steady
+
+
+@pytest.mark.parametrize("name", LAUNCHING)
+def test_every_launching_policy_makes_a_valid_schedule(name: str) -> None:
+    assert run(mixed(), f"{name}/themis+scf").exposed >= 0
+
+
+@pytest.mark.parametrize(
+    ("specification", "parts"),
+    [
+        ("ddp/themis+scf", ("ddp", "themis+scf")),
+        ("ddp:cap=10MiB", ("ddp:cap=10MiB", "hourglass")),
+        ("themis+fifo", ("fused", "themis+fifo")),
+        ("baseline", ("fused", "baseline")),
+    ],
+)
+def test_a_part_of_a_specification_may_be_left_out(specification: str, parts: tuple[str, str]) -> None:
+    assert parted(specification) == parts
+
+
+@pytest.mark.parametrize(
+    ("specification", "message"),
+    [
+        ("never/themis", "policy = 'never': unknown policy; use one of fused, wait_free"),
+        ("ddp:size=3/themis", "unknown knob 'size'; use one of first_cap, cap, order"),
+        ("ddp:cap=0/themis", "knob cap: "),
+        ("ddp:cap=1s/themis", "knob cap: "),
+        ("fused:order=oldest/themis", "knob order: "),
+        ("ddp/never", "policy = 'never': unknown policy"),
+        ("ddp/hourglass+fifo", "takes no dispatch rule"),
+    ],
+)
+def test_a_wrong_specification_is_refused(specification: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        make_iteration_policy(specification)
+    assert message in str(caught.value)

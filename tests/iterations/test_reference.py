@@ -1,0 +1,227 @@
+"""The reference of training iterations, and its translation to and from the constraint programme."""
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+from ortools.sat.python import cp_model
+
+from formulations.budget import Budget
+from formulations.iteration import IterationModel
+from themis_opt.instance import Dimension, Network
+from themis_opt.iteration import ComputeTask, Iteration, Split, Tensor
+from themis_opt.iteration_instance import IterationInstance
+from themis_opt.iterations import period_search, reference_search
+from themis_opt.iterations.bounds import iteration_bounds
+from themis_opt.iterations.bucket_search import neighbours
+from themis_opt.iterations.candidates import candidates, even_buckets, with_buckets
+from themis_opt.iterations.lowering import enforced_plan, period_data, period_times
+from themis_opt.iterations.plan import IterationPlan
+from themis_opt.iterations.planning import planned
+from themis_opt.iterations.reference import IterationExact
+from themis_opt.iterations.registry import LAUNCHING, make_iteration_policy
+from themis_opt.iterations.schedule import IterationSchedule
+from themis_opt.iterations.simulator import simulate_iterations
+from themis_opt.iterations.sizing import refined_plan, resized
+from themis_opt.iterations.validation import validate_iterations
+
+ROUNDING = 1_000
+"""Picoseconds that parts of chunks may take longer together, because each is rounded up."""
+
+A_LITTLE = IterationExact(seconds=0.2, workers=1, deterministic=True)
+
+
+def layers(number: int, *, task: int = 100, size: int = 4 * 2**20, **rules: Any) -> IterationInstance:
+    """As many layers on 4 x 4 NPUs, with backward tasks twice as long as forward ones."""
+    dimensions = tuple(
+        Dimension(kind="switch", size=4, bandwidth=bandwidth, latency="1 us") for bandwidth in ("200 GB/s", "100 GB/s")
+    )
+    forward = [ComputeTask(name=f"forward{n}", duration=f"{task} us") for n in range(number)]
+    backward = [ComputeTask(name=f"backward{n}", duration=f"{2 * task} us") for n in reversed(range(number))]
+    tensors = [
+        Tensor(name=f"layer{n}", size=size * (n + 1), ready_after=f"backward{n}", needed_before=f"forward{n}")
+        for n in range(number)
+    ]
+    iteration = Iteration(tasks=(*forward, *backward), tensors=tuple(tensors))
+    rules = {"chunks": 2} | rules
+    return IterationInstance(network=Network(dimensions=dimensions), iteration=iteration, **rules)
+
+
+def scheduled(instance: IterationInstance, launching: str) -> IterationSchedule:
+    """What a launching policy with the chunks of hourglass does."""
+    return simulate_iterations(instance, make_iteration_policy(f"{launching}/hourglass")(instance))
+
+
+def modelled(schedule: IterationSchedule, tick: int) -> IterationModel:
+    """The model of a schedule, with the schedule as hint."""
+    data = period_data(schedule.instance, schedule.plan, tick)
+    model = IterationModel(data.period, -(-schedule.iteration_time // tick))
+    model.hint(period_times(data, schedule))
+    return model
+
+
+@pytest.mark.parametrize("launching", LAUNCHING)
+@pytest.mark.parametrize(("ag_order", "latency"), list(product(["free", "reverse"], ["lag", "occupy"])))
+@pytest.mark.parametrize("tick", [1, 997])
+def test_a_simulated_schedule_is_feasible_in_ticks(launching: str, ag_order: str, latency: str, tick: int) -> None:
+    model = modelled(scheduled(layers(3, ag_order=ag_order, latency=latency), launching), tick)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.fix_variables_to_their_hinted_value = True
+    assert solver.solve(model.model) == cp_model.OPTIMAL
+
+
+def test_a_schedule_on_a_shared_dimension_is_feasible_in_ticks() -> None:
+    plain = layers(2)
+    split = Split(dimension=plain.network.dimension_names[1], sizes=(2, 2), names=("near", "far"), shared=True)
+    instance = plain.replace(iteration=plain.iteration.replace(splits=(split,)))
+    model = modelled(scheduled(instance, "wait_free"), tick=997)
+    solver = cp_model.CpSolver()
+    solver.parameters.fix_variables_to_their_hinted_value = True
+    assert len(model.stages) == 2
+    assert solver.solve(model.model) == cp_model.OPTIMAL
+
+
+@pytest.mark.parametrize("launching", LAUNCHING)
+def test_a_schedule_comes_back_from_ticks_as_fast_as_it_was(launching: str) -> None:
+    schedule = scheduled(layers(3), launching)
+    data = period_data(schedule.instance, schedule.plan, tick=1)
+    plan = enforced_plan(schedule.instance, schedule.plan, data, period_times(data, schedule))
+    again = simulate_iterations(schedule.instance, plan)
+    validate_iterations(again)
+    assert again.iteration_time <= schedule.iteration_time
+
+
+@pytest.mark.parametrize("tick", [1, 10**4, 10**7])
+def test_the_optimum_in_ticks_bounds_the_schedules_of_the_same_launches(tick: int) -> None:
+    instance = layers(2)
+    schedules = [scheduled(instance, name) for name in ("wait_free", "priority")]
+    data = period_data(instance, schedules[0].plan, tick)
+    model = IterationModel(data.period, -(-schedules[0].iteration_time // tick))
+    outcome = model.solve(Budget(seconds=20.0, workers=1, gap=0.0), lambda period, bound: None)
+    assert outcome.times is not None
+    found = simulate_iterations(instance, enforced_plan(instance, schedules[0].plan, data, outcome.times))
+    assert data.bound(outcome.bound) <= min(s.iteration_time for s in (*schedules, found))
+
+
+def test_the_optimum_in_picoseconds_is_the_simulated_time() -> None:
+    schedule = scheduled(layers(2), "wait_free")
+    data = period_data(schedule.instance, schedule.plan, tick=1)
+    outcome = modelled(schedule, tick=1).solve(Budget(seconds=20.0, workers=1, gap=0.0), lambda period, bound: None)
+    assert outcome.times is not None
+    found = simulate_iterations(schedule.instance, enforced_plan(schedule.instance, schedule.plan, data, outcome.times))
+    assert (outcome.status, found.iteration_time) == ("optimal", outcome.bound)
+
+
+@pytest.mark.parametrize("launching", LAUNCHING)
+def test_the_reference_is_never_worse_than_its_start(launching: str) -> None:
+    instance = layers(4)
+    start = scheduled(instance, launching)
+    found = A_LITTLE.solve(instance, start=start)
+    assert found.schedule.iteration_time <= start.iteration_time
+
+
+@pytest.mark.parametrize("rules", [{}, {"ag_order": "reverse"}, {"latency": "occupy", "chunks": 5}])
+def test_the_reference_is_legal_and_no_faster_than_its_bounds(rules: dict[str, Any]) -> None:
+    instance = layers(4, **rules)
+    found = A_LITTLE.solve(instance, max(iteration_bounds(instance).values()))
+    validate_iterations(found.schedule)
+    assert found.bound <= found.launch_bound <= found.schedule.iteration_time
+
+
+def test_the_reference_is_better_than_every_policy_where_these_expose_communication() -> None:
+    instance = layers(4, task=50)
+    best = min(scheduled(instance, launching).iteration_time for launching in LAUNCHING)
+    assert IterationExact(seconds=2.0, workers=1, deterministic=True).solve(instance).schedule.iteration_time < best
+
+
+def test_the_same_seed_repeats_the_schedule() -> None:
+    instance = layers(3)
+    one, other = (A_LITTLE.solve(instance).schedule for _ in range(2))
+    assert (one.task_start == other.task_start).all()
+    assert (one.stage_start == other.stage_start).all()
+
+
+def test_collectives_that_compute_hides_are_proven_optimal() -> None:
+    """All but that of the first layer, which nothing hides."""
+    plain = layers(3, task=1000)
+    instance = plain.replace(iteration=plain.iteration.replace(tensors=plain.iteration.tensors[1:]))
+    found = A_LITTLE.solve(instance)
+    assert found.schedule.iteration_time == found.bound == instance.compute
+
+
+def test_an_interruption_keeps_the_best_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = layers(3)
+    start = scheduled(instance, "priority")
+    monkeypatch.setattr(reference_search, "planned", interrupt_after(3, planned))
+    found = A_LITTLE.solve(instance, start=start)
+    assert found.status == "interrupted"
+    assert found.schedule.iteration_time <= start.iteration_time
+
+
+def interrupt_after(calls: int, function: Callable[..., IterationPlan]) -> Callable[..., IterationPlan]:
+    """The function, which raises KeyboardInterrupt from some call on."""
+    left = iter(range(calls))
+
+    def wrapped(*arguments: Any) -> IterationPlan:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return function(*arguments)
+
+    return wrapped
+
+
+def test_every_candidate_is_a_legal_plan() -> None:
+    instance = layers(5)
+    for candidate in candidates(instance):
+        policy = make_iteration_policy("fused/themis+scf").chunk_policy
+        plan = planned(instance, candidate.launches, candidate.order, policy)
+        validate_iterations(simulate_iterations(instance, plan))
+
+
+def test_neighbours_carry_every_tensor_once() -> None:
+    instance = layers(6)
+    for candidate in neighbours(instance, with_buckets(instance, even_buckets(instance, 3), "ready")):
+        assert sorted(t for launch in candidate.launches for t in launch.tensors) == list(range(6))
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_even_buckets_are_at_most_as_many_as_asked_for(count: int) -> None:
+    buckets = even_buckets(layers(5), count)
+    assert len(buckets) <= count
+    assert sorted(t for bucket in buckets for t in bucket) == list(range(5))
+
+
+@pytest.mark.parametrize("launching", LAUNCHING)
+@pytest.mark.parametrize("latency", ["lag", "occupy"])
+def test_better_sizes_are_legal_and_never_slower(launching: str, latency: str) -> None:
+    schedule = scheduled(layers(4, chunks=4, latency=latency), launching)
+    found = resized(schedule)
+    validate_iterations(found)
+    assert found.iteration_time <= schedule.iteration_time
+
+
+def test_sizes_shorten_a_collective_that_nothing_hides() -> None:
+    schedule = scheduled(layers(1, chunks=3), "fused")
+    assert resized(schedule).iteration_time < schedule.iteration_time
+
+
+@pytest.mark.parametrize("launching", LAUNCHING)
+@pytest.mark.parametrize("ag_order", ["free", "reverse"])
+def test_chunks_cut_in_parts_are_legal_and_no_slower(launching: str, ag_order: str) -> None:
+    coarse = scheduled(layers(3, ag_order=ag_order), launching)
+    instance = coarse.instance.replace(chunks=8)
+    found = simulate_iterations(instance, refined_plan(instance, coarse))
+    validate_iterations(found)
+    assert [len(own.sizes) for own in found.plan.chunks.chunks] == [8] * len(coarse.plan.launches)
+    assert found.iteration_time <= coarse.iteration_time + ROUNDING
+
+
+def test_many_chunks_are_searched_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(period_search, "MAX_STAGES", 60)
+    monkeypatch.setattr(period_search, "COARSE_STAGES", 60)
+    instance = layers(3, task=20, chunks=8)
+    found = IterationExact(seconds=2.0, workers=1, deterministic=True).solve(instance)
+    validate_iterations(found.schedule)
+    assert found.bound == found.launch_bound < found.schedule.iteration_time

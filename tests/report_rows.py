@@ -1,0 +1,255 @@
+"""Rows as a batch writes them, made up for the tests of reports."""
+
+import csv
+import json
+import math
+from pathlib import Path
+from random import Random
+
+COLUMNS = (
+    "key", "experiment", "block", "instance", "fingerprint", "network", "dimensions", "npus", "kind", "size_bytes",
+    "chunks", "latency", "ag_order", "launch_overhead_ns", "packet", "policy", "seed", "time_limit", "workers",
+    "gap_asked", "sizes", "status", "error", "makespan_ns", "utilisation", "algbw_bytes_per_s", "busbw_bytes_per_s",
+    "bound_ns", "bound_equal_ns", "seconds", "simulate_seconds", "extra", "code_version", "started", "host",
+)  # fmt: skip
+"""Header of rows.csv."""
+
+MIB = 2**20
+NETWORKS = ("2d-sw_sw", "3d-fc_ring_sw", "4d-ring_fc_ring_sw")
+HEURISTICS = {"baseline+fifo": 0.9, "themis+fifo": 0.35, "themis+scf": 0.3, "hourglass": 0.02}
+"""Policies, and their gaps at 64 chunks."""
+
+
+def row(**changes):
+    """A run that went well, as cells of the CSV."""
+    cells = dict.fromkeys(COLUMNS, "") | {
+        "experiment": "made_up", "instance": "net.all_reduce.1MiB", "fingerprint": "f", "network": "net",
+        "dimensions": 2, "npus": 16, "kind": "all_reduce", "size_bytes": MIB, "chunks": 4, "latency": "lag",
+        "ag_order": "free", "policy": "themis+scf", "sizes": "equal", "status": "ok", "makespan_ns": 1000.0,
+        "seconds": 0.01, "simulate_seconds": 0.001, "extra": "{}", "code_version": "0.1.0-abc",
+    }  # fmt: skip
+    return cells | changes
+
+
+def bound(**changes):
+    """A run that proves bounds."""
+    return row(policy="bound", makespan_ns="", bound_ns=1000.0) | changes
+
+
+def write_rows(path: Path, rows, columns=COLUMNS) -> Path:
+    """Write rows as CSV, with only these columns."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=columns, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def write_experiment(folder: Path, report: str, rows, **fields) -> Path:
+    """Write the folder of an experiment: head of the experiment file, and rows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    head = {"name": folder.name, "title": f"Rows for {report}", "report": report} | fields
+    lines = "".join(f"{field} = {json.dumps(value)}\n" for field, value in head.items())
+    (folder / "experiment.toml").write_text(lines, encoding="utf-8")
+    write_rows(folder / "rows.csv", rows)
+    return folder
+
+
+def grid_rows(chunks=(2, 8, 64, 512), sizes=(2**16, MIB, 100 * MIB, 1000 * MIB)):
+    """Policies, bounds and a search on networks x sizes x chunks, with gaps that shrink with the chunks."""
+    dice = Random(0)
+    made = []
+    for network in NETWORKS:
+        for size in sizes:
+            for count in chunks:
+                name = f"{network}.all_reduce.{size}"
+                place = {
+                    "instance": name, "fingerprint": f"{name}.{count}", "network": network, "size_bytes": size,
+                    "chunks": count, "dimensions": int(network[0]),
+                }  # fmt: skip
+                least = 5000 + size / 100
+                made.append(bound(**place, bound_ns=0.99 * least, bound_equal_ns=least))
+                for policy, gap in HEURISTICS.items():
+                    loss = gap * (64 / count) ** 0.4 * dice.uniform(0.8, 1.2)
+                    made.append(
+                        row(**place, policy=policy, makespan_ns=least * (1 + loss), utilisation=0.9 / (1 + loss))
+                    )
+                made.append(_search(place, least, dice))
+    return made
+
+
+def _search(place, least, dice):
+    gap = dice.choice((0, 5e-5, 1e-3, 1e-2))
+    steps = range(dice.randint(4, 9))
+    path = [[0.05 * 3**k * dice.uniform(0.8, 1.2), least * (1 + gap + 0.3 * 0.3**k), 0.9 * least] for k in steps]
+    path.append([path[-1][0] + 1, least * (1 + gap), 0.95 * least])
+    return row(**place, policy="exact", makespan_ns=least * (1 + gap), bound_ns=0.95 * least, seconds=60, time_limit=60,
+               extra=json.dumps({"trajectory": path}))  # fmt: skip
+
+
+def random_rows(count=1000, sample=100):
+    """Policies and bounds on random networks, and a search on a sample of them."""
+    dice = Random(1)
+    made = []
+    for seed in range(count):
+        place = {"instance": f"random:{seed}", "fingerprint": f"r{seed}", "network": f"random-{seed}"}
+        loss = dice.lognormvariate(-2, 1)
+        made.append(bound(**place, bound_ns=1e6))
+        for policy, part in (("baseline+fifo", 3), ("themis+scf", 1), ("hourglass", dice.uniform(0, 0.5))):
+            made.append(row(**place, policy=policy, makespan_ns=1e6 * (1 + part * loss)))
+        if seed < sample:
+            made.append(row(**place, policy="exact", makespan_ns=1e6 * (1 + 1e-4 * dice.random()), seconds=10))
+    return made
+
+
+def scaling_rows():
+    """Seconds that grow as n log n with chunks and with dimensions, and not with NPUs."""
+    cases = [("chunks", 4, 1024, 2**k) for k in range(2, 13)]
+    cases += [("dimensions", k, 4**k, 64) for k in range(2, 7)] + [("npus", 3, 8**k, 64) for k in range(2, 6)]
+    return [run for case in cases for run in _sized_runs(*case)]
+
+
+def _sized_runs(block, dimensions, npus, chunks):
+    stages = 2 * dimensions * chunks
+    work = stages * math.log(stages)
+    name = f"{dimensions}d.{npus}.{chunks}"
+    place = {"block": block, "instance": name, "fingerprint": name,
+             "dimensions": dimensions, "npus": npus, "chunks": chunks}  # fmt: skip
+    runs = (("themis+scf", 2e-7), ("hourglass", 2e-6), ("exact", 1e-4))
+    return [
+        row(**place, policy=policy, seconds=factor * work + 1e-7 * work, simulate_seconds=1e-7 * work)
+        for policy, factor in runs
+    ]
+
+
+def paper_rows():
+    """A few runs for every figure of the Themis paper."""
+    made = [*_single_rows(), *_size_rows(), *_activity_rows(), *_chunk_rows()]
+    for workload in ("resnet-152", "gnmt", "dlrm"):
+        made += panel_rows(f"2d-sw_sw.{workload}", "figure 12", "2D-SW_SW")
+    return made
+
+
+def _single_rows():
+    four, five = ({"block": f"figure {n}", "instance": f"fig{n}", "fingerprint": f"fig{n}"} for n in (4, 5))
+    made = [row(**four, policy=policy, utilisation=0.97) for policy in ("baseline+fifo", "themis+scf")]
+    units = {"baseline+fifo": 8, "themis+fifo": 8, "themis+scf": 7, "exact": 7}
+    made += [row(**five, policy=policy, makespan_ns=1e6 * number) for policy, number in units.items()]
+    return [*made, bound(**five, bound_ns=6.9e6, bound_equal_ns=7e6)]
+
+
+def _size_rows():
+    made = []
+    for size in (100 * MIB, 150 * MIB):
+        place = {"block": "figures 8 and 11", "instance": "2d-sw_sw.all_reduce.100MiB", "network": "2D-SW_SW",
+                 "fingerprint": f"size{size}", "size_bytes": size}  # fmt: skip
+        made.append(bound(**place, bound_ns=size / 140))
+        for policy, gap in HEURISTICS.items():
+            made.append(row(**place, policy=policy, makespan_ns=size / 135 * (1 + gap), utilisation=0.99 / (1 + gap)))
+    return made
+
+
+def _activity_rows():
+    shares = {"activity": {"window_ns": 400, "dimensions": [[1, 1, 0.5], [0.5, 0.5, 0]]}}
+    return [
+        row(block="figure 9", policy=policy, makespan_ns=1000, extra=json.dumps(shares))
+        for policy in ("baseline+fifo", "hourglass")
+    ]
+
+
+def _chunk_rows():
+    return [
+        row(block="figure 10", network=network, fingerprint=f"{network}.{count}", chunks=count, policy=policy,
+            utilisation=0.99 - gap / count)
+        for network in ("3D-SW_SW_SW_hetero", "4D-Ring_FC_Ring_SW")
+        for count in (4, 64, 512)
+        for policy, gap in HEURISTICS.items()
+    ]  # fmt: skip
+
+
+def iteration(compute, exposed, *, model=0.0, **changes):
+    """A training iteration: its compute, and what it exposes of data and of model parallelism, in ns."""
+    extra = {"compute_ns": compute, "exposed_ns": exposed + model, "exposed_data_ns": exposed,
+             "exposed_model_ns": model, "overlap": 0.5, "launches": 3, "steps": 1}  # fmt: skip
+    extra |= changes.pop("extra", {})
+    return row(kind="iteration", makespan_ns=compute + exposed + model, extra=json.dumps(extra)) | changes
+
+
+def panel_rows(instance, block, network="V100-256", policies=(), **changes):
+    """Policies, the reference and bounds on one training iteration of 1000 ns compute."""
+    place = {"block": block, "instance": instance, "network": network, "fingerprint": instance} | changes
+    heads = {"fused:order=newest/baseline+fifo": 1000, "fused/themis+scf": 600, "fused/themis+scf_largest": 610,
+             "fused/hourglass": 500, "ddp/hourglass": 400, "exact": 380}  # fmt: skip
+    chosen = {policy: heads[policy] for policy in policies or heads}
+    ideal = {"bounds_ns": {"ideal": 1350, "critical_path": 1370}}
+    made = [bound(**place, kind="iteration", bound_ns=1370, bound_equal_ns=1370, extra=json.dumps(ideal))]
+    return made + [
+        iteration(1000, exposed, model=20.0, **place, policy=policy, sizes="free" if policy == "exact" else "equal")
+        for policy, exposed in chosen.items()
+    ]
+
+
+def bucket_rows(times):
+    """Iterations with buckets of some sizes: names such as 1MiB, and ns."""
+    place = {"block": "buckets", "instance": "v100-256.resnet-50", "fingerprint": "buckets"}
+    return [
+        iteration(1000, time - 1000, **place, policy=f"ddp:first_cap={size}:cap={size}/hourglass",
+                  launch_overhead_ns=10000.0)
+        for size, time in times.items()
+    ]  # fmt: skip
+
+
+def workload_rows(block, choices, times, policy="ddp/hourglass", model="vgg-16-cifar"):
+    """Iterations that differ by choices of their workload; `times` are pairs of compute and exposed, in ns."""
+    return [
+        iteration(compute, exposed, block=block, policy=policy, instance=f"{model} {choice}",
+                  fingerprint=f"{block}{model}{choice}", npus=choice.get("npus", 8),
+                  extra={"workload": {"model": model} | choice, "steps": choice.get("accumulate", 1),
+                         "memory_bytes": choice.get("memory")})
+        for choice, (compute, exposed) in zip(choices, times, strict=True)
+    ]  # fmt: skip
+
+
+def iterations_rows():
+    """A few runs for every block of the report on iterations."""
+    groups = [{"group": k, "npus": n, "memory": 1000 // k} for n in (8, 16) for k in (1, 2, 4)]
+    return [
+        *panel_rows("v100-256.resnet-50", "overlap"),
+        *bucket_rows({"256KiB": 1500, "1MiB": 1300, "25MiB": 1350, "400MiB": 1600}),
+        *panel_rows("2d-sw_sw.gnmt", "panels", "2D-SW_SW", ("fused/themis+scf", "fused/hourglass", "exact")),
+        *workload_rows("scaling", [{"npus": n} for n in (8, 16, 32)], [(1000, 100), (1000, 200), (1000, 300)]),
+        *workload_rows(
+            "skipped synchronisation", [{"accumulate": k} for k in (1, 2, 4)], [(1000, 400), (2000, 410), (4000, 420)]
+        ),
+        *workload_rows("splitbrain", groups, [(1000, 100 * choice["group"]) for choice in groups]),
+    ]
+
+
+def tuning_rows():
+    """Policies over chunks with two kinds of costs."""
+    made = []
+    for block, cost, packet in (("ideal costs", 0.0, "none"), ("real costs", 2000.0, "4 KiB/30 B")):
+        for cells in grid_rows(chunks=(2, 8, 64, 512), sizes=(MIB, 100 * MIB)):
+            if cells["policy"] in ("themis+scf", "hourglass"):
+                cells["makespan_ns"] += cost * cells["chunks"]
+                made.append(cells | {"block": block, "launch_overhead_ns": cost, "packet": packet})
+    return made
+
+
+def sample(report):
+    """Rows that show everything a report has to say."""
+    return _SAMPLES[report]()
+
+
+_SAMPLES = {
+    "table": lambda: [*grid_rows(), row(fingerprint="none", status="failed", error="no answer", makespan_ns="")],
+    "heuristic_gap": grid_rows,
+    "random_networks": lambda: random_rows(60, sample=20),
+    "scaling": scaling_rows,
+    "paper_reproduction": paper_rows,
+    "chunk_tuning": tuning_rows,
+    "iterations": iterations_rows,
+}
+
+SAMPLED = tuple(_SAMPLES)
+"""Reports that have sample rows."""

@@ -1,0 +1,88 @@
+"""The report on the number of chunks, on rows whose numbers can be worked out by hand."""
+
+import pytest
+from report_rows import MIB, row
+
+from themis_opt.errors import InputError
+from themis_opt.reports.chunk_tuning import chunk_tuning
+from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.rows import Row
+
+
+def made(rows):
+    read = [Row.model_validate({column: str(cell) for column, cell in cells.items() if cell != ""}) for cells in rows]
+    return chunk_tuning(read, Experiment("made_up", "Made up"))
+
+
+def runs(makespans, policy="themis+scf", **changes):
+    """One run for each chunk count."""
+    return [
+        row(policy=policy, chunks=chunks, fingerprint=str(chunks), makespan_ns=makespan, **changes)
+        for chunks, makespan in makespans.items()
+    ]
+
+
+TUNED = [*runs({2: 300, 8: 150, 64: 200}), *runs({2: 240, 8: 100.5, 64: 100}, "hourglass")]
+
+
+def cells(report, heading, table=0):
+    (section,) = [section for section in report.sections if section.heading == heading]
+    return {row[0]: row[1:] for row in section.tables[table].rows}
+
+
+def test_the_gain_is_over_the_usual_chunks_of_the_usual_policy():
+    found = cells(made(TUNED), "All runs")
+    assert found["themis+scf"][1] == pytest.approx(200 / 150)
+    assert found["hourglass"][1] == pytest.approx(2)
+    assert found["hourglass"][3] == pytest.approx(2)
+
+
+def test_fewer_chunks_within_a_percent_are_told():
+    found = cells(made(TUNED), "All runs")
+    assert found["hourglass"][4:] == (64, 8)
+    assert found["themis+scf"][4:] == (8, 8)
+
+
+def test_the_bytes_of_a_chunk_are_those_at_the_best_count():
+    assert cells(made(TUNED), "All runs", 1)["themis+scf"][:3] == (MIB, 8, MIB / 8)
+
+
+def test_an_optimum_at_the_end_of_the_range_is_not_inside_it():
+    report = made(TUNED)
+    assert "best at 8 chunks (median of 1 case), 1 case with an optimum inside the range." in report.summary[0]
+    assert "best at 64 chunks (median of 1 case), 0 cases with an optimum inside the range." in report.summary[1]
+
+
+def test_of_equal_makespans_the_fewest_chunks_are_best():
+    assert cells(made(runs({2: 300, 8: 100, 64: 100})), "All runs")["themis+scf"][4] == 8
+
+
+def test_without_the_usual_setting_there_is_no_gain():
+    report = made(runs({2: 300, 8: 150}))
+    assert cells(report, "All runs")["themis+scf"][1] is None
+    assert "times as fast" not in report.summary[0]
+
+
+def test_blocks_are_not_mixed():
+    dear = runs({2: 100, 8: 900, 64: 1000}, block="real costs", launch_overhead_ns=2000.0, packet="4 KiB/30 B")
+    report = made([*runs({2: 300, 8: 150, 64: 200}, block="ideal costs"), *dear])
+    assert cells(report, "Ideal costs")["themis+scf"][1] == pytest.approx(200 / 150)
+    assert cells(report, "Real costs")["themis+scf"][1] == pytest.approx(10)
+
+
+def test_the_costs_of_a_block_are_named():
+    (section, _) = made(runs({8: 1}, launch_overhead_ns=2000.0, packet="4 KiB/30 B")).sections
+    assert "launch overhead 2 µs, packets 4 KiB/30 B, latency lag" in section.text[0]
+
+
+def test_speeds_are_relative_to_the_best_of_all_policies():
+    (figure,) = made(TUNED).figures
+    curves = {series.name: series for series in figure.series}
+    assert curves["themis+scf"].x == (2, 8, 64)
+    assert curves["themis+scf"].y == pytest.approx((100 / 300, 100 / 150, 100 / 200))
+    assert max(curves["hourglass"].y) == 1
+
+
+def test_runs_that_all_failed_are_refused():
+    with pytest.raises(InputError, match="column makespan_ns: no run has a makespan"):
+        made([row(status="failed", makespan_ns="")])

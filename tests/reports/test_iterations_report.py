@@ -1,0 +1,133 @@
+"""The report on training iterations, on rows whose numbers can be worked out by hand."""
+
+import pytest
+from report_rows import bucket_rows, iteration, panel_rows, row, workload_rows
+
+from themis_opt.errors import InputError
+from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.iterations import iterations
+from themis_opt.reports.rows import Row
+
+
+def made(rows):
+    read = [Row.model_validate({column: str(cell) for column, cell in cells.items() if cell != ""}) for cells in rows]
+    return iterations(read, Experiment("made_up", "Made up"))
+
+
+def table(rows, number=0):
+    return made(rows).sections[0].tables[number].rows
+
+
+PANEL = panel_rows("v100-256.resnet-50", "overlap")
+"""Iterations of 1000 ns compute: fixed order 2020, ddp 1420, reference 1400, bound 1370."""
+
+
+def test_policies_are_judged_by_the_same_bound():
+    cells = {c[0]: c[1:] for c in table(PANEL)}
+    assert cells["ddp/hourglass"][5:] == pytest.approx((2020 / 1420, 1420 / 1370 - 1, 420 / 370 - 1))
+    assert cells["exact"][6:] == pytest.approx((1400 / 1370 - 1, 400 / 370 - 1))
+
+
+def test_the_fastest_policy_is_one_that_does_not_search():
+    (said,) = made(PANEL).summary
+    assert said == (
+        "v100-256.resnet-50: of the policies that do not search, ddp/hourglass is fastest, 1.42 µs with 420 ns "
+        "exposed, 3.65 % above the bound; the reference takes 1.4 µs, 2.19 % above it."
+    )
+
+
+SWEEP = {"1MiB": 1500, "25MiB": 1300, "400MiB": 1600}
+
+
+def test_an_optimum_between_the_ends_is_inside_the_range():
+    (said,) = made(bucket_rows(SWEEP)).summary
+    assert "the best buckets are 25 MiB (1.3 µs), inside the range" in said
+
+
+@pytest.mark.parametrize("times", [{"1MiB": 1300, "25MiB": 1500}, {"1MiB": 1500, "25MiB": 1300, "400MiB": 1300}])
+def test_an_optimum_at_or_as_good_as_an_end_is_not(times):
+    assert "at an end of the range" in made(bucket_rows(times)).summary[0]
+
+
+def test_buckets_are_ordered_by_size():
+    rows = bucket_rows(dict(reversed(SWEEP.items())))
+    assert [cells[2] for cells in table(rows)] == [2**20, 25 * 2**20, 400 * 2**20]
+
+
+def test_policies_without_a_bucket_size_are_left_out_of_the_sweep():
+    other = iteration(1000, 1, block="buckets", policy="priority/hourglass", instance="v100-256.resnet-50")
+    assert len(table([*bucket_rows(SWEEP), other])) == 3
+
+
+def test_the_gap_of_exposed_communication_leaves_out_compute():
+    rows = [r for name in ("a.gnmt", "b.gnmt") for r in panel_rows(name, "panels", policies=("fused/hourglass",))]
+    gap, whole = 520 / 370 - 1, 1520 / 1370 - 1
+    assert table(rows)[0] == ("gnmt", "fused/hourglass", 2, *map(pytest.approx, (gap, gap, whole, whole)), 0)
+
+
+def test_panels_whose_bound_leaves_nothing_exposed_have_no_gap():
+    rows = panel_rows("a.gnmt", "panels", policies=("fused/hourglass",))
+    rows[0] |= {"bound_ns": 1000, "bound_equal_ns": 1000}
+    assert [cells[2] for cells in table([*rows, *panel_rows("b.gnmt", "panels", policies=("fused/hourglass",))])] == [
+        1,
+        1,
+    ]
+
+
+def test_efficiency_is_compute_over_iteration_time():
+    rows = workload_rows("scaling", [{"npus": 16}, {"npus": 8}], [(1000, 1000), (1000, 250)])
+    assert table(rows) == (("ddp/hourglass", 0.8, 0.5),)
+
+
+SKIPPED = workload_rows(
+    "skipped synchronisation", [{"accumulate": k} for k in (4, 1)], [(4000, 600), (1000, 1000)], model="resnet-50"
+)
+
+
+def test_a_step_is_set_beside_its_estimate():
+    once, rarely = table(SKIPPED)
+    assert once[2:] == (1, 2000, 2000, 0)
+    assert rarely[2:] == (4, 1150, 1250, pytest.approx(-0.08))
+    assert "the estimate is off by 8.00 % at most" in made(SKIPPED).summary[0]
+
+
+def test_without_a_run_that_exchanges_every_step_there_is_no_estimate():
+    assert table(SKIPPED[:1]) == ()
+
+
+GROUPS = [{"group": 1, "npus": 8, "memory": 1000}, {"group": 4, "npus": 8, "memory": 400}]
+
+
+def splitbrain(**changes):
+    return [r | changes for r in workload_rows("splitbrain", GROUPS, [(1000, 600), (1000, 250)])]
+
+
+def test_the_speedup_over_one_machine_counts_all_samples():
+    assert [cells[5:] for cells in table(splitbrain())] == [(5, 0.625), (6.4, 0.8)]
+
+
+def test_the_fastest_policy_counts():
+    slower = [r | {"policy": "fused/hourglass", "makespan_ns": 9000} for r in splitbrain()]
+    assert table([*slower, *splitbrain()]) == table(splitbrain())
+
+
+def test_memory_is_relative_to_one_machine_and_beside_the_closed_form():
+    _, cells = table(splitbrain(), 1)
+    assert cells[:3] == ("vgg-16-cifar", 4, 0.4)
+    assert 0.25 < cells[3] < 1
+    assert cells[4] == pytest.approx(0.6)
+
+
+def test_a_group_that_is_not_told_is_refused():
+    with pytest.raises(InputError, match=r"workload.group of .* must be the machines of a group"):
+        made(workload_rows("splitbrain", [{"npus": 8}], [(1, 1)]))
+
+
+def test_an_iteration_that_does_not_say_its_parts_is_refused():
+    with pytest.raises(InputError, match=r"column extra.*compute_ns of a with fused: Field required"):
+        made([row(kind="iteration", block="overlap", instance="a", policy="fused")])
+
+
+def test_rows_without_a_known_block_are_refused():
+    with pytest.raises(InputError, match="column block: no run of an iteration"):
+        made([iteration(1, 1, block="other")])

@@ -1,0 +1,211 @@
+"""The report on the Themis paper, on made-up rows and published numbers that can be worked out by hand."""
+
+import json
+from pathlib import Path
+
+import pytest
+from report_rows import MIB, bound, panel_rows, paper_rows, row, write_experiment
+
+from themis_opt.errors import InputError
+from themis_opt.reports.experiment import Experiment, read_experiment
+from themis_opt.reports.paper_reproduction import paper_reproduction
+from themis_opt.reports.published import published
+from themis_opt.reports.rows import Row
+
+FOLDER = Path(__file__).parents[2] / "reports" / "paper_reproduction"
+
+
+def made(rows, **numbers):
+    read = [Row.model_validate({column: str(cell) for column, cell in cells.items() if cell != ""}) for cells in rows]
+    return paper_reproduction(read, Experiment("made_up", "Made up", published=numbers))
+
+
+def section(report, heading):
+    (found,) = [section for section in report.sections if section.heading.startswith(heading)]
+    return found
+
+
+def errors(report):
+    """Points, mean absolute, largest and mean error by figure and quantity."""
+    return {cells[:2]: cells[2:] for cells in section(report, "Errors").tables[0].rows}
+
+
+def figure(report, name):
+    (found,) = [figure for figure in report.figures if figure.name == name]
+    return {series.name: series for series in found.series}
+
+
+def sizes(policy, *makespans, utilisation=0.5):
+    """Runs of a policy at 100 and 150 MiB."""
+    return [
+        row(block="figures 8 and 11", network="net", fingerprint=f"s{number}", size_bytes=(100 + 50 * number) * MIB,
+            policy=policy, makespan_ns=makespan, utilisation=utilisation)
+        for number, makespan in enumerate(makespans)
+    ]  # fmt: skip
+
+
+TWO_SIZES = [*sizes("baseline+fifo", 4000, 8000), *sizes("themis+scf", 2000, 2000), *sizes("hourglass", 1000, 2000)]
+POINTS = {"size_mib": [100, 150], "figure_8_us": {"net": {"themis+scf": [2.5, 1.6]}}}
+
+
+def test_errors_are_means_over_the_points_that_were_published():
+    points, mean, largest, bias = errors(made(TWO_SIZES, **POINTS))["Fig. 8", "time, themis+scf"]
+    assert points == 2
+    assert (mean, largest, bias) == pytest.approx(((0.2 + 0.25) / 2, 0.25, (-0.2 + 0.25) / 2))
+
+
+def test_policies_without_published_points_have_no_error():
+    assert list(errors(made(TWO_SIZES, **POINTS))) == [("Fig. 8", "time, themis+scf")]
+
+
+def test_published_points_are_drawn_beside_ours_in_the_same_unit():
+    curves = figure(made(TWO_SIZES, **POINTS), "figure-8-1")
+    assert curves["themis+scf"].y == (2000, 2000)
+    assert curves["themis+scf, published"].y == pytest.approx((2500, 1600))
+    assert curves["themis+scf, published"].guide
+
+
+def test_the_policy_beyond_the_paper_has_a_speedup_and_no_published_one():
+    cells = {
+        c[0]: c[1:] for c in section(made(TWO_SIZES, figure_8_speedup={"themis+scf": 2.5}), "Fig. 8").tables[0].rows
+    }
+    assert cells["themis+scf"][:2] == pytest.approx((8**0.5, 2.5))
+    assert cells["hourglass"][:2] == (pytest.approx(4), None)
+
+
+def test_mean_utilisation_is_over_all_networks_and_sizes():
+    rows = sizes("themis+scf", 1, 1, utilisation=0.9) + [
+        r | {"network": "b"} for r in sizes("themis+scf", 1, utilisation=0.6)
+    ]
+    report = made(rows, figure_11_mean_utilisation={"themis+scf": 0.95})
+    assert section(report, "Fig. 11").tables[0].rows == (("themis+scf", pytest.approx(0.8), 0.95),)
+    assert "Fig. 11, mean utilisation: themis+scf 80.0 % (95.0 % published)." in report.summary
+
+
+def test_figure_4_is_set_beside_its_number():
+    rows = [row(block="figure 4", policy="baseline+fifo", utilisation=0.9)]
+    report = made(rows, figure_4_utilisation={"baseline+fifo": 0.977})
+    assert report.summary == (
+        "Fig. 4: baseline+fifo uses 90.0 % of the bandwidth of the current platform, 97.7 % published.",
+    )
+
+
+def five(**makespans):
+    return [row(block="figure 5", policy=policy, makespan_ns=makespan) for policy, makespan in makespans.items()]
+
+
+def test_figure_5_is_in_units_of_which_the_baseline_takes_eight():
+    rows = [*five(**{"baseline+fifo": 16, "themis+scf": 14}), bound(block="figure 5", bound_ns=13, bound_equal_ns=14)]
+    report = made(rows, figure_5_units={"baseline+fifo": 8, "themis+scf": 7})
+    assert errors(report)["Fig. 5", "units"] == (1, 0, 0, 0)
+    assert "The best, 7, is proven optimal for equal chunks." in report.summary[0]
+
+
+def test_a_best_schedule_above_its_bound_is_not_called_optimal():
+    rows = [*five(**{"baseline+fifo": 16, "exact": 15}), bound(block="figure 5", bound_ns=14)]
+    assert "The best, 7.5, is not proven optimal." in made(rows, figure_5_units={"baseline+fifo": 8}).summary[0]
+
+
+def test_the_last_window_of_activity_ends_with_the_schedule():
+    extra = json.dumps({"activity": {"window_ns": 400, "dimensions": [[1, 1, 0.5], [0.5, 0, 0]]}})
+    report = made([row(block="figure 9", makespan_ns=1000, extra=extra)])
+    assert section(report, "Fig. 9").tables[0].rows == (("themis+scf", 1000, pytest.approx(0.9), pytest.approx(0.2)),)
+    assert figure(report, "figure-9-1")["dimension 1"].x == (0, 400, 800)
+
+
+def test_broken_activity_is_refused():
+    with pytest.raises(InputError, match="activity must have window_ns"):
+        made([row(block="figure 9", extra='{"activity": {"window_ns": "x"}}')])
+
+
+def test_the_difference_at_many_chunks_is_said_plainly():
+    rows = [
+        row(block="figure 10", network=name, fingerprint=name, chunks=512, utilisation=used)
+        for name, used in (("a", 0.95), ("b", 0.97))
+    ]
+    report = made(rows, figure_10_utilisation={"512": {"themis+scf": 0.9118}})
+    assert report.summary == (
+        "Fig. 10, themis+scf with 512 chunks: 96.0 % here, 91.2 % published, 4.8 percentage points more.",
+    )
+
+
+PANEL = panel_rows("2d-sw_sw.gnmt", "figure 12", "2D-SW_SW")
+"""Iterations of 1000 ns compute: baseline 2020, Themis 1620, hourglass 1520, ideal 1350."""
+
+
+def test_speedups_of_iterations_are_over_the_fixed_order():
+    report = made(PANEL, figure_12_speedup={"GNMT": 1.3}, figure_12_ideal={"GNMT": 1.5})
+    cells = {c[1]: c[2:4] for c in section(report, "Fig. 12").tables[0].rows}
+    assert cells["themis+scf"] == pytest.approx((2020 / 1620, 1.3))
+    assert cells["themis+scf_largest"] == pytest.approx((2020 / 1630, 1.3))
+    assert cells["ideal"] == pytest.approx((2020 / 1350, 1.5))
+    assert cells["exact"] == (pytest.approx(2020 / 1400), None)
+
+
+def test_less_exposed_communication_leaves_out_compute():
+    table = section(made(PANEL, figure_12_less_exposed={"ideal": 1.72}), "Fig. 12").tables[1]
+    cells = {c[0]: c[1:] for c in table.rows}
+    assert cells["themis+scf"] == (pytest.approx(1020 / 620), None)
+    assert cells["ideal"] == pytest.approx((1020 / 350, 1.72))
+
+
+def test_bars_are_split_and_relative_to_the_fixed_order():
+    (panel,) = section(made(PANEL), "Fig. 12").tables[2:]
+    cells = {c[1]: c[2:] for c in panel.rows}
+    assert cells["themis+scf"] == (1620, *(pytest.approx(part / 2020) for part in (1620, 1000, 600, 20)), None)
+    assert cells["ideal"][4] is None
+
+
+def test_errors_of_bars_are_over_published_totals():
+    parts = {"GNMT": {"2D-SW_SW": {"themis+scf": {"fwd": 0.3, "dp": 0.5}, "baseline+fifo": {"fwd": 1}}}}
+    points, mean, *_ = errors(made(PANEL, figure_12_parts=parts))["Fig. 12", "time over baseline, themis+scf"]
+    assert (points, mean) == (1, pytest.approx(1620 / 2020 / 0.8 - 1))
+
+
+def test_published_compute_is_that_of_both_passes():
+    parts = {"GNMT": {"2D-SW_SW": {"baseline+fifo": {"fwd": 0.1, "bwd": 0.15, "dp": 0.75}}}}
+    found = errors(made(PANEL, figure_12_parts=parts))["Fig. 12", "compute over baseline"]
+    assert found[1] == pytest.approx(1000 / 2020 / 0.25 - 1)
+
+
+def test_networks_are_read_from_the_shipped_instances():
+    sized = [r | {"network": "2D-SW_SW", "instance": "2d-sw_sw.all_reduce.100MiB"} for r in sizes("themis+scf", 1)]
+    network = {"sizes": [16, 64], "gigabits_per_second": [1200, 400], "latency_ns": [700, 1700]}
+    report = made(sized, table_2={"2D-SW_SW": network})
+    assert section(report, "Table 2").tables[0].rows[0][4] == "150, 100"
+    assert errors(report)["Table 2", "bandwidth"] == (2, 0.5, 1, 0.5)
+
+
+def test_without_published_numbers_there_are_no_errors():
+    report = made(paper_rows())
+    assert errors(report) == {}
+    assert len(report.sections) > 5
+
+
+def test_rows_of_no_figure_are_said_to_be_none():
+    assert made([row()]).summary == ("No figure of the paper is in the rows.",)
+
+
+def test_an_unknown_published_field_is_refused():
+    with pytest.raises(InputError, match=r"published.json: figure_99.*unknown field"):
+        made([row()], figure_99=1)
+
+
+def test_published_numbers_lie_beside_the_experiment(tmp_path):
+    folder = write_experiment(tmp_path / "paper", "paper_reproduction", [row()])
+    (folder / "published.json").write_text('{"source": "somewhere"}')
+    assert read_experiment(folder).published == {"source": "somewhere"}
+
+
+def test_the_published_numbers_of_the_paper_can_be_read():
+    known = published(read_experiment(FOLDER))
+    assert known.by_size(known.figure_8_us, "2D-SW_SW", "themis+scf")[100 * MIB] == 818.2
+    assert all(
+        len(curve) == len(known.size_mib)
+        for curves in (known.figure_8_us, known.figure_11_utilisation)
+        for policies in curves.values()
+        for curve in policies.values()
+    )
+    bars = [policies["baseline+fifo"] for own in known.figure_12_parts.values() for policies in own.values()]
+    assert len(bars) == 12
+    assert all(sum(bar.values()) == pytest.approx(1, abs=1e-4) for bar in bars)

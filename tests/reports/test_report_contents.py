@@ -1,0 +1,280 @@
+"""What the reports say about rows whose numbers can be worked out by hand."""
+
+import json
+
+import pytest
+from report_rows import bound, grid_rows, row
+
+from themis_opt.errors import InputError
+from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.registry import report_function
+from themis_opt.reports.rows import Row
+
+EXPERIMENT = Experiment("made_up", "Made up")
+
+
+def made(name, rows):
+    read = [Row.model_validate({column: cell for column, cell in cells.items() if cell != ""}) for cells in rows]
+    return report_function(name)(read, EXPERIMENT)
+
+
+def summary(name, rows):
+    return " ".join(made(name, rows).summary)
+
+
+def table(report, heading, number=0):
+    (section,) = [section for section in report.sections if section.heading == heading]
+    return {found[0]: found[1:] for found in section.tables[number].rows}
+
+
+def figure(report, name):
+    (found,) = [figure for figure in report.figures if figure.name == name]
+    return {series.name: series for series in found.series}
+
+
+def instance(name, least, **makespans):
+    """Rows of one instance: its bound, and makespans of the baseline (b), Themis (t), hourglass (h), search (e)."""
+    policies = {"b": "baseline+fifo", "t": "themis+scf", "h": "hourglass", "e": "exact"}
+    place = {"instance": name, "fingerprint": name}
+    runs = [row(**place, policy=policies[key], makespan_ns=makespan) for key, makespan in makespans.items()]
+    return [bound(**place, bound_ns=least), *runs]
+
+
+TWO = [*instance("one", 100, b=400, t=200, h=100), *instance("two", 100, b=110, t=110, h=120)]
+"""Two instances: hourglass is proven optimal on the first, and beaten on the second."""
+
+
+def test_the_speedup_is_a_geometric_mean_over_instances():
+    rows = table(made("table", TWO), "Policies")
+    assert rows["themis+scf"][1] == pytest.approx(2**0.5)
+    assert rows["hourglass"][1] == pytest.approx((4 * 110 / 120) ** 0.5)
+    assert rows["baseline+fifo"][1] == pytest.approx(1)
+
+
+def test_the_gaps_of_a_policy_are_those_of_its_runs():
+    runs, _, median, mean, largest, optimal = table(made("table", TWO), "Policies")["hourglass"]
+    assert (runs, optimal) == (2, 1)
+    assert (median, mean, largest) == pytest.approx((0.1, 0.1, 0.2))
+
+
+def test_policies_are_also_compared_on_the_instances_that_all_ran():
+    report = made("table", [*TWO, *instance("three", 100, t=300, h=300)])
+    assert table(report, "Policies", 0)["hourglass"][0] == 3
+    common = table(report, "Policies", 1)
+    assert {policy: cells[0] for policy, cells in common.items()} == {
+        "baseline+fifo": 2,
+        "themis+scf": 2,
+        "hourglass": 2,
+    }
+    assert common["hourglass"][4] == pytest.approx(0.2)
+
+
+def test_one_table_is_enough_if_all_policies_ran_all_instances():
+    (policies, *_) = made("table", TWO).sections
+    assert len(policies.tables) == 1
+
+
+def test_means_over_different_instances_are_pointed_out():
+    texts = [section.text for section in made("heuristic_gap", [*TWO, *instance("three", 100, h=300)]).sections]
+    assert ("Not every policy ran every instance; means are over those that it ran.",) in texts
+
+
+def test_the_best_policy_of_every_instance_is_named():
+    rows = table(made("table", TWO), "Best policy on every instance")
+    assert rows["one"][2:4] == ("hourglass", 100)
+    assert rows["two"][2:4] == ("baseline+fifo", 110)
+    assert rows["one"][5:] == pytest.approx((4, 0))
+
+
+def test_the_summary_of_a_table_has_its_numbers():
+    text = summary("table", TWO)
+    assert "6 schedules by 3 policies on 2 instances." in text
+    assert "hourglass is fastest: 1.915 times as fast" in text
+    assert "hourglass has the shortest makespan on 1 instance." in text
+    assert "1 of 2 instances (50.0 %) have a schedule within 0.01 % of a proven bound." in text
+    assert "The largest gap of a best schedule is 10.0 %." in text
+
+
+def test_failed_runs_are_listed_with_their_errors():
+    report = made("table", [*TWO, row(instance="three", status="failed", error="out of memory", makespan_ns="")])
+    assert "Left out: 1 failed run." in report.summary
+    assert table(report, "Failed runs")["three"] == (4, "themis+scf", None, "out of memory")
+
+
+def test_rows_that_all_failed_make_a_report():
+    report = made("table", [row(status="failed", error="no", makespan_ns="")])
+    assert report.summary == ("0 schedules by 0 policies on 0 instances.", "Left out: 1 failed run.")
+
+
+def test_interrupted_runs_are_left_out():
+    cut = row(instance="one", fingerprint="one", policy="exact", status="interrupted", makespan_ns=50)
+    report = made("table", [*TWO, cut, cut])
+    assert "Left out: 2 interrupted runs." in report.summary
+    assert "exact" not in table(report, "Policies")
+
+
+def test_the_best_schedules_may_all_be_without_a_bound():
+    free = row(fingerprint="one", sizes="free", policy="exact", makespan_ns=10)
+    equal = row(fingerprint="one", makespan_ns=20)
+    proven = bound(fingerprint="one", status="interrupted", bound_ns="", bound_equal_ns=15)
+    assert "largest gap" not in summary("table", [free, equal, proven])
+
+
+@pytest.mark.parametrize("name", ["table", "heuristic_gap", "random_networks"])
+def test_makespans_without_a_bound_are_counted(name):
+    assert "1 makespan without a bound: no gap is known." in made(name, [*TWO, row()]).summary
+
+
+def test_a_makespan_below_its_bound_is_reported_as_a_bug():
+    assert "1 makespan below a bound, which is a bug" in summary("table", instance("one", 100, t=90))
+
+
+def test_without_a_baseline_there_is_no_speedup():
+    assert table(made("table", instance("one", 100, t=150)), "Policies")["themis+scf"][1] is None
+
+
+def test_gaps_are_averaged_by_chunk_count():
+    rows = [cells | {"chunks": 4} for cells in instance("one", 100, t=110)]
+    rows += [cells | {"chunks": 8} for cells in instance("two", 100, t=130) + instance("three", 100, t=150)]
+    report = made("heuristic_gap", rows)
+    for number, expected in enumerate([(0.1, 0.4), (0.1, 0.4), (0.1, 0.5)]):  # median, mean, largest
+        assert table(report, "By chunk count", number)["themis+scf"] == pytest.approx(expected)
+    curve = figure(report, "gap-by-chunks-small")["themis+scf"]
+    assert curve.x == (4, 8)
+    assert curve.y == pytest.approx((0.1, 0.4))
+
+
+def test_gaps_are_averaged_by_size():
+    rows = instance("one", 100, t=110) + [r | {"size_bytes": 2**30} for r in instance("two", 100, t=120)]
+    report = made("heuristic_gap", rows)
+    assert table(report, "By size", 1)["themis+scf"] == pytest.approx((0.1, 0.2))
+    assert figure(report, "gap-by-size")["themis+scf"].x == (2**20, 2**30)
+
+
+def test_the_share_of_proven_optima_is_counted_by_chunks():
+    rows = instance("one", 100, e=100, t=150) + [r | {"chunks": 8} for r in instance("two", 100, e=110, t=150)]
+    assert table(made("heuristic_gap", rows), "Proven optimal") == {"exact": (0.5, 1, 0), "themis+scf": (0, 0, 0)}
+
+
+def test_the_summary_of_gaps_has_its_numbers():
+    text = summary("heuristic_gap", TWO)
+    assert "6 schedules on 2 instances of 1 network." in text
+    assert "hourglass: median gap 10.0 %, mean 10.0 %, largest 20.0 %." in text
+
+
+def searched(name, trajectory, **changes):
+    place = {"instance": name, "fingerprint": name}
+    extra = json.dumps({"trajectory": trajectory})
+    return [bound(**place, bound_ns=100), row(**place, policy="exact", makespan_ns=110, extra=extra, **changes)]
+
+
+def test_anytime_curves_show_median_and_range():
+    paths = [[[1, 150, 90], [10, 110, 90]], [[1, 160, 90], [10, 120, 90]], [[1, 180, 90], [10, 110, 90]]]
+    rows = [cells for number, path in enumerate(paths) for cells in searched(f"n{number}", path)]
+    curve = figure(made("heuristic_gap", rows), "anytime")["exact"]
+    assert (curve.x[0], curve.x[-1]) == pytest.approx((1, 10), rel=1e-3)
+    assert (curve.y[0], curve.low[0], curve.high[0]) == pytest.approx((0.6, 0.5, 0.8))
+    assert (curve.y[-1], curve.low[-1], curve.high[-1]) == pytest.approx((0.1, 0.1, 0.2))
+
+
+def test_anytime_curves_start_when_half_of_the_runs_have_a_schedule():
+    rows = searched("one", [[1, 150, 90]]) + searched("two", [[4, 150, 90]]) + searched("three", [[16, 150, 90]])
+    assert figure(made("heuristic_gap", rows), "anytime")["exact"].x[0] == pytest.approx(4, rel=0.05)
+
+
+def test_without_trajectories_there_is_no_anytime_curve():
+    assert "anytime" not in {figure.name for figure in made("heuristic_gap", TWO).figures}
+
+
+@pytest.mark.parametrize("trajectory", [7, [1, 2], [[1]], [["x", "y", "z"]]])
+def test_a_broken_trajectory_is_refused(trajectory):
+    with pytest.raises(InputError, match=r"column extra = .*trajectory must be a list of"):
+        made("heuristic_gap", searched("one", trajectory))
+
+
+@pytest.mark.parametrize("name", ["heuristic_gap", "random_networks"])
+def test_gaps_without_bounds_are_refused(name):
+    with pytest.raises(InputError, match="column bound_ns: no makespan has a bound"):
+        made(name, [row()])
+
+
+def test_the_heatmap_has_the_best_policy_that_does_not_search():
+    report = made("heuristic_gap", grid_rows(chunks=(2, 64), sizes=(2**16, 2**20, 2**30)))
+    (series,) = figure(report, "gap-by-chunks-and-size").values()
+    assert (series.x, series.y) == ((2, 64), (2**16, 2**20, 2**30))
+    assert "hourglass has the smallest mean gap" in report.sections[3].text[0]
+
+
+RANDOM = [
+    *instance("r1", 100, t=200, h=125, e=100),
+    *instance("r2", 100, t=140, h=140, e=120),
+    *instance("r3", 100, t=150, h=160),
+    *instance("r4", 100, t=100.1, h=100.05, e=100),
+]
+"""Four networks: Themis loses 100 % and 16.7 % to the best known on the first two, too little on the last."""
+
+
+def test_wins_against_themis_count_ties():
+    text = summary("random_networks", RANDOM)
+    assert "hourglass is at least as fast as themis+scf on 3 of 4 networks (75.0 %)" in text
+    assert "the worst ratio of makespans is 1.0667" in text
+
+
+def test_remaining_loss_is_counted_where_themis_loses_and_a_search_ran():
+    rows = table(made("random_networks", RANDOM), "What remains of the loss of themis+scf")
+    networks, median, mean, _, largest = rows["hourglass"]
+    assert networks == 2
+    assert (median, mean, largest) == pytest.approx((0.625, 0.625, 1))
+    assert rows["themis+scf"][1] == pytest.approx(1)
+
+
+def test_the_best_known_makespan_may_be_that_of_a_heuristic():
+    rows = instance("r1", 100, t=200, h=110, e=120)
+    assert table(made("random_networks", rows), "What remains of the loss of themis+scf")["hourglass"][1] == 0
+
+
+def test_without_a_search_nothing_is_said_of_remaining_losses():
+    headings = [section.heading for section in made("random_networks", TWO).sections]
+    assert headings == ["Gaps", "hourglass against themis+scf"]
+
+
+def timed(chunks, seconds, **changes):
+    return row(chunks=chunks, fingerprint=str(chunks), simulate_seconds=seconds / 4, seconds=seconds, **changes)
+
+
+def test_exponents_are_fitted():
+    report = made("scaling", [timed(chunks, chunks**2 / 100) for chunks in (4, 8, 16)])
+    assert table(report, "By chunks")["themis+scf"][:5] == pytest.approx((4, 0.12, 16, 1.92, 2))
+    assert "time grows as stages to the power of 2.00" in report.summary[1]
+
+
+def test_the_seconds_of_a_policy_are_without_the_simulation_and_those_of_a_search_with_it():
+    rows = [timed(chunks, 8, policy=policy) for chunks in (4, 8) for policy in ("hourglass", "exact")]
+    found = table(made("scaling", rows), "By chunks")
+    assert (found["simulation"][1], found["hourglass"][1], found["exact"][1]) == (2, 6, 8)
+
+
+def test_recorded_stages_count_else_two_visits_per_chunk_and_dimension():
+    rows = [timed(4, 1), timed(8, 1, kind="all_gather"), timed(16, 1, extra='{"stages": 5}')]
+    assert figure(made("scaling", rows), "seconds-by-stages")["simulation"].x == (5, 16)
+
+
+def test_growth_is_measured_against_n_log_n():
+    rows = [timed(chunks, 4 * chunks * chunks.bit_length()) for chunks in (2**k for k in range(2, 9))]
+    last = table(made("scaling", rows), "By stages")["simulation"][5]  # 4 chunks are 16 stages
+    assert last == pytest.approx((256 * 9 / (4 * 3)) / (1024 * 10 / (16 * 4)))
+
+
+def test_a_block_with_the_name_of_an_axis_gives_its_rows():
+    rows = [timed(4, 1, block="chunks"), timed(8, 2, block="chunks"), timed(16, 99, block="dimensions")]
+    assert figure(made("scaling", rows), "seconds-by-chunks")["simulation"].x == (4, 8)
+
+
+def test_an_axis_along_which_nothing_grows_is_left_out():
+    report = made("scaling", [timed(4, 1), timed(8, 2)])
+    assert [section.heading for section in report.sections] == ["By stages", "By chunks"]
+
+
+def test_scaling_without_seconds_is_refused():
+    with pytest.raises(InputError, match="column seconds: no run has seconds"):
+        made("scaling", [row(seconds="", simulate_seconds="")])

@@ -1,0 +1,132 @@
+"""Rows are read from CSV, and refused with file, line, column, value and rule."""
+
+import json
+
+import pytest
+from report_rows import COLUMNS, bound, row, write_rows
+
+from themis_opt.batch_output import COLUMNS as BATCH_COLUMNS
+from themis_opt.errors import InputError
+from themis_opt.reports.rows import Row, read_rows
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Read rows after they were written."""
+    return lambda *rows, columns=COLUMNS: read_rows(write_rows(tmp_path / "rows.csv", rows, columns))
+
+
+@pytest.fixture
+def refusal(read):
+    """The error with which rows are refused."""
+
+    def refuse(*rows, columns=COLUMNS):
+        with pytest.raises(InputError) as caught:
+            read(*rows, columns=columns)
+        text = str(caught.value)
+        assert "rows.csv" in text
+        assert "\n" not in text
+        return text
+
+    return refuse
+
+
+def test_every_column_that_is_read_is_written_by_a_batch():
+    assert set(Row.model_fields) <= set(BATCH_COLUMNS)
+
+
+def test_cells_have_types(read):
+    (found,) = read(row(makespan_ns="12.5", chunks="64", extra='{"stages": 7}', seed=""))
+    assert (found.makespan_ns, found.chunks, found.extra, found.seed) == (12.5, 64, {"stages": 7}, None)
+
+
+def test_rows_keep_the_order_of_the_file(read):
+    assert [found.policy for found in read(row(policy="b"), bound(), row(policy="a"))] == ["b", "bound", "a"]
+
+
+def test_other_columns_are_ignored(read):
+    assert read(row(), columns=(*COLUMNS, "colour"))[0].chunks == 4
+
+
+def test_a_cell_may_be_longer_than_the_limit_of_the_csv_module(read):
+    trajectory = [[second, 1.0, 1.0] for second in range(20_000)]
+    (found,) = read(row(extra=json.dumps({"trajectory": trajectory})))
+    assert len(found.extra["trajectory"]) == 20_000
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
+    columns = ("policy", *(name for name in COLUMNS if name != "policy"))
+    path = write_rows(tmp_path / "rows.csv", [row()], columns)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert read_rows(path)[0].policy == "themis+scf"
+
+
+def test_text_with_line_breaks_is_one_cell(read):
+    assert read(row(status="failed", error="one\ntwo"))[0].error == "one\ntwo"
+
+
+@pytest.mark.parametrize("column", Row.model_fields)
+def test_a_missing_column_is_named(refusal, column):
+    text = refusal(row(), columns=[name for name in COLUMNS if name != column])
+    assert f"column {column}: is missing from the header" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"makespan_ns": "fast"}, "line 2, column makespan_ns = 'fast': "),
+        ({"makespan_ns": "nan"}, "column makespan_ns = 'nan': "),
+        ({"makespan_ns": "inf"}, "column makespan_ns = 'inf': "),
+        ({"makespan_ns": ""}, "makespan_ns must be above 0 where status is ok"),
+        ({"makespan_ns": "-1"}, "makespan_ns must be above 0 where status is ok"),
+        ({"policy": "bound"}, "bound_ns must be above 0 where status is ok"),
+        ({"chunks": ""}, "column chunks: must not be empty"),
+        ({"chunks": "4.5"}, "column chunks = '4.5': "),
+        ({"status": "perhaps"}, "column status = 'perhaps': "),
+        ({"extra": "{"}, "column extra = '{': "),
+        ({"extra": "[]"}, "column extra = '[]': "),
+    ],
+)
+def test_a_bad_cell_is_refused_with_its_place(refusal, changes, said):
+    assert said in refusal(row(**changes))
+
+
+def test_the_line_of_a_bad_cell_counts_the_header(refusal):
+    assert "line 4, column npus = 'x'" in refusal(row(), row(), row(npus="x"))
+
+
+def test_a_file_that_ends_in_a_row_is_refused(read, tmp_path):
+    read(row(), row())
+    path = tmp_path / "rows.csv"
+    path.write_text(path.read_text(encoding="utf-8")[:-40], encoding="utf-8")
+    with pytest.raises(InputError, match=r"rows\.csv: line 3: must have \d+ cells as the header, has \d+"):
+        read_rows(path)
+
+
+def test_a_column_that_stands_twice_is_refused(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(",".join((*COLUMNS, "policy")) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match="column policy: stands twice in the header"):
+        read_rows(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "the file is empty"),
+        (b"\xff\xfe\x00", "not CSV: the file is not UTF-8 text"),
+        (b'a,"b\n', "not CSV: "),
+        (",".join(COLUMNS).encode() + b"\n", "holds no rows, only a header"),
+    ],
+)
+def test_a_file_that_holds_no_rows_is_refused(tmp_path, content, said):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"rows\.csv") as caught:
+        read_rows(path)
+    assert said in str(caught.value)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"rows\.csv: cannot be read: No such file"):
+        read_rows(tmp_path / "rows.csv")

@@ -1,0 +1,290 @@
+import json
+import threading
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+
+import pytest
+
+from themis_opt import batch, measured_run
+from themis_opt.batch import run_batch, unfinished
+from themis_opt.batch_output import finished_rows
+from themis_opt.catalog import load
+from themis_opt.errors import InputError
+from themis_opt.executors import Site
+from themis_opt.expansion import expand
+from themis_opt.experiment import Experiment
+from themis_opt.lower_bounds import bounds
+from themis_opt.measured_run import activity, run_one
+from themis_opt.measuring import Limits
+from themis_opt.policies.registry import make_policy
+from themis_opt.run_store import RunStore
+from themis_opt.simulator import simulate
+
+FIG5 = "fig5.all_reduce.256MB"
+
+
+def threads(slots=1, kind=ThreadPoolExecutor):
+    return Site(slots, lambda: kind(slots), lambda executor: executor.shutdown(wait=False, cancel_futures=True))
+
+
+def runs_of(tmp_path, **block):
+    block = {"instances": [FIG5], "policies": ["baseline+fifo"]} | block
+    return expand(Experiment.model_validate({"name": "trial", "runs": [block]}), tmp_path / "experiment.toml")
+
+
+@pytest.fixture
+def store(tmp_path):
+    with RunStore(tmp_path / "runs.sqlite") as opened:
+        yield opened
+
+
+@pytest.fixture
+def many(tmp_path):
+    return runs_of(tmp_path, chunks=list(range(1, 31)), policies=["baseline+fifo", "themis+scf"])
+
+
+@pytest.fixture
+def breaking(monkeypatch):
+    """Make the runs with so many chunks raise."""
+
+    def install(*chunks):
+        def run(instance, policy, limits):
+            if instance.collectives[0].chunks in chunks:
+                raise ZeroDivisionError("no\nway")
+            return run_one(instance, policy, limits)
+
+        monkeypatch.setattr(measured_run, "run_one", run)
+
+    return install
+
+
+def test_every_run_gets_its_row(many, store):
+    outcome = run_batch(many, store, threads())
+    rows = finished_rows(many, store)
+    assert [row["key"] for row in rows] == [run.key for run in many]
+    assert {row["status"] for row in rows} == {"ok"}
+    assert (outcome.executed, outcome.state.done, outcome.interrupted) == (60, 60, False)
+
+
+def test_rows_hold_simulated_makespans(many, store):
+    run_batch(many, store, threads())
+    for run, row in zip(many, finished_rows(many, store), strict=True):
+        schedule = simulate(run.task.instance, make_policy(run.task.policy)(run.task.instance))
+        assert row["makespan_ns"] == schedule.makespan / 1000
+        assert row["utilisation"] == schedule.utilisation
+
+
+def test_what_is_finished_is_not_run_again(many, store):
+    run_batch(many[:20], store, threads())
+    assert run_batch(many, store, threads()).executed == 40
+    assert run_batch(many, store, threads()).executed == 0
+
+
+def test_runs_with_one_key_are_run_once_and_exported_each(tmp_path, store):
+    runs = runs_of(tmp_path) + runs_of(tmp_path, block="again")
+    assert run_batch(runs, store, threads()).executed == 1
+    assert [row["block"] for row in finished_rows(runs, store)] == ["", "again"]
+
+
+def test_a_failing_run_is_a_row_and_the_others_go_on(many, store, breaking):
+    breaking(7)
+    outcome = run_batch(many, store, threads())
+    failed = [row for row in finished_rows(many, store) if row["status"] == "failed"]
+    assert [row["chunks"] for row in failed] == [7, 7]
+    assert {row["error"] for row in failed} == {"ZeroDivisionError: no way"}
+    assert (outcome.state.failed, outcome.state.done) == (2, 60)
+
+
+def test_failed_runs_are_run_again_when_asked_to(many, store, breaking):
+    breaking(7)
+    run_batch(many, store, threads())
+    breaking()
+    assert unfinished(many, store) == []
+    outcome = run_batch(many, store, threads(), retry_failed=True)
+    assert (outcome.executed, outcome.state.failed) == (2, 0)
+
+
+def test_failures_of_before_are_counted(many, store, breaking):
+    breaking(7)
+    run_batch(many, store, threads())
+    assert run_batch(many, store, threads()).state.failed == 2
+
+
+def test_progress_ends_with_all_runs(many, store):
+    states = []
+    run_batch(many, store, threads(), report=states.append)
+    assert states[0].done == 0
+    assert (states[-1].done, states[-1].total) == (60, 60)
+
+
+class Fragile(ThreadPoolExecutor):
+    """Breaks like a pool whose process died, at any group that holds a run with 7 chunks."""
+
+    def submit(self, function, tasks):
+        if any(task.instance.collectives[0].chunks == 7 for task in tasks):
+            future = Future()
+            future.set_exception(BrokenProcessPool("died"))
+            return future
+        return super().submit(function, tasks)
+
+
+def test_a_run_that_kills_its_process_fails_alone(many, store):
+    run_batch(many, store, threads(2, Fragile))
+    rows = finished_rows(many, store)
+    assert len(rows) == 60
+    assert {row["chunks"] for row in rows if row["status"] == "failed"} == {7}
+
+
+def test_a_lost_run_is_run_again(many, store):
+    lost = []
+
+    class Once(ThreadPoolExecutor):
+        def submit(self, function, tasks):
+            if not lost:
+                lost.extend(tasks)
+                future = Future()
+                future.set_exception(BrokenProcessPool("died"))
+                return future
+            return super().submit(function, tasks)
+
+    outcome = run_batch(many, store, threads(2, Once))
+    assert lost
+    assert (outcome.state.failed, outcome.state.done) == (0, 60)
+
+
+def test_a_lost_cluster_ends_the_batch_and_keeps_its_rows(many, store):
+    class Leaving(ThreadPoolExecutor):
+        sent = 0
+
+        def submit(self, function, tasks):
+            self.sent += len(tasks)
+            future = super().submit(function, tasks)
+            if self.sent <= 20:
+                return future
+            cancelled = Future()
+            cancelled.cancel()
+            cancelled.set_running_or_notify_cancel()
+            return cancelled
+
+    with pytest.raises(InputError, match="connection to the scheduler was lost"):
+        run_batch(many, store, threads(1, Leaving))
+    assert 0 < len(finished_rows(many, store)) <= 20
+
+
+def test_ctrl_c_keeps_what_is_finished(many, store):
+    class Interrupting(ThreadPoolExecutor):
+        sent = 0
+
+        def submit(self, function, tasks):
+            self.sent += len(tasks)
+            if self.sent > 20:
+                raise KeyboardInterrupt
+            return super().submit(function, tasks)
+
+    outcome = run_batch(many, store, threads(1, Interrupting))
+    assert outcome.interrupted
+    assert len(finished_rows(many, store)) == outcome.executed > 0
+
+
+def test_a_full_store_ends_the_batch_and_keeps_its_rows(many, store, monkeypatch):
+    monkeypatch.setattr(batch, "LARGEST_COMMIT", 1)
+    run_batch(many[:5], store, threads())
+    pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
+    store.connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+    with pytest.raises(InputError, match="disk is full"):
+        run_batch(many, store, threads())
+    kept = len(finished_rows(many, store))
+    store.connection.execute("PRAGMA max_page_count = 1000000")
+    assert 5 <= kept < 60
+    assert run_batch(many, store, threads()).executed == 60 - kept
+
+
+def test_runs_with_several_threads_take_several_slots(tmp_path, store, monkeypatch):
+    lock, busy, most = threading.Lock(), [0], [0]
+
+    def run(instance, policy, limits):
+        with lock:
+            busy[0] += limits.workers
+            most[0] = max(most[0], busy[0])
+        threading.Event().wait(0.01)
+        with lock:
+            busy[0] -= limits.workers
+        return {"seconds": 0.01}
+
+    monkeypatch.setattr(measured_run, "run_one", run)
+    runs = runs_of(tmp_path, policies=["search"], workers=2, seeds=list(range(12)))
+    run_batch(runs, store, threads(5))
+    assert most[0] == 4
+
+
+def test_a_run_with_more_threads_than_slots_runs_alone(tmp_path, store, monkeypatch):
+    monkeypatch.setattr(measured_run, "run_one", lambda *task: {"seconds": 0.0})
+    runs = runs_of(tmp_path, policies=["search"], workers=9, seeds=[0, 1])
+    assert run_batch(runs, store, threads(2)).executed == 2
+
+
+def test_short_runs_are_sent_together(tmp_path, store):
+    sizes = []
+
+    class Counting(ThreadPoolExecutor):
+        def submit(self, function, tasks):
+            sizes.append(len(tasks))
+            return super().submit(function, tasks)
+
+    runs = runs_of(tmp_path, chunks=list(range(1, 121)))
+    run_batch(runs, store, threads(1, Counting))
+    assert sum(sizes) == 120
+    assert len(sizes) < 60
+
+
+def test_the_runner_speaks_to_any_executor(many, store):
+    class AtOnce(Executor):
+        def submit(self, function, tasks):
+            future = Future()
+            future.set_result(function(tasks))
+            return future
+
+    site = Site(1, AtOnce, lambda executor: None)
+    assert run_batch(many, store, site).executed == 60
+
+
+def test_a_bound_run_tells_both_bounds():
+    instance = load(FIG5)
+    row = run_one(instance, "bound", Limits())
+    assert row["bound_ns"] == max(bounds(instance, equal_sizes=False).values()) / 1000
+    assert row["bound_equal_ns"] == max(bounds(instance).values()) / 1000
+    assert "makespan_ns" not in row
+
+
+def test_an_exact_run_tells_makespan_bound_and_trajectory():
+    limits = Limits(time_limit=5.0, workers=1, seed=0, sizes="equal", record=("trajectory",))
+    row = run_one(load(FIG5), "exact", limits)
+    trajectory = json.loads(row["extra"])["trajectory"]
+    assert row["bound_ns"] <= row["makespan_ns"] * (1 + 1e-9)
+    assert trajectory[-1][1:] == [row["makespan_ns"], row["bound_ns"]]
+    assert trajectory == sorted(trajectory, key=lambda entry: (entry[0], -entry[1]))
+
+
+def test_free_sizes_are_at_least_as_good_as_equal_ones():
+    free, equal = (
+        run_one(load(FIG5), "exact", Limits(time_limit=3.0, workers=1, seed=0, sizes=sizes))
+        for sizes in ("free", "equal")
+    )
+    assert free["makespan_ns"] <= equal["makespan_ns"] * (1 + 1e-6)
+
+
+def test_activity_sums_to_what_dimensions_are_held():
+    schedule = simulate(load(FIG5), make_policy("themis+scf")(load(FIG5)))
+    recorded = activity(schedule)
+    for k, shares in enumerate(recorded["dimensions"]):
+        stages = schedule.plan.stage_dimensions == k
+        held = (schedule.end - schedule.start)[stages].sum() / 1000
+        window = recorded["window_ns"]
+        lengths = [min(window, schedule.makespan / 1000 - n * window) for n in range(len(shares))]
+        assert sum(s * w for s, w in zip(shares, lengths, strict=True)) == pytest.approx(held, rel=1e-3)
+
+
+def test_activity_is_recorded_when_asked_for():
+    plain, recorded = (run_one(load(FIG5), "baseline", Limits(record=r)) for r in ((), ("activity",)))
+    assert "activity" not in json.loads(plain["extra"])
+    assert len(json.loads(recorded["extra"])["activity"]["dimensions"]) == 2

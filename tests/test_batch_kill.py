@@ -1,0 +1,148 @@
+"""Batches whose processes are killed: no row that was committed is lost, changed or made twice."""
+
+import json
+import multiprocessing
+import random
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import psutil
+import pytest
+
+from themis_opt import batch
+from themis_opt.batch_output import finished_rows
+from themis_opt.executors import Site
+from themis_opt.expansion import expand
+from themis_opt.experiment import read_experiment
+from themis_opt.run_store import RunStore
+
+KILLS, SEED, LONGEST, RUNS = 50, 0, 0.35, 600
+PRELOADED = ["pytest", "psutil", "themis_opt.batch", "themis_opt.batch_output", "themis_opt.policies.random_orders"]
+COMMAND = (sys.executable, "-m", "themis_opt", "batch", "--jobs", "2", "--json")
+
+
+def experiment(folder, num_seeds, policy="random+fifo"):
+    path = folder / "experiment.toml"
+    lines = (
+        'name = "killed"',
+        "[[runs]]",
+        'instances = ["fig5.all_reduce.256MB"]',
+        "chunks = [32]",
+        f'policies = ["{policy}"]',
+    )
+    path.write_text("\n".join((*lines, f"seeds = {list(range(num_seeds))}")), encoding="utf-8")
+    return path
+
+
+def work(path):
+    """Run a batch in this process, with many small commits."""
+    batch.COMMIT_SECONDS, batch.LARGEST_GROUP = 0.0, 1
+    site = Site(1, lambda: ThreadPoolExecutor(1), lambda executor: None)
+    with RunStore(path.with_name("runs.sqlite")) as store:
+        batch.run_batch(expand(read_experiment(path), path), store, site)
+
+
+def committed(path):
+    with RunStore(path.with_name("runs.sqlite")) as store:
+        texts = store.connection.execute("SELECT key, row FROM runs").fetchall()
+    return dict(texts)
+
+
+def until(condition, seconds=30):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def test_kills_at_random_moments_lose_and_repeat_nothing(tmp_path):
+    path, moments = experiment(tmp_path, RUNS), random.Random(SEED)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    before, growths = {}, 0
+    for _ in range(KILLS):
+        process = context.Process(target=work, args=(path,))
+        process.start()
+        process.join(moments.uniform(0.0, LONGEST))
+        process.kill()
+        process.join()
+        after = committed(path)
+        assert before.items() <= after.items()  # with the times at which they ran: none ran again
+        growths += len(after) > len(before)
+        before = after
+    assert growths >= 15, "the kills came too early to tell anything"
+    process = context.Process(target=work, args=(path,))
+    process.start()
+    process.join()
+    runs = expand(read_experiment(path), path)
+    after = committed(path)
+    assert before.items() <= after.items()
+    assert after.keys() == {run.key for run in runs}
+    with RunStore(path.with_name("runs.sqlite")) as store:
+        assert [row["seed"] for row in finished_rows(runs, store)] == list(range(RUNS))
+
+
+@pytest.fixture
+def started():
+    """Start the command; what is left of it in the end is killed."""
+    processes = []
+
+    def start(path):
+        process = psutil.Popen([*COMMAND, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        if process.is_running():
+            process.kill()
+        process.communicate()
+
+
+def rows_begin(path):
+    wal = path.with_name("runs.sqlite-wal")
+    return lambda: wal.exists() and wal.stat().st_size > 60_000
+
+
+def test_a_killed_command_takes_its_workers_along_and_goes_on(tmp_path, started):
+    path = experiment(tmp_path, 20_000)
+    process = started(path)
+    until(rows_begin(path))
+    workers = process.children(recursive=True)
+    process.kill()
+    psutil.wait_procs(workers, timeout=10)
+    assert not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers)
+    before = committed(path)
+    experiment(tmp_path, 100)
+    finished = subprocess.run([*COMMAND, str(path)], capture_output=True, text=True, check=True, timeout=60)
+    assert 0 < len(before) < 20_000
+    assert before.items() <= committed(path).items()
+    assert json.loads(finished.stdout)["rows"] == 100
+
+
+def test_a_killed_worker_loses_no_run(tmp_path, started):
+    path = experiment(tmp_path, 8, "search:evaluations=20000")
+    process = started(path)
+    until(lambda: len(process.children(recursive=True)) >= 2)
+    time.sleep(0.5)
+    workers = [child for child in process.children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
+    workers[0].kill()
+    printed, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    summary = json.loads(printed)
+    assert (summary["rows"], summary["failed"]) == (8, 0)
+
+
+def test_ctrl_c_commits_and_exports_what_is_finished(tmp_path, started):
+    path = experiment(tmp_path, 20_000)
+    process = started(path)
+    until(rows_begin(path))
+    process.send_signal(2)
+    printed, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    rows = json.loads(printed)["rows"]
+    assert 0 < rows < 20_000
+    assert len(path.with_name("rows.csv").read_text().splitlines()) == rows + 1

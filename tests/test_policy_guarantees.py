@@ -1,0 +1,48 @@
+"""What the fast policies promise on networks that nobody chose, and on the grid of the paper."""
+
+from functools import cache
+
+import pytest
+from paper_networks import PAPER_NETWORKS
+
+import themis_opt
+from themis_opt.instance import Instance
+from themis_opt.policies.hourglass import Hourglass
+from themis_opt.policies.themis import Themis
+from themis_opt.random_networks import random_instance
+from themis_opt.simulator import simulate
+from themis_opt.validation import validate
+
+NEVER_WORSE = 1 + 1e-6
+MOST_TO_THEMIS = 1.005
+
+
+def to_themis(instance: Instance, sizes: str = "equal") -> float:
+    """Makespan of a valid schedule of hourglass over that of Themis with the smallest chunk first."""
+    found = simulate(instance, Hourglass(sizes)(instance))  # type: ignore[arg-type]
+    validate(found)
+    return found.makespan / simulate(instance, Themis("scf")(instance)).makespan
+
+
+@cache
+def on_random_network(seed: int) -> float:
+    return to_themis(random_instance(seed))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_hourglass_is_never_worse_than_themis_on_random_networks(seed: int) -> None:
+    assert on_random_network(seed) <= NEVER_WORSE
+
+
+def test_hourglass_is_better_than_themis_on_most_random_networks() -> None:
+    assert sum(on_random_network(seed) < 1 for seed in range(30)) >= 18
+
+
+@pytest.mark.parametrize(("chunks", "sizes"), [(64, "equal"), (16, "equal"), (8, "free")])
+@pytest.mark.parametrize("size", ["100 MiB", "1000 MiB"])
+@pytest.mark.parametrize("network", PAPER_NETWORKS)
+def test_hourglass_is_not_worse_than_themis_on_the_paper_networks(
+    network: str, size: str, chunks: int, sizes: str
+) -> None:
+    instance = themis_opt.load(f"{network}.all_reduce.100MiB").overridden(chunks=chunks, size=size)
+    assert to_themis(instance, sizes) <= MOST_TO_THEMIS

@@ -1,0 +1,161 @@
+"""Reports in a real browser: every figure is drawn, without errors, on light and dark pages and on a phone.
+
+The environment variable ``THEMIS_OPT_SCREENSHOTS`` names a folder that keeps pictures of all reports.
+"""
+
+import os
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from matplotlib.image import imread
+from report_rows import SAMPLED, sample, write_rows
+
+from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.registry import report_function
+from themis_opt.reports.rows import read_rows
+from themis_opt.reports.writing import HTML, write_report
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSER = next((path for name in BROWSERS if (path := shutil.which(name))), "")
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not BROWSER, reason=f"none of {', '.join(BROWSERS)} is installed"),
+]
+
+OPTIONS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--hide-scrollbars",
+    "--virtual-time-budget=10000", "--enable-logging=stderr",
+)  # fmt: skip
+
+THEMES = {"light": "--blink-settings=preferredColorScheme=1", "dark": "--blink-settings=preferredColorScheme=0"}
+
+PAPER = {"light": (255, 255, 255), "dark": (20, 25, 31)}
+"""Background of the page and of its figures."""
+
+PICTURED = SAMPLED if "THEMIS_OPT_SCREENSHOTS" in os.environ else ("random_networks",)
+"""Reports of which screenshots are taken."""
+
+PHONE = (390, 844)
+"""Pixels; a browser window cannot be as narrow, so that a frame of this size stands for it."""
+
+
+class Page(HTMLParser):
+    """What a browser made of a page: the noted errors, and the pictures inside every figure."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.errors, self.figures, self.backgrounds = None, {}, set()
+        self._figure = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        classes = (found.get("class") or "").split()
+        if tag == "html":
+            self.errors = found.get("data-errors")
+        if tag == "div" and "plot" in classes:
+            self._figure = found["id"]
+            self.figures[self._figure] = []
+        if tag == "svg" and "main-svg" in classes and self._figure:
+            self.figures[self._figure].append(float(found["width"]))
+            self.backgrounds.add(found.get("style", ""))
+
+    def handle_endtag(self, tag):
+        if tag == "figure":
+            self._figure = ""
+
+
+def browse(page, profile, *options):
+    command = [BROWSER, *OPTIONS, f"--user-data-dir={profile}", *options, page.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+
+
+def opened(page, profile, *options):
+    """The page after its scripts ran; without errors on the console."""
+    ended = browse(page, profile, "--dump-dom", *options)
+    assert "Uncaught" not in ended.stderr
+    assert "Refused to" not in ended.stderr
+    return Page(ended.stdout)
+
+
+def screenshot(page, profile, path, size, theme):
+    browse(page, profile, f"--screenshot={path}", "--window-size={},{}".format(*size), THEMES[theme])
+    return imread(path)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """The folder for screenshots."""
+    given = os.environ.get("THEMIS_OPT_SCREENSHOTS")
+    folder = Path(given).resolve() if given else tmp_path_factory.mktemp("screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory):
+    """The folder of the browser."""
+    return tmp_path_factory.mktemp("profile")
+
+
+def write(report, folder):
+    """Write the page of a report of sample rows; the page, and the names of its figures."""
+    folder.mkdir(exist_ok=True)
+    rows = read_rows(write_rows(folder / "rows.csv", sample(report)))
+    made = report_function(report)(rows, Experiment(report, report))
+    write_report(made, folder)
+    return folder / HTML, {figure.name for figure in made.figures}
+
+
+@pytest.fixture(scope="module", params=PICTURED)
+def pictured(request, tmp_path_factory):
+    """The page of a report, and the names of its figures."""
+    return write(request.param, tmp_path_factory.mktemp("pictured") / request.param)
+
+
+@pytest.mark.parametrize("report", SAMPLED)
+def test_every_figure_is_drawn_without_errors(report, profile, tmp_path):
+    page, names = write(report, tmp_path)
+    found = opened(page, profile)
+    assert found.errors is None
+    assert set(found.figures) == names
+    assert all(widths and min(widths) > 300 for widths in found.figures.values())
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_page_and_figures_have_the_colours_of_the_theme(pictured, profile, pictures, theme):
+    page, names = pictured
+    found = opened(page, profile, THEMES[theme])
+    paper = f"rgb{PAPER[theme]}"
+    assert all(paper in style or "background" not in style for style in found.backgrounds)
+    assert not names or any(paper in style for style in found.backgrounds)
+    picture = screenshot(page, profile, pictures / f"{page.parent.name}-{theme}.png", (1100, 3000), theme)
+    assert tuple((picture[0, 0, :3] * 255).round()) == PAPER[theme]
+
+
+def test_figures_fit_on_a_phone(pictured, profile, pictures):
+    page, _ = pictured
+    width, height = PHONE[0], 6 * PHONE[1]
+    frame = page.with_name("phone.html")
+    frame.write_text(f'<body style="margin:0"><iframe src="{HTML}" width={width} height={height} frameborder=0>')
+    picture = screenshot(frame, profile, pictures / f"{page.parent.name}-phone.png", (600, height), "dark")
+    strip = (picture[:, width - 10 : width, :3] * 255).round()  # the margin of the page, right of all figures
+    assert (strip == PAPER["dark"]).all()
+
+
+def test_an_error_of_a_script_is_noticed(tmp_path, profile):
+    page, _ = write("scaling", tmp_path)
+    page.write_text(page.read_text(encoding="utf-8").replace("Plotly.react(", "Plotly.nothing("), encoding="utf-8")
+    assert "Plotly.nothing is not a function" in Page(browse(page, profile, "--dump-dom").stdout).errors
+
+
+def test_a_request_to_elsewhere_is_noticed(tmp_path, profile):
+    page, _ = write("table", tmp_path)
+    image = '<main><img src="http://127.0.0.1:9/a.png">'
+    page.write_text(page.read_text(encoding="utf-8").replace("<main>", image), encoding="utf-8")
+    assert "img-src" in Page(browse(page, profile, "--dump-dom").stdout).errors

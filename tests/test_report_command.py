@@ -1,0 +1,167 @@
+"""``themis-opt report``: from the folder of an experiment to its report."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from report_rows import COLUMNS, SAMPLED, grid_rows, row, sample, write_experiment, write_rows
+from typer.testing import CliRunner
+
+from themis_opt.cli.main import application
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder of an experiment with a table."""
+    return write_experiment(tmp_path / "small", "table", grid_rows(chunks=(4,), sizes=(2**20,)), description="Why.")
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(application(), ["report", *map(str, arguments)])
+
+
+def refuse(*arguments):
+    """Run a command that must be refused with one line and exit code 2; returns the line."""
+    result = invoke(*arguments)
+    assert result.exit_code == 2, result.stderr + repr(result.exception)
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def files_of(*arguments):
+    result = invoke(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr + repr(result.exception)
+    return json.loads(result.stdout)["files"]
+
+
+@pytest.mark.parametrize("report", SAMPLED)
+def test_every_report_is_written(report, tmp_path):
+    made = write_experiment(tmp_path / report, report, sample(report))
+    files = files_of(made)
+    assert files[-2:] == [str(made / "README.md"), str(made / "report.html")]
+    assert all(file.endswith(".svg") for file in files[:-2])
+    assert {path.name for path in made.iterdir()} - {"experiment.toml", "rows.csv"} == {f.split("/")[-1] for f in files}
+
+
+def test_two_runs_write_the_same_bytes(tmp_path):
+    made = write_experiment(tmp_path / "made", "scaling", sample("scaling"))
+    contents = [{f: (made / f).read_bytes() for f in files_of(made)} for _ in range(2)]
+    assert contents[0] == contents[1]
+
+
+def test_title_and_description_are_those_of_the_experiment(folder):
+    files_of(folder, "--no-html")
+    assert (folder / "README.md").read_text(encoding="utf-8").startswith("# Rows for table\n\nWhy.\n\n## Summary\n")
+
+
+def test_html_can_be_left_out(folder):
+    assert files_of(folder, "--no-html") == [str(folder / "README.md")]
+    assert not (folder / "report.html").exists()
+
+
+def test_the_report_may_go_elsewhere(folder, tmp_path):
+    files = files_of(folder, "-o", tmp_path / "there" / "deep")
+    assert all(file.startswith(str(tmp_path / "there" / "deep")) for file in files)
+    assert not (folder / "README.md").exists()
+
+
+def test_rows_may_come_from_elsewhere(folder, tmp_path):
+    rows = write_rows(tmp_path / "other.csv", [row(policy="hourglass")])
+    files_of(folder, "--rows", rows, "--no-html")
+    assert "1 schedule by 1 policy on 1 instance." in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_files_are_named_apart_from_results(folder):
+    result = invoke(folder)
+    assert "wrote" not in result.stdout
+    assert result.stderr == f"wrote {folder / 'README.md'}\nwrote {folder / 'report.html'}\n"
+
+
+def test_the_summary_is_printed(folder):
+    title, first, *_ = invoke(folder, "--no-html").stdout.splitlines()
+    assert title == "# Rows for table"
+    assert first == "15 schedules by 5 policies on 3 instances."
+
+
+def test_a_folder_with_rows_alone_is_a_table(tmp_path):
+    write_rows(tmp_path / "rows.csv", [row()])
+    files_of(tmp_path, "--no-html")
+    assert (tmp_path / "README.md").read_text(encoding="utf-8").startswith(f"# {tmp_path.name}\n")
+
+
+def test_provenance_stands_at_the_end(folder):
+    document = {"commit": "abc", "versions": {"numpy": "2"}, "command": ["a", "b"], "failed": 0, "note": None}
+    (folder / "provenance.json").write_text(json.dumps(document), encoding="utf-8")
+    files_of(folder)
+    *_, last = (folder / "README.md").read_text(encoding="utf-8").split("\n## ")
+    assert last.startswith("Provenance\n")
+    for fact in ("commit | abc", "versions.numpy | 2", "command | a b", "failed | 0", "code version | 0.1.0-abc"):
+        assert f"| {fact} |" in last
+    assert "note" not in last
+    assert "<td>versions.numpy</td>" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_rows_of_several_versions_of_the_code_are_pointed_out(tmp_path):
+    rows = [row(code_version="a"), row(code_version="b")]
+    files_of(write_experiment(tmp_path / "made", "table", rows), "--no-html")
+    assert "made by 2 versions of the code" in (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
+
+
+def test_missing_rows_are_refused(folder):
+    (folder / "rows.csv").unlink()
+    assert refuse(folder) == f"error: {folder / 'rows.csv'}: cannot be read: No such file or directory\n"
+
+
+def test_a_missing_column_is_refused_and_nothing_is_written(folder):
+    write_rows(folder / "rows.csv", [row()], [name for name in COLUMNS if name != "makespan_ns"])
+    assert f"{folder / 'rows.csv'}: column makespan_ns: is missing" in refuse(folder)
+    assert not (folder / "README.md").exists()
+
+
+def test_a_bad_cell_is_refused(folder):
+    write_rows(folder / "rows.csv", [row(chunks="many")])
+    assert f"{folder / 'rows.csv'}: line 2, column chunks = 'many': " in refuse(folder)
+
+
+def test_rows_that_do_not_fit_the_report_are_refused(tmp_path):
+    made = write_experiment(tmp_path / "made", "heuristic_gap", [row()])
+    assert f"{made / 'rows.csv'}: column bound_ns: no makespan has a bound" in refuse(made)
+
+
+def test_an_unknown_report_is_refused(tmp_path):
+    made = write_experiment(tmp_path / "made", "novel", [row()])
+    said = refuse(made)
+    assert f"{made / 'experiment.toml'}: report = 'novel': unknown report; use one of table, " in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("title = 7", "title = 7: must be a text"),
+        ('report = ["a"]', "report = ['a']: must be a text"),
+        ("title =", "not TOML: "),
+    ],
+)
+def test_a_bad_experiment_file_is_refused(folder, text, said):
+    (folder / "experiment.toml").write_text(text, encoding="utf-8")
+    assert f"{folder / 'experiment.toml'}: {said}" in refuse(folder)
+
+
+def test_provenance_that_is_no_object_is_refused(folder):
+    (folder / "provenance.json").write_text("[", encoding="utf-8")
+    assert f"{folder / 'provenance.json'}: not JSON" in refuse(folder)
+
+
+def test_a_place_that_cannot_be_written_is_refused(folder, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "cannot be written" in refuse(folder, "-o", tmp_path / "file")
+
+
+def test_the_command_line_imports_nothing_heavy_for_its_help():
+    heavy = "{'plotly', 'jinja2', 'matplotlib', 'numpy', 'pydantic', 'ortools', 'numba'}"
+    code = f"import sys, themis_opt.cli.report; print(sorted({heavy} & set(sys.modules)))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n"

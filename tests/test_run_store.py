@@ -1,0 +1,122 @@
+import sqlite3
+
+import pytest
+
+from themis_opt.errors import InputError
+from themis_opt.run_store import RunStore
+
+
+def row(key, status="ok", version="1", **more):
+    return {"key": key, "code_version": version, "status": status, **more}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "runs.sqlite"
+
+
+def kept(path, version="1"):
+    with RunStore(path) as store:
+        return list(store.rows(version))
+
+
+def test_rows_are_there_after_opening_again(path):
+    with RunStore(path) as store:
+        store.add([row("a", makespan_ns=1.5), row("b", error=None)])
+    assert kept(path) == [row("a", makespan_ns=1.5), row("b", error=None)]
+
+
+def test_a_row_replaces_the_one_with_its_key(path):
+    with RunStore(path) as store:
+        store.add([row("a", "failed")])
+        store.add([row("a", "ok")])
+    assert kept(path) == [row("a", "ok")]
+
+
+def test_versions_of_the_code_are_apart(path):
+    with RunStore(path) as store:
+        store.add([row("a", version="1"), row("b", "failed", version="2")])
+        assert store.statuses("2") == {"b": "failed"}
+
+
+def test_folders_are_made(tmp_path):
+    with RunStore(tmp_path / "new" / "runs.sqlite"):
+        assert (tmp_path / "new" / "runs.sqlite").is_file()
+
+
+def test_rows_of_a_failed_commit_are_all_absent(path):
+    with RunStore(path) as store:
+        store.add([row("a")])
+        with pytest.raises(InputError):
+            store.add([row("b"), row(None)])
+        assert store.statuses("1") == {"a": "ok"}
+
+
+def test_a_full_disk_keeps_the_rows_before(path):
+    with RunStore(path) as store:
+        store.add([row("a")])
+        pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
+        store.connection.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(InputError, match="disk is full"):
+            store.add([row(f"large{n}", extra="x" * 10_000) for n in range(10)])
+        assert store.statuses("1") == {"a": "ok"}
+    assert kept(path) == [row("a")]
+
+
+def test_a_store_in_use_is_refused(path):
+    with RunStore(path), pytest.raises(InputError, match=r"runs\.sqlite: is in use by another process"):
+        RunStore(path)
+
+
+def test_a_closed_store_is_free(path):
+    RunStore(path).close()
+    assert kept(path) == []
+
+
+def test_a_text_file_is_refused(path):
+    path.write_text("no database " * 100)
+    with pytest.raises(InputError, match="not an SQLite file"):
+        RunStore(path)
+
+
+def test_a_refused_file_is_left_as_it_is(path):
+    path.write_text("no database " * 100)
+    with pytest.raises(InputError):
+        RunStore(path)
+    assert path.read_text() == "no database " * 100
+
+
+def test_a_database_of_another_program_is_refused(path):
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE runs (key TEXT)")
+    other.close()
+    with pytest.raises(InputError, match="of another program"):
+        RunStore(path)
+
+
+def test_another_format_is_refused(path):
+    with RunStore(path) as store:
+        store.connection.execute("PRAGMA user_version = 9")
+    with pytest.raises(InputError, match="user_version = 9: must have format 1"):
+        RunStore(path)
+
+
+def test_a_damaged_store_is_refused(path):
+    with RunStore(path) as store:
+        store.add([row(str(n), extra="x" * 500) for n in range(200)])
+    content = bytearray(path.read_bytes())
+    content[4096:20000] = b"\xff" * (20000 - 4096)
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="damaged"):
+        RunStore(path)
+
+
+def test_a_file_where_the_folder_should_be_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        RunStore(tmp_path / "file" / "runs.sqlite")
+
+
+def test_a_folder_in_the_place_of_the_store_is_refused(tmp_path):
+    with pytest.raises(InputError, match="cannot be opened"):
+        RunStore(tmp_path)

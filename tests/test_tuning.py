@@ -1,0 +1,540 @@
+"""Tuning: spaces, the search, studies and what is found."""
+
+import math
+import subprocess
+import sys
+import time
+
+import pytest
+
+import themis_opt
+from themis_opt.errors import InputError
+from themis_opt.instance import Collective, Dimension, Instance, Network
+from themis_opt.plan import equal_sizes
+from themis_opt.policies.registry import make_policy
+from themis_opt.simulator import simulate
+from themis_opt.tuning import tune
+from themis_opt.tuning.chunk_options import chunk_space
+from themis_opt.tuning.chunk_space import chunk_counts, specification
+from themis_opt.tuning.costs import is_free_to_cut, with_costs
+from themis_opt.tuning.history import Trial, best_of, front_of, key_of, value_of
+from themis_opt.tuning.parameters import Parameter, every_choice, nearest_choice
+from themis_opt.tuning.profiles import planned, ramp_sizes
+from themis_opt.tuning.space import Measurement, make_space
+from themis_opt.tuning.storage import StorageError, open_storage, sqlite_url
+from themis_opt.tuning.tuner import StorageLost, find
+from themis_opt.validation import validate
+
+NAME = "2d-sw_sw.all_reduce.100MiB"
+COSTLY = {"launch_overhead": "2 us", "packet": "4096B/30B", "latency": "occupy"}
+
+
+@pytest.fixture(scope="module")
+def instance():
+    return themis_opt.load(NAME)
+
+
+@pytest.fixture(scope="module")
+def tuned(instance):
+    """A search with every kind of choice."""
+    return tune(instance, trials=25, max_chunks=32, **COSTLY)
+
+
+def settings(tuned):
+    return [(t.number, key_of(t.choice), t.state, t.measurements, t.repeats) for t in tuned.trials]
+
+
+def trial(number, makespan, pieces, **fields):
+    measured = Measurement(makespan=makespan, ideal=1.0, utilisation=1.0, pieces=pieces)
+    return Trial(number, {"chunks": pieces}, **{"state": "complete", "measurements": (measured,)} | fields)
+
+
+class TestParameters:
+    DIVISOR = Parameter("divisor", (1, 4, 16), {"policy": ("a",)})
+    BOTH = (Parameter("policy", ("a", "b")), DIVISOR)
+
+    def test_a_parameter_is_only_chosen_where_it_matters(self):
+        assert list(every_choice(self.BOTH)) == [
+            {"policy": "a", "divisor": 1},
+            {"policy": "a", "divisor": 4},
+            {"policy": "a", "divisor": 16},
+            {"policy": "b"},
+        ]
+
+    def test_the_nearest_number_is_nearest_in_ratio(self):
+        assert [self.DIVISOR.nearest(value) for value in (1, 3, 6, 7, 10, 1000)] == [1, 4, 4, 4, 16, 16]
+
+    def test_the_nearest_choice_replaces_what_is_not_allowed(self):
+        assert nearest_choice(self.BOTH, {"policy": "c", "divisor": 20}) == {"policy": "a", "divisor": 16}
+        assert nearest_choice(self.BOTH, {"policy": "b", "divisor": 20}) == {"policy": "b"}
+
+
+class TestCosts:
+    def test_they_replace_those_of_every_dimension(self, instance):
+        changed = with_costs(instance, **COSTLY)
+        assert changed.latency == "occupy"
+        for dimension in changed.network.dimensions:
+            assert dimension.launch_overhead == 2_000_000
+            assert (dimension.packet.payload, dimension.packet.header) == (4096, 30)
+
+    def test_what_is_not_given_stays(self, instance):
+        assert with_costs(instance).fingerprint == instance.fingerprint
+        assert (
+            with_costs(with_costs(instance, **COSTLY), latency="lag").network == with_costs(instance, **COSTLY).network
+        )
+
+    @pytest.mark.parametrize(
+        ("option", "value", "said"),
+        [
+            ("packet", "4096B", "--packet = '4096B': must be payload and header"),
+            ("packet", "0B/30B", "--packet = '0B/30B'"),
+            ("packet", "4096B/x", "--packet = '4096B/x'"),
+            ("launch_overhead", "2 meters", "--launch-overhead = '2 meters': unknown unit"),
+            ("launch_overhead", "-1 us", "--launch-overhead = '-1 us'"),
+            ("latency", "never", "--latency = 'never'"),
+        ],
+    )
+    def test_bad_ones_are_refused_by_the_name_of_the_option(self, instance, option, value, said):
+        with pytest.raises(InputError) as caught:
+            with_costs(instance, **{option: value})
+        assert said in str(caught.value)
+
+    def test_only_an_instance_without_them_is_free_to_cut(self, instance):
+        assert is_free_to_cut(instance)
+        for name, value in COSTLY.items():
+            assert not is_free_to_cut(with_costs(instance, **{name: value}))
+
+
+class TestProfiles:
+    @pytest.mark.parametrize(("chunks", "ratio"), [(3, 2), (8, 4), (64, 16), (100, 8)])
+    def test_a_ramp_rises_and_falls_alike_and_holds_all_bytes(self, chunks, ratio):
+        collective = Collective(kind="all_reduce", size="100 MiB", chunks=chunks)
+        sizes = ramp_sizes(collective, ratio)
+        middle = len(sizes) // 2
+        assert sizes.sum() == collective.size
+        assert (sizes % collective.element_bytes == 0).all()
+        assert (abs(sizes - sizes[::-1]) <= collective.element_bytes).all()
+        assert (sizes[1 : middle + 1] >= sizes[:middle] - collective.element_bytes).all()
+        assert 1 < sizes.max() / sizes.min() <= ratio * 1.001
+
+    def test_a_ramp_of_few_elements_has_no_empty_chunk(self):
+        sizes = ramp_sizes(Collective(kind="all_reduce", size="16 B", chunks=8), 16)
+        assert sizes.min() > 0
+        assert sizes.sum() == 16
+
+    @pytest.mark.parametrize("policy", ["themis+scf", "baseline+fifo", "themis:threshold_divisor=4+lifo"])
+    def test_a_policy_plans_chunks_of_given_sizes_like_its_own(self, instance, policy):
+        """Given the equal sizes, it must decide as it does for the whole collective."""
+        own = make_policy(policy)
+        assert planned(instance, own, [equal_sizes(instance.collectives[0])]) == own(instance)
+
+    @pytest.mark.parametrize("policy", ["themis+scf", "baseline+fifo", "hourglass"])
+    def test_ramps_of_several_collectives_are_valid(self, policy):
+        mixed = themis_opt.load("release_and_subset.mixed.8MB").overridden(chunks=6)
+        plan = planned(mixed, make_policy(policy), [ramp_sizes(c, 8) for c in mixed.collectives])
+        validate(simulate(mixed, plan))
+
+
+class TestChunkSpace:
+    def choice(self, **changes):
+        usual = {"chunks": 8, "profile": "equal", "policy": "themis", "dispatch": "scf", "threshold_divisor": 16}
+        return usual | changes
+
+    def test_chunk_counts_are_powers_of_two_and_between(self):
+        assert chunk_counts(20) == (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20)
+        assert chunk_counts(1) == (1,)
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            ({"profile": "equal", "ratio": 8}, {"profile": "equal"}),
+            ({"policy": "hourglass", "dispatch": "fifo"}, {"policy": "hourglass", "dispatch": "scf"}),
+            ({"policy": "baseline", "threshold_divisor": 4}, {"policy": "baseline", "threshold_divisor": 8}),
+            ({"chunks": 2, "profile": "ramp", "ratio": 8}, {"chunks": 2, "profile": "equal"}),
+            ({"chunks": 1, "profile": "free", "dispatch": "lifo"}, {"chunks": 1, "profile": "equal"}),
+            ({"chunks": 512, "profile": "free"}, {"chunks": 512, "profile": "equal"}),
+            ({"least_chunk_bytes": 4096}, {}),
+        ],
+    )
+    def test_knobs_that_make_no_difference_are_left_out(self, instance, one, other):
+        space = chunk_space(instance)
+        assert space.canonical(self.choice(**one)) == space.canonical(self.choice(**other))
+
+    @pytest.mark.parametrize(
+        "changes",
+        [{"chunks": 7}, {"profile": "free"}, {"profile": "ramp", "ratio": 4}, {"dispatch": "fifo"},
+         {"threshold_divisor": 8}, {"policy": "baseline"}, {"policy": "hourglass"}],
+    )  # fmt: skip
+    def test_knobs_that_make_a_difference_are_kept(self, instance, changes):
+        space = chunk_space(instance)
+        assert space.canonical(self.choice()) != space.canonical(self.choice(**changes))
+
+    def test_on_one_dimension_themis_is_the_fixed_order(self):
+        ring = themis_opt.load("one_ring.all_reduce.4MB")
+        assert chunk_space(ring).canonical(self.choice())["policy"] == "baseline"
+
+    def test_no_equal_chunk_is_smaller_than_allowed(self, instance):
+        space = chunk_space(instance, min_chunk="1 MiB")
+        assert space.instance(self.choice(chunks=256), 0).collectives[0].chunks == 100
+
+    def test_sizes_share_a_least_chunk(self, instance):
+        space = chunk_space(instance, sizes=("100MiB", "1MiB"))
+        assert space.cases == ("1MiB", "100MiB")
+        choice = self.choice(chunks=64, least_chunk_bytes=2**18)
+        assert [space.counts(choice, case) for case in (0, 1)] == [(4,), (64,)]
+
+    def test_one_size_has_no_least_chunk_to_choose(self, instance):
+        assert "least_chunk_bytes" not in {p.name for p in chunk_space(instance).parameters}
+
+    def test_a_measurement_is_the_simulated_schedule(self, instance):
+        space = chunk_space(instance, **COSTLY)
+        expected = simulate(with_costs(instance, **COSTLY).overridden(chunks=8), make_policy("themis+scf")(
+            with_costs(instance, **COSTLY).overridden(chunks=8)))  # fmt: skip
+        measured = space.measure(self.choice(), 0)
+        assert (measured.makespan, measured.pieces) == (expected.makespan, 8)
+        assert measured.utilisation == expected.utilisation
+
+    @pytest.mark.parametrize("profile", ["equal", "ramp", "free"])
+    @pytest.mark.parametrize("policy", ["themis", "baseline", "hourglass"])
+    def test_every_profile_of_every_policy_gives_a_valid_schedule(self, instance, policy, profile):
+        space = chunk_space(instance, **COSTLY)
+        choice = space.canonical(self.choice(policy=policy, profile=profile, ratio=4))
+        schedule = space.schedule(choice, 0)
+        validate(schedule)
+        assert schedule.makespan >= space.ideals[0]
+
+    def test_free_sizes_are_never_worse_than_equal_ones(self, instance):
+        space = chunk_space(instance, **COSTLY)
+        equal, free = (space.measure(self.choice(profile=profile), 0).makespan for profile in ("equal", "free"))
+        assert free < equal
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"max_chunks": 0}, "--max-chunks = 0: must be from 1 to"),
+            ({"min_chunk": "0B"}, "--min-chunk = 0: must be from 1 to"),
+            ({"min_chunk": "1 mile"}, "--min-chunk = '1 mile': unknown unit"),
+            ({"policies": ("exact",)}, "--policies = 'exact': must name one or more of themis, baseline, hourglass"),
+            ({"policies": ()}, "--policies"),
+            ({"profiles": ("equal", "equal")}, "--profiles = 'equal, equal'"),
+            ({"sizes": ("1MiB", "1024KiB")}, "--sizes-of-collective"),
+            ({"sizes": ("3B",)}, "multiple of element_bytes"),
+        ],
+    )
+    def test_bad_options_are_refused(self, instance, options, said):
+        with pytest.raises(InputError) as caught:
+            chunk_space(instance, **options)
+        assert said in str(caught.value)
+
+    def test_an_unknown_kind_of_space_is_refused(self, instance):
+        with pytest.raises(InputError, match="must be one of chunks"):
+            make_space("colours", instance)
+
+
+class TestHistory:
+    def test_the_value_of_one_case_is_its_makespan_in_ns(self):
+        assert value_of([Measurement(5000, 1000.0, 1.0, 2)]) == 5.0
+
+    def test_the_value_of_several_cases_is_the_geometric_mean_over_the_ideal(self):
+        assert value_of([Measurement(200, 100.0, 1.0, 2), Measurement(800, 100.0, 1.0, 2)]) == pytest.approx(4.0)
+
+    def test_the_best_has_the_least_value_then_the_fewest_pieces(self):
+        trials = [trial(0, 30, 1), trial(1, 20, 9), trial(2, 20, 4), trial(3, 20, 4), trial(4, 10, 1, state="pruned")]
+        assert best_of(trials).number == 2
+        assert best_of([trial(0, 10, 1, state="failed")]) is None
+
+    def test_the_front_holds_what_no_other_beats(self):
+        trials = [trial(0, 50, 8), trial(1, 90, 1), trial(2, 60, 4), trial(3, 70, 6), trial(4, 60, 5), trial(5, 50, 9)]
+        assert [t.number for t in front_of(trials)] == [1, 2, 0]
+
+
+class TestTune:
+    def test_the_first_trial_is_the_default_of_the_paper(self, tuned):
+        assert tuned.trials[0].choice["chunks"] == 32  # the most that is allowed
+        assert specification(tuned.trials[0].choice) == "themis+scf"
+        assert tuned.default_schedule.plan.chunks[0].sizes.tolist() == [100 * 2**20 // 64] * 64
+
+    def test_the_best_beats_the_default_and_is_valid(self, tuned):
+        for schedule in (tuned.schedule, tuned.default_schedule):
+            validate(schedule)
+        assert tuned.schedule.makespan < tuned.default_schedule.makespan
+        assert tuned.gain == pytest.approx(1 - tuned.schedule.makespan / tuned.default_schedule.makespan)
+
+    def test_the_best_is_the_least_of_all_trials(self, tuned):
+        assert tuned.schedule.makespan == min(t.measurements[0].makespan for t in tuned.trials)
+        assert tuned.schedule.makespan == tuned.best.measurements[0].makespan
+
+    def test_as_many_different_settings_are_run_as_asked_for(self, tuned):
+        run = [key_of(t.choice) for t in tuned.trials if t.repeats is None]
+        assert len(run) == len(set(run)) == 25
+
+    def test_equal_seeds_give_equal_trials(self, instance, tuned):
+        assert settings(tune(instance, trials=25, max_chunks=32, **COSTLY)) == settings(tuned)
+
+    def test_other_seeds_give_other_trials(self, instance, tuned):
+        assert settings(tune(instance, trials=25, max_chunks=32, seed=1, **COSTLY)) != settings(tuned)
+
+    def test_importances_are_shares(self, tuned):
+        assert sum(tuned.importances.values()) == pytest.approx(1)
+        assert "chunks" in tuned.importances
+
+    def test_a_small_space_is_tried_as_a_whole(self, instance):
+        found = tune(instance, trials=100, policies=("hourglass",), profiles=("equal",), max_chunks=4, **COSTLY)
+        assert sorted(t.choice["chunks"] for t in found.trials) == [1, 2, 3, 4]
+
+    def test_settings_met_again_are_remembered(self, instance):
+        """A space hardly larger than the number of trials is sampled, which repeats settings."""
+        options = COSTLY | {"policies": ("hourglass",), "max_chunks": 6}
+        found = tune(instance, trials=15, **options)
+        again = [t for t in found.trials if t.repeats is not None]
+        assert len(found.trials) - len(again) == 15
+        assert again
+        for t in again:
+            first = next(other for other in found.trials if other.number == t.repeats)
+            assert (t.choice, t.measurements) == (first.choice, first.measurements)
+
+    def test_equal_settings_are_simulated_once(self, instance, monkeypatch):
+        from themis_opt.tuning.chunk_space import ChunkSpace
+
+        measured, measure = [], ChunkSpace.measure
+        monkeypatch.setattr(
+            ChunkSpace, "measure", lambda self, c, case: measured.append(key_of(c)) or measure(self, c, case)
+        )
+        tune(instance, trials=15, policies=("hourglass",), max_chunks=6, **COSTLY)
+        assert len(measured) == len(set(measured)) == 15
+
+    def test_the_front_trades_chunks_for_makespan(self, instance):
+        found = tune(instance, trials=20, objective="pareto", max_chunks=16, **COSTLY)
+        values = [(t.pieces, t.value) for t in found.front]
+        assert len(values) > 1
+        assert values == sorted(values)
+        assert [v for _, v in values] == sorted((v for _, v in values), reverse=True)
+        assert found.best.number == found.front[-1].number
+
+    def test_several_sizes_are_tried_from_cheap_to_dear_and_pruned(self, instance):
+        found = tune(instance, trials=30, sizes=("100MiB", "1MiB", "10MiB"), max_chunks=64, **COSTLY)
+        assert found.space.cases == ("1MiB", "10MiB", "100MiB")
+        pruned = [t for t in found.trials if t.state == "pruned"]
+        assert pruned
+        assert all(len(t.measurements) < 3 for t in pruned)
+        assert found.best.value == pytest.approx(
+            math.prod(s.makespan / i for s, i in zip(found.schedules, found.space.ideals, strict=True)) ** (1 / 3)
+        )
+
+    def test_one_size_is_never_pruned(self, tuned):
+        assert {t.state for t in tuned.trials} == {"complete"}
+
+    def test_settings_that_fail_are_recorded_and_the_others_tried(self, instance, monkeypatch):
+        from themis_opt.tuning.chunk_space import ChunkSpace
+
+        measure = ChunkSpace.measure
+
+        def failing(self, choice, case):
+            if choice["chunks"] == 2:
+                raise InputError("two is bad luck")
+            return measure(self, choice, case)
+
+        monkeypatch.setattr(ChunkSpace, "measure", failing)
+        found = tune(instance, policies=("hourglass",), profiles=("equal",), max_chunks=3, **COSTLY)
+        assert [(t.choice["chunks"], t.state, t.error) for t in found.trials if t.error] == [
+            (2, "failed", "two is bad luck")
+        ]
+        assert len(found.trials) == 3
+
+    def test_no_success_is_an_error_that_says_why(self, instance, monkeypatch):
+        from themis_opt.tuning.chunk_space import ChunkSpace
+
+        def failing(self, choice, case):
+            raise InputError("nothing works")
+
+        monkeypatch.setattr(ChunkSpace, "measure", failing)
+        with pytest.raises(InputError, match="no trial succeeded: nothing works"):
+            tune(instance, trials=2)
+
+    def test_ctrl_c_keeps_what_was_found(self, instance):
+        def stop(run, total, trial):
+            if run == 3:
+                raise KeyboardInterrupt
+
+        found = tune(instance, trials=50, progress=stop, **COSTLY)
+        assert found.interrupted
+        assert len(found.trials) == 3
+
+    def test_ctrl_c_before_the_first_trial_is_passed_on(self, instance, monkeypatch):
+        from themis_opt.tuning.chunk_space import ChunkSpace
+
+        def stopped(self, choice, case):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(ChunkSpace, "measure", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            tune(instance, trials=2)
+
+    def test_no_trial_begins_after_the_time_limit(self, instance):
+        with pytest.raises(InputError, match="no trial was finished within the time limit"):
+            tune(instance, trials=5, time_limit=0)
+
+    @pytest.mark.parametrize(("field", "value"), [("trials", 0), ("objective", "beauty")])
+    def test_bad_arguments_are_refused(self, instance, field, value):
+        with pytest.raises(InputError, match=field):
+            tune(instance, **{field: value})
+
+    def test_a_network_of_one_dimension_can_be_tuned(self):
+        ring = Dimension(kind="ring", size=4, bandwidth="100 GB/s", latency="1 us")
+        one = Instance(network=Network(dimensions=(ring,)), collectives=(Collective(kind="all_gather", size="1 MB"),))
+        found = tune(one, policies=("themis",), profiles=("equal",), max_chunks=4, launch_overhead="5 us")
+        assert found.best.choice["chunks"] == 1
+
+
+class Buckets:
+    """A space of another kind: the smaller the distance of a bucket from 12 MB, the shorter the iteration."""
+
+    name, cases, identity = "buckets", ("iteration",), {"instance": "i", "space": "buckets"}
+    parameters = (Parameter("bucket_mb", tuple(range(1, 65))),)
+    reference = {"bucket_mb": 25}  # noqa: RUF012
+
+    def canonical(self, choice):
+        return dict(choice)
+
+    def measure(self, choice, case):
+        return Measurement(1000 + abs(choice["bucket_mb"] - 12), 1000.0, 1.0, 100 // choice["bucket_mb"])
+
+    def measure_reference(self, case):
+        return self.measure(self.reference, case)
+
+    def describe(self, choice):
+        return f"buckets of {choice['bucket_mb']} MB"
+
+
+class TestFind:
+    def test_a_space_of_another_kind_can_be_searched(self):
+        limits = {"seed": 0, "time_limit": 60, "storage": None, "study": None, "progress": lambda *news: None}
+        found = find(Buckets(), trials=64, objective="makespan", **limits)
+        assert found.choice == {"bucket_mb": 12}
+        assert found.trials[0].choice == {"bucket_mb": 25}
+        assert found.gain == pytest.approx(1 - 1000 / 1013)
+        assert found.trial_rows()[0]["bucket_mb"] == 25
+
+
+class TestStudies:
+    def test_a_resumed_study_goes_on_as_if_it_had_never_ended(self, instance, tmp_path):
+        options = COSTLY | {"max_chunks": 8, "storage": f"journal:{tmp_path / 'study.log'}"}
+        tune(instance, trials=7, study="halves", **options)
+        halves = tune(instance, trials=16, study="halves", **options)
+        assert settings(halves) == settings(tune(instance, trials=16, study="whole", **options))
+
+    @pytest.mark.parametrize("scheme", ["sqlite", "journal"])
+    def test_a_finished_study_is_not_run_again(self, instance, tmp_path, scheme):
+        url = sqlite_url(tmp_path / "s.db") if scheme == "sqlite" else f"journal:{tmp_path / 's.log'}"
+        first = tune(instance, trials=4, study="one", storage=url, **COSTLY)
+        heard = []
+        again = tune(instance, trials=4, study="one", storage=url, progress=lambda *news: heard.append(news), **COSTLY)
+        assert not heard
+        assert settings(again) == settings(first)
+        assert again.schedule == first.schedule
+
+    def test_without_a_name_every_study_is_new(self, instance, tmp_path):
+        url = sqlite_url(tmp_path / "study.db")
+        names = [tune(instance, trials=1, storage=url, **COSTLY).study for _ in range(2)]
+        assert len(set(names)) == 2
+
+    @pytest.mark.parametrize(
+        ("changes", "part"),
+        [
+            ({"launch_overhead": "3 us"}, "instance"),
+            ({"sizes": ("1MiB", "2MiB")}, "instance"),
+            ({"max_chunks": 8}, "space"),
+            ({"profiles": ("free",)}, "space"),
+            ({"objective": "pareto"}, "objective"),
+        ],
+    )
+    def test_a_study_about_something_else_is_refused(self, instance, tmp_path, changes, part):
+        url = sqlite_url(tmp_path / "study.db")
+        tune(instance, trials=1, study="one", storage=url, **COSTLY)
+        with pytest.raises(InputError) as caught:
+            tune(instance, trials=2, study="one", storage=url, **COSTLY | changes)
+        assert f"study = 'one': belongs to another {part}" in str(caught.value)
+
+    def test_a_study_of_another_program_is_refused(self, instance, tmp_path):
+        import optuna
+
+        url = sqlite_url(tmp_path / "study.db")
+        foreign = optuna.create_study(storage=url, study_name="theirs")
+        foreign.optimize(lambda asked: asked.suggest_float("x", 0, 1), n_trials=1)
+        with pytest.raises(InputError, match="was not made by themis-opt tune"):
+            tune(instance, trials=1, study="theirs", storage=url)
+
+    def test_a_killed_search_keeps_its_trials_and_goes_on(self, instance, tmp_path):
+        url = sqlite_url(tmp_path / "study.db")
+        arguments = (f"trials=400, study='one', storage={url!r}, launch_overhead='2 us', packet='4096B/30B', "
+                     "latency='occupy', progress=lambda run, total, trial: print(run, flush=True)")  # fmt: skip
+        code = f"import themis_opt; from themis_opt.tuning import tune; tune(themis_opt.load({NAME!r}), {arguments})"
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        while "6" not in process.stdout.readline():
+            time.sleep(0)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        found = tune(instance, trials=9, study="one", storage=url, **COSTLY)
+        whole = tune(instance, trials=9, **COSTLY)
+        kept = {key_of(t.choice): t.measurements for t in found.trials}
+        assert {key_of(t.choice): t.measurements for t in whole.trials}.items() <= kept.items()
+
+    def test_a_full_disk_keeps_what_was_found(self, instance, tmp_path):
+        from sqlalchemy import Engine, event
+
+        url = sqlite_url(tmp_path / "study.db")
+        tune(instance, trials=1, study="one", storage=url, **COSTLY)
+
+        def fill(connection, _record):
+            pages = connection.execute("PRAGMA page_count").fetchone()[0]
+            connection.execute(f"PRAGMA max_page_count={pages}")
+
+        event.listen(Engine, "connect", fill)
+        try:
+            with pytest.raises(StorageLost, match="database or disk is full") as caught:
+                tune(instance, trials=400, study="one", storage=url, **COSTLY)
+        finally:
+            event.remove(Engine, "connect", fill)
+        assert "\n" not in str(caught.value)
+        validate(caught.value.found.schedule)
+        kept = tune(instance, trials=1, study="one", storage=url, **COSTLY)
+        assert len(kept.trials) >= 1
+
+    @pytest.mark.parametrize(
+        ("url", "said"),
+        [
+            ("sqlite:////no/such/folder/study.db", "unable to open database file"),
+            ("journal:/no/such/folder/study.log", "No such file or directory"),
+            ("nonsense", "must be a storage URL"),
+            ("nodialect://host/name", "must be a storage URL"),
+            ("oracle://user:secret@127.0.0.1:1/name", "needs a database driver that is not installed"),
+        ],
+    )
+    def test_a_storage_that_cannot_be_opened_is_one_line(self, url, said):
+        with pytest.raises(StorageError) as caught:
+            open_storage(url)
+        assert said in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert "secret" not in str(caught.value)
+
+    @pytest.mark.parametrize("content", [b"no database at all", b"SQLite format 3\0" + b"\xff" * 4096])
+    def test_a_damaged_database_is_one_line(self, tmp_path, content):
+        path = tmp_path / "study.db"
+        path.write_bytes(content)
+        with pytest.raises(StorageError, match="storage = "):
+            open_storage(sqlite_url(path))
+        assert path.read_bytes() == content
+
+    @pytest.mark.parametrize("content", ['{"op_code": nonsense\n{"a": 1}\n', '{"op_code": 77}\n'])
+    def test_a_damaged_journal_is_one_line(self, instance, tmp_path, content):
+        path = tmp_path / "study.log"
+        path.write_text(content, encoding="utf-8")
+        with pytest.raises(StorageError, match="cannot be read"):
+            tune(instance, trials=1, storage=f"journal:{path}")
+        assert path.read_text(encoding="utf-8") == content
+
+    def test_file_names_may_hold_what_urls_may_not(self, tmp_path):
+        path = tmp_path / "we%ird ?#{name}.db"
+        open_storage(sqlite_url(path))
+        assert path.exists()

@@ -1,0 +1,102 @@
+"""The shipped files of iterations: they are what the generators make, and hold the figures they claim."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from themis_opt.catalog import load
+from themis_opt.instance import Instance
+from themis_opt.iteration_instance import IterationInstance
+from themis_opt.workloads.files import instance_text, write_instance
+from themis_opt.workloads.paper import NETWORKS
+from themis_opt.workloads.shipped import shipped_iterations, write_shipped
+
+FOLDER = Path(__file__).parents[2] / "instances" / "iterations"
+SHIPPED = shipped_iterations()
+
+
+def read(name: str) -> IterationInstance:
+    instance = load(FOLDER / name)
+    assert isinstance(instance, IterationInstance)
+    return instance
+
+
+def test_the_folder_holds_exactly_the_generated_files() -> None:
+    assert sorted(path.name for path in FOLDER.glob("*.json")) == sorted(SHIPPED)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_file_is_what_the_generator_writes(name: str) -> None:
+    assert (FOLDER / name).read_text(encoding="utf-8") == instance_text(SHIPPED[name])
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_file_survives_a_round_trip(name: str) -> None:
+    assert read(name) == SHIPPED[name]
+    assert instance_text(read(name)) == instance_text(SHIPPED[name])
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_file_name_begins_with_the_network(name: str) -> None:
+    assert name.startswith(f"{read(name).network.name.lower()}.")
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_paper_networks_are_those_of_the_collectives(network: str) -> None:
+    collectives = load(f"{network}.all_reduce.100MiB")
+    assert isinstance(collectives, Instance)
+    assert read(f"{network}.resnet-152.json").network == collectives.network
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_dimension_has_a_source(name: str) -> None:
+    assert all(dimension.source for dimension in read(name).network.dimensions)
+
+
+def test_readme_lists_exactly_the_files() -> None:
+    readme = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| `iterations/([^`]+)` \| (\d+) \| (\d+), ([0-9.]+) ms \| (\d+) \| (\d+) \|$", readme, re.MULTILINE
+    )
+    expected = [
+        (name, i.network.num_npus, len(i.iteration.tasks), f"{i.compute / 1e9:.3f}", len(i.iteration.tensors), i.chunks)
+        for name, i in SHIPPED.items()
+    ]
+    assert sorted(rows) == sorted(tuple(map(str, row)) for row in expected)
+
+
+def test_two_files_are_never_the_same_problem() -> None:
+    assert len({instance.fingerprint for instance in SHIPPED.values()}) == len(SHIPPED)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensors", "parameters"),
+    [("v100-256.resnet-50.json", 54, 25_557_032), ("v100-256.bert-large.json", 50, 335_141_888)],
+)
+def test_layer_wise_files_hold_the_whole_model_in_fp32(name: str, tensors: int, parameters: int) -> None:
+    instance = read(name)
+    assert len(instance.iteration.tensors) == tensors
+    assert sum(t.size for t in instance.iteration.tensors) == instance.memory == 4 * parameters
+
+
+@pytest.mark.parametrize("name", ["v100-256.resnet-50.json", "v100-256.bert-large.json"])
+def test_layer_wise_files_communicate_about_as_long_as_they_compute(name: str) -> None:
+    instance = read(name)
+    inner, outer = instance.network.dimensions
+    size = sum(t.size for t in instance.iteration.tensors)
+    busy = 2 * size / inner.size * (outer.size - 1) / outer.size / outer.bandwidth * 1e12
+    assert 0.5 < busy / instance.compute < 1.2
+
+
+def test_write_shipped_fills_a_folder(tmp_path: Path) -> None:
+    write_shipped(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(SHIPPED)
+
+
+def test_written_files_have_one_task_or_tensor_on_a_line(tmp_path: Path) -> None:
+    instance = SHIPPED["3d-fc_ring_sw.dlrm.json"]
+    write_instance(instance, tmp_path / "file.json")
+    lines = (tmp_path / "file.json").read_text(encoding="utf-8").splitlines()
+    items = [line for line in lines if line.startswith('      { "')]
+    assert len(items) == len(instance.iteration.tasks) + len(instance.iteration.tensors) + 3

@@ -1,0 +1,107 @@
+"""The workloads of the Themis paper: section 5 and figure 12."""
+
+import math
+
+import pytest
+
+from themis_opt.instance import CollectiveKind
+from themis_opt.iterations.registry import make_iteration_policy
+from themis_opt.iterations.simulator import simulate_iterations
+from themis_opt.workloads.paper import NETWORKS, WORKLOADS, paper_iteration
+
+HETERO = "3d-sw_sw_sw_hetero"
+PAIRS = [(network, workload) for network in NETWORKS for workload in WORKLOADS]
+
+
+def iteration_time(network: str, workload: str, policy: str) -> int:
+    instance = paper_iteration(network, workload)
+    return simulate_iterations(instance, make_iteration_policy(policy)(instance)).iteration_time
+
+
+@pytest.mark.parametrize(
+    ("workload", "picoseconds"),
+    [
+        ("resnet-152", 287_400_000),
+        ("resnet-50", (380_038 + 364_599 + 337_813) * 260),
+        ("gnmt", 33_554_000 + (2_930_768 + 2_794_594 + 2_039_233) * 260),
+        ("dlrm", (1_399_259 + 979_828 + 979_838) * 260),
+        ("transformer-1t", (113_305_662 + 113_330_076) * 260),
+    ],
+)
+def test_compute_is_exact(workload: str, picoseconds: int) -> None:
+    assert {paper_iteration(network, workload).compute for network in NETWORKS} == {picoseconds}
+
+
+@pytest.mark.parametrize(
+    ("workload", "sizes"),
+    [
+        ("resnet-152", [120_080_768]),
+        ("resnet-50", [51_005_824]),
+        ("gnmt", [267_788_288]),
+        ("dlrm", [4_194_304, 4_194_304, 114_823_168]),
+        ("transformer-1t", [805_306_368] * 14 + [240_316_416]),
+    ],
+)
+def test_sizes_of_the_collectives(workload: str, sizes: list[int]) -> None:
+    assert [tensor.size for tensor in paper_iteration(HETERO, workload).iteration.tensors] == sizes
+
+
+@pytest.mark.parametrize(("network", "workload"), PAIRS)
+def test_collectives_have_64_chunks(network: str, workload: str) -> None:
+    assert paper_iteration(network, workload).chunks == 64
+
+
+def test_gathers_of_transformer_have_the_published_shard() -> None:
+    instance = paper_iteration(HETERO, "transformer-1t")
+    gathers = [t for t in instance.iteration.tensors if t.kind is CollectiveKind.ALL_GATHER]
+    assert [t.size // 128 for t in gathers] == [6_291_456] * 2
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_transformer_is_model_parallel_over_128_npus_and_data_parallel_over_8(network: str) -> None:
+    instance = paper_iteration(network, "transformer-1t")
+    sizes = instance.fabric.sizes
+    groups = {
+        tensor.parallelism: math.prod(sizes[k] for k in span)
+        for tensor, span in zip(instance.iteration.tensors, instance.spans, strict=True)
+    }
+    assert groups == {"model": 128, "data": 8}
+
+
+def test_transformer_splits_the_second_of_two_dimensions_at_full_bandwidth_each() -> None:
+    instance = paper_iteration("2d-sw_sw", "transformer-1t")
+    assert instance.fabric.sizes == (16, 8, 8)
+    assert instance.resources == (0, 1, 2)
+
+
+def test_exchanges_of_transformer_block_the_next_task() -> None:
+    instance = paper_iteration(HETERO, "transformer-1t")
+    gaps = [needed - ready for ready, needed in zip(instance.ready_task, instance.needed_task, strict=True)]
+    assert gaps[:-1] == [1] * 14
+
+
+def test_embeddings_of_dlrm_travel_while_the_bottom_perceptron_computes() -> None:
+    tensors = {t.name: t for t in paper_iteration(HETERO, "dlrm").iteration.tensors}
+    waits = [(tensors[n].ready_after, tensors[n].needed_before) for n in ("rows", "row_gradients")]
+    assert waits == [("embedding_forward", "top_forward"), ("top_backward", "embedding_backward")]
+
+
+@pytest.mark.parametrize("workload", ["resnet-152", "resnet-50", "gnmt", "dlrm"])
+def test_fused_gradients_are_fully_exposed(workload: str) -> None:
+    instance = paper_iteration(HETERO, workload)
+    assert instance.ready_task[-1] == len(instance.iteration.tasks) - 1
+    assert (instance.needed_task[-1], instance.needed_later[-1]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("workload", "mean", "most"),
+    [("resnet-152", 1.49, 2.25), ("gnmt", 1.30, 1.78), ("dlrm", 1.30, 1.77), ("transformer-1t", 1.25, 1.53)],
+)
+def test_speedups_of_figure_12(workload: str, mean: float, most: float) -> None:
+    """Geometric mean over the networks, and the largest: Themis with smallest chunk first over the fixed order."""
+    speedups = [
+        iteration_time(network, workload, "fused/baseline+fifo") / iteration_time(network, workload, "fused/themis+scf")
+        for network in NETWORKS
+    ]
+    assert math.prod(speedups) ** (1 / len(speedups)) == pytest.approx(mean, rel=0.03)
+    assert max(speedups) == pytest.approx(most, rel=0.02)

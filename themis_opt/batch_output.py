@@ -1,0 +1,168 @@
+"""What a batch leaves besides its store: the rows as CSV or Parquet, and where they come from."""
+
+import csv
+import io
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import psutil
+
+from themis_opt.documents import write_atomically
+from themis_opt.errors import InputError
+from themis_opt.expansion import Run, code_version
+from themis_opt.run_store import RunStore
+
+COLUMNS: Mapping[str, type[str] | type[int] | type[float]] = MappingProxyType(
+    {
+        "key": str,
+        "experiment": str,
+        "block": str,
+        "instance": str,
+        "fingerprint": str,
+        "network": str,
+        "dimensions": int,
+        "npus": int,
+        "kind": str,
+        "size_bytes": int,
+        "chunks": int,
+        "latency": str,
+        "ag_order": str,
+        "launch_overhead_ns": float,
+        "packet": str,
+        "policy": str,
+        "seed": int,
+        "time_limit": float,
+        "workers": int,
+        "gap_asked": float,
+        "sizes": str,
+        "status": str,
+        "error": str,
+        "makespan_ns": float,
+        "utilisation": float,
+        "algbw_bytes_per_s": float,
+        "busbw_bytes_per_s": float,
+        "bound_ns": float,
+        "bound_equal_ns": float,
+        "seconds": float,
+        "simulate_seconds": float,
+        "extra": str,
+        "code_version": str,
+        "started": str,
+        "host": str,
+    }
+)
+"""Columns of the rows, in order, and what they hold; any of them may be empty."""
+
+PACKAGES = ("numpy", "numba", "ortools", "networkx", "pydantic", "distributed")
+"""Packages whose versions are told."""
+
+
+def finished_rows(runs: Sequence[Run], store: RunStore) -> list[dict[str, Any]]:
+    """The rows of an experiment that the store has, in the order of its runs."""
+    keys = {run.key for run in runs}
+    found = {row["key"]: row for row in store.rows(code_version()) if row["key"] in keys}
+    return [run.row(found[run.key]) for run in runs if run.key in found]
+
+
+def write_csv(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows, at once or not at all; what is not known is empty."""
+    text = io.StringIO(newline="")
+    table = csv.DictWriter(text, list(COLUMNS), lineterminator="\n", extrasaction="ignore")
+    table.writeheader()
+    table.writerows(rows)
+    write_atomically(path, text.getvalue())
+
+
+def check_parquet() -> None:
+    """Raise an InputError if Parquet files cannot be written here."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        rule = "needs the package pyarrow: pip install 'themis-opt[parquet]'"
+        raise InputError(rule, field="--parquet") from None
+
+
+def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as Parquet, at once or not at all."""
+    import pyarrow
+    from pyarrow import parquet
+
+    types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64()}
+    schema = pyarrow.schema([(name, types[kind]) for name, kind in COLUMNS.items()])
+    buffer = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist([dict(row) for row in rows], schema=schema), buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+def provenance(rows: Sequence[Mapping[str, Any]], num_runs: int, command: str, seconds: float) -> dict[str, Any]:
+    """Where rows come from: versions, commit, machine, limits, command, counts and times.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        The finished ones.
+    num_runs : int
+        How many the experiment has.
+    command : str
+        What was called.
+    seconds : float
+        What this call took; `seconds_of_runs` sums what all runs took, whenever they ran.
+    """
+    limits = ("time_limit", "workers", "seed", "gap_asked", "sizes")
+    return {
+        "versions": dict(_versions()),
+        "code_version": code_version(),
+        "commit": _commit(),
+        "machine": {
+            "platform": platform.platform(),
+            "processor": _processor(),
+            "cpus": os.cpu_count(),
+            "memory_bytes": psutil.virtual_memory().total,
+        },
+        "limits": {name: sorted({row[name] for row in rows if row[name] is not None}) for name in limits},
+        "command": command,
+        "runs": num_runs,
+        "rows": len(rows),
+        "failed": sum(row["status"] == "failed" for row in rows),
+        "started": min((row["started"] for row in rows if row.get("started")), default=None),
+        "seconds": round(seconds, 3),
+        "seconds_of_runs": round(sum(row.get("seconds") or 0.0 for row in rows), 3),
+    }
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    yield "python", platform.python_version()
+    for name in ("themis-opt", *PACKAGES):
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            continue
+
+
+def _processor() -> str:
+    """The name of the processor, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
+
+
+def _commit() -> str | None:
+    """The commit of the source tree, with a plus sign if files differ from it; None outside of one."""
+    folder = Path(__file__).parent
+    try:
+        commit, changes = (
+            subprocess.run(["git", "-C", folder, *call], capture_output=True, text=True, check=True, timeout=10).stdout
+            for call in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no", "--", folder))
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return commit.strip() + ("+" if changes.strip() else "")

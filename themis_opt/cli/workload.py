@@ -1,0 +1,171 @@
+"""``themis-opt workload``: training iterations of well-known models."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from themis_opt.cli import options
+from themis_opt.errors import InputError
+
+if TYPE_CHECKING:
+    from themis_opt.iteration_instance import IterationInstance
+    from themis_opt.workloads.layers import Layer, TrainingModel
+    from themis_opt.workloads.timing import Timing
+
+ModelName = Annotated[str | None, typer.Argument(help="Model, see --list.", metavar="MODEL")]
+ListModels = Annotated[bool, typer.Option("--list", help="List the models with parameters and sources.")]
+Network = Annotated[str | None, typer.Option(help="Instance file, or shipped instance, whose network to take.")]
+Parallelism = Annotated[str, typer.Option(help="data, tensor, hybrid or splitbrain.")]
+Batch = Annotated[int, typer.Option(help="Samples of one step, for each NPU or group that holds a copy of the model.")]
+Sequence = Annotated[int | None, typer.Option(help="Tokens of one sample, where the model reads sequences.")]
+DType = Annotated[str, typer.Option("--dtype", help="fp16, bf16 or fp32.")]
+Flops = Annotated[str, typer.Option(help="Floating-point operations per second of an NPU.")]
+Efficiency = Annotated[float, typer.Option(help="Fraction of --flops that is reached.")]
+Times = Annotated[Path | None, typer.Option(help="JSON file with the times of each layer, instead of --flops.")]
+Group = Annotated[int | None, typer.Option(help="NPUs that share a model, or its fully connected layers.")]
+Accumulate = Annotated[int, typer.Option(help="Steps of which only the last exchanges gradients.")]
+Zero = Annotated[int, typer.Option(help="2: gradients and optimizer are sharded. 0: copies.")]
+Granularity = Annotated[str, typer.Option(help="Tensors of gradients: fused, layer or parameter.")]
+WeightsOnly = Annotated[bool, typer.Option("--weights-only", help="Leave out biases and normalisation.")]
+Recompute = Annotated[bool, typer.Option("--recompute", help="Compute activations again in the backward pass.")]
+Update = Annotated[str, typer.Option(help="Time of the optimizer, such as '1 ms'.")]
+Separate = Annotated[
+    bool, typer.Option("--separate", help="Both parts of a split dimension have its bandwidth, instead of sharing it.")
+]
+Chunks = Annotated[int, typer.Option(help="Chunks of each collective.")]
+Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write the instance to this file.")]
+
+
+def workload(
+    model: ModelName = None,
+    list_models: ListModels = False,
+    network: Network = None,
+    parallelism: Parallelism = "data",
+    batch: Batch = 32,
+    sequence: Sequence = None,
+    dtype: DType = "fp16",
+    flops: Flops = "120 TFLOP/s",
+    efficiency: Efficiency = 1.0,
+    times: Times = None,
+    tensor_group: Group = None,
+    accumulate: Accumulate = 1,
+    zero: Zero = 0,
+    granularity: Granularity = "layer",
+    weights_only: WeightsOnly = False,
+    recompute: Recompute = False,
+    update: Update = "0 s",
+    separate: Separate = False,
+    chunks: Chunks = 64,
+    output: Output = None,
+    as_json: options.Json = False,
+) -> None:
+    """Make a training iteration of a model on a network, and write it as an instance file."""
+    if list_models:
+        _print_models(as_json)
+        return
+    if model is None or network is None:
+        field = "MODEL" if model is None else "--network"
+        raise InputError("is required, unless --list is given", field=field)
+    from pydantic import ValidationError
+
+    from themis_opt.catalog import load
+    from themis_opt.cost import check_clock
+    from themis_opt.instance import located
+    from themis_opt.workloads import setup
+    from themis_opt.workloads.models import find_model
+    from themis_opt.workloads.parallelisms import make_workload
+
+    found = find_model(model)
+    layers = _layers(found, sequence, weights_only)
+    choices = {
+        "batch": batch,
+        "element_bytes": setup.element_bytes(dtype),
+        "group": tensor_group,
+        "accumulate": accumulate,
+        "zero": zero,
+        "granularity": granularity,
+        "recompute": recompute,
+        "update": _time("--update", update),
+        "shared": not separate,
+    }
+    timing = _timing(flops, efficiency, times, layers)
+    try:
+        made = setup.Setup(network=load(network).network, timing=timing, **choices)  # type: ignore[arg-type]
+        instance = make_workload(found, layers, made, parallelism=parallelism, chunks=chunks)
+        check_clock(instance.one_by_one())
+    except ValidationError as error:
+        raise located(error).within("command line") from None
+    _finish(instance, layers, output, as_json)
+
+
+def _layers(model: "TrainingModel", sequence: int | None, only_weights: bool) -> tuple["Layer", ...]:
+    from themis_opt.workloads.setup import weights_only
+
+    layers = model.layers(sequence)
+    return weights_only(layers) if only_weights else layers
+
+
+def _time(field: str, text: str) -> int:
+    from themis_opt.units import parse_time
+
+    try:
+        return parse_time(text)
+    except ValueError as error:
+        raise InputError(str(error), field=field, value=text) from None
+
+
+def _timing(flops: str, efficiency: float, times: Path | None, layers: tuple["Layer", ...]) -> "Timing":
+    from themis_opt.workloads.timing import Rate, parse_rate, read_times
+
+    return Rate(parse_rate(flops), efficiency) if times is None else read_times(times, layers)
+
+
+def _finish(instance: "IterationInstance", layers: tuple["Layer", ...], output: Path | None, as_json: bool) -> None:
+    """Write the instance if a file is given, and print what it consists of."""
+    from themis_opt.cli.printing import print_json, print_table
+    from themis_opt.workloads.files import write_instance
+    from themis_opt.workloads.summary import workload_summary
+
+    if output is not None:
+        write_instance(instance, output)
+    summary = workload_summary(instance, layers)
+    if as_json:
+        print_json(summary)
+        return
+    facts = [
+        ("parameters", f"{summary['parameters']:,}"),
+        ("NPUs", str(summary["npus"])),
+        ("steps", str(summary["steps"])),
+        ("tasks", str(summary["tasks"])),
+        ("compute", f"{instance.compute / 1e9:.3f} ms"),
+        ("parameters of one NPU", f"{instance.memory:,} B"),
+        ("tensors", str(summary["tensors"])),
+    ]
+    print_table(instance.name, ("quantity", "value"), facts)
+    rows = [(e["kind"], e["parallelism"], str(e["tensors"]), f"{e['bytes']:,}") for e in summary["exchanges"]]
+    print_table("exchanges", ("kind", "parallelism", "tensors", "bytes"), rows)
+    if output is not None:
+        typer.echo(f"wrote {output}")
+
+
+def _print_models(as_json: bool) -> None:
+    from themis_opt.cli.printing import print_json, print_table
+    from themis_opt.workloads.summary import model_rows
+
+    rows = model_rows()
+    if as_json:
+        print_json(rows)
+        return
+    cells = [
+        (
+            r["model"],
+            str(r["layers"]),
+            f"{r['parameters']:,}",
+            f"{r['gmacs']:.3f}",
+            str(r["tokens"] or "-"),
+            r["source"],
+        )
+        for r in rows
+    ]
+    print_table("models", ("model", "layers", "parameters", "GMAC/sample", "tokens", "source"), cells)

@@ -1,0 +1,77 @@
+"""DeAR: the two halves of all-reduce in different passes."""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from themis_opt.instance import CollectiveKind
+from themis_opt.iteration_instance import IterationInstance
+from themis_opt.iterations.launching.common import Bucket, capped, first_need, fusible, launches_alone, whole
+from themis_opt.iterations.plan import Launch, Order, TaskOf
+from themis_opt.units import Bytes
+
+
+@dataclass(frozen=True)
+class Dear:
+    """Reduce-scatter in the backward pass, all-gather in the next forward pass, one group ahead of it.
+
+    Groups of tensors are formed in the order the forward pass needs them.  All reduce-scatters are finished before
+    the all-gather of group 0 is launched, at the end of the iteration; that of group g + 1 is launched when the first
+    layer of group g begins.  L. Zhang et al., *DeAR*, ICDCS 2023, https://arxiv.org/abs/2302.12445.
+
+    Parameters
+    ----------
+    threshold : bytes
+        A group is closed if the next tensor would make it reach this size, 25 MB by default.
+    """
+
+    threshold: Annotated[Bytes, Field(gt=0)] = 25 * 10**6
+    order: Order = "ready"
+
+    def __call__(self, instance: IterationInstance) -> tuple[Launch, ...]:
+        """Launches for `instance`."""
+        launches = launches_alone(instance)
+        for tensors in fusible(instance):
+            if instance.iteration.tensors[tensors[0]].kind is not CollectiveKind.ALL_REDUCE:
+                launches += [whole(instance, bucket) for bucket in capped(instance, tensors, self.threshold)]
+            else:
+                launches += self._halves(instance, tensors, len(launches))
+        return tuple(launches)
+
+    def _halves(self, instance: IterationInstance, tensors: Bucket, number: int) -> list[Launch]:
+        groups = self._groups(instance, tensors)
+        by_readiness = sorted(groups, key=lambda group: max(instance.ready_task[t] for t in group))
+        scatters = [_half(instance, group, "scatter") for group in by_readiness]
+        every = tuple(range(number, number + len(scatters)))
+        last = TaskOf(len(instance.iteration.tasks) - 1, 0)
+        gathers: list[Launch] = []
+        for place, group in enumerate(groups):
+            gather = _half(instance, group, "gather")
+            if place == 0:
+                gathers.append(replace(gather, after=last, after_launches=every))
+            else:
+                begun = first_need(instance, groups[place - 1])
+                previous = number + len(scatters) + place - 1
+                after = TaskOf(begun.task - 1, begun.later) if begun.task else last
+                gathers.append(replace(gather, after=after, after_launches=(previous,)))
+        return [*scatters, *gathers]
+
+    def _groups(self, instance: IterationInstance, tensors: Bucket) -> list[Bucket]:
+        forward = sorted(tensors, key=lambda t: (instance.needed_task[t], t))
+        groups: list[list[int]] = [[]]
+        size = 0
+        for tensor in forward:
+            own = instance.iteration.tensors[tensor].size
+            if groups[-1] and size + own >= self.threshold:
+                groups.append([])
+                size = 0
+            groups[-1].append(tensor)
+            size += own
+        return [tuple(group) for group in groups]
+
+
+def _half(instance: IterationInstance, group: Bucket, part: Literal["scatter", "gather"]) -> Launch:
+    made = whole(instance, group)
+    kind = CollectiveKind.REDUCE_SCATTER if part == "scatter" else CollectiveKind.ALL_GATHER
+    return replace(made, name=f"{made.name} {part}", kind=kind, part=part)

@@ -1,0 +1,154 @@
+"""One run of the reference policy of training iterations: the fastest schedule so far, and what improves it."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from themis_opt.allowance import Allowance
+from themis_opt.cost import PHASES
+from themis_opt.errors import CyclicPlan
+from themis_opt.iteration_instance import IterationInstance
+from themis_opt.iterations.bucket_search import neighbours
+from themis_opt.iterations.candidates import Candidate, candidates
+from themis_opt.iterations.group_search import GroupExact, Remembered, are_apart
+from themis_opt.iterations.period_search import PeriodSearch
+from themis_opt.iterations.plan import IterationPlan, stream_of
+from themis_opt.iterations.planning import planned
+from themis_opt.iterations.schedule import IterationSchedule
+from themis_opt.iterations.simulator import simulate_iterations
+from themis_opt.policies.hourglass import Hourglass
+
+if TYPE_CHECKING:
+    from themis_opt.iterations.reference import IterationExact
+
+CANDIDATES_SHARE, BUCKETS_SHARE = 0.2, 0.3
+"""Shares of the time left for candidates, and then for changes of their buckets."""
+
+GROUPS_SHARE = {True: 0.9, False: 0.1}
+"""Share of the time left for groups on their own, where they never meet on the network and where they do."""
+
+STAGES_PER_SECOND = 20_000
+"""Stages that are planned and simulated in a second, roughly; candidates that would take too long are left out."""
+
+Progress = Callable[[float, float], None]
+"""Called with the best iteration time and the bound, in picoseconds."""
+
+
+class ReferenceSearch:
+    """The parts of the search, which share the fastest schedule and what is left of the limits."""
+
+    def __init__(
+        self,
+        limits: "IterationExact",
+        instance: IterationInstance,
+        bound: float,
+        report: Progress,
+        start: IterationSchedule | None,
+    ) -> None:
+        self.limits, self.instance, self.bound, self.report = limits, instance, bound, report
+        self.allowance = Allowance(limits.seconds, limits.deterministic)
+        self.chunk_policy = Remembered(Hourglass())
+        self.interrupted, self.launch_bound = False, bound
+        self.found: tuple[IterationSchedule, Candidate] | None = None
+        first = next(iter(candidates(instance)))
+        self.best = self.simulated(first) if start is None else start
+        report(self.best.iteration_time, bound)
+
+    def run(self) -> None:
+        """Use the parts in turn until the gap, the limits or Ctrl-C ends it."""
+        try:
+            self.try_candidates()
+            self.change_buckets()
+            self.improve_groups()
+            self.search_period()
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+    @property
+    def done(self) -> bool:
+        """Whether to stop."""
+        near = self.best.iteration_time <= self.bound * (1 + self.limits.gap)
+        return near or self.interrupted or self.allowance.left <= 0
+
+    def offer(self, schedule: IterationSchedule) -> bool:
+        """Keep a schedule if it is the fastest; whether it is."""
+        if schedule.iteration_time >= self.best.iteration_time:
+            return False
+        self.best, self.launch_bound = schedule, self.bound
+        self.report(schedule.iteration_time, self.bound)
+        return True
+
+    def simulated(self, candidate: Candidate) -> IterationSchedule:
+        """The schedule of a candidate with the chunks of hourglass."""
+        plan = planned(self.instance, candidate.launches, candidate.order, self.chunk_policy)
+        schedule = simulate_iterations(self.instance, plan)
+        self.allowance.charge(plan.chunks.num_stages / STAGES_PER_SECOND)
+        return schedule
+
+    def try_candidates(self) -> None:
+        """Keep the fastest candidate, and the one whose buckets can be changed."""
+        last = self.allowance.left * (1 - CANDIDATES_SHARE)
+        for candidate in candidates(self.instance):
+            if self.done or self.allowance.left < last:
+                return
+            if self.seconds_for(candidate) < self.allowance.left - last:
+                self.judge(candidate)
+
+    def seconds_for(self, candidate: Candidate) -> float:
+        """How long it takes to plan and simulate a candidate, roughly."""
+        stream = stream_of(self.instance, candidate.launches)
+        visits = [
+            len(PHASES[c.kind]) * len(s) * c.chunks for c, s in zip(stream.collectives, stream.spans, strict=True)
+        ]
+        return sum(visits) / STAGES_PER_SECOND
+
+    def judge(self, candidate: Candidate) -> bool:
+        """Offer the schedule of a candidate; whether it is the fastest with buckets so far."""
+        schedule = self.simulated(candidate)
+        self.offer(schedule)
+        if candidate.buckets is None or (self.found and schedule.iteration_time >= self.found[0].iteration_time):
+            return False
+        self.found = schedule, candidate
+        return True
+
+    def change_buckets(self) -> None:
+        """Change the buckets of the best candidate for as long as that pays."""
+        last = self.allowance.left * (1 - BUCKETS_SHARE)
+        tried = set()
+        improved = self.found is not None
+        while improved and self.found:
+            improved = False
+            for candidate in neighbours(self.instance, self.found[1]):
+                if self.done or self.allowance.left < last:
+                    return
+                if (candidate.buckets, candidate.order) not in tried:
+                    tried.add((candidate.buckets, candidate.order))
+                    if self.judge(candidate):
+                        improved = True
+                        break
+
+    def improve_groups(self) -> None:
+        """Plan each group of the best launches on its own as well as can be."""
+        if self.done:
+            return
+        seconds = self.allowance.left * GROUPS_SHARE[are_apart(self.best)]
+        policy = GroupExact(self.limits, self.best.plan, seconds)
+        plan = self.best.plan
+        self.offer(simulate_iterations(self.instance, planned(self.instance, plan.launches, plan.order, policy)))
+        self.allowance.charge(seconds)
+        self.interrupted |= policy.interrupted
+
+    def search_period(self) -> None:
+        """Give CP-SAT what is left of the time."""
+        if not self.done:
+            PeriodSearch(self).run()
+
+    def offer_plan(self, plan: IterationPlan) -> bool:
+        """Simulate a plan of a solver and keep it if it is the fastest; one that waits for itself is left out."""
+        try:
+            return self.offer(simulate_iterations(self.instance, plan))
+        except CyclicPlan:
+            return False
+
+
+def ignore(iteration_time: float, bound: float) -> None:
+    """Report to nobody."""

@@ -1,0 +1,49 @@
+"""Schedules of equal chunks from which the reference policy starts."""
+
+from collections.abc import Callable
+from threading import Thread
+
+from themis_opt.instance import Instance
+from themis_opt.plan import Plan
+from themis_opt.policies.baseline import Baseline
+from themis_opt.policies.hourglass import balanced
+from themis_opt.policies.themis import Themis
+from themis_opt.schedule import Schedule
+from themis_opt.simulator import simulate
+
+MAX_DURATIONS = 2**22
+"""Durations in the tables of hourglass, above which it is left out; they take 32 MiB."""
+
+
+def starting_schedule(instance: Instance, seconds: float | None = None) -> Schedule:
+    """The best schedule of the fast policies.
+
+    Parameters
+    ----------
+    seconds : float or None
+        How long hourglass may take, which the first use on a machine compiles; with None it is waited for, so that
+        equal instances get equal schedules.
+    """
+    schedules = (usual_schedule(instance), *_hourglass_schedules(instance, seconds))
+    return min(schedules, key=lambda schedule: schedule.makespan)
+
+
+def usual_schedule(instance: Instance) -> Schedule:
+    """The best schedule of the fixed order and Themis with several dispatch rules."""
+    rules = ("fifo", "scf", "longest_remaining")
+    policies: list[Callable[[Instance], Plan]] = [Baseline(), *(Themis(dispatch=rule) for rule in rules)]
+    return min((simulate(instance, policy(instance)) for policy in policies), key=lambda schedule: schedule.makespan)
+
+
+def _hourglass_schedules(instance: Instance, seconds: float | None) -> list[Schedule]:
+    """The schedule of hourglass, or none if it takes too much time or memory.
+
+    It is made in a thread of its own, because compiling cannot be interrupted.
+    """
+    found: list[Schedule] = []
+    widest = max(len(span) for span in instance.spans)
+    if len(instance.spans) * 2 * 2**widest * widest <= MAX_DURATIONS:
+        thread = Thread(target=lambda: found.append(balanced(instance)), daemon=True)
+        thread.start()
+        thread.join(seconds)
+    return found[:1]

@@ -1,0 +1,5 @@
+"""Reports: rows of measured runs in, one Markdown and one HTML document out.
+
+Data flow one way: ``rows.csv`` -> :class:`~themis_opt.reports.rows.Row` -> a report function of
+:data:`~themis_opt.reports.registry.REPORTS` -> :class:`~themis_opt.reports.document.Report` -> the renderers.
+"""

@@ -1,0 +1,87 @@
+"""What a report needs to know of its experiment, and of how the rows were made."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from themis_opt.documents import read_json
+from themis_opt.errors import InputError
+
+EXPERIMENT, PROVENANCE, PUBLISHED = "experiment.toml", "provenance.json", "published.json"
+"""Files in the folder of an experiment."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Name, title and description of an experiment, and the report that its rows are for.
+
+    `published` holds the numbers of others that it is compared with, as they lie beside it in a JSON file.
+    """
+
+    name: str
+    title: str
+    report: str = "table"
+    description: str = ""
+    published: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_experiment(folder: Path) -> Experiment:
+    """The head of the experiment file in `folder`; without a file, a table named after the folder.
+
+    The rest of the file is left to those who run it.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is no TOML, or a field of the head is no text; if the published numbers are no
+        JSON object.
+    """
+    path = folder / EXPERIMENT
+    if not path.exists():
+        name = folder.resolve().name
+        return Experiment(name, name)
+    document = _read_toml(path)
+    name = _text(document, "name", folder.resolve().name, path)
+    return Experiment(
+        name,
+        _text(document, "title", name, path),
+        _text(document, "report", "table", path),
+        _text(document, "description", "", path).strip(),
+        _json(folder / PUBLISHED),
+    )
+
+
+def read_provenance(folder: Path) -> dict[str, Any]:
+    """The provenance file in `folder`; nothing where there is none.
+
+    Raises
+    ------
+    InputError
+        If there is one that is not a JSON object.
+    """
+    return _json(folder / PROVENANCE)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """The object in a file; nothing where there is none."""
+    return read_json(path) if path.exists() else {}
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise InputError("not TOML: the file is not UTF-8 text", source=str(path)) from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"not TOML: {error}", source=str(path)) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", source=str(path)) from None
+
+
+def _text(document: Mapping[str, Any], field: str, default: str, path: Path) -> str:
+    value = document.get(field, default)
+    if not isinstance(value, str):
+        raise InputError("must be a text", field=field, value=value, source=str(path))
+    return value

@@ -1,0 +1,44 @@
+"""Where the numbers of a report come from, as its last section."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from themis_opt.reports.cells import plural
+from themis_opt.reports.document import Column, Report, Section, Table
+from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.rows import Row
+
+
+def with_provenance(
+    report: Report, rows: Sequence[Row], experiment: Experiment, provenance: Mapping[str, Any]
+) -> Report:
+    """The report with the description of its experiment, and its provenance at the end."""
+    counts = Counter(row.status for row in rows)
+    states = ", ".join(f"{counts[status]} {status}" for status in ("ok", "failed", "interrupted") if counts[status])
+    versions = sorted({row.code_version for row in rows if row.code_version})
+    facts = [
+        ("experiment", experiment.name),
+        ("rows in this report", f"{len(rows)} ({states})"),
+        *([("code version" if len(versions) == 1 else "code versions", ", ".join(versions))] if versions else []),
+        *_flat(provenance),
+    ]
+    table = Table((Column("what"), Column("value")), tuple(facts))
+    text = ["All numbers on this page are computed from the rows of the experiment."]
+    if len(versions) > 1:
+        text.append(f"The rows were made by {plural(len(versions), 'version')} of the code.")
+    section = Section("Provenance", tuple(text), (table,))
+    return replace(report, description=experiment.description, sections=(*report.sections, section))
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The leaves of nested objects, each with its path as name."""
+    for key, part in value.items():
+        name = f"{prefix}{key}"
+        if isinstance(part, Mapping):
+            yield from _flat(part, f"{name}.")
+        elif isinstance(part, list):
+            yield name, " ".join(str(item) for item in part)
+        elif part is not None:
+            yield name, str(part)

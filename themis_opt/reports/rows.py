@@ -1,0 +1,144 @@
+"""Rows of measured runs, read from the CSV file of a batch and checked."""
+
+import csv
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Json, ValidationError, model_validator
+
+from themis_opt.errors import InputError
+
+BOUND = "bound"
+"""The policy of runs that prove lower bounds and make no schedule."""
+
+
+class Row(BaseModel):
+    """One run, with the columns of the CSV that reports read; an empty cell is None, or an empty text.
+
+    Times are nanoseconds where the name says so, else seconds; sizes are bytes, bandwidths bytes per second.
+    `extra` is what the run recorded besides, such as ``trajectory``: a list of
+    ``[seconds, makespan_ns, bound_ns]``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, hide_input_in_errors=True)
+
+    block: str = ""
+    instance: str
+    fingerprint: str
+    network: str
+    dimensions: int
+    npus: int
+    kind: str
+    size_bytes: int
+    chunks: int
+    latency: str = ""
+    ag_order: str = ""
+    launch_overhead_ns: str = ""
+    packet: str = ""
+    policy: str
+    seed: int | None = None
+    time_limit: float | None = None
+    workers: int | None = None
+    sizes: str = "equal"
+    status: Literal["ok", "failed", "interrupted"]
+    error: str = ""
+    makespan_ns: float | None = None
+    utilisation: float | None = None
+    algbw_bytes_per_s: float | None = None
+    busbw_bytes_per_s: float | None = None
+    bound_ns: float | None = None
+    bound_equal_ns: float | None = None
+    seconds: float | None = None
+    simulate_seconds: float | None = None
+    extra: Json[dict[str, Any]] = {}
+    code_version: str = ""
+
+    @model_validator(mode="after")
+    def _has_its_result(self) -> Self:
+        """A run that went well has a makespan, or a bound if it was asked for one."""
+        column = "bound_ns" if self.policy == BOUND else "makespan_ns"
+        value = getattr(self, column)
+        if self.status == "ok" and (value is None or value <= 0):
+            raise ValueError(f"column {column} must be above 0 where status is ok")
+        return self
+
+
+def read_rows(path: Path) -> tuple[Row, ...]:
+    """Read the rows of a batch.
+
+    Returns
+    -------
+    tuple of Row
+        In the order of the file, at least one.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is no CSV, a column is missing, or a cell breaks the rule of its column.
+    """
+    lines = _records(path)
+    _, header = next(lines, (0, []))
+    _check_header(header, path)
+    rows = tuple(_row(header, record, f"line {line}", path) for line, record in lines)
+    if not rows:
+        raise InputError("holds no rows, only a header", source=str(path))
+    return rows
+
+
+def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Line number and cells of every record."""
+    try:
+        with _long_cells(), path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            for record in reader:
+                yield reader.line_num, record
+    except UnicodeDecodeError:
+        raise InputError("not CSV: the file is not UTF-8 text", source=str(path)) from None
+    except csv.Error as error:
+        raise InputError(f"not CSV: {error}", field=f"line {reader.line_num}", source=str(path)) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", source=str(path)) from None
+
+
+@contextmanager
+def _long_cells() -> Iterator[None]:
+    """Let cells be longer than the 128 KiB of :mod:`csv`: trajectories are."""
+    before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _check_header(header: Sequence[str], path: Path) -> None:
+    if not header:
+        raise InputError("the file is empty", source=str(path))
+    missing = [name for name in Row.model_fields if name not in header]
+    if missing:
+        raise InputError("is missing from the header", field=f"column {missing[0]}", source=str(path))
+    repeated = [name for name in header if header.count(name) > 1]
+    if repeated:
+        raise InputError("stands twice in the header", field=f"column {repeated[0]}", source=str(path))
+
+
+def _row(header: Sequence[str], record: Sequence[str], place: str, path: Path) -> Row:
+    if len(record) != len(header):
+        raise InputError(
+            f"must have {len(header)} cells as the header, has {len(record)}", field=place, source=str(path)
+        )
+    cells = {name: text for name, text in zip(header, record, strict=True) if text}
+    try:
+        return Row.model_validate(cells)
+    except ValidationError as error:
+        raise _located(error, cells, place, path) from None
+
+
+def _located(error: ValidationError, cells: dict[str, str], place: str, path: Path) -> InputError:
+    first = error.errors(include_url=False, include_context=False)[0]
+    column = str(first["loc"][0]) if first["loc"] else ""
+    rule = "must not be empty" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
+    field = f"{place}, column {column}" if column else place
+    return InputError(rule, field=field, value=cells.get(column), source=str(path))

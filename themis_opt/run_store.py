@@ -1,0 +1,162 @@
+"""The rows of finished runs in one SQLite file, by key: what is committed survives any crash.
+
+One process writes.  The file is locked while it is open, journalled ahead of writing, and belongs to one format.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from themis_opt.errors import InputError
+
+APPLICATION = 0x7E815
+"""What SQLite keeps in the header of the file: that it belongs to this program."""
+
+FORMAT = 1
+"""Version of the layout below."""
+
+_LAYOUT = """
+CREATE TABLE runs (
+    key TEXT PRIMARY KEY NOT NULL,
+    code_version TEXT NOT NULL,
+    status TEXT NOT NULL,
+    row TEXT NOT NULL
+);
+CREATE INDEX runs_by_code_version ON runs (code_version);
+"""
+
+_REPLACE = "INSERT OR REPLACE INTO runs (key, code_version, status, row) VALUES (?, ?, ?, ?)"
+
+_RULES = {
+    sqlite3.SQLITE_NOTADB: "is no store of runs: not an SQLite file",
+    sqlite3.SQLITE_CORRUPT: "is damaged; move it away, or restore a copy",
+    sqlite3.SQLITE_FULL: "cannot be written: the disk is full; the rows before are kept",
+    sqlite3.SQLITE_BUSY: "is in use by another process",
+    sqlite3.SQLITE_LOCKED: "is in use by another process",
+    sqlite3.SQLITE_READONLY: "cannot be written: it is read-only",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened or made",
+}
+
+
+class RunStore:
+    """Rows by key.
+
+    Parameters
+    ----------
+    path : Path
+        The file; it is made if it is not there.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written, is damaged, of another program or format, or in use.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from None
+        with self._located():
+            self.connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+        try:
+            with self._located():
+                self._open()
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the file free."""
+        with self._located():
+            self.connection.close()
+
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Commit rows, all or none; a row replaces the one with its key.
+
+        Parameters
+        ----------
+        rows : iterable of mapping
+            Plain values, with `key`, `code_version` and `status` among them.
+
+        Raises
+        ------
+        InputError
+            If they cannot be written; what was committed before stays.
+        """
+        values = [(row["key"], row["code_version"], row["status"], json.dumps(dict(row))) for row in rows]
+        with self._located():
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                self.connection.executemany(_REPLACE, values)
+                self.connection.execute("COMMIT")
+            except BaseException:
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                raise
+
+    def statuses(self, code_version: str) -> dict[str, str]:
+        """Status of every run of a version of the code, by key."""
+        with self._located():
+            query = "SELECT key, status FROM runs WHERE code_version = ?"
+            return dict(self.connection.execute(query, (code_version,)).fetchall())
+
+    def rows(self, code_version: str) -> Iterator[dict[str, Any]]:
+        """Every row of a version of the code."""
+        with self._located():
+            query = "SELECT row FROM runs WHERE code_version = ?"
+            for (text,) in self.connection.execute(query, (code_version,)):
+                yield json.loads(text)
+
+    def _open(self) -> None:
+        """Lock the file, and lay it out if it is new."""
+        self._pragma("locking_mode = EXCLUSIVE")
+        tables = self.connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        if tables:
+            self._check_format()
+        # Ahead of the first write, because the lock then needs no memory shared with other processes.
+        self._pragma("journal_mode = WAL")
+        self._pragma("synchronous = NORMAL")
+        self.connection.execute("BEGIN EXCLUSIVE")
+        if not tables:
+            self._pragma(f"application_id = {APPLICATION}")
+            self._pragma(f"user_version = {FORMAT}")
+            for statement in filter(str.strip, _LAYOUT.split(";")):
+                self.connection.execute(statement)
+        self.connection.execute("COMMIT")
+
+    def _check_format(self) -> None:
+        application, version = self._pragma("application_id"), self._pragma("user_version")
+        if application != APPLICATION:
+            raise InputError("is no store of runs, but an SQLite file of another program", source=str(self.path))
+        if version != FORMAT:
+            raise InputError(f"must have format {FORMAT}", field="user_version", value=version, source=str(self.path))
+        damage = self._pragma("quick_check(1)")
+        if damage != "ok":
+            raise InputError(_RULES[sqlite3.SQLITE_CORRUPT], source=str(self.path))
+
+    def _pragma(self, text: str) -> Any:
+        found = self.connection.execute(f"PRAGMA {text}").fetchone()
+        return found[0] if found else None
+
+    @contextmanager
+    def _located(self) -> Iterator[None]:
+        """Say what SQLite has to say in one line that names the file."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of the code tells details
+            raise InputError(_RULES.get(code, f"cannot be used: {error}"), source=str(self.path)) from None

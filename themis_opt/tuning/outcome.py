@@ -1,0 +1,160 @@
+"""What a search found."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from themis_opt.iterations.schedule import IterationSchedule
+from themis_opt.schedule import Schedule
+from themis_opt.tuning.chunk_space import ChunkSpace
+from themis_opt.tuning.history import Objective, Trial, front_of, ratio_of
+from themis_opt.tuning.iteration_space import IterationSpace
+from themis_opt.tuning.parameters import Choice
+from themis_opt.tuning.space import Measurement, Space
+
+PICOSECONDS_PER_NANOSECOND = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The best choice of a space beside what users do today.
+
+    Attributes
+    ----------
+    space : Space
+        What could be chosen.
+    objective : {"makespan", "pareto"}
+    study, storage : str
+        Name of the study and where it is kept.
+    best : Trial
+        Of least makespan, or least geometric mean of makespan over ideal; then of fewest pieces.
+    trials : tuple of Trial
+        All of the study, by number.
+    default : tuple of Measurement
+        What users do today, one per case.
+    importances : dict
+        Share of each parameter in what makes trials good; empty where that cannot be said.
+    interrupted : bool
+        Whether Ctrl-C ended the search.
+    """
+
+    space: Space
+    objective: Objective
+    study: str
+    storage: str
+    best: Trial
+    trials: tuple[Trial, ...]
+    default: tuple[Measurement, ...]
+    importances: dict[str, float] = field(default_factory=dict)
+    interrupted: bool = False
+
+    @property
+    def choice(self) -> Choice:
+        """The best values of the parameters."""
+        return self.best.choice
+
+    @property
+    def policy(self) -> str:
+        """The specification of the best policy."""
+        return self.space.specification(self.choice)
+
+    @property
+    def num_run(self) -> int:
+        """Trials that were run, not remembered."""
+        return sum(trial.repeats is None for trial in self.trials)
+
+    @property
+    def gain(self) -> float:
+        """Share of the time of the default that is saved; of several cases the geometric mean."""
+        return 1 - ratio_of(self.best.measurements) / ratio_of(self.default)
+
+    @property
+    def front(self) -> tuple[Trial, ...]:
+        """The trials that no other beats in makespan and pieces."""
+        return front_of(self.trials)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The default and the best of every case as plain values: times in ns, fractions 0..1."""
+        return [
+            _row(self.space.measured, case, setting, measured, 1 - measured.makespan / default.makespan)
+            for case, default, best in zip(self.space.cases, self.default, self.best.measurements, strict=True)
+            for setting, measured in (("default", default), ("best", best))
+        ]
+
+    def trial_rows(self) -> list[dict[str, Any]]:
+        """One row per trial: what was chosen, and what came of it in each case."""
+        front = {trial.number for trial in self.front}
+        return [self._trial_row(trial, trial.number in front) for trial in self.trials]
+
+    def _trial_row(self, trial: Trial, on_front: bool) -> dict[str, Any]:
+        row: dict[str, Any] = {"trial": trial.number, "state": trial.state, "repeats": _or_empty(trial.repeats)}
+        row |= {p.name: _or_empty(trial.choice.get(p.name)) for p in self.space.parameters}
+        row["specification"] = self.space.specification(trial.choice)
+        row |= {"value": trial.value if trial.state == "complete" else "", "on_front": int(on_front)}
+        cases = self.space.cases
+        for number, case in enumerate(cases):
+            measured = trial.measurements[number] if number < len(trial.measurements) else None
+            row |= _measured_fields(self.space.measured, f"_{case}" if len(cases) > 1 else "", measured)
+        return row | {"error": trial.error}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned(Found):
+    """The best chunks and policy for an instance beside the paper's default, both simulated and validated.
+
+    Attributes
+    ----------
+    schedules, default_schedules : tuple of Schedule
+        Of the best choice and of 64 equal chunks with themis+scf, one per case, from cheap to dear.
+    """
+
+    space: ChunkSpace
+    schedules: tuple[Schedule, ...]
+    default_schedules: tuple[Schedule, ...]
+
+    @property
+    def schedule(self) -> Schedule:
+        """The best schedule, of the dearest case."""
+        return self.schedules[-1]
+
+    @property
+    def default_schedule(self) -> Schedule:
+        """The schedule of the paper's default, of the dearest case."""
+        return self.default_schedules[-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedIteration(Found):
+    """The best launching policy, chunks and chunk policy for an iteration beside the default of PyTorch.
+
+    Attributes
+    ----------
+    schedule, default_schedule : IterationSchedule
+        Of the best choice and of ``ddp/themis+scf``, simulated and validated.
+    """
+
+    space: IterationSpace
+    schedule: IterationSchedule
+    default_schedule: IterationSchedule
+
+
+def _row(time: str, case: str, setting: str, measured: Measurement, gain: float) -> dict[str, Any]:
+    return {
+        "size": case,
+        "setting": setting,
+        f"{time}_ns": measured.makespan / PICOSECONDS_PER_NANOSECOND,
+        "utilisation": measured.utilisation,
+        "chunks": measured.pieces,
+        "gain": gain,
+    }
+
+
+def _measured_fields(time: str, suffix: str, measured: Measurement | None) -> dict[str, Any]:
+    return {
+        f"{time}_ns{suffix}": measured.makespan / PICOSECONDS_PER_NANOSECOND if measured else "",
+        f"utilisation{suffix}": measured.utilisation if measured else "",
+        f"chunks_used{suffix}": measured.pieces if measured else "",
+    }
+
+
+def _or_empty(value: object) -> object:
+    return "" if value is None else value

@@ -1,0 +1,72 @@
+"""What can be chosen: parameters with their values, some of which only matter under others."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+Value = int | str
+
+Choice = Mapping[str, Value]
+"""Values by the names of their parameters."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One thing to choose.
+
+    Attributes
+    ----------
+    name : str
+        How it is called in studies and tables.
+    values : tuple of int or of str
+        What it may be; numbers ascend, are positive, and count as near where their ratio is near 1.
+    when : mapping
+        Values of earlier parameters under which it matters; empty if it always does.
+    """
+
+    name: str
+    values: tuple[Value, ...]
+    when: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the values are numbers."""
+        return all(isinstance(value, int) for value in self.values)
+
+    def matters(self, choice: Choice) -> bool:
+        """Whether it has to be chosen, given what was chosen before."""
+        return all(choice.get(name) in values for name, values in self.when.items())
+
+    def nearest(self, value: Value) -> Value:
+        """The value itself if it is allowed, else the nearest number, or the first text."""
+        if value in self.values:
+            return value
+        if not isinstance(value, int) or not self.is_number:
+            return self.values[0]
+        return min(self.values, key=lambda v: abs(math.log(int(v) / value)))
+
+
+def every_choice(parameters: Sequence[Parameter]) -> Iterator[dict[str, Value]]:
+    """All combinations of values, without parameters that do not matter."""
+    return _completed({}, tuple(parameters))
+
+
+def _completed(choice: dict[str, Value], parameters: tuple[Parameter, ...]) -> Iterator[dict[str, Value]]:
+    if not parameters:
+        yield choice
+        return
+    first, *others = parameters
+    if not first.matters(choice):
+        yield from _completed(choice, tuple(others))
+        return
+    for value in first.values:
+        yield from _completed(choice | {first.name: value}, tuple(others))
+
+
+def nearest_choice(parameters: Sequence[Parameter], wanted: Choice) -> dict[str, Value]:
+    """The combination nearest to a wanted one that may lie outside."""
+    choice: dict[str, Value] = {}
+    for parameter in parameters:
+        if parameter.matters(choice):
+            choice[parameter.name] = parameter.nearest(wanted.get(parameter.name, parameter.values[0]))
+    return choice

@@ -1,0 +1,84 @@
+"""Size profiles: plans of policies with chunks that are not equal."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from themis_opt.cost import IntArray
+from themis_opt.instance import Collective, Instance
+from themis_opt.plan import Chunks, Plan
+from themis_opt.policies.registry import Policy
+from themis_opt.schedule import Schedule
+from themis_opt.simulator import simulate
+from themis_opt.sizing import resized, rounded
+
+RAMPED = 0.25
+"""Share of the chunks over which sizes rise, and of those over which they fall."""
+
+ROUNDS = 4
+"""Most linear programmes on one schedule: chunks that one drops no longer cost the next one anything."""
+
+
+def equal(instance: Instance, policy: Policy, ratio: int) -> Schedule:
+    """Chunks that differ by at most one element."""
+    return simulate(instance, policy(instance))
+
+
+def ramp(instance: Instance, policy: Policy, ratio: int) -> Schedule:
+    """Small chunks first and last, `ratio` times larger ones between: dimensions begin sooner and end together."""
+    return simulate(instance, planned(instance, policy, [ramp_sizes(c, ratio) for c in instance.collectives]))
+
+
+def free(instance: Instance, policy: Policy, ratio: int) -> Schedule:
+    """The sizes that suit the schedule of equal chunks best (:func:`themis_opt.sizing.resized`)."""
+    schedule = equal(instance, policy, ratio)
+    for _ in range(ROUNDS):
+        found = resized(schedule)
+        if found.makespan >= schedule.makespan:
+            break
+        schedule = found
+    return schedule
+
+
+PROFILES: Mapping[str, Callable[[Instance, Policy, int], Schedule]] = MappingProxyType(
+    {"equal": equal, "ramp": ramp, "free": free}
+)
+"""From an instance, a policy and the ratio of a ramp to a schedule, by name."""
+
+
+def ramp_sizes(collective: Collective, ratio: int) -> IntArray:
+    """Sizes that grow geometrically at the start and shrink alike at the end, shape (chunks,) at most.
+
+    Parameters
+    ----------
+    ratio : int
+        Size of the middle chunks over the size of the first and the last.
+    """
+    number = np.arange(collective.chunks)
+    from_end = np.minimum(number, number[::-1])
+    climbed = np.minimum(from_end / max(1.0, RAMPED * collective.chunks), 1.0)
+    sizes = rounded(float(ratio) ** climbed, collective.size, collective.element_bytes)
+    return sizes[sizes > 0]
+
+
+def planned(instance: Instance, policy: Policy, sizes: Sequence[IntArray]) -> Plan:
+    """The plan of a policy for chunks of given sizes, one array per collective.
+
+    The policy sees every chunk as a collective of its own that is released with the others.
+    """
+    plan = policy(instance.replace(collectives=_one_per_chunk(instance, sizes)))
+    ends = np.cumsum([len(own) for own in sizes])
+    groups = (plan.chunks[end - len(own) : end] for own, end in zip(sizes, ends, strict=True))
+    chunks = tuple(
+        Chunks(own, np.concatenate([part.paths for part in group])) for own, group in zip(sizes, groups, strict=True)
+    )
+    return Plan(chunks, plan.dispatch, plan.sequences)
+
+
+def _one_per_chunk(instance: Instance, sizes: Sequence[IntArray]) -> tuple[Collective, ...]:
+    return tuple(
+        collective.replace(size=size, chunks=1, name=f"{label} chunk {number}")
+        for collective, label, own in zip(instance.collectives, instance.labels, sizes, strict=True)
+        for number, size in enumerate(own.tolist())
+    )

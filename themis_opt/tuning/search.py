@@ -1,0 +1,159 @@
+"""The loop of a search: propose a choice, measure it unless it is known, tell the study."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import chain, islice, takewhile
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from themis_opt.errors import ThemisError
+from themis_opt.tuning.history import OUTCOME, Objective, Trial, history, key_of, ratio_of, remembered
+from themis_opt.tuning.parameters import Parameter, Value, every_choice, nearest_choice
+from themis_opt.tuning.space import Measurement, Space
+from themis_opt.tuning.storage import storage_errors
+from themis_opt.tuning.study import sampler
+
+if TYPE_CHECKING:
+    import optuna
+
+MOST_REPEATS = 8
+"""Known choices in a row after which an unknown one is tried."""
+
+Progress = Callable[[int, int, Trial], None]
+"""Called with the number of trials run, the number to run, and the latest."""
+
+
+class Search:
+    """A study with its space and what is known of it.
+
+    Parameters
+    ----------
+    study : optuna.study.Study
+        It may hold trials already.
+    space : Space
+    objective : {"makespan", "pareto"}
+    seed : int
+    url : str or None
+        Where the study is kept, for messages.
+    """
+
+    def __init__(self, study: "optuna.Study", space: Space, objective: Objective, seed: int, url: str | None) -> None:
+        self.study, self.space, self.objective, self.seed, self.url = study, space, objective, seed, url
+        with storage_errors(url):
+            self.trials = list(history(study))
+        self._known = dict(remembered(self.trials))
+
+    def run(self, trials: int, deadline: float, progress: Progress) -> None:
+        """Try choices until `trials` were run, all are known, or the clock (`monotonic`) passes the deadline."""
+        first = list(islice(self._distinct(), trials + 1))
+        exhaustive, total = len(first) <= trials, min(trials, len(first))
+        while len(self._known) < total and monotonic() < deadline:
+            if exhaustive or not self._known:
+                self._enqueue(next(choice for key, choice in self._distinct() if key not in self._known))
+            elif self._repeats_in_a_row() >= MOST_REPEATS:
+                self._enqueue(self._any_unknown())
+            trial = self._try_next()
+            progress(len(self._known), total, trial)
+
+    def _distinct(self) -> Iterator[tuple[str, dict[str, Value]]]:
+        """One choice of every canonical form, with its key; the one nearest to what users do today comes first."""
+        seen = set()
+        first = nearest_choice(self.space.parameters, self.space.reference)
+        for choice in chain([first], every_choice(self.space.parameters)):
+            key = key_of(self.space.canonical(choice))
+            if key not in seen:
+                seen.add(key)
+                yield key, choice
+
+    @cached_property
+    def _everything(self) -> dict[str, dict[str, Value]]:
+        return dict(self._distinct())
+
+    def _any_unknown(self) -> dict[str, Value]:
+        unknown = [choice for key, choice in self._everything.items() if key not in self._known]
+        return unknown[np.random.default_rng([self.seed, len(self.trials)]).integers(len(unknown))]
+
+    def _repeats_in_a_row(self) -> int:
+        return sum(1 for _ in takewhile(lambda trial: trial.repeats is not None, reversed(self.trials)))
+
+    def _enqueue(self, choice: dict[str, Value]) -> None:
+        """Let the next trial be this one, unless a search that was killed left it to be tried."""
+        from optuna.trial import TrialState
+
+        with storage_errors(self.url):
+            if not self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
+                self.study.enqueue_trial(choice)
+
+    def _try_next(self) -> Trial:
+        with storage_errors(self.url):
+            self.study.sampler = sampler(self.seed, len(self.trials))
+            asked = self.study.ask()
+        with self._failing_if_interrupted(asked):
+            with storage_errors(self.url):
+                raw: dict[str, Value] = {}
+                for parameter in self.space.parameters:
+                    if parameter.matters(raw):
+                        raw[parameter.name] = suggested(asked, parameter)
+            trial = self._outcome(asked, self.space.canonical(raw))
+            self._tell(asked, trial)
+        self.trials.append(trial)
+        self._known.setdefault(key_of(trial.choice), trial)
+        return trial
+
+    @contextmanager
+    def _failing_if_interrupted(self, asked: "optuna.Trial") -> Iterator[None]:
+        """Close the trial if Ctrl-C ends it."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            with storage_errors(self.url):
+                self.study.tell(asked, state=_states()["failed"], skip_if_finished=True)
+            raise
+
+    def _outcome(self, asked: "optuna.Trial", choice: dict[str, Value]) -> Trial:
+        known = self._known.get(key_of(choice))
+        if known is not None:
+            return Trial(asked.number, choice, known.state, known.measurements, known.number, known.error)
+        measured: list[Measurement] = []
+        try:
+            for case in range(len(self.space.cases)):
+                measured.append(self.space.measure(choice, case))
+                if self._gives_up(asked, measured):
+                    return Trial(asked.number, choice, "pruned", tuple(measured))
+        except ThemisError as error:
+            return Trial(asked.number, choice, "failed", tuple(measured), error=str(error))
+        return Trial(asked.number, choice, "complete", tuple(measured))
+
+    def _gives_up(self, asked: "optuna.Trial", measured: list[Measurement]) -> bool:
+        """Whether the cases so far do not look worth the others, which are dearer."""
+        num_cases = len(self.space.cases)
+        if num_cases == 1 or self.objective == "pareto":
+            return False
+        with storage_errors(self.url):
+            asked.report(ratio_of(measured), step=len(measured) - 1)
+            return len(measured) < num_cases and asked.should_prune()
+
+    def _tell(self, asked: "optuna.Trial", trial: Trial) -> None:
+        values: list[float] | None = None
+        if trial.state == "complete":
+            values = [trial.value, float(trial.pieces)] if self.objective == "pareto" else [trial.value]
+        with storage_errors(self.url):
+            asked.set_user_attr(OUTCOME, trial.outcome())
+            self.study.tell(asked, values, state=_states()[trial.state])
+
+
+def suggested(asked: "optuna.Trial", parameter: Parameter) -> Value:
+    """What the sampler suggests; numbers on a logarithmic scale, then the nearest that is allowed."""
+    if not parameter.is_number:
+        return str(asked.suggest_categorical(parameter.name, parameter.values))
+    low, high = int(parameter.values[0]), int(parameter.values[-1])
+    return parameter.nearest(asked.suggest_int(parameter.name, low, high, log=True))
+
+
+def _states() -> dict[str, Any]:
+    from optuna.trial import TrialState
+
+    return {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}

@@ -1,0 +1,115 @@
+"""Where studies are kept: any storage of Optuna, with its failures as one line."""
+
+import logging
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from themis_opt.errors import InputError
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+
+JOURNAL = "journal:"
+"""What begins the name of a journal file, in place of a URL."""
+
+CONNECT_SECONDS = 10
+"""How long a database may take to answer at first."""
+
+_PASSWORD = re.compile(r"(://[^:/@]*):[^@]*@")
+_CONNECT_ARGUMENTS = {"postgresql": "connect_timeout", "mysql": "connect_timeout", "sqlite": "timeout"}
+
+
+class StorageError(InputError):
+    """A study that cannot be read or written."""
+
+
+def sqlite_url(path: Path) -> str:
+    """URL of a database in a file."""
+    from sqlalchemy import URL
+
+    return URL.create("sqlite", database=str(path)).render_as_string(hide_password=False)
+
+
+def open_storage(url: str | None) -> "BaseStorage":
+    """The storage behind a URL; in memory if there is none.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be reached, is damaged, or needs a driver that is not installed.
+    """
+    with storage_errors(url):
+        return _opened(url)
+
+
+def _opened(url: str | None) -> "BaseStorage":
+    from optuna.storages import InMemoryStorage, RDBStorage
+    from optuna.storages.journal import JournalFileBackend, JournalRedisBackend, JournalStorage
+
+    silence()
+    if url is None:
+        return InMemoryStorage()
+    if url.startswith(JOURNAL):
+        return JournalStorage(JournalFileBackend(url.removeprefix(JOURNAL)))
+    if url.startswith("redis"):
+        return JournalStorage(JournalRedisBackend(url))
+    return RDBStorage(url, engine_kwargs=_engine_arguments(url))
+
+
+def _engine_arguments(url: str) -> dict[str, Any]:
+    """A limit on the time to connect, for the drivers that take one."""
+    dialect, _, driver = url.partition(":")[0].partition("+")
+    argument = _CONNECT_ARGUMENTS.get(dialect)
+    if argument is None or driver in ("pg8000", "asyncpg"):
+        return {}
+    return {"connect_args": {argument: CONNECT_SECONDS}}
+
+
+def silence() -> None:
+    """Let Optuna speak through :mod:`logging` alone."""
+    import optuna
+
+    optuna.logging.disable_default_handler()
+    optuna.logging.enable_propagation()
+    logger = logging.getLogger("optuna")
+    if not any(isinstance(handler, logging.NullHandler) for handler in logger.handlers):
+        logger.addHandler(logging.NullHandler())
+
+
+@contextmanager
+def storage_errors(url: str | None) -> Iterator[None]:
+    """Turn every failure of a storage into a :class:`StorageError`, and hear no warnings of what is experimental."""
+    from optuna.exceptions import ExperimentalWarning, OptunaError
+    from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+    shown = _PASSWORD.sub(r"\1:***@", url or "memory")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", category=ExperimentalWarning)
+            yield
+    except ImportError as error:
+        rule = f"needs a database driver that is not installed: {_first_line(error.__cause__ or error)}"
+        raise StorageError(rule, field="storage", value=shown) from None
+    except (ArgumentError, NoSuchModuleError) as error:
+        rule = f"must be a storage URL such as sqlite:///study.db: {_first_line(error)}"
+        raise StorageError(rule, field="storage", value=shown) from None
+    except (OptunaError, SQLAlchemyError) as error:
+        raise StorageError(f"failed: {_first_line(_cause(error))}", field="storage", value=shown) from None
+    except OSError as error:
+        raise StorageError(f"failed: {error.strerror or error}", field="storage", value=shown) from None
+    except (RuntimeError, ValueError, KeyError, AssertionError) as error:  # damaged journals, other schema versions
+        raise StorageError(f"cannot be read: {_first_line(error)}", field="storage", value=shown) from None
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What the driver said, behind the exceptions of Optuna and SQLAlchemy."""
+    inner = error.__cause__ or getattr(error, "orig", None)
+    return error if inner is None or inner is error else _cause(inner)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -1,0 +1,90 @@
+"""The Optuna study of a search: made or found again, with the sampler and the pruner of each trial."""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from themis_opt.errors import InputError
+from themis_opt.tuning.history import Objective
+from themis_opt.tuning.storage import open_storage, storage_errors
+
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+    from optuna.study import Study
+
+IDENTITY = "themis_opt"
+"""The user attribute of a study that says what it is about."""
+
+STARTUP_TRIALS = 10
+"""Random trials before the sampler has enough to learn from."""
+
+UNPRUNED_TRIALS = 5
+"""Complete trials before one is given up."""
+
+
+def open_study(
+    url: str | None, name: str | None, prefix: str, identity: Mapping[str, str], objective: Objective
+) -> "Study":
+    """A new study, or the one of that name.
+
+    Parameters
+    ----------
+    url : str or None
+        Storage; in memory if None.
+    name : str or None
+        Of a study to resume, or to make if there is none; a new one beginning with `prefix` if None.
+    identity : mapping
+        What it is about; a study of that name must be about the same.
+
+    Raises
+    ------
+    StorageError
+        If the storage fails.
+    InputError
+        If the study of that name is about something else.
+    """
+    import optuna
+
+    storage = open_storage(url)
+    with storage_errors(url):
+        taken = set(optuna.get_all_study_names(storage))
+        study = optuna.create_study(
+            storage=storage,
+            study_name=name or _unused(prefix, taken),
+            directions=["minimize"] * (2 if objective == "pareto" else 1),
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=UNPRUNED_TRIALS),
+            load_if_exists=True,
+        )
+        _check_identity(study, {**identity, "objective": objective})
+    return study
+
+
+def _unused(text: str, taken: set[str]) -> str:
+    prefix, number = re.sub(r"[^A-Za-z0-9_.]+", "-", text).strip("-") or "tune", 1
+    while f"{prefix}-{number}" in taken:
+        number += 1
+    return f"{prefix}-{number}"
+
+
+def _check_identity(study: "Study", identity: Mapping[str, str]) -> None:
+    found = study.user_attrs.get(IDENTITY)
+    if found is None and not study.get_trials(deepcopy=False):
+        study.set_user_attr(IDENTITY, dict(identity))
+        return
+    if found is None:
+        raise InputError("was not made by themis-opt tune", field="study", value=study.study_name)
+    wrong = [part for part, value in identity.items() if found.get(part) != value]
+    if wrong:
+        raise InputError(
+            f"belongs to another {wrong[0]}; leave the name out for a new study", field="study", value=study.study_name
+        )
+
+
+def sampler(seed: int, num_finished: int) -> "BaseSampler":
+    """The sampler of one trial; it depends on what is finished alone, so that a resumed study goes on unchanged."""
+    from optuna.samplers import TPESampler
+
+    own = int(np.random.SeedSequence([seed, num_finished]).generate_state(1)[0])
+    return TPESampler(seed=own, multivariate=True, group=True, constant_liar=False, n_startup_trials=STARTUP_TRIALS)

@@ -1,0 +1,223 @@
+"""Tuning as one call."""
+
+import logging
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import fields
+from time import monotonic
+from typing import TYPE_CHECKING, Unpack, overload
+
+from themis_opt.errors import InputError
+from themis_opt.instance import Instance
+from themis_opt.iteration_instance import IterationInstance
+from themis_opt.tuning.chunk_options import ChunkOptions
+from themis_opt.tuning.chunk_space import ChunkSpace
+from themis_opt.tuning.history import OBJECTIVES, Objective, Trial, best_of
+from themis_opt.tuning.iteration_space import IterationSpace
+from themis_opt.tuning.outcome import Found, Tuned, TunedIteration
+from themis_opt.tuning.search import Progress, Search
+from themis_opt.tuning.space import Space, kind_of_space, make_space
+from themis_opt.tuning.storage import StorageError, storage_errors
+from themis_opt.tuning.study import open_study
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+
+class StorageLost(StorageError):
+    """A storage that failed during a search.
+
+    Attributes
+    ----------
+    found : Found or None
+        What was found until then, if anything was.
+    """
+
+    found: Found | None = None
+
+
+class TuneOptions(ChunkOptions, total=False):
+    """What :func:`tune` takes besides the instance."""
+
+    trials: int
+    seed: int
+    time_limit: float
+    objective: str
+    storage: str | None
+    study: str | None
+    progress: Progress
+
+
+@overload
+def tune(instance: Instance, **options: Unpack[TuneOptions]) -> Tuned: ...
+
+
+@overload
+def tune(instance: IterationInstance, **options: Unpack[TuneOptions]) -> TunedIteration: ...
+
+
+def tune(
+    instance: Instance | IterationInstance,
+    *,
+    trials: int = 100,
+    seed: int = 0,
+    time_limit: float = math.inf,
+    objective: str = "makespan",
+    storage: str | None = None,
+    study: str | None = None,
+    progress: Progress = lambda run, total, trial: None,
+    **options: Unpack[ChunkOptions],
+) -> Tuned | TunedIteration:
+    """Search for the best chunk count, sizes and policy of an instance; for an iteration also what is fused.
+
+    What users do today is the first choice tried: the paper's default, or for an iteration that of PyTorch.  Spaces of
+    at most `trials` choices are tried as a whole; larger ones are sampled by a tree-structured Parzen estimator.  Equal
+    seeds give equal results, resumed studies included.
+
+    Parameters
+    ----------
+    instance : Instance or IterationInstance
+    trials : int
+        Choices to run in all, those of a resumed study included; remembered ones do not count.
+    seed : int
+        Of the sampler.
+    time_limit : float
+        Seconds after which no new trial begins.
+    objective : {"makespan", "pareto"}
+        Whether to minimise the makespan, for an iteration its time, or both that and the number of chunks.
+    storage : str, optional
+        Storage URL of Optuna, or ``journal:`` and a file; by default the study is kept in memory.
+    study : str, optional
+        Name of a study to resume, or to make if the storage has none of that name.
+    progress : callable, optional
+        Called after every trial.
+    **options
+        Those of :func:`themis_opt.tuning.chunk_options.chunk_space`, or for an iteration of
+        :func:`themis_opt.tuning.iteration_options.iteration_space`.
+
+    Raises
+    ------
+    InputError
+        If an argument breaks a rule, the study is about something else, or no choice could be simulated.
+    StorageError
+        If the storage fails; :class:`StorageLost` with what was found, if that happens during the search.
+    """
+    space = make_space(kind_of_space(instance), instance, **options)
+    try:
+        return with_schedules(
+            find(
+                space,
+                trials=trials,
+                seed=seed,
+                time_limit=time_limit,
+                objective=objective,
+                storage=storage,
+                study=study,
+                progress=progress,
+            )
+        )
+    except StorageLost as error:
+        error.found = error.found and with_schedules(error.found)
+        raise
+
+
+def find(
+    space: Space,
+    *,
+    trials: int,
+    seed: int,
+    time_limit: float,
+    objective: str,
+    storage: str | None,
+    study: str | None,
+    progress: Progress,
+) -> Found:
+    """Search a space of any kind; parameters and errors as of :func:`tune`."""
+    if trials < 1:
+        raise InputError("must be at least 1", field="trials", value=trials)
+    checked = _checked(objective)
+    opened = open_study(storage, study, space.name, space.identity, checked)
+    search = Search(opened, space, checked, seed, storage)
+    interrupted, lost = False, None
+    try:
+        search.run(trials, monotonic() + time_limit, progress)
+    except KeyboardInterrupt:
+        interrupted = True
+    except StorageError as error:
+        lost = StorageLost(error.rule, field=error.field, value=error.value)
+    found = _found(search, interrupted)
+    if lost is not None:
+        lost.found = found
+        raise lost
+    if found is None and interrupted:
+        raise KeyboardInterrupt
+    if found is None:
+        raise InputError(_no_success(search.trials), field="trials", value=trials)
+    return found
+
+
+def with_schedules(found: Found) -> Tuned | TunedIteration:
+    """What was found, with the schedules of the best choice and of the default."""
+    space, known = found.space, {f.name: getattr(found, f.name) for f in fields(Found)}
+    if isinstance(space, IterationSpace):
+        best, default = (space.schedule(choice) for choice in (found.choice, space.reference))
+        return TunedIteration(**known, schedule=best, default_schedule=default)
+    if not isinstance(space, ChunkSpace):
+        raise TypeError("only spaces of chunks and of iterations have schedules")
+    cases = range(len(space.cases))
+    return Tuned(
+        **known,
+        schedules=tuple(space.schedule(found.choice, case) for case in cases),
+        default_schedules=tuple(space.reference_schedule(case) for case in cases),
+    )
+
+
+def _checked(text: str) -> Objective:
+    for objective in OBJECTIVES:
+        if text == objective:
+            return objective
+    raise InputError(f"must be {' or '.join(OBJECTIVES)}", field="--objective", value=text)
+
+
+def _no_success(trials: Sequence[Trial]) -> str:
+    errors = [trial.error for trial in trials if trial.error]
+    return f"no trial succeeded: {errors[0]}" if errors else "no trial was finished within the time limit"
+
+
+def _found(search: Search, interrupted: bool) -> Found | None:
+    best, space = best_of(search.trials), search.space
+    if best is None:
+        return None
+    return Found(
+        space=space,
+        objective=search.objective,
+        study=search.study.study_name,
+        storage=search.url or "",
+        best=best,
+        trials=tuple(search.trials),
+        default=tuple(space.measure_reference(case) for case in range(len(space.cases))),
+        importances=importances(search),
+        interrupted=interrupted,
+    )
+
+
+def importances(search: Search) -> dict[str, float]:
+    """Share of each parameter in what makes trials good (PED-ANOVA, https://arxiv.org/abs/2304.10255).
+
+    Empty where the trials are too few or too alike, or cannot be read.
+    """
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+
+    target = None if search.objective == "makespan" else _first_value
+    try:
+        with storage_errors(search.url), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return get_param_importances(search.study, evaluator=PedAnovaImportanceEvaluator(), target=target)
+    except StorageError as error:
+        logging.getLogger(__name__).info("no importances: %s", error)
+        return {}
+
+
+def _first_value(trial: "FrozenTrial") -> float:
+    return float(trial.values[0])

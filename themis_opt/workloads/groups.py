@@ -1,0 +1,79 @@
+"""Which dimensions the NPUs of one group span: the innermost ones, of which the last may be split."""
+
+from dataclasses import dataclass
+
+from themis_opt.errors import InputError
+from themis_opt.instance import Network
+from themis_opt.iteration import Split
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of NPUs that hold one copy of a model together.
+
+    Attributes
+    ----------
+    size, copies : int
+        NPUs of each group, and groups.
+    inside, across : tuple of str
+        Names of the dimensions within a group, and of those between NPUs that hold the same part.
+    splits : tuple of Split
+        The dimension that is divided between both, if there is one.
+    """
+
+    size: int
+    copies: int
+    inside: tuple[str, ...]
+    across: tuple[str, ...]
+    splits: tuple[Split, ...] = ()
+
+    @property
+    def replicas(self) -> tuple[str, ...] | None:
+        """Dimensions of the gradients' exchange: None for all of the network."""
+        return self.across if self.inside else None
+
+
+def divide(network: Network, size: int, *, shared: bool = True) -> Groups:
+    """Groups of `size` NPUs over the innermost dimensions.
+
+    Parameters
+    ----------
+    network : Network
+        All NPUs.
+    size : int
+        NPUs of one group.
+    shared : bool
+        Whether both parts of a dimension that is split share its bandwidth, as a NIC does.
+
+    Raises
+    ------
+    InputError
+        If groups of that size do not fill dimensions from the innermost one, but for a divisor of the last.
+    """
+    names, rest = network.dimension_names, size
+    for position, extent in enumerate(network.sizes):
+        if rest == 1:
+            return Groups(size, network.num_npus // size, names[:position], names[position:])
+        if rest % extent:
+            return _split(network, size, position, rest, shared)
+        rest //= extent
+    if rest > 1:
+        raise _unfit(network, size)
+    return Groups(size, 1, names, ())
+
+
+def _split(network: Network, size: int, position: int, part: int, shared: bool) -> Groups:
+    """Groups that end inside a dimension, of which they take `part`."""
+    name, extent = network.dimension_names[position], network.sizes[position]
+    if part < 1 or extent % part:
+        raise _unfit(network, size)
+    halves = (f"{name}_model", f"{name}_data")
+    split = Split(dimension=name, sizes=(part, extent // part), names=halves, shared=shared)
+    before, after = network.dimension_names[:position], network.dimension_names[position + 1 :]
+    return Groups(size, network.num_npus // size, (*before, halves[0]), (halves[1], *after), (split,))
+
+
+def _unfit(network: Network, size: int) -> InputError:
+    sizes = " x ".join(map(str, network.sizes))
+    rule = f"must fill dimensions of {sizes} from the innermost one, and divide the size of the last"
+    return InputError(rule, field="--tensor-group", value=size)

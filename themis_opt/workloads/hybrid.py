@@ -1,0 +1,151 @@
+"""Tensor parallelism inside groups of NPUs, data parallelism across them; either may be all there is.
+
+The forward pass runs the layers in order.  The backward pass runs them in reverse: gradients of the weights, from which
+on they can be exchanged, then gradients of the inputs, which the first layer does not need.  Inside groups each sharded
+layer ends its forward pass, and its gradients of the inputs, with an all-reduce that the next task waits for
+(M. Shoeybi et al., https://arxiv.org/abs/1909.08053, section 3); with recomputation there is one more.
+
+With accumulation (PyTorch's ``no_sync``) several steps run one after another and only the last exchanges gradients.
+With ZeRO stage 2 (S. Rajbhandari et al., https://arxiv.org/abs/1910.02054) gradients are reduce-scattered, each NPU
+updates its shard after the backward pass, in the order in which gradients come, and parameters are all-gathered.
+"""
+
+from themis_opt.errors import InputError
+from themis_opt.instance import CollectiveKind
+from themis_opt.iteration import Iteration
+from themis_opt.workloads.groups import Groups, divide
+from themis_opt.workloads.layers import Layer
+from themis_opt.workloads.passes import Passes
+from themis_opt.workloads.setup import Setup
+
+ALL_REDUCE = CollectiveKind.ALL_REDUCE
+
+
+def data(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
+    """Every NPU holds the model; gradients are exchanged between all."""
+    if setup.group is not None:
+        raise InputError("is for tensor, hybrid and splitbrain", field="--tensor-group", value=setup.group)
+    return _iteration(layers, setup, divide(setup.network, 1))
+
+
+def tensor(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
+    """Groups share the model, all NPUs by default; copies that smaller groups make do not exchange gradients."""
+    _check_sharded(layers, "tensor")
+    if setup.group == 1:
+        raise InputError("must be 2 or more for tensor", field="--tensor-group", value=1)
+    groups = divide(setup.network, setup.group or setup.network.num_npus, shared=setup.shared)
+    alone = Groups(groups.size, 1, groups.inside, (), groups.splits)
+    return _iteration(layers, setup, alone)
+
+
+def hybrid(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
+    """Groups share the model, those of the innermost dimension by default; gradients are exchanged across them."""
+    _check_sharded(layers, "hybrid")
+    groups = divide(setup.network, setup.group or setup.network.sizes[0], shared=setup.shared)
+    return _iteration(layers, setup, groups)
+
+
+def _check_sharded(layers: tuple[Layer, ...], parallelism: str) -> None:
+    if not any(layer.sharded for layer in layers):
+        rule = "needs attention and feed-forward layers, the model has none"
+        raise InputError(rule, field="--parallelism", value=parallelism)
+
+
+def _iteration(layers: tuple[Layer, ...], setup: Setup, groups: Groups) -> Iteration:
+    passes = Passes(setup.element_bytes)
+    if setup.update and not setup.zero:
+        passes.compute("update", setup.update)
+    for step in range(setup.accumulate):
+        prefix = f"step{step + 1}/" if setup.accumulate > 1 else ""
+        _forward(passes, layers, setup, groups, prefix, keep=step == 0)
+        _backward(passes, layers, setup, groups, prefix)
+        _look_up(passes, layers, setup, prefix)
+    last = prefix
+    first = "step1/" if setup.accumulate > 1 else ""
+    if setup.zero:
+        _sharded_update(passes, layers, setup, groups, last, first)
+    else:
+        _gradients(passes, layers, setup, groups, last, first)
+    return passes.iteration(groups.splits, setup.accumulate)
+
+
+def _parts(layer: Layer, groups: Groups) -> int:
+    return groups.size if layer.sharded else 1
+
+
+def _forward(
+    passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: Groups, prefix: str, *, keep: bool
+) -> None:
+    for layer in layers:
+        elements = layer.elements(groups.size)
+        if layer.kind == "table":
+            elements = -(-elements // setup.network.num_npus)
+        time = setup.times(layer, _parts(layer, groups)).forward
+        passes.compute(f"{prefix}{layer.name}.forward", time, elements if keep else 0)
+        _reduce_output(passes, layer, setup, groups, f"{prefix}{layer.name}.output")
+
+
+def _reduce_output(passes: Passes, layer: Layer, setup: Setup, groups: Groups, name: str) -> None:
+    if layer.sharded:
+        passes.block(name, ALL_REDUCE, setup.batch * layer.outputs, groups.inside)
+
+
+def _backward(passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: Groups, prefix: str) -> None:
+    for layer in reversed(layers):
+        times, name = setup.times(layer, _parts(layer, groups)), f"{prefix}{layer.name}"
+        if setup.recompute:
+            passes.compute(f"{name}.recompute", times.forward)
+            _reduce_output(passes, layer, setup, groups, f"{name}.recomputed")
+        passes.compute(f"{name}.weight_gradient", times.weight_gradient)
+        if layer is not layers[0]:
+            passes.compute(f"{name}.input_gradient", times.input_gradient)
+            if layer.sharded:
+                passes.block(f"{name}.error", ALL_REDUCE, setup.batch * layer.inputs, groups.inside)
+
+
+def _look_up(passes: Passes, layers: tuple[Layer, ...], setup: Setup, prefix: str) -> None:
+    """Rows of tables travel to the NPUs of their samples, and their gradients back."""
+    for layer in layers:
+        if layer.kind != "table":
+            continue
+        elements, table, user = setup.batch * layer.outputs, f"{prefix}{layer.name}", f"{prefix}{layer.joins}"
+        kind = CollectiveKind.ALL_TO_ALL
+        passes.exchange(f"{table}.rows", kind, elements, f"{table}.forward", f"{user}.forward", model=True)
+        ready, needed = f"{user}.input_gradient", f"{table}.weight_gradient"
+        passes.exchange(f"{table}.row_gradients", kind, elements, ready, needed, model=True)
+
+
+def _copied(layers: tuple[Layer, ...]) -> list[Layer]:
+    """Layers of which data-parallel NPUs have copies, in the order of the backward pass."""
+    return [layer for layer in reversed(layers) if layer.kind != "table"]
+
+
+def _gradients(passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: Groups, last: str, first: str) -> None:
+    """All-reduces of gradients, needed before the update or before the layer's next forward pass."""
+    if setup.granularity == "fused":
+        total = sum(layer.elements(groups.size) for layer in _copied(layers))
+        passes.exchange("gradients", ALL_REDUCE, total, passes.last_task, passes.first_task, groups.replicas)
+        return
+    for layer in _copied(layers):
+        ready = f"{last}{layer.name}.weight_gradient"
+        needed = "update" if setup.update else f"{first}{layer.name}.forward"
+        parts = {f"{layer.name}.gradients": layer.elements(groups.size)}
+        if setup.granularity == "parameter":
+            parts = {f"{layer.name}.{p.name}.gradients": p.share(groups.size) for p in reversed(layer.parameters)}
+        for name, elements in parts.items():
+            passes.exchange(name, ALL_REDUCE, elements, ready, needed, groups.replicas)
+
+
+def _sharded_update(
+    passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: Groups, last: str, first: str
+) -> None:
+    """Reduce-scatter of gradients, update of a shard, all-gather of parameters, for each layer."""
+    copied = [layer for layer in _copied(layers) if layer.parameters]
+    total = sum(layer.elements(groups.size) for layer in copied)
+    for layer in copied:
+        elements, name = layer.elements(groups.size), layer.name
+        passes.compute(f"{name}.update", setup.update * elements // total)
+        ready = f"{last}{name}.weight_gradient"
+        scatter, gather, update = CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER, f"{name}.update"
+        passes.exchange(f"{name}.gradients", scatter, elements, ready, update, groups.replicas)
+        passes.exchange(f"{name}.parameters", gather, elements, update, f"{first}{name}.forward", groups.replicas)

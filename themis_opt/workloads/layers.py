@@ -1,0 +1,140 @@
+"""Layers of a model: what they compute, what they store, and what others need to see of it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from themis_opt.errors import InputError
+
+Role = Literal["weight", "bias", "norm"]
+Kind = Literal["convolution", "linear", "recurrent", "attention", "feed_forward", "embedding", "table"]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A tensor of parameters.
+
+    `sharded` says that tensor parallelism splits it among the NPUs of a group; others keep whole copies.
+    """
+
+    name: str
+    elements: int
+    role: Role = "weight"
+    sharded: bool = False
+
+    def share(self, group: int) -> int:
+        """Elements on each NPU of a tensor-parallel group, rounded up."""
+        return -(-self.elements // group) if self.sharded else self.elements
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer, or a block that computes as a whole.
+
+    Attributes
+    ----------
+    name : str
+        Unique in its model.
+    kind : str
+        What it does; a `table` is an embedding so large that its rows are spread over all NPUs.
+    parameters : tuple of Parameter
+        Its trainable tensors, in the order of the reference implementation.
+    flops : int
+        Floating-point operations of the forward pass, per sample; a multiplication with an addition is two.
+    inputs, outputs : int
+        Elements of the activations that come in and go out, per sample.
+    joins : str
+        For a table: the layer that uses what was looked up.
+    """
+
+    name: str
+    kind: Kind
+    parameters: tuple[Parameter, ...]
+    flops: int
+    inputs: int
+    outputs: int
+    joins: str = ""
+
+    @property
+    def sharded(self) -> bool:
+        """Whether tensor parallelism splits it."""
+        return any(parameter.sharded for parameter in self.parameters)
+
+    def elements(self, group: int = 1) -> int:
+        """Parameters on each NPU of a tensor-parallel group."""
+        return sum(parameter.share(group) for parameter in self.parameters)
+
+
+@dataclass(frozen=True)
+class TrainingModel:
+    """A model that can be trained: its layers from the input to the output, and where they are described.
+
+    Attributes
+    ----------
+    title, source : str
+        Name as its authors write it, and where its architecture is published.
+    make : callable
+        Makes the layers; takes the length of a sequence in tokens if `sequence` is one.
+    sequence : int or None
+        Usual length of a sequence; None where a sample is no sequence.
+    """
+
+    title: str
+    source: str
+    make: Callable[..., tuple[Layer, ...]]
+    sequence: int | None = None
+
+    def layers(self, sequence: int | None = None) -> tuple[Layer, ...]:
+        """The layers, for sequences of a given length or of the usual one.
+
+        Raises
+        ------
+        InputError
+            If a length is given that is not positive, or that the model cannot have.
+        """
+        if self.sequence is None and sequence is not None:
+            raise InputError(f"{self.title} does not read sequences", field="--sequence", value=sequence)
+        if sequence is not None and sequence < 1:
+            raise InputError("must be 1 or more", field="--sequence", value=sequence)
+        return self.make() if self.sequence is None else self.make(sequence or self.sequence)
+
+
+def count(layers: Iterable[Layer], roles: Iterable[Role] = ("weight", "bias", "norm")) -> int:
+    """Parameters of some layers that have one of the roles."""
+    wanted = set(roles)
+    return sum(p.elements for layer in layers for p in layer.parameters if p.role in wanted)
+
+
+def macs(layers: Iterable[Layer]) -> int:
+    """Multiplications with additions of the forward pass, per sample."""
+    return sum(layer.flops for layer in layers) // 2
+
+
+def linear(name: str, inputs: int, outputs: int, *, bias: bool = True) -> Layer:
+    """A fully connected layer on one vector per sample."""
+    biases = (Parameter("bias", outputs, "bias"),) if bias else ()
+    parameters = (Parameter("weight", inputs * outputs), *biases)
+    return Layer(name, "linear", parameters, 2 * inputs * outputs, inputs, outputs)
+
+
+def convolution(name: str, channels: tuple[int, int], kernel: int, side: int, stride: int, *, norm: bool) -> Layer:
+    """A square convolution with padding that keeps the size, with its batch normalisation or with a bias.
+
+    Parameters
+    ----------
+    name : str
+        Name of the layer.
+    channels : (int, int)
+        Of the input and of the output.
+    kernel, side, stride : int
+        Side of the kernel, side of the input in pixels, and the step.
+    norm : bool
+        Whether batch normalisation, with two parameters for each channel, stands in for the bias.
+    """
+    inputs, outputs = channels
+    after = -(-side // stride)
+    extra = [Parameter("norm.weight", outputs, "norm"), Parameter("norm.bias", outputs, "norm")]
+    parameters = [Parameter("weight", inputs * outputs * kernel**2)]
+    parameters += extra if norm else [Parameter("bias", outputs, "bias")]
+    flops = 2 * inputs * outputs * kernel**2 * after**2
+    return Layer(name, "convolution", tuple(parameters), flops, inputs * side**2, outputs * after**2)

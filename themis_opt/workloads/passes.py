@@ -1,0 +1,83 @@
+"""An iteration under construction: tasks in the order they run, and tensors that later tasks wait for."""
+
+from themis_opt.errors import InputError
+from themis_opt.instance import CollectiveKind
+from themis_opt.iteration import MAX_TASKS, ComputeTask, Iteration, Split, Tensor
+
+
+class Passes:
+    """Collects tasks and tensors in the order of execution.
+
+    Parameters
+    ----------
+    element_bytes : int
+        Bytes of one element of every tensor.
+    """
+
+    def __init__(self, element_bytes: int) -> None:
+        self._element_bytes = element_bytes
+        self._tasks: list[ComputeTask] = []
+        self._tensors: list[Tensor] = []
+        self._waiting: list[tuple[str, CollectiveKind, int, tuple[str, ...]]] = []
+
+    @property
+    def first_task(self) -> str:
+        """Name of the task that runs first."""
+        return self._tasks[0].name
+
+    @property
+    def last_task(self) -> str:
+        """Name of the task added last."""
+        return self._tasks[-1].name
+
+    def compute(self, name: str, duration: int, elements: int = 0) -> None:
+        """Add a task of `duration` picoseconds that keeps some parameters; exchanges that block end before it.
+
+        Raises
+        ------
+        InputError
+            If there are too many tasks.
+        """
+        if len(self._tasks) == MAX_TASKS:
+            raise InputError(f"makes more than {MAX_TASKS} tasks", field="workload")
+        given = {"parameter_bytes": elements * self._element_bytes} if elements else {}
+        ready = self._tasks[-1].name if self._tasks else ""
+        self._tasks.append(ComputeTask(name=name, duration=f"{duration} ps", **given))
+        waiting, self._waiting = self._waiting, []
+        for tensor, kind, size, dimensions in waiting:
+            self.exchange(tensor, kind, size, ready, name, dimensions, model=True)
+
+    def block(self, name: str, kind: CollectiveKind, elements: int, dimensions: tuple[str, ...]) -> None:
+        """Add an exchange between model-parallel NPUs that lies between the last task and the next one."""
+        self._waiting.append((name, kind, elements, dimensions))
+
+    def exchange(
+        self,
+        name: str,
+        kind: CollectiveKind,
+        elements: int,
+        ready: str,
+        needed: str,
+        dimensions: tuple[str, ...] | None = None,
+        *,
+        model: bool = False,
+    ) -> None:
+        """Add a tensor of some elements, unless it is empty or no NPU takes part."""
+        if not elements or dimensions == ():
+            return
+        given = {"dimensions": dimensions} if dimensions else {}
+        tensor = Tensor(
+            name=name,
+            kind=kind,
+            size=elements * self._element_bytes,
+            ready_after=ready,
+            needed_before=needed,
+            parallelism="model" if model else "data",
+            element_bytes=self._element_bytes,
+            **given,
+        )
+        self._tensors.append(tensor)
+
+    def iteration(self, splits: tuple[Split, ...] = (), steps: int = 1) -> Iteration:
+        """What was collected."""
+        return Iteration(tasks=tuple(self._tasks), tensors=tuple(self._tensors), splits=splits, steps=steps)

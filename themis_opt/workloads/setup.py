@@ -1,0 +1,111 @@
+"""What a training iteration is made from, beside its model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from themis_opt.errors import InputError
+from themis_opt.instance import Network
+from themis_opt.workloads.layers import Layer, Parameter
+from themis_opt.workloads.timing import LayerTimes, Timing
+
+Granularity = Literal["fused", "layer", "parameter"]
+
+ELEMENT_BYTES: Mapping[str, int] = MappingProxyType({"fp16": 2, "bf16": 2, "fp32": 4})
+"""Bytes of one element, by its type."""
+
+ZERO_STAGES = (0, 2)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Choices that make an iteration from the layers of a model.
+
+    Attributes
+    ----------
+    network : Network
+        The NPUs.
+    timing : Timing
+        How long layers compute.
+    batch : int
+        Samples of one step, for each NPU or for each group that holds a copy of the model together.
+    element_bytes : int
+        Bytes of each element of parameters, gradients and activations.
+    group : int or None
+        NPUs of a group that shares the model; None for all of them where a parallelism needs groups.
+    accumulate : int
+        Steps of which only the last exchanges gradients.
+    zero : int
+        2 for gradients and optimizer states that are sharded among data-parallel NPUs, 0 for copies.
+    granularity : str
+        One tensor of gradients for everything, for each layer, or for each parameter tensor.
+    recompute : bool
+        Whether the backward pass of a layer begins with another forward pass.
+    update : int
+        Picoseconds of the optimizer.
+    shared : bool
+        Whether the two parts of a dimension that is split share its bandwidth.
+    """
+
+    network: Network
+    timing: Timing
+    batch: int = 32
+    element_bytes: int = 2
+    group: int | None = None
+    accumulate: int = 1
+    zero: int = 0
+    granularity: Granularity = "layer"
+    recompute: bool = False
+    update: int = 0
+    shared: bool = True
+
+    def __post_init__(self) -> None:
+        for field, value in (
+            ("--batch", self.batch),
+            ("--accumulate", self.accumulate),
+            ("--tensor-group", self.group),
+        ):
+            if value is not None and value < 1:
+                raise InputError("must be 1 or more", field=field, value=value)
+        if self.update < 0:
+            raise InputError("must be 0 or more", field="--update", value=f"{self.update} ps")
+        if self.granularity not in get_args(Granularity):
+            rule = f"must be one of {', '.join(get_args(Granularity))}"
+            raise InputError(rule, field="--granularity", value=self.granularity)
+        if self.zero not in ZERO_STAGES:
+            raise InputError("must be 0 or 2", field="--zero", value=self.zero)
+        if self.zero and self.granularity != "layer":
+            raise InputError("must be layer with --zero 2", field="--granularity", value=self.granularity)
+
+    def __str__(self) -> str:
+        choices = [f"Batch {self.batch}", f"{self.element_bytes} bytes per element", str(self.timing)]
+        choices += [f"{self.accumulate} steps"] * (self.accumulate > 1) + [f"ZeRO stage {self.zero}"] * bool(self.zero)
+        return ", ".join(choices + ["activations recomputed"] * self.recompute) + "."
+
+    def times(self, layer: Layer, parts: int = 1) -> LayerTimes:
+        """Times of a layer for the batch, divided in equal parts."""
+        times = self.timing(layer, self.batch)
+        return times if parts == 1 else times.divided(parts)
+
+
+def element_bytes(dtype: str) -> int:
+    """Bytes of one element of a type.
+
+    Raises
+    ------
+    InputError
+        If it is none of :data:`ELEMENT_BYTES`.
+    """
+    if dtype not in ELEMENT_BYTES:
+        raise InputError(f"must be one of {', '.join(ELEMENT_BYTES)}", field="--dtype", value=dtype)
+    return ELEMENT_BYTES[dtype]
+
+
+def weights_only(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """The layers without biases and normalisation, as studies of communication often count them."""
+
+    def kept(layer: Layer) -> tuple[Parameter, ...]:
+        return tuple(parameter for parameter in layer.parameters if parameter.role == "weight")
+
+    return tuple(replace(layer, parameters=kept(layer)) for layer in layers)

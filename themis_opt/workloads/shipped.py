@@ -1,0 +1,27 @@
+"""The files of ``instances/iterations``, made from the generators."""
+
+from pathlib import Path
+
+from themis_opt.iteration_instance import IterationInstance
+from themis_opt.workloads.files import write_instance
+from themis_opt.workloads.paper import NETWORKS, WORKLOADS, paper_iteration
+from themis_opt.workloads.v100_cluster import NAME, TRAININGS, v100_iteration
+
+
+def shipped_iterations() -> dict[str, IterationInstance]:
+    """The instance of each file, by file name."""
+    pairs = [(network, workload) for network in NETWORKS for workload in WORKLOADS]
+    paper = {f"{network}.{workload}.json": paper_iteration(network, workload) for network, workload in pairs}
+    return paper | {f"{NAME}.{training}.json": v100_iteration(training) for training in TRAININGS}
+
+
+def write_shipped(folder: Path) -> None:
+    """Write all files into a folder.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be written.
+    """
+    for name, instance in shipped_iterations().items():
+        write_instance(instance, folder / name)

@@ -1,0 +1,148 @@
+"""SplitBrain: convolutions data parallel over all N machines, fully connected layers sharded in groups of K.
+
+After F. Lai et al., https://arxiv.org/abs/2112.15317.  The paper states the principle; the exchanges follow from it.  A
+machine has a batch of B samples.  In each of K rounds every member of a group gives B/K of its samples: an all-gather
+brings the B activations of the round to all members, each computes 1/K of the outputs of every fully connected layer,
+and all-gathers join the outputs between layers.  Backward, gradients of the inputs are partial sums: a reduce-scatter
+returns to each member the outputs that it computed, and at the boundary the samples that it gave.  The next round
+begins when the last one is through, the convolutions' backward pass after all rounds.  Gradients of convolutions are
+all-reduced over all machines, those of the shards over the N/K that hold the same one.
+"""
+
+from fractions import Fraction
+
+from themis_opt.cost import PHASES
+from themis_opt.errors import InputError
+from themis_opt.instance import CollectiveKind
+from themis_opt.iteration import Iteration
+from themis_opt.iteration_instance import IterationInstance
+from themis_opt.workloads.groups import Groups, divide
+from themis_opt.workloads.layers import Layer
+from themis_opt.workloads.passes import Passes
+from themis_opt.workloads.setup import Setup
+
+GATHER, SCATTER = CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER
+
+
+def splitbrain(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
+    """The iteration of a model that is convolutions first and fully connected layers after them."""
+    convolutions, connected = _parts(layers)
+    _check(setup)
+    groups = divide(setup.network, setup.group or setup.network.sizes[0], shared=setup.shared)
+    passes = Passes(setup.element_bytes)
+    for layer in convolutions:
+        passes.compute(f"{layer.name}.forward", setup.times(layer).forward, layer.elements())
+    boundary = passes.last_task
+    for number in range(groups.size):
+        _round(passes, connected, setup, groups, number, boundary)
+    for layer in reversed(convolutions):
+        passes.compute(f"{layer.name}.weight_gradient", setup.times(layer).weight_gradient)
+        if layer is not convolutions[0]:
+            passes.compute(f"{layer.name}.input_gradient", setup.times(layer).input_gradient)
+    _boundary_gradients(passes, convolutions, connected, setup, groups)
+    _gradients(passes, convolutions, connected, groups)
+    return passes.iteration(groups.splits)
+
+
+def memory_fraction(convolutions: int, connected: int, group: int) -> Fraction:
+    """Part of the model's parameters that one machine holds.
+
+    Parameters
+    ----------
+    convolutions, connected : int
+        Parameters of the convolutions and of the fully connected layers.
+    group : int
+        Machines of a group.
+    """
+    return (convolutions + Fraction(connected, group)) / (convolutions + connected)
+
+
+def serial_time(instance: IterationInstance) -> Fraction:
+    """Picoseconds of an iteration that overlaps nothing and uses all bandwidth of each exchange's dimensions."""
+    dimensions = instance.fabric.dimensions
+    time = Fraction(instance.compute)
+    for tensor, span in zip(instance.iteration.tensors, instance.spans, strict=True):
+        npus = 1
+        for k in span:
+            npus *= dimensions[k].size
+        sent = Fraction(tensor.size * len(PHASES[tensor.kind]) * (npus - 1), npus)
+        time += sent * 10**12 / Fraction(sum(dimensions[k].bandwidth for k in span))
+    return time
+
+
+def speedup(instance: IterationInstance, iteration_time: int | Fraction) -> Fraction:
+    """Samples per second of all machines, relative to one machine that trains alone.
+
+    Parameters
+    ----------
+    instance : IterationInstance
+        Made by :func:`splitbrain`: each machine computes as long as one alone does for its batch.
+    iteration_time : int or Fraction
+        Picoseconds of one iteration, simulated or estimated (:func:`serial_time`).
+    """
+    return instance.network.num_npus * Fraction(instance.compute) / Fraction(iteration_time)
+
+
+def _parts(layers: tuple[Layer, ...]) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
+    """Convolutions, and the fully connected layers after them."""
+    first = next((k for k, layer in enumerate(layers) if layer.kind == "linear"), 0)
+    convolutions, connected = layers[:first], layers[first:]
+    fits = all(layer.kind == "convolution" for layer in convolutions) and all(x.kind == "linear" for x in connected)
+    if not (convolutions and connected and fits):
+        rule = "needs a model of convolutions and then fully connected layers"
+        raise InputError(rule, field="--parallelism", value="splitbrain")
+    return convolutions, connected
+
+
+def _check(setup: Setup) -> None:
+    for field, given in (("--zero", setup.zero), ("--recompute", setup.recompute), ("--update", setup.update)):
+        if given:
+            raise InputError("is not for splitbrain", field=field, value=given)
+    if setup.accumulate > 1:
+        raise InputError("must be 1 for splitbrain", field="--accumulate", value=setup.accumulate)
+    if setup.granularity != "layer":
+        raise InputError("must be layer for splitbrain", field="--granularity", value=setup.granularity)
+
+
+def _round(
+    passes: Passes, connected: tuple[Layer, ...], setup: Setup, groups: Groups, number: int, boundary: str
+) -> None:
+    """Forward and backward pass of the fully connected layers for one batch, 1/K of it from each member."""
+    suffix = f"round{number + 1}"
+    for layer in connected:
+        name, shard = f"{layer.name}.{suffix}", -(-layer.elements() // groups.size)
+        passes.compute(f"{name}.forward", setup.times(layer, groups.size).forward, shard if number == 0 else 0)
+        passes.block(f"{name}.output", GATHER, setup.batch * layer.outputs, groups.inside)
+        if layer is connected[0]:
+            elements = setup.batch * layer.inputs
+            passes.exchange(
+                f"{suffix}.activations", GATHER, elements, boundary, f"{name}.forward", groups.inside, model=True
+            )
+    for layer in reversed(connected):
+        name, times = f"{layer.name}.{suffix}", setup.times(layer, groups.size)
+        passes.compute(f"{name}.weight_gradient", times.weight_gradient)
+        passes.compute(f"{name}.input_gradient", times.input_gradient)
+        if layer is not connected[0]:
+            passes.block(f"{name}.error", SCATTER, setup.batch * layer.inputs, groups.inside)
+
+
+def _boundary_gradients(
+    passes: Passes, convolutions: tuple[Layer, ...], connected: tuple[Layer, ...], setup: Setup, groups: Groups
+) -> None:
+    """Gradients of the activations of all rounds, needed before the backward pass of the last convolution."""
+    needed = f"{convolutions[-1].name}.weight_gradient"
+    elements = setup.batch * connected[0].inputs
+    for number in range(1, groups.size + 1):
+        ready = f"{connected[0].name}.round{number}.input_gradient"
+        passes.exchange(f"round{number}.error", SCATTER, elements, ready, needed, groups.inside, model=True)
+
+
+def _gradients(passes: Passes, convolutions: tuple[Layer, ...], connected: tuple[Layer, ...], groups: Groups) -> None:
+    reduce = CollectiveKind.ALL_REDUCE
+    for layer in reversed(connected):
+        shard, needed = -(-layer.elements() // groups.size), f"{layer.name}.round1.forward"
+        ready = f"{layer.name}.round{groups.size}.weight_gradient"
+        passes.exchange(f"{layer.name}.gradients", reduce, shard, ready, needed, groups.replicas)
+    for layer in reversed(convolutions):
+        ready, needed = f"{layer.name}.weight_gradient", f"{layer.name}.forward"
+        passes.exchange(f"{layer.name}.gradients", reduce, layer.elements(), ready, needed)

@@ -1,0 +1,126 @@
+"""How long each layer computes: from its operations and the rate of the NPU, or as measured."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
+
+from pydantic import Field, ValidationError
+
+from themis_opt.documents import read_json
+from themis_opt.errors import InputError
+from themis_opt.instance import Model, located
+from themis_opt.units import PICOSECONDS_PER_SECOND, Picoseconds, parse_quantity
+from themis_opt.workloads.layers import Layer
+
+RATE_UNITS: Mapping[str, Decimal] = MappingProxyType(
+    {f"{prefix}FLOP/s": Decimal(10**power) for prefix, power in (("", 0), ("M", 6), ("G", 9), ("T", 12), ("P", 15))}
+)
+"""Floating-point operations per second, by unit."""
+
+
+class LayerTimes(Model):
+    """Picoseconds of the three passes of one layer, for the whole batch on one NPU."""
+
+    forward: Picoseconds = Field(ge=0)
+    weight_gradient: Picoseconds = Field(ge=0)
+    input_gradient: Picoseconds = Field(ge=0)
+
+    def divided(self, parts: int) -> "LayerTimes":
+        """The times where the work is shared equally among NPUs or rounds."""
+        times = {name: f"{round(Fraction(time, parts))} ps" for name, time in self}
+        return LayerTimes(**times)
+
+
+class Timing(Protocol):
+    """Gives the times of a layer for a batch."""
+
+    def __call__(self, layer: Layer, batch: int) -> LayerTimes:
+        """The times of `layer` on `batch` samples."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Times from operations: each gradient takes as many as the forward pass.
+
+    Attributes
+    ----------
+    flops : int
+        Operations per second that the NPU could reach.
+    efficiency : float
+        Fraction of them that it does reach.
+    """
+
+    flops: int
+    efficiency: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.efficiency <= 1:
+            raise InputError("must be more than 0 and at most 1", field="--efficiency", value=self.efficiency)
+
+    def __str__(self) -> str:
+        return f"{self.efficiency:.4g} of {self.flops / 1e12:.6g} TFLOP/s"
+
+    def __call__(self, layer: Layer, batch: int) -> LayerTimes:
+        """The times of `layer` on `batch` samples, to the nearest picosecond."""
+        rate = self.flops * Fraction(self.efficiency).limit_denominator(10**6)
+        time = f"{round(batch * layer.flops * PICOSECONDS_PER_SECOND / rate)} ps"
+        return LayerTimes(forward=time, weight_gradient=time, input_gradient=time)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Times of each layer by its name; they hold for the batch with which they were measured."""
+
+    times: Mapping[str, LayerTimes]
+
+    def __str__(self) -> str:
+        return "measured times"
+
+    def __call__(self, layer: Layer, batch: int) -> LayerTimes:
+        """The times of `layer`, whatever the batch."""
+        return self.times[layer.name]
+
+
+class _TimesFile(Model):
+    layers: dict[str, LayerTimes]
+
+
+def read_times(path: Path, layers: Iterable[Layer]) -> Measured:
+    """Times of all layers from a JSON file ``{"layers": {"conv1": {"forward": "9 us", ...}, ...}}``.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or does not have exactly the layers of the model.
+    """
+    try:
+        times = _TimesFile.model_validate(read_json(path)).layers
+    except ValidationError as error:
+        raise located(error).within(str(path)) from None
+    names = [layer.name for layer in layers]
+    missing, unknown = [n for n in names if n not in times], [n for n in times if n not in set(names)]
+    if missing or unknown:
+        rule = f"layer '{missing[0]}' is missing" if missing else f"the model has no layer '{unknown[0]}'"
+        raise InputError(rule, field="layers", source=str(path))
+    return Measured(times)
+
+
+def parse_rate(text: str) -> int:
+    """Operations per second of a rate such as ``"120 TFLOP/s"``.
+
+    Raises
+    ------
+    InputError
+        If it is no rate, or not at least one operation per second.
+    """
+    try:
+        rate = parse_quantity(text, RATE_UNITS, "FLOP/s")
+    except ValueError as error:
+        raise InputError(str(error), field="--flops", value=text) from None
+    if rate < 1:
+        raise InputError("must be at least 1 FLOP/s", field="--flops", value=text)
+    return int(rate)

@@ -1,0 +1,90 @@
+"""Transformers: BERT, GPT-3 and a model with a trillion parameters.
+
+Sources: J. Devlin et al., https://arxiv.org/abs/1810.04805, with the vocabulary of
+https://huggingface.co/google-bert/bert-base-uncased (encoder and pooler); T. Brown et al.,
+https://arxiv.org/abs/2005.14165, table 2.1; D. Narayanan et al., https://arxiv.org/abs/2104.04473, table 1 (1T: 128
+layers, hidden size 25,600, vocabulary 51,200, sequences of 2048).
+
+Each transformer layer is two: attention and feed-forward.  Tensor parallelism shards both as in M. Shoeybi et al.,
+https://arxiv.org/abs/1909.08053: the first matrix by columns, with its bias, the second by rows; norms and the last
+bias are copied, and so are embeddings here.
+"""
+
+from dataclasses import dataclass
+
+from themis_opt.workloads.layers import Kind, Layer, Parameter
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a transformer whose feed-forward layers are four times as wide as the hidden size.
+
+    `segments` is the number of segment embeddings; `pooled` stands for BERT: a dense layer on the first token, and a
+    norm of the embeddings instead of one of the last layer.
+    """
+
+    layers: int
+    hidden: int
+    vocabulary: int
+    positions: int
+    segments: int = 0
+    pooled: bool = False
+
+
+BERT_BASE = Shape(12, 768, 30_522, 512, segments=2, pooled=True)
+BERT_LARGE = Shape(24, 1024, 30_522, 512, segments=2, pooled=True)
+GPT_3 = Shape(96, 12_288, 50_257, 2048)
+ONE_TRILLION = Shape(128, 25_600, 51_200, 2048)
+
+
+def transformer(shape: Shape, sequence: int) -> tuple[Layer, ...]:
+    """Layers of a transformer, for samples of `sequence` tokens.
+
+    The output projection of GPT shares the weights of the embedding: its operations count, its parameters not twice.
+    """
+    hidden, size = shape.hidden, sequence * shape.hidden
+    layers = [_embedding(shape, sequence)]
+    for number in range(shape.layers):
+        layers += [
+            _attention(f"layer{number}.attention", hidden, sequence),
+            _feed_forward(f"layer{number}.mlp", hidden, sequence),
+        ]
+    if shape.pooled:
+        pooler = (Parameter("weight", hidden**2), Parameter("bias", hidden, "bias"))
+        return (*layers, Layer("pooler", "linear", pooler, 2 * hidden**2, hidden, hidden))
+    projected = 2 * size * shape.vocabulary
+    return (*layers, Layer("head", "linear", _norm(hidden), projected, size, sequence * shape.vocabulary))
+
+
+def _embedding(shape: Shape, sequence: int) -> Layer:
+    rows = {"words": shape.vocabulary, "positions": shape.positions, "segments": shape.segments}
+    parameters = tuple(Parameter(name, number * shape.hidden) for name, number in rows.items() if number)
+    norms = _norm(shape.hidden) if shape.pooled else ()
+    return Layer("embedding", "embedding", parameters + norms, 0, sequence, sequence * shape.hidden)
+
+
+def _attention(name: str, hidden: int, sequence: int) -> Layer:
+    """Queries, keys and values; scores of all pairs of tokens; the weighted sum; the projection."""
+    flops = 2 * 4 * hidden**2 * sequence + 2 * 2 * hidden * sequence**2
+    return _sublayer(name, "attention", hidden, 3 * hidden, hidden, sequence, flops)
+
+
+def _feed_forward(name: str, hidden: int, sequence: int) -> Layer:
+    flops = 2 * 8 * hidden**2 * sequence
+    return _sublayer(name, "feed_forward", hidden, 4 * hidden, 4 * hidden, sequence, flops)
+
+
+def _sublayer(name: str, kind: Kind, hidden: int, first: int, second: int, sequence: int, flops: int) -> Layer:
+    """A matrix from `hidden` to `first`, one from `second` back to `hidden`, and a norm."""
+    parameters = (
+        Parameter("in.weight", hidden * first, sharded=True),
+        Parameter("in.bias", first, "bias", sharded=True),
+        Parameter("out.weight", second * hidden, sharded=True),
+        Parameter("out.bias", hidden, "bias"),
+        *_norm(hidden),
+    )
+    return Layer(name, kind, parameters, flops, sequence * hidden, sequence * hidden)
+
+
+def _norm(hidden: int) -> tuple[Parameter, ...]:
+    return (Parameter("norm.weight", hidden, "norm"), Parameter("norm.bias", hidden, "norm"))
