@@ -390,6 +390,7 @@ class Buckets:
     """A space of another kind: the smaller the distance of a bucket from 12 MB, the shorter the iteration."""
 
     name, cases, identity = "buckets", ("iteration",), {"instance": "i", "space": "buckets"}
+    measured = "iteration"
     parameters = (Parameter("bucket_mb", tuple(range(1, 65))),)
     reference = {"bucket_mb": 25}  # noqa: RUF012
 
@@ -401,6 +402,9 @@ class Buckets:
 
     def measure_reference(self, case):
         return self.measure(self.reference, case)
+
+    def specification(self, choice):
+        return f"buckets:mb={choice['bucket_mb']}"
 
     def describe(self, choice):
         return f"buckets of {choice['bucket_mb']} MB"
@@ -414,6 +418,8 @@ class TestFind:
         assert found.trials[0].choice == {"bucket_mb": 25}
         assert found.gain == pytest.approx(1 - 1000 / 1013)
         assert found.trial_rows()[0]["bucket_mb"] == 25
+        assert found.trial_rows()[0]["specification"] == "buckets:mb=25"
+        assert found.policy == "buckets:mb=12"
 
 
 class TestStudies:

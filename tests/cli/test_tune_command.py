@@ -15,7 +15,8 @@ from themis_opt.validation import validate
 NAME = "2d-sw_sw.all_reduce.100MiB"
 COSTS = ("--launch-overhead", "2us", "--packet", "4096B/30B", "--latency", "occupy")
 FEW = (*COSTS, "--trials", 6, "--max-chunks", 16)
-FILES = {"instance.json", "schedule.json", "trials.csv", "history.svg", "importances.svg", "front.svg", "study.db"}
+PICTURES = ("history.svg", "importances.svg", "front.svg")
+FILES = {"instance.json", "best.json", "schedule.json", "trials.csv", "study.db", *PICTURES}
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def test_the_schedule_belongs_to_the_instance_and_is_the_best_trial(folder):
 
 
 def test_pictures_are_svg(folder):
-    for name in ("history.svg", "importances.svg", "front.svg"):
+    for name in PICTURES:
         assert (folder / name).read_bytes().startswith(b"<?xml")
 
 
@@ -83,6 +84,13 @@ def test_the_folder_is_named_after_the_instance(succeed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     succeed("tune", NAME, *COSTS, "--trials", 1)
     assert (tmp_path / f"tuned-{NAME}" / "instance.json").is_file()
+
+
+def test_the_best_setting_is_kept_by_its_policy(folder):
+    best = json.loads((folder / "best.json").read_text(encoding="utf-8"))
+    row = next(row for row in trials(folder) if int(row["trial"]) == best["trial"])
+    assert best["policy"] == row["specification"]
+    assert best["setting"]["chunks"] == int(row["chunks"])
 
 
 def test_every_size_has_a_folder(succeed, tmp_path):

@@ -129,6 +129,18 @@ def test_the_difference_at_many_chunks_is_said_plainly():
     )
 
 
+def test_a_mean_over_fewer_networks_than_published_is_not_compared():
+    rows = [row(block="figure 10", network="a", chunks=4, utilisation=0.5)]
+    report = made(rows, figure_10_networks=["a", "b"], figure_10_utilisation={"4": {"themis+scf": 0.4858}})
+    assert errors(report) == {}
+
+
+def test_means_over_fewer_points_than_published_are_pointed_out():
+    network = {"sizes": [4, 4], "gigabits_per_second": [800, 400], "latency_ns": [0, 0]}
+    report = made(TWO_SIZES, table_2={"net": network, "other": network}, size_mib=[100, 150])
+    assert "Figs. 8 and 11: published means are over 4 points, those here over 2." in report.summary
+
+
 PANEL = panel_rows("2d-sw_sw.gnmt", "figure 12", "2D-SW_SW")
 """Iterations of 1000 ns compute: baseline 2020, Themis 1620, hourglass 1520, ideal 1350."""
 

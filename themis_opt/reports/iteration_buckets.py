@@ -43,8 +43,9 @@ def buckets(runs: Sequence[IterationRun]) -> Finding:
     costs = " and ".join(cell(value, "duration") for value in overheads)
     text = (
         (f"Each stage costs {costs} to launch. " if costs else "")
-        + "Small buckets start early and are many, large ones are few and start late. An optimum is inside the range "
-        "if both the smallest and the largest buckets are slower."
+        + "Small buckets start early and are many, large ones are few and start late; a bucket holds at least one "
+        "tensor, which may be larger. An optimum is inside the range if both the smallest and the largest buckets are "
+        "slower."
     )
     return Finding(Section("Size of buckets", (text,), (_table(found),), figures), tuple(map(_said, found)))
 

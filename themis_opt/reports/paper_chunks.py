@@ -1,6 +1,6 @@
 """What dimensions do over time, and what more chunks bring: figures 9 and 10 of the Themis paper."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pydantic import BaseModel, ValidationError
 
@@ -81,7 +81,7 @@ def figure_10(found: Sequence[Result], rows: Sequence[Row], published: Published
     runs = [run for run in of_block(found, "figure 10") if run.row.utilisation is not None]
     if not runs:
         return None
-    means = {policy: _means(own) for policy, own in by_policy(runs).items()}
+    means = {policy: _means(own, published.figure_10_networks) for policy, own in by_policy(runs).items()}
     known = published.figure_10_utilisation
     counts = sorted({run.row.chunks for run in runs})
     off: list[Compared] = []
@@ -98,9 +98,13 @@ def figure_10(found: Sequence[Result], rows: Sequence[Row], published: Published
     return Part(section, tuple(off), tuple(_differences(means, published)))
 
 
-def _means(runs: Sequence[Result]) -> dict[int, float]:
-    """Mean utilisation by chunk count."""
-    groups = grouped(runs, lambda run: run.row.chunks)
+def _means(runs: Sequence[Result], networks: Collection[str] = ()) -> dict[int, float]:
+    """Mean utilisation by chunk count, where all of these networks ran."""
+    groups = {
+        count: own
+        for count, own in grouped(runs, lambda run: run.row.chunks).items()
+        if {run.row.network for run in own}.issuperset(networks)
+    }
     values = {count: spread([run.row.utilisation or 0.0 for run in own]) for count, own in groups.items()}
     return {count: found.mean for count, found in sorted(values.items()) if found}
 

@@ -41,8 +41,8 @@ class Published(Model):
         Points by network and policy.
     figure_8_speedup, figure_8_most, figure_11_mean_utilisation : mapping
         Means and extremes over all networks and sizes, by policy.
-    figure_10_utilisation : mapping
-        Mean utilisation of both networks, by chunk count and policy.
+    figure_10_networks, figure_10_utilisation : tuple of str, mapping
+        Networks, and the mean of their utilisation by chunk count and policy.
     figure_12_parts : mapping
         By workload, network and policy the parts of an iteration, of which those of the baseline add up to 1.
     figure_12_speedup, figure_12_most, figure_12_ideal : mapping
@@ -59,6 +59,7 @@ class Published(Model):
     figure_8_us: Curves = Field(default_factory=dict)
     figure_8_speedup: Numbers = Field(default_factory=dict)
     figure_8_most: Numbers = Field(default_factory=dict)
+    figure_10_networks: tuple[str, ...] = ()
     figure_10_utilisation: Mapping[int, Numbers] = Field(default_factory=dict)
     figure_11_utilisation: Curves = Field(default_factory=dict)
     figure_11_mean_utilisation: Numbers = Field(default_factory=dict)

@@ -122,7 +122,7 @@ def _name(place: float | str, axis: Axis) -> str:
 
 
 def _name_places(axes: Axes, names: list[str]) -> None:
-    crowded = sum(len(name) for name in names) > 90
+    crowded = sum(len(name) for name in names) > 70
     axes.set_xticks(range(len(names)), [plain_text(name) for name in names], rotation=30 if crowded else 0)
     if crowded:
         for label in axes.get_xticklabels():

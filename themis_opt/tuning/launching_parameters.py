@@ -52,9 +52,10 @@ def sizes(instance: IterationInstance, usual: int) -> tuple[int, ...]:
 
 
 def cycles(instance: IterationInstance) -> tuple[int, ...]:
-    """Microseconds of a cycle of Horovod: fractions of the compute, and the usual ones."""
-    fractions = {instance.compute // (PICOSECONDS_PER_MICROSECOND * count) for count in CYCLES_OF_COMPUTE}
-    return tuple(sorted({own for own in fractions if own} | {int(USUAL["cycle_us"])}))
+    """Microseconds of a cycle of Horovod: the usual ones, fractions of the compute, and more than all of it."""
+    compute = instance.compute // PICOSECONDS_PER_MICROSECOND
+    fractions = {compute // count for count in CYCLES_OF_COMPUTE if count <= compute}
+    return tuple(sorted(fractions | {int(USUAL["cycle_us"]), compute + 1}))
 
 
 def launching_specification(choice: Choice) -> str:

@@ -1,0 +1,37 @@
+"""The experiments under reports/ run and end in reports; here in the quick variant, elsewhere in full."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from themis_opt.cli.main import application
+
+REPORTS = Path(__file__).parent.parent / "reports"
+EXPERIMENTS = sorted(path.parent.name for path in REPORTS.glob("*/experiment.toml"))
+
+
+def command(*arguments: object) -> str:
+    result = CliRunner().invoke(application(), [str(a) for a in arguments])
+    assert result.exit_code == 0, result.stderr + repr(result.exception)
+    return result.stdout
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_quick_variant_ends_in_a_report(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / name
+    shutil.copytree(REPORTS / name, folder, ignore=shutil.ignore_patterns("*.svg", "*.csv", "*.md", "runs.sqlite*"))
+    command("batch", folder / "experiment.toml", "--quick", "--jobs", 2)
+    said = command("report", folder)
+    assert said.startswith("# ")
+    assert (folder / "README.md").stat().st_size > 500
+    assert (folder / "report.html").exists()
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_report_in_the_tree_is_that_of_its_rows(name: str, tmp_path: Path) -> None:
+    if not (REPORTS / name / "rows.csv").exists():
+        pytest.skip("rows are not in this tree")
+    command("report", REPORTS / name, "-o", tmp_path, "--no-html")
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == (REPORTS / name / "README.md").read_text(encoding="utf-8")
