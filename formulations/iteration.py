@@ -58,7 +58,7 @@ from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
 from formulations.iteration_folding import FoldedStage, fold, with_copies
-from formulations.iteration_hints import add_hints
+from formulations.iteration_hints import PeriodVariables, add_hints
 from formulations.iteration_variables import (
     LaunchJobs,
     LaunchVariables,
@@ -124,7 +124,8 @@ class IterationModel:
 
     def hint(self, times: PeriodTimes) -> None:
         """Suggest a schedule that is feasible for the integer data, as a value for every variable."""
-        add_hints(self, times)
+        held = PeriodVariables(self.period, self.task_start, self.launches, self.stages, self.windows)
+        add_hints(self.model, self.data, held, times)
 
     def moment(self, moment: Moment) -> cp_model.LinearExprT:
         """When a task starts, counted from the start of the period."""

@@ -3,3 +3,7 @@
 Data flow one way: ``rows.csv`` -> :class:`~themis_opt.reports.rows.Row` -> a report function of
 :data:`~themis_opt.reports.registry.REPORTS` -> :class:`~themis_opt.reports.document.Report` -> the renderers.
 """
+
+from themis_opt.reports.making import MadeReport, make_report
+
+__all__ = ["MadeReport", "make_report"]

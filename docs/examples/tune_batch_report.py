@@ -1,0 +1,43 @@
+"""Tune a training iteration, compare the result with other policies in a batch, and write a report.
+
+python docs/examples/tune_batch_report.py FOLDER
+"""
+
+import sys
+from pathlib import Path
+
+import themis_opt
+from themis_opt.experiment_run import run_experiment
+from themis_opt.reports import make_report
+from themis_opt.tuning.folder import write_tuned
+
+EXPERIMENT = """
+name = "tuned"
+title = "A tuned training iteration beside other policies"
+report = "table"
+
+[[runs]]
+instances = ["instance.json"]
+policies = ["fused/baseline+fifo", "ddp/themis+scf", "{policy}", "bound"]
+"""
+
+
+def main(folder: Path) -> None:
+    """Tune, run, report."""
+    folder.mkdir(parents=True, exist_ok=True)
+    instance = themis_opt.load("v100-256.resnet-50")
+    tuned = themis_opt.tune(instance, trials=10, max_chunks=4, policies=("themis", "baseline"), launch_overhead="10 us")
+    write_tuned(folder, tuned)
+    print(f"tuned: {tuned.policy}, {tuned.best.value / 1e6:.2f} ms per iteration, {tuned.gain:.1%} saved")
+
+    experiment = folder / "experiment.toml"
+    experiment.write_text(EXPERIMENT.format(policy=tuned.policy), encoding="utf-8")
+    finished = run_experiment(experiment, jobs=1)
+    print(f"batch: {finished.provenance['rows']} rows in {finished.rows}")
+
+    made = make_report(folder)
+    print(f"report: {made.files[-1]}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

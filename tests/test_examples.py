@@ -1,0 +1,45 @@
+"""The scripts in ``docs/examples`` run."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """The folder of the example and what it printed."""
+    folder = tmp_path_factory.mktemp("example") / "results"
+    command = (sys.executable, EXAMPLES / "tune_batch_report.py", folder)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+def test_it_prints_three_lines(ended):
+    assert [line.partition(":")[0] for line in ended[1].splitlines()] == ["tuned", "batch", "report"]
+
+
+def test_the_batch_ran_the_tuned_policy_with_the_time_that_was_found(ended):
+    folder, _ = ended
+    best = json.loads((folder / "best.json").read_text(encoding="utf-8"))
+    rows = list(csv.DictReader((folder / "rows.csv").read_text(encoding="utf-8").splitlines()))
+    assert {row["status"] for row in rows} == {"ok"}
+    times = [float(row["makespan_ns"]) for row in rows if row["policy"] == best["policy"]]
+    assert times == [best["results"][1]["iteration_ns"]]
+
+
+def test_the_report_shows_all_policies(ended):
+    folder, _ = ended
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    assert "ddp/themis+scf" in text
+    assert (folder / "report.html").stat().st_size > 0
+
+
+def test_it_is_short():
+    assert len((EXAMPLES / "tune_batch_report.py").read_text(encoding="utf-8").splitlines()) <= 60

@@ -1,0 +1,124 @@
+"""An experiment as one call: from its file to rows, store and provenance."""
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from themis_opt import executors
+from themis_opt.batch import Outcome, Report, run_batch, unfinished
+from themis_opt.batch_output import check_parquet, finished_rows, provenance, write_csv, write_parquet
+from themis_opt.documents import make_folder, write_atomically
+from themis_opt.expansion import Run, expand
+from themis_opt.experiment import read_experiment
+from themis_opt.run_store import RunStore
+
+ROWS, STORE, PROVENANCE = "rows.csv", "runs.sqlite", "provenance.json"
+"""Files beside an experiment."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What an experiment left.
+
+    Attributes
+    ----------
+    rows : Path
+        CSV file of the rows, for :func:`themis_opt.reports.make_report`.
+    files : tuple of Path
+        All files but the store.
+    provenance : dict
+        Where the rows come from; see :func:`themis_opt.batch_output.provenance`.
+    outcome : Outcome
+        How the batch ended.
+    """
+
+    rows: Path
+    files: tuple[Path, ...]
+    provenance: dict[str, Any]
+    outcome: Outcome
+
+
+def run_experiment(
+    path: str | Path,
+    *,
+    jobs: int | None = None,
+    address: str | None = None,
+    output: Path | None = None,
+    store: Path | None = None,
+    quick: bool = False,
+    retry_failed: bool = False,
+    parquet: bool = False,
+    command: str = "",
+    report: Report = lambda state: None,
+    undisturbed: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Finished:
+    """Run an experiment; what is finished is kept in the store and not run again.
+
+    Processes are started afresh: a script that calls this needs ``if __name__ == "__main__"``.
+
+    Parameters
+    ----------
+    path : path
+        The experiment file (TOML).
+    jobs : int, optional
+        Threads to keep busy, by default one per core.
+    address : str, optional
+        Dask scheduler whose workers run instead, such as ``tcp://host:8786``.
+    output, store : Path, optional
+        CSV file of the rows and store of finished runs, by default beside the experiment.
+    quick : bool
+        Whether to run only what ``[quick]`` leaves.
+    retry_failed : bool
+        Whether to run again what failed before.
+    parquet : bool
+        Whether to write the rows as a Parquet file too.
+    command : str
+        What the provenance names as the call.
+    report : callable, optional
+        Hears of the state.
+    undisturbed : callable, optional
+        Makes a context in which files are written.
+
+    Raises
+    ------
+    InputError
+        If the experiment breaks a rule, or rows cannot be stored or written; rows before are kept.
+    """
+    began, path = monotonic(), Path(path)
+    checked = read_experiment(path)
+    if parquet:
+        check_parquet()
+    runs = expand(checked, path, quick=quick)
+    rows = output or path.parent / ROWS
+    make_folder(rows.parent)
+    with RunStore(store or path.parent / STORE) as kept:
+        try:
+            with _site(jobs, address, len(unfinished(runs, kept, retry_failed=retry_failed))) as site:
+                outcome = run_batch(runs, kept, site, retry_failed=retry_failed, report=report)
+        finally:
+            with undisturbed():
+                files, known = _export(runs, kept, rows, parquet, command, began)
+    return Finished(rows, files, known, outcome)
+
+
+def _site(jobs: int | None, address: str | None, left: int) -> AbstractContextManager[executors.Site]:
+    if address:
+        return executors.cluster(address, jobs)
+    return executors.processes(jobs or executors.cores(), left)
+
+
+def _export(
+    runs: list[Run], store: RunStore, path: Path, parquet: bool, command: str, began: float
+) -> tuple[tuple[Path, ...], dict[str, Any]]:
+    """Write rows and provenance; returns the files and the latter."""
+    rows, table = finished_rows(runs, store), path.with_suffix(".parquet")
+    write_csv(path, rows)
+    if parquet:
+        write_parquet(table, rows)
+    known = provenance(rows, len(runs), command, monotonic() - began)
+    write_atomically(path.parent / PROVENANCE, json.dumps(known, indent=2) + "\n")
+    return (path, *([table] if parquet else []), path.parent / PROVENANCE), known

@@ -1,0 +1,69 @@
+"""A report as one call: from the folder of an experiment to its files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from themis_opt.errors import InputError
+from themis_opt.reports.document import Report
+from themis_opt.reports.experiment import EXPERIMENT, read_experiment, read_provenance
+from themis_opt.reports.registry import ReportFunction, report_function
+
+ROWS = "rows.csv"
+
+
+@dataclass(frozen=True)
+class MadeReport:
+    """A report that was written: which one, how many rows it shows, and its files."""
+
+    name: str
+    report: Report
+    num_rows: int
+    files: tuple[Path, ...]
+
+
+def make_report(
+    folder: str | Path, *, rows: Path | None = None, output: Path | None = None, html: bool = True
+) -> MadeReport:
+    """Write the report of an experiment: README.md, pictures as SVG, and report.html.
+
+    Parameters
+    ----------
+    folder : path
+        Of the experiment; it holds the experiment file, if there is one, and the rows.
+    rows : Path, optional
+        CSV file of the rows, by default ``rows.csv`` in the folder.
+    output : Path, optional
+        Folder for the report, by default that of the experiment.
+    html : bool
+        Whether to write the HTML too.
+
+    Raises
+    ------
+    InputError
+        If the experiment or the rows break a rule, or a file cannot be written.
+    """
+    folder = Path(folder)
+    experiment = read_experiment(folder)
+    function = _report_function(experiment.report, folder / EXPERIMENT)
+    provenance = read_provenance(folder)
+
+    from themis_opt.reports.provenance import with_provenance  # what follows takes long to import
+    from themis_opt.reports.rows import read_rows
+
+    path = rows or folder / ROWS
+    found = read_rows(path)
+    try:
+        made = with_provenance(function(found, experiment), found, experiment, provenance)
+    except InputError as error:
+        raise error.within(str(path)) from None
+
+    from themis_opt.reports.writing import write_report
+
+    return MadeReport(experiment.report, made, len(found), tuple(write_report(made, output or folder, html=html)))
+
+
+def _report_function(name: str, source: Path) -> ReportFunction:
+    try:
+        return report_function(name)
+    except InputError as error:
+        raise error.within(str(source)) from None
