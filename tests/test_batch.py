@@ -5,19 +5,19 @@ from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
-from themis_opt import batch, measured_run
-from themis_opt.batch import run_batch, unfinished
-from themis_opt.batch_output import finished_rows
+from themis_opt.batches import measured_run, runner
+from themis_opt.batches.executors import Site
+from themis_opt.batches.expansion import expand
+from themis_opt.batches.experiment import Experiment
+from themis_opt.batches.measured_run import activity, run_one
+from themis_opt.batches.measuring import Limits
+from themis_opt.batches.output import finished_rows
+from themis_opt.batches.runner import run_batch, unfinished
+from themis_opt.batches.store import RunStore
 from themis_opt.catalog import load
 from themis_opt.errors import InputError
-from themis_opt.executors import Site
-from themis_opt.expansion import expand
-from themis_opt.experiment import Experiment
 from themis_opt.lower_bounds import bounds
-from themis_opt.measured_run import activity, run_one
-from themis_opt.measuring import Limits
 from themis_opt.policies.registry import make_policy
-from themis_opt.run_store import RunStore
 from themis_opt.simulator import simulate
 
 FIG5 = "fig5.all_reduce.256MB"
@@ -187,7 +187,7 @@ def test_ctrl_c_keeps_what_is_finished(many, store):
 
 
 def test_a_full_store_ends_the_batch_and_keeps_its_rows(many, store, monkeypatch):
-    monkeypatch.setattr(batch, "LARGEST_COMMIT", 1)
+    monkeypatch.setattr(runner, "LARGEST_COMMIT", 1)
     run_batch(many[:5], store, threads())
     pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
     store.connection.execute(f"PRAGMA max_page_count = {pages + 1}")

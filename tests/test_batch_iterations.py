@@ -2,19 +2,19 @@ import json
 
 import pytest
 
-from themis_opt.batch import run_batch
-from themis_opt.batch_output import finished_rows
+from themis_opt.batches.executors import Site
+from themis_opt.batches.expansion import expand
+from themis_opt.batches.experiment import read_experiment
+from themis_opt.batches.measured_run import execute, run_one
+from themis_opt.batches.measuring import Limits
+from themis_opt.batches.output import finished_rows
+from themis_opt.batches.runner import run_batch
+from themis_opt.batches.store import RunStore
 from themis_opt.catalog import load
 from themis_opt.errors import InputError
-from themis_opt.executors import Site
-from themis_opt.expansion import expand
-from themis_opt.experiment import read_experiment
 from themis_opt.iterations.bounds import iteration_bounds
 from themis_opt.iterations.registry import make_iteration_policy
 from themis_opt.iterations.simulator import simulate_iterations
-from themis_opt.measured_run import execute, run_one
-from themis_opt.measuring import Limits
-from themis_opt.run_store import RunStore
 
 RESNET = "2d-sw_sw.resnet-152"
 DLRM = "2d-sw_sw.dlrm"

@@ -11,15 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from themis_opt import batch
-from themis_opt.batch_output import finished_rows
-from themis_opt.executors import Site
-from themis_opt.expansion import expand
-from themis_opt.experiment import read_experiment
-from themis_opt.run_store import RunStore
+from themis_opt.batches import runner
+from themis_opt.batches.executors import Site
+from themis_opt.batches.expansion import expand
+from themis_opt.batches.experiment import read_experiment
+from themis_opt.batches.output import finished_rows
+from themis_opt.batches.store import RunStore
 
 KILLS, SEED, LONGEST, RUNS = 50, 0, 0.35, 600
-PRELOADED = ["pytest", "psutil", "themis_opt.batch", "themis_opt.batch_output", "themis_opt.policies.random_orders"]
+PRELOADED = ["pytest", "psutil", "themis_opt.batches.output", "themis_opt.policies.random_orders"]
 COMMAND = (sys.executable, "-m", "themis_opt", "batch", "--jobs", "2", "--json")
 
 
@@ -38,10 +38,10 @@ def experiment(folder, num_seeds, policy="random+fifo"):
 
 def work(path):
     """Run a batch in this process, with many small commits."""
-    batch.COMMIT_SECONDS, batch.LARGEST_GROUP = 0.0, 1
+    runner.COMMIT_SECONDS, runner.LARGEST_GROUP = 0.0, 1
     site = Site(1, lambda: ThreadPoolExecutor(1), lambda executor: None)
     with RunStore(path.with_name("runs.sqlite")) as store:
-        batch.run_batch(expand(read_experiment(path), path), store, site)
+        runner.run_batch(expand(read_experiment(path), path), store, site)
 
 
 def committed(path):

@@ -1,9 +1,9 @@
 import pytest
 
+from themis_opt.batches.expansion import code_version, expand
+from themis_opt.batches.experiment import read_experiment
 from themis_opt.catalog import load, shipped
 from themis_opt.errors import InputError
-from themis_opt.expansion import code_version, expand
-from themis_opt.experiment import read_experiment
 
 FIG5 = 'instances = ["fig5.all_reduce.256MB"]'
 BASELINE = 'policies = ["baseline+fifo"]'

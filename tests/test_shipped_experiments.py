@@ -34,4 +34,6 @@ def test_report_in_the_tree_is_that_of_its_rows(name: str, tmp_path: Path) -> No
     if not (REPORTS / name / "rows.csv").exists():
         pytest.skip("rows are not in this tree")
     command("report", REPORTS / name, "-o", tmp_path, "--no-html")
-    assert (tmp_path / "README.md").read_text(encoding="utf-8") == (REPORTS / name / "README.md").read_text(encoding="utf-8")
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == (REPORTS / name / "README.md").read_text(
+        encoding="utf-8"
+    )

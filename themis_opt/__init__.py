@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from themis_opt.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from themis_opt.batches.experiment_run import run_experiment
     from themis_opt.catalog import load
     from themis_opt.comparison import compare, solve
     from themis_opt.explanation import explain
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from themis_opt.lower_bounds import bounds
     from themis_opt.plan import Chunks, Plan
     from themis_opt.policies.registry import make_policy
+    from themis_opt.reports import make_report
     from themis_opt.robustness import Execution, executions, loss_distributions
     from themis_opt.schedule import Schedule
     from themis_opt.simulator import simulate
@@ -64,6 +66,8 @@ _HOME = {
     "loss_distributions": "robustness",
     "make_iteration_policy": "iterations.registry",
     "make_policy": "policies.registry",
+    "make_report": "reports",
+    "run_experiment": "batches.experiment_run",
     "simulate": "simulator",
     "simulate_iterations": "iterations.simulator",
     "solve": "comparison",
@@ -98,6 +102,8 @@ __all__ = [
     "loss_distributions",
     "make_iteration_policy",
     "make_policy",
+    "make_report",
+    "run_experiment",
     "simulate",
     "simulate_iterations",
     "solve",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,24 +36,50 @@ def granule(instance: Instance, number: int) -> int:
     return whole if collective.size % whole == 0 else collective.element_bytes
 
 
-def _sizing_data(schedule: Schedule) -> SizingData:
-    instance, plan, costs = schedule.instance, schedule.plan, schedule.costs
+@dataclass(frozen=True)
+class AffineTimes:
+    """How the holding times of a plan's stages depend on the shares that its chunks have of their collectives.
+
+    Attributes
+    ----------
+    rate, fixed : float64 arrays, shape (stages,)
+        Picoseconds for the whole collective, and whatever the share.
+    chunk : int64 array, shape (stages,)
+        Chunk of each stage, numbered through.
+    group : int64 array, shape (chunks,)
+        Collective of each chunk.
+    """
+
+    rate: FloatArray
+    fixed: FloatArray
+    chunk: IntArray
+    group: IntArray
+
+
+def affine_times(instance: Instance, plan: Plan, sent: FloatArray) -> AffineTimes:
+    """Holding times without the rounding to whole packets and picoseconds, from the bytes that each stage sends."""
     counts = np.array([c.paths.shape[1] for c in plan.chunks for _ in c.sizes])
-    job = np.repeat(np.arange(len(counts)), counts)
+    chunk = np.repeat(np.arange(len(counts)), counts)
     group = np.repeat(np.arange(len(plan.chunks)), [len(c.sizes) for c in plan.chunks])
     totals = np.array([c.size for c in instance.collectives], dtype=np.float64)
-    own = np.concatenate([c.sizes for c in plan.chunks])[job]
-    transfer = transfer_time(instance, plan.stage_dimensions, costs.sent, whole_packets=False)
+    own = np.concatenate([c.sizes for c in plan.chunks])[chunk]
+    transfer = transfer_time(instance, plan.stage_dimensions, sent, whole_packets=False)
     fixed = fixed_occupancy(instance, plan.phases(instance), plan.stage_dimensions)
-    follows = np.flatnonzero(job[1:] == job[:-1])
+    return AffineTimes(transfer / own * totals[group[chunk]], fixed.astype(np.float64), chunk, group)
+
+
+def _sizing_data(schedule: Schedule) -> SizingData:
+    instance, plan = schedule.instance, schedule.plan
+    times = affine_times(instance, plan, schedule.costs.sent)
+    follows = np.flatnonzero(times.chunk[1:] == times.chunk[:-1])
     orders = [schedule.sequence(k) for k in range(len(instance.network.dimensions))]
     return SizingData(
-        rate=transfer / own * totals[group[job]],
-        fixed=fixed.astype(np.float64),
-        lag=costs.lag.astype(np.float64),
+        rate=times.rate,
+        fixed=times.fixed,
+        lag=schedule.costs.lag.astype(np.float64),
         release=plan.releases(instance).astype(np.float64),
-        job=job,
-        group=group,
+        job=times.chunk,
+        group=times.group,
         results=np.stack([follows, follows + 1], axis=1),
         sequences=np.concatenate([np.stack([order[:-1], order[1:]], axis=1) for order in orders]),
     )

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import themis_opt
-from themis_opt.experiment_run import run_experiment
+from themis_opt.batches.experiment_run import run_experiment
 from themis_opt.reports import make_report
 from themis_opt.tuning.folder import write_tuned
 

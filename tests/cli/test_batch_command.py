@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from themis_opt import executors, measured_run
-from themis_opt.batch_output import COLUMNS
-from themis_opt.run_store import RunStore
+from themis_opt.batches import executors, measured_run
+from themis_opt.batches.output import COLUMNS
+from themis_opt.batches.store import RunStore
 
 TEXT = """name = "trial"
 [[runs]]

@@ -5,7 +5,7 @@ import json
 import pytest
 from report_rows import COLUMNS, bound, row, write_rows
 
-from themis_opt.batch_output import COLUMNS as BATCH_COLUMNS
+from themis_opt.batches.output import COLUMNS as BATCH_COLUMNS
 from themis_opt.errors import InputError
 from themis_opt.reports.rows import Row, read_rows
 

@@ -9,7 +9,7 @@ import typer
 from themis_opt.cli import exit_codes, options
 
 if TYPE_CHECKING:
-    from themis_opt.experiment_run import Finished
+    from themis_opt.batches.experiment_run import Finished
 
 
 def batch(
@@ -35,9 +35,9 @@ def batch(
     as_json: options.Json = False,
 ) -> None:
     """Run an experiment; what is finished is kept and not run again."""
+    from themis_opt.batches.experiment_run import run_experiment
     from themis_opt.cli.batch_progress import batch_progress
     from themis_opt.cli.interrupts import undisturbed
-    from themis_opt.experiment_run import run_experiment
 
     told = {"--jobs": jobs, "--cluster": address, "-o": output, "--quick": quick, "--retry-failed": retry_failed}
     with batch_progress() as report:

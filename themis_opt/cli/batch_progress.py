@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from themis_opt.cli.progress import tell
 
 if TYPE_CHECKING:
-    from themis_opt.batch import Report, State
+    from themis_opt.batches.runner import Report, State
 
 QUIET_SECONDS = 5.0
 """Least time between two plain lines."""

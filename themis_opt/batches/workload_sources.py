@@ -9,13 +9,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from themis_opt.batches.instance_sources import Source, loaded
+from themis_opt.batches.workload_tables import Workload
 from themis_opt.cost import check_clock
 from themis_opt.errors import InputError
 from themis_opt.instance import Network, located
-from themis_opt.instance_sources import Source, loaded
 from themis_opt.iteration_instance import IterationInstance
 from themis_opt.units import parse_time
-from themis_opt.workload_tables import Workload
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.models import find_model
 from themis_opt.workloads.parallelisms import make_workload

@@ -4,12 +4,12 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from themis_opt.batches.experiment import NO_PACKET, Block, Framing
+from themis_opt.batches.measuring import PICOSECONDS_PER_NANOSECOND, Columns
 from themis_opt.cost import check_clock
 from themis_opt.errors import InputError
-from themis_opt.experiment import NO_PACKET, Block, Framing
 from themis_opt.instance import Instance, Network, Packet, located
 from themis_opt.iteration_instance import IterationInstance
-from themis_opt.measuring import PICOSECONDS_PER_NANOSECOND, Columns
 from themis_opt.units import format_size
 
 AnyInstance = Instance | IterationInstance

@@ -7,13 +7,13 @@ import json
 from time import perf_counter
 from typing import Any
 
+from themis_opt.batches.measuring import BOUND, PICOSECONDS_PER_NANOSECOND, Columns, Limits, Trajectory, warm_up
 from themis_opt.errors import InputError
 from themis_opt.iteration_instance import IterationInstance
 from themis_opt.iterations.registry import COMPARED, REFERENCE, make_iteration_policy
 from themis_opt.iterations.schedule import IterationSchedule
 from themis_opt.iterations.simulator import simulate_iterations
 from themis_opt.iterations.validation import validate_iterations
-from themis_opt.measuring import BOUND, PICOSECONDS_PER_NANOSECOND, Columns, Limits, Trajectory, warm_up
 
 
 def iteration_limits(specification: str, limits: Limits) -> Limits:
@@ -48,7 +48,7 @@ def run_iteration(instance: IterationInstance, policy: str, limits: Limits) -> C
     Returns
     -------
     dict
-        Result columns as of :func:`themis_opt.measured_run.run_one`.
+        Result columns as of :func:`themis_opt.batches.measured_run.run_one`.
 
     Raises
     ------

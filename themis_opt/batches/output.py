@@ -13,10 +13,10 @@ from typing import Any
 
 import psutil
 
+from themis_opt.batches.expansion import Run, code_version
+from themis_opt.batches.store import RunStore
 from themis_opt.documents import write_atomically
 from themis_opt.errors import InputError
-from themis_opt.expansion import Run, code_version
-from themis_opt.run_store import RunStore
 
 COLUMNS: Mapping[str, type[str] | type[int] | type[float]] = MappingProxyType(
     {
@@ -157,7 +157,7 @@ def _processor() -> str:
 
 def _commit() -> str | None:
     """The commit of the source tree, with a plus sign if files differ from it; None outside of one."""
-    folder = Path(__file__).parent
+    folder = Path(__file__).parent.parent
     try:
         commit, changes = (
             subprocess.run(["git", "-C", folder, *call], capture_output=True, text=True, check=True, timeout=10).stdout

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from themis_opt.batches.measured_iteration import iteration_limits, run_iteration
+from themis_opt.batches.measuring import BOUND, PICOSECONDS_PER_NANOSECOND, Columns, Limits, Trajectory, warm_up
 from themis_opt.cost import IntArray
 from themis_opt.formats.activity import busy_intervals
 from themis_opt.instance import Instance
 from themis_opt.iteration_instance import IterationInstance
-from themis_opt.measured_iteration import iteration_limits, run_iteration
-from themis_opt.measuring import BOUND, PICOSECONDS_PER_NANOSECOND, Columns, Limits, Trajectory, warm_up
 from themis_opt.policies.registry import REFERENCE, make_policy, policy_name
 from themis_opt.schedule import Schedule
 from themis_opt.simulator import simulate

@@ -101,7 +101,8 @@ def prepare_worker() -> None:
     os.environ.update(ONE_THREAD)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    from themis_opt import kernel, measured_run  # noqa: F401 - now, not in the first run
+    from themis_opt import kernel
+    from themis_opt.batches import measured_run  # noqa: F401 - now, not in the first run
     from themis_opt.policies import hourglass_search
 
     # A worker lives long: what is compiled pays at once, and all its rows are timed alike.

@@ -8,13 +8,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from themis_opt import executors
-from themis_opt.batch import Outcome, Report, run_batch, unfinished
-from themis_opt.batch_output import check_parquet, finished_rows, provenance, write_csv, write_parquet
+from themis_opt.batches import executors
+from themis_opt.batches.expansion import Run, expand
+from themis_opt.batches.experiment import read_experiment
+from themis_opt.batches.output import check_parquet, finished_rows, provenance, write_csv, write_parquet
+from themis_opt.batches.runner import Outcome, Report, run_batch, unfinished
+from themis_opt.batches.store import RunStore
 from themis_opt.documents import make_folder, write_atomically
-from themis_opt.expansion import Run, expand
-from themis_opt.experiment import read_experiment
-from themis_opt.run_store import RunStore
 
 ROWS, STORE, PROVENANCE = "rows.csv", "runs.sqlite", "provenance.json"
 """Files beside an experiment."""
@@ -31,7 +31,7 @@ class Finished:
     files : tuple of Path
         All files but the store.
     provenance : dict
-        Where the rows come from; see :func:`themis_opt.batch_output.provenance`.
+        Where the rows come from; see :func:`themis_opt.batches.output.provenance`.
     outcome : Outcome
         How the batch ended.
     """

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+from themis_opt.batches.executors import Site
+from themis_opt.batches.expansion import Run, code_version
+from themis_opt.batches.measured_run import execute, failure
+from themis_opt.batches.measuring import Columns
+from themis_opt.batches.store import RunStore
 from themis_opt.errors import InputError
-from themis_opt.executors import Site
-from themis_opt.expansion import Run, code_version
-from themis_opt.measured_run import execute, failure
-from themis_opt.measuring import Columns
-from themis_opt.run_store import RunStore
 
 GROUP_SECONDS, LARGEST_GROUP = 0.1, 64
 """Short runs are sent together until they take about so long, because each message takes about a millisecond."""

@@ -1,7 +1,7 @@
 """Experiment files: which policies run on which instances, as TOML, checked once.
 
 An experiment has blocks, ``[[runs]]``; each is the cross product of its instances, overrides, policies and seeds.
-``[quick]`` says what ``--quick`` leaves of them.  :mod:`themis_opt.expansion` makes single runs of it.
+``[quick]`` says what ``--quick`` leaves of them.  :mod:`themis_opt.batches.expansion` makes single runs of it.
 """
 
 import tomllib
@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictStr, ValidationError, model_validator
 
+from themis_opt.batches.workload_tables import WorkloadTable
 from themis_opt.errors import InputError
 from themis_opt.instance import MAX_BYTES, MAX_CHUNKS, Count, Model, Packet, located
 from themis_opt.units import Bytes, Picoseconds
-from themis_opt.workload_tables import WorkloadTable
 
 NO_PACKET: Literal["none"] = "none"
 Framing = Packet | Literal["none"]
