@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from matplotlib.colors import to_hex
@@ -53,22 +54,35 @@ def styles(report: Report) -> Mapping[str, Style]:
 
 def _style(number: int) -> Style:
     ramp = chunk_ramp(number, 2)
-    dashes = (number // 8 + number) % len(DASHES)  # eight colours repeat, each time with other dashes
-    return Style(to_hex(ramp(0.0)), to_hex(ramp(1.0)), DASHES[dashes])
+    again = number // 8  # eight colours repeat, nearer to the middle of their ramps and with other dashes
+    shade = 0.5 * (again % 2)
+    return Style(to_hex(ramp(shade)), to_hex(ramp(1 - shade / 2)), DASHES[(again + number) % len(DASHES)])
+
+
+UNIT_OF_STEPS = MappingProxyType({"duration": 1.0, "size": 2.0**20})
+"""Of what the ticks of an axis that is not logarithmic are round multiples: nanoseconds, MiB."""
 
 
 def ticks(axis: Axis, places: Iterable[float | str]) -> list[tuple[float, str]]:
-    """Places and texts of the ticks of a logarithmic axis; none for other axes.
+    """Places and texts of the ticks of a logarithmic axis, and of any axis of times or sizes; none for other axes.
 
-    Sizes and counts have ticks at the values themselves, as far as there is room; other axes at powers of ten,
-    or at 1, 2 and 5 times these if they span little.
+    On a logarithmic axis sizes and counts have ticks at the values themselves, as far as there is room; other axes at
+    powers of ten, or at 1, 2 and 5 times these if they span little.
     """
     values = sorted({float(place) for place in places if not isinstance(place, str) and place > 0})
-    if not axis.log or not values:
+    if not values or not (axis.log or axis.format in UNIT_OF_STEPS):
         return []
+    if not axis.log:
+        return [(value, tick(value, axis.format)) for value in _even_steps(values[-1], UNIT_OF_STEPS[axis.format])]
     is_discrete = axis.format in DISCRETE and len(values) <= 3 * MOST_TICKS
     found = _spaced(values) if is_discrete else _round_numbers(values[0], values[-1])
     return [(value, tick(value, axis.format)) for value in found]
+
+
+def _even_steps(high: float, unit: float) -> list[float]:
+    """At most six round multiples of a unit, from 0 to `high`."""
+    step = next(s for s in _round_numbers(high / unit / 10, high / unit) if 5 * s >= high / unit) * unit
+    return [number * step for number in range(int(high / step) + 1)]
 
 
 def _spaced(values: Sequence[float]) -> list[float]:

@@ -138,7 +138,7 @@ def _axis(axis: Axis, values: Iterable[float | str]) -> dict[str, Any]:
     if not chosen:
         return found | ({"type": "log"} if axis.log else {})
     texts = {"tickmode": "array", "tickvals": [place for place, _ in chosen], "ticktext": [text for _, text in chosen]}
-    return found | {"type": "log"} | texts
+    return found | ({"type": "log"} if axis.log else {}) | texts
 
 
 def _names(axis: Axis) -> dict[str, Any]:
