@@ -114,6 +114,15 @@ def test_utilisation_is_a_mean_where_iterations_alternate(alternating: Iteration
     assert 0.9 < alternating.utilisation <= 1
 
 
+def test_tensors_that_arrive_later_and_later_count_before_they_stop_a_task() -> None:
+    """Its 101 us per iteration of 100 us hide behind the next forward pass for 98 iterations."""
+    late = [tensor("gradients", 101, "first", "last", needed_in="next")]
+    schedule = run(iteration({"first": 1, "middle": 98, "last": 1}, late), f"priority/{FIFO}")
+    assert not schedule.is_steady
+    assert microseconds(schedule.iteration_time) == 101
+    assert schedule.utilisation == pytest.approx(1)
+
+
 @pytest.mark.parametrize(("shared", "expected"), [(False, 10 + 6), (True, 10 + 6 + 6)])
 def test_shared_parts_of_a_dimension_take_turns(shared: bool, expected: float) -> None:
     split = {"dimension": "dim1", "sizes": [2, 2], "names": ["inner", "outer"], "shared": shared}

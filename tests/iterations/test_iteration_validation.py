@@ -73,13 +73,25 @@ def a_tensor_twice(schedule: IterationSchedule) -> IterationSchedule:
         ),
         Plan((plan.chunks.chunks[0], *plan.chunks.chunks), plan.chunks.dispatch),
     )
-    return replace(schedule, plan=twice)
+    own = schedule.stage_start[:, : plan.chunks.offsets[1]]
+    return replace(schedule, plan=twice, stage_start=np.concatenate([own, schedule.stage_start], axis=1))
 
 
 def a_tensor_left_out(schedule: IterationSchedule) -> IterationSchedule:
     plan = schedule.plan
     rest = plan.stream.replace(collectives=plan.stream.collectives[:-1])
-    return replace(schedule, plan=replace(plan, launches=plan.launches[:-1], stream=rest))
+    chunks = Plan(plan.chunks.chunks[:-1], plan.chunks.dispatch)
+    fewer = replace(plan, launches=plan.launches[:-1], stream=rest, chunks=chunks)
+    return replace(schedule, plan=fewer, stage_start=schedule.stage_start[:, : chunks.num_stages])
+
+
+def a_row_of_stages_left_out(schedule: IterationSchedule) -> IterationSchedule:
+    return replace(schedule, stage_start=schedule.stage_start[:-1])
+
+
+def a_launch_without_chunks(schedule: IterationSchedule) -> IterationSchedule:
+    chunks = Plan(schedule.plan.chunks.chunks[:-1], schedule.plan.chunks.dispatch)
+    return replace(schedule, plan=replace(schedule.plan, chunks=chunks))
 
 
 def tensors_of_two_kinds(schedule: IterationSchedule) -> IterationSchedule:
@@ -99,6 +111,26 @@ def another_network(schedule: IterationSchedule) -> IterationSchedule:
     faster = [d.replace(bandwidth="2 GB/s") for d in stream.network.dimensions]
     other = stream.replace(network=stream.network.replace(dimensions=tuple(faster)))
     return replace(schedule, plan=replace(schedule.plan, stream=other))
+
+
+def with_stream(schedule: IterationSchedule, **changes: Any) -> IterationSchedule:
+    return replace(schedule, plan=replace(schedule.plan, stream=schedule.plan.stream.replace(**changes)))
+
+
+def another_latency(schedule: IterationSchedule) -> IterationSchedule:
+    return with_stream(schedule, latency="occupy")
+
+
+def another_gather_order(schedule: IterationSchedule) -> IterationSchedule:
+    return with_stream(schedule, ag_order="free")
+
+
+def more_chunks_than_allowed(schedule: IterationSchedule) -> IterationSchedule:
+    return with_collective(schedule, SCATTER2, chunks=3)
+
+
+def smaller_elements(schedule: IterationSchedule) -> IterationSchedule:
+    return with_collective(schedule, SCATTER2, element_bytes=1)
 
 
 def fewer_dimensions(schedule: IterationSchedule) -> IterationSchedule:
@@ -158,6 +190,7 @@ def a_task_before_its_tensor(schedule: IterationSchedule) -> IterationSchedule:
 
 
 BROKEN: dict[str, list[Mutation]] = {
+    "shape": [a_row_of_stages_left_out, a_launch_without_chunks],
     "coverage": [
         a_tensor_twice,
         a_tensor_left_out,
@@ -165,7 +198,14 @@ BROKEN: dict[str, list[Mutation]] = {
         a_gather_run_as_a_scatter,
         bytes_left_out,
     ],
-    "spans": [another_network, fewer_dimensions],
+    "stream": [
+        another_network,
+        another_latency,
+        another_gather_order,
+        more_chunks_than_allowed,
+        smaller_elements,
+    ],
+    "spans": [fewer_dimensions],
     "chunks": [a_dimension_twice, chunks_of_too_few_bytes, a_stage_before_the_one_before_it],
     "mirrored_halves": [a_gather_that_repeats_its_scatter],
     "serial_compute": [a_task_in_another, a_task_before_the_clock],

@@ -1,6 +1,6 @@
 """Options that subcommands share, and the instance they make together."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -90,8 +90,13 @@ def load_schedule(path: Path, instance: "Instance | None" = None) -> "Schedule":
     return schedule
 
 
-def split_policies(text: str | None, default: Sequence[str]) -> list[str]:
+def split_policies(text: str | None, default: Sequence[str], check: Callable[[str], object] | None = None) -> list[str]:
     """The specifications in a list with commas; `default` where there is none.
+
+    Parameters
+    ----------
+    check : callable, optional
+        Refuses a specification that is unknown; by default those of collectives are known.
 
     Raises
     ------
@@ -106,5 +111,5 @@ def split_policies(text: str | None, default: Sequence[str]) -> list[str]:
     if not specifications or len(set(specifications)) < len(specifications):
         raise InputError("must name one or more policies, each once", field="--policies", value=text)
     for specification in specifications:
-        policy_name(specification)
+        (check or policy_name)(specification)
     return specifications

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from themis_opt.cli import options
-from themis_opt.errors import InputError
 
 if TYPE_CHECKING:
     from themis_opt.instance import Instance
@@ -37,12 +36,8 @@ def split_iteration_policies(text: str | None, default: Sequence[str]) -> list[s
     """
     from themis_opt.iterations.registry import REFERENCE, make_iteration_policy
 
-    if text is None:
-        return list(default)
-    specifications = [part.strip() for part in text.split(",") if part.strip()]
-    if not specifications or len(set(specifications)) < len(specifications):
-        raise InputError("must name one or more policies, each once", field="--policies", value=text)
-    for specification in specifications:
+    def check(specification: str) -> None:
         if specification != REFERENCE:
             make_iteration_policy(specification)
-    return specifications
+
+    return options.split_policies(text, default, check)

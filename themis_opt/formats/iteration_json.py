@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from themis_opt.cost import IntArray, check_clock
 from themis_opt.dispatch import DISPATCH
-from themis_opt.documents import read_json
 from themis_opt.errors import InputError
-from themis_opt.instance import CollectiveKind, located
+from themis_opt.formats.schedule_file import check_fingerprint, read_content
+from themis_opt.instance import CollectiveKind
 from themis_opt.iteration_instance import IterationInstance
 from themis_opt.iterations.plan import IterationPlan, Launch, Order, Part, TaskOf, stream_of
 from themis_opt.iterations.schedule import IterationSchedule
@@ -148,22 +148,13 @@ def read_iteration_schedule(path: str | Path, instance: IterationInstance | None
     InputError
         If the file is no such file, or belongs to another instance.
     """
-    document = read_json(Path(path))
-    if document.get("format") != FORMAT:
-        raise InputError(f"must be '{FORMAT}'", field="format", value=document.get("format"), source=str(path))
-    try:
-        content = IterationDocument.model_validate(document)
-        return _schedule(content, instance or content.instance)
-    except ValidationError as error:
-        raise located(error).within(str(path)) from None
-    except InputError as error:
-        raise error.within(str(path)) from None
+    return read_content(
+        path, FORMAT, IterationDocument, lambda content: _schedule(content, instance or content.instance)
+    )
 
 
 def _schedule(content: IterationDocument, instance: IterationInstance) -> IterationSchedule:
-    if content.fingerprint != instance.fingerprint:
-        rule = f"belongs to another instance, this one has '{instance.fingerprint}'"
-        raise InputError(rule, field="fingerprint", value=content.fingerprint)
+    check_fingerprint(content.fingerprint, instance.fingerprint)
     if len(content.task_start_ps) < 2:
         raise InputError(f"must have at least 2 rows, has {len(content.task_start_ps)}", field="task_start_ps")
     plan = _plan(content, instance)
@@ -174,7 +165,7 @@ def _schedule(content: IterationDocument, instance: IterationInstance) -> Iterat
         raise InputError("may be null in the last iteration only", field=f"stage_start_ps[{row}]")
     schedule = IterationSchedule(instance, plan, tasks, stages)
     if schedule.iteration_time / 1000 != content.summary.iteration_ns:
-        rule = f"must be the time between two starts of the first task, {schedule.iteration_time / 1000}"
+        rule = f"must be the iteration time, {schedule.iteration_time / 1000}"
         raise InputError(rule, field="summary.iteration_ns", value=content.summary.iteration_ns)
     return schedule
 

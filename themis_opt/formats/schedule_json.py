@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from themis_opt.cost import IntArray
 from themis_opt.dispatch import DISPATCH
-from themis_opt.documents import read_json
 from themis_opt.errors import InputError
-from themis_opt.instance import Instance, located
+from themis_opt.formats.schedule_file import check_fingerprint, read_content
+from themis_opt.instance import Instance
 from themis_opt.plan import Chunks, Plan
 from themis_opt.schedule import Schedule
 from themis_opt.version import __version__
@@ -103,25 +103,13 @@ def read_schedule(path: str | Path, instance: Instance | None = None) -> Schedul
     InputError
         If the file is no schedule file, or belongs to another instance.
     """
-    document = read_json(Path(path))
-    if document.get("format") != FORMAT:
-        raise InputError(f"must be '{FORMAT}'", field="format", value=document.get("format"), source=str(path))
-    try:
-        content = ScheduleDocument.model_validate(document)
-        return _schedule(content, instance or content.instance)
-    except ValidationError as error:
-        raise located(error).within(str(path)) from None
-    except InputError as error:
-        raise error.within(str(path)) from None
+    return read_content(
+        path, FORMAT, ScheduleDocument, lambda content: _schedule(content, instance or content.instance)
+    )
 
 
 def _schedule(content: ScheduleDocument, instance: Instance) -> Schedule:
-    if content.fingerprint != instance.fingerprint:
-        raise InputError(
-            f"belongs to another instance, this one has '{instance.fingerprint}'",
-            field="fingerprint",
-            value=content.fingerprint,
-        )
+    check_fingerprint(content.fingerprint, instance.fingerprint)
     labels = tuple(part.name for part in content.collectives)
     if labels != instance.labels:
         raise InputError(f"names must be {', '.join(instance.labels)}", field="collectives", value=", ".join(labels))

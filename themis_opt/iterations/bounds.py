@@ -176,7 +176,11 @@ def _groups(instance: IterationInstance) -> tuple[list[Group], list[int]]:
 
 
 def _time(instance: IterationInstance, held: Mapping[Group, int], measure: Measure) -> float:
-    """Least picoseconds for the bytes of some groups on an idle network."""
+    """Least picoseconds for the bytes of some groups on an idle network.
+
+    Launches of a group may have more than `MAX_CHUNKS` chunks together; of all bounds only the one of a single chunk
+    depends on it, and that is far below the load of so many.
+    """
     dimensions = list(instance.fabric.dimensions)
     if measure == "bare":
         dimensions = [dimension.replace(latency=0, launch_overhead=0) for dimension in dimensions]

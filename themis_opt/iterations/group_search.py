@@ -1,10 +1,8 @@
 """Chunks of the groups of launches, each as if it were alone on the network."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from themis_opt.allowance import Allowance
+from themis_opt.allowance import Allowance, SearchLimits
 from themis_opt.instance import Instance
 from themis_opt.iterations.plan import IterationPlan
 from themis_opt.iterations.schedule import IterationSchedule
@@ -12,9 +10,6 @@ from themis_opt.lower_bounds import bounds
 from themis_opt.plan import Plan
 from themis_opt.policies.exact import Exact
 from themis_opt.policies.registry import Policy
-
-if TYPE_CHECKING:
-    from themis_opt.iterations.reference import IterationExact
 
 LEAST_SECONDS = 0.05
 
@@ -38,7 +33,7 @@ class GroupExact:
 
     Parameters
     ----------
-    limits : IterationExact
+    limits : SearchLimits
         Threads, seed, gap and memory.
     plan : IterationPlan
         Where the groups come from, which are planned in turn.
@@ -46,7 +41,7 @@ class GroupExact:
         For all groups together.
     """
 
-    def __init__(self, limits: "IterationExact", plan: IterationPlan, seconds: float) -> None:
+    def __init__(self, limits: SearchLimits, plan: IterationPlan, seconds: float) -> None:
         self.limits, self.interrupted = limits, False
         self.allowance = Allowance(seconds, limits.deterministic)
         self.waiting = num_groups(plan)

@@ -1,20 +1,16 @@
 """CP-SAT on one period of a schedule of training iterations, in rounds that are simulated."""
 
-from typing import TYPE_CHECKING
-
 from formulations.budget import Budget
 from formulations.iteration import IterationModel
 from formulations.iteration_variables import PeriodTimes
 from themis_opt.errors import CyclicPlan
+from themis_opt.iterations.incumbent import Incumbent
 from themis_opt.iterations.lowering import PeriodData, enforced_plan, period_data, period_times
 from themis_opt.iterations.planning import planned
 from themis_opt.iterations.schedule import IterationSchedule
 from themis_opt.iterations.simulator import simulate_iterations
 from themis_opt.iterations.sizing import refined_plan, resized
 from themis_opt.policies.hourglass import Hourglass
-
-if TYPE_CHECKING:
-    from themis_opt.iterations.reference_search import ReferenceSearch
 
 RESOLUTION = 2**22
 """Ticks into which the iteration time is divided."""
@@ -33,20 +29,20 @@ ROUND_SHARE, LEAST_SECONDS = 0.4, 10.0
 
 
 class PeriodSearch:
-    """Rounds of CP-SAT on orders and of a linear programme on sizes, which start from the fastest schedule of a search.
+    """Rounds of CP-SAT on orders and of a linear programme on sizes, which start from the fastest schedule.
 
     Where that has too many chunks, the rounds are on fewer of them, which are cut in the end.
     """
 
-    def __init__(self, search: "ReferenceSearch") -> None:
-        self.search, self.rounds = search, 0
-        self.is_coarse = num_intervals(search.best) > MAX_STAGES
-        self.bound = search.bound
+    def __init__(self, incumbent: Incumbent) -> None:
+        self.incumbent, self.rounds = incumbent, 0
+        self.is_coarse = num_intervals(incumbent.best) > MAX_STAGES
+        self.bound = incumbent.bound
 
     def run(self) -> None:
         """Search while time is left, and the period is not proven optimal."""
         found = self.start()
-        while found is not None and found.is_steady and not self.search.done and self.has_time_for(found):
+        while found is not None and found.is_steady and not self.incumbent.done and self.has_time_for(found):
             start = self.with_best_sizes(found)
             found, proven = self.round(start)
             if proven and self.with_best_sizes(found) is found:
@@ -54,7 +50,7 @@ class PeriodSearch:
 
     def start(self) -> IterationSchedule | None:
         """The fastest schedule, or its launches in few chunks; None if even two each are too many."""
-        best = self.search.best
+        best = self.incumbent.best
         if not self.is_coarse:
             return best
         chunks = best.instance.chunks * COARSE_STAGES // num_intervals(best)
@@ -65,38 +61,38 @@ class PeriodSearch:
 
     def has_time_for(self, schedule: IterationSchedule) -> bool:
         """Whether the model of a schedule can be built in good time."""
-        return num_arcs(schedule) <= ARCS_PER_SECOND * self.search.allowance.left / 2
+        return num_arcs(schedule) <= ARCS_PER_SECOND * self.incumbent.allowance.left / 2
 
     def with_best_sizes(self, schedule: IterationSchedule) -> IterationSchedule:
         """A schedule with better sizes, for which what is proven for the old ones no longer holds; or itself."""
         found = resized(schedule)
         if found is not schedule:
-            self.bound = self.search.bound
+            self.bound = self.incumbent.bound
             self.offer(found)
         return found
 
     def offer(self, schedule: IterationSchedule) -> None:
         """Offer a schedule, cut in as many chunks as it should have."""
         if self.is_coarse:
-            self.search.offer_plan(refined_plan(self.search.instance, schedule))
+            self.incumbent.offer_plan(refined_plan(self.incumbent.instance, schedule))
         else:
-            self.search.offer(schedule)
+            self.incumbent.offer(schedule)
 
     def round(self, start: IterationSchedule) -> tuple[IterationSchedule, bool]:
         """One round of CP-SAT: the faster one of its schedule and the start, and whether it ended with a proof."""
-        search, tick = self.search, max(1, start.iteration_time // RESOLUTION)
+        incumbent, tick = self.incumbent, max(1, start.iteration_time // RESOLUTION)
         data = period_data(start.instance, start.plan, tick)
         model = IterationModel(data.period, -(-start.iteration_time // tick), int(self.bound) // tick)
         model.hint(period_times(data, start))
         outcome = model.solve(self.budget(), lambda period, bound: None)
         self.rounds += 1
-        search.allowance.charge(outcome.work)
-        search.interrupted |= outcome.status == "interrupted"
+        incumbent.allowance.charge(outcome.work)
+        incumbent.interrupted |= outcome.status == "interrupted"
         self.bound = max(self.bound, float(data.bound(outcome.bound)))
         found = start if outcome.times is None else self.better(start, data, outcome.times)
-        if not self.is_coarse and search.best in (start, found):
-            search.launch_bound = self.bound
-        near = found.iteration_time <= self.bound * (1 + search.limits.gap)
+        if not self.is_coarse and incumbent.best in (start, found):
+            incumbent.launch_bound = self.bound
+        near = found.iteration_time <= self.bound * (1 + incumbent.limits.gap)
         return found, near or outcome.status == "optimal"
 
     def better(self, start: IterationSchedule, data: PeriodData, times: PeriodTimes) -> IterationSchedule:
@@ -112,16 +108,9 @@ class PeriodSearch:
 
     def budget(self) -> Budget:
         """What CP-SAT may spend in a round."""
-        limits, left = self.search.limits, self.search.allowance.left
+        limits, left = self.incumbent.limits, self.incumbent.allowance.left
         seconds = left if left * ROUND_SHARE < LEAST_SECONDS else left * ROUND_SHARE
-        return Budget(
-            seconds=None if limits.deterministic else seconds,
-            workers=1 if limits.deterministic else limits.workers,
-            seed=limits.seed + self.rounds,
-            deterministic_time=seconds if limits.deterministic else None,
-            gap=limits.gap,
-            memory=limits.memory,
-        )
+        return limits.budget(seconds, seed=limits.seed + self.rounds)
 
 
 def num_intervals(schedule: IterationSchedule) -> int:

@@ -1,14 +1,12 @@
 """The reference policy of training iterations: near-optimal, with what is proven about it."""
 
 from dataclasses import dataclass
-from typing import Annotated
 
-from pydantic import Field
-
-from formulations.budget import DEFAULT_MEMORY, PROVEN_GAP
+from themis_opt.allowance import SearchLimits
 from themis_opt.iteration_instance import IterationInstance
+from themis_opt.iterations.incumbent import Progress
 from themis_opt.iterations.plan import IterationPlan
-from themis_opt.iterations.reference_search import Progress, ReferenceSearch, ignore
+from themis_opt.iterations.reference_search import ReferenceSearch, ignore
 from themis_opt.iterations.schedule import IterationSchedule
 
 
@@ -28,7 +26,7 @@ class IterationReference:
 
 
 @dataclass(frozen=True)
-class IterationExact:
+class IterationExact(SearchLimits):
     """Near-optimal launches, paths and sequences of every iteration.
 
     The search keeps the fastest of
@@ -42,30 +40,9 @@ class IterationExact:
        programme on sizes (:mod:`formulations.period_sizes`), from the best schedule so far; many chunks are searched as
        few, and cut afterwards.
 
-    Only launches, paths, sizes and sequences are taken from solvers; the times are simulated.
-
-    Parameters
-    ----------
-    seconds : float
-        Wall time of the search.
-    workers : int
-        Threads.
-    seed : int
-        Seed of all random choices.
-    gap : float
-        Relative gap at which the search stops.
-    deterministic : bool
-        Count work in the place of wall time, as in :class:`themis_opt.policies.exact.Exact`.
-    memory : float
-        GiB that the process may hold.
+    Only launches, paths, sizes and sequences are taken from solvers; the times are simulated.  The knobs are those of
+    :class:`themis_opt.allowance.SearchLimits`.
     """
-
-    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
-    workers: Annotated[int, Field(gt=0, le=1024)] = 2
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    gap: Annotated[float, Field(ge=0, allow_inf_nan=False)] = PROVEN_GAP
-    deterministic: bool = False
-    memory: Annotated[float, Field(gt=0, allow_inf_nan=False)] = DEFAULT_MEMORY
 
     def __call__(self, instance: IterationInstance) -> IterationPlan:
         """Plan `instance`."""
@@ -89,7 +66,6 @@ class IterationExact:
         start : IterationSchedule, optional
             A schedule to start from; the result is never worse.
         """
-        search = ReferenceSearch(self, instance, max(bound, float(instance.compute)), progress, start)
-        search.run()
-        status = "interrupted" if search.interrupted else "finished"
-        return IterationReference(search.best, search.bound, search.launch_bound, status)
+        found = ReferenceSearch(self, instance, max(bound, float(instance.compute)), progress, start).run()
+        status = "interrupted" if found.interrupted else "finished"
+        return IterationReference(found.best, found.bound, found.launch_bound, status)

@@ -1,24 +1,18 @@
-"""One run of the reference policy of training iterations: the fastest schedule so far, and what improves it."""
+"""One run of the reference policy of training iterations: the parts that improve the fastest schedule."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from themis_opt.allowance import Allowance
+from themis_opt.allowance import Allowance, SearchLimits
 from themis_opt.cost import PHASES
-from themis_opt.errors import CyclicPlan
 from themis_opt.iteration_instance import IterationInstance
 from themis_opt.iterations.bucket_search import neighbours
 from themis_opt.iterations.candidates import Candidate, candidates
 from themis_opt.iterations.group_search import GroupExact, Remembered, are_apart
+from themis_opt.iterations.incumbent import Incumbent, Progress
 from themis_opt.iterations.period_search import PeriodSearch
-from themis_opt.iterations.plan import IterationPlan, stream_of
+from themis_opt.iterations.plan import stream_of
 from themis_opt.iterations.planning import planned
 from themis_opt.iterations.schedule import IterationSchedule
 from themis_opt.iterations.simulator import simulate_iterations
 from themis_opt.policies.hourglass import Hourglass
-
-if TYPE_CHECKING:
-    from themis_opt.iterations.reference import IterationExact
 
 CANDIDATES_SHARE, BUCKETS_SHARE = 0.2, 0.3
 """Shares of the time left for candidates, and then for changes of their buckets."""
@@ -29,53 +23,36 @@ GROUPS_SHARE = {True: 0.9, False: 0.1}
 STAGES_PER_SECOND = 20_000
 """Stages that are planned and simulated in a second, roughly; candidates that would take too long are left out."""
 
-Progress = Callable[[float, float], None]
-"""Called with the best iteration time and the bound, in picoseconds."""
-
 
 class ReferenceSearch:
-    """The parts of the search, which share the fastest schedule and what is left of the limits."""
+    """The parts of the search, which share an incumbent."""
 
     def __init__(
         self,
-        limits: "IterationExact",
+        limits: SearchLimits,
         instance: IterationInstance,
         bound: float,
         report: Progress,
         start: IterationSchedule | None,
     ) -> None:
-        self.limits, self.instance, self.bound, self.report = limits, instance, bound, report
+        self.instance = instance
         self.allowance = Allowance(limits.seconds, limits.deterministic)
         self.chunk_policy = Remembered(Hourglass())
-        self.interrupted, self.launch_bound = False, bound
         self.found: tuple[IterationSchedule, Candidate] | None = None
-        first = next(iter(candidates(instance)))
-        self.best = self.simulated(first) if start is None else start
-        report(self.best.iteration_time, bound)
+        best = self.simulated(next(iter(candidates(instance)))) if start is None else start
+        self.incumbent = Incumbent(limits, self.allowance, best, bound, report)
 
-    def run(self) -> None:
+    def run(self) -> Incumbent:
         """Use the parts in turn until the gap, the limits or Ctrl-C ends it."""
         try:
             self.try_candidates()
             self.change_buckets()
             self.improve_groups()
-            self.search_period()
+            if not self.incumbent.done:
+                PeriodSearch(self.incumbent).run()
         except KeyboardInterrupt:
-            self.interrupted = True
-
-    @property
-    def done(self) -> bool:
-        """Whether to stop."""
-        near = self.best.iteration_time <= self.bound * (1 + self.limits.gap)
-        return near or self.interrupted or self.allowance.left <= 0
-
-    def offer(self, schedule: IterationSchedule) -> bool:
-        """Keep a schedule if it is the fastest; whether it is."""
-        if schedule.iteration_time >= self.best.iteration_time:
-            return False
-        self.best, self.launch_bound = schedule, self.bound
-        self.report(schedule.iteration_time, self.bound)
-        return True
+            self.incumbent.interrupted = True
+        return self.incumbent
 
     def simulated(self, candidate: Candidate) -> IterationSchedule:
         """The schedule of a candidate with the chunks of hourglass."""
@@ -88,7 +65,7 @@ class ReferenceSearch:
         """Keep the fastest candidate, and the one whose buckets can be changed."""
         last = self.allowance.left * (1 - CANDIDATES_SHARE)
         for candidate in candidates(self.instance):
-            if self.done or self.allowance.left < last:
+            if self.incumbent.done or self.allowance.left < last:
                 return
             if self.seconds_for(candidate) < self.allowance.left - last:
                 self.judge(candidate)
@@ -104,7 +81,7 @@ class ReferenceSearch:
     def judge(self, candidate: Candidate) -> bool:
         """Offer the schedule of a candidate; whether it is the fastest with buckets so far."""
         schedule = self.simulated(candidate)
-        self.offer(schedule)
+        self.incumbent.offer(schedule)
         if candidate.buckets is None or (self.found and schedule.iteration_time >= self.found[0].iteration_time):
             return False
         self.found = schedule, candidate
@@ -118,7 +95,7 @@ class ReferenceSearch:
         while improved and self.found:
             improved = False
             for candidate in neighbours(self.instance, self.found[1]):
-                if self.done or self.allowance.left < last:
+                if self.incumbent.done or self.allowance.left < last:
                     return
                 if (candidate.buckets, candidate.order) not in tried:
                     tried.add((candidate.buckets, candidate.order))
@@ -128,26 +105,15 @@ class ReferenceSearch:
 
     def improve_groups(self) -> None:
         """Plan each group of the best launches on its own as well as can be."""
-        if self.done:
+        incumbent, plan = self.incumbent, self.incumbent.best.plan
+        if incumbent.done:
             return
-        seconds = self.allowance.left * GROUPS_SHARE[are_apart(self.best)]
-        policy = GroupExact(self.limits, self.best.plan, seconds)
-        plan = self.best.plan
-        self.offer(simulate_iterations(self.instance, planned(self.instance, plan.launches, plan.order, policy)))
+        seconds = self.allowance.left * GROUPS_SHARE[are_apart(incumbent.best)]
+        policy = GroupExact(incumbent.limits, plan, seconds)
+        improved = planned(self.instance, plan.launches, plan.order, policy)
+        incumbent.offer(simulate_iterations(self.instance, improved))
         self.allowance.charge(seconds)
-        self.interrupted |= policy.interrupted
-
-    def search_period(self) -> None:
-        """Give CP-SAT what is left of the time."""
-        if not self.done:
-            PeriodSearch(self).run()
-
-    def offer_plan(self, plan: IterationPlan) -> bool:
-        """Simulate a plan of a solver and keep it if it is the fastest; one that waits for itself is left out."""
-        try:
-            return self.offer(simulate_iterations(self.instance, plan))
-        except CyclicPlan:
-            return False
+        incumbent.interrupted |= policy.interrupted
 
 
 def ignore(iteration_time: float, bound: float) -> None:

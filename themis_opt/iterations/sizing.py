@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from formulations.period_sizes import PeriodSizingData, best_period_shares
-from themis_opt.cost import FloatArray, IntArray, fixed_occupancy, transfer_time
+from themis_opt.cost import FloatArray, IntArray
 from themis_opt.errors import CyclicPlan
 from themis_opt.iteration_instance import IterationInstance
 from themis_opt.iterations.plan import IterationPlan, stream_of
@@ -14,7 +14,7 @@ from themis_opt.iterations.schedule import IterationSchedule
 from themis_opt.iterations.simulator import sequences_of, simulate_iterations
 from themis_opt.plan import Plan
 from themis_opt.refinement import refined
-from themis_opt.sizing import granule, rounded, with_sizes
+from themis_opt.sizing import affine_times, granule, rounded, with_sizes
 
 MAX_STAGES = 4_000
 """Largest plan whose sizes are optimised."""
@@ -67,22 +67,15 @@ def refined_plan(instance: IterationInstance, schedule: IterationSchedule) -> It
 
 
 def _sizing_data(schedule: IterationSchedule, sequences: Sequence[IntArray]) -> PeriodSizingData:
-    plan, stream, costs = schedule.plan.chunks, schedule.plan.stream, schedule.costs
     tasks = np.array([task.duration for task in schedule.instance.iteration.tasks], dtype=np.float64)
-    counts = np.array([c.paths.shape[1] for c in plan.chunks for _ in c.sizes])
-    job = np.repeat(np.arange(len(counts)), counts)
-    group = np.repeat(np.arange(len(plan.chunks)), [len(c.sizes) for c in plan.chunks])
-    totals = np.array([c.size for c in stream.collectives], dtype=np.float64)
-    own = np.concatenate([c.sizes for c in plan.chunks])[job]
-    transfer = transfer_time(stream, plan.stage_dimensions, costs.sent, whole_packets=False)
-    fixed = fixed_occupancy(stream, plan.phases(stream), plan.stage_dimensions)
+    times = affine_times(schedule.plan.stream, schedule.plan.chunks, schedule.costs.sent)
     waits = list(_waits(schedule, sequences))
     none = np.zeros(len(tasks))
     return PeriodSizingData(
-        rate=np.concatenate([none, transfer / own * totals[group[job]]]),
-        fixed=np.concatenate([tasks, fixed.astype(np.float64)]),
-        job=np.concatenate([none.astype(np.int64), job]),
-        group=group,
+        rate=np.concatenate([none, times.rate]),
+        fixed=np.concatenate([tasks, times.fixed]),
+        job=np.concatenate([none.astype(np.int64), times.chunk]),
+        group=times.group,
         waits=np.array([wait[:3] for wait in waits], dtype=np.int64),
         lag=np.array([wait[3] for wait in waits]),
     )

@@ -47,6 +47,19 @@ def validate_iterations(schedule: IterationSchedule) -> None:
             raise InvalidSchedule(name, broken)
 
 
+def shape(schedule: IterationSchedule) -> str | None:
+    """One collective and one group of chunks per launch, one time per task and stage, in two iterations or more."""
+    instance, plan, starts = schedule.instance, schedule.plan, schedule.task_start
+    counts = {len(plan.launches), len(plan.stream.collectives), len(plan.chunks.chunks)}
+    if counts == {0} or len(counts) > 1:
+        return "launches, collectives and groups of chunks must be equally many, and at least one"
+    if starts.ndim != 2 or len(starts) < 2 or starts.shape[1] != len(instance.iteration.tasks):
+        return f"starts of tasks have the shape {starts.shape}"
+    if schedule.stage_start.shape != (len(starts), plan.chunks.num_stages):
+        return f"starts of stages have the shape {schedule.stage_start.shape}"
+    return None
+
+
 def coverage(schedule: IterationSchedule) -> str | None:
     """The launches carry every tensor once, whole or in both halves, with tensors of its kind and span."""
     instance, carried = schedule.instance, Counter[tuple[int, str]]()
@@ -66,10 +79,24 @@ def coverage(schedule: IterationSchedule) -> str | None:
     return None
 
 
-def spans(schedule: IterationSchedule) -> str | None:
-    """Every launch runs on the dimensions of its tensors, in the network of the instance."""
-    if schedule.plan.stream.network.dimensions != schedule.instance.fabric.dimensions:
+def stream(schedule: IterationSchedule) -> str | None:
+    """Launches run in the network of the instance, by its rules, in no more chunks, and cut no element of a tensor."""
+    instance, own = schedule.instance, schedule.plan.stream
+    if own.network.dimensions != instance.fabric.dimensions:
         return "the plan is for another network"
+    if (own.latency, own.ag_order) != (instance.latency, instance.ag_order):
+        return f"the plan is for latency {own.latency} and {own.ag_order} gather orders"
+    for launch, collective in zip(schedule.plan.launches, own.collectives, strict=True):
+        if collective.chunks > instance.chunks:
+            return f"{launch.name} may have {collective.chunks} chunks, the instance allows {instance.chunks}"
+        elements = {instance.iteration.tensors[tensor].element_bytes for tensor in launch.tensors}
+        if elements != {collective.element_bytes}:
+            return f"{launch.name} has elements of {collective.element_bytes} bytes, its tensors of {sorted(elements)}"
+    return None
+
+
+def spans(schedule: IterationSchedule) -> str | None:
+    """Every launch runs on the dimensions of its tensors."""
     for launch, span in zip(schedule.plan.launches, schedule.plan.stream.spans, strict=True):
         if span != schedule.instance.spans[launch.tensors[0]]:
             return f"{launch.name} runs on dimensions {span}"
@@ -171,7 +198,9 @@ def no_overlap(schedule: IterationSchedule) -> str | None:
 
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
+        "shape": shape,
         "coverage": coverage,
+        "stream": stream,
         "spans": spans,
         "chunks": chunks,
         "mirrored_halves": mirrored_halves,

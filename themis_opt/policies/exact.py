@@ -1,13 +1,10 @@
 """The reference policy: near-optimal schedules with a proven bound."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
 
-from pydantic import Field
-
-from formulations.budget import DEFAULT_MEMORY, PROVEN_GAP
 from themis_opt.instance import Instance
 from themis_opt.plan import Plan
+from themis_opt.policies.exact_limits import ExactLimits
 from themis_opt.policies.exact_search import ExactSearch, Progress, ignore
 from themis_opt.schedule import Schedule
 
@@ -26,7 +23,7 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Exact:
+class Exact(ExactLimits):
     """Near-optimal paths, sequences and (where they are free) sizes of chunks.
 
     The search starts from the best of the fixed order, Themis with several dispatch rules, and the equal chunks of
@@ -38,38 +35,9 @@ class Exact:
     3. for plans of moderate size, CP-SAT (:mod:`formulations.chunk_order`) from the best plan so far, which finds
        schedules that wait on purpose, and proves.
 
-    Only paths, sequences and sizes are taken from the solvers; the times are simulated.
-
-    Parameters
-    ----------
-    seconds : float
-        Wall time of the search.
-    workers : int
-        Threads.
-    seed : int
-        Seed of all random choices.
-    gap : float
-        Relative gap at which the search stops.
-    sizes : {"equal", "free"}
-        Whether chunks are equal, or of any sizes and at most as many as the instance says.
-    deterministic : bool
-        Count work in the place of wall time, so that equal inputs give equal schedules whatever the load of the
-        machine; `seconds` then states the work that a core of 2020 does in that time, roughly.
-    memory : float
-        GiB that the process may hold; near it CP-SAT is stopped, and its best schedule kept.
-    local_search, cp_sat : bool
-        Whether to use these parts.
+    Only paths, sequences and sizes are taken from the solvers; the times are simulated.  The knobs are those of
+    :class:`themis_opt.policies.exact_limits.ExactLimits` and :class:`themis_opt.allowance.SearchLimits`.
     """
-
-    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
-    workers: Annotated[int, Field(gt=0, le=1024)] = 2
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    gap: Annotated[float, Field(ge=0, allow_inf_nan=False)] = PROVEN_GAP
-    sizes: Literal["equal", "free"] = "equal"
-    deterministic: bool = False
-    memory: Annotated[float, Field(gt=0, allow_inf_nan=False)] = DEFAULT_MEMORY
-    local_search: bool = True
-    cp_sat: bool = True
 
     def __call__(self, instance: Instance) -> Plan:
         """Plan `instance`."""

@@ -1,9 +1,7 @@
 """One run of the reference policy: the best schedule and bound so far, and the steps that improve them."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
-from formulations.budget import Budget
 from formulations.chunk_order import ChunkOrder
 from formulations.job_plans import PlanOutcome
 from formulations.sequencing import Sequencing
@@ -13,14 +11,12 @@ from themis_opt.cost import PHASES
 from themis_opt.instance import MAX_CHUNKS, Instance
 from themis_opt.local_search import MIN_GAIN, WORK_PER_SECOND, LocalSearch, with_at_most
 from themis_opt.lowering import ChunkOrderData, chunk_order_data, enforced_plan, job_plans
+from themis_opt.policies.exact_limits import ExactLimits
 from themis_opt.policies.starts import starting_schedule
 from themis_opt.refinement import even_counts, refined
 from themis_opt.schedule import Schedule
 from themis_opt.simulator import simulate
 from themis_opt.sizing import resized
-
-if TYPE_CHECKING:
-    from themis_opt.policies.exact import Exact
 
 RESOLUTION = 2**22
 """Ticks into which the makespan of the starting schedule is divided."""
@@ -55,8 +51,6 @@ FREE_PATIENCE = 10
 SIZES_SHARE = 0.3
 """Share of the remaining time in which CP-SAT seeks orders for free sizes, each time anew."""
 
-MIN_SECONDS = 0.01
-
 Progress = Callable[[float, float], None]
 """Called with the best makespan and the best bound so far, in picoseconds."""
 
@@ -64,7 +58,7 @@ Progress = Callable[[float, float], None]
 class ExactSearch:
     """The parts of the search, which share the best schedule of the instance and what is left of the limits."""
 
-    def __init__(self, limits: "Exact", instance: Instance, lower_bound: float, report: Progress) -> None:
+    def __init__(self, limits: ExactLimits, instance: Instance, lower_bound: float, report: Progress) -> None:
         self.limits, self.instance, self.bound, self.report = limits, instance, lower_bound, report
         self.allowance = Allowance(limits.seconds, limits.deterministic)
         self.interrupted, self.num_searches = False, 0
@@ -198,7 +192,7 @@ class ExactSearch:
                 best_bound = max(bound * data.tick, self.bound)
                 self.report(max(objective * data.tick, best_bound), best_bound)
 
-        outcome = model.solve(self.budget(self.allowance.left - last), report)
+        outcome = model.solve(self.limits.budget(self.allowance.left - last), report)
         if proves:
             self.bound = max(self.bound, float(outcome.bound * data.tick))
         return self.better(start, data, outcome)
@@ -212,7 +206,7 @@ class ExactSearch:
         paths = [[times.paths for times in own] for own in plans]
         model = Sequencing(data.jobs, paths, horizon=-(-start.makespan // data.tick))
         model.hint(plans)
-        return self.better(start, data, model.solve(self.budget(seconds), ignore))
+        return self.better(start, data, model.solve(self.limits.budget(seconds), ignore))
 
     def better(self, start: Schedule, data: ChunkOrderData, outcome: PlanOutcome) -> Schedule:
         """The plan of CP-SAT, simulated, if it is better than its start."""
@@ -222,13 +216,6 @@ class ExactSearch:
             return start
         found = simulate(start.instance, enforced_plan(start.instance, data, outcome.jobs))
         return min(start, found, key=lambda schedule: schedule.makespan)
-
-    def budget(self, seconds: float) -> Budget:
-        """What CP-SAT may spend."""
-        limits = self.limits
-        if limits.deterministic:
-            return Budget(None, 1, limits.seed, deterministic_time=seconds, gap=limits.gap, memory=limits.memory)
-        return Budget(max(seconds, MIN_SECONDS), limits.workers, limits.seed, gap=limits.gap, memory=limits.memory)
 
 
 def ticked(schedule: Schedule) -> ChunkOrderData:
