@@ -94,6 +94,10 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     """
     data = content.encode() if isinstance(content, str) else content
     try:
+        path = path.resolve()
+        if path.exists() and not path.is_file():  # a device or a pipe, which is no place for another file
+            path.write_bytes(data)
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:

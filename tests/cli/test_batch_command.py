@@ -195,3 +195,36 @@ def test_a_missing_package_is_told(invoke, experiment, monkeypatch, module, argu
     result = invoke("batch", experiment, *arguments)
     assert result.exit_code == 2
     assert f"needs the package {module}: pip install" in result.stderr
+
+
+def test_a_batch_that_never_starts_keeps_the_rows(refuse, succeed, experiment_file):
+    succeed("batch", experiment_file, "--jobs", 1)
+    rows, told = (experiment_file.parent / name for name in ("rows.csv", "provenance.json"))
+    before = rows.read_bytes(), told.read_bytes()
+    (experiment_file.parent / "runs.sqlite").unlink()
+    pytest.importorskip("distributed")
+    refuse("batch", experiment_file, "--cluster", "nonsense")
+    assert (rows.read_bytes(), told.read_bytes()) == before
+
+
+def test_fewer_rows_do_not_replace_more(succeed, experiment_file):
+    rows = experiment_file.parent / "rows.csv"
+    succeed("batch", experiment_file, "--jobs", 1)
+    many = rows.read_text() * 2
+    rows.write_text(many)
+    succeed("batch", experiment_file, "--jobs", 1)
+    assert rows.read_text() == many
+
+
+def test_an_unknown_report_is_refused_before_anything_runs(refuse, experiment_file):
+    experiment_file.write_text('report = "nope"\n' + experiment_file.read_text(), encoding="utf-8")
+    assert "unknown report" in refuse("batch", experiment_file)
+    assert not (experiment_file.parent / "runs.sqlite").exists()
+
+
+@pytest.fixture
+def experiment_file(tmp_path):
+    path = tmp_path / "experiment.toml"
+    runs = '[[runs]]\ninstances = ["fig5.all_reduce.256MB"]\npolicies = ["baseline+fifo", "themis+scf"]\n'
+    path.write_text(f'name = "small"\n{runs}', encoding="utf-8")
+    return path

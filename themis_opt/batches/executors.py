@@ -134,10 +134,16 @@ def cluster(address: str, jobs: int | None = None) -> Iterator[Site]:
     """
     try:
         from distributed import Client
+        from distributed.comm import parse_address, parse_host_port
     except ImportError:
         rule = "needs the package distributed: pip install 'themis-opt[cluster]'"
         raise InputError(rule, field="--cluster", value=address) from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    try:
+        parse_host_port(parse_address(address)[1])
+    except ValueError:
+        rule = "must be the address of a scheduler, such as tcp://host:8786"
+        raise InputError(rule, field="--cluster", value=address) from None
     try:
         client: Any = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, ImportError) as error:

@@ -11,7 +11,7 @@ from typing import Any
 from themis_opt.batches import executors
 from themis_opt.batches.expansion import Run, expand
 from themis_opt.batches.experiment import read_experiment
-from themis_opt.batches.output import check_parquet, finished_rows, provenance, write_csv, write_parquet
+from themis_opt.batches.output import check_parquet, finished_rows, num_rows, provenance, write_csv, write_parquet
 from themis_opt.batches.runner import Outcome, Report, run_batch, unfinished
 from themis_opt.batches.store import RunStore
 from themis_opt.documents import make_folder, write_atomically
@@ -83,6 +83,10 @@ def run_experiment(
     undisturbed : callable, optional
         Makes a context in which files are written.
 
+    Notes
+    -----
+    A file of rows that holds more than are finished now is not replaced; `files` of the result is empty then.
+
     Raises
     ------
     InputError
@@ -96,12 +100,17 @@ def run_experiment(
     rows = output or path.parent / ROWS
     make_folder(rows.parent)
     with RunStore(store or path.parent / STORE) as kept:
+        left = len(unfinished(runs, kept, retry_failed=retry_failed))
         try:
-            with _site(jobs, address, len(unfinished(runs, kept, retry_failed=retry_failed))) as site:
+            with _site(jobs, address, left) as site:
                 outcome = run_batch(runs, kept, site, retry_failed=retry_failed, report=report)
-        finally:
-            with undisturbed():
-                files, known = _export(runs, kept, rows, parquet, command, began)
+        except BaseException:
+            if len(unfinished(runs, kept, retry_failed=retry_failed)) < left:
+                with undisturbed():
+                    _export(runs, kept, rows, parquet, command, began)
+            raise
+        with undisturbed():
+            files, known = _export(runs, kept, rows, parquet, command, began, anew=outcome.executed > 0)
     return Finished(rows, files, known, outcome)
 
 
@@ -112,13 +121,23 @@ def _site(jobs: int | None, address: str | None, left: int) -> AbstractContextMa
 
 
 def _export(
-    runs: list[Run], store: RunStore, path: Path, parquet: bool, command: str, began: float
+    runs: list[Run], store: RunStore, path: Path, parquet: bool, command: str, began: float, *, anew: bool = True
 ) -> tuple[tuple[Path, ...], dict[str, Any]]:
-    """Write rows and provenance; returns the files and the latter."""
-    rows, table = finished_rows(runs, store), path.with_suffix(".parquet")
+    """Write rows and provenance; returns the files and the latter.
+
+    A file that holds more rows stays as it is, because the store may be younger; so does a provenance that is there
+    if nothing was executed `anew`.
+    """
+    rows, table, told = finished_rows(runs, store), path.with_suffix(".parquet"), path.parent / PROVENANCE
+    known = provenance(rows, len(runs), command, monotonic() - began)
+    if num_rows(path) > len(rows):
+        return (), known
     write_csv(path, rows)
+    files = [path]
     if parquet:
         write_parquet(table, rows)
-    known = provenance(rows, len(runs), command, monotonic() - began)
-    write_atomically(path.parent / PROVENANCE, json.dumps(known, indent=2) + "\n")
-    return (path, *([table] if parquet else []), path.parent / PROVENANCE), known
+        files.append(table)
+    if anew or not told.exists():
+        write_atomically(told, json.dumps(known, indent=2) + "\n")
+        files.append(told)
+    return tuple(files), known

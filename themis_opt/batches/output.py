@@ -79,6 +79,15 @@ def write_csv(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     write_atomically(path, text.getvalue())
 
 
+def num_rows(path: Path) -> int:
+    """Rows of a CSV file; 0 if there is no file that can be read as one."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return max(sum(1 for _ in csv.reader(file)) - 1, 0)
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return 0
+
+
 def check_parquet() -> None:
     """Raise an InputError if Parquet files cannot be written here."""
     try:
@@ -158,7 +167,9 @@ def _processor() -> str:
 def _commit() -> str | None:
     """The commit of the source tree, with a plus sign if files differ from it; None outside of one."""
     folder = Path(__file__).parent.parent
+    tracked = ("git", "-C", folder, "ls-files", "--error-unmatch", "__init__.py")  # not so in another project's .venv
     try:
+        subprocess.run(tracked, capture_output=True, check=True, timeout=10)
         commit, changes = (
             subprocess.run(["git", "-C", folder, *call], capture_output=True, text=True, check=True, timeout=10).stdout
             for call in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no", "--", folder))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from themis_opt.cli import exit_codes, options
+from themis_opt.errors import InputError
 
 if TYPE_CHECKING:
     from themis_opt.batches.experiment_run import Finished
@@ -39,6 +40,7 @@ def batch(
     from themis_opt.cli.batch_progress import batch_progress
     from themis_opt.cli.interrupts import undisturbed
 
+    _check_report(experiment)
     told = {"--jobs": jobs, "--cluster": address, "-o": output, "--quick": quick, "--retry-failed": retry_failed}
     with batch_progress() as report:
         finished = run_experiment(
@@ -55,6 +57,17 @@ def batch(
             undisturbed=undisturbed,
         )
     _conclude(finished, as_json)
+
+
+def _check_report(experiment: Path) -> None:
+    """Refuse an experiment whose report does not exist before its runs are made."""
+    from themis_opt.batches.experiment import read_experiment
+    from themis_opt.reports.registry import report_function
+
+    try:
+        report_function(read_experiment(experiment).report)
+    except InputError as error:
+        raise error if error.source else error.within(str(experiment)) from None
 
 
 def _command(experiment: Path, told: dict[str, Any]) -> str:
@@ -79,6 +92,8 @@ def _conclude(finished: "Finished", as_json: bool) -> None:
         typer.echo("{rows} of {runs} rows, {failed} failed, {executed} run now, {seconds:.1f} s".format(**summary))
         for file in summary["files"]:
             tell(f"wrote {file}")
+        if not finished.files:
+            tell(f"kept {finished.rows}, which holds more rows; -o names another file")
     if outcome.interrupted:
         tell("interrupted: what is finished is kept, the same command goes on")
         raise typer.Exit(exit_codes.INTERRUPTED)
