@@ -42,6 +42,8 @@ def load(source: str | Path) -> Instance | IterationInstance:
         raise InputError(f"must be '{FORMAT}'", field="format", value=document.get("format"), source=str(path))
     instance: Instance | IterationInstance
     try:
+        if "iteration" in document and "collectives" in document:
+            raise InputError("has either collectives or an iteration", field="iteration")
         if "iteration" in document:
             instance = IterationInstance.model_validate(document)
             check_clock(instance.one_by_one())

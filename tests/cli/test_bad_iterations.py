@@ -22,7 +22,7 @@ FIELDS = [
     ("iteration.steps", 0, "iteration.steps = 0: "),
     ("chunks", 0, "chunks = 0: "),
     ("latency", "wait", "latency = 'wait': "),
-    ("collectives", [], "collectives: unknown field"),
+    ("collectives", [], "has either collectives or an iteration"),
     (TASK, 5, "iteration.tasks[1] = 5: "),
     (f"{TASK}.surprise", 1, "iteration.tasks[1].surprise = 1: unknown field"),
     (f"{TASK}.duration", ABSENT, "iteration.tasks[1].duration: required field is missing"),

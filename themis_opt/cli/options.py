@@ -27,7 +27,12 @@ Policies = Annotated[
     str | None, typer.Option(help="Policies to run, with commas between them, such as baseline,themis+scf.")
 ]
 TimeLimit = Annotated[
-    float, typer.Option(help="Seconds for the whole command, counted from its start.", min=0.1, max=1e9)
+    float,
+    typer.Option(
+        help="Seconds for the whole command; with --deterministic, work that takes about so long.",
+        min=0.1,
+        max=1e9,
+    ),
 ]
 Workers = Annotated[int, typer.Option(help="Threads of the solver.", min=1, max=1024)]
 Seed = Annotated[int, typer.Option(help="Seed of the solver and of random policies.", min=0, max=2**31 - 1)]

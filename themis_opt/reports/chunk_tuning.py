@@ -54,7 +54,7 @@ def _said(block: str, runs: Sequence[Result]) -> list[str]:
         faster = f"{gain:.3f} times as fast as {USUAL_CHUNKS} equal chunks with {USUAL_POLICY}; " if gain else ""
         best = median(choice.best.row.chunks for choice in own)
         said.append(
-            f"{_title(block)}, {policy} with its best number of chunks: {faster}best at {best:g} chunks "
+            f"{_title(block)}, {policy} with its best number of chunks: {faster}best at {plural(best, 'chunk')} "
             f"(median of {plural(len(own), 'case')}), {plural(interior, 'case')} with an optimum inside the range."
         )
     return said
