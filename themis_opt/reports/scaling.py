@@ -80,12 +80,18 @@ def scaling(rows: Sequence[Row], experiment: Experiment) -> Report:
 def _summary(rows: Sequence[Row], done: Sequence[Row]) -> list[str]:
     said = [f"{plural(len(done), 'run')}, of {count_range(done)} stages."]
     for what, curve in curves(done, num_stages).items():
-        exponent = power_law(curve.x, curve.seconds)
+        exponent = _exponent(curve)
         if exponent is None:
             continue
         first, last = (f"{seconds(curve.seconds[at])} at {curve.x[at]:.0f}" for at in (0, -1))
-        said.append(f"{what}: {first} stages, {last}; time grows as stages to the power of {exponent:.2f}.")
+        said.append(f"{what}: {first} stages, {last}; in the end time grows as stages to the power of {exponent:.2f}.")
     return said + warnings(rows, results(rows))
+
+
+def _exponent(curve: Curve) -> float | None:
+    """The power that fits the larger half of a curve, where fixed costs weigh less."""
+    half = len(curve.x) // 2 if len(curve.x) > 3 else 0
+    return power_law(curve.x[half:], curve.seconds[half:])
 
 
 def count_range(rows: Sequence[Row]) -> str:
@@ -160,7 +166,7 @@ def _table(found: Mapping[str, Curve], growth: Growth) -> Table:
 
 
 _FITTED = (
-    "The exponent is that of the power that fits best; the last column says how many times more than n log n, "
+    "The exponent is that of the power that fits the larger half best; the last column says how many times more than n log n, "
     "n stages, time grows from the first to the last."
 )
 
@@ -168,4 +174,4 @@ _FITTED = (
 def _table_row(what: str, curve: Curve) -> tuple[Value, ...]:
     (start, *_, end), (little, *_, much) = curve.seconds, curve.work
     ends = (curve.x[0], start, curve.x[-1], end)
-    return (what, *ends, power_law(curve.x, curve.seconds), (end / start) / (much / little))
+    return (what, *ends, _exponent(curve), (end / start) / (much / little))
