@@ -4,6 +4,7 @@ import sqlite3
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 import pytest
 
@@ -40,7 +41,8 @@ def finished(tmp_path_factory, succeed):
     """The folder of a finished experiment; not to be changed."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "experiment.toml").write_text(TEXT, encoding="utf-8")
-    printed = succeed("batch", folder / "experiment.toml", "--jobs", 1, "--json", "--parquet")
+    parquet = ("--parquet",) if find_spec("pyarrow") else ()
+    printed = succeed("batch", folder / "experiment.toml", "--jobs", 1, "--json", *parquet)
     return folder, json.loads(printed)
 
 
