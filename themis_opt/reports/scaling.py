@@ -166,8 +166,8 @@ def _table(found: Mapping[str, Curve], growth: Growth) -> Table:
 
 
 _FITTED = (
-    "The exponent is that of the power that fits the larger half best; the last column says how many times more than n log n, "
-    "n stages, time grows from the first to the last."
+    "The exponent is that of the power that fits the larger half best; the last column says how many times more than "
+    "n log n, n stages, time grows from the first to the last."
 )
 
 
