@@ -55,7 +55,8 @@ def _said(block: str, runs: Sequence[Result]) -> list[str]:
         best = median(choice.best.row.chunks for choice in own)
         said.append(
             f"{_title(block)}, {policy} with its best number of chunks: {faster}best at "
-            f"{best:g} {'chunk' if best == 1 else 'chunks'} (median of {plural(len(own), 'case')}), {plural(interior, 'case')} with an optimum inside the range."
+            f"{best:g} {'chunk' if best == 1 else 'chunks'} (median of {plural(len(own), 'case')}), "
+            f"{plural(interior, 'case')} with an optimum inside the range."
         )
     return said
 
