@@ -288,3 +288,10 @@ def test_activity_is_recorded_when_asked_for():
     plain, recorded = (run_one(load(FIG5), "baseline", Limits(record=r)) for r in ((), ("activity",)))
     assert "activity" not in json.loads(plain["extra"])
     assert len(json.loads(recorded["extra"])["activity"]["dimensions"]) == 2
+
+
+def test_rows_with_long_cells_are_counted(tmp_path):
+    from themis_opt.batches.output import num_rows, write_csv
+
+    write_csv(tmp_path / "rows.csv", [{"key": str(number), "extra": "x" * 200_000} for number in range(2)])
+    assert num_rows(tmp_path / "rows.csv") == 2

@@ -111,7 +111,7 @@ def test_output_and_store_can_be_elsewhere(experiment, tmp_path, succeed):
         "batch", experiment, "--quick", "--jobs", 1, "-o", tmp_path / "a" / "r.csv", "--store", tmp_path / "b" / "s"
     )
     assert len(read(tmp_path / "a" / "r.csv")) == 3
-    assert (tmp_path / "a" / "provenance.json").is_file()
+    assert (tmp_path / "a" / "r.provenance.json").is_file()
     assert (tmp_path / "b" / "s").is_file()
     assert not (tmp_path / "rows.csv").exists()
 

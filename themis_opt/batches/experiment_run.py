@@ -11,13 +11,11 @@ from typing import Any
 from themis_opt.batches import executors
 from themis_opt.batches.expansion import Run, expand
 from themis_opt.batches.experiment import read_experiment
+from themis_opt.batches.files import ROWS, STORE, provenance_of
 from themis_opt.batches.output import check_parquet, finished_rows, num_rows, provenance, write_csv, write_parquet
 from themis_opt.batches.runner import Outcome, Report, run_batch, unfinished
 from themis_opt.batches.store import RunStore
 from themis_opt.documents import make_folder, write_atomically
-
-ROWS, STORE, PROVENANCE = "rows.csv", "runs.sqlite", "provenance.json"
-"""Files beside an experiment."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ def _export(
     A file that holds more rows stays as it is, because the store may be younger; so does a provenance that is there
     if nothing was executed `anew`.
     """
-    rows, table, told = finished_rows(runs, store), path.with_suffix(".parquet"), path.parent / PROVENANCE
+    rows, table, told = finished_rows(runs, store), path.with_suffix(".parquet"), provenance_of(path)
     known = provenance(rows, len(runs), command, monotonic() - began)
     if num_rows(path) > len(rows):
         return (), known

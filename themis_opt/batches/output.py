@@ -59,6 +59,9 @@ COLUMNS: Mapping[str, type[str] | type[int] | type[float]] = MappingProxyType(
 )
 """Columns of the rows, in order, and what they hold; any of them may be empty."""
 
+LONGEST_CELL = 2**31 - 1
+"""Characters of a cell: trajectories may be longer than the 128 KiB that :mod:`csv` reads by default."""
+
 PACKAGES = ("numpy", "numba", "ortools", "networkx", "pydantic", "distributed")
 """Packages whose versions are told."""
 
@@ -81,11 +84,14 @@ def write_csv(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 def num_rows(path: Path) -> int:
     """Rows of a CSV file; 0 if there is no file that can be read as one."""
+    before = csv.field_size_limit(LONGEST_CELL)
     try:
         with path.open(encoding="utf-8", newline="") as file:
             return max(sum(1 for _ in csv.reader(file)) - 1, 0)
     except (OSError, UnicodeDecodeError, csv.Error):
         return 0
+    finally:
+        csv.field_size_limit(before)
 
 
 def check_parquet() -> None:

@@ -41,7 +41,8 @@ def batch(
     from themis_opt.cli.interrupts import undisturbed
 
     _check_report(experiment)
-    told = {"--jobs": jobs, "--cluster": address, "-o": output, "--quick": quick, "--retry-failed": retry_failed}
+    told = {"--jobs": jobs, "--cluster": address, "-o": output, "--store": store}
+    told |= {"--quick": quick, "--retry-failed": retry_failed, "--parquet": parquet}
     with batch_progress() as report:
         finished = run_experiment(
             experiment,

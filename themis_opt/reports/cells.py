@@ -19,7 +19,8 @@ def percent(fraction: float) -> str:
     if fraction == 0:
         return "0 %"
     share = round(100 * fraction, 9)
-    return f"{share:.{3 if abs(share) < 1 else 2 if abs(share) < 10 else 1}f} %"
+    text = f"{share:.{3 if abs(share) < 1 else 2 if abs(share) < 10 else 1}f} %"
+    return text.lstrip("-") if float(text[:-2]) == 0 else text
 
 
 def duration(nanoseconds: float) -> str:

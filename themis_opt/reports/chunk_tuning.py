@@ -93,8 +93,8 @@ def _policy_table(found: Sequence[Choice]) -> Table:
         Column("gain", "factor"),
         Column("largest gain", "factor"),
         Column("gain with the usual number", "factor"),
-        Column("median best chunks", "count"),
-        Column("median within 1 %", "count"),
+        Column("median best chunks", "number"),
+        Column("median within 1 %", "number"),
     )
     rows = tuple(
         (
@@ -116,9 +116,9 @@ def _size_table(found: Sequence[Choice]) -> Table:
     columns = (
         Column("policy"),
         Column("size", "size"),
-        Column("best chunks", "count"),
+        Column("best chunks", "number"),
         Column("bytes of a chunk", "size"),
-        Column("within 1 %", "count"),
+        Column("within 1 %", "number"),
         Column("gain", "factor"),
     )
     rows: list[tuple[Value, ...]] = []
@@ -175,9 +175,9 @@ def _cases(heading: str, found: Sequence[Choice]) -> Section:
         Column("network"),
         Column("size", "size"),
         Column("policy"),
-        Column("best chunks", "count"),
+        Column("best chunks", "number"),
         Column("bytes of a chunk", "size"),
-        Column("within 1 %", "count"),
+        Column("within 1 %", "number"),
         Column("makespan", "duration"),
         Column("utilisation", "percent"),
         Column("gain", "factor"),

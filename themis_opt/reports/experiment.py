@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from themis_opt.batches.files import EXPERIMENT, provenance_of
 from themis_opt.documents import read_json
 from themis_opt.errors import InputError
 
-EXPERIMENT, PROVENANCE, PUBLISHED = "experiment.toml", "provenance.json", "published.json"
-"""Files in the folder of an experiment."""
+PUBLISHED = "published.json"
+"""File in the folder of an experiment with what others found."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +54,15 @@ def read_experiment(folder: Path) -> Experiment:
     )
 
 
-def read_provenance(folder: Path) -> dict[str, Any]:
-    """The provenance file in `folder`; nothing where there is none.
+def read_provenance(rows: Path) -> dict[str, Any]:
+    """Where the rows of a file come from; nothing where that is not told.
 
     Raises
     ------
     InputError
         If there is one that is not a JSON object.
     """
-    return _json(folder / PROVENANCE)
+    return _json(provenance_of(rows))
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from themis_opt.batches.files import EXPERIMENT, ROWS
 from themis_opt.errors import InputError
 from themis_opt.reports.document import Report
-from themis_opt.reports.experiment import EXPERIMENT, read_experiment, read_provenance
+from themis_opt.reports.experiment import read_experiment, read_provenance
 from themis_opt.reports.registry import ReportFunction, report_function
-
-ROWS = "rows.csv"
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ def make_report(
     folder : path
         Of the experiment; it holds the experiment file, if there is one, and the rows.
     rows : Path, optional
-        CSV file of the rows, by default ``rows.csv`` in the folder.
+        CSV file of the rows, by default ``rows.csv`` in the folder; their provenance lies beside them.
     output : Path, optional
         Folder for the report, by default that of the experiment.
     html : bool
@@ -45,12 +44,12 @@ def make_report(
     folder = Path(folder)
     experiment = read_experiment(folder)
     function = _report_function(experiment.report, folder / EXPERIMENT)
-    provenance = read_provenance(folder)
+    path = rows or folder / ROWS
+    provenance = read_provenance(path)
 
     from themis_opt.reports.provenance import with_provenance  # what follows takes long to import
     from themis_opt.reports.rows import read_rows
 
-    path = rows or folder / ROWS
     found = read_rows(path)
     try:
         made = with_provenance(function(found, experiment), found, experiment, provenance)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from themis_opt.reports.cells import percent, plural, tick
-from themis_opt.reports.document import Axis, Column, Figure, Report, Section, Series, Table, Value
+from themis_opt.reports.document import Axis, Column, Figure, Report, Section, Series, Table
 from themis_opt.reports.experiment import Experiment
 from themis_opt.reports.results import REFERENCE, Result, by_policy, gaps, policy_head, results
 from themis_opt.reports.rows import Row
@@ -166,7 +166,11 @@ def _remaining(remaining: Mapping[str, list[float]]) -> tuple[Section, ...]:
         return ()
     names = ("policy", "networks", "median", "mean", "90th percentile", "largest")
     columns = tuple(Column(name, form) for name, form in zip(names, ("text", "count", *["percent"] * 4), strict=True))
-    rows = tuple(_remaining_row(policy, losses) for policy, losses in known.items())
+    rows = tuple(
+        (policy, part.count, part.median, part.mean, part.p90, part.largest)
+        for policy, losses in known.items()
+        if (part := spread(losses))
+    )
     figure = Figure(
         "remaining-loss",
         f"Share of the loss of {RIVAL} that remains",
@@ -187,9 +191,3 @@ def _remaining(remaining: Mapping[str, list[float]]) -> tuple[Section, ...]:
 
 def _remaining_curve(policy: str, losses: Sequence[float]) -> Series:
     return Series(policy, *distribution([min(loss, MOST_REMAINING) for loss in losses]))
-
-
-def _remaining_row(policy: str, losses: Sequence[float]) -> tuple[Value, ...]:
-    found = spread(losses)
-    assert found is not None
-    return (policy, found.count, found.median, found.mean, found.p90, found.largest)
