@@ -113,4 +113,4 @@ def test_interruption_before_any_schedule_is_130(invoke, monkeypatch, tmp_path):
     monkeypatch.setattr(comparing, "compare", interrupt)
     result = invoke("solve", NAME, *QUICK, "-o", tmp_path / "out")
     assert result.exit_code == 130
-    assert result.stderr == "interrupted: no schedule was found yet\n"
+    assert result.stderr == "interrupted: there is no result yet\n"

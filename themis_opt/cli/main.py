@@ -77,7 +77,7 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(exit_codes.BAD_INPUT) from None
         except KeyboardInterrupt:
-            typer.echo("interrupted: no schedule was found yet", err=True)
+            typer.echo("interrupted: there is no result yet", err=True)
             raise typer.Exit(exit_codes.INTERRUPTED) from None
         except BrokenPipeError:  # the reader of our output went away
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

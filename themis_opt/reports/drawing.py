@@ -73,16 +73,18 @@ def ticks(axis: Axis, places: Iterable[float | str]) -> list[tuple[float, str]]:
     if not values or not (axis.log or axis.format in UNIT_OF_STEPS):
         return []
     if not axis.log:
-        return [(value, tick(value, axis.format)) for value in _even_steps(values[-1], UNIT_OF_STEPS[axis.format])]
+        return [(value, tick(value, axis.format)) for value in _even_steps(values, UNIT_OF_STEPS[axis.format])]
     is_discrete = axis.format in DISCRETE and len(values) <= 3 * MOST_TICKS
     found = _spaced(values) if is_discrete else _round_numbers(values[0], values[-1])
     return [(value, tick(value, axis.format)) for value in found]
 
 
-def _even_steps(high: float, unit: float) -> list[float]:
-    """At most six round multiples of a unit, from 0 to `high`."""
-    step = next(s for s in _round_numbers(high / unit / 10, high / unit) if 5 * s >= high / unit) * unit
-    return [number * step for number in range(int(high / step) + 1)]
+def _even_steps(values: Sequence[float], unit: float) -> list[float]:
+    """About six round multiples of a unit, from below the least of rising values to the largest."""
+    low, high = values[0] / unit, values[-1] / unit
+    span = high - low or high
+    step = next(s for s in _round_numbers(span / 10, span) if 6 * s >= span)
+    return [number * step * unit for number in range(int(low / step), int(high / step) + 1)]
 
 
 def _spaced(values: Sequence[float]) -> list[float]:
