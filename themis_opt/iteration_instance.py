@@ -201,7 +201,7 @@ class IterationInstance(Model):
             names = [part.name for part in parts]
             repeated = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
             if repeated:
-                raise ValueError(f"{what} names must differ, '{repeated[0]}' stands twice")
+                raise ValueError(f"iteration.{what}s: names must differ, '{repeated[0]}' stands twice")
 
     def _check_references(self) -> None:
         tasks, dimensions = self.task_index, self.fabric.dimension_names
@@ -230,8 +230,8 @@ class IterationInstance(Model):
         try:
             tuple(TopologicalSorter(waits).static_order())
         except CycleError as error:
-            raise ValueError(f"dependencies form a cycle: {' <- '.join(error.args[1])}") from None
+            raise ValueError(f"iteration: dependencies form a cycle: {' <- '.join(error.args[1])}") from None
         for task in self.iteration.tasks:
             late = [name for name in waits[task.name] if self.task_index[name] >= self.task_index[task.name]]
             if late:
-                raise ValueError(f"task '{task.name}' waits for '{late[0]}', which is listed after it")
+                raise ValueError(f"iteration.tasks: '{task.name}' waits for '{late[0]}', which is listed after it")

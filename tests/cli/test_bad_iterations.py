@@ -33,7 +33,11 @@ FIELDS = [
     (f"{TASK}.name", "layer0_forward", "'layer0_forward' stands twice"),
     (f"{TASK}.after", ["nothing"], "iteration.tasks[1].after names 'nothing', there is no such task"),
     (f"{TASK}.after", ["layer1_forward"], "dependencies form a cycle: layer1_forward <- layer1_forward"),
-    (f"{TASK}.after", ["layer2_backward"], "task 'layer1_forward' waits for 'layer2_backward', which is listed after"),
+    (
+        f"{TASK}.after",
+        ["layer2_backward"],
+        "iteration.tasks: 'layer1_forward' waits for 'layer2_backward', which is listed",
+    ),
     (f"{TENSOR}.kind", "broadcast", "iteration.tensors[1].kind = 'broadcast': "),
     (f"{TENSOR}.size", "0 B", "iteration.tensors[1].size = '0 B': "),
     (f"{TENSOR}.size", "3 B", "iteration.tensors[1]: size must be a multiple of element_bytes = 2"),
