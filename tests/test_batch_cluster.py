@@ -5,14 +5,15 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
+from background import PATIENCE, has_rows, kill, wait_until
 
-pytest.importorskip("distributed", reason="needs the package distributed")
+Client = pytest.importorskip("distributed", reason="needs the package distributed").Client
 
+ADDRESS = r"tcp://127\.0\.0\.1:\d+"
 ROOT = Path(__file__).parent.parent
 TEXT = """name = "cluster"
 [[runs]]
@@ -31,59 +32,43 @@ def started(command, folder, name):
         )
 
 
-def waited(find, seconds=30):
-    end = time.monotonic() + seconds
-    while not (found := find()):
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
-    return found
-
-
-def stopped(processes):
-    """Kill processes that this test started, with their children."""
-    for process in processes:
-        if process.is_running():
-            for child in [*process.children(recursive=True), process]:
-                child.kill()
-        process.wait()
+def announced(pattern, log, *processes):
+    """What a process says in its log, once it does."""
+    return wait_until(lambda: re.search(pattern, log.read_text()), *processes)[0]
 
 
 @pytest.fixture
 def cluster(tmp_path):
-    """Address of a scheduler, and its two workers."""
+    """Address of a scheduler, its two workers, and the address of the first of them."""
     scheduler = started(
         ("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", 0, "--no-dashboard"), tmp_path, "scheduler"
     )
-    log = tmp_path / "scheduler.log"
-    address = waited(lambda: re.search(r"tcp://127\.0\.0\.1:\d+", log.read_text()))[0]
+    address = announced(ADDRESS, tmp_path / "scheduler.log", scheduler)
     options = ("--nthreads", 1, "--no-nanny", "--no-dashboard", "--local-directory", tmp_path)
     workers = [
         started(("distributed.cli.dask_worker", address, *options), tmp_path, f"worker{number}") for number in range(2)
     ]
-    for number in range(2):
-        waited(lambda number=number: "Registered to" in (tmp_path / f"worker{number}.log").read_text())
-    yield address, workers
-    stopped([*workers, scheduler])
+    for number, worker in enumerate(workers):
+        announced("Registered to", tmp_path / f"worker{number}.log", worker)
+    yield address, workers, announced(rf"(?<=Start worker at:)\s+{ADDRESS}", tmp_path / "worker0.log").strip()
+    kill(*workers, scheduler)
 
 
 def test_all_rows_arrive_although_a_worker_is_killed(cluster, tmp_path):
-    address, workers = cluster
+    address, workers, first = cluster
     path = tmp_path / "experiment.toml"
     path.write_text(TEXT, encoding="utf-8")
+    workers[0].suspend()  # the run that it is given cannot end
     batch = started(("themis_opt", "batch", path, "--cluster", address, "--json"), tmp_path, "batch")
     try:
-        waited(lambda: re.search(r"[1-9] of 10 runs", (tmp_path / "batch.log").read_text()) or _has_rows(tmp_path))
+        with Client(address, set_as_default=False) as client:
+            wait_until(lambda: client.processing(workers=[first])[first], batch)
+        wait_until(lambda: has_rows(tmp_path / "runs.sqlite"), batch)
         workers[0].kill()
-        printed, _ = batch.communicate(timeout=60)
+        printed, _ = batch.communicate(timeout=PATIENCE)
     finally:
-        stopped([batch])
+        kill(batch)
     assert batch.returncode == 0, (tmp_path / "batch.log").read_text()
     summary = json.loads(printed)
     assert (summary["rows"], summary["failed"], summary["executed"]) == (10, 0, 10)
     assert "Traceback" not in (tmp_path / "batch.log").read_text()
-
-
-def _has_rows(folder):
-    """Whether the store has committed anything beyond its layout."""
-    journal = folder / "runs.sqlite-wal"
-    return journal.exists() and journal.stat().st_size > 30_000
