@@ -15,7 +15,7 @@ from themis_opt.batches.output import finished_rows
 from themis_opt.batches.runner import run_batch, unfinished
 from themis_opt.batches.store import RunStore
 from themis_opt.catalog import load
-from themis_opt.errors import InputError
+from themis_opt.errors import InputError, ThemisError
 from themis_opt.lower_bounds import bounds
 from themis_opt.policies.registry import make_policy
 from themis_opt.simulator import simulate
@@ -120,12 +120,12 @@ def test_progress_ends_with_all_runs(many, store):
 class Fragile(ThreadPoolExecutor):
     """Breaks like a pool whose process died, at any group that holds a run with 7 chunks."""
 
-    def submit(self, function, tasks):
+    def submit(self, function, tasks, version):
         if any(task.instance.collectives[0].chunks == 7 for task in tasks):
             future = Future()
             future.set_exception(BrokenProcessPool("died"))
             return future
-        return super().submit(function, tasks)
+        return super().submit(function, tasks, version)
 
 
 def test_a_run_that_kills_its_process_fails_alone(many, store):
@@ -139,13 +139,13 @@ def test_a_lost_run_is_run_again(many, store):
     lost = []
 
     class Once(ThreadPoolExecutor):
-        def submit(self, function, tasks):
+        def submit(self, function, tasks, version):
             if not lost:
                 lost.extend(tasks)
                 future = Future()
                 future.set_exception(BrokenProcessPool("died"))
                 return future
-            return super().submit(function, tasks)
+            return super().submit(function, tasks, version)
 
     outcome = run_batch(many, store, threads(2, Once))
     assert lost
@@ -156,9 +156,9 @@ def test_a_lost_cluster_ends_the_batch_and_keeps_its_rows(many, store):
     class Leaving(ThreadPoolExecutor):
         sent = 0
 
-        def submit(self, function, tasks):
+        def submit(self, function, tasks, version):
             self.sent += len(tasks)
-            future = super().submit(function, tasks)
+            future = super().submit(function, tasks, version)
             if self.sent <= 20:
                 return future
             cancelled = Future()
@@ -175,11 +175,11 @@ def test_ctrl_c_keeps_what_is_finished(many, store):
     class Interrupting(ThreadPoolExecutor):
         sent = 0
 
-        def submit(self, function, tasks):
+        def submit(self, function, tasks, version):
             self.sent += len(tasks)
             if self.sent > 20:
                 raise KeyboardInterrupt
-            return super().submit(function, tasks)
+            return super().submit(function, tasks, version)
 
     outcome = run_batch(many, store, threads(1, Interrupting))
     assert outcome.interrupted
@@ -227,9 +227,9 @@ def test_short_runs_are_sent_together(tmp_path, store):
     sizes = []
 
     class Counting(ThreadPoolExecutor):
-        def submit(self, function, tasks):
+        def submit(self, function, tasks, version):
             sizes.append(len(tasks))
-            return super().submit(function, tasks)
+            return super().submit(function, tasks, version)
 
     runs = runs_of(tmp_path, chunks=list(range(1, 121)))
     run_batch(runs, store, threads(1, Counting))
@@ -237,15 +237,29 @@ def test_short_runs_are_sent_together(tmp_path, store):
     assert len(sizes) < 60
 
 
-def test_the_runner_speaks_to_any_executor(many, store):
-    class AtOnce(Executor):
-        def submit(self, function, tasks):
-            future = Future()
-            future.set_result(function(tasks))
-            return future
+class AtOnce(Executor):
+    def submit(self, function, *arguments):
+        future = Future()
+        try:
+            future.set_result(function(*arguments))
+        except ThemisError as error:
+            future.set_exception(error)
+        return future
 
+
+def test_the_runner_speaks_to_any_executor(many, store):
     site = Site(1, AtOnce, lambda executor: None)
     assert run_batch(many, store, site).executed == 60
+
+
+def test_a_worker_with_other_code_ends_the_batch(many, store):
+    class Older(AtOnce):
+        def submit(self, function, tasks, version):
+            return super().submit(function, tasks, "0.0.9+0123456789ab")
+
+    with pytest.raises(InputError, match=r"runs code 0\..*, the batch 0\.0\.9\+0123456789ab"):
+        run_batch(many, store, Site(1, Older, lambda executor: None))
+    assert not list(store.rows("0.0.9+0123456789ab"))
 
 
 def test_a_bound_run_tells_both_bounds():

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from themis_opt.batches.code_version import code_version
 from themis_opt.batches.executors import Site
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import read_experiment
@@ -48,7 +49,7 @@ def workloads_of(runs_of):
 
 
 def finished(run):
-    (result,) = execute([run.task])
+    (result,) = execute([run.task], code_version())
     assert result["status"] == "ok", result["error"]
     return run.row({"key": run.key} | result)
 

@@ -1,6 +1,7 @@
 import pytest
 
-from themis_opt.batches.expansion import code_version, expand
+from themis_opt.batches.code_version import code_version
+from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import read_experiment
 from themis_opt.catalog import load, shipped
 from themis_opt.errors import InputError

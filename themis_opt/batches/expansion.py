@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import formulations
+from themis_opt.batches.code_version import code_version
 from themis_opt.batches.experiment import Block, Experiment
 from themis_opt.batches.instance_sources import Source, instance_sources
 from themis_opt.batches.measured_run import Task, limits_of
@@ -20,10 +20,6 @@ from themis_opt.batches.measuring import Columns, Limits
 from themis_opt.batches.variants import AnyInstance, Overrides, identity, instance_columns, varied
 from themis_opt.batches.workload_sources import workload_sources
 from themis_opt.errors import InputError
-from themis_opt.version import __version__
-
-UNCOUNTED = ("cli", "reports", "tuning")
-"""Parts of the package that make no rows: they are no part of the version of the code that does."""
 
 MAX_RUNS = 10**6
 
@@ -102,17 +98,6 @@ def _within(error: InputError, place: str, path: Path) -> InputError:
         return error
     field = ".".join(part for part in (place, error.field) if part)
     return InputError(error.rule, field=field, value=error.value, source=str(path))
-
-
-@cache
-def code_version() -> str:
-    """Version of the package and a digest of the source files that decide about results."""
-    digest = hashlib.sha256()
-    for root in (Path(__file__).parent.parent, *map(Path, formulations.__path__)):
-        for file in sorted(root.rglob("*.py")):
-            if file.relative_to(root).parts[0] not in UNCOUNTED:
-                digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
-    return f"{__version__}+{digest.hexdigest()[:12]}"
 
 
 def _block_runs(experiment: str, block: Block, folder: Path, limit: int | None) -> list[Run]:

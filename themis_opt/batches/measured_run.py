@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from themis_opt.batches.code_version import code_version
 from themis_opt.batches.measured_iteration import iteration_limits, run_iteration
 from themis_opt.batches.measuring import BOUND, PICOSECONDS_PER_NANOSECOND, Columns, Limits, Trajectory, warm_up
 from themis_opt.cost import IntArray
+from themis_opt.errors import ThemisError
 from themis_opt.formats.activity import busy_intervals
 from themis_opt.instance import Instance
 from themis_opt.iteration_instance import IterationInstance
@@ -54,8 +56,25 @@ def limits_of(kind: type[Instance | IterationInstance], specification: str, limi
     return limits.of(make_policy(specification, **limits.knobs()), *recorded)
 
 
-def execute(tasks: Sequence[Task]) -> list[Columns]:
-    """Result columns of some runs, in order; what goes wrong in a run is told in its `status` and `error`."""
+class OtherVersion(ThemisError):
+    """A worker whose code is not that of the batch, so that its rows would be booked on the wrong version."""
+
+
+def execute(tasks: Sequence[Task], version: str) -> list[Columns]:
+    """Result columns of some runs, in order; what goes wrong in a run is told in its `status` and `error`.
+
+    Parameters
+    ----------
+    version : str
+        Version of the code of the batch.
+
+    Raises
+    ------
+    OtherVersion
+        If the code of this process has another one.
+    """
+    if version != code_version():
+        raise OtherVersion(f"the worker {socket.gethostname()} runs code {code_version()}, the batch {version}")
     return [_guarded(task) for task in tasks]
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import psutil
 
-from themis_opt.batches.expansion import Run, code_version
+from themis_opt.batches.code_version import code_version
+from themis_opt.batches.expansion import Run
 from themis_opt.batches.store import RunStore
 from themis_opt.documents import write_atomically
 from themis_opt.errors import InputError

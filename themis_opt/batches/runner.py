@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+from themis_opt.batches.code_version import code_version
 from themis_opt.batches.executors import Site
-from themis_opt.batches.expansion import Run, code_version
-from themis_opt.batches.measured_run import execute, failure
+from themis_opt.batches.expansion import Run
+from themis_opt.batches.measured_run import OtherVersion, execute, failure
 from themis_opt.batches.measuring import Columns
 from themis_opt.batches.store import RunStore
 from themis_opt.errors import InputError
@@ -81,7 +82,7 @@ def run_batch(
     Raises
     ------
     InputError
-        If rows cannot be stored, or the cluster is lost; rows before are kept.
+        If rows cannot be stored, the cluster is lost, or a worker has other code; rows before are kept.
     """
     left = unfinished(runs, store, retry_failed=retry_failed)
     known, keys = store.statuses(code_version()), {run.key for run in runs}
@@ -140,7 +141,7 @@ class _Runner:
         while self.pending and self.slots(self.pending[0]) <= self.free:
             group = self.next_group()
             try:
-                future = self.executor.submit(execute, [run.task for run in group])
+                future = self.executor.submit(execute, [run.task for run in group], code_version())
             except BrokenExecutor:
                 self.pending.extendleft(reversed(group))
                 self.broken = True
@@ -187,6 +188,8 @@ class _Runner:
             results = future.result()
         except CancelledError:
             raise InputError("the connection to the scheduler was lost; the rows before are kept") from None
+        except OtherVersion as error:
+            raise InputError(str(error)) from None
         except BrokenExecutor:
             self.broken = True
             self.suspect(group, DIED)
