@@ -32,6 +32,9 @@ KINDS = {
     "bar": Figure(
         "bar", "Bar", "bar", Axis(""), Axis("us"), (Series("a", ("p", "q"), (1, 2)), Series("b", ("q",), (3,)))
     ),
+    "stack": Figure(
+        "stack", "Stack", "stack", Axis(""), Axis("us"), (Series("a", ("p", "q"), (1, 2)), Series("b", ("q",), (3,)))
+    ),
     "box": Figure("box", "Box", "box", Axis(""), Y, (Series("a", (), (0.1, 0.2, 0.4)), Series("b", (), (1, 2)))),
     "heatmap": Figure(
         "heatmap",
@@ -155,6 +158,13 @@ def test_a_range_is_drawn_around_its_line():
     band, line, _ = figures["line"]["data"]
     assert band["y"] == [*LINE.high, *reversed(LINE.low)]
     assert line["y"] == list(LINE.y)
+
+
+def test_the_parts_of_a_stack_lie_on_one_another():
+    figure = KINDS["stack"]
+    (axes,) = draw(figure, styles(page(figure))).axes
+    assert sorted((bar.get_y(), bar.get_height()) for bar in axes.patches) == [(0, 1), (0, 2), (2, 3)]
+    assert json.loads(Elements(render_html(page(figure))).data)["stack"]["layout"]["barmode"] == "stack"
 
 
 def test_a_picture_has_all_series_in_its_legend():

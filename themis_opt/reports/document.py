@@ -10,7 +10,7 @@ from typing import Literal
 Value = float | int | str | None
 """A cell of a table, or a place along an axis; None where there is nothing to say."""
 
-Kind = Literal["line", "step", "scatter", "bar", "box", "heatmap"]
+Kind = Literal["line", "step", "scatter", "bar", "stack", "box", "heatmap"]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Figure:
         How all series but guides are drawn; guides are lines.  A ``step`` keeps its value until the next x.
         A ``heatmap`` has one series.
     x, y : Axis
-        Axes; those of a heatmap, and x of bars and boxes, hold names.
+        Axes; those of a heatmap, and x of bars, stacks and boxes, hold names.
     series : tuple of Series
         What is drawn.
     caption : str

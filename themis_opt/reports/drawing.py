@@ -1,6 +1,7 @@
 """What both renderers of figures share: colours of series, ticks, boxes and heat."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -110,9 +111,14 @@ def places(figure: Figure) -> list[float | str]:
 
 
 def heights(figure: Figure) -> list[float | str]:
-    """All places of a figure along y, with the ranges around them; of boxes only what is drawn."""
+    """All places of a figure along y: with the ranges around them, of boxes what is drawn, of stacks their tops."""
     if figure.kind == "box":
         return [number for series in figure.series for number in box(series)]
+    if figure.kind == "stack":
+        tops: Counter[float | str] = Counter()
+        for series in figure.series:
+            tops.update({x: float(y) for x, y in zip(series.x, series.y, strict=True)})
+        return list(tops.values())
     return [y for series in figure.series for y in (*series.y, *series.low, *series.high)]
 
 

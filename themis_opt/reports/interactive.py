@@ -104,7 +104,15 @@ def _heatmap(figure: Figure, styles: Mapping[str, Style]) -> list[Trace]:
 
 
 _TRACES: Mapping[str, Callable[[Figure, Mapping[str, Style]], list[Trace]]] = MappingProxyType(
-    {"line": _curves, "step": _curves, "scatter": _curves, "bar": _bars, "box": _boxes, "heatmap": _heatmap}
+    {
+        "line": _curves,
+        "step": _curves,
+        "scatter": _curves,
+        "bar": _bars,
+        "stack": _bars,
+        "box": _boxes,
+        "heatmap": _heatmap,
+    }
 )
 
 
@@ -115,14 +123,14 @@ def _trace(kind: str, series: Series) -> Trace:
 
 def _layout(figure: Figure) -> dict[str, Any]:
     is_heat = figure.kind == "heatmap"
-    has_names = is_heat or figure.kind in ("bar", "box")
+    has_names = is_heat or figure.kind in ("bar", "stack", "box")
     return {
         "height": 150 + ROW * len(figure.series[0].y) if is_heat else HEIGHT,
         "margin": {"l": 50, "r": 10, "t": 10, "b": 45},
         "xaxis": _names(figure.x) if has_names else _axis(figure.x, places(figure)),
         "yaxis": _names(figure.y) | {"autorange": "reversed"} if is_heat else _axis(figure.y, heights(figure)),
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        "barmode": "group",
+        "barmode": "stack" if figure.kind == "stack" else "group",
         "hovermode": "closest",
     }
 

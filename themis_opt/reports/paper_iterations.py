@@ -140,7 +140,7 @@ def _parts(number: int, workload: str, panels: Sequence[Panel]) -> Figure:
     return Figure(
         f"figure-12-parts-{number}",
         f"Parts of an iteration of {workload}",
-        "bar",
+        "stack",
         Axis(""),
         Axis("over the baseline's iteration", format="percent"),
         series,

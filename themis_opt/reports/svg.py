@@ -78,6 +78,17 @@ def _bars(axes: Axes, figure: Figure, styles: Mapping[str, Style]) -> None:
     _scale(axes, figure, has_names=True)
 
 
+def _stacks(axes: Axes, figure: Figure, styles: Mapping[str, Style]) -> None:
+    names = list(dict.fromkeys(places(figure)))
+    tops = np.zeros(len(names))
+    for series in figure.series:
+        where = [names.index(x) for x in series.x]
+        axes.bar(where, series.y, 0.6, tops[where], color=styles[series.name].light, label=plain_text(series.name))
+        tops[where] += np.asarray(series.y, dtype=float)
+    _name_places(axes, [str(name) for name in names])
+    _scale(axes, figure, has_names=True)
+
+
 def _boxes(axes: Axes, figure: Figure, styles: Mapping[str, Style]) -> None:
     for number, series in enumerate(figure.series):
         low, lower, median, upper, high = box(series)
@@ -113,7 +124,15 @@ def _heatmap(axes: Axes, figure: Figure, _: Mapping[str, Style]) -> None:
 
 
 _DRAW: Mapping[str, Callable[[Axes, Figure, Mapping[str, Style]], None]] = MappingProxyType(
-    {"line": _curves, "step": _curves, "scatter": _curves, "bar": _bars, "box": _boxes, "heatmap": _heatmap}
+    {
+        "line": _curves,
+        "step": _curves,
+        "scatter": _curves,
+        "bar": _bars,
+        "stack": _stacks,
+        "box": _boxes,
+        "heatmap": _heatmap,
+    }
 )
 
 
