@@ -78,6 +78,7 @@ def test_a_specification_sets_knobs_and_dispatch() -> None:
     [
         ("", "unknown policy; use one of baseline, themis, hourglass, search, random, exact"),
         ("greedy", "unknown policy"),
+        ("seed=3", "exact; knobs follow their policy after colons"),
         ("Themis", "unknown policy"),
         ("+scf", "unknown policy"),
         ("themis+best", "unknown dispatch rule; use one of fifo"),

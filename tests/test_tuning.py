@@ -213,6 +213,7 @@ class TestChunkSpace:
         [
             ({"max_chunks": 0}, "--max-chunks = 0: must be from 1 to"),
             ({"min_chunk": "0B"}, "--min-chunk = 0: must be from 1 to"),
+            ({"min_chunk": "1 TB"}, "--min-chunk = 1000000000000: must be from 1 to"),
             ({"min_chunk": "1 mile"}, "--min-chunk = '1 mile': unknown unit"),
             ({"policies": ("exact",)}, "--policies = 'exact': must name one or more of themis, baseline, hourglass"),
             ({"policies": ()}, "--policies"),

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from themis_opt.errors import InputError
 from themis_opt.iteration_instance import IterationInstance
 from themis_opt.iterations.plan import IterationPlan, Launch, Order
 from themis_opt.iterations.planning import planned
-from themis_opt.policies.registry import POLICIES, Policy, imported, knobs_of, make_policy
+from themis_opt.policies.registry import POLICIES, Policy, imported, knobs_of, make_policy, unknown_policy
 
 LAUNCHING: Mapping[str, str] = MappingProxyType(
     {
@@ -66,8 +65,7 @@ def make_iteration_policy(specification: str, **defaults: Any) -> IterationPolic
     head, chunk = parted(specification)
     name, *settings = head.split(":")
     if name not in LAUNCHING:
-        rule = f"unknown policy; use one of {', '.join(LAUNCHING)}, or one of {', '.join(POLICIES)}"
-        raise InputError(rule, field="policy", value=name)
+        raise unknown_policy(name, f"{', '.join(LAUNCHING)}, or one of {', '.join(POLICIES)}")
     made = imported(LAUNCHING[name])
     launching = made(**knobs_of(made, specification, settings))
     return IterationPolicy(launching, make_policy(chunk, **defaults), launching.order)

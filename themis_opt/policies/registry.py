@@ -81,8 +81,14 @@ def policy_name(specification: str) -> str:
     """
     name = specification.partition("+")[0].partition(":")[0]
     if name not in POLICIES:
-        raise InputError(f"unknown policy; use one of {', '.join(POLICIES)}", field="policy", value=name)
+        raise unknown_policy(name, ", ".join(POLICIES))
     return name
+
+
+def unknown_policy(name: str, known: str) -> InputError:
+    """The error about a name that is no policy, when those `known` are."""
+    stray = "; knobs follow their policy after colons, as in search:evaluations=1000:seed=1" if "=" in name else ""
+    return InputError(f"unknown policy; use one of {known}{stray}", field="policy", value=name)
 
 
 def imported(path: str) -> Any:

@@ -40,7 +40,7 @@ def chunk_space(instance: Instance, **options: Unpack[ChunkOptions]) -> ChunkSpa
     max_chunks : int
         Most chunks of a collective, 256 by default.
     min_chunk : str or int
-        Least bytes of an equal chunk, 1 by default.
+        Least bytes of an equal chunk, 1 by default, at most the largest collective.
     launch_overhead, packet, latency
         As in :func:`themis_opt.tuning.costs.with_costs`.
 
@@ -50,12 +50,14 @@ def chunk_space(instance: Instance, **options: Unpack[ChunkOptions]) -> ChunkSpa
         If one of them breaks a rule.
     """
     costly = with_costs(instance, **{k: options.get(k) for k in ("launch_overhead", "packet", "latency")})  # type: ignore[arg-type]
+    instances = _of_sizes(costly, options.get("sizes", ()))
+    largest = max(c.size for instance in instances for c in instance.collectives)
     return ChunkSpace(
-        instances=_of_sizes(costly, options.get("sizes", ())),
+        instances=instances,
         policies=chosen("--policies", options.get("policies", POLICIES), POLICIES),
         profiles=chosen("--profiles", options.get("profiles", tuple(PROFILES)), tuple(PROFILES)),
         max_chunks=between("--max-chunks", options.get("max_chunks", 256), MAX_CHUNKS),
-        min_chunk=_bytes("--min-chunk", options.get("min_chunk", 1)),
+        min_chunk=_bytes("--min-chunk", options.get("min_chunk", 1), largest),
         title=instance.name,
     )
 
@@ -80,12 +82,12 @@ def _of_size(instance: Instance, size: int) -> Instance:
     return resized
 
 
-def _bytes(option: str, value: str | int) -> int:
+def _bytes(option: str, value: str | int, most: int = MAX_BYTES) -> int:
     try:
         size = parse_size(value)
     except ValueError as error:
         raise InputError(str(error), field=option, value=value) from None
-    return between(option, size, MAX_BYTES)
+    return between(option, size, most)
 
 
 def between(option: str, value: int, most: int) -> int:

@@ -171,7 +171,8 @@ class ChunkSpace:
     def describe(self, choice: Choice) -> str:
         """Chunks, their sizes and the policy."""
         ratio, least = choice.get("ratio"), choice.get("least_chunk_bytes")
-        parts = [f"{choice['chunks']} chunks", f"sizes {choice['profile']}" + (f" 1:{ratio}" if ratio else "")]
+        pieces = "1 chunk" if choice["chunks"] == 1 else f"{choice['chunks']} chunks"
+        parts = [pieces, f"sizes {choice['profile']}" + (f" 1:{ratio}" if ratio else "")]
         if least:
             parts.append(f"at least {format_size(int(least))} each")
         return ", ".join((*parts, specification(choice)))
