@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 
 import psutil
 
@@ -12,7 +12,15 @@ Found = TypeVar("Found")
 PATIENCE = 300
 """Seconds after which a test gives up; only a command that hangs needs them."""
 
-FRAME_BYTES = 24 + 4096
+LISTENING = (
+    "import runpy, signal\n"
+    "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "runpy.run_module('themis_opt', run_name='__main__')\n"
+)
+"""The command with Ctrl-C enabled: background jobs of a shell, and what they start, begin with it ignored."""
+
+JOURNAL_HEADER, FRAME_HEADER = 32, 24
+"""Bytes of the headers of a journal of SQLite and of its frames."""
 
 
 def wait_until(condition: Callable[[], Found], *processes: psutil.Popen) -> Found:
@@ -27,16 +35,23 @@ def wait_until(condition: Callable[[], Found], *processes: psutil.Popen) -> Foun
         time.sleep(0.02)
 
 
+def read_until(text: str, stream: IO[str]) -> None:
+    """Read lines of a process up to the first that holds a text."""
+    assert any(text in line for line in stream), f"ended without {text!r}"
+
+
 def has_rows(store: Path) -> bool:
     """Whether a batch that has its store open, and therefore locked, has committed a row to it.
 
-    The journal (https://www.sqlite.org/fileformat.html#walformat) is a header and frames of a page each; the last frame
-    of a commit has the size of the database at its bytes 4 to 8, the others zero.
+    The journal (https://www.sqlite.org/fileformat.html#walformat) is a header, with the size of a page at its bytes 8
+    to 12, and frames of a page each; the last frame of a commit has the size of the database at its bytes 4 to 8, the
+    others zero.
     """
     journal, found = store.with_name(f"{store.name}-wal"), False
-    frames = journal.read_bytes()[32:] if journal.exists() else b""
-    for begin in range(0, len(frames) - FRAME_BYTES + 1, FRAME_BYTES):
-        frame = frames[begin : begin + FRAME_BYTES]
+    content = journal.read_bytes() if journal.exists() else b""
+    step = FRAME_HEADER + int.from_bytes(content[8:12])
+    for begin in range(JOURNAL_HEADER, len(content) - step + 1, step):
+        frame = content[begin : begin + step]
         found |= b'"seed"' in frame
         if found and any(frame[4:8]):
             return True

@@ -4,6 +4,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 import pytest
+from background import PATIENCE
 
 from themis_opt.batches import measured_run, runner
 from themis_opt.batches.executors import Site
@@ -200,13 +201,17 @@ def test_a_full_store_ends_the_batch_and_keeps_its_rows(many, store, monkeypatch
 
 
 def test_runs_with_several_threads_take_several_slots(tmp_path, store, monkeypatch):
-    lock, busy, most = threading.Lock(), [0], [0]
+    lock, busy, most, together = threading.Lock(), [0], [0], threading.Event()
 
     def run(instance, policy, limits):
         with lock:
             busy[0] += limits.workers
             most[0] = max(most[0], busy[0])
-        threading.Event().wait(0.01)
+            if busy[0] >= 4:
+                together.set()
+        together.wait(PATIENCE)  # the first run for a second one
+        together.set()
+        threading.Event().wait(0.01)  # and both for a third one, which must not come
         with lock:
             busy[0] -= limits.workers
         return {"seconds": 0.01}
@@ -223,8 +228,9 @@ def test_a_run_with_more_threads_than_slots_runs_alone(tmp_path, store, monkeypa
     assert run_batch(runs, store, threads(2)).executed == 2
 
 
-def test_short_runs_are_sent_together(tmp_path, store):
+def test_short_runs_are_sent_together(tmp_path, store, monkeypatch):
     sizes = []
+    monkeypatch.setattr(measured_run, "run_one", lambda *task: {"seconds": 0.001})
 
     class Counting(ThreadPoolExecutor):
         def submit(self, function, tasks, version):

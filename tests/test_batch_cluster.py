@@ -40,18 +40,23 @@ def announced(pattern, log, *processes):
 @pytest.fixture
 def cluster(tmp_path):
     """Address of a scheduler, its two workers, and the address of the first of them."""
-    scheduler = started(
-        ("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", 0, "--no-dashboard"), tmp_path, "scheduler"
-    )
-    address = announced(ADDRESS, tmp_path / "scheduler.log", scheduler)
-    options = ("--nthreads", 1, "--no-nanny", "--no-dashboard", "--local-directory", tmp_path)
-    workers = [
-        started(("distributed.cli.dask_worker", address, *options), tmp_path, f"worker{number}") for number in range(2)
-    ]
-    for number, worker in enumerate(workers):
-        announced("Registered to", tmp_path / f"worker{number}.log", worker)
-    yield address, workers, announced(rf"(?<=Start worker at:)\s+{ADDRESS}", tmp_path / "worker0.log").strip()
-    kill(*workers, scheduler)
+    processes = []
+
+    def start(name, *command):
+        processes.append(started(command, tmp_path, name))
+        return processes[-1]
+
+    try:
+        options = ("--host", "127.0.0.1", "--port", 0, "--no-dashboard")
+        scheduler = start("scheduler", "distributed.cli.dask_scheduler", *options)
+        address = announced(ADDRESS, tmp_path / "scheduler.log", scheduler)
+        options = ("--nthreads", 1, "--no-nanny", "--no-dashboard", "--local-directory", tmp_path)
+        workers = [start(f"worker{n}", "distributed.cli.dask_worker", address, *options) for n in range(2)]
+        for number, worker in enumerate(workers):
+            announced("Registered to", tmp_path / f"worker{number}.log", worker)
+        yield address, workers, announced(rf"(?<=Start worker at:)\s+{ADDRESS}", tmp_path / "worker0.log").strip()
+    finally:
+        kill(*reversed(processes))
 
 
 def test_all_rows_arrive_although_a_worker_is_killed(cluster, tmp_path):

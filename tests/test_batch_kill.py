@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
-from background import PATIENCE, has_rows, kill, wait_until
+from background import LISTENING, PATIENCE, has_rows, kill, wait_until
 
 from themis_opt.batches import runner
 from themis_opt.batches.executors import Site
@@ -21,7 +21,7 @@ from themis_opt.batches.store import RunStore
 
 KILLS, SEED, RUNS = 50, 0, 1000
 PRELOADED = ["pytest", "psutil", "themis_opt.batches.output", "themis_opt.policies.random_orders"]
-COMMAND = (sys.executable, "-m", "themis_opt", "batch", "--jobs", "2", "--json")
+COMMAND = (sys.executable, "-c", LISTENING, "batch", "--jobs", "2", "--json")
 
 
 def experiment(folder, num_seeds, policy="random+fifo"):
@@ -45,21 +45,6 @@ def work(path):
         runner.run_batch(expand(read_experiment(path), path), store, site)
 
 
-def seconds_to_first_row(context, folder):
-    """How long a process takes on this machine, at its present load, until it has committed something."""
-    folder.mkdir()
-    path = experiment(folder, RUNS)
-    first = context.Process(target=int)  # starts the server that forks all others
-    first.start()
-    first.join()
-    began, process = time.monotonic(), context.Process(target=work, args=(path,))
-    process.start()
-    wait_until(lambda: has_rows(path.with_name("runs.sqlite")))
-    process.kill()
-    process.join()
-    return time.monotonic() - began
-
-
 def committed(path):
     with RunStore(path.with_name("runs.sqlite")) as store:
         texts = store.connection.execute("SELECT key, row FROM runs").fetchall()
@@ -67,14 +52,23 @@ def committed(path):
 
 
 def test_kills_at_random_moments_lose_and_repeat_nothing(tmp_path):
+    """Every other kill comes after a commit, and tells how long that takes at the present load of the machine."""
     path, moments = experiment(tmp_path, RUNS), random.Random(SEED)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
-    usual, before, growths = seconds_to_first_row(context, tmp_path / "timed"), {}, 0
-    for _ in range(KILLS):
-        process = context.Process(target=work, args=(path,))
+    first = context.Process(target=int)  # starts the server that forks all others
+    first.start()
+    first.join()
+    usual, before, growths = 0.0, {}, 0
+    for number in range(KILLS):
+        process, began = context.Process(target=work, args=(path,)), time.monotonic()
         process.start()
-        process.join(usual * moments.uniform(0.3, 1.6))
+        if number % 2 == 0:
+            wait_until(lambda: has_rows(path.with_name("runs.sqlite")) or not process.is_alive())  # noqa: B023
+            usual = time.monotonic() - began
+            process.join(usual * moments.uniform(0.0, 0.1))
+        else:
+            process.join(usual * moments.uniform(0.3, 1.3))
         process.kill()
         process.join()
         after = committed(path)

@@ -18,6 +18,9 @@ TOYS = (
     "two_equal_dims.all_reduce.8MB",
 )
 QUICK = {"time_limit": 5, "workers": 1}
+TO_THE_END = {"time_limit": 600, "workers": 1}
+"""For what is solved in no time."""
+
 TOLERANCE = 1e-9
 TICKS = 1e-5
 """What rounding to the ticks of the solver may hide in a report."""
@@ -26,7 +29,7 @@ TICKS = 1e-5
 @pytest.fixture(scope="module", params=TOYS)
 def compared(request):
     """Every toy instance, solved."""
-    return solve(themis_opt.load(request.param), **QUICK)
+    return solve(themis_opt.load(request.param), **TO_THE_END)
 
 
 @pytest.fixture(scope="module")

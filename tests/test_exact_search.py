@@ -8,6 +8,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from background import PATIENCE
 from hypothesis import given, settings
 from strategies import instances
 
@@ -67,7 +68,7 @@ def never_used(*_: Any, **__: Any) -> None:
 def output_with_hash_seed(seed: int) -> str:
     environment = os.environ | {"PYTHONHASHSEED": str(seed)}
     command = [sys.executable, "-c", PROGRAM]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
 
 
 @pytest.mark.parametrize("sizes", ["equal", "free"])
@@ -149,7 +150,7 @@ def test_without_cp_sat_nothing_is_proven(hetero: Instance) -> None:
 
 @pytest.mark.parametrize("sizes", ["equal", "free"])
 def test_without_any_part_the_start_is_returned(hetero: Instance, sizes: str) -> None:
-    policy = Exact(sizes=sizes, local_search=False, cp_sat=False)  # type: ignore[arg-type]
+    policy = Exact(seconds=LONG, sizes=sizes, local_search=False, cp_sat=False)  # type: ignore[arg-type]
     assert policy.solve(hetero).schedule == starting_schedule(hetero)
 
 
@@ -159,7 +160,7 @@ def test_cp_sat_has_its_turn_where_local_search_is_not_compiled(
     """Themis (ISCA 2022), figure 5: seven units are optimal."""
     monkeypatch.setattr(exact_search, "is_ready", lambda *_: False)
     monkeypatch.setattr(LocalSearch, "wave", never_used)
-    assert Exact(seconds=20.0, workers=1).solve(figure_5).bound == pytest.approx(7 * MILLISECOND, rel=1e-4)
+    assert Exact(seconds=LONG, workers=1).solve(figure_5).bound == pytest.approx(7 * MILLISECOND, rel=1e-4)
 
 
 @pytest.mark.parametrize("memory", [1e-5, 0.01])
@@ -234,12 +235,13 @@ def test_a_given_start_is_used_if_it_is_better(hetero: Instance) -> None:
 
 def test_a_given_start_is_ignored_if_it_is_worse(hetero: Instance, run: Callable[[Instance, str], Schedule]) -> None:
     bad = run(hetero, "baseline+fifo")
-    assert Exact(local_search=False, cp_sat=False).solve(hetero, start=bad).schedule == starting_schedule(hetero)
+    policy = Exact(seconds=LONG, local_search=False, cp_sat=False)
+    assert policy.solve(hetero, start=bad).schedule == starting_schedule(hetero)
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_the_search_starts_from_hourglass_where_that_is_best(hetero: Instance, deterministic: bool) -> None:
-    policy = Exact(local_search=False, cp_sat=False, deterministic=deterministic)
+    policy = Exact(seconds=LONG, local_search=False, cp_sat=False, deterministic=deterministic)
     makespan = policy.solve(hetero).schedule.makespan
     assert makespan == balanced(hetero).makespan < usual_schedule(hetero).makespan
 

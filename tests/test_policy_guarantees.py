@@ -8,6 +8,7 @@ from paper_networks import PAPER_NETWORKS
 import themis_opt
 from themis_opt.instance import Instance
 from themis_opt.policies.hourglass import Hourglass
+from themis_opt.policies.registry import make_policy
 from themis_opt.policies.themis import Themis
 from themis_opt.random_networks import random_instance
 from themis_opt.simulator import simulate
@@ -22,6 +23,14 @@ def to_themis(instance: Instance, sizes: str = "equal") -> float:
     found = simulate(instance, Hourglass(sizes)(instance))  # type: ignore[arg-type]
     validate(found)
     return found.makespan / simulate(instance, Themis("scf")(instance)).makespan
+
+
+@pytest.mark.parametrize("dispatch", ["baseline+fifo", "themis+fifo", "themis+scf"])
+@pytest.mark.parametrize("seed", [41, 143, 249, 431, 453, 505])  # few bytes, long latencies: waiting decides
+def test_no_usual_policy_is_better_where_latency_decides(seed: int, dispatch: str) -> None:
+    instance = random_instance(seed)
+    found = simulate(instance, Hourglass()(instance))
+    assert found.makespan <= simulate(instance, make_policy(dispatch)(instance)).makespan
 
 
 @cache

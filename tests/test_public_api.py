@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from background import PATIENCE
 
 import themis_opt
 
@@ -49,7 +50,9 @@ def functions_beside_modules():
         "    module.name.endswith('__main__') or importlib.import_module(module.name)\n"
         "print(*(name for name in themis_opt.__all__ if inspect.isfunction(getattr(themis_opt, name))))\n"
     )
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE
+    )
     return result.stdout.split()
 
 

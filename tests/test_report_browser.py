@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from background import PATIENCE
 from matplotlib.image import imread
 from report_rows import SAMPLED, sample, write_rows
 
@@ -72,7 +73,7 @@ class Page(HTMLParser):
 
 def browse(page, profile, *options):
     command = [BROWSER, *OPTIONS, f"--user-data-dir={profile}", *options, page.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
 
 
 def opened(page, profile, *options):

@@ -1,12 +1,16 @@
 """Local search as a policy: reproducible by evaluations, never worse than its start, legal for both kinds of sizes."""
 
+import math
+
 import pytest
 
+from themis_opt.errors import InputError
 from themis_opt.instance import Instance
 from themis_opt.local_search import LocalSearch
-from themis_opt.policies.hourglass import balanced
+from themis_opt.policies.hourglass import Hourglass, balanced
 from themis_opt.policies.registry import make_policy
 from themis_opt.policies.search import Search
+from themis_opt.random_networks import random_instance
 from themis_opt.simulator import simulate
 from themis_opt.sizing import granule
 from themis_opt.validation import validate
@@ -34,6 +38,14 @@ def test_search_never_ends_worse_than_it_starts(paper_instance: Instance) -> Non
     assert schedule.makespan <= balanced(instance).makespan
 
 
+@pytest.mark.parametrize("sizes", ["equal", "free"])
+@pytest.mark.parametrize("seed", [143, 431])
+def test_a_short_search_is_never_worse_than_hourglass(seed: int, sizes: str) -> None:
+    instance = random_instance(seed)
+    short = simulate(instance, Search(evaluations=20, sizes=sizes)(instance))  # type: ignore[arg-type]
+    assert short.makespan <= simulate(instance, Hourglass(sizes)(instance)).makespan  # type: ignore[arg-type]
+
+
 def test_evaluations_find_better_plans(eight: Instance) -> None:
     few, many = (simulate(eight, Search(evaluations=n)(eight)).makespan for n in (1, 50_000))
     assert many < few
@@ -52,6 +64,16 @@ def test_several_collectives_are_searched_together(mixed: Instance) -> None:
     schedule = Search(evaluations=1_000).searched(instance)
     validate(schedule)
     assert schedule.makespan <= balanced(instance).makespan
+
+
+def test_wall_time_can_be_the_only_budget(eight: Instance) -> None:
+    validate(make_policy("search:evaluations=inf:seconds=0.2").searched(eight))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("evaluations", [math.inf, math.nan, 0, -5])
+def test_a_search_without_an_end_is_refused(evaluations: float) -> None:
+    with pytest.raises(InputError, match="evaluations = "):
+        Search(evaluations=evaluations)
 
 
 def test_wall_time_ends_the_search(eight: Instance) -> None:

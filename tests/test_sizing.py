@@ -76,7 +76,9 @@ def test_a_plan_without_sequences_cannot_be_refined(hetero: Instance) -> None:
 
 def test_free_sizes_reach_the_fluid_bound_of_figure_5(figure_5: Instance) -> None:
     """Themis (ISCA 2022), figure 5: 7 units are optimal for equal chunks, 20/3 for free ones."""
-    reference = Exact(seconds=5, workers=1, sizes="free").solve(figure_5, bounds(figure_5, equal_sizes=False)["fluid"])
+    reference = Exact(seconds=5, workers=1, sizes="free", deterministic=True).solve(
+        figure_5, bounds(figure_5, equal_sizes=False)["fluid"]
+    )
     validate(reference.schedule)
     assert reference.schedule.makespan == pytest.approx(20e9 / 3, rel=1e-6)
 

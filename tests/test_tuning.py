@@ -3,9 +3,9 @@
 import math
 import subprocess
 import sys
-import time
 
 import pytest
+from background import read_until
 
 import themis_opt
 from themis_opt.errors import InputError
@@ -477,8 +477,7 @@ class TestStudies:
                      "latency='occupy', progress=lambda run, total, trial: print(run, flush=True)")  # fmt: skip
         code = f"import themis_opt; from themis_opt.tuning import tune; tune(themis_opt.load({NAME!r}), {arguments})"
         process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        while "6" not in process.stdout.readline():
-            time.sleep(0)
+        read_until("6", process.stdout)
         process.kill()
         process.wait()
         process.stdout.close()

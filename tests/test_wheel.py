@@ -9,6 +9,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from background import PATIENCE
 
 TREE = Path(__file__).parents[1]
 HETERO = "3d-sw_sw_sw_hetero.all_reduce.100MiB"
@@ -16,7 +17,7 @@ HETERO = "3d-sw_sw_sw_hetero.all_reduce.100MiB"
 
 def pip(*arguments):
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)]
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def run(installed, tmp_path_factory):
         environment = os.environ | {"PYTHONPATH": str(installed)}
         command = [sys.executable, *map(str, arguments)]
         return subprocess.run(
-            command, cwd=elsewhere, env=environment, capture_output=True, text=True, check=False, timeout=120
+            command, cwd=elsewhere, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
         )
 
     return python

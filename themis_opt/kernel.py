@@ -52,20 +52,14 @@ class Operations(NamedTuple):
     enforced: IntArray
 
 
+OF_EACH_RUN = ("resource", "duration", "lag", "major", "minor", "time_sign")
+"""Arrays of which every run has its own."""
+
+
 def start_times(operations: Operations) -> IntArray:
     """Start of every operation in picoseconds; -1 for those that wait for each other for ever."""
-    global _interpreted
-    count = len(operations.resource)
-    if _interpreted + count > INTERPRETED_BUDGET:
-        (found,) = start_times_of_runs(operations, 1)
-        return np.asarray(found)
-    _interpreted += count
-    resource, *rest = (array.tolist() for array in operations)
-    lists: list[Any] = [array.tolist() for array in workspace(count, len(operations.enforced))]
-    ready, missing, *_, waiting, free, served, begin, queue_start, start = lists
-    reset(resource, rest[2], rest[5], ready, missing, waiting, free, served, begin, queue_start)
-    event_loop(resource, *rest, *lists)
-    return np.array(start, dtype=np.int64)
+    (found,) = start_times_of_runs(operations, 1)
+    return np.asarray(found)
 
 
 def start_times_of_runs(operations: Operations, runs: int) -> IntArray:
@@ -83,11 +77,29 @@ def start_times_of_runs(operations: Operations, runs: int) -> IntArray:
     -------
     int64 array, shape (runs, operations)
     """
+    global _interpreted
+    if _interpreted + len(operations.resource) <= INTERPRETED_BUDGET:
+        _interpreted += len(operations.resource)
+        return np.array([_interpreted_run(operations, runs, run) for run in range(runs)], dtype=np.int64)
     count = len(operations.num_predecessors)
     arrays = workspace(count, len(operations.enforced) // runs, runs)
     compiled()(runs, operations, arrays)
     start: IntArray = arrays[-1].reshape(runs, count)
     return start
+
+
+def _interpreted_run(operations: Operations, runs: int, run: int) -> list[int]:
+    """Start times of one of several runs, on lists."""
+    count, num_resources = len(operations.num_predecessors), len(operations.enforced) // runs
+    own = {"enforced": slice(run * num_resources, (run + 1) * num_resources)}
+    own |= dict.fromkeys(OF_EACH_RUN, slice(run * count, (run + 1) * count))
+    resource, *rest = (array[own.get(name, slice(None))].tolist() for name, array in operations._asdict().items())
+    lists: list[Any] = [array.tolist() for array in workspace(count, num_resources)]
+    ready, missing, *_, waiting, free, served, begin, queue_start, start = lists
+    reset(resource, rest[2], rest[5], ready, missing, waiting, free, served, begin, queue_start)
+    event_loop(resource, *rest, *lists)
+    found: list[int] = start
+    return found
 
 
 def workspace(count: int, num_resources: int, runs: int = 1) -> tuple[IntArray, ...]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from background import LISTENING, PATIENCE, read_until
 
 from themis_opt.catalog import load
 from themis_opt.formats.schedule_json import read_schedule
@@ -181,14 +182,16 @@ def test_a_full_disk_ends_in_one_error_and_keeps_the_best(invoke, tmp_path):
 
 
 def test_ctrl_c_keeps_the_best_and_says_how_to_go_on(tmp_path):
-    command = (sys.executable, "-m", "themis_opt", "tune", NAME, *map(str, COSTS), "--trials", "100000")
+    command = (sys.executable, "-c", LISTENING, "tune", NAME, *map(str, COSTS), "--trials", "100000")
     process = subprocess.Popen(
         (*command, "-o", str(tmp_path)), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    while "trials" not in process.stderr.readline():
-        pass
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
+    try:
+        read_until("trials", process.stderr)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert "go on with --study" in errors
     assert "best" in output

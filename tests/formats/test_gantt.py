@@ -59,7 +59,7 @@ def test_equal_schedules_give_equal_files(tmp_path, suffix):
 
 def test_an_svg_has_no_date(tmp_path):
     save_figure(gantt(scheduled(all_reduce())), tmp_path / "gantt.SVG")
-    text = (tmp_path / "gantt.SVG").read_text()
+    text = (tmp_path / "gantt.SVG").read_text(encoding="utf-8")
     assert "<svg" in text
     assert "date" not in text
 
@@ -136,7 +136,7 @@ def test_collectives_of_one_phase_are_drawn(kind):
 
 def test_many_bars_become_an_image_inside_the_svg(tmp_path):
     save_figure(gantt(scheduled(all_reduce(chunks=3000))), tmp_path / "gantt.svg")
-    assert "data:image/png" in (tmp_path / "gantt.svg").read_text()
+    assert "data:image/png" in (tmp_path / "gantt.svg").read_text(encoding="utf-8")
 
 
 def test_drawing_leaves_pyplot_alone():

@@ -10,7 +10,7 @@ from formulations.chunk_order import ChunkOrder
 from formulations.job_plans import JobPlans, JobTimes
 from formulations.lattice import JobClass, Leg
 
-EXACTLY = Budget(seconds=20.0, workers=1, gap=0.0)
+EXACTLY = Budget(seconds=600.0, workers=1, gap=0.0)
 
 
 def ignore(objective: float, bound: float) -> None:

@@ -15,7 +15,7 @@ from formulations.iteration_variables import LaunchJobs, Moment, PeriodJobs, Per
 from formulations.job_plans import JobTimes
 from formulations.lattice import JobClass, Leg
 
-EXACTLY = Budget(seconds=20.0, workers=1, gap=0.0)
+EXACTLY = Budget(seconds=600.0, workers=1, gap=0.0)
 
 
 def ignore(objective: float, bound: float) -> None:

@@ -11,7 +11,7 @@ from formulations.fluid import fluid_bound
 from formulations.lattice import JobClass, Leg, arcs
 from formulations.order_count import order_count_bound
 
-EXACTLY = Budget(seconds=20.0, workers=1, gap=0.0)
+EXACTLY = Budget(seconds=600.0, workers=1, gap=0.0)
 
 
 def bound(*jobs: JobClass) -> int:

@@ -21,7 +21,7 @@ from themis_opt.schedule import Schedule
 from themis_opt.simulator import simulate
 from themis_opt.validation import validate
 
-EXACTLY = Budget(seconds=20.0, workers=1, gap=0.0)
+EXACTLY = Budget(seconds=600.0, workers=1, gap=0.0)
 HORIZON = 400
 Problem = tuple[list[JobClass], list[list[Path]]]
 

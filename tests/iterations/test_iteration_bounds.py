@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from iteration_strategies import iteration_instances, specifications
 from small_iterations import PAIR, iteration, run, tensor, two_layers
 
+from themis_opt.catalog import load
 from themis_opt.iteration_instance import IterationInstance
 from themis_opt.iterations.bounds import iteration_bounds
 from themis_opt.iterations.registry import make_iteration_policy
@@ -93,6 +94,16 @@ def test_the_bound_is_attained_where_all_but_the_last_gradient_hides() -> None:
     assert run(instance, "wait_free/baseline+fifo").iteration_time == pytest.approx(
         max(iteration_bounds(instance).values())
     )
+
+
+@pytest.mark.parametrize("policy", ["priority/hourglass", "dear/hourglass"])
+@pytest.mark.parametrize("iterations", [2, 3])
+def test_a_network_that_is_still_filling_up_is_not_faster_than_the_bounds(policy: str, iterations: int) -> None:
+    instance = load("v100-256.bert-large")
+    assert isinstance(instance, IterationInstance)
+    schedule = simulate_iterations(instance, make_iteration_policy(policy)(instance), iterations)
+    validate_iterations(schedule)
+    assert schedule.iteration_time >= max(iteration_bounds(instance).values()) * (1 - ROUNDING)
 
 
 @given(st.data())

@@ -9,6 +9,7 @@ from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
 from formulations.iteration import IterationModel
+from themis_opt.catalog import load
 from themis_opt.instance import Dimension, Network
 from themis_opt.iteration import ComputeTask, Iteration, Split, Tensor
 from themis_opt.iteration_instance import IterationInstance
@@ -25,6 +26,10 @@ from themis_opt.iterations.schedule import IterationSchedule
 from themis_opt.iterations.simulator import simulate_iterations
 from themis_opt.iterations.sizing import refined_plan, resized
 from themis_opt.iterations.validation import validate_iterations
+from themis_opt.workloads.models import MODELS
+from themis_opt.workloads.parallelisms import make_workload
+from themis_opt.workloads.setup import Setup
+from themis_opt.workloads.timing import Rate
 
 ROUNDING = 1_000
 """Picoseconds that parts of chunks may take longer together, because each is rounded up."""
@@ -99,7 +104,7 @@ def test_the_optimum_in_ticks_bounds_the_schedules_of_the_same_launches(tick: in
     schedules = [scheduled(instance, name) for name in ("wait_free", "priority")]
     data = period_data(instance, schedules[0].plan, tick)
     model = IterationModel(data.period, -(-schedules[0].iteration_time // tick))
-    outcome = model.solve(Budget(seconds=20.0, workers=1, gap=0.0), lambda period, bound: None)
+    outcome = model.solve(Budget(seconds=600.0, workers=1, gap=0.0), lambda period, bound: None)
     assert outcome.times is not None
     found = simulate_iterations(instance, enforced_plan(instance, schedules[0].plan, data, outcome.times))
     assert data.bound(outcome.bound) <= min(s.iteration_time for s in (*schedules, found))
@@ -108,7 +113,7 @@ def test_the_optimum_in_ticks_bounds_the_schedules_of_the_same_launches(tick: in
 def test_the_optimum_in_picoseconds_is_the_simulated_time() -> None:
     schedule = scheduled(layers(2), "wait_free")
     data = period_data(schedule.instance, schedule.plan, tick=1)
-    outcome = modelled(schedule, tick=1).solve(Budget(seconds=20.0, workers=1, gap=0.0), lambda period, bound: None)
+    outcome = modelled(schedule, tick=1).solve(Budget(seconds=600.0, workers=1, gap=0.0), lambda period, bound: None)
     assert outcome.times is not None
     found = simulate_iterations(schedule.instance, enforced_plan(schedule.instance, schedule.plan, data, outcome.times))
     assert (outcome.status, found.iteration_time) == ("optimal", outcome.bound)
@@ -131,9 +136,20 @@ def test_the_reference_is_legal_and_no_faster_than_its_bounds(rules: dict[str, A
 
 
 def test_the_reference_is_better_than_every_policy_where_these_expose_communication() -> None:
-    instance = layers(4, task=50)
+    instance = layers(5, task=50)
     best = min(scheduled(instance, launching).iteration_time for launching in LAUNCHING)
     assert IterationExact(seconds=2.0, workers=1, deterministic=True).solve(instance).schedule.iteration_time < best
+
+
+def test_the_reference_is_no_worse_where_blocking_exchanges_suit_the_fixed_order() -> None:
+    """Hourglass is worse there."""
+    setup = Setup(network=load("v100-256.resnet-50").network, timing=Rate(10**13), batch=64, group=16)
+    instance = make_workload(MODELS["vgg-16"], MODELS["vgg-16"].layers(), setup, parallelism="splitbrain", chunks=2)
+    plans = [make_iteration_policy(f"priority/{chunks}")(instance) for chunks in ("hourglass", "baseline+fifo")]
+    usual, fixed = (simulate_iterations(instance, plan).iteration_time for plan in plans)
+    assert fixed < usual
+    reference = IterationExact(seconds=2.0, workers=1, deterministic=True)
+    assert reference.solve(instance).schedule.iteration_time <= fixed
 
 
 def test_the_same_seed_repeats_the_schedule() -> None:

@@ -47,6 +47,13 @@ def test_efficiencies_that_cannot_be(efficiency: float) -> None:
         Rate(10**12, efficiency)
 
 
+@pytest.mark.parametrize("efficiency", [1e-9, 1 / 3])
+def test_small_efficiencies_take_long(efficiency: float) -> None:
+    layer = LAYERS[0]
+    ideal = layer.flops * 10**12 / 10**15
+    assert Rate(10**15, efficiency)(layer, 1).forward == pytest.approx(ideal / efficiency, abs=1)
+
+
 def test_times_are_read_from_a_file(tmp_path: Path) -> None:
     times = read_times(write(tmp_path, a=TIMES, b=TIMES), LAYERS)(LAYERS[1], 32)
     assert (times.forward, times.weight_gradient, times.input_gradient) == (3_000_000, 4_000_000, 5_000_000)

@@ -124,7 +124,7 @@ def _export(
     """Write rows and provenance; returns the files and the latter.
 
     A file that holds more rows stays as it is, because the store may be younger; so does a provenance that is there
-    if nothing was executed `anew`.
+    if nothing was executed `anew` and it tells of these rows.  There is none beside a pipe or device.
     """
     rows, table, told = finished_rows(runs, store), path.with_suffix(".parquet"), provenance_of(path)
     known = provenance(rows, len(runs), command, monotonic() - began)
@@ -135,7 +135,16 @@ def _export(
     if parquet:
         write_parquet(table, rows)
         files.append(table)
-    if anew or not told.exists():
+    if path.is_file() and (anew or not _tells(told, known)):
         write_atomically(told, json.dumps(known, indent=2) + "\n")
         files.append(told)
     return tuple(files), known
+
+
+def _tells(told: Path, known: dict[str, Any]) -> bool:
+    """Whether a file of provenance is there, and about as many runs and rows."""
+    try:
+        before = json.loads(told.read_text(encoding="utf-8"))
+        return all(before[count] == known[count] for count in ("runs", "rows", "failed"))
+    except (OSError, ValueError, TypeError, KeyError):
+        return False

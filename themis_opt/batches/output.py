@@ -84,7 +84,9 @@ def write_csv(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def num_rows(path: Path) -> int:
-    """Rows of a CSV file; 0 if there is no file that can be read as one."""
+    """Rows of a CSV file; 0 if there is no file that can be read as one, and of pipes and devices."""
+    if not path.is_file():
+        return 0
     before = csv.field_size_limit(LONGEST_CELL)
     try:
         with path.open(encoding="utf-8", newline="") as file:

@@ -119,7 +119,16 @@ class RunStore:
         with self._located():
             query = "SELECT row FROM runs WHERE code_version = ?"
             for (text,) in self.connection.execute(query, (code_version,)):
-                yield json.loads(text)
+                yield self._row(text)
+
+    def _row(self, text: str) -> dict[str, Any]:
+        try:
+            row = json.loads(text)
+        except (ValueError, TypeError):
+            row = None
+        if not isinstance(row, dict) or "key" not in row:
+            raise InputError(_RULES[sqlite3.SQLITE_CORRUPT], source=str(self.path))
+        return row
 
     def _open(self) -> None:
         """Lock the file, and lay it out if it is new."""

@@ -1,6 +1,7 @@
 """Launches that the reference of training iterations starts from: those of all policies, and evenly cut buckets."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from typing import NamedTuple
 
 from themis_opt.instance import CollectiveKind
@@ -16,6 +17,9 @@ BUCKET_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 DEAR_COUNTS = (2, 4, 8, 16)
 """Numbers of groups of DeAR that are tried."""
 
+CHUNK_POLICIES = ("hourglass", "themis+scf", "baseline+fifo")
+"""Those with which the launches of all policies are tried; evenly cut buckets with the first alone."""
+
 ORDERS: tuple[Order, ...] = ("layer", "ready", "newest")
 
 Buckets = tuple[Bucket, ...]
@@ -23,18 +27,20 @@ Buckets = tuple[Bucket, ...]
 
 
 class Candidate(NamedTuple):
-    """Launches and their order; `buckets` is None where launches are not whole buckets."""
+    """Launches, their order and the policy of their chunks; `buckets` is None where launches are not whole buckets."""
 
     launches: tuple[Launch, ...]
     order: Order
     buckets: Buckets | None = None
+    chunk_policy: str = CHUNK_POLICIES[0]
 
 
 def candidates(instance: IterationInstance) -> Iterator[Candidate]:
-    """Different launches, those of policies first."""
+    """Different launches and chunk policies, the most promising first."""
     seen = set()
     for candidate in _all(instance):
-        key = (candidate.order if len(candidate.launches) > 1 else "", _content(candidate.launches))
+        order = candidate.order if len(candidate.launches) > 1 else ""
+        key = (order, candidate.chunk_policy, _content(candidate.launches))
         if key not in seen:
             seen.add(key)
             yield candidate
@@ -45,9 +51,8 @@ def _content(launches: Sequence[Launch]) -> tuple[object, ...]:
 
 
 def _all(instance: IterationInstance) -> Iterator[Candidate]:
-    for name in LAUNCHING:
-        policy = make_iteration_policy(name)
-        yield Candidate(policy.launching(instance), policy.order)
+    yield from _of_policies(instance, LAUNCHING, CHUNK_POLICIES[:1])
+    yield from _of_policies(instance, ["priority"], CHUNK_POLICIES)
     for order in ORDERS:
         for count in BUCKET_COUNTS:
             yield with_buckets(instance, even_buckets(instance, count), order)
@@ -56,6 +61,15 @@ def _all(instance: IterationInstance) -> Iterator[Candidate]:
         threshold = max(reducible // count, 1)
         for order in ORDERS[:2]:
             yield Candidate(Dear(threshold)(instance), order)
+    yield from _of_policies(instance, LAUNCHING, CHUNK_POLICIES)
+
+
+def _of_policies(
+    instance: IterationInstance, names: Iterable[str], chunk_policies: Sequence[str]
+) -> Iterator[Candidate]:
+    for name, chunk_policy in product(names, chunk_policies):
+        policy = make_iteration_policy(name)
+        yield Candidate(policy.launching(instance), policy.order, chunk_policy=chunk_policy)
 
 
 def with_buckets(instance: IterationInstance, buckets: Buckets, order: Order) -> Candidate:

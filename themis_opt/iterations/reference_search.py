@@ -4,7 +4,7 @@ from themis_opt.allowance import Allowance, SearchLimits
 from themis_opt.cost import PHASES
 from themis_opt.iteration_instance import IterationInstance
 from themis_opt.iterations.bucket_search import neighbours
-from themis_opt.iterations.candidates import Candidate, candidates
+from themis_opt.iterations.candidates import CHUNK_POLICIES, Candidate, candidates
 from themis_opt.iterations.group_search import GroupExact, Remembered, are_apart
 from themis_opt.iterations.incumbent import Incumbent, Progress
 from themis_opt.iterations.period_search import PeriodSearch
@@ -12,7 +12,7 @@ from themis_opt.iterations.plan import stream_of
 from themis_opt.iterations.planning import planned
 from themis_opt.iterations.schedule import IterationSchedule
 from themis_opt.iterations.simulator import simulate_iterations
-from themis_opt.policies.hourglass import Hourglass
+from themis_opt.policies.registry import make_policy
 
 CANDIDATES_SHARE, BUCKETS_SHARE = 0.2, 0.3
 """Shares of the time left for candidates, and then for changes of their buckets."""
@@ -37,7 +37,7 @@ class ReferenceSearch:
     ) -> None:
         self.instance = instance
         self.allowance = Allowance(limits.seconds, limits.deterministic)
-        self.chunk_policy = Remembered(Hourglass())
+        self.chunk_policies = {name: Remembered(make_policy(name)) for name in CHUNK_POLICIES}
         self.found: tuple[IterationSchedule, Candidate] | None = None
         best = self.simulated(next(iter(candidates(instance)))) if start is None else start
         self.incumbent = Incumbent(limits, self.allowance, best, bound, report)
@@ -55,8 +55,9 @@ class ReferenceSearch:
         return self.incumbent
 
     def simulated(self, candidate: Candidate) -> IterationSchedule:
-        """The schedule of a candidate with the chunks of hourglass."""
-        plan = planned(self.instance, candidate.launches, candidate.order, self.chunk_policy)
+        """The schedule of a candidate."""
+        chunk_policy = self.chunk_policies[candidate.chunk_policy]
+        plan = planned(self.instance, candidate.launches, candidate.order, chunk_policy)
         schedule = simulate_iterations(self.instance, plan)
         self.allowance.charge(plan.chunks.num_stages / STAGES_PER_SECOND)
         return schedule

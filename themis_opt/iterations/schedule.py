@@ -11,6 +11,9 @@ from themis_opt.iteration_instance import IterationInstance
 from themis_opt.iterations.plan import IterationPlan
 from themis_opt.units import PICOSECONDS_PER_SECOND
 
+FEW = 8
+"""Iterations up to which the network may still be filling up."""
+
 
 @dataclass(frozen=True, eq=False)
 class IterationSchedule:
@@ -82,9 +85,18 @@ class IterationSchedule:
         """From the start of an iteration to the start of the next, in picoseconds.
 
         The last distance; where iterations do not repeat each other, the largest in the second half of them, or what
-        the slowest task or stage takes per iteration there, if that is more.
+        the slowest task or stage takes per iteration there, if that is more.  Few iterations may all be those of a
+        network that is still filling up: theirs is no less than what they take if they are repeated as a block.
         """
-        return max(int(self._periods[self._first_period :].max()), self._pace)
+        found = max(int(self._periods[self._first_period :].max()), self._pace)
+        return found if self.is_steady or self.num_iterations > FEW else max(found, self._drained)
+
+    @property
+    def _drained(self) -> int:
+        """Picoseconds per iteration if those that are whole begin again when all of them are done and have arrived."""
+        whole = self.num_iterations - 1
+        end = max(int(self.task_end[:whole].max()), int(self.stage_ready[:whole].max(initial=0)))
+        return -(-(end - int(self.task_start[0, 0])) // whole)
 
     @cached_property
     def _pace(self) -> int:
@@ -116,7 +128,8 @@ class IterationSchedule:
     def exposed_by(self, parallelism: Parallelism) -> int:
         """Picoseconds in which the NPU waits in the last whole iteration for tensors of one kind of parallelism.
 
-        A wait counts for the tensor that arrives last.
+        A wait counts for the tensor that arrives last.  Where iterations repeat each other, the kinds add up to
+        `exposed`.
         """
         row, tensors = self.num_iterations - 1, self.instance.iteration.tensors
         total = 0

@@ -27,7 +27,7 @@ def resized(schedule: IterationSchedule) -> IterationSchedule:
     """The same launches, paths and sequences with the best chunk sizes (:mod:`formulations.period_sizes`).
 
     The schedule itself is returned where that is no gain, where it does not repeat itself, and where halves of
-    all-reduces are launched on their own, which must keep to the same chunks.
+    all-reduces are launched on their own.
     """
     plan = schedule.plan
     halves = any(launch.part != "whole" for launch in plan.launches)

@@ -15,7 +15,7 @@ from themis_opt.cost import FloatArray
 from themis_opt.policies import hourglass_dispatch, hourglass_paths, hourglass_tables
 from themis_opt.policies.hourglass_dispatch import State, evaluate, place, place_all
 from themis_opt.policies.hourglass_paths import Pool, choose_paths
-from themis_opt.policies.hourglass_tables import Tables, num_layers, swapped
+from themis_opt.policies.hourglass_tables import BITS, Tables, num_layers, swapped
 
 WEIGHTS = (0.3, 0.0, 0.1, 0.5, 0.03, 0.2)
 """Weights of the time in middle stages for which paths are chosen, two and two, each with every kind of tail."""
@@ -52,7 +52,7 @@ def compiled() -> Any:
     from numba.extending import register_jitable
 
     modules = (event_loop, hourglass_tables, hourglass_paths, hourglass_dispatch)
-    own = (search, line_up, is_known, best_candidate, keep_best, improve)
+    own = (search, line_up, line_up_fixed, is_known, best_candidate, keep_best, improve)
     for helper in (*(function for module in modules[1:] for function in module.COMPILED), *own):
         register_jitable(helper)
     edition = sha256(b"".join(Path(str(module.__file__)).read_bytes() for module in modules)).hexdigest()
@@ -73,18 +73,22 @@ def search(tables: Any, pool: Any, state: Any, tails: Any, trials: Any, most_can
     """Find a plan; it is left in `state.path`, timed.
 
     Every weight gives two candidates: `tails`, shape (2, thresholds, dimensions), hold what a dimension finishes after
-    its load, first with the lag of its last result and then without, as suits many and few bytes.  Every candidate is
+    its load, first with the lag of its last result and then without, as suits many and few bytes.  The last one
+    is the fixed order, which suits few bytes on networks whose first dimensions are fast.  Every candidate is
     timed with every rule, and the best ones are improved in turn until the `trials` are used up.  A makespan that meets
     the balanced load ends the search.
     """
     state.best[0] = -1
     target, num_candidates = np.inf, 0
-    for number in range(most_candidates):
-        tail, weight = tails[number // 2 % 2], WEIGHTS[number // 4 * 2 + number % 2]
-        finish = choose_paths(tables, pool, tail, weight)
-        if number // 2 % 2 == 0:
-            target = min(target, finish * (1 + CLOSE))
-        line_up(tables, pool, state, num_candidates)
+    for number in range(most_candidates + 1):
+        if number < most_candidates:
+            tail, weight = tails[number // 2 % 2], WEIGHTS[number // 4 * 2 + number % 2]
+            finish = choose_paths(tables, pool, tail, weight)
+            if number // 2 % 2 == 0:
+                target = min(target, finish * (1 + CLOSE))
+            line_up(tables, pool, state, num_candidates)
+        else:
+            line_up_fixed(tables, state, num_candidates)
         if is_known(state, num_candidates):
             continue
         for rule in range(RULES):
@@ -130,6 +134,20 @@ def line_up(tables: Any, pool: Any, state: Any, candidate: Any) -> None:
                     pool.credit[i] += pool.chunks[i]
                 pool.credit[most] -= chunks
         first += chunks
+
+
+def line_up_fixed(tables: Any, state: Any, candidate: Any) -> None:
+    """Let all chunks of a candidate scatter from the first dimension to the last, and gather backwards."""
+    for chunk in range(len(state.collective)):
+        collective = state.collective[chunk]
+        width = tables.width[collective]
+        for layer in range(num_layers(tables, collective)):
+            gathers = layer == 1 or (not tables.opens[collective] and tables.closes[collective])
+            path = 0
+            for position in range(width):
+                local = width - 1 - position if gathers else position
+                path |= local << (BITS * position)
+            state.candidate_path[candidate, chunk, layer] = path
 
 
 def is_known(state: Any, candidate: Any) -> Any:

@@ -1,5 +1,7 @@
 """Local search on the simulator as a policy, between the rules of :mod:`hourglass` and the reference."""
 
+import math
+import sys
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -7,10 +9,13 @@ from pydantic import Field
 
 from themis_opt.allowance import Allowance
 from themis_opt.annealing import is_ready
+from themis_opt.cost import PHASES
+from themis_opt.errors import InputError
 from themis_opt.instance import Instance
 from themis_opt.local_search import LocalSearch
 from themis_opt.plan import Plan
 from themis_opt.policies.hourglass import balanced
+from themis_opt.policies.starts import starting_schedule
 from themis_opt.schedule import Schedule
 
 MAX_STAGES = 50_000
@@ -19,16 +24,16 @@ MAX_STAGES = 50_000
 
 @dataclass(frozen=True)
 class Search:
-    """Improve the hourglass schedule by annealing on the simulator (:mod:`themis_opt.local_search`).
+    """Improve the best schedule of the fast policies by annealing on the simulator (:mod:`themis_opt.local_search`).
 
     Without `seconds`, equal evaluations, seeds and workers give equal plans on every machine.  Time: O(n (D + log n))
     per evaluation, for n stages on D dimensions.
 
     Parameters
     ----------
-    evaluations : int
+    evaluations : float
         Plans that each thread considers, counted in plans of as many stages as the instance has; with free sizes the
-        starts that were begun are finished.
+        starts that were begun are finished.  ``inf`` leaves `seconds` alone to end the search.
     seconds : float or None
         Wall time after which the search ends all the same.
     seed, workers : int
@@ -37,11 +42,23 @@ class Search:
         Whether chunks are equal, or of any sizes and at most as many as the instance says.
     """
 
-    evaluations: Annotated[int, Field(gt=0)] = 200_000
+    evaluations: Annotated[float, Field(ge=1)] = 200_000
     seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     workers: Annotated[int, Field(gt=0, le=1024)] = 1
     sizes: Literal["equal", "free"] = "equal"
+
+    def __post_init__(self) -> None:
+        """Check the budget.
+
+        Raises
+        ------
+        InputError
+            If nothing would end the search.
+        """
+        if not 1 <= self.evaluations <= (math.inf if self.seconds else sys.float_info.max):
+            rule = "must be at least 1, and finite unless seconds are given"
+            raise InputError(rule, field="evaluations", value=self.evaluations)
 
     def __call__(self, instance: Instance) -> Plan:
         """Plan `instance`."""
@@ -55,13 +72,15 @@ class Search:
         KeyboardInterrupt
             After Ctrl-C, as soon as all threads have stopped.
         """
-        best = balanced(instance)
+        clock = Allowance(float("inf") if self.seconds is None else self.seconds)
         free_sizes = self.sizes == "free"
-        if best.plan.num_stages > MAX_STAGES or not is_ready(self.seconds):
+        best = starting_schedule(instance, self.seconds, free_sizes=free_sizes)
+        pairs = zip(instance.collectives, instance.spans, strict=True)
+        num_stages = sum(c.chunks * len(PHASES[c.kind]) * len(span) for c, span in pairs)
+        if num_stages > MAX_STAGES or not is_ready(None if self.seconds is None else clock.left):
             return best
         search = LocalSearch(best, balanced, free_sizes=free_sizes, workers=self.workers, seed=self.seed)
-        clock = Allowance(float("inf") if self.seconds is None else self.seconds)
-        left = float(self.evaluations * best.plan.num_stages)
+        left = float(self.evaluations * num_stages)
         while left > 0 and clock.left > 0:
             left -= search.wave(left, lambda: clock.left <= 0)
             if search.interrupted:

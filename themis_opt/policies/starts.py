@@ -1,4 +1,4 @@
-"""Schedules of equal chunks from which the reference policy starts."""
+"""Schedules from which searches start."""
 
 from collections.abc import Callable
 from threading import Thread
@@ -6,7 +6,7 @@ from threading import Thread
 from themis_opt.instance import Instance
 from themis_opt.plan import Plan
 from themis_opt.policies.baseline import Baseline
-from themis_opt.policies.hourglass import balanced
+from themis_opt.policies.hourglass import balanced, with_free_sizes
 from themis_opt.policies.themis import Themis
 from themis_opt.schedule import Schedule
 from themis_opt.simulator import simulate
@@ -15,7 +15,7 @@ MAX_DURATIONS = 2**22
 """Durations in the tables of hourglass, above which it is left out; they take 32 MiB."""
 
 
-def starting_schedule(instance: Instance, seconds: float | None = None) -> Schedule:
+def starting_schedule(instance: Instance, seconds: float | None = None, *, free_sizes: bool = False) -> Schedule:
     """The best schedule of the fast policies.
 
     Parameters
@@ -23,8 +23,10 @@ def starting_schedule(instance: Instance, seconds: float | None = None) -> Sched
     seconds : float or None
         How long hourglass may take, which the first use on a machine compiles; with None it is waited for, so that
         equal instances get equal schedules.
+    free_sizes : bool
+        Whether those of hourglass may be free.
     """
-    schedules = (usual_schedule(instance), *_hourglass_schedules(instance, seconds))
+    schedules = (usual_schedule(instance), *_hourglass_schedules(instance, seconds, free_sizes))
     return min(schedules, key=lambda schedule: schedule.makespan)
 
 
@@ -35,7 +37,7 @@ def usual_schedule(instance: Instance) -> Schedule:
     return min((simulate(instance, policy(instance)) for policy in policies), key=lambda schedule: schedule.makespan)
 
 
-def _hourglass_schedules(instance: Instance, seconds: float | None) -> list[Schedule]:
+def _hourglass_schedules(instance: Instance, seconds: float | None, free_sizes: bool) -> list[Schedule]:
     """The schedule of hourglass, or none if it takes too much time or memory.
 
     It is made in a thread of its own, because compiling cannot be interrupted.
@@ -43,7 +45,13 @@ def _hourglass_schedules(instance: Instance, seconds: float | None) -> list[Sche
     found: list[Schedule] = []
     widest = max(len(span) for span in instance.spans)
     if len(instance.spans) * 2 * 2**widest * widest <= MAX_DURATIONS:
-        thread = Thread(target=lambda: found.append(balanced(instance)), daemon=True)
+        thread = Thread(target=lambda: found.append(_hourglass_schedule(instance, free_sizes)), daemon=True)
         thread.start()
         thread.join(seconds)
     return found[:1]
+
+
+def _hourglass_schedule(instance: Instance, free_sizes: bool) -> Schedule:
+    if not free_sizes:
+        return balanced(instance)
+    return simulate(instance, with_free_sizes(instance).enforced_plan())

@@ -34,12 +34,21 @@ def chunk_tuning(rows: Sequence[Row], experiment: Experiment) -> Report:
     found = results(rows)
     if not found:
         raise InputError("no run has a makespan", field="column makespan_ns")
-    blocks = grouped(found, lambda run: run.row.block)
+    blocks = _blocks(found)
     summary = [sentence for block, runs in blocks.items() for sentence in _said(block, runs)]
     sections = [
         section for number, (block, runs) in enumerate(blocks.items(), 1) for section in _sections(number, block, runs)
     ]
     return Report(experiment.title, (*summary, *warnings(rows, found)), (*sections, *failures(rows)))
+
+
+def _blocks(found: Sequence[Result]) -> dict[str, list[Result]]:
+    """Results by block, and by costs where a block has several."""
+    parts: dict[str, list[Result]] = {}
+    for block, runs in grouped(found, lambda run: run.row.block).items():
+        cases = grouped(runs, lambda run: _costs([run]))
+        parts |= {f"{block}, {costs}" if len(cases) > 1 else block: own for costs, own in cases.items()}
+    return parts
 
 
 def _title(block: str) -> str:
@@ -66,7 +75,8 @@ def _sections(number: int, block: str, runs: Sequence[Result]) -> tuple[Section,
     text = (
         f"Costs: {_costs(runs)}. Gain: how many times faster than {USUAL_CHUNKS} equal chunks with {USUAL_POLICY}, as "
         "a geometric mean over networks and sizes. Within 1 %: the fewest chunks that are at most 1 % slower "
-        "than the best number.",
+        "than the best number. Bytes of a chunk: size over the number of chunks asked for, of which free sizes may use "
+        "fewer.",
     )
     tables = (_policy_table(found), _size_table(found))
     heading = _title(block)
@@ -82,6 +92,7 @@ def _costs(runs: Sequence[Result]) -> str:
         "launch overhead": [cell(value, "duration") for value in overheads],
         "packets": sorted({row.packet for row in rows if row.packet}),
         "latency": sorted({row.latency for row in rows if row.latency}),
+        "all-gather": sorted({row.ag_order for row in rows if row.ag_order} - {"free"}),
     }
     return ", ".join(f"{name} {' and '.join(values)}" for name, values in parts.items() if values) or "not recorded"
 

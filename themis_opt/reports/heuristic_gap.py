@@ -6,7 +6,7 @@ from themis_opt.reports.anytime import anytime_figure
 from themis_opt.reports.cells import cell, percent, plural, tick
 from themis_opt.reports.document import Axis, Column, Figure, Report, Section, Series, Table
 from themis_opt.reports.experiment import Experiment
-from themis_opt.reports.results import SEARCHES, Result, by_policy, gaps, grouped, policy_head, results
+from themis_opt.reports.results import OPTIMAL, SEARCHES, Result, by_policy, gaps, grouped, policy_head, results
 from themis_opt.reports.rows import Row
 from themis_opt.reports.sections import (
     coverage,
@@ -61,6 +61,7 @@ def _summary(rows: Sequence[Row], found: Sequence[Result]) -> list[str]:
 
 def _overall(found: Sequence[Result]) -> Section:
     text = (
+        *coverage(found),
         "A gap is makespan over the best proven lower bound that holds for the chunk sizes of the run, minus 1; "
         "it is at least as large as the distance to the best possible schedule. Speed-up is over the fixed order, "
         "as a geometric mean.",
@@ -165,8 +166,22 @@ def _optimal(found: Sequence[Result]) -> Section:
         (policy, _share(runs), *(_share([run for run in runs if run.row.chunks == value]) for value in values))
         for policy, runs in policies.items()
     )
-    text = "Share of runs within 0.01 % of a proven bound, by chunk count."
-    return Section("Proven optimal", (text,), (Table(columns, rows),))
+    text = ("Share of runs within 0.01 % of a proven bound, by chunk count.", *_stopped_early(found))
+    return Section("Proven optimal", text, (Table(columns, rows),))
+
+
+def _stopped_early(found: Sequence[Result]) -> tuple[str, ...]:
+    """A sentence on searches that were not asked for so small a gap."""
+    stopped = [
+        run for run in found if run.row.gap_asked and run.gap is not None and OPTIMAL < run.gap <= run.row.gap_asked
+    ]
+    if not stopped:
+        return ()
+    asked = percent(max(run.row.gap_asked or 0.0 for run in stopped))
+    return (
+        f"{plural(len(stopped), 'search')} ended on reaching the gap that was asked for, at most {asked}, "
+        "and might have proven more.",
+    )
 
 
 def _share(runs: Sequence[Result]) -> float | None:

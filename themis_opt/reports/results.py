@@ -61,8 +61,8 @@ class Result:
 
 
 def policy_head(policy: str) -> str:
-    """The name at the head of a specification, such as ``themis`` of ``themis+scf``."""
-    return policy.partition("+")[0].partition(":")[0]
+    """The name at the head of a specification or of its label, such as ``exact`` of ``exact, 10 s``."""
+    return policy.partition(",")[0].partition("+")[0].partition(":")[0]
 
 
 def results(rows: Sequence[Row]) -> tuple[Result, ...]:

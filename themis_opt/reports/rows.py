@@ -42,6 +42,7 @@ class Row(BaseModel):
     seed: int | None = None
     time_limit: float | None = None
     workers: int | None = None
+    gap_asked: float | None = None
     sizes: str = "equal"
     status: Literal["ok", "failed", "interrupted"]
     error: str = ""

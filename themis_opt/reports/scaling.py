@@ -148,7 +148,7 @@ def _section(name: str, growth: Growth, done: Sequence[Row]) -> tuple[Section, .
 
 def _text(rows: Sequence[Row], name: str) -> tuple[str, ...]:
     if all(row.block == name for row in rows):
-        return (f"The runs of the block '{name}', in which nothing else is meant to vary.",)
+        return (f"The runs of the block '{name}'; where it has several instances, medians over them.",)
     return ("Medians over all runs; other properties of the instances vary too.",)
 
 

@@ -66,7 +66,7 @@ class Rate:
 
     def __call__(self, layer: Layer, batch: int) -> LayerTimes:
         """The times of `layer` on `batch` samples, to the nearest picosecond."""
-        rate = self.flops * Fraction(self.efficiency).limit_denominator(10**6)
+        rate = self.flops * Fraction(str(self.efficiency))
         time = f"{round(batch * layer.flops * PICOSECONDS_PER_SECOND / rate)} ps"
         return LayerTimes(forward=time, weight_gradient=time, input_gradient=time)
 
