@@ -17,11 +17,13 @@ from themis_opt.tuning import tune
 from themis_opt.tuning.chunk_options import chunk_space
 from themis_opt.tuning.chunk_space import chunk_counts, specification
 from themis_opt.tuning.costs import is_free_to_cut, with_costs
-from themis_opt.tuning.history import Trial, best_of, front_of, key_of, value_of
+from themis_opt.tuning.history import Trial, best_of, fresh, front_of, key_of, value_of
 from themis_opt.tuning.parameters import Parameter, every_choice, nearest_choice
 from themis_opt.tuning.profiles import planned, ramp_sizes
+from themis_opt.tuning.search import Search
 from themis_opt.tuning.space import Measurement, make_space
 from themis_opt.tuning.storage import StorageError, open_storage, sqlite_url
+from themis_opt.tuning.study import open_study
 from themis_opt.tuning.tuner import StorageLost, find
 from themis_opt.validation import validate
 
@@ -439,6 +441,36 @@ class TestStudies:
         assert not heard
         assert settings(again) == settings(first)
         assert again.schedule == first.schedule
+
+    def test_processes_that_share_a_study_try_nothing_twice(self, instance, tmp_path):
+        """One searches while the other one is at a trial, as on two machines."""
+        space, url = chunk_space(instance, **COSTLY), f"journal:{tmp_path / 'study.log'}"
+        one, other = (
+            Search(open_study(url, "one", "", space.identity, "makespan"), space, "makespan", 0, url) for _ in range(2)
+        )
+        other.run(24, math.inf, lambda run, *_: one.run(min(24, run + 1), math.inf, lambda *_: None))
+        one.run(24, math.inf, lambda *_: None)
+        keys = [key_of(trial.choice) for trial in fresh(one.trials)]
+        assert len(set(keys)) == len(keys) == 24
+
+    def test_who_shares_a_study_proposes_other_choices(self, instance, tmp_path):
+        space, url = chunk_space(instance, **COSTLY), f"journal:{tmp_path / 'study.log'}"
+        one, other = (
+            Search(open_study(url, "one", "", space.identity, "makespan"), space, "makespan", 0, url) for _ in range(2)
+        )
+        alone = one._seeds
+        other.study.ask()
+        one.history.read()
+        assert one._seeds != alone
+
+    def test_two_processes_may_make_one_database(self, instance, tmp_path):
+        from concurrent.futures import ThreadPoolExecutor
+
+        url = sqlite_url(tmp_path / "study.db")
+        open_storage(None)  # imports what threads must not import at once
+        with ThreadPoolExecutor(4) as threads:
+            studies = list(threads.map(lambda _: open_storage(url), range(4)))
+        assert len(studies) == 4
 
     def test_without_a_name_every_study_is_new(self, instance, tmp_path):
         url = sqlite_url(tmp_path / "study.db")

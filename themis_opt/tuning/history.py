@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -87,10 +87,43 @@ def key_of(choice: Choice) -> str:
     return json.dumps(dict(choice), sort_keys=True)
 
 
-def history(study: "Study") -> tuple[Trial, ...]:
-    """The finished trials of a study, by number."""
-    trials = study.get_trials(deepcopy=False)
-    return tuple(_read(t) for t in trials if t.state.is_finished() and OUTCOME in t.user_attrs)
+class History:
+    """What all processes that search in a study have found out.
+
+    Attributes
+    ----------
+    trials : list of Trial
+        The finished ones, by number.
+    known : dict
+        Those of them that were run, by the key of their choice.
+    is_shared : bool
+        Whether another process has been at work in it since it was opened.
+    """
+
+    def __init__(self, study: "Study") -> None:
+        self._study = study
+        self.trials: list[Trial] = []
+        self.known: dict[str, Trial] = {}
+        self._abandoned: set[int] = set()
+        self.is_shared = False
+        self.read()
+        self._abandoned = {t.number for t in study.get_trials(deepcopy=False)} - {t.number for t in self.trials}
+        self.is_shared = False
+
+    def read(self) -> None:
+        """Take in what was finished since."""
+        read = {trial.number for trial in self.trials}
+        for trial in self._study.get_trials(deepcopy=False):
+            if trial.state.is_finished() and OUTCOME in trial.user_attrs and trial.number not in read:
+                self.add(_read(trial))
+            self.is_shared |= trial.state.name != "WAITING" and trial.number not in read | self._abandoned
+        self.trials.sort(key=lambda trial: trial.number)
+
+    def add(self, trial: Trial) -> None:
+        """Take in a finished trial."""
+        self.trials.append(trial)
+        if trial.repeats is None:
+            self.known.setdefault(key_of(trial.choice), trial)
 
 
 def _read(trial: "FrozenTrial") -> Trial:
@@ -101,11 +134,6 @@ def _read(trial: "FrozenTrial") -> Trial:
 def fresh(trials: Iterable[Trial]) -> list[Trial]:
     """The trials that were run, not remembered."""
     return [trial for trial in trials if trial.repeats is None]
-
-
-def remembered(trials: Iterable[Trial]) -> Mapping[str, Trial]:
-    """The trials that were run, by the key of their choice."""
-    return {key_of(trial.choice): trial for trial in fresh(trials)}
 
 
 def best_of(trials: Iterable[Trial]) -> Trial | None:

@@ -1,5 +1,7 @@
 """The loop of a search: propose a choice, measure it unless it is known, tell the study."""
 
+import os
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from themis_opt.errors import ThemisError
-from themis_opt.tuning.history import OUTCOME, Objective, Trial, history, key_of, ratio_of, remembered
+from themis_opt.tuning.history import OUTCOME, History, Objective, Trial, key_of, ratio_of
 from themis_opt.tuning.parameters import Parameter, Value, every_choice, nearest_choice
 from themis_opt.tuning.space import Measurement, Space
 from themis_opt.tuning.storage import storage_errors
@@ -43,20 +45,30 @@ class Search:
     def __init__(self, study: "optuna.Study", space: Space, objective: Objective, seed: int, url: str | None) -> None:
         self.study, self.space, self.objective, self.seed, self.url = study, space, objective, seed, url
         with storage_errors(url):
-            self.trials = list(history(study))
-        self._known = dict(remembered(self.trials))
+            self.history = History(study)
+
+    @property
+    def trials(self) -> list[Trial]:
+        """The finished trials of the study, by number."""
+        return self.history.trials
 
     def run(self, trials: int, deadline: float, progress: Progress) -> None:
         """Try choices until `trials` were run, all are known, or the clock (`monotonic`) passes the deadline."""
         first = list(islice(self._distinct(), trials + 1))
         exhaustive, total = len(first) <= trials, min(trials, len(first))
-        while len(self._known) < total and monotonic() < deadline:
-            if exhaustive or not self._known:
-                self._enqueue(next(choice for key, choice in self._distinct() if key not in self._known))
+        while self._num_known() < total and monotonic() < deadline:
+            if exhaustive or not self.history.known:
+                self._enqueue(self._next_unknown())
             elif self._repeats_in_a_row() >= MOST_REPEATS:
                 self._enqueue(self._any_unknown())
             trial = self._try_next()
-            progress(len(self._known), total, trial)
+            progress(len(self.history.known), total, trial)
+
+    def _num_known(self) -> int:
+        """Choices that were tried by now, also by other processes."""
+        with storage_errors(self.url):
+            self.history.read()
+        return len(self.history.known)
 
     def _distinct(self) -> Iterator[tuple[str, dict[str, Value]]]:
         """One choice of every canonical form, with its key; the one nearest to what users do today comes first."""
@@ -72,9 +84,21 @@ class Search:
     def _everything(self) -> dict[str, dict[str, Value]]:
         return dict(self._distinct())
 
+    def _next_unknown(self) -> dict[str, Value]:
+        """The first choice that nobody tried; any of them if others try some at the same time."""
+        if self.history.is_shared:
+            return self._any_unknown()
+        return next(choice for key, choice in self._distinct() if key not in self.history.known)
+
     def _any_unknown(self) -> dict[str, Value]:
-        unknown = [choice for key, choice in self._everything.items() if key not in self._known]
-        return unknown[np.random.default_rng([self.seed, len(self.trials)]).integers(len(unknown))]
+        unknown = [choice for key, choice in self._everything.items() if key not in self.history.known]
+        return unknown[np.random.default_rng(self._seeds).integers(len(unknown))]
+
+    @property
+    def _seeds(self) -> list[int]:
+        """Seeds of the next trial: equal in equal searches, but for those that share a study at the same time."""
+        own = [os.getpid(), uuid.getnode()] if self.history.is_shared else []
+        return [self.seed, len(self.trials), *own]
 
     def _repeats_in_a_row(self) -> int:
         return sum(1 for _ in takewhile(lambda trial: trial.repeats is not None, reversed(self.trials)))
@@ -89,7 +113,7 @@ class Search:
 
     def _try_next(self) -> Trial:
         with storage_errors(self.url):
-            self.study.sampler = sampler(self.seed, len(self.trials))
+            self.study.sampler = sampler(self._seeds)
             asked = self.study.ask()
         with self._failing_if_interrupted(asked):
             with storage_errors(self.url):
@@ -99,8 +123,7 @@ class Search:
                         raw[parameter.name] = suggested(asked, parameter)
             trial = self._outcome(asked, self.space.canonical(raw))
             self._tell(asked, trial)
-        self.trials.append(trial)
-        self._known.setdefault(key_of(trial.choice), trial)
+        self.history.add(trial)
         return trial
 
     @contextmanager
@@ -114,7 +137,7 @@ class Search:
             raise
 
     def _outcome(self, asked: "optuna.Trial", choice: dict[str, Value]) -> Trial:
-        known = self._known.get(key_of(choice))
+        known = self.history.known.get(key_of(choice))
         if known is not None:
             return Trial(asked.number, choice, known.state, known.measurements, known.number, known.error)
         measured: list[Measurement] = []

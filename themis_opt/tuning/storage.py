@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.errors import InputError
@@ -18,6 +19,9 @@ JOURNAL = "journal:"
 
 CONNECT_SECONDS = 10
 """How long a database may take to answer at first."""
+
+MOST_RIVALS, RIVAL_SECONDS = 5, 0.2
+"""How often and when to look again for a new database whose tables other processes are making."""
 
 _PASSWORD = re.compile(r"(://[^:/@]*):[^@]*@")
 _CONNECT_ARGUMENTS = {"postgresql": "connect_timeout", "mysql": "connect_timeout", "sqlite": "timeout"}
@@ -42,8 +46,24 @@ def open_storage(url: str | None) -> "BaseStorage":
     StorageError
         If it cannot be reached, is damaged, or needs a driver that is not installed.
     """
+    from optuna.exceptions import OptunaError
+    from sqlalchemy.exc import SQLAlchemyError
+
     with storage_errors(url):
+        for _ in range(MOST_RIVALS):
+            try:
+                return _opened(url)
+            except (OptunaError, SQLAlchemyError) as error:
+                if not _is_made_elsewhere(error):
+                    raise
+                sleep(RIVAL_SECONDS)
         return _opened(url)
+
+
+def _is_made_elsewhere(error: BaseException) -> bool:
+    """Whether another process has just made the tables that a new database lacks."""
+    said = str(_cause(error)).lower()
+    return "already exists" in said or "unique" in said
 
 
 def _opened(url: str | None) -> "BaseStorage":

@@ -1,7 +1,7 @@
 """The Optuna study of a search: made or found again, with the sampler and the pruner of each trial."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,9 +82,9 @@ def _check_identity(study: "Study", identity: Mapping[str, str]) -> None:
         )
 
 
-def sampler(seed: int, num_finished: int) -> "BaseSampler":
-    """The sampler of one trial; it depends on what is finished alone, so that a resumed study goes on unchanged."""
+def sampler(seeds: Sequence[int]) -> "BaseSampler":
+    """The sampler of one trial, which depends on its seeds alone, so that a resumed study goes on unchanged."""
     from optuna.samplers import TPESampler
 
-    own = int(np.random.SeedSequence([seed, num_finished]).generate_state(1)[0])
+    own = int(np.random.SeedSequence(seeds).generate_state(1)[0])
     return TPESampler(seed=own, multivariate=True, group=True, constant_liar=False, n_startup_trials=STARTUP_TRIALS)
