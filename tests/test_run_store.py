@@ -120,3 +120,12 @@ def test_a_file_where_the_folder_should_be_is_refused(tmp_path):
 def test_a_folder_in_the_place_of_the_store_is_refused(tmp_path):
     with pytest.raises(InputError, match="cannot be opened"):
         RunStore(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{broken", "{}", "[]", "null"])
+def test_a_damaged_row_is_refused(path, text):
+    with RunStore(path) as store:
+        store.add([row("a")])
+        store.connection.execute("UPDATE runs SET row = ?", (text,))
+        with pytest.raises(InputError, match="damaged"):
+            list(store.rows("1"))

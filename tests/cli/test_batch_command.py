@@ -5,6 +5,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -207,6 +208,23 @@ def test_a_batch_that_never_starts_keeps_the_rows(refuse, succeed, experiment_fi
     pytest.importorskip("distributed")
     refuse("batch", experiment_file, "--cluster", "nonsense")
     assert (rows.read_bytes(), told.read_bytes()) == before
+
+
+def test_provenance_tells_of_all_rows_also_if_none_is_new(succeed, experiment_file):
+    told = experiment_file.parent / "provenance.json"
+    succeed("batch", experiment_file, "--jobs", 1)
+    told.write_text('{"runs": 1, "rows": 1, "failed": 0}')
+    succeed("batch", experiment_file, "--jobs", 1)
+    assert json.loads(told.read_text())["rows"] > 1
+    before = told.read_bytes()
+    succeed("batch", experiment_file, "--jobs", 1)
+    assert told.read_bytes() == before
+
+
+@pytest.mark.skipif(not Path("/dev/null").is_char_device(), reason="needs a device file")
+def test_rows_may_go_to_a_device(succeed, experiment_file):
+    succeed("batch", experiment_file, "--jobs", 1, "-o", "/dev/null")
+    assert not Path("/dev/null.provenance.json").exists()
 
 
 def test_fewer_rows_do_not_replace_more(succeed, experiment_file):

@@ -86,3 +86,9 @@ def test_speeds_are_relative_to_the_best_of_all_policies():
 def test_runs_that_all_failed_are_refused():
     with pytest.raises(InputError, match="column makespan_ns: no run has a makespan"):
         made([row(status="failed", makespan_ns="")])
+
+
+def test_costs_of_one_block_are_not_mixed():
+    dear = runs({2: 300, 64: 900}, launch_overhead_ns=5000.0)
+    report = made([*runs({2: 300, 64: 100}), *dear])
+    assert [cells(report, section.heading)["themis+scf"][4] for section in report.sections[::2]] == [64, 2]

@@ -31,7 +31,7 @@ def test_policies_are_judged_by_the_same_bound():
 def test_the_fastest_policy_is_one_that_does_not_search():
     (said,) = made(PANEL).summary
     assert said == (
-        "v100-256.resnet-50: of the policies that do not search, ddp/hourglass is fastest, 1.42 µs with 420 ns "
+        "v100-256.resnet-50: of the policies run that do not search, ddp/hourglass is fastest, 1.42 µs with 420 ns "
         "exposed, 3.65 % above the bound; the reference takes 1.4 µs, 2.19 % above it."
     )
 

@@ -72,7 +72,7 @@ def _row(run: IterationRun, base: float | None) -> tuple[Value, ...]:
 def _said(runs: Sequence[IterationRun]) -> str:
     best = min((run for run in runs if run.policy != REFERENCE), key=lambda run: run.time_ns, default=runs[0])
     name = runs[0].row.instance
-    said = f"{name}: of the policies that do not search, {best.policy} is fastest, {duration(best.time_ns)}"
+    said = f"{name}: of the policies run that do not search, {best.policy} is fastest, {duration(best.time_ns)}"
     said += f" with {duration(best.extra.exposed_ns)} exposed"
     said += "" if best.result.gap is None else f", {percent(best.result.gap)} above the bound"
     reference = next((run for run in runs if run.policy == REFERENCE), None)

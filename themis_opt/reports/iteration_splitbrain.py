@@ -21,7 +21,7 @@ def splitbrain(runs: Sequence[IterationRun]) -> Finding:
     text = (
         "Convolutions are data parallel, fully connected layers are sharded in groups of K machines. Every machine has "
         "its own batch, so that the speed-up over one machine is the number of machines times compute over iteration "
-        "time; each with the fastest policy. Memory is that of parameters, relative to K = 1."
+        "time; each with the fastest of the policies run. Memory is that of parameters, relative to K = 1."
     )
     tables = (_speed_table(best), _memory_table(best))
     said = tuple(sentence for model, own in models.items() for sentence in _said(model, own))
