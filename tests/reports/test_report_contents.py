@@ -290,7 +290,7 @@ def test_a_search_with_several_limits_is_no_policy_that_answers_at_once():
     (section,) = [section for section in report.sections if section.heading == "By chunk count and size"]
     assert "hourglass has the smallest mean gap: 20.0 %" in section.text[0]
     (optimal,) = [section for section in report.sections if section.heading == "Proven optimal"]
-    assert "2 searches ended on reaching the gap that was asked for, at most 5 %" in optimal.text[1]
+    assert "2 search runs ended on reaching the gap that was asked for, at most 5.00 %" in optimal.text[1]
 
 
 def test_every_policy_that_does_not_search_is_a_rival():

@@ -68,12 +68,14 @@ def _plain(schedule: "IterationSchedule") -> dict[str, Any]:
         "overlap": schedule.overlap,
         "utilisation": schedule.utilisation,
         "launches": len(schedule.plan.launches),
+        "steady": schedule.is_steady,
     }
 
 
 def _times(schedules: "list[IterationSchedule]") -> list[tuple[str, ...]]:
-    """Cells from the iteration time to the launches."""
-    iterations = durations([s.iteration_time for s in schedules])
+    """Cells from the iteration time to the launches; where iterations do not repeat each other, the time varies."""
+    times = durations([s.iteration_time for s in schedules])
+    iterations = [time if s.is_steady else f"{time} (varies)" for s, time in zip(schedules, times, strict=True)]
     exposed = durations([t for s in schedules for t in (s.exposed, s.exposed_by("data"), s.exposed_by("model"))])
     return [
         (iteration, *exposed[3 * n : 3 * n + 3], percent(s.overlap), percent(s.utilisation), str(len(s.plan.launches)))

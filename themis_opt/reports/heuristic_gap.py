@@ -179,7 +179,7 @@ def _stopped_early(found: Sequence[Result]) -> tuple[str, ...]:
         return ()
     asked = percent(max(run.row.gap_asked or 0.0 for run in stopped))
     return (
-        f"{plural(len(stopped), 'search')} ended on reaching the gap that was asked for, at most {asked}, "
+        f"{plural(len(stopped), 'search run')} ended on reaching the gap that was asked for, at most {asked}, "
         "and might have proven more.",
     )
 
