@@ -11,6 +11,9 @@ import psutil
 import pytest
 from background import PATIENCE, has_rows, kill, wait_until
 
+from themis_opt.batches import executors
+from themis_opt.errors import InputError
+
 Client = pytest.importorskip("distributed", reason="needs the package distributed").Client
 
 ADDRESS = r"tcp://127\.0\.0\.1:\d+"
@@ -38,41 +41,53 @@ def announced(pattern, log, *processes):
 
 
 @pytest.fixture
-def cluster(tmp_path):
-    """Address of a scheduler, its two workers, and the address of the first of them."""
+def start(tmp_path):
+    """Start a module as a process; what is left of all of them in the end is killed."""
     processes = []
 
-    def start(name, *command):
+    def start_one(name, *command):
         processes.append(started(command, tmp_path, name))
         return processes[-1]
 
-    try:
-        options = ("--host", "127.0.0.1", "--port", 0, "--no-dashboard")
-        scheduler = start("scheduler", "distributed.cli.dask_scheduler", *options)
-        address = announced(ADDRESS, tmp_path / "scheduler.log", scheduler)
-        options = ("--nthreads", 1, "--no-nanny", "--no-dashboard", "--local-directory", tmp_path)
-        workers = [start(f"worker{n}", "distributed.cli.dask_worker", address, *options) for n in range(2)]
-        for number, worker in enumerate(workers):
-            announced("Registered to", tmp_path / f"worker{number}.log", worker)
-        yield address, workers, announced(rf"(?<=Start worker at:)\s+{ADDRESS}", tmp_path / "worker0.log").strip()
-    finally:
-        kill(*reversed(processes))
+    yield start_one
+    kill(*reversed(processes))
 
 
-def test_all_rows_arrive_although_a_worker_is_killed(cluster, tmp_path):
-    address, workers, first = cluster
+@pytest.fixture
+def scheduler(start, tmp_path):
+    """Address of a scheduler."""
+    options = ("--host", "127.0.0.1", "--port", 0, "--no-dashboard")
+    process = start("scheduler", "distributed.cli.dask_scheduler", *options)
+    return announced(ADDRESS, tmp_path / "scheduler.log", process)
+
+
+def test_a_scheduler_without_workers_is_not_waited_for(scheduler, monkeypatch):
+    monkeypatch.setattr(executors, "CONNECT_SECONDS", 1)
+    with pytest.raises(InputError, match="the scheduler has no worker"), executors.cluster(scheduler):
+        pass
+
+
+@pytest.fixture
+def workers(start, scheduler, tmp_path):
+    """Two workers, which the scheduler knows."""
+    options = ("--nthreads", 1, "--no-nanny", "--no-dashboard", "--local-directory", tmp_path)
+    processes = [start(f"worker{n}", "distributed.cli.dask_worker", scheduler, *options) for n in range(2)]
+    for number, process in enumerate(processes):
+        announced("Registered to", tmp_path / f"worker{number}.log", process)
+    return processes
+
+
+def test_all_rows_arrive_although_a_worker_is_killed(start, scheduler, workers, tmp_path):
     path = tmp_path / "experiment.toml"
     path.write_text(TEXT, encoding="utf-8")
+    first = announced(rf"(?<=Start worker at:)\s+{ADDRESS}", tmp_path / "worker0.log").strip()
     workers[0].suspend()  # the run that it is given cannot end
-    batch = started(("themis_opt", "batch", path, "--cluster", address, "--json"), tmp_path, "batch")
-    try:
-        with Client(address, set_as_default=False) as client:
-            wait_until(lambda: client.processing(workers=[first])[first], batch)
-        wait_until(lambda: has_rows(tmp_path / "runs.sqlite"), batch)
-        workers[0].kill()
-        printed, _ = batch.communicate(timeout=PATIENCE)
-    finally:
-        kill(batch)
+    batch = start("batch", "themis_opt", "batch", path, "--cluster", scheduler, "--json")
+    with Client(scheduler, set_as_default=False) as client:
+        wait_until(lambda: client.processing(workers=[first])[first], batch)
+    wait_until(lambda: has_rows(tmp_path / "runs.sqlite"), batch)
+    workers[0].kill()
+    printed, _ = batch.communicate(timeout=PATIENCE)
     assert batch.returncode == 0, (tmp_path / "batch.log").read_text()
     summary = json.loads(printed)
     assert (summary["rows"], summary["failed"], summary["executed"]) == (10, 0, 10)

@@ -83,6 +83,11 @@ def test_limits_are_told_for_policies_that_have_them(runs_of):
     assert values(runs, "sizes") == ["free", "equal", None]
 
 
+def test_several_time_limits_are_crossed_with_policies_that_search(runs_of):
+    runs = runs_of(f'{FIG5}\ntime_limit = [3, 9]\nworkers = 1\npolicies = ["exact", "themis"]')
+    assert values(runs, "time_limit") == [3.0, 9.0, None]
+
+
 def test_patterns_match_names_with_their_folders(runs_of):
     runs = runs_of(f'instances = ["paper/*.all_reduce.100MiB"]\n{BASELINE}')
     assert values(runs, "instance") == sorted(

@@ -150,11 +150,22 @@ def cluster(address: str, jobs: int | None = None) -> Iterator[Site]:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"no scheduler answers: {reason}", field="--cluster", value=address) from None
     try:
-        threads = sum(client.nthreads().values())
+        threads = sum(client.nthreads().values()) or _threads_of_a_worker(client, address)
         yield Site(
-            jobs or max(threads, 1),
+            jobs or threads,
             start=lambda: client.get_executor(pure=False),
             stop=lambda executor: executor.shutdown(wait=False),
         )
     finally:
         client.close(timeout=CONNECT_SECONDS)
+
+
+def _threads_of_a_worker(client: Any, address: str) -> int:
+    """Threads of the first workers that report to a scheduler that has none yet."""
+    try:
+        client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+    except TimeoutError:
+        rule = f"the scheduler has no worker, and none came in {CONNECT_SECONDS} s; start one: dask worker {address}"
+        raise InputError(rule, field="--cluster", value=address) from None
+    threads: int = sum(client.nthreads().values())
+    return threads

@@ -145,11 +145,12 @@ def _key(identity: list[Any], policy: str, limits: Limits) -> str:
 
 
 def _policies(block: Block, kind: type[AnyInstance]) -> Iterator[tuple[str, Limits]]:
-    """The policies of a block for a kind of instances with their limits, one for each seed where they have a seed."""
-    given = Limits(block.time_limit, block.workers, None, block.gap, block.sizes, block.record)
-    seeded = (limits_of(kind, policy, replace(given, seed=seed)) for policy in block.policies for seed in block.seeds)
-    names = (policy for policy in block.policies for _ in block.seeds)
-    yield from dict.fromkeys(zip(names, seeded, strict=True))
+    """The policies of a block for a kind of instances, with every seed and time limit where they have such knobs."""
+    given = Limits(None, block.workers, None, block.gap, block.sizes, block.record)
+    found: dict[tuple[str, Limits], None] = {}
+    for policy, seconds, seed in product(block.policies, block.time_limit or (None,), block.seeds):
+        found[policy, limits_of(kind, policy, replace(given, time_limit=seconds, seed=seed))] = None
+    yield from found
 
 
 def _policy_columns(policy: str, limits: Limits) -> Columns:

@@ -1,7 +1,7 @@
 """Experiment files: which policies run on which instances, as TOML, checked once.
 
-An experiment has blocks, ``[[runs]]``; each is the cross product of its instances, overrides, policies and seeds.
-``[quick]`` says what ``--quick`` leaves of them.  :mod:`themis_opt.batches.expansion` makes single runs of it.
+An experiment has blocks, ``[[runs]]``; each is the cross product of its instances, overrides, policies, seeds and time
+limits.  ``[quick]`` says what ``--quick`` leaves of them.  :mod:`themis_opt.batches.expansion` makes single runs of it.
 """
 
 import tomllib
@@ -38,6 +38,11 @@ def _differ(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
+def _several(value: object) -> object:
+    """One value as several."""
+    return value if isinstance(value, list | tuple) else (value,)
+
+
 Some = Field(min_length=1)
 Once = AfterValidator(_differ)
 Text = Annotated[StrictStr, Field(min_length=1)]
@@ -54,7 +59,7 @@ class Sample(Model):
 
 
 class Block(Model):
-    """The cross product of instances, overrides, policies and seeds.
+    """The cross product of instances, overrides, policies, seeds and time limits.
 
     Where an instance is a training iteration, policies are those of :mod:`themis_opt.iterations.registry`.
 
@@ -72,8 +77,10 @@ class Block(Model):
         Specifications of policies, and ``bound`` for the lower bounds.
     seeds : tuple of int
         For policies with a seed.
-    time_limit, workers, gap, sizes : optional
-        For policies that have such knobs; seconds, threads, a fraction, and ``equal`` or ``free``.
+    time_limit : tuple of float, optional
+        Seconds, or several budgets of seconds, for policies that search.
+    workers, gap, sizes : optional
+        For policies that have such knobs; threads, a fraction, and ``equal`` or ``free``.
     record : tuple of str
         What rows hold besides: ``activity`` of the dimensions over time, where the instance has collectives, and
         ``trajectory`` of a search.
@@ -92,7 +99,7 @@ class Block(Model):
     packet: Annotated[tuple[Annotated[Framing, BeforeValidator(read_packet)], ...], Some, Once] | None = None
     policies: Texts
     seeds: Annotated[tuple[Seed, ...], Some, Once] = (0,)
-    time_limit: Seconds | None = None
+    time_limit: Annotated[tuple[Seconds, ...], Some, Once, BeforeValidator(_several)] | None = None
     workers: Annotated[Count, Field(gt=0, le=1024)] | None = None
     gap: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
     sizes: Literal["equal", "free"] = "equal"
@@ -132,7 +139,7 @@ class Experiment(Model):
         """The experiment with the time limits of ``[quick]``."""
         if self.quick.time_limit is None:
             return self
-        changed = {"time_limit": self.quick.time_limit}
+        changed = {"time_limit": (self.quick.time_limit,)}
         return self.model_copy(update={"runs": tuple(block.model_copy(update=changed) for block in self.runs)})
 
     @model_validator(mode="after")
