@@ -98,7 +98,9 @@ def with_free_sizes(instance: Instance) -> Schedule:
     """
     most = max(FEWEST_FREE_CHUNKS, FREE_CHUNKS // len(instance.collectives))
     counts = (most, most // 2, most // 4) if _is_dear(instance) else (most,)
-    found = [schedule for count in counts if (schedule := _of_few_chunks(instance, count))]
+    largest = max(c.chunks for c in instance.collectives)
+    different = dict.fromkeys(min(count, largest) for count in counts)
+    found = [schedule for count in different if (schedule := _of_few_chunks(instance, count))]
     if not found:
         return balanced(instance)
     if found[0].instance.collectives != instance.collectives:
@@ -116,7 +118,7 @@ def _of_few_chunks(instance: Instance, count: int) -> Schedule | None:
     """At most so many chunks of each collective, of free sizes; None if these are too many for one programme."""
     from themis_opt.sizing import resized  # loads a solver, which equal chunks do not need
 
-    few = tuple(c.replace(chunks=max(1, min(c.chunks, count))) for c in instance.collectives)
+    few = tuple(c.replace(chunks=min(c.chunks, count)) for c in instance.collectives)
     if sum(c.chunks for c in few) > LARGEST_PROGRAMME:
         return None
     return resized(balanced(instance.replace(collectives=few)))
