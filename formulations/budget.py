@@ -13,29 +13,30 @@ DEFAULT_MEMORY = 4.0
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of a search.
+    """What a search may spend, and when it is good enough.
 
-    Attributes
+    Parameters
     ----------
-    seconds : float or None
-        Wall time; None if only `deterministic_time` counts.
+    seconds : float
+        Wall time of the search.
     workers : int
-        Solver threads.
+        Threads.
     seed : int
-        Seed of the solver's randomness.
-    deterministic_time : float or None
-        Work limit in the solver's own units, which do not depend on the load of the machine; one takes about a second.
+        Seed of all random choices.
     gap : float
-        Relative gap at which to stop.
+        Relative gap at which the search stops.
+    deterministic : bool
+        Count work in the place of wall time, so that equal inputs give equal results whatever the load of the machine;
+        `seconds` then states the work that a core of 2020 does in that time, roughly.
     memory : float
-        GiB that the process may hold; the search is stopped near it.
+        GiB that the process may hold; near it CP-SAT is stopped, and its best solution kept.
     """
 
-    seconds: float | None = 60.0
+    seconds: float = 60.0
     workers: int = 2
     seed: int = 0
-    deterministic_time: float | None = None
     gap: float = PROVEN_GAP
+    deterministic: bool = False
     memory: float = DEFAULT_MEMORY
 
     def solver(self, linearization: int = 1) -> cp_model.CpSolver:
@@ -46,12 +47,12 @@ class Budget:
         """
         solver = cp_model.CpSolver()
         parameters = solver.parameters
-        if self.seconds is not None:
+        if self.deterministic:
+            parameters.max_deterministic_time = self.seconds
+        else:
             parameters.max_time_in_seconds = self.seconds
-        if self.deterministic_time is not None:
-            parameters.max_deterministic_time = self.deterministic_time
         parameters.max_memory_in_mb = int(self.memory * 1024)
-        parameters.num_workers = self.workers
+        parameters.num_workers = 1 if self.deterministic else self.workers  # several race, and the clock decides
         parameters.random_seed = self.seed
         parameters.relative_gap_limit = self.gap / 2
         parameters.catch_sigint_signal = False

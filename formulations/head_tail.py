@@ -39,13 +39,13 @@ from formulations.lattice import Arc, JobClass, arcs, cheapest_path
 FloatArray = NDArray[np.float64]
 
 MAX_ROUNDS = 30
-"""Most rounds in which violated windows are added."""
+"""Most rounds in which violated windows are added, should they never end: half as many give the same bounds."""
 
 MAX_HEADS = 64
-"""Most heads that are tried for a window on one machine."""
+"""Most heads that are tried for a window on one machine, so that many releases do not take more than seconds."""
 
 TOLERANCE = 1e-7
-"""Violation, as a fraction of the makespan, from which a window is added."""
+"""Violation, as a fraction of the makespan, from which a window is added: above the tolerance of the solver."""
 
 Variable = tuple[int, int, Arc]
 """Class, layer and arc."""
@@ -75,7 +75,9 @@ class Window:
         return inside
 
 
-def head_tail_bound(jobs: Sequence[JobClass], least: Sequence[JobClass], known: float) -> float:
+def head_tail_bound(
+    jobs: Sequence[JobClass], least: Sequence[JobClass], known: float, max_heads: int = MAX_HEADS
+) -> float:
     """Lower bound on the makespan, in the unit of the durations.
 
     Parameters
@@ -86,6 +88,8 @@ def head_tail_bound(jobs: Sequence[JobClass], least: Sequence[JobClass], known: 
         The same classes with the least durations and lags that one job can have; they make heads and tails.
     known : number
         A bound known before.
+    max_heads : int
+        Most heads that are tried for a window on one machine.
     """
     on_machine = _stages(jobs, least)
     windows = [Window(k, float(s.heads.min()), float(s.tails.min())) for k, s in sorted(on_machine.items())]
@@ -97,7 +101,7 @@ def head_tail_bound(jobs: Sequence[JobClass], least: Sequence[JobClass], known: 
         if not flow:
             break
         limit = makespan * (1 + TOLERANCE)
-        windows = [w for k, s in sorted(on_machine.items()) for w in _violated(k, s, flow, limit, known)]
+        windows = [w for k, s in sorted(on_machine.items()) for w in _violated(k, s, flow, limit, known, max_heads)]
         if not windows:
             break
     return bound
@@ -137,14 +141,16 @@ def _passages(job: JobClass, number: int, backwards: bool = False) -> dict[int, 
     return best
 
 
-def _violated(machine: int, stages: Stages, flow: Mapping[Variable, float], limit: float, known: float) -> list[Window]:
+def _violated(
+    machine: int, stages: Stages, flow: Mapping[Variable, float], limit: float, known: float, max_heads: int
+) -> list[Window]:
     """The window of the machine that the flow violates most, if it violates one."""
     load = stages.durations * np.array([flow[variable] for variable in stages.variables])
     order = np.argsort(-stages.tails, kind="stable")
     heads, tails, load = stages.heads[order], stages.tails[order], load[order]
     best, window = limit, None
     candidates = np.unique(heads)
-    for head in candidates[:: -(-len(candidates) // MAX_HEADS)]:
+    for head in candidates[:: -(-len(candidates) // max_heads)]:
         inside = (heads >= head) & (head + tails <= known * (1 + 1e-12))
         needed = np.where(inside, head + np.cumsum(load * (heads >= head)) + tails, 0.0)
         last = int(needed.argmax())

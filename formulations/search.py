@@ -79,7 +79,7 @@ def search(
 def _wait(solving: Future[Any], solver: cp_model.CpSolver, budget: Budget) -> bool:
     """Wait for the solver; tell it to stop on Ctrl-C or when it overruns a limit.  Whether Ctrl-C came."""
     interrupted, process = False, Process()
-    latest = math.inf if budget.seconds is None else monotonic() + budget.seconds + GRACE_SECONDS
+    latest = math.inf if budget.deterministic else monotonic() + budget.seconds + GRACE_SECONDS
     most_bytes = MEMORY_SHARE * budget.memory * 2**30
     while not solving.done():
         try:

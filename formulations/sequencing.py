@@ -45,7 +45,7 @@ from itertools import accumulate, islice, pairwise
 from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
-from formulations.job_plans import JobPlans, JobTimes, PlanOutcome
+from formulations.job_variables import JobPlans, JobTimes, PlanOutcome
 from formulations.lattice import JobClass
 from formulations.search import Report, search
 

@@ -2,16 +2,24 @@
 
 from pathlib import Path
 
-from themis_opt.instance import Instance
-from themis_opt.plan_cache import PlanCache
 from themis_opt.policies.registry import make_policy
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.search.plan_cache import PlanCache
 
 
 def scheduled(instance: Instance, policy: str = "themis+scf") -> Schedule:
     """The schedule of a policy."""
     return simulate(instance, make_policy(policy)(instance))
+
+
+def longer(instance: Instance, factor: int) -> Instance:
+    """An iteration with tensors and tasks so many times as large and as long."""
+    assert instance.iteration is not None
+    tasks = tuple(own.replace(duration=f"{factor * own.duration} ps") for own in instance.iteration.tasks)
+    tensors = tuple(own.replace(size=factor * own.size) for own in instance.iteration.tensors)
+    return instance.replace(iteration=instance.iteration.replace(tasks=tasks, tensors=tensors))
 
 
 def cached_files(cache: PlanCache) -> list[Path]:

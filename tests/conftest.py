@@ -8,10 +8,12 @@ from hypothesis import HealthCheck, settings
 from paper_networks import PAPER_NETWORKS
 
 import themis_opt
-from themis_opt.instance import Instance
 from themis_opt.policies.registry import make_policy
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 
@@ -43,8 +45,16 @@ def hetero() -> Instance:
 
 @pytest.fixture(scope="session")
 def mixed() -> Instance:
-    """Several collectives of all kinds on 3D-SW_SW_SW_hetero."""
+    """Several collectives of different kinds on 3D-SW_SW_SW_hetero."""
     return themis_opt.load("3d-sw_sw_sw_hetero.mixed.100MiB")
+
+
+@pytest.fixture(scope="session")
+def every_kind(mixed: Instance) -> Instance:
+    """The same with a collective of each kind that is not among them."""
+    rest = (kind for kind in CollectiveKind if kind not in {c.kind for c in mixed.collectives})
+    more = tuple(Collective(kind=kind, size="8 MiB", chunks=6) for kind in rest)
+    return mixed.replace(collectives=(*mixed.collectives, *more))
 
 
 @pytest.fixture(params=PAPER_NETWORKS, scope="session")

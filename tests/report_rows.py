@@ -5,6 +5,10 @@ import json
 import math
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
+
+from themis_opt.reports.rendering.charts import specification
+from themis_opt.reports.rows import Row, Rows
 
 COLUMNS = (
     "key", "experiment", "block", "instance", "fingerprint", "network", "dimensions", "npus", "kind", "size_bytes",
@@ -34,6 +38,34 @@ def row(**changes):
 def bound(**changes):
     """A run that proves bounds."""
     return row(policy="bound", makespan_ns="", bound_ns=1000.0) | changes
+
+
+def frame(rows):
+    """Rows as a report function takes them."""
+    cells = [{column: str(cell) for column, cell in found.items() if cell != ""} for found in rows]
+    return Rows(tuple(Row.model_validate(found) for found in cells)).to_frame()
+
+
+def drawn(report, name):
+    """The series of a figure by name, each with its places, the ends of its range, and whether it is a guide."""
+    (figure,) = [figure for figure in report.figures if figure.name == name]
+    return series_of(figure.chart)
+
+
+def series_of(chart):
+    """The series of a chart by name."""
+    spec = specification(chart)
+    (cells,) = spec["datasets"].values()
+    fields = {name: layer["encoding"][name]["field"]
+              for layer in spec["layer"] for name in ("x", "y", "color") if name in layer["encoding"]}  # fmt: skip
+    names = dict.fromkeys(row.get(fields["color"]) for row in cells)
+    return {name: _series([row for row in cells if row.get(fields["color"]) == name], fields) for name in names}
+
+
+def _series(rows, fields):
+    places = {"x": fields["x"], "y": fields["y"], "low": "low", "high": "high"}
+    columns = {name: tuple(row[field] for row in rows if field in row) for name, field in places.items()}
+    return SimpleNamespace(**columns, guide=any(row.get("_part") == "guide" for row in rows))
 
 
 def write_rows(path: Path, rows, columns=COLUMNS) -> Path:

@@ -6,21 +6,14 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from themis_opt.cost import PHASES
-from themis_opt.dispatch import DISPATCH
-from themis_opt.instance import (
-    Algorithm,
-    Collective,
-    CollectiveKind,
-    Dimension,
-    Instance,
-    Kind,
-    Network,
-    Packet,
-)
-from themis_opt.plan import Chunks, Plan, equal_sizes
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
+from themis_opt.problem.exchanges import Collective, Exchange
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Algorithm, Dimension, Kind, Network, Packet
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.dispatch import DISPATCH
+from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
 
 MAX_ELEMENTS = 10**6
 
@@ -52,6 +45,7 @@ def dimensions(max_size: int = 16) -> st.SearchStrategy[Dimension]:
         packet=st.none() | packets,
         launch_overhead=times(10**6),
         compression=st.sampled_from([1.0, 1.5, 2.0]) | st.floats(1, 100),
+        reduction=st.none() | bandwidths,
     )
 
 
@@ -103,18 +97,18 @@ def instances(draw: st.DrawFn, max_collectives: int = 3, max_chunks: int = 6, **
 
 @st.composite
 def tiny_instances(draw: st.DrawFn) -> Instance:
-    """Instances that can be enumerated: two dimensions and up to three chunks, of them two of all-reduces."""
+    """Instances that can be enumerated: two dimensions and up to three chunks, of them two of two phases."""
     network = draw(networks(min_dimensions=2, max_dimensions=2))
     return draw(instances(network=network, max_collectives=2, max_chunks=3).filter(_can_be_enumerated))
 
 
 def _can_be_enumerated(instance: Instance) -> bool:
-    twice = sum(c.chunks for c in instance.collectives if c.kind is CollectiveKind.ALL_REDUCE)
+    twice = sum(c.chunks for c in instance.collectives if len(c.kind.rule.phases) > 1)
     return sum(c.chunks for c in instance.collectives) <= 3 and twice <= 2
 
 
 @st.composite
-def chunk_sizes(draw: st.DrawFn, collective: Collective) -> np.ndarray:
+def chunk_sizes(draw: st.DrawFn, collective: Exchange) -> np.ndarray:
     """Equal sizes, or at most as many unequal ones, of whole elements and together the collective."""
     if draw(st.booleans()):
         return equal_sizes(collective)
@@ -128,12 +122,12 @@ def chunk_sizes(draw: st.DrawFn, collective: Collective) -> np.ndarray:
 def plans(draw: st.DrawFn, instance: Instance) -> Plan:
     """Any legal orders and sizes with any dispatch rule."""
     chunks = []
-    for collective, span in zip(instance.collectives, instance.spans, strict=True):
+    for collective in instance.exchanges:
         sizes = draw(chunk_sizes(collective))
-        mirrored = collective.kind is CollectiveKind.ALL_REDUCE and instance.ag_order == "reverse"
+        mirrored = collective.kind.rule.mirrors and instance.ag_order == "reverse"
         paths = []
         for _ in sizes:
-            legs = [draw(st.permutations(span)) for _ in PHASES[collective.kind]]
+            legs = [draw(st.permutations(collective.span)) for _ in collective.kind.rule.phases]
             if mirrored:
                 legs[1] = legs[0][::-1]
             paths.append([k for leg in legs for k in leg])

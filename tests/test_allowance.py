@@ -2,8 +2,8 @@
 
 import pytest
 
-from themis_opt import allowance
-from themis_opt.allowance import Allowance
+from themis_opt.search import limits as allowance
+from themis_opt.search.limits import Allowance
 
 
 class Clock:

@@ -9,16 +9,18 @@ from hypothesis import given, settings
 from strategies import schedules
 
 import themis_opt
-from themis_opt import annealing_loop
-from themis_opt.annealing import Annealing, is_ready
-from themis_opt.annealing_loop import BEST, CURRENT, State
-from themis_opt.instance import Collective, CollectiveKind, Instance
-from themis_opt.lower_bounds import fluid
-from themis_opt.plan import Chunks, Plan
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
-from themis_opt.sizing import resized
-from themis_opt.validation import validate
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.plan import Chunks, Plan
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.search import annealing_loop
+from themis_opt.search.annealing import Annealing, is_ready
+from themis_opt.search.annealing_loop import BEST, CURRENT, State
+from themis_opt.solving.makespan_bounds import fluid
+from themis_opt.solving.sizing import resized
 
 Run = Callable[[Instance, str], Schedule]
 
@@ -43,13 +45,13 @@ def current_schedule(annealing: Annealing, start: Schedule) -> Schedule:
     state = state_of(annealing)
     chunks, starts = [], []
     for number, own in enumerate(start.plan.chunks):
-        span = np.array(start.instance.spans[number])
+        span = np.array(start.instance.exchanges[number].span)
         stages = slice(start.plan.offsets[number], start.plan.offsets[number + 1])
         local = state.current_path[stages].reshape(len(own.sizes), -1, len(span))
         keys = state.current_key[stages].reshape(local.shape)
         chunks.append(Chunks(own.sizes, span[local].reshape(own.paths.shape)))
         starts.append(np.take_along_axis(keys, local, axis=2).ravel())
-    plan = Plan(tuple(chunks)).in_order_of(np.concatenate(starts), len(start.instance.network.dimensions))
+    plan = Plan(tuple(chunks)).in_order_of(start.instance, np.concatenate(starts))
     return simulate(start.instance, plan)
 
 
@@ -81,16 +83,16 @@ def test_chunk_sizes_are_kept(start: Schedule) -> None:
 @given(schedules())
 def test_loads_are_the_summed_durations_after_many_steps(start: Schedule) -> None:
     state = state_of(annealed(start))
-    assert np.array_equal(state.load, np.bincount(state.resource, weights=state.duration))
+    assert np.array_equal(state.load, np.bincount(state.operations.resource, weights=state.operations.duration))
 
 
 @given(schedules())
 def test_the_kernel_sees_the_costs_of_the_current_plan(start: Schedule) -> None:
     annealing = annealed(start)
-    state, current = state_of(annealing), current_schedule(annealing, start)
-    assert np.array_equal(state.resource, current.plan.stage_dimensions)
-    assert np.array_equal(state.duration, current.costs.occupancy)
-    assert np.array_equal(state.lag, current.costs.lag)
+    seen, current = state_of(annealing).operations, current_schedule(annealing, start)
+    assert np.array_equal(seen.resource, current.plan.stage_dimensions)
+    assert np.array_equal(seen.duration, current.costs.occupancy)
+    assert np.array_equal(seen.lag, current.costs.lag)
 
 
 @given(schedules())
@@ -202,12 +204,12 @@ def test_unequal_sizes_stay_legal(hetero: Instance, run: Run) -> None:
     assert not best.has_equal_sizes
 
 
-def test_interpreted_no_index_leaves_its_array(mixed: Instance, run: Run) -> None:
+def test_interpreted_no_index_leaves_its_array(every_kind: Instance, run: Run) -> None:
     """Compiled code does not check indices."""
-    annealing = Annealing(run(mixed.overridden(chunks=2, ag_order="reverse"), "themis+scf"))
+    annealing = Annealing(run(every_kind.overridden(chunks=2, ag_order="reverse"), "themis+scf"))
     state, start = state_of(annealing), annealing.makespan
     annealing_loop.anneal(annealing._problem, state, 300, HOT * start, COLD * start, 0)
-    assert set(state.touched.tolist()) <= set(range(8))
+    assert set(state.touched.tolist()) <= set(range(2 * len(every_kind.collectives)))
     assert annealing.makespan == annealing.best().makespan
 
 
@@ -216,7 +218,7 @@ def test_the_loop_is_compiled_once_for_all_instances(hetero: Instance, mixed: In
     starts += [resized(run(hetero.overridden(chunks=4), "themis+fifo")), starts[0]]
     for start in starts:
         annealed(start)
-    assert len(annealing_loop.compiled().signatures) == 1
+    assert len(annealing_loop.ANNEAL.compiled.signatures) == 1
 
 
 def test_once_compiled_it_is_ready_at_once() -> None:

@@ -1,4 +1,3 @@
-import json
 import threading
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -6,26 +5,23 @@ from concurrent.futures.process import BrokenProcessPool
 import pytest
 from background import PATIENCE
 
-from themis_opt.batches import measured_run, runner
+from themis_opt.base.errors import InputError, ThemisError
+from themis_opt.batches import measured_run
 from themis_opt.batches.executors import Site
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import Experiment
-from themis_opt.batches.measured_run import activity, run_one
-from themis_opt.batches.measuring import Limits
-from themis_opt.batches.output import finished_rows
-from themis_opt.batches.runner import run_batch, unfinished
+from themis_opt.batches.measured_run import run_one
+from themis_opt.batches.output import finished_rows, num_rows, write_csv
+from themis_opt.batches.runner import RunnerParams, run_batch, unfinished
 from themis_opt.batches.store import RunStore
-from themis_opt.catalog import load
-from themis_opt.errors import InputError, ThemisError
-from themis_opt.lower_bounds import bounds
 from themis_opt.policies.registry import make_policy
-from themis_opt.simulator import simulate
+from themis_opt.schedules.simulator import simulate
 
 FIG5 = "fig5.all_reduce.256MB"
 
 
 def threads(slots=1, kind=ThreadPoolExecutor):
-    return Site(slots, lambda: kind(slots), lambda executor: executor.shutdown(wait=False, cancel_futures=True))
+    return Site(slots, kind(slots).submit)
 
 
 def runs_of(tmp_path, **block):
@@ -187,13 +183,12 @@ def test_ctrl_c_keeps_what_is_finished(many, store):
     assert len(finished_rows(many, store)) == outcome.executed > 0
 
 
-def test_a_full_store_ends_the_batch_and_keeps_its_rows(many, store, monkeypatch):
-    monkeypatch.setattr(runner, "LARGEST_COMMIT", 1)
+def test_a_full_store_ends_the_batch_and_keeps_its_rows(many, store):
     run_batch(many[:5], store, threads())
     pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
     store.connection.execute(f"PRAGMA max_page_count = {pages + 1}")
     with pytest.raises(InputError, match="disk is full"):
-        run_batch(many, store, threads())
+        run_batch(many, store, threads(), params=RunnerParams(largest_commit=1))
     kept = len(finished_rows(many, store))
     store.connection.execute("PRAGMA max_page_count = 1000000")
     assert 5 <= kept < 60
@@ -254,8 +249,7 @@ class AtOnce(Executor):
 
 
 def test_the_runner_speaks_to_any_executor(many, store):
-    site = Site(1, AtOnce, lambda executor: None)
-    assert run_batch(many, store, site).executed == 60
+    assert run_batch(many, store, Site(1, AtOnce().submit)).executed == 60
 
 
 def test_a_worker_with_other_code_ends_the_batch(many, store):
@@ -264,54 +258,10 @@ def test_a_worker_with_other_code_ends_the_batch(many, store):
             return super().submit(function, tasks, "0.0.9+0123456789ab")
 
     with pytest.raises(InputError, match=r"runs code 0\..*, the batch 0\.0\.9\+0123456789ab"):
-        run_batch(many, store, Site(1, Older, lambda executor: None))
+        run_batch(many, store, Site(1, Older().submit))
     assert not list(store.rows("0.0.9+0123456789ab"))
 
 
-def test_a_bound_run_tells_both_bounds():
-    instance = load(FIG5)
-    row = run_one(instance, "bound", Limits())
-    assert row["bound_ns"] == max(bounds(instance, equal_sizes=False).values()) / 1000
-    assert row["bound_equal_ns"] == max(bounds(instance).values()) / 1000
-    assert "makespan_ns" not in row
-
-
-def test_an_exact_run_tells_makespan_bound_and_trajectory():
-    limits = Limits(time_limit=5.0, workers=1, seed=0, sizes="equal", record=("trajectory",))
-    row = run_one(load(FIG5), "exact", limits)
-    trajectory = json.loads(row["extra"])["trajectory"]
-    assert row["bound_ns"] <= row["makespan_ns"] * (1 + 1e-9)
-    assert trajectory[-1][1:] == [row["makespan_ns"], row["bound_ns"]]
-    assert trajectory == sorted(trajectory, key=lambda entry: (entry[0], -entry[1]))
-
-
-def test_free_sizes_are_at_least_as_good_as_equal_ones():
-    free, equal = (
-        run_one(load(FIG5), "exact", Limits(time_limit=3.0, workers=1, seed=0, sizes=sizes))
-        for sizes in ("free", "equal")
-    )
-    assert free["makespan_ns"] <= equal["makespan_ns"] * (1 + 1e-6)
-
-
-def test_activity_sums_to_what_dimensions_are_held():
-    schedule = simulate(load(FIG5), make_policy("themis+scf")(load(FIG5)))
-    recorded = activity(schedule)
-    for k, shares in enumerate(recorded["dimensions"]):
-        stages = schedule.plan.stage_dimensions == k
-        held = (schedule.end - schedule.start)[stages].sum() / 1000
-        window = recorded["window_ns"]
-        lengths = [min(window, schedule.makespan / 1000 - n * window) for n in range(len(shares))]
-        assert sum(s * w for s, w in zip(shares, lengths, strict=True)) == pytest.approx(held, rel=1e-3)
-
-
-def test_activity_is_recorded_when_asked_for():
-    plain, recorded = (run_one(load(FIG5), "baseline", Limits(record=r)) for r in ((), ("activity",)))
-    assert "activity" not in json.loads(plain["extra"])
-    assert len(json.loads(recorded["extra"])["activity"]["dimensions"]) == 2
-
-
 def test_rows_with_long_cells_are_counted(tmp_path):
-    from themis_opt.batches.output import num_rows, write_csv
-
     write_csv(tmp_path / "rows.csv", [{"key": str(number), "extra": "x" * 200_000} for number in range(2)])
     assert num_rows(tmp_path / "rows.csv") == 2

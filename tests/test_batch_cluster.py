@@ -11,8 +11,8 @@ import psutil
 import pytest
 from background import PATIENCE, has_rows, kill, wait_until
 
+from themis_opt.base.errors import InputError
 from themis_opt.batches import executors
-from themis_opt.errors import InputError
 
 Client = pytest.importorskip("distributed", reason="needs the package distributed").Client
 
@@ -61,9 +61,8 @@ def scheduler(start, tmp_path):
     return announced(ADDRESS, tmp_path / "scheduler.log", process)
 
 
-def test_a_scheduler_without_workers_is_not_waited_for(scheduler, monkeypatch):
-    monkeypatch.setattr(executors, "CONNECT_SECONDS", 1)
-    with pytest.raises(InputError, match="the scheduler has no worker"), executors.cluster(scheduler):
+def test_a_scheduler_without_workers_is_not_waited_for(scheduler):
+    with pytest.raises(InputError, match="the scheduler has no worker"), executors.cluster(scheduler, patience=1):
         pass
 
 

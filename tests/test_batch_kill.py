@@ -2,18 +2,20 @@
 
 import json
 import multiprocessing
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 
 import psutil
 import pytest
 from background import LISTENING, PATIENCE, has_rows, kill, wait_until
 
 from themis_opt.batches import runner
-from themis_opt.batches.executors import Site
+from themis_opt.batches.executors import Site, processes
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import read_experiment
 from themis_opt.batches.output import finished_rows
@@ -39,10 +41,10 @@ def experiment(folder, num_seeds, policy="random+fifo"):
 
 def work(path):
     """Run a batch in this process, with many small commits."""
-    runner.COMMIT_SECONDS, runner.LARGEST_GROUP = 0.0, 1
-    site = Site(1, lambda: ThreadPoolExecutor(1), lambda executor: None)
+    params = runner.RunnerParams(commit_seconds=0.0, largest_group=1)
+    site = Site(1, ThreadPoolExecutor(1).submit)
     with RunStore(path.with_name("runs.sqlite")) as store:
-        runner.run_batch(expand(read_experiment(path), path), store, site)
+        runner.run_batch(expand(read_experiment(path), path), store, site, params=params)
 
 
 def committed(path):
@@ -85,6 +87,36 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(tmp_path):
     assert after.keys() == {run.key for run in runs}
     with RunStore(path.with_name("runs.sqlite")) as store:
         assert [row["seed"] for row in finished_rows(runs, store)] == list(range(RUNS))
+
+
+def test_a_process_that_dies_takes_no_other_along_and_is_replaced():
+    with processes(2) as site:
+        slow, deadly = site.submit(time.sleep, 1), site.submit(os._exit, 1)
+        with pytest.raises(BrokenExecutor):
+            deadly.result(PATIENCE)
+        assert slow.result(PATIENCE) is None
+        assert site.submit(divmod, 7, 2).result(PATIENCE) == (3, 1)
+
+
+def test_processes_are_ended_with_what_they_do():
+    with processes(1) as site:
+        endless = site.submit(time.sleep, 10 * PATIENCE)
+        (child,) = wait_until(multiprocessing.active_children)
+    child.join(PATIENCE)
+    assert child.exitcode == -signal.SIGKILL
+    assert isinstance(endless.exception(PATIENCE), BrokenExecutor)
+
+
+def test_more_processes_can_be_started_than_files_may_be_open():
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (psutil.Process().num_fds() + 20, before[1]))
+    try:
+        with processes(4) as site:
+            results = [site.submit(divmod, 7, 2) for _ in range(4)]
+            assert [result.result(PATIENCE) for result in results] == 4 * [(3, 1)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.fixture

@@ -5,20 +5,21 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import themis_opt
-from themis_opt.best_known import COLUMNS, TABLE, Finding, Record, how, improved, read, write
-from themis_opt.catalog import shipped
-from themis_opt.errors import InputError, InvalidSchedule
-from themis_opt.instance import Instance
-from themis_opt.policies.exact import Exact
+from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.policies.registry import make_policy
-from themis_opt.schedule import Schedule
-from themis_opt.sizing import resized
+from themis_opt.problem.catalog import shipped
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.search.exact import Exact
+from themis_opt.solving.sizing import resized
+from themis_opt.study.best_known import COLUMNS, TABLE, Finding, Record, how, improved, read, write
 
 Run = Callable[[Instance, str], Schedule]
 
@@ -71,6 +72,18 @@ def test_a_first_schedule_makes_a_row(figure_5: Instance, slow: Schedule) -> Non
 def test_several_kinds_of_collectives_are_called_mixed(mixed: Instance, run: Run) -> None:
     (record,) = improved((), finding(run(mixed, "baseline+fifo"), bound=1e6))
     assert (record.collective, record.size_bytes, record.chunks) == ("mixed", 100 * 2**20, 60)
+
+
+def test_an_iteration_has_a_row_with_the_bytes_of_its_tensors(run: Run) -> None:
+    instance = themis_opt.load("v100-256.resnet-50")
+    schedule = run(instance, "priority/hourglass")
+    (record,) = improved((), finding(schedule, sizes="free", bound=instance.compute))
+    assert (record.network, record.collective, record.sizes) == (instance.network.name, "iteration", "free")
+    assert (record.size_bytes, record.chunks) == (sum(own.size for own in instance.exchanges), 4 * 54)
+    assert (record.makespan_ps, record.fingerprint) == (schedule.makespan, instance.fingerprint)
+    slower = run(instance, "ddp/hourglass")
+    assert slower.makespan > schedule.makespan
+    assert improved((record,), finding(slower, sizes="free", bound=instance.compute)) == (record,)
 
 
 def test_a_better_schedule_takes_the_place_of_a_worse_one(slow: Schedule, fast: Schedule) -> None:
@@ -265,8 +278,15 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 SHIPPED = read(TABLE)
 
 
+@cache
+def shipped_iterations() -> tuple[Instance, ...]:
+    return tuple(own for own in map(themis_opt.load, shipped()) if own.tasks)
+
+
 def instance_of(record: Record) -> Instance:
-    """The shipped instance of the network and the collective, with the figures of a row."""
+    """The shipped instance of the network and the collective, with the figures of a row, or the iteration of a row."""
+    if record.collective == "iteration":
+        return next(own for own in shipped_iterations() if own.fingerprint == record.fingerprint)
     prefix = f"{record.network.lower()}.{record.collective}."
     name = next(name for name in shipped() if name.startswith(prefix))
     figures = {} if record.collective == "mixed" else {"size": record.size_bytes, "chunks": record.chunks}
@@ -288,7 +308,9 @@ def test_the_gaps_of_the_shipped_table_agree() -> None:
 @pytest.mark.parametrize("record", SHIPPED, ids=lambda record: " ".join(map(str, record.order[:-1])))
 def test_a_shipped_row_is_of_a_shipped_network_and_holds_its_bound(record: Record) -> None:
     assert record.bound_ps <= record.makespan_ps
-    assert instance_of(record).fingerprint == record.fingerprint
+    instance = instance_of(record)
+    assert instance.fingerprint == record.fingerprint
+    assert (instance.network.name, sum(own.size for own in instance.exchanges)) == (record.network, record.size_bytes)
 
 
 def test_the_free_rows_of_the_shipped_table_are_no_worse_than_the_equal_ones() -> None:

@@ -4,11 +4,11 @@ from brute_force import brute_force
 from hypothesis import given, settings, target
 from strategies import tiny_instances
 
-from themis_opt.instance import Instance
-from themis_opt.lower_bounds import bounds
-from themis_opt.lowering import chunk_order_data
-from themis_opt.plan import equal_sizes
-from themis_opt.policies.exact import Exact
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import equal_sizes
+from themis_opt.search.exact import Exact
+from themis_opt.solving.bounds import bounds
+from themis_opt.solving.lowering import chunk_order_data
 
 TOLERANCE = 1e-9
 GAP = 1e-4
@@ -20,7 +20,7 @@ LONG = 600.0
 
 def optimum(instance: Instance) -> int:
     """Least makespan in picoseconds."""
-    sizes = tuple(equal_sizes(c) for c in instance.collectives)
+    sizes = tuple(equal_sizes(own) for own in instance.exchanges)
     return brute_force(list(chunk_order_data(instance, sizes, 1).jobs))
 
 

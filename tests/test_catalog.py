@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import themis_opt
-from themis_opt.catalog import load, shipped
-from themis_opt.errors import InputError
+from themis_opt.base.errors import InputError
+from themis_opt.problem.catalog import load, shipped
 
 NAME = "fig5.all_reduce.256MB"
 

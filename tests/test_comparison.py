@@ -1,15 +1,19 @@
-"""Comparisons: one bound for all rows, nothing lost on Ctrl-C."""
+"""Comparisons: one bound for all rows, one time limit, nothing lost on Ctrl-C."""
 
 import time
 
 import pytest
+from small_iterations import iteration, tensor, two_layers
 
 import themis_opt
-from themis_opt import comparison as module
-from themis_opt.comparison import compare, solve
-from themis_opt.errors import InputError
-from themis_opt.policies.registry import HEURISTICS, REFERENCE
-from themis_opt.validation import validate
+from themis_opt.base.errors import InputError
+from themis_opt.policies.baseline import Baseline
+from themis_opt.policies.registry import HEURISTICS, REFERENCE, usual_policies
+from themis_opt.schedules.validation import validate
+from themis_opt.search.annealed import Search
+from themis_opt.search.exact import Exact
+from themis_opt.study import comparison as module
+from themis_opt.study.comparison import compare, solve
 
 TOYS = (
     "fig5.all_reduce.256MB",
@@ -17,6 +21,11 @@ TOYS = (
     "release_and_subset.mixed.8MB",
     "two_equal_dims.all_reduce.8MB",
 )
+TRAINED = ("two layers", "two layers in chunks")
+INSTANCES = {name: themis_opt.load(name) for name in TOYS} | dict(
+    zip(TRAINED, (two_layers(), two_layers(dimensions=2, chunks=4)), strict=True)
+)
+
 QUICK = {"time_limit": 5, "workers": 1}
 TO_THE_END = {"time_limit": 600, "workers": 1}
 """For what is solved in no time."""
@@ -26,10 +35,16 @@ TICKS = 1e-5
 """What rounding to the ticks of the solver may hide in a report."""
 
 
-@pytest.fixture(scope="module", params=TOYS)
+@pytest.fixture(scope="module", params=INSTANCES)
 def compared(request):
     """Every toy instance, solved."""
-    return solve(themis_opt.load(request.param), **TO_THE_END)
+    return solve(INSTANCES[request.param], **TO_THE_END)
+
+
+@pytest.fixture(params=["collectives", "iteration"])
+def toy(request, figure_5):
+    """A toy of each kind."""
+    return figure_5 if request.param == "collectives" else INSTANCES[TRAINED[1]]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +59,7 @@ def unfinished(hard):
 
 
 def test_solve_compares_the_heuristics_with_the_reference(compared):
-    assert [result.policy for result in compared.results] == [*HEURISTICS, REFERENCE]
+    assert [result.policy for result in compared.results] == [*usual_policies(compared.instance), REFERENCE]
 
 
 def test_baseline_has_speedup_1(compared):
@@ -56,9 +71,10 @@ def test_speedup_is_the_makespan_of_the_baseline_over_the_own(compared):
     assert [r.speedup for r in compared.results] == [pytest.approx(baseline / r.makespan) for r in compared.results]
 
 
-def test_speedup_is_relative_to_the_baseline_even_if_that_is_not_asked_for(figure_5):
-    (result,) = compare(figure_5, ["themis+scf"], **QUICK).results
-    assert result.speedup == pytest.approx(8 / 7)
+def test_speedup_is_relative_to_the_baseline_even_if_that_is_not_asked_for(toy):
+    baseline, *_, other = usual_policies(toy)
+    of_both, (alone,) = (compare(toy, names, **QUICK).results for names in ([baseline, other], [other]))
+    assert alone.speedup == of_both[1].speedup == of_both[0].makespan / alone.makespan
 
 
 def test_all_rows_share_the_best_bound(compared):
@@ -104,11 +120,27 @@ def test_finished_comparison_is_not_interrupted(compared):
 
 def test_row_has_times_in_ns(compared):
     row = compared.best.row()
-    assert (row["makespan_ns"], row["bound_ns"]) == (compared.best.makespan / 1000, compared.best.bound / 1000)
+    time = "iteration_ns" if compared.instance.tasks else "makespan_ns"
+    assert (row[time], row["bound_ns"]) == (compared.best.makespan / 1000, compared.best.bound / 1000)
 
 
 def test_row_has_fractions(compared):
-    assert all(0 < r.row()["utilisation"] <= 1 + TOLERANCE for r in compared.results)
+    for row in (result.row() for result in compared.results):
+        assert 0 < row["utilisation"] <= 1 + TOLERANCE
+        assert 0 <= row["idle"] < 1
+
+
+def test_exposed_time_of_a_row_adds_up():
+    row = compare(INSTANCES[TRAINED[1]], ["dear:threshold=1B/hourglass"], **QUICK).best.row()
+    assert row["compute_ns"] == 40_000
+    assert row["iteration_ns"] == row["compute_ns"] + row["exposed_ns"]
+    assert row["exposed_ns"] == row["exposed_data_ns"] + row["exposed_model_ns"]
+
+
+def test_exposed_gap_is_0_where_everything_hides():
+    instance = iteration({"first": 10, "second": 20}, [tensor("t", 5, "first", "first", needed_in="next")])
+    (result,) = compare(instance, ["wait_free/baseline+fifo"], **QUICK).results
+    assert (result.schedule.period.exposed, result.exposed_gap) == (0, 0)
 
 
 def test_unfinished_search_still_has_a_bound_below_its_makespans(unfinished):
@@ -125,9 +157,9 @@ def test_equal_runs_give_equal_heuristic_rows(hard):
     assert [r.row() for r in first.results] == [r.row() for r in second.results]
 
 
-def test_results_come_in_the_order_asked_for(figure_5):
+def test_results_come_in_the_order_asked_for(toy):
     names = ["exact", "themis+scf", "baseline"]
-    assert [r.policy for r in compare(figure_5, names, **QUICK).results] == names
+    assert [r.policy for r in compare(toy, names, **QUICK).results] == names
 
 
 def test_comparison_without_the_reference_has_bounds(figure_5):
@@ -141,34 +173,34 @@ def test_seed_reaches_policies_that_take_one(figure_5):
     assert by_option == by_knob
 
 
-def test_unknown_policy_is_refused_before_anything_runs(figure_5):
+def test_unknown_policy_is_refused_before_anything_runs(toy):
     heard = []
     with pytest.raises(InputError, match="unknown policy"):
-        compare(figure_5, ["baseline", "magic"], **QUICK, progress=lambda *news: heard.append(news))
+        compare(toy, ["baseline", "magic"], **QUICK, progress=lambda *news: heard.append(news))
     assert heard == []
 
 
-def test_no_policies_are_refused(figure_5):
-    with pytest.raises(InputError, match="one or more policies"):
-        compare(figure_5, [], **QUICK)
+def test_launching_policies_are_refused_where_nothing_is_launched(figure_5):
+    with pytest.raises(InputError, match="launching policies are for training iterations"):
+        compare(figure_5, ["baseline", "ddp/themis"], **QUICK)
 
 
-def test_repeated_policies_are_refused(figure_5):
-    with pytest.raises(InputError, match="each once"):
-        compare(figure_5, ["baseline", "themis", "baseline"], **QUICK)
+@pytest.mark.parametrize("policies", [[], ["baseline", "themis", "baseline"]])
+def test_policies_must_be_named_once(toy, policies):
+    with pytest.raises(InputError, match="must name one or more policies, each once"):
+        compare(toy, policies, **QUICK)
 
 
-def test_progress_names_every_policy(figure_5):
+def test_progress_names_every_policy(toy):
     heard = []
-    solve(figure_5, **QUICK, progress=lambda policy, makespan, bound: heard.append(policy))
-    assert list(dict.fromkeys(heard)) == [*HEURISTICS, REFERENCE]
+    solve(toy, **QUICK, progress=lambda policy, makespan, bound: heard.append(policy))
+    assert list(dict.fromkeys(heard)) == [*usual_policies(toy), REFERENCE]
 
 
-def test_progress_reports_makespans_that_were_reached(figure_5):
+def test_progress_reports_makespans_that_were_reached(toy):
     heard = {}
-    comparison = compare(
-        figure_5, HEURISTICS, **QUICK, progress=lambda policy, makespan, bound: heard.update({policy: makespan})
-    )
+    names = usual_policies(toy)
+    comparison = compare(toy, names, **QUICK, progress=lambda policy, makespan, bound: heard.update({policy: makespan}))
     assert heard == {r.policy: r.makespan for r in comparison.results}
 
 
@@ -195,15 +227,12 @@ def test_interruption_keeps_what_is_there(hard, policy, kept):
     assert [r.policy for r in comparison.results] == list(HEURISTICS[:kept])
 
 
-@pytest.mark.parametrize("policy", [*HEURISTICS, REFERENCE])
-def test_interruption_is_reported(figure_5, policy):
-    assert solve(figure_5, **QUICK, progress=interrupting(policy)).interrupted is True
-
-
-@pytest.mark.parametrize("policy", [*HEURISTICS, REFERENCE])
-def test_interrupted_comparison_has_a_valid_bound(figure_5, policy):
-    comparison = solve(figure_5, **QUICK, progress=interrupting(policy))
-    assert all(0 < r.bound <= r.makespan for r in comparison.results)
+@pytest.mark.parametrize("number", range(5))
+def test_interruption_is_reported(toy, number):
+    policy = [*usual_policies(toy), REFERENCE][number]
+    comparison = solve(toy, **QUICK, progress=interrupting(policy))
+    assert comparison.interrupted is True
+    assert all(0 < r.bound <= r.makespan * (1 + TOLERANCE) for r in comparison.results)
 
 
 def test_interruption_before_the_first_schedule_is_passed_on(figure_5, monkeypatch):
@@ -213,6 +242,55 @@ def test_interruption_before_the_first_schedule_is_passed_on(figure_5, monkeypat
     monkeypatch.setattr(module, "simulate", interrupt)
     with pytest.raises(KeyboardInterrupt):
         solve(figure_5, **QUICK)
+
+
+@pytest.fixture
+def searches(monkeypatch):
+    """Policies that would search, as they are called; in their place the fixed order plans."""
+    called = []
+
+    def plan(policy, instance):
+        called.append(policy)
+        return Baseline()(instance)
+
+    for kind in (Search, Exact):
+        monkeypatch.setattr(kind, "__call__", plan)
+    return called
+
+
+LIMITS = {"time_limit": 600, "seed": 3, "workers": 1, "sizes": "free"}
+
+
+@pytest.mark.parametrize("name", ["search", "exact"])
+def test_limits_reach_the_chunk_policy_of_an_iteration(searches, name):
+    compare(INSTANCES[TRAINED[0]], [f"wait_free/{name}"], **LIMITS)
+    assert {(policy.seed, policy.workers, policy.sizes) for policy in searches} == {(3, 1, "free")}
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_groups_of_launches_share_the_seconds(searches, deterministic):
+    names = ["wait_free/exact", "wait_free/exact:seed=9"]
+    compare(two_layers(4, 10), names, **LIMITS, deterministic=deterministic)
+    first, again, *second = [policy.seconds for policy in searches]
+    quarter = LIMITS["time_limit"] / 4
+    assert 0 < first == again <= quarter
+    assert all(quarter <= seconds <= quarter * (1 if deterministic else 2) for seconds in second)
+    assert len(second) == 2
+
+
+def test_equal_groups_are_one(searches):
+    compare(two_layers(8, 8), ["wait_free/exact"], **LIMITS, deterministic=True)
+    assert [policy.seconds for policy in searches] == [LIMITS["time_limit"]]
+
+
+def test_searches_count_evaluations_where_equal_input_must_give_equal_output(searches):
+    compare(INSTANCES[TRAINED[0]], ["wait_free/search"], **LIMITS, deterministic=True)
+    assert {policy.seconds for policy in searches} == {None}
+
+
+def test_policies_with_a_clock_share_the_time_limit(searches, figure_5):
+    compare(figure_5, ["search", "baseline", "search:seed=1"], **LIMITS)
+    assert searches[0].seconds <= LIMITS["time_limit"] / 2 <= searches[1].seconds <= LIMITS["time_limit"]
 
 
 @pytest.mark.benchmarks

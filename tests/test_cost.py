@@ -9,11 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import instances, plans
 
-from themis_opt.cost import PHASES, Phase, StageCosts, check_clock, path_costs, steps
-from themis_opt.errors import InputError
-from themis_opt.instance import Collective, CollectiveKind, Dimension, Instance, Network
+from themis_opt.base.errors import InputError
+from themis_opt.problem.cost import StageCosts, check_clock, path_costs, steps
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Network
+from themis_opt.problem.phases import COLLECTIVE_RULES, PHASE_RULES, CollectiveKind, Phase
 
-RS, AG, A2A = Phase.REDUCE_SCATTER, Phase.ALL_GATHER, Phase.ALL_TO_ALL
+RS, AG, A2A, SC, GA = Phase.REDUCE_SCATTER, Phase.ALL_GATHER, Phase.ALL_TO_ALL, Phase.SCATTER, Phase.GATHER
 GIGABYTE_PER_SECOND = {"kind": "switch", "bandwidth": "1 GB/s"}
 
 
@@ -29,19 +32,19 @@ def instance(kind: str, *dimensions: Dimension, size: int = 960, **rules: Any) -
 def costs(kind: str, path: list[int], *dimensions: Dimension, size: int = 960, **rules: Any) -> StageCosts:
     """Costs of one chunk of all bytes along a path."""
     problem = instance(kind, *dimensions, size=size, **rules)
-    return path_costs(problem, problem.collectives[0], np.array([size]), np.array([path]))
+    return path_costs(problem, problem.collectives[0].kind, np.array([size]), np.array([path]))
 
 
 @pytest.mark.parametrize(
     ("algorithm", "size", "phase", "number"),
     [
-        *(("ring", size, phase, size - 1) for size in (2, 3, 5, 8) for phase in (RS, AG, A2A)),
-        *(("direct", size, phase, 1) for size in (2, 3, 5, 8) for phase in (RS, AG, A2A)),
-        *(("halving_doubling", 2, phase, 1) for phase in (RS, AG)),
-        *(("halving_doubling", 3, phase, 2) for phase in (RS, AG)),
-        *(("halving_doubling", 8, phase, 3) for phase in (RS, AG)),
-        *(("halving_doubling", 9, phase, 4) for phase in (RS, AG)),
-        *(("halving_doubling", 1000, phase, 10) for phase in (RS, AG)),
+        *(("ring", size, phase, size - 1) for size in (2, 3, 5, 8) for phase in Phase),
+        *(("direct", size, phase, 1) for size in (2, 3, 5, 8) for phase in Phase),
+        *(("halving_doubling", 2, phase, 1) for phase in (RS, AG, SC, GA)),
+        *(("halving_doubling", 3, phase, 2) for phase in (RS, AG, SC, GA)),
+        *(("halving_doubling", 8, phase, 3) for phase in (RS, AG, SC, GA)),
+        *(("halving_doubling", 9, phase, 4) for phase in (RS, AG, SC, GA)),
+        *(("halving_doubling", 1000, phase, 10) for phase in (RS, AG, SC, GA)),
         *(("halving_doubling", 2**39, phase, 39) for phase in (RS, AG)),
         *(("halving_doubling", 2**39 + 1, phase, 40) for phase in (RS, AG)),
         ("halving_doubling", 9, A2A, 1),
@@ -51,7 +54,7 @@ def test_steps_of_an_algorithm(algorithm: str, size: int, phase: Phase, number: 
     assert steps(dimension(algorithm=algorithm, size=size), phase) == number
 
 
-@pytest.mark.parametrize(("phase", "number"), [(RS, 1), (AG, 1), (A2A, 7)])
+@pytest.mark.parametrize(("phase", "number"), [(RS, 1), (AG, 1), (A2A, 7), (SC, 7), (GA, 7)])
 def test_reducing_in_the_network_takes_one_step(phase: Phase, number: int) -> None:
     assert steps(dimension(algorithm="ring", size=8, in_network=True), phase) == number
 
@@ -83,6 +86,25 @@ def test_all_gather_grows_what_is_held() -> None:
 
 def test_all_reduce_is_a_reduce_scatter_and_an_all_gather() -> None:
     assert costs("all_reduce", [0, 1, 0, 1], FOUR, THREE).sent.tolist() == [[720, 160, 240, 640]]
+
+
+def test_broadcast_is_a_scatter_and_an_all_gather() -> None:
+    """The root sends 3/4 of 960 bytes, then it and its three peers 2/3 of 240 each; all-gather brings them back."""
+    assert costs("broadcast", [0, 1, 0, 1], FOUR, THREE).sent.tolist() == [[720, 160, 240, 640]]
+
+
+def test_reduce_is_a_reduce_scatter_and_a_gather() -> None:
+    """In the gather the root receives 80 bytes from three peers, then 320 from two."""
+    assert costs("reduce", [0, 1, 0, 1], FOUR, THREE).sent.tolist() == [[720, 160, 240, 640]]
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "reduce"])
+@pytest.mark.parametrize(("algorithm", "num_steps"), [("ring", 7), ("direct", 1), ("halving_doubling", 3)])
+def test_the_stages_of_rooted_collectives(kind: str, algorithm: str, num_steps: int) -> None:
+    """Each of the two takes 7/8 of the bytes past the busiest NPU, in the steps of its algorithm."""
+    result = costs(kind, [0, 0], dimension(size=8, algorithm=algorithm, latency="1 ns"))
+    assert result.sent.tolist() == [[840, 840]]
+    assert result.lag.tolist() == [[num_steps * 1000] * 2]
 
 
 @pytest.mark.parametrize("path", [[0, 1], [1, 0]])
@@ -170,6 +192,51 @@ def test_packets_hold_compressed_bytes() -> None:
     assert costs("reduce_scatter", [0], packed).occupancy.item() == (240 + 3 * 7) * 1000
 
 
+def test_sums_hold_the_dimension_too() -> None:
+    """720 bytes at 1 GB/s, and as many received and added at 2 GB/s."""
+    assert costs("reduce_scatter", [0], dimension(reduction="2 GB/s")).occupancy.item() == (720 + 360) * 1000
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "direct", "halving_doubling"])
+def test_every_algorithm_adds_up_what_it_receives(algorithm: str) -> None:
+    summing = dimension(size=6, reduction="2 GB/s", algorithm=algorithm)
+    assert costs("reduce_scatter", [0], summing).occupancy.item() == (800 + 400) * 1000
+
+
+@pytest.mark.parametrize(
+    ("kind", "occupancy"),
+    [
+        ("all_reduce", [1080, 720]),
+        ("reduce", [1080, 720]),
+        ("broadcast", [720, 720]),
+        ("all_gather", [720]),
+        ("all_to_all", [720]),
+    ],
+)
+def test_only_phases_that_reduce_add_up(kind: str, occupancy: list[int]) -> None:
+    result = costs(kind, [0] * len(occupancy), dimension(reduction="2 GB/s"))
+    assert (result.occupancy // 1000).tolist() == [occupancy]
+
+
+def test_chunks_that_are_scattered_already_have_less_to_add_up() -> None:
+    summing = [dimension(size=size, reduction="2 GB/s") for size in (4, 3)]
+    assert (costs("reduce_scatter", [0, 1], *summing).occupancy // 1000).tolist() == [[720 + 360, 160 + 80]]
+
+
+def test_a_switch_that_reduces_takes_the_sums_from_the_npus() -> None:
+    summing = dimension(in_network=True, reduction="2 GB/s")
+    assert costs("reduce_scatter", [0], summing).occupancy.item() == 960_000
+
+
+def test_compressed_bytes_are_added_up_in_full() -> None:
+    assert costs("reduce_scatter", [0], dimension(compression=3, reduction="2 GB/s")).occupancy.item() == 600_000
+
+
+def test_sums_are_not_bytes_sent_and_add_no_lag() -> None:
+    result = costs("reduce_scatter", [0], dimension(reduction="2 GB/s"))
+    assert (result.sent.item(), result.lag.item()) == (720, 0)
+
+
 SHARP = dimension(in_network=True)
 
 
@@ -177,6 +244,12 @@ SHARP = dimension(in_network=True)
 def test_reducing_in_the_network_sends_what_is_held_once(kind: str, sent: float) -> None:
     """m in a reduce-scatter and m / P in an all-gather of m bytes; an all-to-all has nothing to reduce."""
     assert costs(kind, [0], SHARP).sent.item() == sent
+
+
+@pytest.mark.parametrize(("kind", "sent"), [("broadcast", [720, 240]), ("reduce", [960, 720])])
+def test_a_switch_does_not_help_to_scatter_from_a_root_or_gather_to_it(kind: str, sent: list[float]) -> None:
+    """Different blocks go to different NPUs: there is nothing to multicast or to sum."""
+    assert costs(kind, [0, 0], SHARP).sent.tolist() == [sent]
 
 
 def test_reducing_in_the_network_depends_on_what_came_before() -> None:
@@ -188,13 +261,14 @@ def test_stages_of_one_chunk_follow_from_what_it_holds(data: st.DataObject) -> N
     """The next stage of a phase begins with what the one before left."""
     problem = data.draw(instances())
     plan = data.draw(plans(problem))
-    for collective, chunks in zip(problem.collectives, plan.chunks, strict=True):
-        result = path_costs(problem, collective, chunks.sizes, chunks.paths)
+    for collective, chunks in zip(problem.exchanges, plan.chunks, strict=True):
+        result = path_costs(problem, collective.kind, chunks.sizes, chunks.paths)
         assert result.held_before[:, 1:] == pytest.approx(result.held_after[:, :-1])
 
 
-def test_every_collective_has_phases() -> None:
-    assert set(PHASES) == set(CollectiveKind)
+def test_every_collective_and_every_phase_has_a_rule() -> None:
+    assert [kind.rule for kind in CollectiveKind] == list(COLLECTIVE_RULES.values())
+    assert {phase for kind in CollectiveKind for phase in kind.rule.phases} == set(Phase) == set(PHASE_RULES)
 
 
 def test_a_clock_that_is_long_enough_is_accepted() -> None:
@@ -208,8 +282,9 @@ def test_a_clock_that_is_long_enough_is_accepted() -> None:
         dimension(launch_overhead="2e6 s"),
         dimension(bandwidth="1e-5 B/s"),
         dimension(packet={"payload": "1 B", "header": "1000 TB"}),
+        dimension(reduction="1e-5 B/s"),
     ],
-    ids=["latency", "overhead", "bandwidth", "headers"],
+    ids=["latency", "overhead", "bandwidth", "headers", "reduction"],
 )
 def test_a_schedule_that_could_outlast_the_clock_is_refused(slow: Dimension) -> None:
     with pytest.raises(InputError, match=r"more than the .* s the clock holds"):

@@ -3,16 +3,17 @@
 import numpy as np
 import pytest
 
-from themis_opt.cost import Phase, path_costs, steps
-from themis_opt.data_movement import Tensor, exchange_pattern, gather_pattern, move
-from themis_opt.instance import Algorithm, Collective, CollectiveKind, Dimension, Instance, Kind, Network
+from themis_opt.problem.cost import path_costs, steps
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Algorithm, Dimension, Kind, Network
+from themis_opt.problem.phases import CollectiveKind, Phase
+from themis_opt.schedules.data_movement import Tensor, exchange_pattern, gather_pattern, move, rooted_tree
 
 SIZES = (2, 3, 4, 5, 6, 7, 8, 12, 16)
-COLLECTIVE_OF = {
-    Phase.REDUCE_SCATTER: CollectiveKind.REDUCE_SCATTER,
-    Phase.ALL_GATHER: CollectiveKind.ALL_GATHER,
-    Phase.ALL_TO_ALL: CollectiveKind.ALL_TO_ALL,
-}
+FIRST_PATH = {kind: list(kind.rule.phases) for kind in reversed(CollectiveKind)}
+WHERE = {phase: (kind, path.index(phase)) for kind, path in FIRST_PATH.items() for phase in path}
+"""A collective with every phase, and the position of the phase on a path on one dimension."""
 
 
 @pytest.fixture(params=SIZES)
@@ -32,7 +33,7 @@ def random_blocks(*shape: int) -> Tensor:
 
 
 def blocks_before(phase: Phase, size: int) -> Tensor:
-    return random_blocks(size, 1 if phase is Phase.ALL_GATHER else size)
+    return random_blocks(size, 1 if phase in (Phase.ALL_GATHER, Phase.GATHER) else size)
 
 
 def test_reduce_scatter_leaves_every_npu_the_sum_of_its_block(dimension: Dimension, size: int) -> None:
@@ -53,6 +54,18 @@ def test_all_to_all_exchanges_npus_and_blocks(dimension: Dimension, size: int) -
     np.testing.assert_array_equal(after, before.T)
 
 
+def test_scatter_leaves_every_npu_its_block_of_the_root(dimension: Dimension, size: int) -> None:
+    before = random_blocks(size, size)
+    after, _ = move(before, 0, Phase.SCATTER, dimension)
+    np.testing.assert_array_equal(after[:, 0], before[0])
+
+
+def test_gather_brings_every_block_to_the_root(dimension: Dimension, size: int) -> None:
+    before = random_blocks(size, 1)
+    after, _ = move(before, 0, Phase.GATHER, dimension)
+    np.testing.assert_array_equal(after[0], before[:, 0])
+
+
 @pytest.mark.parametrize("phase", Phase)
 def test_a_stage_takes_the_steps_of_the_cost_model(dimension: Dimension, size: int, phase: Phase) -> None:
     _, traffic = move(blocks_before(phase, size), 0, phase, dimension)
@@ -61,11 +74,12 @@ def test_a_stage_takes_the_steps_of_the_cost_model(dimension: Dimension, size: i
 
 @pytest.mark.parametrize("phase", Phase)
 def test_a_stage_sends_the_bytes_of_the_cost_model(dimension: Dimension, size: int, phase: Phase) -> None:
-    collective = Collective(kind=COLLECTIVE_OF[phase], size=size, element_bytes=1, chunks=1)
+    kind, position = WHERE[phase]
+    collective = Collective(kind=kind, size=size, element_bytes=1, chunks=1)
     instance = Instance(network=Network(dimensions=(dimension,)), collectives=(collective,))
-    costs = path_costs(instance, collective, np.array([size]), np.array([[0]]))
+    costs = path_costs(instance, kind, np.array([size]), np.zeros((1, len(kind.rule.phases)), dtype=np.int64))
     _, traffic = move(blocks_before(phase, size), 0, phase, dimension)
-    assert traffic.num_blocks == costs.sent[0, 0]
+    assert traffic.num_blocks == costs.sent[0, position]
 
 
 @pytest.mark.parametrize("algorithm", Algorithm)
@@ -96,6 +110,33 @@ def test_no_message_of_a_step_sends_what_the_step_brings(algorithm: Algorithm, s
                 (npu, block) for (npu,), row in zip(target.tolist(), blocks.tolist(), strict=True) for block in row
             }
         assert not sent & brought
+
+
+@pytest.mark.parametrize("algorithm", Algorithm)
+def test_towards_the_root_no_hop_of_a_step_sends_what_the_step_brings(algorithm: Algorithm, size: int) -> None:
+    tree = rooted_tree(algorithm, size)
+    for step in range(tree.num_steps):
+        child, parent, block = (ends.tolist() for ends in tree.hops(step))
+        assert not set(zip(child, block, strict=True)) & set(zip(parent, block, strict=True))
+
+
+@pytest.mark.parametrize("algorithm", Algorithm)
+def test_the_root_receives_every_block_but_its_own_once(algorithm: Algorithm, size: int) -> None:
+    tree = rooted_tree(algorithm, size)
+    hops = [hop for step in range(tree.num_steps) for hop in zip(*tree.hops(step), strict=True)]
+    assert sorted(block for _, parent, block in hops if parent == 0) == list(range(1, size))
+
+
+def test_a_binomial_tree_joins_groups_in_pairs() -> None:
+    tree = rooted_tree(Algorithm.HALVING_DOUBLING, 6)
+    hops = [list(zip(*(ends.tolist() for ends in tree.hops(step)), strict=True)) for step in range(3)]
+    assert hops == [[(1, 0, 1), (3, 2, 3), (5, 4, 5)], [(2, 0, 2), (2, 0, 3)], [(4, 0, 4), (4, 0, 5)]]
+
+
+def test_on_a_ring_the_neighbour_of_the_root_is_as_busy_as_the_root() -> None:
+    tree = rooted_tree(Algorithm.RING, 5)
+    children = np.concatenate([tree.hops(step).child for step in range(4)])
+    assert np.bincount(children).tolist() == [0, 4, 3, 2, 1]
 
 
 def test_recursive_doubling_pairs_npus_that_differ_in_one_bit() -> None:
@@ -129,3 +170,8 @@ def test_the_state_before_is_left_alone() -> None:
     copy = before.copy()
     move(before, 0, Phase.REDUCE_SCATTER, Dimension(kind=Kind.RING, size=4, bandwidth=1e9))
     np.testing.assert_array_equal(before, copy)
+
+
+def test_an_unknown_phase_is_refused() -> None:
+    with pytest.raises(ValueError, match="7 is not a valid Phase"):
+        move(np.zeros((2, 1), dtype=np.uint32), 0, 7, Dimension(kind=Kind.RING, size=2, bandwidth=1.0))  # type: ignore[arg-type]

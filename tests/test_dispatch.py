@@ -6,12 +6,15 @@ Four stages wait for one resource that is busy until all have arrived.
 import numpy as np
 import pytest
 
-from themis_opt.cost import StageCosts
-from themis_opt.dispatch import DISPATCH
-from themis_opt.instance import Collective, CollectiveKind, Dimension, Instance, Kind, Network
-from themis_opt.kernel import Operations, start_times
-from themis_opt.plan import Chunks, Plan
-from themis_opt.simulator import simulate
+from themis_opt.problem.cost import StageCosts
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Kind, Network
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.dispatch import DISPATCH
+from themis_opt.schedules.kernel import Operations, start_times
+from themis_opt.schedules.plan import Chunks, Plan
+from themis_opt.schedules.simulator import simulate
 
 HELD_BEFORE = [900.0, 8.0, 6.0, 6.0, 4.0]
 HELD_AFTER = [1.0, 2.0, 12.0, 3.0, 16.0]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from themis_opt.documents import read_json, write_atomically
-from themis_opt.errors import InputError
+from themis_opt.base.documents import read_json, write_atomically
+from themis_opt.base.errors import InputError
 
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 

@@ -1,13 +1,21 @@
+"""Experiments: what their files mean, which runs they stand for, and what is refused."""
+
+import json
+
 import pytest
 
-from themis_opt.batches.code_version import code_version
+from themis_opt.base.errors import InputError
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import read_experiment
-from themis_opt.catalog import load, shipped
-from themis_opt.errors import InputError
+from themis_opt.batches.measured_run import code_version
+from themis_opt.problem.catalog import load, shipped
+from themis_opt.workloads.files import write_instance
+from themis_opt.workloads.models import find_model
 
-FIG5 = 'instances = ["fig5.all_reduce.256MB"]'
+FIG5, RESNET = "fig5.all_reduce.256MB", "2d-sw_sw.resnet-152"
+ON_FIG5 = f'instances = ["{FIG5}"]'
 BASELINE = 'policies = ["baseline+fifo"]'
+SMALL = 'model = "resnet-50", network = "v100-256.resnet-50", npus = [8, 4], chunks = 2'
 
 
 @pytest.fixture
@@ -23,46 +31,76 @@ def runs_of(tmp_path):
     return expanded
 
 
+@pytest.fixture
+def workloads_of(runs_of):
+    """The runs of one policy on the workloads of these tables."""
+
+    def expanded(*tables, policies=BASELINE):
+        return runs_of(f"workloads = [{', '.join(f'{{{table}}}' for table in tables)}]\n{policies}")
+
+    return expanded
+
+
+def on(name):
+    return f'instances = ["{name}"]'
+
+
 def values(runs, column):
     return [run.columns[column] for run in runs]
 
 
-def refusal(runs_of, *blocks, head=""):
+def names(runs):
+    return list(dict.fromkeys(values(runs, "instance")))
+
+
+def refusal(make, *blocks):
     with pytest.raises(InputError) as caught:
-        runs_of(*blocks, head=head)
+        make(*blocks)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
 def test_a_block_is_a_cross_product(runs_of):
-    runs = runs_of(f'{FIG5}\nchunks = [2, 4]\nlatency = ["lag", "occupy"]\npolicies = ["baseline", "themis"]')
+    runs = runs_of(f'{ON_FIG5}\nchunks = [2, 4]\nlatency = ["lag", "occupy"]\npolicies = ["baseline", "themis"]')
     found = [(run.columns["chunks"], run.columns["latency"], run.columns["policy"]) for run in runs]
     assert found == [(c, way, p) for c in (2, 4) for way in ("lag", "occupy") for p in ("baseline", "themis")]
 
 
-def test_all_overrides_reach_the_instance(runs_of):
-    overrides = 'sizes_of_collectives = ["1 MB"]\nag_order = ["reverse"]\nlaunch_overhead = ["2 us"]'
-    (run,) = runs_of(f'{FIG5}\n{overrides}\npacket = ["4096 B/30 B"]\n{BASELINE}')
-    dimension = run.task.instance.network.dimensions[1]
-    assert run.task.instance.collectives[0].size == 10**6
-    assert run.task.instance.ag_order == "reverse"
-    assert (dimension.launch_overhead, dimension.packet.payload, dimension.packet.header) == (2_000_000, 4096, 30)
+@pytest.mark.parametrize("name", [FIG5, RESNET])
+def test_overrides_reach_the_network_and_the_rules(runs_of, name):
+    overrides = 'chunks = [8]\nlatency = ["occupy"]\nag_order = ["reverse"]\nlaunch_overhead = ["2 us"]'
+    (run,) = runs_of(f'{on(name)}\n{overrides}\npacket = ["4096 B/30 B"]\n{BASELINE}')
+    instance = run.task.instance
+    assert (instance.exchanges[0].max_chunks, instance.latency, instance.ag_order) == (8, "occupy", "reverse")
+    assert {d.launch_overhead for d in instance.network.dimensions} == {2_000_000}
+    assert {(d.packet.payload, d.packet.header) for d in instance.network.dimensions} == {(4096, 30)}
+    assert run.columns["fingerprint"] == instance.fingerprint != load(name).fingerprint
 
 
-def test_an_overridden_instance_is_like_one_made_with_these_values(runs_of):
-    (run,) = runs_of(f'{FIG5}\nsizes_of_collectives = ["1 MB"]\nchunks = [8]\nlatency = ["occupy"]\n{BASELINE}')
-    expected = load("fig5.all_reduce.256MB").overridden(size=10**6, chunks=8, latency="occupy")
+@pytest.mark.parametrize(("name", "sizes"), [(FIG5, {"size": 10**6}), (RESNET, {})])
+def test_an_overridden_instance_is_like_one_made_with_these_values(runs_of, name, sizes):
+    more = 'sizes_of_collectives = ["1 MB"]' if sizes else ""
+    (run,) = runs_of(f'{on(name)}\n{more}\nchunks = [8]\nlatency = ["occupy"]\n{BASELINE}')
+    expected = load(name).overridden(chunks=8, latency="occupy", **sizes)
     assert run.columns["fingerprint"] == run.task.instance.fingerprint == expected.fingerprint
+    assert run.task.instance.exchanges == expected.exchanges
+
+
+def test_the_speed_of_sums_can_be_swept(runs_of):
+    runs = runs_of(f'{ON_FIG5}\nreduction = ["none", "200 GB/s"]\n{BASELINE}')
+    assert values(runs, "reduction") == ["none", "200 GB/s"]
+    assert [run.task.instance.network.dimensions[0].reduction for run in runs] == [None, 200e9]
+    assert runs[0].columns["fingerprint"] != runs[1].columns["fingerprint"]
 
 
 def test_packets_can_be_taken_away(runs_of):
-    runs = runs_of(f'{FIG5}\npacket = ["none", "4 KiB/30 B"]\n{BASELINE}')
+    runs = runs_of(f'{ON_FIG5}\npacket = ["none", "4 KiB/30 B"]\n{BASELINE}')
     assert values(runs, "packet") == ["none", "4 KiB/30 B"]
     assert runs[0].task.instance.network.dimensions[0].packet is None
 
 
 def test_seeds_are_crossed_with_policies_that_have_one(runs_of):
-    runs = runs_of(f'{FIG5}\nseeds = [0, 1]\npolicies = ["baseline+fifo", "random+fifo"]')
+    runs = runs_of(f'{ON_FIG5}\nseeds = [0, 1]\npolicies = ["baseline+fifo", "random+fifo"]')
     assert list(zip(values(runs, "policy"), values(runs, "seed"), strict=True)) == [
         ("baseline+fifo", None),
         ("random+fifo", 0),
@@ -71,20 +109,37 @@ def test_seeds_are_crossed_with_policies_that_have_one(runs_of):
 
 
 def test_a_seed_in_the_specification_wins(runs_of):
-    runs = runs_of(f'{FIG5}\nseeds = [0, 1]\npolicies = ["random:seed=5+fifo"]')
+    runs = runs_of(f'{ON_FIG5}\nseeds = [0, 1]\npolicies = ["random:seed=5+fifo"]')
     assert values(runs, "seed") == [5]
 
 
-def test_limits_are_told_for_policies_that_have_them(runs_of):
-    block = f'{FIG5}\ntime_limit = 3\nworkers = 1\nsizes = "free"\npolicies = ["exact", "themis", "bound"]'
-    runs = runs_of(block)
-    assert values(runs, "time_limit") == [3.0, None, None]
-    assert values(runs, "workers") == [1, None, None]
+@pytest.mark.parametrize(
+    ("name", "policy", "found"),
+    [
+        (FIG5, "exact", [(0, 3.0, "equal"), (1, 3.0, "equal")]),
+        (FIG5, "exact:seed=5", [(5, 3.0, "equal")]),
+        (FIG5, "hourglass", [(None, None, "equal")]),
+        (RESNET, "exact", [(0, 3.0, "free"), (1, 3.0, "free")]),
+        (RESNET, "ddp/themis", [(None, None, "equal")]),
+        (RESNET, "ddp/search", [(0, 3.0, "equal"), (1, 3.0, "equal")]),
+        (FIG5, "bound", [(None, None, None)]),
+        (RESNET, "bound", [(None, None, None)]),
+    ],
+)
+def test_limits_are_told_for_policies_that_have_them(runs_of, name, policy, found):
+    """Bounds of the reference hold for all sizes where there is compute, so that they are told as free."""
+    runs = runs_of(f'{on(name)}\ntime_limit = 3\nworkers = 1\nseeds = [0, 1]\npolicies = ["{policy}"]')
+    assert list(zip(*(values(runs, column) for column in ("seed", "time_limit", "sizes")), strict=True)) == found
+
+
+def test_sizes_are_told_for_policies_that_have_them(runs_of):
+    runs = runs_of(f'{ON_FIG5}\nworkers = 1\nsizes = "free"\npolicies = ["exact", "themis", "bound"]')
     assert values(runs, "sizes") == ["free", "equal", None]
+    assert values(runs, "workers") == [1, None, None]
 
 
 def test_several_time_limits_are_crossed_with_policies_that_search(runs_of):
-    runs = runs_of(f'{FIG5}\ntime_limit = [3, 9]\nworkers = 1\npolicies = ["exact", "themis"]')
+    runs = runs_of(f'{ON_FIG5}\ntime_limit = [3, 9]\nworkers = 1\npolicies = ["exact", "themis"]')
     assert values(runs, "time_limit") == [3.0, 9.0, None]
 
 
@@ -125,13 +180,13 @@ def test_quick_spreads_its_runs_over_instances_with_all_policies(runs_of):
 
 
 def test_quick_replaces_the_time_limit(runs_of):
-    runs = runs_of(f'{FIG5}\ntime_limit = 50\npolicies = ["exact"]', quick=True, head="[quick]\ntime_limit = 1\n")
+    runs = runs_of(f'{ON_FIG5}\ntime_limit = 50\npolicies = ["exact"]', quick=True, head="[quick]\ntime_limit = 1\n")
     assert values(runs, "time_limit") == [1.0]
 
 
 def test_keys_depend_on_what_decides_about_the_result(runs_of):
     blocks = [
-        f'{FIG5}\nblock = "{number}"\ntime_limit = 3\n{more}\npolicies = ["exact"]'
+        f'{ON_FIG5}\nblock = "{number}"\ntime_limit = 3\n{more}\npolicies = ["exact"]'
         for number, more in enumerate(
             ("", "seeds = [1]", "gap = 0.1", "workers = 3", "chunks = [2]", 'sizes = "free"', 'record = ["activity"]')
         )
@@ -140,12 +195,12 @@ def test_keys_depend_on_what_decides_about_the_result(runs_of):
 
 
 def test_keys_do_not_depend_on_labels(runs_of):
-    one, other = runs_of(f'{FIG5}\nblock = "a"\n{BASELINE}', f'{FIG5}\nblock = "b"\n{BASELINE}')
+    one, other = runs_of(f'{ON_FIG5}\nblock = "a"\n{BASELINE}', f'{ON_FIG5}\nblock = "b"\n{BASELINE}')
     assert one.key == other.key
 
 
 def test_keys_of_heuristics_do_not_depend_on_limits_of_searches(runs_of):
-    one, other = runs_of(f"{FIG5}\n{BASELINE}", f"{FIG5}\ntime_limit = 7\nworkers = 3\n{BASELINE}")
+    one, other = runs_of(f"{ON_FIG5}\n{BASELINE}", f"{ON_FIG5}\ntime_limit = 7\nworkers = 3\n{BASELINE}")
     assert one.key == other.key
 
 
@@ -157,19 +212,24 @@ def test_code_version_names_the_package():
 @pytest.mark.parametrize(
     ("block", "told"),
     [
-        (f"{FIG5}\npolicies = []", "runs[0].policies"),
-        (f"{FIG5}\n{BASELINE}\nthreads = 3", "runs[0].threads = 3: unknown field"),
-        (f"{FIG5}\n{BASELINE}\nchunks = [0]", "runs[0].chunks[0] = 0"),
-        (f"{FIG5}\n{BASELINE}\nchunks = [2, 2]", "must name each value once"),
-        (f'{FIG5}\n{BASELINE}\nsizes = "any"', "runs[0].sizes = 'any'"),
-        (f'{FIG5}\n{BASELINE}\npacket = ["4096"]', "runs[0].packet[0] = '4096': must be 'none' or payload and header"),
-        (f'{FIG5}\n{BASELINE}\nlaunch_overhead = ["-1 us"]', "runs[0].launch_overhead[0]"),
-        (f'{FIG5}\npolicies = ["magic"]', "runs[0].policy = 'magic': unknown policy"),
-        (f'{FIG5}\npolicies = ["hourglass+fifo"]', "takes no dispatch rule"),
+        (f"{ON_FIG5}\npolicies = []", "runs[0].policies"),
+        (f"{ON_FIG5}\n{BASELINE}\nthreads = 3", "runs[0].threads = 3: unknown field"),
+        (f"{ON_FIG5}\n{BASELINE}\nchunks = [0]", "runs[0].chunks[0] = 0"),
+        (f"{ON_FIG5}\n{BASELINE}\nchunks = [2, 2]", "must name each value once"),
+        (f'{ON_FIG5}\n{BASELINE}\nsizes = "any"', "runs[0].sizes = 'any'"),
+        (
+            f'{ON_FIG5}\n{BASELINE}\npacket = ["4096"]',
+            "runs[0].packet[0] = '4096': must be payload and header",
+        ),
+        (f'{ON_FIG5}\n{BASELINE}\nlaunch_overhead = ["-1 us"]', "runs[0].launch_overhead[0]"),
+        (f'{ON_FIG5}\n{BASELINE}\nlaunch_overhead = ["none"]', "runs[0].launch_overhead[0]"),
+        (f'{ON_FIG5}\n{BASELINE}\nreduction = ["0 B/s"]', "runs[0].reduction[0]"),
+        (f'{ON_FIG5}\npolicies = ["magic"]', "runs[0].policy = 'magic': unknown policy"),
+        (f'{ON_FIG5}\npolicies = ["hourglass+fifo"]', "takes no dispatch rule"),
         (f'instances = ["none"]\n{BASELINE}', "runs[0].instances = 'none': no such file beside the experiment"),
         (f'instances = ["random:5-3"]\n{BASELINE}', "runs[0].instances = 'random:5-3'"),
-        (f'{FIG5}\n{BASELINE}\nsizes_of_collectives = ["3 B"]', "must be a multiple of element_bytes"),
-        (f'{FIG5}\n{BASELINE}\nchunks = [1000000]\nlaunch_overhead = ["1000 s"]', "clock holds"),
+        (f'{ON_FIG5}\n{BASELINE}\nsizes_of_collectives = ["3 B"]', "must be a multiple of element_bytes"),
+        (f'{ON_FIG5}\n{BASELINE}\nchunks = [1000000]\nlaunch_overhead = ["1000 s"]', "clock holds"),
     ],
 )
 def test_a_wrong_block_is_refused(runs_of, block, told):
@@ -197,5 +257,178 @@ def test_a_missing_file_is_refused(tmp_path):
 
 
 def test_two_blocks_with_one_label_are_refused(runs_of):
-    block = f'block = "a"\n{FIG5}\n{BASELINE}'
+    block = f'block = "a"\n{ON_FIG5}\n{BASELINE}'
     assert "labels that differ" in refusal(runs_of, block, block)
+
+
+def test_columns_describe_the_iteration(runs_of):
+    name = "2d-sw_sw.dlrm"
+    (run,) = runs_of(f"{on(name)}\n{BASELINE}")
+    instance, row = load(name), run.columns
+    assert row["fingerprint"] == instance.fingerprint
+    assert (row["kind"], row["chunks"], row["npus"]) == ("iteration", 64, 1024)
+    assert row["size_bytes"] == sum(tensor.size for tensor in instance.exchanges)
+
+
+def test_sizes_of_collectives_are_refused(runs_of):
+    told = refusal(runs_of, f'{on(RESNET)}\nsizes_of_collectives = ["1 MB"]\n{BASELINE}')
+    assert "runs[0].sizes_of_collectives" in told
+    assert "tensors have sizes of their own" in told
+
+
+def test_quick_keeps_its_limit_where_kinds_are_mixed(runs_of):
+    block = f'instances = ["{RESNET}", "{FIG5}"]\npolicies = ["baseline", "themis"]'
+    assert len(runs_of(block, quick=True, head="[quick]\nlimit = 3\n")) <= 3
+
+
+@pytest.mark.parametrize(
+    ("policies", "told"),
+    [
+        ('["magic/themis"]', "runs[0].policy = 'magic': unknown policy"),
+        ('["ddp/magic"]', "runs[0].policy = 'magic': unknown policy"),
+        ('["fused", "ddp:cap=much"]', "runs[0].policy = 'ddp:cap=much': knob cap"),
+    ],
+)
+def test_policies_are_checked_before_anything_runs(runs_of, policies, told):
+    assert told in refusal(runs_of, f"{on(RESNET)}\npolicies = {policies}")
+
+
+def test_policies_of_iterations_are_refused_for_collectives(runs_of):
+    told = refusal(runs_of, f'instances = ["{RESNET}", "{FIG5}"]\npolicies = ["ddp/themis"]')
+    assert "runs[0].policy = 'ddp/themis': launching policies are for training iterations" in told
+
+
+def test_iterations_that_only_policies_and_columns_see_as_different_are_told_apart(runs_of, tmp_path):
+    """Tensors of another parallelism, and an iteration that stands for several batches."""
+    instance = load(RESNET)
+    tensors = tuple(tensor.replace(parallelism="model") for tensor in instance.iteration.tensors)
+    for name, changes in (("model", {"tensors": tensors}), ("steps", {"steps": 4})):
+        write_instance(instance.replace(iteration=instance.iteration.replace(**changes)), tmp_path / f"{name}.json")
+    runs = runs_of(f'instances = ["{RESNET}", "model.json", "steps.json"]\n{BASELINE}')
+    assert len({run.key for run in runs}) == 3
+
+
+def test_lists_are_crossed_and_names_tell_what_differs(workloads_of):
+    runs = workloads_of(f"{SMALL}, accumulate = [1, 2], batch = [8, 16]")
+    assert names(runs) == [f"resnet-50 data 8x4 batch {b} accumulate {a}" for a in (1, 2) for b in (8, 16)]
+    assert [run.task.instance.iteration.steps for run in runs] == [1, 1, 2, 2]
+
+
+def test_names_tell_nothing_that_differs_from_other_models_alone(workloads_of):
+    other = SMALL.replace('resnet-50"', 'vgg-16"', 1)
+    assert names(workloads_of(SMALL, f"{other}, batch = 4")) == ["resnet-50 data 8x4", "vgg-16 data 8x4"]
+
+
+def test_a_workload_is_like_the_instance_of_the_same_choices(workloads_of):
+    table = 'model = "resnet-50", network = "v100-256.resnet-50", batch = 8, dtype = "fp32", chunks = 4'
+    (run,) = workloads_of(f'{table}, flops = "15.7 TFLOP/s", efficiency = 0.6')
+    assert run.columns["fingerprint"] == load("v100-256.resnet-50").fingerprint
+    assert run.columns["instance"] == "resnet-50 data 8x32"
+
+
+def test_npus_replace_the_sizes_of_dimensions(workloads_of):
+    runs = workloads_of('model = "resnet-50", network = "v100-256.resnet-50", npus = [[8, 4], [4, 1], [1, 2]]')
+    assert [run.task.instance.network.sizes for run in runs] == [(8, 4), (4,), (2,)]
+    assert [run.columns["network"] for run in runs] == ["V100-256 8x4", "V100-256 4x1", "V100-256 1x2"]
+    assert runs[2].task.instance.network.dimension_names == ("ethernet",)
+
+
+def test_groups_are_crossed(workloads_of):
+    table = 'model = "bert-base", network = "v100-256.resnet-50", npus = [8, 4], parallelism = "hybrid", chunks = 2'
+    runs = workloads_of(f"{table}, group = [1, 2, 8, 16]")
+    assert names(runs) == [f"bert-base hybrid 8x4 group {n}" for n in (1, 2, 8, 16)]
+    memory = [run.task.instance.memory for run in runs]
+    assert memory == sorted(memory, reverse=True)
+
+
+def test_a_workload_that_two_tables_make_comes_once(workloads_of):
+    assert len(workloads_of(SMALL, f"{SMALL}, accumulate = [1, 2]")) == 2
+
+
+def test_workloads_stand_beside_instances_and_are_sampled_with_them(runs_of):
+    block = f"{on(RESNET)}\nworkloads = [{{{SMALL}, batch = [1, 2, 4]}}]\nsample = {{count = 3, seed = 0}}\n{BASELINE}"
+    assert len(runs_of(block)) == 3
+
+
+def test_rows_of_a_failed_run_tell_its_workload_too(workloads_of):
+    (run,) = workloads_of(SMALL)
+    row = run.row({"status": "failed", "error": "no way"})
+    assert json.loads(row["extra"])["workload"]["model"] == "resnet-50"
+
+
+def test_measured_times_are_found_beside_the_experiment(workloads_of, tmp_path):
+    times = {"forward": "1 us", "weight_gradient": "1 us", "input_gradient": "1 us"}
+    layers = {layer.name: times for layer in find_model("resnet-50").layers()}
+    (tmp_path / "times.json").write_text(json.dumps({"layers": layers}))
+    (run,) = workloads_of(f'{SMALL}, times = "times.json"')
+    assert run.task.instance.compute == (3 * len(layers) - 1) * 10**6
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("batch = 0", "workloads[0].batch = 0: must be 1 or more"),
+        ("batch = [1, 0]", "workloads[0].batch = 0: must be 1 or more"),
+        ('batch = "8"', "workloads[0].batch = '8': must be a whole number"),
+        ("threads = 8", "workloads[0].threads = 8: unknown field"),
+        ("accumulate = []", "workloads[0]: accumulate must have one value or more"),
+        ("accumulate = [2, 2]", "workloads[0]: accumulate must name each value once"),
+        ("accumulate = 1000000", "workloads[0].accumulate = 1000000"),
+        ("group = 3", "workloads[0].group = 3: is for tensor, hybrid and splitbrain"),
+        ('parallelism = "hybrid"', "workloads[0].parallelism = 'hybrid': needs attention"),
+        ('parallelism = "magic"', "workloads[0].parallelism = 'magic': unknown parallelism"),
+        ('dtype = "int3"', "workloads[0].dtype = 'int3': must be one of"),
+        ('flops = "fast"', "workloads[0].flops = 'fast'"),
+        ("efficiency = 2", "workloads[0].efficiency = 2.0"),
+        ("efficiency = nan", "workloads[0].efficiency"),
+        ('granularity = "fine"', "workloads[0].granularity = 'fine'"),
+        ('zero = 2, granularity = "fused"', "workloads[0].granularity = 'fused': must be layer with zero 2"),
+        ("sequence = 128", "workloads[0].sequence = 128: ResNet-50 does not read sequences"),
+        ('update = "soon"', "workloads[0].update = 'soon'"),
+        ('times = "none.json"', "none.json: cannot be read"),
+    ],
+)
+def test_a_wrong_choice_is_refused(workloads_of, more, told):
+    if more.startswith("times"):
+        assert told in refusal(workloads_of, f"{SMALL}, {more}")
+    else:
+        assert f"experiment.toml: runs[0].{told}" in refusal(workloads_of, f"{SMALL}, {more}")
+
+
+@pytest.mark.parametrize(
+    ("npus", "told"),
+    [
+        ("[8]", "runs[0].workloads[1].npus = [8]: must have one number for each of the 2 dimensions"),
+        ("[1, 1]", "runs[0].workloads[1].npus = [1, 1]: must leave 2 NPUs or more"),
+        ("[8, 0]", "runs[0].workloads[1].npus[1] = 0"),
+        ("8", "runs[0].workloads[1].npus = 8"),
+        ("[1099511627776, 2]", "runs[0].workloads[1].npus: must have at most"),
+    ],
+)
+def test_wrong_npus_are_refused(workloads_of, npus, told):
+    assert told in refusal(workloads_of, SMALL, SMALL.replace("[8, 4]", npus))
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ('network = "v100-256.resnet-50"', "runs[0].workloads[0].model: required field is missing"),
+        ('model = "magic", network = "v100-256.resnet-50"', "runs[0].workloads[0].model = 'magic': unknown model"),
+        ('model = "gnmt", network = "none"', "runs[0].workloads[0].network = 'none': no such file"),
+    ],
+)
+def test_a_missing_model_or_network_is_refused(workloads_of, table, told):
+    assert told in refusal(workloads_of, table)
+
+
+def test_a_workload_that_is_no_table_is_refused(runs_of):
+    assert "runs[0].workloads[0] = 3: must be a table" in refusal(runs_of, f"workloads = [3]\n{BASELINE}")
+
+
+def test_too_many_workloads_are_refused(workloads_of):
+    many = ", ".join(map(str, range(1, 401)))
+    assert "must stand for at most" in refusal(workloads_of, f"{SMALL}, batch = [{many}], accumulate = [{many}]")
+
+
+def test_a_block_without_instances_and_workloads_is_refused(runs_of):
+    assert "runs[0]: must have instances or workloads" in refusal(runs_of, BASELINE)

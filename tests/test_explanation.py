@@ -1,27 +1,40 @@
-"""The critical path and the time of each dimension."""
+"""The critical path, the time of each resource, and what the NPU waits for."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
-import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
+from iteration_schedules import layers, scheduled, with_and_without_compute, with_compute
 from strategies import schedules
 
-from themis_opt.explanation import SINK, SOURCE, critical_path, disjunctive_graph, explain
-from themis_opt.instance import Collective, CollectiveKind, Dimension, Instance, Kind, Network
-from themis_opt.plan import Chunks, Plan
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Kind, Network
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.explanation import Step, critical_path, explain
+from themis_opt.schedules.plan import Chunks, Plan, TaskOf
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
 
 MICROSECOND = 10**6
 Run = Callable[[Instance, str], Schedule]
 
 
-@given(schedules())
-def test_the_longest_path_is_the_makespan(schedule: Schedule) -> None:
-    assert nx.dag_longest_path_length(disjunctive_graph(schedule)) == schedule.makespan
+def passed(before: Step, waited_for: str) -> int:
+    """When a step is over for the one after it: data arrive a lag after the dimension is free."""
+    return before.start + before.busy + before.lag * (waited_for == "data")
+
+
+def waits_on_purpose(schedule: Schedule) -> Schedule:
+    """Everything starts twice as late; orders stay."""
+    start, known = schedule.start * 2, schedule.start >= 0
+    ends = (np.where(known, start + times - schedule.start, times) for times in (schedule.end, schedule.ready))
+    return replace(schedule, start=np.where(known, start, -1), **dict(zip(("end", "ready"), ends, strict=True)),
+                   task_start=schedule.task_start * 2)  # fmt: skip
 
 
 @given(schedules())
@@ -29,40 +42,148 @@ def test_the_steps_of_the_critical_path_add_up_to_the_makespan(schedule: Schedul
     """A step passes on its lag to the next one of its chunk, and only its busy time along a dimension."""
     steps = critical_path(schedule)
     waits = [following.waited_for == "data" for following in steps[1:]] + [True]
-    passed = sum(step.busy + step.lag * with_lag for step, with_lag in zip(steps, waits, strict=True))
-    assert steps[0].start + passed == schedule.makespan
+    total = sum(step.busy + step.lag * with_lag for step, with_lag in zip(steps, waits, strict=True))
+    assert steps[0].start + total == schedule.makespan
 
 
 @given(schedules())
 def test_the_critical_path_begins_at_a_release(schedule: Schedule) -> None:
     first = critical_path(schedule)[0]
-    stage = schedule.plan.stage_of(schedule.instance, first.stage)
-    assert (first.waited_for, first.start) == ("release", schedule.instance.collectives[stage.collective].release)
+    launch = schedule.plan.stage_of(schedule.instance, first.stage).launch
+    assert (first.waited_for, first.start) == ("release", schedule.instance.exchanges[launch].release)
 
 
 @given(schedules())
 def test_each_step_starts_when_what_it_waited_for_is_over(schedule: Schedule) -> None:
     for before, step in pairwise(critical_path(schedule)):
-        times = schedule.ready if step.waited_for == "data" else schedule.end
-        assert step.start == times[before.stage]
+        assert step.start == passed(before, step.waited_for)
+
+
+@with_compute
+def test_each_step_of_a_period_starts_when_what_it_waited_for_is_over(schedule: Schedule) -> None:
+    for before, step in pairwise(critical_path(schedule)):
+        assert step.start == passed(before, step.waited_for)
+        assert (step.waited_for == "task") == (before.stage is None)
+
+
+@with_compute
+@pytest.mark.parametrize("iterations", [2, 5])
+def test_the_critical_path_of_a_period_fills_the_last_whole_one(schedule: Schedule, iterations: int) -> None:
+    schedule = simulate(schedule.instance, schedule.plan, iterations)
+    steps, (begin, end) = critical_path(schedule), schedule.task_start[-2:, 0]
+    assert steps[0].start <= begin < steps[1].start
+    assert passed(steps[-1], "data") == end
+
+
+@with_compute
+def test_steps_of_a_period_name_their_iteration_and_what_they_are(schedule: Schedule) -> None:
+    instance, plan = schedule.instance, schedule.plan
+    for step in critical_path(schedule):
+        iteration, name = step.label.split(": ")
+        assert iteration == f"iteration {step.iteration}"
+        names = [task.name for task in instance.tasks] if step.stage is None else [plan.label(instance, step.stage)]
+        assert name in names
+
+
+@with_compute
+def test_tasks_hold_the_npu_and_have_no_lag(schedule: Schedule) -> None:
+    durations = {task.name: task.duration for task in schedule.instance.tasks}
+    steps = [step for step in critical_path(schedule) if step.stage is None]
+    assert [(step.busy, step.lag) for step in steps] == [(durations[step.label.split(": ")[1]], 0) for step in steps]
+
+
+@with_compute
+def test_steps_of_a_period_have_the_times_of_the_schedule(schedule: Schedule) -> None:
+    for step in critical_path(schedule):
+        starts = schedule.task_start if step.stage is None else schedule.period.stage_start
+        column = (
+            [t.name for t in schedule.instance.tasks].index(step.label.split(": ")[1])
+            if step.stage is None
+            else step.stage
+        )
+        assert step.start == starts[step.iteration, column]
+
+
+@given(schedules())
+def test_a_schedule_that_waits_on_purpose_has_the_critical_path_of_its_orders(schedule: Schedule) -> None:
+    waiting = waits_on_purpose(schedule)
+    validate(waiting)
+    found, expected = ([(s.stage, s.waited_for) for s in critical_path(own)] for own in (waiting, schedule))
+    assert found == expected
+
+
+@with_compute
+def test_periods_that_wait_on_purpose_have_the_critical_path_of_their_orders(schedule: Schedule) -> None:
+    waiting = waits_on_purpose(schedule)
+    validate(waiting)
+    found, expected = ([(s.label, s.waited_for) for s in critical_path(own)] for own in (waiting, schedule))
+    assert found == expected
+
+
+def test_a_gather_waits_for_its_scatter() -> None:
+    steps = critical_path(scheduled("dear:threshold=6MB/themis"))
+    gathers = [
+        (a.label, b.waited_for) for a, b in pairwise(steps) if "gather chunk" in b.label and "scatter" in a.label
+    ]
+    assert [(waited_for, "scatter chunk" in label) for label, waited_for in gathers] == [("data", True)]
+
+
+def test_a_launch_of_one_iteration_may_wait_for_a_task_of_the_next() -> None:
+    """The gradient of the last layer is exchanged while the first computes again."""
+    plan = scheduled().plan
+    rows, last, *rest = plan.launches
+    launches = (rows, replace(last, after=TaskOf(0, 1)), *rest)
+    steps = critical_path(simulate(layers(), replace(plan, launches=launches)))
+    late = [(task, step) for task, step in pairwise(steps) if step.waited_for == "task" and "w2" in step.label]
+    ((task, step),) = late
+    assert task.label == f"iteration {step.iteration + 1}: layer0_forward"
+
+
+@pytest.mark.parametrize("later", [1, 3])
+def test_a_launch_before_its_time_waits_for_no_task(later: int) -> None:
+    """No rule says when a plan launches, so that a valid schedule may contradict it."""
+    schedule = scheduled()
+    late = tuple(replace(own, after=TaskOf(min(own.after.task + later, 5), 0)) for own in schedule.plan.launches)
+    contradicted = replace(schedule, plan=replace(schedule.plan, launches=late))
+    validate(contradicted)
+    steps = critical_path(contradicted)
+    assert all(a.start < b.start for a, b in pairwise(steps))
+    assert passed(steps[-1], "data") == schedule.task_start[-1, 0]
 
 
 @given(schedules())
 def test_busy_lag_and_idle_time_fill_the_makespan(schedule: Schedule) -> None:
-    for time in explain(schedule).dimensions:
+    for time in explain(schedule).resources:
+        assert time.busy + time.lag + time.idle == schedule.makespan
+        assert min(time.busy, time.lag, time.idle) >= 0
+
+
+@with_compute
+def test_busy_lag_and_idle_time_fill_an_iteration(schedule: Schedule) -> None:
+    for time in explain(schedule).resources:
         assert time.busy + time.lag + time.idle == schedule.makespan
         assert min(time.busy, time.lag, time.idle) >= 0
 
 
 @given(schedules())
 def test_busy_time_is_what_the_stages_hold(schedule: Schedule) -> None:
-    for k, time in enumerate(explain(schedule).dimensions):
+    for k, time in enumerate(explain(schedule).resources):
         assert time.busy == schedule.costs.occupancy[schedule.plan.stage_dimensions == k].sum()
+
+
+@with_compute
+def test_busy_time_of_a_period_is_what_its_tasks_and_stages_hold(schedule: Schedule) -> None:
+    """In the steady state every stage runs once in a period, of whichever iteration."""
+    assert schedule.period.is_steady
+    instance, resources = schedule.instance, schedule.plan.stage_resources(schedule.instance)
+    held = [schedule.costs.occupancy[resources == k].sum() for k in range(instance.num_resources)]
+    expected = dict(zip(("compute", *instance.resource_names), (instance.compute, *held), strict=True))
+    assert {time.name: time.busy for time in explain(schedule).resources} == expected
 
 
 @given(schedules(latency="occupy"))
 def test_without_lags_no_time_is_lag(schedule: Schedule) -> None:
-    assert all(time.lag == 0 for time in explain(schedule).dimensions)
+    assert all(time.lag == 0 for time in explain(schedule).resources)
 
 
 @pytest.fixture
@@ -79,7 +200,7 @@ def test_time_without_work_is_lag_while_data_are_on_their_way(
     two_stages: Schedule, dimension: int, times: tuple[int, ...]
 ) -> None:
     """dim2 waits 3 us for its input and ends with a lag of 3 us; before that it has nothing to wait for."""
-    time = explain(two_stages).dimensions[dimension]
+    time = explain(two_stages).resources[dimension]
     assert tuple(t / MICROSECOND for t in (time.busy, time.lag, time.idle)) == times
 
 
@@ -93,6 +214,19 @@ def test_a_critical_path_names_its_stages(figure_5: Instance, run: Run) -> None:
     assert last.label == schedule.plan.label(figure_5, int(np.argmax(schedule.ready)))
 
 
-def test_the_graph_has_a_node_per_stage_and_two_ends(figure_5: Instance, run: Run) -> None:
-    schedule = run(figure_5, "themis+scf")
-    assert set(disjunctive_graph(schedule)) == {*range(schedule.plan.num_stages), SOURCE, SINK}
+@with_and_without_compute
+def test_the_npu_waits_for_all_exposed_communication(schedule: Schedule) -> None:
+    exposed = schedule.period.exposed if schedule.has_period else 0
+    assert sum(wait.length for wait in explain(schedule).waits) == exposed
+
+
+@with_compute
+@pytest.mark.parametrize("kind", ["data", "model"])
+def test_waits_have_the_parallelism_of_what_is_exposed(schedule: Schedule, kind: str) -> None:
+    own = [wait.length for wait in explain(schedule).waits if wait.parallelism == kind]
+    assert sum(own) == schedule.period.exposed_by(kind)
+
+
+def test_a_wait_names_its_launch() -> None:
+    first = explain(scheduled("fused/baseline")).waits[0]
+    assert (first.task, first.launch, first.start) == ("layer1_forward", "rows", 40 * MICROSECOND)

@@ -25,12 +25,12 @@ import pytest
 from paper_networks import PAPER_NETWORKS
 
 import themis_opt
-from themis_opt.documents import write_atomically
-from themis_opt.instance import Instance
-from themis_opt.lower_bounds import bounds
+from themis_opt.base.documents import write_atomically
 from themis_opt.policies.registry import HEURISTICS, make_policy
-from themis_opt.simulator import simulate
-from themis_opt.validation import validate
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.solving.bounds import bounds
 
 DATA = Path(__file__).with_name("gaps.csv")
 

@@ -12,17 +12,22 @@ from paper_networks import PAPER_NETWORKS
 from strategies import instances
 
 import themis_opt
-from themis_opt.errors import InputError
-from themis_opt.instance import Collective, CollectiveKind, Dimension, Instance, Network
-from themis_opt.lower_bounds import fluid, order_count
-from themis_opt.plan import Chunks, Plan, equal_sizes
-from themis_opt.policies import hourglass, hourglass_search
+from themis_opt.base.errors import InputError
 from themis_opt.policies.baseline import Baseline
-from themis_opt.policies.hourglass import Hourglass, balanced
-from themis_opt.policies.hourglass_dispatch import empty_state, evaluate, place, place_all
-from themis_opt.policies.hourglass_paths import Pool, choose_paths, empty_pool
-from themis_opt.policies.hourglass_search import WEIGHTS, improve, is_known, line_up
-from themis_opt.policies.hourglass_tables import (
+from themis_opt.policies.hourglass import policy as hourglass
+from themis_opt.policies.hourglass.candidates import (
+    SEARCH,
+    State,
+    empty_state,
+    improve,
+    is_known,
+    line_up,
+    place,
+    place_all,
+)
+from themis_opt.policies.hourglass.paths import Pool, choose_paths, empty_pool
+from themis_opt.policies.hourglass.policy import USUAL, Hourglass, HourglassParams, balanced
+from themis_opt.policies.hourglass.tables import (
     LOW_BITS,
     Tables,
     add_load,
@@ -33,9 +38,16 @@ from themis_opt.policies.hourglass_tables import (
     tables_of,
 )
 from themis_opt.policies.themis import Themis
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
-from themis_opt.validation import validate
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Network
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.event_loop import makespan_of
+from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.solving.makespan_bounds import fluid, order_count
 
 
 def scheduled(instance: Instance, sizes: str = "equal") -> Schedule:
@@ -49,8 +61,13 @@ def of_kind(instance: Instance, kind: CollectiveKind, chunks: int = 8) -> Instan
 def chosen(instance: Instance, weight: float = 0.0) -> tuple[Tables, Pool, float]:
     """Paths balanced with lags as tails: the tables, the pool and the latest finish."""
     tables, count = tables_of(instance), len(instance.network.dimensions)
-    pool = empty_pool(tables, count)
-    return tables, pool, choose_paths(tables, pool, least_lags(tables, count) + tables.threshold[:, None], weight)
+    pool, tail = empty_pool(tables, count, USUAL.paths), least_lags(tables, count) + tables.threshold[:, None]
+    return tables, pool, choose_paths(tables, pool, tail, weight, USUAL.paths)
+
+
+def makespan_of_hand(state: State) -> int:
+    """Makespan of the plan in hand."""
+    return makespan_of(state.operations, state.workspace)
 
 
 def encoded(path: tuple[int, ...]) -> int:
@@ -59,8 +76,8 @@ def encoded(path: tuple[int, ...]) -> int:
 
 @pytest.mark.parametrize("sizes", ["equal", "free"])
 @pytest.mark.parametrize("ag_order", ["free", "reverse"])
-def test_plans_of_several_collectives_are_valid(mixed: Instance, ag_order: str, sizes: str) -> None:
-    validate(scheduled(mixed.overridden(chunks=3, ag_order=ag_order), sizes))
+def test_plans_of_several_collectives_are_valid(every_kind: Instance, ag_order: str, sizes: str) -> None:
+    validate(scheduled(every_kind.overridden(chunks=3, ag_order=ag_order), sizes))
 
 
 @settings(max_examples=40)
@@ -116,7 +133,7 @@ def test_free_sizes_beat_as_many_equal_chunks(network: str) -> None:
 @pytest.mark.parametrize("network", PAPER_NETWORKS)
 def test_free_sizes_are_no_worse_than_many_equal_chunks_as_dealt_out(network: str) -> None:
     instance = themis_opt.load(f"{network}.all_reduce.1000MiB")
-    assert scheduled(instance, "free").makespan <= balanced(instance, trials_per_stage=0).makespan
+    assert scheduled(instance, "free").makespan <= balanced(instance, HourglassParams(trials_per_stage=0)).makespan
 
 
 def test_very_many_collectives_keep_equal_chunks_though_sizes_are_free() -> None:
@@ -130,11 +147,11 @@ def test_very_many_collectives_keep_equal_chunks_though_sizes_are_free() -> None
 def test_the_best_usual_schedule_is_returned_where_it_is_better(
     hetero: Instance, monkeypatch: pytest.MonkeyPatch, sizes: str
 ) -> None:
-    def poor(instance: Instance, trials_per_stage: int = 0) -> Schedule:
+    def poor(instance: Instance, params: HourglassParams) -> Schedule:
         return simulate(instance, Baseline("lifo")(instance))
 
     monkeypatch.setattr(hourglass, "balanced", poor)
-    monkeypatch.setattr("themis_opt.sizing.resized", lambda schedule: schedule)
+    monkeypatch.setattr("themis_opt.solving.sizing.resized", lambda schedule: schedule)
     usual = (Themis("scf"), Themis("fifo"), Baseline())
     assert scheduled(hetero, sizes).makespan == min(simulate(hetero, policy(hetero)).makespan for policy in usual)
 
@@ -184,19 +201,19 @@ def test_the_interpreted_search_finds_the_same_plan_as_the_compiled_one(
     mixed: Instance, monkeypatch: pytest.MonkeyPatch, chunks: int
 ) -> None:
     instance = mixed.overridden(chunks=chunks)
-    monkeypatch.setattr(hourglass_search, "INTERPRETED_BUDGET", 0)
+    monkeypatch.setattr(SEARCH, "patience", 0)
     compiled = balanced(instance)
-    monkeypatch.setattr(hourglass_search, "INTERPRETED_BUDGET", 10**12)
+    monkeypatch.setattr(SEARCH, "patience", 10**12)
     assert balanced(instance) == compiled
 
 
-def test_compiling_waits_until_the_budget_is_used_up(figure_5: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiling_waits_until_its_patience_is_used_up(figure_5: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = Counter[str]()
-    monkeypatch.setattr(hourglass_search, "_interpreted", 0)
-    monkeypatch.setattr(hourglass_search, "INTERPRETED_BUDGET", 10**9)
-    monkeypatch.setattr(hourglass_search, "compiled", lambda: calls.update(["compiled"]))
+    monkeypatch.setattr(SEARCH, "compiled", lambda *_: calls.update(["compiled"]))
+    monkeypatch.setattr(SEARCH, "patience", 10**9)
     balanced(figure_5)
     assert not calls
+    assert SEARCH.patience < 10**9
 
 
 @given(st.permutations(range(6)), st.integers(0, 5), st.integers(0, 5))
@@ -231,7 +248,7 @@ def test_the_load_of_a_path_is_that_of_its_stages(hetero: Instance) -> None:
     load = np.zeros(3)
     for layer, path in enumerate((scatter, gather)):
         add_load(tables, load, 0, layer, encoded(path))
-    plan = Plan((Chunks(equal_sizes(instance.collectives[0]), np.array([scatter + gather])),))
+    plan = Plan((Chunks(equal_sizes(instance.exchanges[0]), np.array([scatter + gather])),))
     occupancy = plan.costs(instance).occupancy
     assert load.tolist() == np.bincount(scatter + gather, weights=occupancy).tolist()
 
@@ -260,9 +277,9 @@ def test_chunks_are_balanced_almost_as_the_order_count_bound_allows(network: str
     assert chosen(instance)[2] <= 1.03 * order_count(instance)
 
 
-@pytest.mark.parametrize("weight", WEIGHTS)
-def test_every_layer_gets_all_its_chunks(mixed: Instance, weight: float) -> None:
-    tables, pool, _ = chosen(mixed.overridden(chunks=9), weight)
+@pytest.mark.parametrize("weight", USUAL.weights)
+def test_every_layer_gets_all_its_chunks(every_kind: Instance, weight: float) -> None:
+    tables, pool, _ = chosen(every_kind.overridden(chunks=9), weight)
     dealt = Counter[tuple[int, int]]()
     for i in range(pool.size[0]):
         dealt[int(pool.collective[i]), int(pool.layer[i])] += int(pool.chunks[i])
@@ -289,7 +306,7 @@ def test_more_chunks_than_batches_are_all_dealt_out(hetero: Instance) -> None:
 
 def test_chunks_are_lined_up_with_every_path_as_often_as_it_was_chosen(mixed: Instance) -> None:
     tables, pool, _ = chosen(mixed.overridden(chunks=7))
-    state = empty_state(tables, 3, 1, 1)
+    state = empty_state(tables, 3, 1)
     line_up(tables, pool, state, 0)
     for i, layer in product(range(pool.size[0]), range(2)):
         if pool.layer[i] == layer:
@@ -299,7 +316,7 @@ def test_chunks_are_lined_up_with_every_path_as_often_as_it_was_chosen(mixed: In
 
 def test_a_repeated_candidate_is_known(hetero: Instance) -> None:
     tables, pool, _ = chosen(hetero.overridden(chunks=4))
-    state = empty_state(tables, 3, 2, 1)
+    state = empty_state(tables, 3, 2)
     line_up(tables, pool, state, 0)
     line_up(tables, pool, state, 1)
     assert is_known(state, 1)
@@ -309,36 +326,36 @@ def test_a_repeated_candidate_is_known(hetero: Instance) -> None:
 
 def test_a_first_scatter_waits_for_stages_in_the_middle_and_a_last_gather_for_both(hetero: Instance) -> None:
     tables, pool, _ = chosen(hetero.overridden(chunks=1))
-    state = empty_state(tables, 3, 1, 1)
+    state = empty_state(tables, 3, 1)
     line_up(tables, pool, state, 0)
     place_all(tables, state, 0, 0)
-    assert state.major.tolist() == [1, 0, 0, 0, 0, 2]
+    assert state.operations.major.tolist() == [1, 0, 0, 0, 0, 2]
 
 
 def test_a_change_that_lengthens_the_makespan_is_taken_back(hetero: Instance) -> None:
     tables, pool, _ = chosen(hetero.overridden(chunks=4))
-    state = empty_state(tables, 3, 1, 1)
+    state = empty_state(tables, 3, 1)
     line_up(tables, pool, state, 0)
     place_all(tables, state, 0, 0)
-    makespan = evaluate(state)
+    makespan = makespan_of_hand(state)
     improve(tables, state, 0, makespan, 0, 200)
     for chunk in range(4):
         place(tables, state, chunk, 0)
-    assert evaluate(state) <= makespan
+    assert makespan_of_hand(state) <= makespan
 
 
 def test_improving_ends_with_the_trials(hetero: Instance) -> None:
     tables, pool, _ = chosen(hetero.overridden(chunks=4))
-    state = empty_state(tables, 3, 1, 1)
+    state = empty_state(tables, 3, 1)
     line_up(tables, pool, state, 0)
     place_all(tables, state, 0, 0)
-    assert improve(tables, state, 0, evaluate(state), 0, 5) == 0
+    assert improve(tables, state, 0, makespan_of_hand(state), 0, 5) == 0
 
 
 def test_improving_ends_at_the_target(hetero: Instance) -> None:
     tables, pool, _ = chosen(hetero.overridden(chunks=4))
-    state = empty_state(tables, 3, 1, 1)
+    state = empty_state(tables, 3, 1)
     line_up(tables, pool, state, 0)
     place_all(tables, state, 0, 0)
-    makespan = evaluate(state)
+    makespan = makespan_of_hand(state)
     assert improve(tables, state, 0, makespan, makespan, 5) == 5

@@ -6,19 +6,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from themis_opt.instance import (
-    MAX_BYTES,
-    MAX_CHUNKS,
-    MAX_DIMENSIONS,
-    MAX_NPUS,
-    Algorithm,
-    Collective,
-    Dimension,
-    Instance,
-    Network,
-    Packet,
-    located,
-)
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_DIMENSIONS, MAX_NPUS, located
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Algorithm, Dimension, Network, Packet
 
 DIMENSION: dict[str, Any] = {"kind": "switch", "size": 4, "bandwidth": "48 GB/s"}
 COLLECTIVE: dict[str, Any] = {"kind": "all_reduce", "size": "256 MB"}
@@ -55,6 +46,7 @@ def test_a_given_algorithm_beats_the_usual_one() -> None:
             for value in (0, -1, "0 GB/s", "-1 GB/s", math.nan, math.inf, "1 GB", "GB/s", None, True)
         ),
         *(("latency", value) for value in (-1, "-1 ns", math.nan, math.inf, "1 B", None, False)),
+        *(("reduction", value) for value in (0, -1, "0 B/s", "1 B", math.nan, math.inf)),
         *(("launch_overhead", value) for value in (-1, "-1 ns", math.nan, math.inf, "1 B", None)),
         *(("compression", value) for value in (0, 0.5, -2, math.nan, math.inf, "much", None)),
         *(("kind", value) for value in ("torus", "", None, 1)),
@@ -82,7 +74,7 @@ def test_a_bad_value_of_a_packet_is_refused(field: str, value: object) -> None:
         *(("chunks", value) for value in (0, -1, 1.0, "4", True, None, MAX_CHUNKS + 1, 10**9)),
         *(("release", value) for value in (-1, "-1 ns", math.nan, math.inf, "1e8 s", None)),
         *(("element_bytes", value) for value in (0, -1, 2.0, "2", None)),
-        *(("kind", value) for value in ("broadcast", None)),
+        *(("kind", value) for value in ("barrier", None)),
         *(("dimensions", value) for value in ([], "dim1", [1])),
         ("colour", "red"),
     ],
@@ -188,14 +180,15 @@ def test_npus_multiply_over_dimensions() -> None:
 
 
 def test_a_collective_spans_all_dimensions_unless_told() -> None:
-    assert Instance.model_validate(INSTANCE).spans == ((0, 1),)
+    assert Instance.model_validate(INSTANCE).exchanges[0].span == (0, 1)
 
 
 def test_a_span_is_sorted_from_the_innermost_outwards() -> None:
     collective = COLLECTIVE | {"dimensions": ["dim2", "dim1"]}
-    assert Instance.model_validate(INSTANCE | {"collectives": [collective]}).spans == ((0, 1),)
+    assert Instance.model_validate(INSTANCE | {"collectives": [collective]}).exchanges[0].span == (0, 1)
 
 
 def test_unnamed_collectives_are_called_by_kind_and_number() -> None:
     both = [COLLECTIVE | {"name": "gradients"}, COLLECTIVE]
-    assert Instance.model_validate(INSTANCE | {"collectives": both}).labels == ("gradients", "all_reduce2")
+    names = [own.name for own in Instance.model_validate(INSTANCE | {"collectives": both}).exchanges]
+    assert names == ["gradients", "all_reduce2"]

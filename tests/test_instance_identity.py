@@ -8,7 +8,10 @@ from hypothesis import given
 from pydantic import ValidationError
 from strategies import instances
 
-from themis_opt.instance import CollectiveKind, Dimension, Instance, Kind
+import themis_opt
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Kind, Network
+from themis_opt.problem.phases import CollectiveKind
 
 DIMENSION: dict[str, Any] = {"kind": "switch", "size": 4, "bandwidth": "48 GB/s"}
 COLLECTIVE: dict[str, Any] = {"kind": "all_reduce", "size": "256 MB"}
@@ -68,6 +71,8 @@ def test_the_fingerprint_ignores_names_sources_and_spelling(other: Instance) -> 
         with_dimension(packet={"payload": "4 kB", "header": "1 B"}),
         with_dimension(launch_overhead="1 ps"),
         with_dimension(compression=1.0000001),
+        with_dimension(reduction="200 GB/s"),
+        FULL.replace(network=FULL.network.replace(reduction="200 GB/s")),
         with_collective(kind="all_gather"),
         with_collective(size="256000002 B"),
         with_collective(chunks=63),
@@ -83,6 +88,27 @@ def test_the_fingerprint_ignores_names_sources_and_spelling(other: Instance) -> 
 )
 def test_the_fingerprint_changes_with_what_decides_the_schedule(other: Instance) -> None:
     assert other.fingerprint != FULL.fingerprint
+
+
+def test_fingerprints_stay_what_schedule_files_and_caches_hold() -> None:
+    one, other = themis_opt.load("fig5.all_reduce.256MB"), themis_opt.load("2d-sw_sw.dlrm")
+    assert one.fingerprint == "d3ab3fa1a23b8ce1b7215087ff2022c3"
+    assert other.fingerprint == "66853c9cda6468bc22200b9f4ff75d40"
+
+
+def test_the_reduction_of_the_network_is_that_of_dimensions_without_their_own() -> None:
+    shared = {"reduction": "200 GB/s", "dimensions": [DIMENSION, DIMENSION | {"reduction": "100 GB/s"}]}
+    written_out = {"dimensions": [DIMENSION | {"reduction": "200 GB/s"}, DIMENSION | {"reduction": "100 GB/s"}]}
+    one, other = (Instance.model_validate({"network": n, "collectives": [COLLECTIVE]}) for n in (shared, written_out))
+    assert one.fingerprint == other.fingerprint
+    assert one.network.dimensions == other.network.dimensions
+
+
+def test_a_dimension_may_sum_at_no_cost_where_the_others_do_not() -> None:
+    dimensions = [DIMENSION, DIMENSION | {"reduction": None}]
+    network = Network.model_validate({"reduction": "200 GB/s", "dimensions": dimensions})
+    assert [d.reduction for d in network.dimensions] == [200e9, None]
+    assert [d.reduction for d in Network.model_validate_json(network.model_dump_json()).dimensions] == [200e9, None]
 
 
 @given(instances())

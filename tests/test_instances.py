@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from themis_opt.instance import Instance, Kind
-from themis_opt.plan import Chunks, Plan, equal_sizes
+from themis_opt.base.units import format_size
 from themis_opt.policies.registry import make_policy
-from themis_opt.simulator import simulate
-from themis_opt.units import format_size
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Kind
+from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
+from themis_opt.schedules.simulator import simulate
 
 INSTANCES = Path(__file__).parents[1] / "instances"
 FILES = {
@@ -116,6 +117,9 @@ def test_paper_all_reduce_has_64_chunks(size: int) -> None:
         ("toy/two_equal_dims.all_reduce.8MB.json", "themis+scf", 6),
         ("toy/one_ring.all_reduce.4MB.json", "baseline+fifo", 6.03),
         ("toy/release_and_subset.mixed.8MB.json", "baseline+fifo", 8),
+        *((f"toy/root.{kind}.12MB.json", "baseline+fifo", 18) for kind in ("broadcast", "reduce")),
+        *((f"toy/root.{kind}.12MB.json", "themis+scf", 12) for kind in ("broadcast", "reduce")),
+        *((f"toy/root.{kind}.12MB.json", "hourglass", 12) for kind in ("broadcast", "reduce")),
     ],
 )
 def test_toy_answers(name: str, policy: str, milliseconds: float) -> None:

@@ -1,16 +1,13 @@
 """The event loop, interpreted and compiled."""
 
-from collections.abc import Iterator
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from themis_opt import kernel
-from themis_opt.kernel import Operations, compiled, start_times
+from themis_opt.schedules.kernel import LOOP, Operations, start_times
 
 
 def operations(
@@ -137,45 +134,23 @@ def random_operations(draw: st.DrawFn) -> Operations:
 
 
 def interpreted_starts(work: Operations, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
-    monkeypatch.setattr(kernel, "_interpreted", 0)
-    monkeypatch.setattr(kernel, "compiled", None)
+    monkeypatch.setattr(LOOP, "patience", 10**9)
+    monkeypatch.setattr(LOOP, "compiled", None)
     return start_times(work)
 
 
 def compiled_starts(work: Operations, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
-    monkeypatch.setattr(kernel, "_interpreted", kernel.INTERPRETED_BUDGET)
+    monkeypatch.setattr(LOOP, "patience", 0)
     return start_times(work)
 
 
 @given(random_operations())
 def test_interpreted_and_compiled_loop_agree(work: Operations) -> None:
-    compiled()
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        slow = interpreted_starts(work, monkeypatch)
     with pytest.MonkeyPatch.context() as monkeypatch:
         fast = compiled_starts(work, monkeypatch)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        slow = interpreted_starts(work, monkeypatch)
     assert slow.tolist() == fast.tolist()
-
-
-@pytest.fixture
-def no_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Numba as it is where no folder is writable, and the loop not yet compiled."""
-    njit = numba.njit
-
-    def njit_without_cache(*, cache: bool = False, **options: Any) -> Any:
-        if cache:
-            raise RuntimeError("cannot cache function 'event_loop': no locator available")
-        return njit(**options)
-
-    compiled.cache_clear()
-    monkeypatch.setattr(numba, "njit", njit_without_cache)
-    yield
-    compiled.cache_clear()
-
-
-@pytest.mark.usefixtures("no_cache")
-def test_the_loop_is_compiled_where_it_cannot_be_cached(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert compiled_starts(operations([0, 0, 0], [3, 4, 5]), monkeypatch).tolist() == [0, 3, 7]
 
 
 @given(random_operations())

@@ -8,17 +8,23 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from themis_opt import local_search
-from themis_opt.annealing import Annealing, is_ready
-from themis_opt.instance import Collective, CollectiveKind, Instance
-from themis_opt.local_search import SLICE_WORK, LocalSearch, with_at_most
-from themis_opt.policies.starts import usual_schedule
-from themis_opt.schedule import Schedule
-from themis_opt.sizing import granule
-from themis_opt.validation import validate
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.validation import validate
+from themis_opt.search import local_search
+from themis_opt.search.annealing import Annealing, is_ready
+from themis_opt.search.annealing_loop import MoveParams
+from themis_opt.search.local_search import LocalSearch, LocalSearchParams
+from themis_opt.search.starts import usual_schedule
+from themis_opt.solving.sizing import granule
 
 WORK = 2.0**18
 """Stages per thread and wave, for some hundredths of a second."""
+
+SHORT_STARTS = LocalSearchParams(start_work=2**18)
+"""Starts of free sizes take no second either."""
 
 UNITS = 10**9
 """Picoseconds of a unit of time of figure 5."""
@@ -27,12 +33,6 @@ UNITS = 10**9
 @pytest.fixture(autouse=True, scope="module")
 def _compiled_before(figure_5: Instance) -> None:
     is_ready(None)
-
-
-@pytest.fixture(autouse=True)
-def _short_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starts of free sizes take no second either."""
-    monkeypatch.setattr(local_search, "START_WORK", int(WORK))
 
 
 def never() -> bool:
@@ -45,7 +45,7 @@ def at_once() -> bool:
 
 def searched(instance: Instance, num_waves: int = 2, **options: Any) -> LocalSearch:
     """A search after some waves."""
-    search = LocalSearch(usual_schedule(instance), usual_schedule, **options)
+    search = LocalSearch(usual_schedule(instance), usual_schedule, params=SHORT_STARTS, **options)
     for _ in range(num_waves):
         search.wave(WORK, never)
     return search
@@ -71,7 +71,7 @@ class Idle:
     seeds: ClassVar[list[int]] = []
     steps: ClassVar[list[int]] = []
 
-    def __init__(self, start: Schedule, seed: int) -> None:
+    def __init__(self, start: Schedule, seed: int, moves: MoveParams) -> None:
         self.start = start
         self.seeds.append(seed)
 
@@ -138,8 +138,8 @@ def test_no_wave_makes_it_worse(mixed: Instance, free_sizes: bool) -> None:
 @pytest.mark.parametrize("free_sizes", [False, True])
 @pytest.mark.parametrize("latency", ["lag", "occupy"])
 @pytest.mark.parametrize("ag_order", ["free", "reverse"])
-def test_schedules_are_valid(mixed: Instance, free_sizes: bool, latency: str, ag_order: str) -> None:
-    instance = mixed.overridden(chunks=6, latency=latency, ag_order=ag_order)
+def test_schedules_are_valid(every_kind: Instance, free_sizes: bool, latency: str, ag_order: str) -> None:
+    instance = every_kind.overridden(chunks=6, latency=latency, ag_order=ag_order)
     best = searched(instance, num_waves=1, free_sizes=free_sizes).best
     validate(best)
     assert best.instance is instance
@@ -162,7 +162,7 @@ def test_equal_chunks_stay_equal(hetero: Instance) -> None:
 def test_free_sizes_are_whole_granules_of_no_more_chunks_than_allowed(hetero: Instance, chunks: int) -> None:
     best = searched(hetero.overridden(chunks=chunks), free_sizes=True).best
     (own,) = best.plan.chunks
-    assert (own.sizes % granule(hetero, 0) == 0).all()
+    assert (own.sizes % granule(hetero, hetero.exchanges[0]) == 0).all()
     assert (own.sizes > 0).all()
     assert len(own.sizes) <= chunks
     assert not best.has_equal_sizes
@@ -209,7 +209,7 @@ def test_a_wave_takes_no_more_work_than_allowed(hetero: Instance, idle: type[Idl
 @pytest.mark.parametrize("free_sizes", [False, True])
 def test_a_wave_stops_when_told(hetero: Instance, num_slices: Callable[[], int], free_sizes: bool) -> None:
     search = searched(hetero, num_waves=0, free_sizes=free_sizes)
-    search.wave(100.0 * SLICE_WORK, at_once)
+    search.wave(100.0 * SHORT_STARTS.slice_work, at_once)
     assert num_slices() == 1
 
 
@@ -231,7 +231,7 @@ def test_an_interrupted_wave_ends_early(
 ) -> None:
     interrupt_first(monkeypatch)
     search = searched(hetero, num_waves=0, free_sizes=free_sizes, workers=2)
-    search.wave(100.0 * SLICE_WORK, never)
+    search.wave(100.0 * SHORT_STARTS.slice_work, never)
     assert search.interrupted
     assert num_slices() <= 2
 
@@ -248,5 +248,5 @@ def test_an_interrupted_wave_keeps_the_best(
 
 def test_a_limit_of_chunks_spares_collectives_that_have_fewer(mixed: Instance) -> None:
     before = [c.chunks for c in mixed.collectives]
-    after = [c.chunks for c in with_at_most(mixed, 9).collectives]
+    after = [c.chunks for c in mixed.at_most(9).collectives]
     assert after == np.minimum(before, 9).tolist()

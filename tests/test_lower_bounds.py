@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 
-from formulations.budget import Budget
-from themis_opt.instance import Collective, CollectiveKind, Dimension, Instance, Kind, Network
-from themis_opt.lower_bounds import BOUNDS, bounds, order_count
 from themis_opt.policies.registry import make_policy
-from themis_opt.simulator import simulate
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Kind, Network
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.simulator import simulate
+from themis_opt.solving.bounds import bounds, bounds_of
+from themis_opt.solving.makespan_bounds import BoundParams, order_count
 
 UNIT = 10**9
 """One unit of figure 5: 1 ms."""
@@ -16,7 +19,7 @@ MICROSECOND = 10**6
 
 
 def bound(name: str, instance: Instance) -> float:
-    return BOUNDS[name].compute(instance)
+    return bounds_of(instance)[name].compute(instance)
 
 
 def instance(kind: str, *bandwidths: str, chunks: int = 1, size: int = 6000, **dimension: Any) -> Instance:
@@ -93,6 +96,11 @@ def test_fluid_sees_that_a_dimension_alone_is_the_bottleneck() -> None:
     assert bound("fluid", instance("all_to_all", "1 GB/s", "100 GB/s")) == pytest.approx(3 * MICROSECOND)
 
 
+def test_fluid_counts_sums() -> None:
+    one, free = (instance("reduce_scatter", "1 GB/s", **fields) for fields in ({"reduction": "500 MB/s"}, {}))
+    assert bound("fluid", one) == pytest.approx(3 * bound("fluid", free))
+
+
 def test_order_count_counts_launch_overheads_of_every_chunk() -> None:
     one = instance("reduce_scatter", "1 GB/s", launch_overhead="5 us", chunks=3)
     assert bound("order_count", one) == pytest.approx((3 + 15) * MICROSECOND, rel=1e-6)
@@ -105,7 +113,7 @@ def test_order_count_waits_for_the_first_stage_elsewhere() -> None:
 
 
 def test_order_count_without_time_is_still_a_bound(figure_5: Instance) -> None:
-    found = order_count(figure_5, Budget(seconds=0.01, workers=1))
+    found = order_count(figure_5, BoundParams(order_count_work=1e-6))
     assert found <= 7 * UNIT * (1 + 1e-9)
 
 
@@ -137,7 +145,7 @@ def test_free_sizes_leave_out_bounds_of_equal_chunks(figure_5: Instance) -> None
 
 
 def test_equal_sizes_have_all_bounds(figure_5: Instance) -> None:
-    assert set(bounds(figure_5)) == set(BOUNDS)
+    assert set(bounds(figure_5)) == set(bounds_of(figure_5))
 
 
 def test_rounding_to_the_clock_never_leaves_a_bound_above_a_makespan() -> None:

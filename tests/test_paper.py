@@ -7,7 +7,7 @@ from paper_networks import PAPER_NETWORKS
 
 import themis_opt
 from themis_opt.policies.registry import make_policy
-from themis_opt.simulator import simulate
+from themis_opt.schedules.simulator import simulate
 
 SIZES_MIB = range(100, 1001, 50)
 POLICIES = ("baseline+fifo", "themis+fifo", "themis+scf")

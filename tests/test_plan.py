@@ -6,11 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import instances, plans
 
-from themis_opt.cost import Phase
-from themis_opt.instance import Collective, CollectiveKind, Dimension, Instance, Kind, Network
-from themis_opt.plan import Chunks, Plan, Stage, equal_sizes, fixed_path
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
+from themis_opt.problem.exchanges import Collective, Exchange
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Kind, Network
+from themis_opt.problem.phases import CollectiveKind, Phase
+from themis_opt.schedules.plan import Chunks, Plan, Stage, equal_sizes, fixed_path
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def plan() -> Plan:
 
 
 def test_stages_are_numbered_by_collective_chunk_and_position(instance: Instance, plan: Plan) -> None:
-    assert [(s.collective, s.chunk, s.position) for s in plan.stages(instance)] == [
+    assert [(s.launch, s.chunk, s.position) for s in plan.stages(instance)] == [
         *((0, chunk, position) for chunk in range(2) for position in range(4)),
         *((1, chunk, 0) for chunk in range(3)),
     ]
@@ -138,7 +140,7 @@ def test_arrays_given_to_a_schedule_stay_writable(instance: Instance, plan: Plan
 @given(st.integers(1, 10**6), st.integers(1, 100), st.sampled_from([1, 2, 4]))
 def test_equal_sizes_sum_up_and_differ_by_one_element_at_most(elements: int, chunks: int, element_bytes: int) -> None:
     size = (elements + chunks) * element_bytes
-    collective = Collective(kind=CollectiveKind.ALL_REDUCE, size=size, chunks=chunks, element_bytes=element_bytes)
+    collective = Exchange("", CollectiveKind.ALL_REDUCE, size, chunks, (0,), element_bytes)
     sizes = equal_sizes(collective)
     assert (len(sizes), sizes.sum()) == (chunks, size)
     assert sizes[0] - sizes[-1] in (0, element_bytes)
@@ -151,11 +153,13 @@ def test_equal_sizes_sum_up_and_differ_by_one_element_at_most(elements: int, chu
         ("reduce_scatter", (0, 1, 2)),
         ("all_gather", (2, 1, 0)),
         ("all_to_all", (0, 1, 2)),
+        ("broadcast", (0, 1, 2, 2, 1, 0)),
+        ("reduce", (0, 1, 2, 2, 1, 0)),
     ],
 )
 def test_the_fixed_order_scatters_outwards_and_gathers_inwards(kind: str, path: tuple[int, ...]) -> None:
     """Scatter from dim1 outwards, gather back inwards."""
-    assert fixed_path(Collective(kind=CollectiveKind(kind), size=128), (0, 1, 2)) == path
+    assert fixed_path(Exchange("", CollectiveKind(kind), 128, 1, (0, 1, 2))) == path
 
 
 @given(st.data())

@@ -1,20 +1,31 @@
-"""The cache of plans: what it recalls and what it keeps."""
+"""The cache of plans: what it recalls, also on instances of other sizes and chunk counts, and what it keeps."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cached_plans import cached_files, scheduled
+from cached_plans import cached_files, longer, scheduled
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from iteration_strategies import iteration_instances, specifications
+from small_iterations import PAIR, iteration, tensor
+from strategies import schedules
 
-from themis_opt import plan_cache
-from themis_opt.errors import InvalidSchedule
-from themis_opt.instance import Instance
-from themis_opt.plan import Plan
-from themis_opt.plan_cache import PlanCache
-from themis_opt.refinement import refined
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
-from themis_opt.sizing import resized
+from themis_opt.base.errors import InvalidSchedule
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Plan
+from themis_opt.schedules.refinement import refined
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.search import plan_cache
+from themis_opt.search.plan_cache import CacheParams, PlanCache
+from themis_opt.search.plan_entry import Entry
+from themis_opt.solving.sizing import granule, resized
+from themis_opt.study.comparison import Limits, compare
 
 
 def free(instance: Instance) -> Schedule:
@@ -56,8 +67,8 @@ def test_the_same_instance_gets_its_schedule_back(cache: PlanCache, few: Instanc
     assert found.schedule.makespan <= schedule.makespan
 
 
-def test_sequences_come_back_as_they_were(cache: PlanCache, few: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_cache, "RULE", "scf")
+def test_sequences_come_back_as_they_were(tmp_path: Path, few: Instance) -> None:
+    cache = PlanCache(tmp_path, CacheParams(rule="scf"))
     schedule = scheduled(few)
     cache.keep(schedule, "equal", 0.25, 3.5)
     found = cache.recall(few, "equal")
@@ -120,23 +131,21 @@ def test_another_kind_of_sizes_is_not_exact(cache: PlanCache, few: Instance) -> 
     assert not found.exact
 
 
-def test_only_the_nearest_entries_are_tried(cache: PlanCache, few: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_nearest_entries_are_tried(tmp_path: Path, few: Instance) -> None:
+    cache = PlanCache(tmp_path, CacheParams(max_entries=1))
     cache.keep(scheduled(few), "equal", 0.1, 1.0)
     cache.keep(scheduled(few.overridden(size="1000 MiB")), "equal", 0.1, 2.0)
     cache.keep(scheduled(few.overridden(chunks=4)), "equal", 0.1, 3.0)
-    monkeypatch.setattr(plan_cache, "MAX_ENTRIES", 1)
     found = cache.recall(few.overridden(size="900 MiB"), "equal")
     assert found is not None
     assert found.seconds == 2.0
 
 
-def test_plans_too_large_to_time_are_neither_kept_nor_recalled(
-    cache: PlanCache, few: Instance, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plans_too_large_to_time_are_neither_kept_nor_recalled(cache: PlanCache, few: Instance) -> None:
     cache.keep(scheduled(few), "equal", 0.1, 1.0)
-    monkeypatch.setattr(plan_cache, "MAX_STAGES", 47)
-    assert cache.recall(few, "equal") is None
-    cache.keep(scheduled(few.overridden(size="1 GiB")), "equal", 0.1, 1.0)
+    small = replace(cache, params=CacheParams(max_stages=47))
+    assert small.recall(few, "equal") is None
+    small.keep(scheduled(few.overridden(size="1 GiB")), "equal", 0.1, 1.0)
     assert len(cached_files(cache)) == 1
 
 
@@ -202,12 +211,11 @@ def test_an_illegal_schedule_is_not_kept(cache: PlanCache, few: Instance) -> Non
     assert cached_files(cache) == []
 
 
-def test_only_so_many_stages_are_timed(cache: PlanCache, few: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_stages_are_timed(cache: PlanCache, few: Instance) -> None:
     cache.keep(scheduled(few, "baseline+fifo"), "equal", 0.1, 1.0)
     cache.keep(scheduled(few.overridden(size="1 GiB")), "equal", 0.1, 2.0)
     for stages, seconds in ((95, 1.0), (96, 2.0)):
-        monkeypatch.setattr(plan_cache, "MAX_STAGES", stages)
-        found = cache.recall(few, "equal")
+        found = replace(cache, params=CacheParams(max_stages=stages)).recall(few, "equal")
         assert found is not None
         assert found.seconds == seconds
 
@@ -219,3 +227,284 @@ def test_what_breaks_a_rule_is_not_recalled(cache: PlanCache, few: Instance, mon
     cache.keep(scheduled(few), "equal", 0.1, 1.0)
     monkeypatch.setattr(plan_cache, "validate", refuse)
     assert cache.recall(few, "equal") is None
+
+
+@pytest.mark.parametrize("size", ["1 MiB", "1000 MiB", "123457 kB"])
+def test_another_size_is_timed_anew(cache: PlanCache, few: Instance, size: str) -> None:
+    cache.keep(scheduled(few), "equal", 0.1, 1.0)
+    other = few.overridden(size=size)
+    found = cache.recall(other, "equal")
+    assert found is not None
+    assert not found.exact
+    assert found.schedule.instance is other
+    assert found.schedule.makespan == simulate(other, found.schedule.plan).makespan
+    assert found.schedule.has_equal_sizes
+    validate(found.schedule)
+
+
+@pytest.mark.parametrize("chunks", [9, 20, 64])
+def test_equal_chunks_become_more_equal_chunks(cache: PlanCache, few: Instance, chunks: int) -> None:
+    cache.keep(scheduled(few), "equal", 0.1, 1.0)
+    found = cache.recall(few.overridden(chunks=chunks), "equal")
+    assert found is not None
+    assert not found.exact
+    assert found.schedule.has_equal_sizes
+    validate(found.schedule)
+
+
+def test_an_even_multiple_of_chunks_is_no_slower(cache: PlanCache, few: Instance, hetero: Instance) -> None:
+    schedule = scheduled(few)
+    cache.keep(schedule, "equal", 0.1, 1.0)
+    found = cache.recall(hetero, "equal")
+    assert found is not None
+    assert found.schedule.makespan <= schedule.makespan * (1 + 1e-6)
+
+
+def test_fewer_chunks_than_were_planned_recall_nothing(cache: PlanCache, few: Instance) -> None:
+    cache.keep(scheduled(few), "equal", 0.1, 1.0)
+    cache.keep(free(few), "free", 0.1, 1.0)
+    fewer = few.overridden(chunks=2)
+    assert cache.recall(fewer, "equal") is None
+    assert cache.recall(fewer, "free") is None
+
+
+@pytest.mark.parametrize("size", ["3 MiB", "5 GiB", 1_000_006])
+def test_free_sizes_are_scaled(cache: PlanCache, few: Instance, size: str | int) -> None:
+    cache.keep(free(few), "free", 0.1, 1.0)
+    other = few.overridden(size=size, chunks=32)
+    found = cache.recall(other, "free")
+    assert found is not None
+    assert (found.schedule.plan.chunks[0].sizes % granule(other, other.exchanges[0]) == 0).all()
+    assert found.schedule.makespan == simulate(other, found.schedule.plan).makespan
+    validate(found.schedule)
+
+
+def test_scaled_free_sizes_keep_their_ratios(tmp_path: Path, few: Instance) -> None:
+    cache = PlanCache(tmp_path, CacheParams(resized_chunks=0))
+    schedule = free(few)
+    cache.keep(schedule, "free", 0.1, 1.0)
+    found = cache.recall(few.overridden(size="1000 MiB"), "free")
+    assert found is not None
+    assert found.schedule.plan.chunks[0].sizes == pytest.approx(10 * schedule.plan.chunks[0].sizes, abs=2048)
+
+
+def test_sizes_that_need_no_scaling_stay(tmp_path: Path, few: Instance) -> None:
+    cache = PlanCache(tmp_path, CacheParams(resized_chunks=0))
+    instance = few.overridden(size=9 * 2048)
+    assert granule(instance, instance.exchanges[0]) == 2048
+    cache.keep(scheduled(instance), "equal", 0.1, 1.0)
+    found = cache.recall(instance, "free")
+    assert found is not None
+    assert set(found.schedule.plan.chunks[0].sizes.tolist()) == {9 * 256}
+
+
+def test_chunks_that_scale_to_nothing_are_dropped(cache: PlanCache, few: Instance) -> None:
+    cache.keep(scheduled(few), "equal", 0.1, 1.0)
+    tiny = few.overridden(size=3 * 2048)
+    found = cache.recall(tiny, "free")
+    assert found is not None
+    assert len(found.schedule.plan.chunks[0].sizes) <= 3
+    validate(found.schedule)
+
+
+def test_equal_chunks_get_the_best_free_sizes(tmp_path: Path, few: Instance) -> None:
+    cache = PlanCache(tmp_path, CacheParams(rule="scf"))
+    schedule = scheduled(few)
+    cache.keep(schedule, "equal", 0.1, 1.0)
+    found = cache.recall(few, "free")
+    assert found is not None
+    assert not found.exact
+    assert found.schedule.makespan == resized(schedule).makespan < schedule.makespan
+
+
+def test_free_chunks_become_equal_ones_in_proportion(cache: PlanCache, few: Instance, hetero: Instance) -> None:
+    schedule = free(few)
+    cache.keep(schedule, "free", 0.1, 1.0)
+    found = cache.recall(hetero, "equal")
+    assert found is not None
+    assert found.schedule.has_equal_sizes
+    (before,), (after,) = schedule.plan.chunks, found.schedule.plan.chunks
+    for path in np.unique(before.paths, axis=0):
+        planned = before.sizes[(before.paths == path).all(axis=1)].sum()
+        assert after.sizes[(after.paths == path).all(axis=1)].sum() == pytest.approx(
+            planned, abs=int(after.sizes[0]) * len(before.sizes)
+        )
+
+
+def test_a_free_chunk_too_small_for_an_equal_one_disappears(cache: PlanCache, few: Instance) -> None:
+    schedule = scheduled(few)
+    (chunks,) = schedule.plan.chunks
+    sizes = np.full(8, 2048)
+    sizes[0] += chunks.sizes.sum() - sizes.sum()
+    plan = type(schedule.plan)((type(chunks)(sizes, chunks.paths),))
+    cache.keep(simulate(few, plan), "free", 0.1, 1.0)
+    found = cache.recall(few, "equal")
+    assert found is not None
+    assert (found.schedule.plan.chunks[0].paths == chunks.paths[0]).all()
+    validate(found.schedule)
+
+
+def test_several_collectives_are_recalled(cache: PlanCache, mixed: Instance) -> None:
+    coarse = mixed.overridden(chunks=2)
+    cache.keep(scheduled(coarse), "equal", 0.1, 1.0)
+    for sizes in ("equal", "free"):
+        found = cache.recall(mixed, sizes)
+        assert found is not None
+        validate(found.schedule)
+
+
+def test_one_collective_of_fewer_chunks_rules_an_entry_out(cache: PlanCache, mixed: Instance) -> None:
+    cache.keep(scheduled(mixed.overridden(chunks=4)), "equal", 0.1, 1.0)
+    first, *others = mixed.collectives
+    fewer = mixed.replace(collectives=(first.replace(chunks=2), *(c.replace(chunks=64) for c in others)))
+    assert cache.recall(fewer, "equal") is None
+
+
+def test_a_reversed_gather_is_kept(cache: PlanCache, few: Instance) -> None:
+    reverse = few.overridden(ag_order="reverse")
+    cache.keep(scheduled(reverse), "equal", 0.1, 1.0)
+    found = cache.recall(reverse.overridden(chunks=16, size="1 GiB"), "free")
+    assert found is not None
+    validate(found.schedule)
+
+
+@contextmanager
+def in_memory() -> Iterator[PlanCache]:
+    """A cache that writes no files."""
+    stored: dict[Path, Entry] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan_cache, "write_entry", stored.__setitem__)
+        patch.setattr(plan_cache, "nearest_entries", lambda *_: list(stored.values()))
+        yield PlanCache(Path("nowhere"))
+
+
+@given(st.data())
+def test_what_is_recalled_is_always_legal(data: st.DataObject) -> None:
+    schedule = data.draw(schedules(max_collectives=2))
+    base = schedule.instance
+    factor, chunks = data.draw(st.integers(1, 5)), data.draw(st.integers(0, 6))
+    other = base.replace(
+        collectives=tuple(
+            c.replace(size=c.size * factor, chunks=min(c.chunks + chunks, c.size // c.element_bytes))
+            for c in base.collectives
+        )
+    )
+    with in_memory() as cache:
+        cache.keep(schedule, "free", 0.1, 1.0)
+        for sizes in ("equal", "free"):
+            found = cache.recall(other, sizes)
+            assert found is not None
+            validate(found.schedule)
+            assert sizes == "free" or found.schedule.has_equal_sizes
+
+
+@given(iteration_instances(), specifications, st.integers(1, 5), st.integers(0, 3), st.booleans())
+def test_what_is_recalled_for_an_iteration_is_always_legal(
+    instance: Instance, policy: str, factor: int, more: int, enforces: bool
+) -> None:
+    schedule = scheduled(instance, policy)
+    assume(schedule.period.is_steady)
+    if enforces:
+        schedule = simulate(instance, schedule.enforced_plan())
+    other = longer(instance.replace(chunks=instance.chunks + more), factor)
+    with in_memory() as cache:
+        cache.keep(schedule, "free", 0.1, 1.0)
+        found = cache.recall(other, "free")
+        assert found is not None
+        assert [own.tensors for own in found.schedule.plan.launches] == [own.tensors for own in schedule.plan.launches]
+        validate(found.schedule)
+        same = cache.recall(instance, "free")
+        assert same is not None
+        assert same.exact
+        assert same.schedule.makespan <= schedule.makespan
+
+
+@pytest.fixture
+def layers() -> Instance:
+    """Four layers on two dimensions, the gradients of which are late for the next iteration."""
+    names = [f"{number}" for number in range(4)]
+    tasks = {f"forward{n}": 10.0 for n in names} | {f"backward{n}": 20.0 for n in reversed(names)}
+    tensors = [tensor(f"gradients{n}", 40, f"backward{n}", f"forward{n}") for n in names]
+    return iteration(tasks, tensors, dimensions=2, chunks=4)
+
+
+@pytest.mark.parametrize("policy", ["ddp/hourglass", "wait_free/themis+scf", "dear:threshold=50kB/hourglass"])
+@pytest.mark.parametrize("ag_order", ["free", "reverse"])
+def test_an_iteration_gets_its_launches_back(cache: PlanCache, layers: Instance, policy: str, ag_order: str) -> None:
+    instance = layers.overridden(ag_order=ag_order)
+    schedule = scheduled(instance, policy)
+    cache.keep(schedule, "free", 0.25, 3.5)
+    found = cache.recall(instance, "equal")
+    assert found is not None
+    assert (found.gap, found.seconds, found.exact) == (0.25, 3.5, True)
+    assert found.schedule.plan.launches == schedule.plan.launches
+    assert found.schedule.makespan <= schedule.makespan
+
+
+def test_the_order_of_an_iteration_comes_back_as_it_was(tmp_path: Path, layers: Instance) -> None:
+    """Priorities of stages, and of launches, as the policy gave them; and sequences with the shifts of their stages."""
+    cache = PlanCache(tmp_path, CacheParams(resized_chunks=0, rule="fifo"))
+    schedule = scheduled(layers, "priority/hourglass")
+    assert schedule.plan.order == "layer"
+    assert schedule.plan.keys is not None
+    enforced = simulate(layers, replace(schedule.enforced_plan(), keys=None))
+    assert enforced.plan.shifts.any()
+    for one in (schedule, enforced):
+        cache.keep(one, "free", 0.1, 1.0)
+        found = cache.recall(layers, "free")
+        assert found is not None
+        assert found.schedule.plan == one.plan or found.schedule.makespan < one.makespan
+        for file in cached_files(cache):
+            file.unlink()
+
+
+def test_priorities_that_do_not_suit_give_way_to_a_rule(tmp_path: Path) -> None:
+    cache = PlanCache(tmp_path, CacheParams(resized_chunks=0))
+    network = {"dimensions": [PAIR, PAIR | {"bandwidth": "700 MB/s"}]}
+    instance = iteration({"one": 1.0}, [tensor("gradients", 64, "one", "one")], network=network, chunks=8)
+    plan = scheduled(instance, "fused/hourglass").plan
+    assert plan.keys is not None
+    reversed_keys = simulate(instance, replace(plan, keys=-plan.keys))
+    cache.keep(reversed_keys, "free", 0.1, 1.0)
+    found = cache.recall(instance, "free")
+    assert found is not None
+    ruled = simulate(instance, replace(plan, keys=None, dispatch=cache.params.rule))
+    assert found.schedule.makespan == ruled.makespan < reversed_keys.makespan
+
+
+def test_iterations_count_as_often_as_they_are_simulated(tmp_path: Path, layers: Instance) -> None:
+    schedule = scheduled(layers, "wait_free/hourglass")
+    for room, kept in ((4 * schedule.plan.num_stages - 1, 0), (4 * schedule.plan.num_stages, 1)):
+        cache = PlanCache(tmp_path, CacheParams(max_stages=room))
+        cache.keep(schedule, "free", 0.1, 1.0)
+        assert len(cached_files(cache)) == kept
+
+
+def test_a_larger_iteration_has_the_launches_of_a_smaller_one(cache: PlanCache, layers: Instance) -> None:
+    schedule = scheduled(layers, "ddp:first_cap=1B:cap=80kB/hourglass")
+    assert len(schedule.plan.launches) == 3
+    cache.keep(schedule, "free", 0.25, 3.5)
+    other = longer(layers, 10)
+    found = cache.recall(other, "free")
+    assert found is not None
+    assert not found.exact
+    assert [own.tensors for own in found.schedule.plan.launches] == [own.tensors for own in schedule.plan.launches]
+    assert found.schedule.makespan == simulate(other, found.schedule.plan).makespan <= 10 * schedule.makespan
+    validate(found.schedule)
+
+
+def test_iterations_of_other_durations_do_not_push_each_other_out(cache: PlanCache, layers: Instance) -> None:
+    assert layers.iteration is not None
+    tasks = tuple(own.replace(duration=f"{8 * own.duration} ps") for own in layers.iteration.tasks)
+    slow = layers.replace(iteration=layers.iteration.replace(tasks=tasks))
+    for instance in (layers, slow):
+        cache.keep(scheduled(instance, "wait_free/hourglass"), "free", 0.25, 3.5)
+    found = [cache.recall(instance, "free") for instance in (layers, slow)]
+    assert [one is not None and one.exact for one in found] == [True, True]
+
+
+def test_a_comparison_answers_from_the_cache(cache: PlanCache, layers: Instance) -> None:
+    limits: Limits = {"time_limit": 2.0, "workers": 1, "gap": 0.0}
+    once, again = (compare(layers, ("ddp/hourglass", "exact"), cache=cache, **limits) for _ in range(2))
+    assert len(cached_files(cache)) == 1
+    assert again.results[1].makespan == once.results[1].makespan

@@ -9,19 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import instances
 
-from themis_opt.dispatch import DISPATCH
-from themis_opt.errors import InputError
-from themis_opt.instance import Collective, CollectiveKind, Instance
-from themis_opt.plan import equal_sizes, fixed_path
-from themis_opt.policies.exact import Exact, Reference
+from themis_opt.base.errors import InputError
 from themis_opt.policies.random_orders import RandomOrders
-from themis_opt.policies.registry import ENFORCED, HEURISTICS, POLICIES, make_policy
+from themis_opt.policies.registry import HEURISTICS, POLICIES, make_policy, takes_dispatch
 from themis_opt.policies.themis import Themis
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
-from themis_opt.validation import validate
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.dispatch import DISPATCH
+from themis_opt.schedules.plan import equal_sizes, fixed_path
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.search.exact import Exact, Reference
 
-FAST = tuple(name for name in POLICIES if name not in ENFORCED)
+FAST = tuple(name for name in POLICIES if takes_dispatch(name))
 COMBINATIONS = [f"{policy}+{dispatch}" for policy in FAST for dispatch in DISPATCH]
 QUICK_SEARCH = "search:evaluations=200"
 QUICK_EXACT = "exact:seconds=0.2:workers=1"
@@ -31,14 +33,14 @@ Run = Callable[[Instance, str], Schedule]
 @pytest.mark.parametrize("specification", [*COMBINATIONS, "hourglass", QUICK_SEARCH, QUICK_EXACT])
 def test_plans_hold_equal_chunks(mixed: Instance, specification: str) -> None:
     instance = mixed.overridden(chunks=3)
-    for collective, chunks in zip(instance.collectives, make_policy(specification)(instance).chunks, strict=True):
+    for collective, chunks in zip(instance.exchanges, make_policy(specification)(instance).chunks, strict=True):
         assert chunks.sizes.tolist() == equal_sizes(collective).tolist()
 
 
 @pytest.mark.parametrize("ag_order", ["free", "reverse"])
 @pytest.mark.parametrize("specification", [*COMBINATIONS, "hourglass", QUICK_SEARCH, QUICK_EXACT])
-def test_plans_lead_to_valid_schedules(mixed: Instance, specification: str, ag_order: str) -> None:
-    instance = mixed.overridden(chunks=3, ag_order=ag_order)
+def test_plans_lead_to_valid_schedules(every_kind: Instance, specification: str, ag_order: str) -> None:
+    instance = every_kind.overridden(chunks=3, ag_order=ag_order)
     validate(simulate(instance, make_policy(specification)(instance)))
 
 
@@ -132,8 +134,9 @@ def test_defaults_for_knobs_a_policy_does_not_have_are_ignored() -> None:
 @pytest.mark.parametrize("kind", CollectiveKind)
 def test_the_baseline_keeps_the_fixed_order(hetero: Instance, kind: CollectiveKind) -> None:
     collective = hetero.collectives[0].replace(kind=kind)
-    (chunks,) = make_policy("baseline")(hetero.replace(collectives=(collective,))).chunks
-    assert np.unique(chunks.paths, axis=0).tolist() == [list(fixed_path(collective, (0, 1, 2)))]
+    instance = hetero.replace(collectives=(collective,))
+    (chunks,) = make_policy("baseline")(instance).chunks
+    assert np.unique(chunks.paths, axis=0).tolist() == [list(fixed_path(instance.exchanges[0]))]
 
 
 def paths(instance: Instance, specification: str) -> list[list[int]]:
@@ -160,7 +163,10 @@ def test_themis_gathers_by_descending_load_where_it_only_gathers(hetero: Instanc
 
 
 def test_themis_keeps_the_fixed_order_for_all_to_all(hetero: Instance) -> None:
-    instance = hetero.replace(collectives=(Collective(kind=CollectiveKind.ALL_TO_ALL, size="100 MiB"),))
+    """Also where the inner dimensions are the slow ones, so that loads would ask for the reverse."""
+    collectives = (Collective(kind=CollectiveKind.ALL_TO_ALL, size="100 MiB"),)
+    network = hetero.network.replace(dimensions=hetero.network.dimensions[::-1])
+    instance = hetero.replace(collectives=collectives, network=network)
     assert paths(instance, "themis") == paths(instance, "baseline")
 
 

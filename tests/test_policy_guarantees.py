@@ -6,13 +6,13 @@ import pytest
 from paper_networks import PAPER_NETWORKS
 
 import themis_opt
-from themis_opt.instance import Instance
-from themis_opt.policies.hourglass import Hourglass
+from themis_opt.policies.hourglass.policy import Hourglass
 from themis_opt.policies.registry import make_policy
 from themis_opt.policies.themis import Themis
-from themis_opt.random_networks import random_instance
-from themis_opt.simulator import simulate
-from themis_opt.validation import validate
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.random_networks import random_instance
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
 
 NEVER_WORSE = 1 + 1e-6
 MOST_TO_THEMIS = 1.005

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, target
 from strategies import dimensions, enforced_plans, instances, networks, plain_dimensions, schedules
 
-from themis_opt.instance import Instance
-from themis_opt.lower_bounds import bounds
-from themis_opt.plan import Chunks, Plan
 from themis_opt.policies.registry import make_policy
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
-from themis_opt.validation import validate
-from themis_opt.verification import verify
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Chunks, Plan
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.schedules.verification import verify
+from themis_opt.solving.bounds import bounds
 
 TOLERANCE = 1e-9
 FAST_POLICIES = ("baseline+fifo", "themis+fifo", "themis+scf", "random+longest_remaining")

@@ -62,7 +62,7 @@ def test_function_is_not_hidden_by_a_module_of_its_name(functions_beside_modules
 
 
 def test_simulate_is_a_function_after_importing_its_module():
-    importlib.import_module("themis_opt.simulator")
+    importlib.import_module("themis_opt.schedules.simulator")
     from themis_opt import simulate
 
     assert inspect.isfunction(simulate)

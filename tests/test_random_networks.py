@@ -2,10 +2,11 @@ from itertools import pairwise
 
 import pytest
 
-from themis_opt.catalog import load
-from themis_opt.errors import InputError
-from themis_opt.instance import CollectiveKind, Kind
-from themis_opt.random_networks import MAX_SEED, random_instance, seed_of
+from themis_opt.base.errors import InputError
+from themis_opt.problem.catalog import load
+from themis_opt.problem.network import Kind
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.problem.random_networks import MAX_SEED, random_instance, seed_of
 
 SEEDS = range(300)
 

@@ -4,6 +4,7 @@ The environment variable ``THEMIS_OPT_SCREENSHOTS`` names a folder that keeps pi
 """
 
 import os
+import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
@@ -16,8 +17,8 @@ from report_rows import SAMPLED, sample, write_rows
 
 from themis_opt.reports.experiment import Experiment
 from themis_opt.reports.registry import report_function
+from themis_opt.reports.rendering.page import HTML, write_report
 from themis_opt.reports.rows import read_rows
-from themis_opt.reports.writing import HTML, write_report
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next((path for name in BROWSERS if (path := shutil.which(name))), "")
@@ -59,16 +60,23 @@ class Page(HTMLParser):
         classes = (found.get("class") or "").split()
         if tag == "html":
             self.errors = found.get("data-errors")
-        if tag == "div" and "plot" in classes:
+        if tag == "div" and "chart" in classes:
             self._figure = found["id"]
             self.figures[self._figure] = []
-        if tag == "svg" and "main-svg" in classes and self._figure:
+        if tag == "svg" and "marks" in classes and self._figure:
             self.figures[self._figure].append(float(found["width"]))
             self.backgrounds.add(found.get("style", ""))
 
     def handle_endtag(self, tag):
         if tag == "figure":
             self._figure = ""
+
+
+def replace(page, old, new):
+    """Change a page that was written."""
+    text = page.read_text(encoding="utf-8")
+    assert old in text
+    page.write_text(text.replace(old, new), encoding="utf-8")
 
 
 def browse(page, profile, *options):
@@ -107,7 +115,7 @@ def profile(tmp_path_factory):
 def write(report, folder):
     """Write the page of a report of sample rows; the page, and the names of its figures."""
     folder.mkdir(exist_ok=True)
-    rows = read_rows(write_rows(folder / "rows.csv", sample(report)))
+    rows = read_rows(write_rows(folder / "rows.csv", sample(report))).to_frame()
     made = report_function(report)(rows, Experiment(report, report))
     write_report(made, folder)
     return folder / HTML, {figure.name for figure in made.figures}
@@ -151,12 +159,47 @@ def test_figures_fit_on_a_phone(pictured, profile, pictures):
 
 def test_an_error_of_a_script_is_noticed(tmp_path, profile):
     page, _ = write("scaling", tmp_path)
-    page.write_text(page.read_text(encoding="utf-8").replace("Plotly.react(", "Plotly.nothing("), encoding="utf-8")
-    assert "Plotly.nothing is not a function" in Page(browse(page, profile, "--dump-dom").stdout).errors
+    replace(page, "vegaEmbed(document", "vegaEmbed.nothing(document")
+    assert "vegaEmbed.nothing is not a function" in Page(browse(page, profile, "--dump-dom").stdout).errors
+
+
+def test_an_error_of_a_chart_is_noticed(tmp_path, profile):
+    page, _ = write("scaling", tmp_path)
+    replace(page, '"type":"line"', '"type":"nothing"')
+    assert "TypeError" in Page(browse(page, profile, "--dump-dom").stdout).errors
+
+
+def after(page, profile, script):
+    """The page as text, after a script that runs when the charts are drawn."""
+    replace(page, "</body>\n</html>", f"<script>setTimeout(() => {{ {script} }}, 2000);</script></body></html>")
+    return browse(page, profile, "--dump-dom").stdout
+
+
+def test_a_place_under_the_pointer_says_its_numbers(tmp_path, profile):
+    page, _ = write("scaling", tmp_path)
+    script = """
+        const place = document.querySelector("#seconds-by-chunks path[opacity='0']");
+        place.dispatchEvent(new PointerEvent("pointermove", { bubbles: true }));
+    """
+    shown = after(page, profile, script).partition('id="vg-tooltip-element"')[2]
+    cells = re.findall(r'<td class="(?:key|value)">(.*?)</td>', shown)
+    assert cells == ["series", "simulation", "chunks", "4", "seconds (median)", "11.09 µs"]
+
+
+def test_a_click_on_a_name_in_the_legend_singles_its_series_out(tmp_path, profile):
+    page, _ = write("scaling", tmp_path)
+    script = """
+        const [first] = document.querySelectorAll("#seconds-by-chunks .role-legend-label text");
+        for (const kind of ["pointerdown", "pointerup", "click"])
+            first.dispatchEvent(new PointerEvent(kind, { bubbles: true }));
+    """
+    (drawn,) = re.findall(r'id="seconds-by-chunks".*?</figure>', after(page, profile, script), flags=re.DOTALL)
+    lines = re.findall(r'class="mark-line[^>]*><path [^>]*opacity="([0-9.]+)"', drawn)
+    assert sorted(lines) == ["0.1", "0.1", "0.1", "0.1", "1"]
 
 
 def test_a_request_to_elsewhere_is_noticed(tmp_path, profile):
     page, _ = write("table", tmp_path)
     image = '<main><img src="http://127.0.0.1:9/a.png">'
-    page.write_text(page.read_text(encoding="utf-8").replace("<main>", image), encoding="utf-8")
+    replace(page, "<main>", image)
     assert "img-src" in Page(browse(page, profile, "--dump-dom").stdout).errors

@@ -5,15 +5,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
+from iteration_strategies import iteration_instances, specifications
+from small_iterations import iteration, tensor, two_layers
 from strategies import enforced_plans, schedules
 
-from themis_opt.errors import CyclicPlan, InputError, InvalidSchedule
-from themis_opt.instance import Collective, CollectiveKind, Dimension, Instance, Kind, Network
-from themis_opt.plan import Chunks, Plan
-from themis_opt.robustness import Execution, LossDistribution, executions, loss_distributions
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
+from themis_opt.base.errors import CyclicPlan, InputError, InvalidSchedule
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Kind, Network
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.plan import Chunks, Launch, Plan, TaskOf
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.study.robustness import Execution, LossDistribution, executions, loss_distributions
 
 Run = Callable[[Instance, str], Schedule]
 US = 10**6
@@ -57,12 +63,108 @@ def test_without_disturbance_every_makespan_is_the_simulated_one(schedule: Sched
 
 
 @pytest.mark.parametrize("rule", ["lag", "occupy"])
-def test_all_kinds_of_collectives_are_run(mixed: Instance, run: Run, rule: str) -> None:
-    schedule = run(mixed.replace(latency=rule), "themis+scf")
-    assert {c.kind for c in mixed.collectives} == set(CollectiveKind)
+def test_all_kinds_of_collectives_are_run(every_kind: Instance, run: Run, rule: str) -> None:
+    schedule = run(every_kind.replace(latency=rule), "themis+scf")
+    assert {c.kind for c in every_kind.collectives} == set(CollectiveKind)
     for distribution in loss_distributions(schedule.instance, executions("it", schedule), samples=5):
         assert distribution.nominal_makespan == schedule.makespan
         assert len(set(distribution.makespans.tolist())) == 5
+
+
+@pytest.mark.parametrize(
+    ("rule", "first_three"),
+    [("lag", [492526643, 507534321, 497826987]), ("occupy", [931308666, 930421487, 905592207])],
+)
+def test_a_seed_gives_the_same_samples_for_ever(mixed: Instance, run: Run, rule: str, first_three: list[int]) -> None:
+    schedule = run(mixed.replace(latency=rule), "themis+scf")
+    execution = Execution(schedule.enforced_plan())
+    assert makespans(schedule.instance, execution, samples=3, seed=5).tolist() == first_three
+
+
+def test_sums_that_take_time_take_it_in_samples(mixed: Instance, run: Run) -> None:
+    instance = mixed.replace(network=mixed.network.replace(reduction="10 GB/s"))
+    schedule = run(instance, "themis+scf")
+    assert schedule.makespan > run(mixed, "themis+scf").makespan
+    assert makespans(instance, Execution(schedule.plan), samples=1, **EXACT).tolist() == [schedule.makespan]
+
+
+@settings(max_examples=20)
+@given(iteration_instances(), specifications)
+def test_without_disturbance_an_iteration_takes_as_long_as_simulated(instance: Instance, policy: str) -> None:
+    schedule = simulate(instance, make_policy(policy)(instance))
+    assume(schedule.period.is_steady and not schedule.plan.sequences)
+    enforced, dynamic = loss_distributions(instance, executions("it", schedule), samples=2, **EXACT)
+    assert dynamic.makespans.tolist() == [dynamic.nominal_makespan] * 2 == [schedule.makespan] * 2
+    assert enforced.makespans.tolist() == [simulate(instance, schedule.enforced_plan()).makespan] * 2
+
+
+@settings(max_examples=20)
+@given(iteration_instances(), specifications)
+def test_no_sample_of_an_iteration_beats_its_bound(instance: Instance, policy: str) -> None:
+    schedule = simulate(instance, make_policy(policy)(instance))
+    found = loss_distributions(instance, executions("it", schedule), samples=3, compute_jitter=0.5)
+    assert all(distribution.losses[0] >= -1e-9 for distribution in found)
+
+
+def test_iterations_that_do_not_repeat_have_no_order_to_enforce() -> None:
+    instance = two_layers()
+    plan = make_policy("fused/baseline+fifo")(instance)
+    assert set(executions("it", simulate(instance, plan, iterations=2))) == {"it, dynamic"}
+    assert set(executions("it", simulate(instance, plan))) == {"it, enforced", "it, dynamic"}
+
+
+def test_a_sample_runs_until_its_iterations_repeat_each_other() -> None:
+    """The network fills up for five iterations, which take longer than those that follow."""
+    tensors = [tensor("small", 20, "one", "two", needed_in="next"), tensor("large", 50, "three", "two")]
+    instance = iteration({"one": 1.0, "two": 10.0, "three": 1.0}, tensors)
+    plan = make_policy("wait_free/baseline+fifo")(instance)
+    assert simulate(instance, plan, iterations=4).makespan > 71 * US
+    assert makespans(instance, Execution(plan), samples=1, **EXACT).tolist() == [71 * US]
+
+
+def test_tasks_are_slower_by_at_most_the_jitter_each_on_its_own() -> None:
+    """Tasks of 10 and 30 us hide the communication: with factors of their own they take 60 us on average."""
+    instance = iteration({"one": 10.0, "two": 30.0}, [tensor("hidden", 1, "one", "one")])
+    execution = Execution(make_policy("wait_free/baseline+fifo")(instance))
+    (found,) = loss_distributions(
+        instance, {"it": execution}, samples=400, bandwidth_spread=0.0, latency_jitter=0.0, compute_jitter=1.0
+    )
+    assert found.nominal_makespan == 40 * US
+    assert 40 * US <= found.makespans.min() < 44 * US < 76 * US < found.makespans.max() <= 80 * US
+    assert found.makespans.mean() == pytest.approx(60 * US, rel=0.03)
+    assert np.corrcoef(found.makespans, found.bounds)[0, 1] == pytest.approx(1)
+
+
+def test_jitter_of_compute_leaves_bandwidths_and_latencies_as_they_are(mixed: Instance, run: Run) -> None:
+    execution = Execution(run(mixed, "themis+scf").enforced_plan())
+    some = makespans(mixed, execution, samples=3, compute_jitter=1.0)
+    assert some.tolist() == makespans(mixed, execution, samples=3).tolist()
+
+
+def test_a_stage_is_disturbed_alike_whatever_launches_it() -> None:
+    """An all-reduce as a whole, and in two halves one after the other, on a network that is all latency."""
+    slow = {"kind": "switch", "size": 2, "bandwidth": "1000 TB/s", "latency": "1 s"}
+    instance = iteration({"one": 1.0}, [tensor("gradients", 1, "one", "one")], network={"dimensions": [slow]})
+    after, before = TaskOf(0, 0), TaskOf(0, 1)
+    halves = (
+        Launch("first", CollectiveKind.REDUCE_SCATTER, (0,), after, before, part="scatter"),
+        Launch("second", CollectiveKind.ALL_GATHER, (0,), after, before, after_launches=(0,), part="gather"),
+    )
+    of_halves = Plan(tuple(Chunks(np.array([1000]), np.array([[0]])) for _ in halves), launches=halves)
+    of_whole = Plan((Chunks(np.array([1000]), np.array([[0, 0]])),))
+    one, other = (makespans(instance, Execution(plan), samples=20) for plan in (of_whole, of_halves))
+    assert one.tolist() == other.tolist()
+    assert len(set(one.tolist())) == 20
+
+
+def test_both_parts_of_a_split_dimension_have_its_bandwidth() -> None:
+    split = {"dimension": "dim1", "sizes": [2, 2], "names": ["near", "far"]}
+    network = {"dimensions": [{"kind": "switch", "size": 4, "bandwidth": "1 GB/s"}]}
+    tensors = [tensor(name, 100, "one", "one", dimensions=[name]) for name in ("near", "far")]
+    instance = iteration({"one": 1.0}, tensors, network=network, splits=[split])
+    execution = Execution(make_policy("wait_free/baseline+fifo")(instance))
+    (found,) = loss_distributions(instance, {"it": execution}, samples=20, bandwidth_spread=0.5)
+    assert found.losses == pytest.approx(0, abs=1e-4)
 
 
 @settings(max_examples=30)
@@ -172,7 +274,7 @@ def test_a_stage_is_disturbed_alike_whatever_the_path_of_its_chunk(kind: Collect
     instance = Instance(
         network=Network(dimensions=(near, far)), collectives=(Collective(kind=kind, size=2000, chunks=1),)
     )
-    legs = 2 if kind is CollectiveKind.ALL_REDUCE else 1
+    legs = len(kind.rule.phases)
     inwards, outwards = (
         makespans(instance, Execution(Plan((chunks(path * legs),))), samples=5) for path in ((0, 1), (1, 0))
     )
@@ -257,6 +359,8 @@ def test_every_sample_has_a_bound_of_its_own() -> None:
         ("latency_jitter", -0.1),
         ("latency_jitter", float("inf")),
         ("latency_jitter", float("nan")),
+        ("compute_jitter", -0.1),
+        ("compute_jitter", float("inf")),
     ],
 )
 def test_arguments_out_of_range_are_refused(field: str, value: float) -> None:
@@ -264,7 +368,9 @@ def test_arguments_out_of_range_are_refused(field: str, value: float) -> None:
         makespans(two_dimensions(all_to_all(2)), Execution(WAITING), **{field: value})
 
 
-@pytest.mark.parametrize("factor", [{"latency_jitter": 1e300}, {"bandwidth_spread": 1 - 1e-16}])
+@pytest.mark.parametrize(
+    "factor", [{"latency_jitter": 1e300}, {"bandwidth_spread": 1 - 1e-16}, {"compute_jitter": 1e300}]
+)
 def test_disturbances_that_could_outlast_the_clock_are_refused(factor: dict[str, float]) -> None:
     with pytest.raises(InputError, match="outlast the clock"):
         makespans(two_dimensions(all_to_all(2), latency="1 s"), Execution(WAITING), **factor)

@@ -2,8 +2,8 @@ import sqlite3
 
 import pytest
 
+from themis_opt.base.errors import InputError
 from themis_opt.batches.store import RunStore
-from themis_opt.errors import InputError
 
 
 def row(key, status="ok", version="1", **more):

@@ -2,19 +2,22 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from edits import ABSENT, edited
 from hypothesis import given, settings
+from iteration_schedules import collectives, layers, scheduled, with_and_without_compute, with_compute
 from strategies import enforced_plans, schedules
 
 import themis_opt
-from themis_opt.errors import InputError
-from themis_opt.formats.schedule_json import FORMAT, Summary, read_schedule, schedule_document
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.formats.schedule_json import Summary, read_schedule, schedule_document
 from themis_opt.policies.registry import make_policy
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
-from themis_opt.validation import validate
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
 
 
 @pytest.fixture
@@ -55,6 +58,32 @@ def test_enforced_sequences_read_back_equal(read, pair):
     assert read(schedule_document(simulate(instance, plan))).plan == plan
 
 
+@with_compute
+def test_any_schedule_with_compute_reads_back_equal(read, schedule):
+    assert read(schedule_document(schedule)) == schedule
+
+
+def test_stage_that_starts_with_the_clock_reads_back(read):
+    """Its start is 0, which is not unknown."""
+    instance = themis_opt.Instance(**edited(layers().model_dump(mode="json"), "iteration.tasks.0.duration", "0 ps"))
+    schedule = scheduled(instance=instance)
+    assert schedule.start[0] == 0
+    assert read(schedule_document(schedule)) == schedule
+
+
+@with_compute
+def test_enforced_periods_read_back_equal(read, schedule):
+    enforced = simulate(schedule.instance, schedule.enforced_plan())
+    again = read(schedule_document(enforced))
+    assert again.plan == enforced.plan
+    assert simulate(again.instance, again.plan) == enforced
+
+
+@with_compute
+def test_read_schedule_with_compute_is_valid(read, schedule):
+    validate(read(schedule_document(schedule)))
+
+
 @settings(max_examples=20)
 @given(schedules())
 def test_read_schedule_is_valid(read, written):
@@ -70,17 +99,66 @@ def test_read_schedule_has_the_makespan_and_utilisation_of_its_summary(read, wri
     assert document["summary"]["utilisation"] == again.utilisation
 
 
+@with_and_without_compute
 def test_document_is_strict_json(schedule):
     document = schedule_document(schedule)
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
-def test_document_names_its_format(schedule):
-    assert schedule_document(schedule)["format"] == FORMAT == "themis-opt/schedule/1"
+@with_and_without_compute
+def test_equal_schedules_give_equal_documents(schedule):
+    again = simulate(schedule.instance, schedule.plan, schedule.num_iterations if schedule.has_period else None)
+    assert json.dumps(schedule_document(again)) == json.dumps(schedule_document(schedule))
 
 
-def test_document_holds_the_fingerprint_of_its_instance(schedule, figure_5):
-    assert schedule_document(schedule)["fingerprint"] == figure_5.fingerprint
+@pytest.mark.parametrize(
+    ("schedule", "name"), [(collectives(), "themis-opt/schedule/1"), (scheduled(), "themis-opt/iteration-schedule/1")]
+)
+def test_document_names_its_format(schedule, name):
+    assert schedule_document(schedule)["format"] == name
+
+
+@with_and_without_compute
+def test_document_holds_the_fingerprint_of_its_instance(schedule):
+    assert schedule_document(schedule)["fingerprint"] == schedule.instance.fingerprint
+
+
+FILES = Path(__file__).parent / "formats" / "files"
+
+
+@pytest.mark.parametrize(("name", "makespan"), [("schedule", 7 * 10**9), ("iteration_schedule", 425_500_000)])
+def test_file_of_version_0_1_reads(name, makespan):
+    """Without `urgent`, all-to-alls are served first, as they were then."""
+    old = read_schedule(FILES / f"{name}.json")
+    validate(old)
+    assert old.makespan == makespan
+    assert simulate(old.instance, old.plan) == old
+
+
+def test_urgency_can_be_said(read):
+    document = schedule_document(scheduled())
+    assert [launch["urgent"] for launch in document["launches"]] == [True, False, False, False]
+    changed = edited(edited(document, "launches.0.urgent", False), "launches.1.urgent", True)
+    assert [launch.urgent for launch in read(changed).plan.launches] == [False, True, False, False]
+
+
+def test_names_stand_for_tasks_tensors_and_dimensions():
+    launch = schedule_document(scheduled())["launches"][0]
+    assert (launch["tensors"], launch["after"]) == (["rows"], {"task": "layer0_forward", "later": 0})
+    assert launch["paths"] == [["dim1"], ["dim1"]]
+
+
+def test_unknown_times_are_null():
+    rows = schedule_document(scheduled("dear:threshold=6MB/themis"))["stage_start_ps"]
+    assert None in rows[-1]
+    assert all(None not in row for row in rows[:-1])
+
+
+@pytest.mark.parametrize("change", [{"order": "newest"}, {"keys": np.zeros(10)}])
+def test_plan_that_the_format_cannot_hold_is_not_written(change):
+    schedule = collectives()
+    with pytest.raises(InputError, match="without launches, order and keys"):
+        schedule_document(replace(schedule, plan=replace(schedule.plan, **change)))
 
 
 def test_paths_are_names_of_dimensions(schedule):
@@ -98,9 +176,119 @@ def test_dimension_left_to_its_dispatch_rule_reads_back(read, figure_5, enforced
     assert read(schedule_document(partly)) == partly
 
 
-def test_summary_is_written_as_given(schedule):
-    summary = Summary(policy="themis+scf", makespan_ns=1, utilisation=0.5, gap=0.1, status="feasible")
-    assert schedule_document(schedule, summary)["summary"] == summary.model_dump()
+SUMMARY = Summary(policy="themis+scf", bounds_ns={"ideal": 5.0, "fluid": 8.0}, status="feasible", settings={"seed": 3})
+
+
+@with_and_without_compute
+def test_summary_holds_what_is_given(schedule):
+    assert schedule_document(schedule, SUMMARY)["summary"].items() >= SUMMARY.model_dump().items()
+
+
+@with_and_without_compute
+def test_summary_holds_the_gap_to_the_best_bound(schedule):
+    summary = schedule_document(schedule, SUMMARY)["summary"]
+    assert summary["gap"] == schedule.makespan / 8000 - 1
+    assert schedule_document(schedule)["summary"]["gap"] is None
+
+
+@with_compute
+def test_summary_holds_the_gap_of_exposed_communication(schedule):
+    compute = schedule.instance.compute
+    bounded = Summary(bounds_ns={"best": (compute + schedule.period.exposed / 2) / 1000})
+    assert schedule_document(schedule, bounded)["summary"]["exposed_gap"] == pytest.approx(1)
+
+
+WRONG = [
+    # path, value, what the message must say
+    ("summary.gap", 0.0, "summary.gap"),
+    ("summary.utilisation", 0.999, "summary.utilisation"),
+    ("summary.bounds_ns", {}, "summary.gap = .*: needs bounds"),
+    ("summary.bounds_ns.ideal", 1e9, "summary.bounds_ns.ideal = 1000000000.0: a bound must be at most the makespan"),
+    ("summary.bounds_ns.ideal", 9.0, "summary.gap"),
+]
+WRONG_WITH_COMPUTE = [
+    ("summary.iteration_ns", 1.0, "summary.iteration_ns"),
+    ("summary.exposed_ns", 1.0, "summary.exposed_ns"),
+    ("summary.overlap", 1.0, "summary.overlap"),
+    ("summary.exposed_gap", 0.5, "summary.exposed_gap"),
+]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "path", "value", "said"),
+    [(collectives(), *wrong) for wrong in [*WRONG, ("summary.makespan_ns", 1.0, "summary.makespan_ns")]]
+    + [(scheduled(), *wrong) for wrong in WRONG + WRONG_WITH_COMPUTE],
+)
+def test_summary_that_the_times_contradict_is_refused(read, schedule, path, value, said):
+    summary = SUMMARY
+    if schedule.has_period:
+        summary = Summary(bounds_ns={"ideal": schedule.instance.compute / 1000 + 1})
+    document = schedule_document(schedule, summary)
+    assert read(document) == schedule
+    with pytest.raises(InputError, match=said):
+        read(edited(document, path, value))
+
+
+def test_exposed_gap_to_a_bound_that_leaves_nothing_is_not_judged(read):
+    schedule = scheduled()
+    document = schedule_document(schedule, Summary(bounds_ns={"compute": schedule.instance.compute / 1000}))
+    assert document["summary"]["exposed_gap"] == 1.0
+    assert read(edited(document, "summary.exposed_gap", 1e12)) == schedule
+
+
+@with_and_without_compute
+@pytest.mark.parametrize("change", [-1, 1])
+def test_sizes_must_be_as_many_as_paths(read, schedule, change):
+    document = schedule_document(schedule)
+    group = "launches" if schedule.has_period else "collectives"
+    sizes = document[group][0]["sizes"]
+    document[group][0]["sizes"] = sizes[:-1] if change < 0 else [*sizes, sizes[0]]
+    rule = f"{group}.0..sizes: must hold one size for each of {len(sizes)} paths, has {len(sizes) + change}"
+    with pytest.raises(InputError, match=rule):
+        read(document)
+
+
+def test_stages_without_a_phase_are_refused(read):
+    """An all-reduce of three stages has no costs, and so no makespan."""
+    document = schedule_document(scheduled())
+    for path in document["launches"][1]["paths"]:
+        path.pop()
+    document["stage_start_ps"] = [row[:-2] for row in document["stage_start_ps"]]
+    with pytest.raises(InvalidSchedule, match="'stages'"):
+        read(document)
+
+
+@pytest.mark.parametrize("changes", [{"kind": "all_gather"}, {"part": "gather"}, {"tensors": ["w2", "rows"]}])
+def test_launch_that_does_not_fit_its_tensors_is_refused(read, changes):
+    document = schedule_document(scheduled())
+    document["launches"][1] |= changes
+    with pytest.raises(InvalidSchedule, match="'coverage'"):
+        read(document)
+
+
+def test_times_beyond_the_clock_are_refused(read):
+    """Stages so long that their ends overflow back to 0 had a makespan of 0."""
+    dimension = {"kind": "ring", "size": 2, "bandwidth": "1e-20 B/s", "launch_overhead": "1 ps"}
+    network = themis_opt.Network(dimensions=[dimension])
+    collective = themis_opt.Collective(kind="all_to_all", size="4 B", chunks=1)
+    instance = themis_opt.Instance(network=network, collectives=[collective])
+    (part,) = instance.exchanges
+    document = {
+        "format": "themis-opt/schedule/1", "instance": instance.model_dump(mode="json"),
+        "fingerprint": instance.fingerprint, "summary": {"makespan_ns": 0.0, "utilisation": 0.0}, "dispatch": "fifo",
+        "collectives": [{"name": part.name, "sizes": [4], "paths": [["dim1"]]}], "sequences": {},
+        "start_ps": [2**63 - 1], "end_ps": [0], "ready_ps": [0],
+    }  # fmt: skip
+    with pytest.raises(InputError, match=r"more than the .* s the clock holds"):
+        read(document)
+
+
+@pytest.mark.parametrize(("given", "other"), [(collectives(), scheduled()), (scheduled(), collectives())])
+def test_format_must_fit_the_instance(read, given, other):
+    instance = other.instance
+    changes = {"instance": instance.model_dump(mode="json"), "fingerprint": instance.fingerprint}
+    with pytest.raises(InputError, match="is for instances with"):
+        read(schedule_document(given) | changes)
 
 
 def test_schedule_reads_back_with_the_instance_it_belongs_to(read, schedule, figure_5):
@@ -109,6 +297,13 @@ def test_schedule_reads_back_with_the_instance_it_belongs_to(read, schedule, fig
 
 def test_schedule_of_a_renamed_instance_still_belongs(read, schedule, figure_5):
     assert read(schedule_document(schedule), figure_5.replace(name="another name")) == schedule
+
+
+def test_schedule_with_compute_reads_back_with_the_instance_it_belongs_to(read):
+    document = schedule_document(scheduled())
+    assert read(document, layers(name="other")).instance.name == "other"
+    with pytest.raises(InputError, match="belongs to another instance"):
+        read(document, layers(4))
 
 
 @pytest.mark.parametrize("change", [{"chunks": 8}, {"size": "512 MB"}, {"latency": "occupy"}, {"ag_order": "reverse"}])
@@ -142,10 +337,8 @@ def test_named_dimensions_read_back_equal(read):
 
 @pytest.mark.parametrize("key", ["collectives", "start_ps", "sequences", "fingerprint"])
 def test_missing_key_is_named(read, schedule, key):
-    document = schedule_document(schedule)
-    del document[key]
     with pytest.raises(InputError, match=f"{key}: required field is missing"):
-        read(document)
+        read(edited(schedule_document(schedule), key, ABSENT))
 
 
 def test_error_names_the_file(read, file, schedule):

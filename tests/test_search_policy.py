@@ -4,16 +4,16 @@ import math
 
 import pytest
 
-from themis_opt.errors import InputError
-from themis_opt.instance import Instance
-from themis_opt.local_search import LocalSearch
-from themis_opt.policies.hourglass import Hourglass, balanced
+from themis_opt.base.errors import InputError
+from themis_opt.policies.hourglass.policy import Hourglass, balanced
 from themis_opt.policies.registry import make_policy
-from themis_opt.policies.search import Search
-from themis_opt.random_networks import random_instance
-from themis_opt.simulator import simulate
-from themis_opt.sizing import granule
-from themis_opt.validation import validate
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.random_networks import random_instance
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.search.annealed import Search
+from themis_opt.search.local_search import LocalSearch
+from themis_opt.solving.sizing import granule
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_free_sizes_are_legal(eight: Instance) -> None:
     validate(schedule)
     (chunks,) = schedule.plan.chunks
     assert len(chunks.sizes) <= 8
-    assert (chunks.sizes % granule(eight, 0) == 0).all()
+    assert (chunks.sizes % granule(eight, eight.exchanges[0]) == 0).all()
 
 
 def test_several_collectives_are_searched_together(mixed: Instance) -> None:

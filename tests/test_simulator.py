@@ -5,12 +5,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from themis_opt.errors import CyclicPlan, InputError
-from themis_opt.instance import Collective, CollectiveKind, Dimension, Instance, Kind, Network
-from themis_opt.plan import Chunks, Plan
+from themis_opt.base.errors import CyclicPlan, InputError
 from themis_opt.policies.registry import make_policy
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import makespans, simulate
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Kind, Network
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.plan import Chunks, Plan
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import makespans, simulate
 
 UNIT = 10**9
 """One unit of figure 5, a reduce-scatter of 64 MB on dim1: 1 ms."""
@@ -225,3 +228,21 @@ def test_a_cycle_among_many_plans_is_named(figure_5: Instance) -> None:
 
 def test_no_plans_have_no_makespans(figure_5: Instance) -> None:
     assert makespans(figure_5, []).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "factor"),
+    [
+        ("all_reduce", 1.5),
+        ("reduce_scatter", 0.75),
+        ("all_gather", 0.75),
+        ("all_to_all", 0.75),
+        ("broadcast", 1),
+        ("reduce", 1),
+    ],
+)
+def test_bus_bandwidth_has_the_factor_of_nccl_tests(kind: str, factor: float, run: Run) -> None:
+    dimension = Dimension(kind=Kind.RING, size=4, bandwidth="1 GB/s")
+    collective = Collective(kind=CollectiveKind(kind), size="1 MB", chunks=1)
+    schedule = run(Instance(network=Network(dimensions=(dimension,)), collectives=(collective,)), "baseline")
+    assert schedule.bus_bandwidth == pytest.approx(factor * schedule.algorithm_bandwidth)

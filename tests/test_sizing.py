@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given
 from strategies import enforced_plans
 
-from themis_opt.instance import Instance
-from themis_opt.lower_bounds import bounds
-from themis_opt.plan import Plan
-from themis_opt.policies.exact import Exact
 from themis_opt.policies.registry import make_policy
-from themis_opt.refinement import refined
-from themis_opt.simulator import simulate
-from themis_opt.sizing import granule, resized, rounded
-from themis_opt.validation import validate
-from themis_opt.verification import verify
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Plan
+from themis_opt.schedules.refinement import refined
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.schedules.verification import verify
+from themis_opt.search.exact import Exact
+from themis_opt.solving.bounds import bounds
+from themis_opt.solving.sizing import granule, resized, rounded
 
 
 def scheduled(instance: Instance, policy: str = "themis+scf"):
@@ -38,12 +38,13 @@ def test_best_sizes_close_most_of_the_gap(hetero: Instance) -> None:
 
 def test_free_sizes_are_whole_granules(hetero: Instance) -> None:
     (chunks,) = resized(scheduled(hetero.overridden(chunks=8))).plan.chunks
-    assert (chunks.sizes % granule(hetero, 0) == 0).all()
-    assert granule(hetero, 0) == 1024 * 2
+    assert (chunks.sizes % granule(hetero, hetero.exchanges[0]) == 0).all()
+    assert granule(hetero, hetero.exchanges[0]) == 1024 * 2
 
 
 def test_a_size_that_holds_no_whole_granules_is_cut_by_elements(hetero: Instance) -> None:
-    assert granule(hetero.overridden(size=1_000_002), 0) == 2
+    odd = hetero.overridden(size=1_000_002)
+    assert granule(odd, odd.exchanges[0]) == 2
 
 
 def test_rounding_keeps_the_total_and_the_unit() -> None:
@@ -95,6 +96,6 @@ def gives_up(*_: object) -> None:
 
 
 def test_a_solver_that_gives_up_leaves_the_sizes_alone(figure_5: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("themis_opt.sizing.best_shares", gives_up)
+    monkeypatch.setattr("themis_opt.solving.sizing.best_shares", gives_up)
     schedule = scheduled(figure_5)
     assert resized(schedule) is schedule

@@ -4,13 +4,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from themis_opt.units import (
+from themis_opt.base.units import (
     format_bandwidth,
+    format_clock,
+    format_duration,
+    format_megabytes,
+    format_milliseconds,
+    format_percent,
+    format_rate,
+    format_seconds,
+    format_short_time,
     format_size,
     format_time,
+    format_times,
+    nanoseconds,
     parse_bandwidth,
     parse_size,
     parse_time,
+    time_unit,
 )
 
 
@@ -124,3 +135,59 @@ def test_sizes_survive_printing(size: int) -> None:
 @given(st.floats(1e-3, 1e18))
 def test_bandwidths_survive_printing_to_the_last_bit(bandwidth: float) -> None:
     assert parse_bandwidth(format_bandwidth(bandwidth)) == bandwidth
+
+
+@pytest.mark.parametrize(
+    ("picoseconds", "text"),
+    [
+        (0, "0"),
+        (7, "7 ps"),
+        (999, "999 ps"),
+        (1000, "1 ns"),
+        (1_234_567, "1.235 us"),
+        (10**12, "1 s"),
+        (1.5e9, "1.5 ms"),
+    ],
+)
+def test_a_short_time_has_four_digits_and_the_largest_unit_it_fills(picoseconds: float, text: str) -> None:
+    assert format_short_time(picoseconds) == text
+    assert format_short_time(picoseconds, micro="µs") == text.replace("us", "µs")
+
+
+@pytest.mark.parametrize(
+    ("picoseconds", "texts"),
+    [
+        ([9_999_999, 20_000_000], ["10000.00 ns", "20000.00 ns"]),
+        ([0, 20_000_000], ["0", "20.00 us"]),
+        ([10_000_000, 2 * 10**12], ["10.00 us", "2000000.00 us"]),
+        ([5], ["0.01 ns"]),
+        ([10**13], ["10.00 s"]),
+        ([0], ["0"]),
+        ([], []),
+    ],
+)
+def test_times_share_the_unit_in_which_the_least_is_at_least_ten(picoseconds: list[float], texts: list[str]) -> None:
+    assert format_times(picoseconds) == texts
+    assert [format_duration(time) for time in picoseconds[:1]] == format_times(picoseconds[:1])
+
+
+def test_a_time_below_the_smallest_unit_is_shown_in_it() -> None:
+    assert time_unit(5, smallest="ns") == ("ns", 1000)
+    assert time_unit(-2_000_000) == ("us", 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (format_seconds(2**61), "2.31e+06 s"),
+        (format_milliseconds(1_234_567_890), "1.235 ms"),
+        (format_clock(3725.4), "1:02:05"),
+        (format_rate(2.0**30), "1.07 GB/s"),
+        (format_rate(2.0**30, ".4g"), "1.074 GB/s"),
+        (format_megabytes(100 * 2**20), "104.9MB"),
+        (format_percent(0.98765), "98.77 %"),
+        (nanoseconds(1500), 1.5),
+    ],
+)
+def test_quantities_are_rounded_for_people(text: object, expected: object) -> None:
+    assert text == expected

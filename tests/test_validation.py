@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from themis_opt.errors import InvalidSchedule
-from themis_opt.instance import Instance
-from themis_opt.plan import Chunks, Plan
+from themis_opt.base.errors import InvalidSchedule
 from themis_opt.policies.registry import make_policy
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
-from themis_opt.validation import RULES, validate
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Chunks, Plan, default_launches
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import RULES, validate
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +140,16 @@ def a_stage_listed_twice(schedule: Schedule) -> Schedule:
     return changed(schedule, sequences=(repeated, schedule.plan.sequences[1]))  # type: ignore[arg-type]
 
 
+def a_stage_without_time(schedule: Schedule) -> Schedule:
+    return replace(schedule, start=with_entry(schedule.start, 3, -1))
+
+
+def a_collective_carried_twice(schedule: Schedule) -> Schedule:
+    (launch,) = default_launches(schedule.instance)
+    launches = (replace(launch, tensors=(0, 0)),)
+    return replace(schedule, plan=replace(schedule.plan, launches=launches))
+
+
 CORRUPTIONS: tuple[tuple[str, Callable[[Schedule], Schedule]], ...] = (
     ("shape", one_time_too_few),
     ("shape", no_group_of_chunks),
@@ -147,6 +157,8 @@ CORRUPTIONS: tuple[tuple[str, Callable[[Schedule], Schedule]], ...] = (
     ("stages", a_dimension_visited_twice),
     ("stages", a_dimension_left_out),
     ("ag_order", gather_in_scatter_order),
+    ("coverage", a_collective_carried_twice),
+    ("complete", a_stage_without_time),
     ("sizes", a_byte_too_much),
     ("sizes", half_an_element),
     ("sizes", an_empty_chunk),
@@ -173,7 +185,8 @@ def test_a_broken_rule_is_named(valid: Schedule, rule: str, corrupt: Callable[[S
 
 
 def test_every_rule_is_broken_by_some_corruption() -> None:
-    assert {rule for rule, _ in CORRUPTIONS} == set(RULES)
+    of_compute = {"mirrored_halves", "serial_compute", "needs"}
+    assert {rule for rule, _ in CORRUPTIONS} == set(RULES) - of_compute
 
 
 def test_the_message_names_the_stage_that_breaks_the_rule(valid: Schedule) -> None:
@@ -195,3 +208,12 @@ def test_waiting_longer_than_necessary_is_valid(valid: Schedule) -> None:
 
 def test_no_schedule_is_refused_for_a_sequence_that_no_one_enforces(valid: Schedule) -> None:
     validate(changed(valid, sequences=(None, None)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "reduce"])
+def test_whatever_is_scattered_and_gathered_may_have_to_gather_in_reverse(valid: Schedule, kind: str) -> None:
+    document = valid.instance.model_dump(mode="json")
+    document["collectives"][0]["kind"] = kind
+    rooted = replace(valid, instance=Instance.model_validate(document))
+    validate(rooted)
+    assert RULES["ag_order"](gather_in_scatter_order(rooted)) is not None

@@ -5,15 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from themis_opt.errors import InvalidSchedule
-from themis_opt.instance import Collective, CollectiveKind, Dimension, Instance, Kind, Network
-from themis_opt.plan import Chunks, Plan, equal_sizes
+from themis_opt.base.errors import InvalidSchedule
 from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.random_orders import RandomOrders
 from themis_opt.policies.themis import Themis
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
-from themis_opt.verification import VerifyReport, verify
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Kind, Network
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.verification import VerifyReport, verify
 
 RING = Dimension(kind=Kind.RING, size=3, bandwidth="100 GB/s", latency="500 ns")
 DIRECT = Dimension(kind=Kind.FULLY_CONNECTED, size=4, bandwidth="50 GB/s", latency="500 ns")
@@ -37,7 +40,7 @@ def instance_of(
 
 def schedule_of(instance: Instance, *paths: tuple[int, ...]) -> Schedule:
     """The schedule of a collective in which every chunk has its own path."""
-    sizes = equal_sizes(instance.collectives[0].replace(chunks=len(paths)))
+    sizes = equal_sizes(replace(instance.exchanges[0], max_chunks=len(paths)))
     return simulate(instance, Plan((Chunks(sizes, np.array(paths)),)))
 
 
@@ -178,5 +181,5 @@ def test_times_for_fewer_stages_are_refused() -> None:
 
 def test_a_cost_model_that_counts_other_steps_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 1, 0))
-    monkeypatch.setattr("themis_opt.virtual_npus.steps", lambda dimension, phase: 9)
+    monkeypatch.setattr("themis_opt.schedules.virtual_npus.steps", lambda dimension, phase: 9)
     assert "the cost model counts" in refusal(schedule)

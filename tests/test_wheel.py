@@ -62,7 +62,7 @@ def run(installed, tmp_path_factory):
 @pytest.mark.parametrize(
     "name",
     [
-        "themis_opt/formats/instance.schema.json",
+        "themis_opt/problem/instance.schema.json",
         "themis_opt/py.typed",
         "formulations/py.typed",
         f"themis_opt/instances/paper/{HETERO}.json",
@@ -103,7 +103,7 @@ def test_installed_package_solves_a_shipped_instance_by_name(run, tmp_path):
 
 
 def test_installed_package_finds_the_instances_it_brought(run, installed):
-    program = "import themis_opt.catalog as c; print(*c.shipped().values(), sep='\\n')"
+    program = "import themis_opt.problem.catalog as c; print(*c.shipped().values(), sep='\\n')"
     paths = run("-c", program).stdout.splitlines()
     assert len(paths) == len(list((TREE / "instances").rglob("*.json")))
     assert all(path.startswith(str(installed)) for path in paths)
@@ -111,4 +111,4 @@ def test_installed_package_finds_the_instances_it_brought(run, installed):
 
 def test_installed_package_prints_the_schema(run):
     kinds = json.loads(run("-m", "themis_opt", "schema").stdout)["$defs"]
-    assert {"Instance", "IterationInstance"} <= kinds.keys()
+    assert {"collectives", "iteration"} <= kinds.keys()

@@ -14,102 +14,96 @@ Examples
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from themis_opt.version import __version__ as __version__
+from themis_opt.base.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from themis_opt.batches.experiment_run import run_experiment
-    from themis_opt.catalog import load
-    from themis_opt.comparison import compare, solve
-    from themis_opt.explanation import explain
-    from themis_opt.instance import Collective, Dimension, Instance, Network, Packet
-    from themis_opt.iteration import ComputeTask, Iteration, Split, Tensor
-    from themis_opt.iteration_instance import IterationInstance
-    from themis_opt.iterations.bounds import iteration_bounds
-    from themis_opt.iterations.comparison import compare_iterations
-    from themis_opt.iterations.registry import make_iteration_policy
-    from themis_opt.iterations.simulator import simulate_iterations
-    from themis_opt.iterations.validation import validate_iterations
-    from themis_opt.lower_bounds import bounds
-    from themis_opt.plan import Chunks, Plan
     from themis_opt.policies.registry import make_policy
+    from themis_opt.problem.catalog import load
+    from themis_opt.problem.exchanges import Collective, Exchange, Tensor
+    from themis_opt.problem.instance import Instance
+    from themis_opt.problem.iteration import ComputeTask, Iteration, Split
+    from themis_opt.problem.network import Dimension, Network, Packet
     from themis_opt.reports import make_report
-    from themis_opt.robustness import Execution, executions, loss_distributions
-    from themis_opt.schedule import Schedule
-    from themis_opt.simulator import simulate
+    from themis_opt.schedules.explanation import explain
+    from themis_opt.schedules.plan import Chunks, Launch, Plan, TaskOf
+    from themis_opt.schedules.schedule import Schedule
+    from themis_opt.schedules.simulator import simulate
+    from themis_opt.schedules.validation import validate
+    from themis_opt.schedules.verification import verify
+    from themis_opt.solving.bounds import bounds
+    from themis_opt.study.comparison import Comparison, Result, compare, solve
+    from themis_opt.study.robustness import Execution, executions, loss_distributions
     from themis_opt.tuning import tune
-    from themis_opt.validation import validate
-    from themis_opt.verification import verify
 
 
 _HOME = {
-    "Chunks": "plan",
-    "Collective": "instance",
-    "ComputeTask": "iteration",
-    "Dimension": "instance",
-    "Execution": "robustness",
-    "Instance": "instance",
-    "Iteration": "iteration",
-    "IterationInstance": "iteration_instance",
-    "Network": "instance",
-    "Packet": "instance",
-    "Plan": "plan",
-    "Schedule": "schedule",
-    "Split": "iteration",
-    "Tensor": "iteration",
-    "bounds": "lower_bounds",
-    "compare": "comparison",
-    "compare_iterations": "iterations.comparison",
-    "executions": "robustness",
-    "explain": "explanation",
-    "iteration_bounds": "iterations.bounds",
-    "load": "catalog",
-    "loss_distributions": "robustness",
-    "make_iteration_policy": "iterations.registry",
+    "Chunks": "schedules.plan",
+    "Collective": "problem.exchanges",
+    "Comparison": "study.comparison",
+    "ComputeTask": "problem.iteration",
+    "Dimension": "problem.network",
+    "Exchange": "problem.exchanges",
+    "Execution": "study.robustness",
+    "Instance": "problem.instance",
+    "Iteration": "problem.iteration",
+    "Launch": "schedules.plan",
+    "Network": "problem.network",
+    "Packet": "problem.network",
+    "Plan": "schedules.plan",
+    "Result": "study.comparison",
+    "Schedule": "schedules.schedule",
+    "Split": "problem.iteration",
+    "TaskOf": "schedules.plan",
+    "Tensor": "problem.exchanges",
+    "bounds": "solving.bounds",
+    "compare": "study.comparison",
+    "executions": "study.robustness",
+    "explain": "schedules.explanation",
+    "load": "problem.catalog",
+    "loss_distributions": "study.robustness",
     "make_policy": "policies.registry",
     "make_report": "reports",
     "run_experiment": "batches.experiment_run",
-    "simulate": "simulator",
-    "simulate_iterations": "iterations.simulator",
-    "solve": "comparison",
+    "simulate": "schedules.simulator",
+    "solve": "study.comparison",
     "tune": "tuning",
-    "validate": "validation",
-    "validate_iterations": "iterations.validation",
-    "verify": "verification",
+    "validate": "schedules.validation",
+    "verify": "schedules.verification",
 }
 
 __all__ = [
     "Chunks",
     "Collective",
+    "Comparison",
     "ComputeTask",
     "Dimension",
+    "Exchange",
     "Execution",
     "Instance",
     "Iteration",
-    "IterationInstance",
+    "Launch",
     "Network",
     "Packet",
     "Plan",
+    "Result",
     "Schedule",
     "Split",
+    "TaskOf",
     "Tensor",
     "bounds",
     "compare",
-    "compare_iterations",
     "executions",
     "explain",
-    "iteration_bounds",
     "load",
     "loss_distributions",
-    "make_iteration_policy",
     "make_policy",
     "make_report",
     "run_experiment",
     "simulate",
-    "simulate_iterations",
     "solve",
     "tune",
     "validate",
-    "validate_iterations",
     "verify",
 ]
 

@@ -2,8 +2,7 @@
 
 import sys
 
-import themis_opt.cli.clock  # noqa: F401 - first, because time limits count from here
-from themis_opt.cli import exit_codes
+from themis_opt.cli import process  # first, because time limits count from here
 
 
 def run() -> None:
@@ -13,7 +12,7 @@ def run() -> None:
 
         application()()
     except KeyboardInterrupt:
-        sys.exit(exit_codes.INTERRUPTED)
+        sys.exit(process.INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from themis_opt.formats.palette import INK, LINE, QUIET
-from themis_opt.schedule import Schedule
+from themis_opt.schedules.schedule import Schedule
 
 NANOSECOND, MICROSECOND = 1_000, 1_000_000
 """In picoseconds."""

@@ -10,7 +10,7 @@ from pyjobshop import Model
 from pyjobshop.solvers.ortools import CPModel
 
 from formulations.budget import Budget
-from formulations.job_plans import JobTimes, PlanOutcome
+from formulations.job_variables import JobTimes, PlanOutcome
 from formulations.lattice import JobClass
 from formulations.search import Report, search
 from formulations.sequencing import Path, Paths, stages_along

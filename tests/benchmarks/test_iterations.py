@@ -5,11 +5,11 @@ from paper_networks import PAPER_NETWORKS
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import themis_opt
-from themis_opt import kernel
-from themis_opt.iteration_instance import IterationInstance
-from themis_opt.iterations.bounds import iteration_bounds
-from themis_opt.iterations.registry import make_iteration_policy
-from themis_opt.iterations.simulator import simulate_iterations
+from themis_opt.base.compiled import compile_at_once
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.simulator import simulate
+from themis_opt.solving.bounds import bounds
 
 pytestmark = pytest.mark.benchmarks
 
@@ -19,22 +19,22 @@ LARGEST = "4d-ring_fc_ring_sw.transformer-1t"
 
 
 @pytest.fixture(autouse=True)
-def always_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def always_compiled() -> None:
     """Compile before anything is measured, and never interpret."""
-    monkeypatch.setattr(kernel, "INTERPRETED_BUDGET", 0)
+    compile_at_once()
     planned_and_simulated(loaded("2d-sw_sw.resnet-50"), POLICIES[-1])
 
 
-def loaded(name: str) -> IterationInstance:
+def loaded(name: str) -> Instance:
     """A shipped iteration."""
     instance = themis_opt.load(name)
-    assert isinstance(instance, IterationInstance)
+    assert isinstance(instance, Instance)
     return instance
 
 
-def planned_and_simulated(instance: IterationInstance, specification: str, iterations: int | None = None) -> int:
+def planned_and_simulated(instance: Instance, specification: str, iterations: int | None = None) -> int:
     """Iteration time in picoseconds."""
-    return simulate_iterations(instance, make_iteration_policy(specification)(instance), iterations).iteration_time
+    return simulate(instance, make_policy(specification)(instance), iterations).makespan
 
 
 def test_plan_and_simulate_all_panels_of_figure_12(benchmark: BenchmarkFixture) -> None:
@@ -55,4 +55,4 @@ def test_plan_and_simulate_the_largest_iteration(benchmark: BenchmarkFixture, po
 
 
 def test_bound_the_largest_iteration(benchmark: BenchmarkFixture) -> None:
-    benchmark.pedantic(iteration_bounds, (loaded(LARGEST),), rounds=5, warmup_rounds=1)
+    benchmark.pedantic(bounds, (loaded(LARGEST),), rounds=5, warmup_rounds=1)

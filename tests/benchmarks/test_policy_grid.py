@@ -12,13 +12,13 @@ import pytest
 from paper_networks import PAPER_NETWORKS
 
 import themis_opt
-from themis_opt.instance import Instance
-from themis_opt.lower_bounds import bounds
-from themis_opt.policies.hourglass import Hourglass
-from themis_opt.policies.search import Search
+from themis_opt.policies.hourglass.policy import Hourglass
 from themis_opt.policies.themis import Themis
-from themis_opt.simulator import simulate
-from themis_opt.validation import validate
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.search.annealed import Search
+from themis_opt.solving.bounds import bounds
 
 pytestmark = pytest.mark.benchmarks
 

@@ -16,14 +16,13 @@ from paper_networks import PAPER_NETWORKS
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import themis_opt
-from themis_opt import kernel
-from themis_opt.instance import Instance
-from themis_opt.kernel import Operations, start_times
-from themis_opt.plan import Plan
-from themis_opt.policies import hourglass_search
-from themis_opt.policies.hourglass import Hourglass
+from themis_opt.base.compiled import compile_at_once
+from themis_opt.policies.hourglass.policy import Hourglass
 from themis_opt.policies.random_orders import RandomOrders
-from themis_opt.simulator import build_operations, makespans, simulate
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.kernel import Operations, start_times
+from themis_opt.schedules.plan import Plan
+from themis_opt.schedules.simulator import build_operations, makespans, simulate
 
 pytestmark = [pytest.mark.benchmarks, pytest.mark.benchmark(timer=process_time)]
 
@@ -49,10 +48,9 @@ NUM_PLANS = 512
 
 
 @pytest.fixture(autouse=True)
-def always_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def always_compiled() -> None:
     """Compile before anything is measured, and never interpret."""
-    for module in (kernel, hourglass_search):
-        monkeypatch.setattr(module, "INTERPRETED_BUDGET", 0)
+    compile_at_once()
     instance = themis_opt.load("fig5.all_reduce.256MB")
     simulate(instance, Hourglass()(instance))
 

@@ -17,8 +17,8 @@ from paper_networks import PAPER_NETWORKS
 import themis_opt
 from formulations.budget import PROVEN_GAP
 from themis_opt.formats.tables import to_csv
-from themis_opt.instance import Instance
-from themis_opt.policies.exact import Exact
+from themis_opt.problem.instance import Instance
+from themis_opt.search.exact import Exact
 
 pytestmark = pytest.mark.benchmarks
 

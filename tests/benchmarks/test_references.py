@@ -4,7 +4,7 @@ Needs the package ``pyjobshop``.  THEMIS_OPT_BENCHMARK_SECONDS sets the seconds 
 included, and THEMIS_OPT_BENCHMARK_OUTPUT the folder for tables, trajectories and picture.
 
 All solvers have the same chunks and threads and stop at the same gap; their best sequences are simulated exactly.  The
-reference policy is given the bounds of :mod:`themis_opt.lower_bounds`, whose computation counts as its time.  The
+reference policy is given the bounds of :mod:`themis_opt.solving.bounds`, whose computation counts as its time.  The
 constraint programmes start from nothing but a horizon in which all stages run one after another.  Those on given
 paths solve a smaller problem: on the paths of Themis, and on those that the reference policy has found, where they
 begin with half of its work done.
@@ -24,20 +24,20 @@ from anytime import ANY_PATHS, Contest, Point, Recorder, Run, markdown, plot
 import themis_opt
 from formulations.budget import Budget
 from formulations.chunk_order import ChunkOrder
-from formulations.job_plans import PlanOutcome
+from formulations.job_variables import PlanOutcome
 from formulations.search import Report
 from formulations.sequencing import Paths, Sequencing, stages_along
-from themis_opt.annealing import is_ready
 from themis_opt.formats.tables import to_csv
-from themis_opt.instance import Instance
-from themis_opt.lower_bounds import bounds
-from themis_opt.lowering import ChunkOrderData, chunk_order_data, enforced_plan, job_plans
-from themis_opt.plan import equal_sizes
-from themis_opt.policies.exact import Exact
 from themis_opt.policies.registry import make_policy
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
-from themis_opt.validation import validate
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import equal_sizes
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.search.annealing import is_ready
+from themis_opt.search.exact import Exact
+from themis_opt.solving.bounds import bounds
+from themis_opt.solving.lowering import ChunkOrderData, chunk_order_data, enforced_plan, job_plans
 
 pytestmark = pytest.mark.benchmarks
 

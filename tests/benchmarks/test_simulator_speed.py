@@ -10,11 +10,11 @@ from paper_networks import PAPER_NETWORKS
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import themis_opt
-from themis_opt import kernel
-from themis_opt.instance import Instance
-from themis_opt.plan import Plan
+from themis_opt.base.compiled import compile_at_once
 from themis_opt.policies.registry import make_policy
-from themis_opt.simulator import simulate
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Plan
+from themis_opt.schedules.simulator import simulate
 
 pytestmark = pytest.mark.benchmarks
 
@@ -22,9 +22,9 @@ GRID_POLICIES = ("baseline+fifo", "themis+fifo", "themis+scf")
 
 
 @pytest.fixture(autouse=True)
-def always_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def always_compiled() -> None:
     """Compile before anything is measured, and never interpret."""
-    monkeypatch.setattr(kernel, "INTERPRETED_BUDGET", 0)
+    compile_at_once()
     instance = themis_opt.load("fig5.all_reduce.256MB")
     simulate(instance, make_policy("baseline")(instance))
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from iteration_schedules import layers
 from typer.testing import CliRunner
 
-from themis_opt.catalog import shipped
 from themis_opt.cli.main import application
+from themis_opt.problem.catalog import shipped
 
 NAME = "fig5.all_reduce.256MB"
 
@@ -84,6 +85,22 @@ def solution(succeed: Callable[..., str], tmp_path_factory: pytest.TempPathFacto
     """The folder that ``solve`` writes for figure 5; not to be changed."""
     folder = tmp_path_factory.mktemp("solve") / "solution"
     succeed("solve", NAME, "-o", folder, "--time-limit", 5, "--workers", 1, "--sizes", "equal")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a small training iteration."""
+    path = tmp_path_factory.mktemp("trained") / "layers.json"
+    path.write_text(json.dumps(layers().model_dump(mode="json")), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def trained_solution(succeed: Callable[..., str], trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that ``solve`` writes for the training iteration; not to be changed."""
+    folder = tmp_path_factory.mktemp("solve") / "layers"
+    succeed("solve", trained, "-o", folder, "--policies", "fused/baseline,wait_free/themis+scf", "--time-limit", 5)
     return folder
 
 

@@ -65,7 +65,7 @@ FIELDS = [
     ("network.dimensions.1.name", "dim1", "dimension names must differ"),
     ("collectives.0.surprise", 1, "collectives[0].surprise = 1: unknown field"),
     ("collectives.0.kind", ABSENT, "collectives[0].kind: required field is missing"),
-    ("collectives.0.kind", "broadcast", "collectives[0].kind = 'broadcast': "),
+    ("collectives.0.kind", "barrier", "collectives[0].kind = 'barrier': "),
     ("collectives.0.size", ABSENT, "collectives[0].size: required field is missing"),
     ("collectives.0.size", "256 XB", "collectives[0].size = '256 XB': unknown unit 'XB'"),
     ("collectives.0.size", "256 MB/s", "collectives[0].size = '256 MB/s': unknown unit 'MB/s'"),

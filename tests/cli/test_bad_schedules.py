@@ -1,53 +1,65 @@
 """Schedule files that were damaged or edited: one line names the file and the rule; exit code 2."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from edits import edited
+from iteration_schedules import layers, scheduled
 
 import themis_opt
 from themis_opt.formats.schedule_json import schedule_document
+from themis_opt.problem.network import Dimension, Network
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import RULES
 
 COMMANDS = ("validate", "explain")
 FAR = 2**63 - 1
 
 
+def enforced(instance, policy):
+    """A schedule with enforced sequences."""
+    return simulate(instance, simulate(instance, themis_opt.make_policy(policy)(instance)).enforced_plan())
+
+
+MAKESPAN = enforced(themis_opt.load("fig5.all_reduce.256MB"), "themis+scf")
+PERIOD = scheduled("fused/baseline")
+
+DOCUMENTS = {"makespan": schedule_document(MAKESPAN), "period": schedule_document(PERIOD)}
+"""Valid schedule files as JSON values; not to be changed."""
+
+
 @pytest.fixture(scope="session")
 def schedule():
     """A valid schedule file with enforced sequences as JSON values; not to be changed."""
-    instance = themis_opt.load("fig5.all_reduce.256MB")
-    found = themis_opt.simulate(instance, themis_opt.make_policy("themis+scf")(instance))
-    return schedule_document(themis_opt.simulate(instance, found.enforced_plan()))
+    return DOCUMENTS["makespan"]
 
 
+@pytest.mark.parametrize("kind", DOCUMENTS)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_untouched_copy_is_accepted(succeed, save, schedule, command):
-    assert succeed(command, save(schedule))
+def test_untouched_copy_is_accepted(succeed, save, command, kind):
+    assert succeed(command, save(DOCUMENTS[kind]))
 
 
-REQUIRED = (
-    "format",
-    "instance",
-    "fingerprint",
-    "summary",
-    "dispatch",
-    "collectives",
-    "sequences",
-    "start_ps",
-    "end_ps",
-    "ready_ps",
-    "collectives.0.name",
-    "collectives.0.sizes",
-    "collectives.0.paths",
-    "instance.network",
-    "summary.makespan_ns",
-)
+OF_BOTH = ("format", "instance", "fingerprint", "summary", "dispatch", "sequences", "instance.network")
+REQUIRED = {
+    "makespan": (
+        *OF_BOTH, "collectives", "start_ps", "end_ps", "ready_ps", "collectives.0.name", "collectives.0.sizes",
+        "collectives.0.paths", "summary.makespan_ns",
+    ),
+    "period": (
+        *(field for field in OF_BOTH if field != "sequences"), "order", "launches", "task_start_ps", "stage_start_ps",
+        "launches.0.name", "launches.0.kind", "launches.0.tensors", "launches.0.after", "launches.0.before.task",
+        "launches.0.sizes", "launches.0.paths", "summary.iteration_ns",
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("path", REQUIRED)
+@pytest.mark.parametrize(("kind", "path"), [(kind, path) for kind, paths in REQUIRED.items() for path in paths])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_missing_key_is_named(refuse, save, schedule, command, path):
-    file = save(edited(schedule, path))
+def test_missing_key_is_named(refuse, save, command, kind, path):
+    file = save(edited(DOCUMENTS[kind], path))
     message = refuse(command, file)
     assert message.startswith(f"error: {file}: ")
     assert path.split(".")[-1] in message
@@ -107,16 +119,140 @@ FIELDS = [
     ("sequences.dim1.0", -1, "sequences.dim1[0]"),
     ("sequences.dim9", None, "sequences"),
     ("summary.makespan_ns", 1, "makespan"),
+    ("summary.gap", 0.0, "summary.gap"),
+    ("summary.bounds_ns", {"ideal": 8e6}, "summary.bounds_ns.ideal"),
 ]
+
+LATE = 2**62
+
+FIELDS_OF_PERIODS = [
+    ("format", "themis-opt/iteration-schedule/2", "format = 'themis-opt/iteration-schedule/2'"),
+    ("surprise", 1, "surprise"),
+    ("fingerprint", "0" * 32, "fingerprint"),
+    ("instance.chunks", 5, "fingerprint"),
+    ("instance.iteration.tasks.0.duration", "1 us", "fingerprint"),
+    ("instance.iteration.tensors.0.dimensions", ["dim9"], "instance: iteration.tensors[0].dimensions names 'dim9'"),
+    ("order", "random", "order = 'random'"),
+    ("dispatch", "magic", "dispatch"),
+    ("summary.iteration_ns", 1, "summary.iteration_ns"),
+    ("summary.gap", 0.0, "summary.gap"),
+    ("summary.bounds_ns", {"ideal": 8e9}, "summary.bounds_ns.ideal"),
+    ("launches", [], "launches"),
+    ("launches.0.tensors", ["nothing"], "launches[0].tensors = 'nothing'"),
+    ("launches.0.tensors", [], "launches[0].tensors"),
+    ("launches.0.after.task", "nothing", "launches[0].after.task = 'nothing'"),
+    ("launches.0.after.later", 2, "launches[0].after.later"),
+    ("launches.0.before.task", "nothing", "launches[0].before.task = 'nothing'"),
+    ("launches.0.after_launches", ["nothing"], "launches[0].after_launches = 'nothing'"),
+    ("launches.0.part", "third", "launches[0].part"),
+    ("launches.0.kind", "multicast", "launches[0].kind"),
+    ("launches.0.kind", "all_gather", "rule 'coverage': rows runs all_gather"),
+    ("launches.0.urgent", "yes", "launches[0].urgent"),
+    ("launches.1.name", "rows", "names must differ"),
+    ("launches.0.paths.0", ["dim9"], "launches[0].paths = 'dim9'"),
+    ("launches.0.paths.0", [], "launches[0].paths"),
+    ("launches.0.paths", [["dim2"], ["dim1"]], "rule 'stages'"),
+    ("launches.0.sizes.0", -2, "launches[0].sizes[0]"),
+    ("launches.0.sizes.0", 0, "chunk 0 of rows has 0 bytes"),
+    ("launches.0.sizes.0", 2**53 - 1, "chunk 0 of rows has 9007199254740991 bytes"),
+    ("launches.0.sizes", [1_000_000], "launches[0].sizes: must hold one size for each of 2 paths, has 1"),
+    ("launches.0.sizes", [500_000] * 3, "launches[0].sizes: must hold one size for each of 2 paths, has 3"),
+    ("keys", [0.5], "keys"),
+    ("sequences", [[], []], "sequences[0]"),
+    ("sequences", [[]], "sequences"),
+    ("task_start_ps", [[0]], "task_start_ps"),
+    ("task_start_ps.1", [], "task_start_ps[1]"),
+    ("task_start_ps.0.0", -1, "task_start_ps[0][0]"),
+    ("task_start_ps.0.0", LATE, "task_start_ps[0][0]"),
+    ("task_start_ps.0.0", 1.5, "task_start_ps[0][0]"),
+    ("task_start_ps.0.0", None, "task_start_ps[0][0]"),
+    ("stage_start_ps.1", [], "stage_start_ps[1]"),
+    ("stage_start_ps", [[0], [0]], "stage_start_ps"),
+    ("stage_start_ps.0.0", None, "stage_start_ps[0]"),
+    ("stage_start_ps.0.0", LATE - 1, "rule 'needs'"),
+]
+
+EDITS = [("makespan", *edit) for edit in FIELDS] + [("period", *edit) for edit in FIELDS_OF_PERIODS]
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"), FIELDS, ids=[f"{path}={str(value)[:24]}" for path, value, _ in FIELDS]
+    ("kind", "path", "value", "said"), EDITS, ids=[f"{kind}.{path}={str(value)[:24]}" for kind, path, value, _ in EDITS]
 )
 @pytest.mark.parametrize("command", COMMANDS)
-def test_edit_is_refused(refuse, save, schedule, command, path, value, said):
-    message = refuse(command, save(edited(schedule, path, value)))
+def test_edit_is_refused(refuse, save, command, kind, path, value, said):
+    message = refuse(command, save(edited(DOCUMENTS[kind], path, value)))
     assert said in message
+
+
+def moved(schedule: Schedule, stage: int, *, start: int = 0, end: int = 0, ready: int = 0) -> Schedule:
+    """The schedule with the times of one stage changed by some picoseconds; its summary says what they say."""
+    changed = {name: getattr(schedule, name).copy() for name in ("start", "end", "ready")}
+    for name, change in (("start", start), ("end", end), ("ready", ready)):
+        changed[name][stage] += change
+    return replace(schedule, **changed)
+
+
+def earlier_stage(schedule: Schedule, stage: int) -> Schedule:
+    return moved(schedule, stage, start=-1, end=-1, ready=-1)
+
+
+def earlier_task(schedule: Schedule, row: int, task: int) -> Schedule:
+    starts = schedule.task_start.copy()
+    starts[row, task] -= 1
+    return replace(schedule, task_start=starts)
+
+
+def unmirrored_gather() -> Schedule:
+    """A gather with the path of its scatter, on dimensions that are alike."""
+    alike = Network(dimensions=(Dimension(kind="switch", size=4, bandwidth="50 GB/s", latency="1 us"),) * 2)
+    schedule = scheduled("dear/themis", layers(ag_order="reverse", network=alike))
+    plan = schedule.plan
+    number = next(n for n, launch in enumerate(plan.launches) if launch.part == "gather")
+    chunks = list(plan.chunks)
+    chunks[number] = replace(chunks[number], paths=chunks[number].paths[:, ::-1])
+    return replace(schedule, plan=replace(plan, chunks=tuple(chunks)))
+
+
+def backwards() -> Schedule:
+    """Sequences that are not those in which stages are served."""
+    schedule = simulate(PERIOD.instance, PERIOD.enforced_plan())
+    sequences = tuple(own[::-1] for own in schedule.plan.sequences)
+    return replace(schedule, plan=replace(schedule.plan, sequences=sequences))
+
+
+FIG5, STAGES = MAKESPAN.instance, PERIOD.plan.num_stages
+
+BREAKS = {
+    "shape": edited(DOCUMENTS["makespan"], "start_ps", []),
+    "coverage": edited(DOCUMENTS["period"], "launches.1.tensors", ["w0", "w1", "w1"]),
+    "stages": edited(DOCUMENTS["makespan"], "collectives.0.paths.0", ["dim1", "dim1", "dim2", "dim2"]),
+    "ag_order": schedule_document(
+        replace(enforced(FIG5, "random:seed=1+fifo"), instance=FIG5.overridden(ag_order="reverse"))
+    ),
+    "sizes": edited(DOCUMENTS["period"], "launches.1.sizes.0", 2),
+    "mirrored_halves": schedule_document(unmirrored_gather()),
+    "duration": schedule_document(moved(MAKESPAN, 0, end=1, ready=1)),
+    "lag": schedule_document(moved(MAKESPAN, 0, ready=1)),
+    "serial_compute": schedule_document(earlier_task(PERIOD, 1, 4)),
+    "release": schedule_document(earlier_stage(PERIOD, STAGES + 2)),
+    "precedence": schedule_document(earlier_stage(PERIOD, STAGES + 3)),
+    "needs": schedule_document(earlier_task(PERIOD, 1, 1)),
+    "no_overlap": schedule_document(earlier_stage(PERIOD, STAGES + 6)),
+    "sequence": schedule_document(backwards()),
+}
+"""A file that breaks each rule."""
+
+
+def test_every_rule_can_be_broken():
+    """But for missing times, which are refused before."""
+    assert BREAKS.keys() == RULES.keys() - {"complete"}
+
+
+@pytest.mark.parametrize("rule", BREAKS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_broken_rule_is_named(refuse, save, command, rule):
+    file = save(BREAKS[rule])
+    assert refuse(command, file).startswith(f"error: {file}: schedule breaks rule '{rule}': ")
 
 
 @pytest.mark.parametrize("path", ["start_ps.0", "collectives.0.sizes.0", "sequences.dim1"])
@@ -184,13 +320,22 @@ def test_directory_is_refused(refuse, tmp_path, command):
     assert f"{tmp_path}: is a directory" in refuse(command, tmp_path)
 
 
-def test_cut_off_file_is_refused(refuse, save, schedule):
-    text = json.dumps(schedule)
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_cut_off_file_is_refused(refuse, save, kind):
+    text = json.dumps(DOCUMENTS[kind])
     assert "not JSON" in refuse("validate", save(text[: len(text) // 2]))
 
 
 def test_instance_to_compare_with_must_exist(refuse, solution):
     assert "fig6: no such file" in refuse("validate", solution / "schedule.json", "--instance", "fig6")
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_schedule_must_belong_to_the_instance(refuse, save, document, kind):
+    """Neither to another one of its kind nor to one of the other kind."""
+    for number, other in enumerate((edited(document, "latency", "occupy"), layers(4).model_dump(mode="json"))):
+        file = save(other, f"other{number}.json")
+        assert "belongs to another instance" in refuse("validate", save(DOCUMENTS[kind]), "--instance", file)
 
 
 def test_more_chunks_than_the_instance_has_are_refused(refuse, succeed, save, document, tmp_path):

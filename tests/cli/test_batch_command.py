@@ -4,6 +4,7 @@ import sqlite3
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -87,8 +88,8 @@ def in_threads(monkeypatch):
     """Execute runs in this process, which takes no time to start."""
 
     @contextmanager
-    def threads(jobs, most):
-        yield executors.Site(1, lambda: ThreadPoolExecutor(1), lambda executor: None)
+    def threads(jobs):
+        yield executors.Site(1, ThreadPoolExecutor(1).submit)
 
     monkeypatch.setattr(executors, "processes", threads)
 
@@ -184,7 +185,7 @@ def test_a_folder_that_cannot_be_made_is_refused(refuse, experiment, tmp_path):
 
 def test_an_unreachable_scheduler_is_refused(invoke, experiment, monkeypatch):
     pytest.importorskip("distributed")
-    monkeypatch.setattr(executors, "CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr(executors, "cluster", partial(executors.cluster, patience=0.3))
     result = invoke("batch", experiment, "--cluster", "tcp://127.0.0.1:9")
     assert result.exit_code == 2
     assert "error: --cluster = 'tcp://127.0.0.1:9': no scheduler answers" in result.stderr

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from themis_opt.cli import comparing
+from themis_opt.study import bundle, comparison
 
 NAME = "fig5.all_reduce.256MB"
 QUICK = ("--time-limit", 5, "--workers", 1, "--no-cache")
@@ -42,7 +42,7 @@ def interrupted(monkeypatch):
     """Ctrl-C when the given policy reports."""
 
     def at(policy):
-        compare = comparing.compare
+        compare = comparison.compare
 
         def compare_and_interrupt(*arguments, **options):
             def progress(reporting, makespan, bound):
@@ -51,7 +51,7 @@ def interrupted(monkeypatch):
 
             return compare(*arguments, **(options | {"progress": progress}))
 
-        monkeypatch.setattr(comparing, "compare", compare_and_interrupt)
+        monkeypatch.setattr(comparison, "compare", compare_and_interrupt)
 
     return at
 
@@ -77,13 +77,13 @@ def test_interruption_writes_a_valid_schedule(invoke, succeed, interrupted, tmp_
 @pytest.fixture
 def impatient(monkeypatch):
     """Ctrl-C when the results are about to be written."""
-    write = comparing.write_comparison
+    write = bundle.write_comparison
 
     def interrupt_and_write(*arguments):
         signal.raise_signal(signal.SIGINT)
         return write(*arguments)
 
-    monkeypatch.setattr(comparing, "write_comparison", interrupt_and_write)
+    monkeypatch.setattr(bundle, "write_comparison", interrupt_and_write)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -110,7 +110,7 @@ def test_interruption_before_any_schedule_is_130(invoke, monkeypatch, tmp_path):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(comparing, "compare", interrupt)
+    monkeypatch.setattr(comparison, "compare", interrupt)
     result = invoke("solve", NAME, *QUICK, "-o", tmp_path / "out")
     assert result.exit_code == 130
     assert result.stderr == "interrupted: there is no result yet\n"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from themis_opt.instance import MAX_DIMENSIONS
+from themis_opt.problem.fields import MAX_DIMENSIONS
 
 
 def twelve_dimensions(chunks):
@@ -34,4 +34,4 @@ def test_bound_has_every_bound(succeed, twelve):
 
 
 def test_simulated_schedule_is_explained(succeed, simulated):
-    assert len(json.loads(succeed("explain", simulated, "--json"))["dimensions"]) == MAX_DIMENSIONS
+    assert len(json.loads(succeed("explain", simulated, "--json"))["resources"]) == MAX_DIMENSIONS

@@ -24,7 +24,7 @@ ENOUGH = 120
 PYTHON = (sys.executable, "-m", "themis_opt")
 SCRIPT = Path(sys.executable).with_name("themis-opt")
 ESCAPE = "\x1b"
-HEAVY = {"matplotlib", "networkx", "numba", "optuna", "ortools"}
+HEAVY = {"altair", "matplotlib", "numba", "optuna", "ortools", "pandas", "vl_convert"}
 
 
 def run(*command, **options):

@@ -29,9 +29,11 @@ def test_the_table_has_one_line_per_policy(succeed, schedule):
 
 
 def test_json_says_how_the_network_was_disturbed(succeed, schedule):
-    report = json.loads(succeed("robustness", schedule, *FEW, "--seed", 7, "--bandwidth", 0.2, "--jitter", 3, "--json"))
+    options = ("--seed", 7, "--bandwidth", 0.2, "--jitter", 3, "--compute-jitter", 0.5)
+    report = json.loads(succeed("robustness", schedule, *FEW, *options, "--json"))
     report.pop("policies")
-    assert report == {"samples": 5, "seed": 7, "bandwidth_spread": 0.2, "latency_jitter": 3.0}
+    expected = {"samples": 5, "seed": 7, "bandwidth_spread": 0.2, "latency_jitter": 3.0, "compute_jitter": 0.5}
+    assert report == expected
 
 
 def test_json_has_every_loss_of_every_policy(succeed, schedule):
@@ -59,11 +61,22 @@ def test_equal_seeds_print_the_same(succeed, schedule):
     assert once == again
 
 
+def test_an_iteration_is_compared_with_themis_on_the_usual_launches(succeed, tmp_path):
+    succeed("simulate", "v100-256.resnet-50", "--policies", "ddp/hourglass", "-o", tmp_path)
+    (written,) = tmp_path.glob("**/schedule.json")
+    options = (*FEW, "--compute-jitter", 0.5)
+    assert "compute up to +50 %" in succeed("robustness", written, *options)
+    rows = json.loads(succeed("robustness", written, *options, "--json"))["policies"]
+    assert [row["policy"] for row in rows] == [name.replace("themis", "fused/themis") for name in POLICIES]
+    assert rows[0]["nominal_makespan_ns"] == pytest.approx(22.9e6, rel=1e-2)
+    assert all(row["mean_slowdown"] > 0 for row in rows)
+
+
 def test_the_reference_can_be_disturbed(succeed, solution):
     assert "plan, enforced" in succeed("robustness", solution / "schedule.json", *FEW)
 
 
-@pytest.mark.parametrize(("suffix", "begins"), [(".svg", b"<?xml"), (".png", b"\x89PNG")])
+@pytest.mark.parametrize(("suffix", "begins"), [(".svg", b"<svg"), (".png", b"\x89PNG")])
 def test_picture_is_written(succeed, schedule, tmp_path, suffix, begins):
     path = tmp_path / f"losses{suffix}"
     succeed("robustness", schedule, *FEW, "-o", path)
@@ -97,6 +110,7 @@ def test_picture_of_an_unknown_kind_is_refused(refuse, schedule, tmp_path):
         ("--bandwidth", "nan", "bandwidth_spread = nan: "),
         ("--jitter", -1, "latency_jitter = -1.0: must be at least 0"),
         ("--jitter", "inf", "latency_jitter = inf: "),
+        ("--compute-jitter", -1, "compute_jitter = -1.0: must be at least 0"),
     ],
 )
 def test_options_out_of_range_are_refused(refuse, schedule, option, value, said):

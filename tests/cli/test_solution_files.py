@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from themis_opt.catalog import load
-from themis_opt.formats import bundle
+from themis_opt.formats import window
 from themis_opt.formats.schedule_json import read_schedule, schedule_document
-from themis_opt.validation import validate
+from themis_opt.problem.catalog import load
+from themis_opt.schedules.validation import validate
 
 NAME = "fig5.all_reduce.256MB"
 QUICK = ("--time-limit", 5, "--workers", 1, "--sizes", "equal")
@@ -142,7 +142,7 @@ def test_second_run_replaces_the_files(succeed, solution, tmp_path):
 def test_second_run_without_pictures_leaves_none_of_the_first(succeed, solution, tmp_path, monkeypatch):
     folder = tmp_path / "again"
     shutil.copytree(solution, folder)
-    monkeypatch.setattr(bundle, "MAX_PICTURED_STAGES", 1)
+    monkeypatch.setattr(window, "MAX_PICTURED_STAGES", 1)
     succeed("solve", NAME, *QUICK, "--policies", "baseline", "-o", folder)
     assert {path.name for path in folder.iterdir()} == FILES - {"trace.json", "gantt.png", "gantt.svg"}
 

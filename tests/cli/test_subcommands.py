@@ -1,40 +1,81 @@
-"""Every subcommand on a shipped instance, as a table and as JSON."""
+"""Every subcommand, on collectives and on a training iteration, as a table and as JSON."""
 
+import csv
 import json
 
 import pytest
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, ValidationError
+from small_iterations import PAIR, iteration, tensor
 
 import themis_opt
 from themis_opt.cli.main import COMMANDS
-from themis_opt.dispatch import DISPATCH
-from themis_opt.policies.registry import ENFORCED, HEURISTICS, POLICIES, REFERENCE
-from themis_opt.validation import RULES
+from themis_opt.policies.registry import POLICIES, REFERENCE, takes_dispatch, usual_policies
+from themis_opt.problem.catalog import load, shipped
+from themis_opt.problem.schema import SCHEMA_FILE, instance_schema
+from themis_opt.schedules.dispatch import DISPATCH
+from themis_opt.schedules.validation import RULES
 
 NAME = "fig5.all_reduce.256MB"
 QUICK = ("--time-limit", 5, "--workers", 1, "--sizes", "equal")
-COMPARED = {"policy", "makespan_ns", "utilisation", "speedup", "bound_ns", "gap", "status"}
+NAMES = ["fused/baseline", "wait_free/themis+scf", "dear/hourglass"]
+SOME = ("--policies", ",".join(NAMES))
 NS_PER_MS = 10**6
+
+KINDS = ("collectives", "iteration")
+FOR_BOTH = ("solve", "compare", "bound", "simulate", "validate", "robustness", "explain", "tune", "show")
+CASES = [("collectives", command) for command in COMMANDS] + [("iteration", command) for command in FOR_BOTH]
+
+FILES = {
+    "comparison.csv", "comparison.json", "gantt.png", "gantt.svg", "order.csv", "order.json", "schedule.json",
+    "stages.csv", "trace.json",
+}  # fmt: skip
+"""What ``solve`` writes for both kinds."""
+
+JUDGED = {"policy", "utilisation", "idle", "speedup", "bound_ns", "gap", "status"}
+TIMES = {
+    "collectives": {"makespan_ns", "algbw_bytes_per_s", "busbw_bytes_per_s"},
+    "iteration": {
+        "iteration_ns", "compute_ns", "exposed_ns", "exposed_data_ns", "exposed_model_ns", "communicating_ns",
+        "overlap", "launches", "steady",
+    },
+}  # fmt: skip
 
 
 @pytest.fixture
-def arguments(solution, batched, tmp_path):
-    """A sensible command line for each subcommand."""
-    return {
-        "solve": ("solve", NAME, *QUICK, "-o", tmp_path / "solved"),
-        "compare": ("compare", NAME, *QUICK),
-        "bound": ("bound", NAME),
-        "simulate": ("simulate", NAME),
-        "validate": ("validate", solution / "schedule.json"),
-        "robustness": ("robustness", solution / "schedule.json", "--samples", 5),
-        "explain": ("explain", solution / "schedule.json"),
+def arguments(solution, trained, trained_solution, batched, tmp_path):
+    """A sensible command line for each subcommand, by the kind of problem."""
+
+    def for_both(source, folder, *policies):
+        file = folder / "schedule.json"
+        return {
+            "solve": ("solve", source, *policies, *QUICK, "-o", tmp_path / "solved"),
+            "compare": ("compare", source, *policies, *QUICK),
+            "bound": ("bound", source),
+            "simulate": ("simulate", source, *policies),
+            "validate": ("validate", file),
+            "robustness": ("robustness", file, "--samples", 5),
+            "explain": ("explain", file),
+            "tune": ("tune", source, "--trials", 2, "-o", tmp_path / "tuned"),
+            "show": ("show", source),
+        }
+
+    others = {
         "batch": ("batch", batched / "experiment.toml", "--jobs", 1),
         "report": ("report", batched, "-o", tmp_path / "report"),
-        "tune": ("tune", NAME, "--trials", 2, "-o", tmp_path / "tuned"),
         "workload": ("workload", "resnet-50", "--network", NAME),
-        "show": ("show", NAME),
+        "list": ("list",),
         "schema": ("schema",),
     }
+    return {
+        "collectives": for_both(NAME, solution) | others,
+        "iteration": for_both(trained, trained_solution, *SOME),
+    }
+
+
+@pytest.fixture
+def rows(succeed, arguments):
+    """What a subcommand prints as JSON."""
+    return lambda kind, command, *more: json.loads(succeed(*arguments[kind][command], *more, "--json"))
 
 
 def test_version(succeed):
@@ -51,98 +92,231 @@ def test_subcommand_has_help(succeed, command):
     assert "Usage:" in succeed(command, "--help")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_subcommand_runs(succeed, arguments, command):
-    assert succeed(*arguments[command]).strip()
+@pytest.mark.parametrize(("kind", "command"), CASES)
+def test_subcommand_runs(succeed, arguments, kind, command):
+    assert succeed(*arguments[kind][command]).strip()
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c != "schema"])
-def test_subcommand_prints_json(succeed, arguments, command):
-    assert json.loads(succeed(*arguments[command], "--json"))
+@pytest.mark.parametrize(("kind", "command"), [case for case in CASES if case[1] != "schema"])
+def test_subcommand_prints_json(rows, kind, command):
+    assert rows(kind, command)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("command", ["solve", "compare"])
-def test_rows_of_a_comparison_hold_everything_that_is_compared(succeed, arguments, command):
-    rows = json.loads(succeed(*arguments[command], "--json"))
-    assert all(row.keys() >= COMPARED for row in rows)
+def test_rows_of_a_comparison_hold_everything_that_is_compared(rows, kind, command):
+    wanted = JUDGED | TIMES[kind] | ({"exposed_gap"} if kind == "iteration" else set())
+    assert all(row.keys() == wanted for row in rows(kind, command))
 
 
-@pytest.mark.parametrize("command", ["solve", "compare"])
-def test_times_of_a_comparison_are_nanoseconds(succeed, arguments, command):
-    rows = {row["policy"]: row for row in json.loads(succeed(*arguments[command], "--json"))}
-    assert rows["baseline+fifo"]["makespan_ns"] == 8 * NS_PER_MS
-    assert rows["exact"]["makespan_ns"] == 7 * NS_PER_MS
+@pytest.mark.parametrize("kind", KINDS)
+def test_simulation_says_what_needs_no_bound(rows, kind):
+    simulated = {row["policy"]: row for row in rows(kind, "simulate")}
+    compared = {row["policy"]: row for row in rows(kind, "compare")}
+    for name, row in simulated.items():
+        assert row.keys() == {"policy", "utilisation", "idle"} | TIMES[kind]
+        assert row.items() <= compared[name].items()
 
 
+def test_times_of_a_comparison_are_nanoseconds(rows):
+    makespans = {row["policy"]: row["makespan_ns"] for row in rows("collectives", "solve")}
+    assert (makespans["baseline+fifo"], makespans["exact"]) == (8 * NS_PER_MS, 7 * NS_PER_MS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("command", ["solve", "compare", "simulate"])
-def test_utilisation_is_a_fraction(succeed, arguments, command):
-    rows = json.loads(succeed(*arguments[command], "--json"))
-    assert all(0 < row["utilisation"] <= 1 for row in rows)
+def test_shares_are_fractions(rows, kind, command):
+    for row in rows(kind, command):
+        assert 0 < row["utilisation"] <= 1
+        assert 0 <= row["idle"] < 1
 
 
-@pytest.mark.parametrize("command", ["solve", "compare"])
-def test_gap_is_a_fraction(succeed, arguments, command):
-    rows = {row["policy"]: row for row in json.loads(succeed(*arguments[command], "--json"))}
-    assert rows["baseline+fifo"]["gap"] == pytest.approx(1 / 7)
+def test_gap_is_a_fraction(rows):
+    gaps = {row["policy"]: row["gap"] for row in rows("collectives", "solve")}
+    assert gaps["baseline+fifo"] == pytest.approx(1 / 7)
 
 
-def test_solve_compares_the_heuristics_with_the_reference(succeed, arguments):
-    rows = json.loads(succeed(*arguments["solve"], "--json"))
-    assert [row["policy"] for row in rows] == [*HEURISTICS, REFERENCE]
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("command", ["solve", "simulate"])
+def test_the_usual_policies_are_run_unless_others_are_named(succeed, trained, tmp_path, kind, command):
+    source = NAME if kind == "collectives" else trained
+    more = (*QUICK, "-o", tmp_path) if command == "solve" else ()
+    names = [row["policy"] for row in json.loads(succeed(command, source, *more, "--json"))]
+    assert names == [*usual_policies(load(source)), *([REFERENCE] if command == "solve" else [])]
 
 
-def test_compare_has_at_least_the_policies_of_solve(succeed, arguments):
-    rows = json.loads(succeed(*arguments["compare"], "--json"))
-    assert {row["policy"] for row in rows} >= {*HEURISTICS, REFERENCE}
+def test_compare_runs_every_policy_with_every_dispatch_rule(rows):
+    dispatched = [f"{policy}+{rule}" for policy in POLICIES if takes_dispatch(policy) for rule in DISPATCH]
+    others = [policy for policy in POLICIES if not takes_dispatch(policy)]
+    assert sorted(row["policy"] for row in rows("collectives", "compare")) == sorted([*dispatched, *others])
 
 
-def test_compare_runs_every_policy_with_every_dispatch_rule(succeed, arguments):
-    rows = json.loads(succeed(*arguments["compare"], "--json"))
-    heuristics = [f"{policy}+{rule}" for policy in POLICIES.keys() - set(ENFORCED) for rule in DISPATCH]
-    assert sorted(row["policy"] for row in rows) == sorted([*heuristics, *ENFORCED])
+@pytest.mark.parametrize("command", ["compare", "simulate", "solve"])
+def test_policies_are_shown_in_the_order_asked_for(rows, command):
+    assert [row["policy"] for row in rows("iteration", command)] == NAMES
 
 
-def test_compare_writes_nothing_unless_asked(succeed, arguments, tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", KINDS)
+def test_compare_writes_nothing_unless_asked(succeed, arguments, tmp_path, monkeypatch, kind):
     monkeypatch.chdir(tmp_path)
-    succeed(*arguments["compare"])
+    succeed(*arguments[kind]["compare"])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_table_has_one_line_per_policy(succeed, arguments):
-    title, header, *rows = succeed(*arguments["solve"]).splitlines()
-    assert title.startswith("# fig5")
+    title, header, *lines = succeed(*arguments["iteration"]["solve"]).splitlines()
+    assert title.startswith("# layers: best bound ")
     assert header.split("\t")[0] == "policy"
-    assert [row.split("\t")[0] for row in rows] == [*HEURISTICS, REFERENCE]
+    assert [line.split("\t")[0] for line in lines] == NAMES
 
 
-def test_bound_prints_every_bound_in_nanoseconds(succeed):
-    rows = {row["bound"]: row for row in json.loads(succeed("bound", NAME, "--json"))}
-    assert rows["fluid"]["bound_ns"] == pytest.approx(20 / 3 * NS_PER_MS)
-    assert rows["order_count"]["bound_ns"] == pytest.approx(7 * NS_PER_MS, rel=1e-4)
+JUDGEMENT = ["speedup", "gap"]
+COLUMNS = {
+    "collectives": ["policy", "makespan", "utilisation", "algbw", "busbw", *JUDGEMENT, "status"],
+    "iteration": [
+        "policy", "iteration", "exposed", "data", "model", "overlap", "utilisation", "launches", *JUDGEMENT,
+        "exposed gap", "status",
+    ],
+}  # fmt: skip
 
 
-def test_bound_says_which_bounds_need_equal_chunks(succeed):
-    rows = json.loads(succeed("bound", NAME, "--json"))
-    assert [row["bound"] for row in rows if row["equal_sizes_only"]] == ["order_count", "head_tail_equal"]
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_table_has_what_is_compared(succeed, arguments, kind):
+    assert succeed(*arguments[kind]["solve"]).splitlines()[1].split("\t") == COLUMNS[kind]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_table_of_a_simulation_has_what_needs_no_bound(succeed, arguments, kind):
+    judged = {*JUDGEMENT, "exposed gap", "status"}
+    wanted = [column for column in COLUMNS[kind] if column not in judged]
+    assert succeed(*arguments[kind]["simulate"]).splitlines()[1].split("\t") == wanted
+
+
+def test_cells_say_what_is_in_the_rows(succeed, arguments):
+    _, header, line, *_ = (line.split("\t") for line in succeed(*arguments["collectives"]["solve"]).splitlines())
+    assert dict(zip(header, line, strict=True)) == {
+        "policy": "baseline+fifo",
+        "makespan": "8000.00 us",
+        "utilisation": "83.33 %",
+        "algbw": "32.00 GB/s",
+        "busbw": "60.00 GB/s",
+        "speedup": "1.000x",
+        "gap": "14.29 %",
+        "status": "feasible",
+    }
+
+
+def test_times_that_vary_are_noted(succeed, save):
+    """Stages of two iterations take turns on one resource, so that every second period is longer."""
+    scattered = [tensor("t", 2000, "first", "second", kind="reduce_scatter", needed_in="next", parallelism="model")]
+    split = {"dimension": "dim1", "sizes": [2, 2], "names": ["inner", "outer"], "shared": True}
+    alternating = iteration(
+        {"first": 0, "second": 0}, scattered, network={"dimensions": [PAIR | {"size": 4}]}, splits=[split]
+    )
+    source = save(alternating.model_dump(mode="json"))
+    (row,) = json.loads(succeed("simulate", source, "--policies", "fused/themis+fifo", "--json"))
+    assert row["steady"] is False
+    _, header, line = (
+        line.split("\t") for line in succeed("simulate", source, "--policies", "fused/themis+fifo").splitlines()
+    )
+    assert [cell for cell in line if cell.endswith(" (varies)")] == [line[header.index("iteration")]]
+
+
+def test_exposed_time_is_that_of_data_and_model_parallelism(rows):
+    for row in rows("iteration", "compare"):
+        assert row["exposed_ns"] == pytest.approx(row["exposed_data_ns"] + row["exposed_model_ns"])
+        assert row["exposed_ns"] == pytest.approx(row["iteration_ns"] - row["compute_ns"])
+
+
+def test_bound_prints_every_bound_in_nanoseconds(rows):
+    found = {row["bound"]: row["bound_ns"] for row in rows("collectives", "bound")}
+    assert found["fluid"] == pytest.approx(20 / 3 * NS_PER_MS)
+    assert found["order_count"] == pytest.approx(7 * NS_PER_MS, rel=1e-4)
+
+
+def test_bound_says_which_bounds_need_equal_chunks(rows):
+    found = rows("collectives", "bound")
+    assert [row["bound"] for row in found if row["equal_sizes_only"]] == ["order_count", "head_tail_equal"]
+
+
+def test_bound_says_what_stays_exposed(rows):
+    found, compute = rows("iteration", "bound"), 300_000
+    assert [row["exposed_ns"] for row in found] == [max(row["bound_ns"] - compute, 0) for row in found]
+    assert "exposed_ns" not in rows("collectives", "bound")[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_policy_beats_a_bound(rows, kind):
+    time = "makespan_ns" if kind == "collectives" else "iteration_ns"
+    fastest = min(row[time] for row in rows(kind, "compare"))
+    assert fastest >= max(row["bound_ns"] for row in rows(kind, "bound")) * (1 - 1e-9)
 
 
 def test_simulate_prints_exact_times(succeed):
-    rows = json.loads(succeed("simulate", NAME, "--policies", "baseline,themis+scf", "--json"))
-    assert [(row["policy"], row["makespan_ns"]) for row in rows] == [
+    found = json.loads(succeed("simulate", NAME, "--policies", "baseline,themis+scf", "--json"))
+    assert [(row["policy"], row["makespan_ns"]) for row in found] == [
         ("baseline", 8 * NS_PER_MS),
         ("themis+scf", 7 * NS_PER_MS),
     ]
 
 
-def test_simulate_writes_a_folder_per_policy(succeed, tmp_path):
-    succeed("simulate", NAME, "--policies", "baseline,themis:threshold_divisor=8+scf", "-o", tmp_path / "out")
-    folders = sorted((tmp_path / "out").iterdir())
-    assert [(f / "schedule.json").is_file() for f in folders] == [True, True]
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_reference_is_simulated_like_any_policy(succeed, trained, kind):
+    source = NAME if kind == "collectives" else trained
+    (row,) = json.loads(succeed("simulate", source, "--policies", "exact:seconds=0.5:workers=1", "--json"))
+    assert row["policy"].startswith("exact")
 
 
-def test_simulated_schedules_validate(succeed, tmp_path):
-    succeed("simulate", NAME, "--policies", "random+lifo", "-o", tmp_path)
-    assert json.loads(succeed("validate", tmp_path / "random+lifo" / "schedule.json", "--json"))["valid"] is True
+@pytest.mark.parametrize(
+    ("kind", "folders"),
+    [
+        ("collectives", {"baseline": "baseline", "themis:threshold_divisor=8+scf": "themis_threshold_divisor=8+scf"}),
+        ("iteration", {"fused/baseline": "fused_baseline", "ddp:cap=4MB/themis": "ddp_cap=4MB_themis"}),
+    ],
+)
+def test_simulate_writes_a_folder_per_policy(succeed, trained, tmp_path, kind, folders):
+    source = NAME if kind == "collectives" else trained
+    succeed("simulate", source, "--policies", ",".join(folders), "-o", tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == set(folders.values())
+    for name in folders.values():
+        assert json.loads(succeed("validate", tmp_path / "out" / name / "schedule.json", "--json"))["valid"] is True
+
+
+@pytest.mark.parametrize("option", [("--chunks", 1), ("--latency", "occupy"), ("--ag-order", "reverse")])
+@pytest.mark.parametrize("command", ["simulate", "show", "bound"])
+def test_rules_of_an_iteration_can_be_overridden(succeed, arguments, command, option):
+    assert succeed(*arguments["iteration"][command], *option)
+
+
+def test_fewer_chunks_give_another_iteration(rows):
+    one, other = (rows("iteration", "show", "--chunks", n)["fingerprint"] for n in (1, 2))
+    assert one != other
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_solve_writes_a_folder(solution, trained_solution, kind):
+    folder, more = (
+        (solution, {"order.json", "order.csv"}) if kind == "collectives" else (trained_solution, {"tasks.csv"})
+    )
+    assert {path.name for path in folder.iterdir()} >= FILES | more
+
+
+def test_folder_is_named_after_the_instance(succeed, trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    succeed("solve", trained, "--policies", "fused/baseline")
+    assert (tmp_path / "layers.solution" / "schedule.json").is_file()
+
+
+def test_schedule_is_that_of_the_best_policy(trained_solution):
+    text = (trained_solution / "comparison.csv").read_text(encoding="utf-8")
+    best = min(csv.DictReader(text.splitlines()), key=lambda row: float(row["iteration_ns"]))
+    summary = json.loads((trained_solution / "schedule.json").read_text(encoding="utf-8"))["summary"]
+    assert (summary["policy"], summary["iteration_ns"]) == (best["policy"], float(best["iteration_ns"]))
+
+
+def test_schedule_says_what_it_was_made_with(trained_solution):
+    settings = json.loads((trained_solution / "schedule.json").read_text(encoding="utf-8"))["summary"]["settings"]
+    assert settings["time_limit"] == 5
 
 
 def test_show_prints_an_instance_that_loads_again(succeed, save):
@@ -157,34 +331,90 @@ def test_show_names_every_dimension_and_collective(succeed):
     assert [word for word in ("dim1", "dim2", "48 GB/s", "24 GB/s", "gradients", "256 MB") if word not in text] == []
 
 
-def test_validate_names_the_rules_it_checked(succeed, solution):
-    assert json.loads(succeed("validate", solution / "schedule.json", "--json"))["rules"] == list(RULES)
+def test_show_lists_tasks_and_tensors(succeed, arguments):
+    text = succeed(*arguments["iteration"]["show"])
+    assert "layer0_forward\t40 us" in text
+    assert "layer0_forward of the next iteration" in text
 
 
-def test_validate_can_move_real_data(succeed, solution):
-    report = json.loads(succeed("validate", solution / "schedule.json", "--data", "--json"))
-    assert report["rules"] == list(RULES)
-    assert report["data"]["sizes"] == [[4, 4]]
+@pytest.mark.parametrize(("kind", "npus"), [("collectives", [[4, 4]]), ("iteration", None)])
+def test_validate_names_its_rules_and_can_move_data(rows, succeed, arguments, kind, npus):
+    report = rows(kind, "validate", "--data")
+    assert (report["valid"], report["rules"]) == (True, list(RULES))
+    assert report["data"]["num_npus"] == 16
+    assert npus is None or report["data"]["sizes"] == npus
+    assert "data: every NPU" in succeed(*arguments[kind]["validate"], "--data")
 
 
-def test_explain_accounts_for_all_the_time_of_a_dimension(succeed, solution):
-    explained = json.loads(succeed("explain", solution / "schedule.json", "--json"))
-    totals = [d["busy_ns"] + d["lag_ns"] + d["idle_ns"] for d in explained["dimensions"]]
-    assert totals == [7 * NS_PER_MS] * 2
+@pytest.mark.parametrize("kind", KINDS)
+def test_validate_says_how_long_it_takes(succeed, arguments, rows, kind):
+    time, word = ("makespan_ns", "makespan ") if kind == "collectives" else ("iteration_ns", "iteration ")
+    assert word in succeed(*arguments[kind]["validate"])
+    assert rows(kind, "validate")[time] == rows(kind, "explain")[time]
 
 
-@pytest.mark.parametrize(("steps", "lines"), [(0, 0), (1, 1), (3, 3)])
-def test_explain_lists_as_many_stages_as_asked(succeed, solution, steps, lines):
-    text = succeed("explain", solution / "schedule.json", "--steps", steps)
-    assert text.count("\ndata\t") + sum(" on dim" in line for line in text.splitlines()) == lines
+@pytest.mark.parametrize("kind", KINDS)
+def test_validate_accepts_its_own_instance(succeed, arguments, trained, kind):
+    assert succeed(*arguments[kind]["validate"], "--instance", NAME if kind == "collectives" else trained)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"), [("collectives", ["dim1", "dim2"]), ("iteration", ["compute", "dim1", "dim2"])]
+)
+def test_explain_accounts_for_all_the_time_of_a_resource(rows, kind, names):
+    explained = rows(kind, "explain")
+    whole = explained["makespan_ns" if kind == "collectives" else "iteration_ns"]
+    times = {own["name"]: own["busy_ns"] + own["lag_ns"] + own["idle_ns"] for own in explained["resources"]}
+    assert times == pytest.approx(dict.fromkeys(names, whole))
+
+
+def test_explain_accounts_for_all_exposed_time(rows):
+    explained = rows("iteration", "explain")
+    assert sum(wait["wait_ns"] for wait in explained["waits"]) == pytest.approx(explained["exposed_ns"])
+    assert rows("collectives", "explain")["waits"] == []
+
+
+def parts(text):
+    """The lines of every table below its columns, by the first word of its title."""
+    tables = text.removeprefix("# ").split("\n# ")
+    return {table.split()[0].rstrip(":"): table.splitlines()[2:] for table in tables}
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+@pytest.mark.parametrize(("kind", "listed"), [("collectives", ["critical"]), ("iteration", ["critical", "waits"])])
+def test_explain_lists_as_many_stages_and_waits_as_asked(succeed, arguments, kind, listed, steps):
+    tables = parts(succeed(*arguments[kind]["explain"], "--steps", steps))
+    assert [len(lines) for name, lines in tables.items() if name in ("critical", "waits")] == [steps] * len(listed)
+    assert [name for name in ("critical", "waits") if name in tables] == listed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_explain_names_the_closest_bound(succeed, arguments, rows, kind):
+    proven = rows(kind, "explain")["bounds_ns"]
+    lines = parts(succeed(*arguments[kind]["explain"]))["bounds"]
+    (closest,) = [line.partition(" (closest)")[0] for line in lines if "(closest)" in line]
+    assert proven[closest] == max(proven.values())
 
 
 def test_schema_is_a_valid_json_schema(succeed):
     Draft202012Validator.check_schema(json.loads(succeed("schema")))
 
 
-def test_schema_accepts_a_shipped_instance(succeed, document):
+def test_shipped_schema_is_current():
+    assert SCHEMA_FILE.read_text(encoding="utf-8") == instance_schema()
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(shipped()) if ".dlrm" in name or "fig5" in name])
+def test_schema_accepts_both_kinds_of_instances(succeed, name):
+    document = json.loads(shipped()[name].read_text(encoding="utf-8"))
     Draft202012Validator(json.loads(succeed("schema"))).validate(document)
+
+
+def test_schema_refuses_a_mistake_in_an_iteration(succeed, trained):
+    document = json.loads(trained.read_text(encoding="utf-8"))
+    document["iteration"]["tasks"][0]["surprise"] = 1
+    with pytest.raises(ValidationError, match="surprise"):
+        Draft202012Validator(json.loads(succeed("schema"))).validate(document)
 
 
 def test_instance_is_found_by_the_path_of_its_file(succeed, save, document):

@@ -5,78 +5,136 @@ import json
 import signal
 import subprocess
 import sys
+from typing import NamedTuple
 
 import pytest
 from background import LISTENING, PATIENCE, read_until
 
-from themis_opt.catalog import load
 from themis_opt.formats.schedule_json import read_schedule
-from themis_opt.validation import validate
+from themis_opt.problem.catalog import load
+from themis_opt.schedules.validation import validate
 
 NAME = "2d-sw_sw.all_reduce.100MiB"
-COSTS = ("--launch-overhead", "2us", "--packet", "4096B/30B", "--latency", "occupy")
+COSTS = ("--launch-overhead", "2us", "--packet", "4096B/30B", "--reduction", "400GB/s", "--latency", "occupy")
 FEW = (*COSTS, "--trials", 6, "--max-chunks", 16)
 PICTURES = ("history.svg", "importances.svg", "front.svg")
 FILES = {"instance.json", "best.json", "schedule.json", "trials.csv", "study.db", *PICTURES}
 
 
+class Search(NamedTuple):
+    """What is tuned with which options, what is measured, and what users do today."""
+
+    name: str
+    options: tuple
+    measured: str
+    chunks: str
+    default: str
+
+
+SEARCHES = {
+    "collectives": Search(NAME, FEW, "makespan", "64", "64 chunks, sizes equal, themis+scf"),
+    "iteration": Search(
+        "v100-256.resnet-50",
+        (*COSTS, "--trials", 6, "--max-chunks", 4, "--policies", "themis,baseline"),
+        "iteration",
+        "20",
+        "4 chunks, ddp/themis+scf",
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=SEARCHES)
+def search(request):
+    return SEARCHES[request.param]
+
+
 @pytest.fixture(scope="module")
-def folder(succeed, tmp_path_factory):
+def folder(search, succeed, tmp_path_factory):
     """What a short search writes; not to be changed."""
     folder = tmp_path_factory.mktemp("tune") / "tuned"
-    succeed("tune", NAME, *FEW, "-o", folder, "--study", "one")
+    succeed("tune", search.name, *search.options, "-o", folder, "--study", "one")
     return folder
+
+
+@pytest.fixture
+def again(search, succeed, folder):
+    """Run the finished search once more, which only prints it."""
+    return lambda *more: succeed("tune", search.name, *search.options, "-o", folder, "--study", "one", *more)
 
 
 def trials(folder):
     return list(csv.DictReader((folder / "trials.csv").read_text(encoding="utf-8").splitlines()))
 
 
-def test_everything_is_written(folder):
-    assert {path.name for path in folder.iterdir()} >= FILES
+def best(folder):
+    return json.loads((folder / "best.json").read_text(encoding="utf-8"))
+
+
+def test_everything_is_written(folder, search):
+    more = {"tasks.csv", "stages.csv"} if search.measured == "iteration" else {"order.csv", "stages.csv"}
+    assert {path.name for path in folder.iterdir()} >= FILES | more
     for name in FILES:
         assert (folder / name).stat().st_size > 0
 
 
 def test_the_instance_holds_the_chunk_count_and_the_costs(folder):
-    instance = load(folder / "instance.json")
-    best = min((row for row in trials(folder) if not row["repeats"]), key=lambda row: float(row["value"]))
-    assert instance.collectives[0].chunks == int(best["chunks"])
-    assert f"{best['chunks']} chunks" in instance.description
+    instance, setting = load(folder / "instance.json"), best(folder)
+    assert instance.exchanges[0].max_chunks == setting["setting"]["chunks"]
+    assert instance.description == f"Tuned by themis-opt: {setting['description']}."
+    assert setting["policy"] in setting["description"]
     assert instance.latency == "occupy"
-    assert {(d.launch_overhead, d.packet.payload) for d in instance.network.dimensions} == {(2_000_000, 4096)}
+    values = {(d.launch_overhead, d.packet.payload, d.reduction) for d in instance.network.dimensions}
+    assert values == {(2_000_000, 4096, 400e9)}
 
 
-def test_the_schedule_belongs_to_the_instance_and_is_the_best_trial(folder):
+def test_the_schedule_belongs_to_the_instance_and_is_the_best_trial(folder, search):
     schedule = read_schedule(folder / "schedule.json", load(folder / "instance.json"))
     validate(schedule)
-    assert schedule.makespan / 1000 == min(float(row["makespan_ns"]) for row in trials(folder))
+    assert schedule.makespan / 1000 == min(float(row[f"{search.measured}_ns"]) for row in trials(folder))
+
+
+def test_the_best_setting_is_kept_by_its_policy(folder):
+    setting = best(folder)
+    row = next(row for row in trials(folder) if int(row["trial"]) == setting["trial"])
+    assert setting["policy"] == row["specification"]
+    assert setting["setting"]["chunks"] == int(row["chunks"])
+
+
+@pytest.mark.parametrize("search", ["iteration"], indirect=True, scope="module")
+def test_the_policy_of_an_iteration_can_be_passed_back(succeed, folder):
+    policy, results = best(folder)["policy"], best(folder)["results"]
+    (row,) = json.loads(succeed("simulate", folder / "instance.json", "--policies", policy, "--json"))
+    assert row["iteration_ns"] == results[1]["iteration_ns"]
 
 
 def test_pictures_are_svg(folder):
     for name in PICTURES:
-        assert (folder / name).read_bytes().startswith(b"<?xml")
+        assert (folder / name).read_bytes().startswith(b"<svg")
 
 
-def test_the_table_has_the_default_and_the_best(succeed, folder):
-    title, header, *rows = succeed("tune", NAME, *FEW, "-o", folder, "--study", "one").splitlines()
+def test_the_table_has_the_default_and_the_best(again, folder, search):
+    title, *lines = again().splitlines()
+    header, default, found = (line.split("\t") for line in lines)
     assert "6 settings tried, study one" in title
-    assert header.split("\t") == ["", "size", "makespan", "utilisation", "chunks", "gain", "setting"]
-    assert [row.split("\t")[0] for row in rows] == ["default", "best"]
-    assert rows[0].split("\t")[4:6] == ["64", "0.00 %"]
+    assert header == ["", "size", search.measured, "utilisation", "chunks", "gain", "setting"]
+    assert (default[0], found[0]) == ("default", "best")
+    assert default[4:] == [search.chunks, "0.00 %", search.default]
+    assert found[6] == best(folder)["description"]
 
 
-def test_json_has_gain_and_setting(succeed, folder):
-    report = json.loads(succeed("tune", NAME, *FEW, "-o", folder, "--study", "one", "--json"))
-    default, best = report["results"]
-    assert report["gain"] == pytest.approx(1 - best["makespan_ns"] / default["makespan_ns"])
-    assert 0 < default["utilisation"] < best["utilisation"] <= 1
+def test_json_has_gain_and_setting(again, folder, search):
+    report = json.loads(again("--json"))
+    default, found = report["results"]
+    name = f"{search.measured}_ns"
+    assert report["gain"] == pytest.approx(1 - found[name] / default[name])
+    assert all(0 < row["utilisation"] <= 1 for row in report["results"])
+    assert report["gain"] >= 0
     assert report["trials_run"] == 6
-    assert report["setting"]["chunks"] <= 16
+    assert (report["policy"], report["setting"]) == (best(folder)["policy"], best(folder)["setting"])
 
 
-def test_equal_runs_write_equal_files(succeed, folder, tmp_path):
-    succeed("tune", NAME, *FEW, "-o", tmp_path / "again", "--study", "one")
+def test_equal_runs_write_equal_files(succeed, folder, search, tmp_path):
+    succeed("tune", search.name, *search.options, "-o", tmp_path / "again", "--study", "one")
     for name in FILES - {"study.db"}:
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes(), name
 
@@ -85,13 +143,6 @@ def test_the_folder_is_named_after_the_instance(succeed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     succeed("tune", NAME, *COSTS, "--trials", 1)
     assert (tmp_path / f"tuned-{NAME}" / "instance.json").is_file()
-
-
-def test_the_best_setting_is_kept_by_its_policy(folder):
-    best = json.loads((folder / "best.json").read_text(encoding="utf-8"))
-    row = next(row for row in trials(folder) if int(row["trial"]) == best["trial"])
-    assert best["policy"] == row["specification"]
-    assert best["setting"]["chunks"] == int(row["chunks"])
 
 
 def test_every_size_has_a_folder(succeed, tmp_path):
@@ -139,6 +190,7 @@ def test_progress_and_notes_go_to_the_error_stream(invoke, tmp_path):
     [
         (("--packet", "4096"), "--packet = '4096': must be payload and header"),
         (("--launch-overhead", "soon"), "--launch-overhead = 'soon'"),
+        (("--reduction", "fast"), "--reduction = 'fast'"),
         (("--objective", "beauty"), "--objective = 'beauty': must be makespan or pareto"),
         (("--policies", "exact"), "--policies = 'exact'"),
         (("--profiles", "round"), "--profiles = 'round'"),
@@ -152,8 +204,21 @@ def test_bad_options_are_one_line(refuse, tmp_path, options, said):
     assert said in refuse("tune", NAME, *COSTS, *options, "-o", tmp_path / "t")
 
 
-def test_a_study_of_another_instance_is_refused(refuse, folder):
-    said = refuse("tune", NAME, *FEW, "--size", "10MiB", "-o", folder, "--study", "one")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--sizes-of-collective", "1MiB,2MiB"), "--sizes-of-collective = "),
+        (("--profiles", "equal"), "--profiles = "),
+        (("--min-chunk", "64KiB"), "--min-chunk = '64KiB': is for collectives"),
+        (("--size", "1MiB"), "an iteration has none"),
+    ],
+)
+def test_options_of_collectives_are_refused_for_an_iteration(refuse, tmp_path, options, said):
+    assert said in refuse("tune", SEARCHES["iteration"].name, *options, "-o", tmp_path / "t")
+
+
+def test_a_study_of_another_instance_is_refused(refuse, folder, search):
+    said = refuse("tune", search.name, *search.options, "--launch-overhead", "3us", "-o", folder, "--study", "one")
     assert "study = 'one': belongs to another instance" in said
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from themis_opt.catalog import load
+from themis_opt.problem.catalog import load
 from themis_opt.workloads.models import MODELS
 
 NETWORK = "2d-sw_sw.all_reduce.100MiB"

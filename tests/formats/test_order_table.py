@@ -2,12 +2,15 @@ import json
 
 import numpy as np
 import pytest
+from iteration_schedules import SHARED, layers, scheduled, with_compute
 
 from themis_opt.formats.order_table import FORMAT, order_rows, order_table
-from themis_opt.instance import Collective, Dimension, Instance, Network
 from themis_opt.policies.registry import make_policy
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Network
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
 
 
 @pytest.fixture
@@ -23,6 +26,8 @@ def schedule() -> Schedule:
         Collective(kind="reduce_scatter", chunks=2, name="shards", **used),
         Collective(kind="all_gather", chunks=2, name="parameters", **used),
         Collective(kind="all_to_all", chunks=3, name="tokens", **used),
+        Collective(kind="broadcast", chunks=2, name="weights", **used),
+        Collective(kind="reduce", chunks=2, name="statistics", **used),
     )
     instance = Instance(name="mixed", network=Network(dimensions=dimensions), collectives=collectives)
     return simulate(instance, make_policy("random:seed=3+scf")(instance))
@@ -45,6 +50,8 @@ def test_chunks_have_an_order_for_each_phase_of_their_collective(schedule):
         "shards": {"rs_order"},
         "parameters": {"ag_order"},
         "tokens": {"a2a_order"},
+        "weights": {"sc_order", "ag_order"},
+        "statistics": {"rs_order", "ga_order"},
     }
 
 
@@ -57,23 +64,68 @@ def test_the_orders_give_the_paths_back(schedule):
     index = {name: k for k, name in enumerate(schedule.instance.network.dimension_names)}
     for collective, chunks in zip(order_table(schedule)["collectives"], schedule.plan.chunks, strict=True):
         for row, path in zip(collective["chunks"], chunks.paths.tolist(), strict=True):
-            legs = (row.get(key, []) for key in ("rs_order", "ag_order", "a2a_order"))
+            legs = (row.get(key, []) for key in ("rs_order", "sc_order", "ag_order", "ga_order", "a2a_order"))
             assert [index[name] for leg in legs for name in leg] == path
 
 
 def test_the_issue_orders_give_the_sequences_back(schedule):
-    labels = {label: i for i, label in enumerate(schedule.instance.labels)}
-    names = schedule.instance.network.dimension_names
-    number = {
-        (s.collective, s.chunk, s.phase.name.lower(), names[s.dimension]): i
-        for i, s in enumerate(schedule.plan.stages(schedule.instance))
-    }
-    for k, dimension in enumerate(order_table(schedule)["dimensions"]):
-        sequence = [
-            number[labels[issue["collective"]], issue["chunk"], issue["phase"], dimension["name"]]
-            for issue in dimension["issue_order"]
-        ]
+    for k, (dimension, sequence) in enumerate(issued(schedule).items()):
+        assert dimension == schedule.instance.network.dimension_names[k]
         np.testing.assert_array_equal(sequence, schedule.sequence(k))
+
+
+def issued(schedule):
+    """Per entry of the table, the stages that it issues."""
+    instance, names = schedule.instance, schedule.instance.fabric.dimension_names
+    number = {
+        (schedule.launched[s.launch].name, s.chunk, s.phase.name.lower(), names[s.dimension]): i
+        for i, s in enumerate(schedule.plan.stages(instance))
+    }
+    return {
+        entry["name"]: [
+            number[issue["collective"], issue["chunk"], issue["phase"], issue.get("dimension", entry["name"])]
+            for issue in entry["issue_order"]
+        ]
+        for entry in order_table(schedule)["dimensions"]
+    }
+
+
+@with_compute
+def test_a_runtime_that_follows_the_table_repeats_the_schedule(schedule):
+    """The issue orders and shifts, enforced, give the same iteration time again."""
+    sequences = tuple(np.array(own) for own in issued(schedule).values())
+    shifts = np.zeros(schedule.plan.num_stages, dtype=np.int64)
+    for entry, sequence in zip(order_table(schedule)["dimensions"], sequences, strict=True):
+        shifts[sequence] = [issue["shift"] for issue in entry["issue_order"]]
+    followed = simulate(schedule.instance, schedule.plan.enforcing(sequences, shifts))
+    assert followed.makespan == schedule.makespan
+
+
+def test_shifts_say_what_is_issued_after_its_iteration():
+    schedule = scheduled("dear:threshold=6MB/themis")
+    issues = [issue for entry in order_table(schedule)["dimensions"] for issue in entry["issue_order"]]
+    shifted = {issue["collective"] for issue in issues if issue["shift"]}
+    assert shifted
+    assert all("gather" in name for name in shifted)
+
+
+@with_compute
+def test_launches_say_what_they_carry_and_what_waits(schedule):
+    instance = schedule.instance
+    for row, launch in zip(order_table(schedule)["collectives"], schedule.plan.launches, strict=True):
+        assert (row["name"], row["kind"], row["part"]) == (launch.name, launch.kind, launch.part)
+        assert row["tensors"] == [instance.exchanges[tensor].name for tensor in launch.tensors]
+        for of, moment in ((launch.after, row["after"]), (launch.before, row["before"])):
+            assert moment == {"task": instance.tasks[of.task].name, "later": of.later}
+        assert row["after_launches"] == [schedule.plan.launches[other].name for other in launch.after_launches]
+
+
+def test_dimensions_that_are_one_resource_issue_together():
+    entry = order_table(scheduled(instance=layers(**SHARED)))["dimensions"][1]
+    assert (entry["name"], entry["size"]) == ("near+far", 4)
+    assert {issue["dimension"] for issue in entry["issue_order"]} == {"near", "far"}
+    rows = order_rows(scheduled(instance=layers(**SHARED)))
+    assert [row["position"] for row in rows if row["dimension"] != "dim1"] == list(range(len(entry["issue_order"])))
 
 
 def test_an_unused_dimension_issues_nothing(schedule):

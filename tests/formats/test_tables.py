@@ -2,12 +2,15 @@ import csv
 import io
 
 import pytest
+from iteration_schedules import with_compute
 
-from themis_opt.formats.tables import stage_rows, to_csv
-from themis_opt.instance import Collective, Dimension, Instance, Network
+from themis_opt.formats.tables import stage_rows, task_rows, to_csv
 from themis_opt.policies.registry import make_policy
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Network
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
 
 
 def scheduled(kind: str) -> Schedule:
@@ -47,6 +50,22 @@ def test_times_keep_their_picoseconds():
 @pytest.mark.parametrize("kind", ["reduce_scatter", "all_gather", "all_to_all"])
 def test_collectives_of_one_phase_name_it(kind):
     assert {row["phase"] for row in stage_rows(scheduled(kind))} == {kind}
+
+
+@with_compute
+def test_rows_with_compute_are_those_of_the_last_complete_iteration(schedule):
+    row = schedule.num_iterations - 2
+    begin = schedule.task_start[row, 0]
+    starts = [round(stage["start_ns"] * 1000) for stage in stage_rows(schedule)]
+    assert starts == (schedule.period.stage_start[row] - begin).tolist()
+    ends = [round(task["end_ns"] * 1000) for task in task_rows(schedule)]
+    assert ends == (schedule.period.task_end[row] - begin).tolist()
+
+
+@with_compute
+def test_rows_with_compute_name_launches_and_tasks(schedule):
+    assert {row["collective"] for row in stage_rows(schedule)} == {launch.name for launch in schedule.plan.launches}
+    assert task_rows(schedule)[0] == {"task": "layer0_forward", "start_ns": 0.0, "end_ns": 40_000.0}
 
 
 def test_csv_reads_back():

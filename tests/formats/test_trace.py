@@ -3,15 +3,19 @@ from collections import defaultdict
 from itertools import pairwise
 from types import SimpleNamespace
 
+import iteration_schedules
 import pytest
+from iteration_schedules import with_and_without_compute, with_compute
 
-from themis_opt.errors import InputError
+from themis_opt.base.errors import InputError
 from themis_opt.formats import trace
-from themis_opt.formats.trace import IN_FLIGHT, NETWORK, chrome_trace
-from themis_opt.instance import Collective, Dimension, Instance, Network
+from themis_opt.formats.trace import IN_FLIGHT, NETWORK, NPU, chrome_trace
 from themis_opt.policies.registry import make_policy
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Network
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
 
 
 def scheduled(*collectives: Collective, latency: str = "0 ns") -> Schedule:
@@ -39,8 +43,18 @@ def mixed() -> Schedule:
     )
 
 
-def events(schedule: Schedule, phase: str, pid: int = NETWORK) -> list[dict]:
-    return [e for e in chrome_trace(schedule)["traceEvents"] if e["ph"] in phase and e["pid"] == pid]
+def events(schedule: Schedule, phase: str, *pids: int) -> list[dict]:
+    pids = pids or (NETWORK,)
+    return [e for e in chrome_trace(schedule)["traceEvents"] if e["ph"] in phase and e["pid"] in pids]
+
+
+def arrows(schedule: Schedule, name: str) -> list[tuple[dict, dict]]:
+    """Start and end of every arrow of a name between tasks and stages."""
+    ends = defaultdict(dict)
+    for e in events(schedule, "sf", NPU, NETWORK):
+        if e["cat"] == "launch" and e["name"] == name:
+            ends[e["id"]][e["ph"]] = e
+    return [(pair["s"], pair["f"]) for pair in ends.values()]
 
 
 def nanoseconds(microseconds: float) -> int:
@@ -48,8 +62,9 @@ def nanoseconds(microseconds: float) -> int:
     return int(microseconds * 1000)
 
 
-def test_the_trace_is_valid_json(mixed):
-    assert json.loads(json.dumps(chrome_trace(mixed), allow_nan=False)) == chrome_trace(mixed)
+@with_and_without_compute
+def test_the_trace_is_valid_json(schedule):
+    assert json.loads(json.dumps(chrome_trace(schedule), allow_nan=False)) == chrome_trace(schedule)
 
 
 def test_equal_schedules_give_equal_traces(mixed):
@@ -86,10 +101,21 @@ def test_a_slice_carries_bytes_and_the_time_of_its_result(gradients):
 
 @pytest.mark.parametrize("pid", [NETWORK, IN_FLIGHT])
 def test_slices_of_a_track_never_overlap(mixed, pid):
+    check_that_slices_do_not_overlap(mixed, pid)
+
+
+@with_compute
+@pytest.mark.parametrize("pid", [NETWORK, IN_FLIGHT, NPU])
+def test_slices_of_a_track_never_overlap_with_compute(schedule, pid):
+    check_that_slices_do_not_overlap(schedule, pid)
+
+
+def check_that_slices_do_not_overlap(schedule, pid):
     tracks = defaultdict(list)
-    for e in events(mixed, "X", pid):
+    for e in events(schedule, "X", pid):
         begin = nanoseconds(e["ts"])
         tracks[e["tid"]].append((begin, begin + nanoseconds(e["dur"])))
+    assert tracks
     for spans in tracks.values():
         assert all(before[1] <= after[0] for before, after in pairwise(sorted(spans)))
 
@@ -172,6 +198,73 @@ def test_a_schedule_too_big_for_viewers_is_refused_with_numbers(gradients, monke
     monkeypatch.setattr(trace, "MAX_STAGES", 15)
     with pytest.raises(InputError, match="16 stages holds about 80 events"):
         chrome_trace(gradients)
+
+
+@with_compute
+def test_every_task_and_the_start_of_the_next_iteration_is_a_slice(schedule):
+    tasks = [task.name for task in schedule.instance.tasks] * (schedule.num_iterations - 1)
+    assert [e["name"] for e in events(schedule, "X", NPU)] == [*tasks, tasks[0]]
+
+
+@with_compute
+def test_every_stage_of_a_complete_iteration_is_a_slice(schedule):
+    assert len(events(schedule, "X")) == (schedule.num_iterations - 1) * schedule.plan.num_stages
+
+
+def test_slices_are_named_after_their_iteration():
+    schedule = iteration_schedules.scheduled()
+    first, last = events(schedule, "X")[0], events(schedule, "X")[-1]
+    assert (first["name"], last["name"]) == ("rows i0 c0 A2A", f"w0 i{schedule.num_iterations - 2} c1 AG")
+
+
+@with_compute
+def test_an_arrow_leads_from_the_releasing_task_to_the_first_stage_of_each_launch(schedule):
+    found = arrows(schedule, "launch")
+    assert len(found) >= len(schedule.plan.launches) * (schedule.num_iterations - 2)
+    assert all((a["pid"], b["pid"]) == (NPU, NETWORK) and a["ts"] <= b["ts"] for a, b in found)
+
+
+@with_compute
+def test_an_arrow_leads_from_a_last_stage_to_the_task_that_waits(schedule):
+    found = arrows(schedule, "result")
+    assert len(found) >= len(schedule.plan.launches) * (schedule.num_iterations - 3)
+    assert all((a["pid"], b["pid"]) == (NETWORK, NPU) and a["ts"] <= b["ts"] for a, b in found)
+
+
+@with_compute
+def test_every_end_of_an_arrow_lies_on_a_slice(schedule):
+    starts = {(e["pid"], e["tid"], e["ts"]) for e in events(schedule, "X", NPU, NETWORK)}
+    ends = {(e["pid"], e["tid"], e["ts"]) for e in events(schedule, "sf", NPU, NETWORK)}
+    assert ends
+    assert ends <= starts
+
+
+def test_compute_stands_above_the_network():
+    metadata = events(iteration_schedules.scheduled(), "M", NPU, NETWORK)
+    order = {e["pid"]: e["args"]["sort_index"] for e in metadata if e["name"] == "process_sort_index"}
+    assert order[NPU] < order[NETWORK]
+    assert [e["args"]["name"] for e in metadata if e["name"] == "thread_name"] == ["compute", "dim1", "dim2"]
+
+
+def test_counters_show_when_compute_is_busy():
+    names = {e["name"] for e in events(iteration_schedules.scheduled(), "C", NPU, NETWORK)}
+    assert names == {"busy compute", "busy dim1", "busy dim2", "utilisation"}
+
+
+@pytest.mark.parametrize("limit", ["MAX_STAGES", "MAX_ITERATIONS"])
+def test_only_the_last_iterations_are_shown_where_all_are_too_many(monkeypatch, limit):
+    schedule = iteration_schedules.scheduled()
+    monkeypatch.setattr(trace, limit, {"MAX_STAGES": schedule.plan.num_stages, "MAX_ITERATIONS": 1}[limit])
+    shown = {e["args"]["iteration"] for e in events(schedule, "X", NPU)}
+    assert shown == {schedule.num_iterations - 2, schedule.num_iterations - 1}
+    assert len(events(schedule, "X")) == schedule.plan.num_stages
+
+
+def test_an_iteration_with_too_many_stages_is_refused(monkeypatch):
+    schedule = iteration_schedules.scheduled()
+    monkeypatch.setattr(trace, "MAX_STAGES", schedule.plan.num_stages - 1)
+    with pytest.raises(InputError, match="fewer chunks"):
+        chrome_trace(schedule)
 
 
 def test_size_is_checked_before_any_event_is_made():

@@ -14,22 +14,21 @@ from strategies import tiny_instances
 import themis_opt
 from formulations.budget import PROVEN_GAP, Budget
 from formulations.chunk_order import ChunkOrder
-from formulations.job_plans import JobPlans, JobTimes
+from formulations.job_variables import JobPlans, JobTimes
 from formulations.lattice import JobClass, Leg, arcs
 from formulations.order_count import order_count_bound
-from themis_opt.instance import Instance
-from themis_opt.lower_bounds import bounds
-from themis_opt.lowering import chunk_order_data, job_plans
-from themis_opt.plan import equal_sizes
-from themis_opt.policies.exact import Exact
-from themis_opt.policies.exact_search import RESOLUTION
 from themis_opt.policies.registry import make_policy
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
-from themis_opt.validation import validate
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import equal_sizes
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.search.exact import USUAL, Exact
+from themis_opt.solving.bounds import bounds
+from themis_opt.solving.lowering import chunk_order_data, job_plans
 
 EXACTLY = Budget(seconds=600.0, workers=1, gap=0.0)
-LITTLE_WORK = Budget(seconds=600.0, workers=1, gap=0.0, deterministic_time=1.0)
+LITTLE_WORK = Budget(seconds=1.0, deterministic=True, gap=0.0)
 """A limit that does not depend on the load of the machine."""
 TWO_MACHINES = (0, 1)
 
@@ -108,7 +107,7 @@ def test_hinted_optimum_equals_brute_force_with_little_work(jobs: list[JobClass]
 @given(tiny_instances())
 def test_optimum_hinted_by_themis_equals_brute_force_with_little_work(instance: Instance) -> None:
     schedule = simulate(instance, make_policy("themis+scf")(instance))
-    tick = max(1, schedule.makespan // RESOLUTION)
+    tick = max(1, schedule.makespan // USUAL.resolution)
     data = chunk_order_data(instance, tuple(c.sizes for c in schedule.plan.chunks), tick)
     model = ChunkOrder(data.jobs, horizon=-(-schedule.makespan // tick))
     model.hint(job_plans(data, schedule))
@@ -140,7 +139,7 @@ def test_optimum_of_two_chunks_equals_brute_force(figure_5: Instance, kind: str,
     instance = figure_5.replace(
         network=figure_5.network.replace(dimensions=slower), collectives=(collective,), ag_order=ag_order
     )
-    jobs = list(chunk_order_data(instance, (equal_sizes(collective),), tick=10**6).jobs)
+    jobs = list(chunk_order_data(instance, (equal_sizes(instance.exchanges[0]),), tick=10**6).jobs)
     best = brute_force(jobs)
     outcome = ChunkOrder(jobs, horizon=2 * best).solve(EXACTLY, ignore)
     assert outcome.bound == best
@@ -149,7 +148,7 @@ def test_optimum_of_two_chunks_equals_brute_force(figure_5: Instance, kind: str,
 def test_figure_5_is_proven_optimal_at_seven_units_without_hint_and_lower_bound(figure_5: Instance) -> None:
     """Themis (ISCA 2022), section 4.2, figure 5: seven units; a unit is 1 ms, a quarter of it a tick."""
     unit = 10**9
-    data = chunk_order_data(figure_5, (equal_sizes(figure_5.collectives[0]),), tick=unit // 4)
+    data = chunk_order_data(figure_5, (equal_sizes(figure_5.exchanges[0]),), tick=unit // 4)
     outcome = ChunkOrder(data.jobs, horizon=8 * 4).solve(EXACTLY, ignore)
     assert (outcome.status, outcome.bound) == ("optimal", 7 * 4)
 

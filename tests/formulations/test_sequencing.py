@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
-from formulations.job_plans import JobPlans, JobTimes
+from formulations.job_variables import JobPlans, JobTimes
 from formulations.lattice import JobClass, Leg, arcs
 from formulations.sequencing import Path, Paths, Sequencing, Stage, one_machine_bound, stages_along
-from themis_opt.instance import Instance
-from themis_opt.lowering import ChunkOrderData, chunk_order_data, enforced_plan, job_plans
-from themis_opt.plan import equal_sizes
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
-from themis_opt.validation import validate
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import equal_sizes
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.solving.lowering import ChunkOrderData, chunk_order_data, enforced_plan, job_plans
 
 EXACTLY = Budget(seconds=600.0, workers=1, gap=0.0)
 HORIZON = 400
@@ -331,6 +331,6 @@ def test_figure_5_on_the_paths_of_themis_takes_seven_units(
     figure_5: Instance, run: Callable[[Instance, str], Schedule]
 ) -> None:
     """Themis (ISCA 2022), section 4.2, figure 5; a unit is 1 ms, a quarter of it a tick."""
-    data = chunk_order_data(figure_5, (equal_sizes(figure_5.collectives[0]),), tick=10**9 // 4)
+    data = chunk_order_data(figure_5, (equal_sizes(figure_5.exchanges[0]),), tick=10**9 // 4)
     paths = [[times.paths for times in own] for own in job_plans(data, run(figure_5, "themis+fifo"))]
     assert solved(list(data.jobs), paths) == (7 * 4, 7 * 4, "optimal")

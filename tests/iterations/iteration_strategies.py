@@ -3,11 +3,13 @@
 from hypothesis import strategies as st
 from strategies import networks, times
 
-from themis_opt.dispatch import DISPATCH
-from themis_opt.instance import CollectiveKind, Network
-from themis_opt.iteration import ComputeTask, Iteration, Split, Tensor
-from themis_opt.iteration_instance import IterationInstance
-from themis_opt.iterations.registry import LAUNCHING
+from themis_opt.policies.registry import LAUNCHING
+from themis_opt.problem.exchanges import Tensor
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.iteration import ComputeTask, Iteration, Split
+from themis_opt.problem.network import Network
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.dispatch import DISPATCH
 
 MAX_ELEMENTS = 10**6
 
@@ -78,13 +80,13 @@ def tensors(draw: st.DrawFn, number: int, tasks: int, names: tuple[str, ...]) ->
 
 
 @st.composite
-def iteration_instances(draw: st.DrawFn) -> IterationInstance:
+def iteration_instances(draw: st.DrawFn) -> Instance:
     """Iterations of one to five tasks and as many tensors."""
     network, divided = draw(splits(draw(networks(max_dimensions=3))))
     count = draw(st.integers(1, 5))
     tasks = tuple(ComputeTask(name=f"task{t}", duration=draw(times(10**9))) for t in range(count))
     own = [draw(tensors(n, count, names_after(network, divided))) for n in range(draw(st.integers(1, 5)))]
-    return IterationInstance(
+    return Instance(
         network=network,
         iteration=Iteration(tasks=tasks, tensors=tuple(own), splits=divided),
         chunks=draw(st.integers(1, 5)),

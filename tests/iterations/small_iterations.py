@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from themis_opt.iteration_instance import IterationInstance
-from themis_opt.iterations.registry import make_iteration_policy
-from themis_opt.iterations.schedule import IterationSchedule
-from themis_opt.iterations.simulator import simulate_iterations
-from themis_opt.iterations.validation import validate_iterations
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
 
 MICROSECOND = 10**6
 """Picoseconds."""
@@ -20,23 +20,19 @@ def tensor(name: str, kilobytes: float, ready: str, needed: str, **more: Any) ->
     return {"name": name, "size": f"{kilobytes} kB", "ready_after": ready, "needed_before": needed} | more
 
 
-def iteration(
-    tasks: dict[str, float], tensors: list[dict[str, Any]], dimensions: int = 1, **fields: Any
-) -> IterationInstance:
+def iteration(tasks: dict[str, float], tensors: list[dict[str, Any]], dimensions: int = 1, **fields: Any) -> Instance:
     """An instance with tasks of some microseconds, on equal dimensions, each collective in one chunk."""
     splits = fields.pop("splits", [])
     network = fields.pop("network", {"dimensions": [PAIR] * dimensions})
     own = [{"name": name, "duration": f"{duration} us"} for name, duration in tasks.items()]
     document = {"network": network, "iteration": {"tasks": own, "tensors": tensors, "splits": splits}, "chunks": 1}
-    return IterationInstance.model_validate(document | fields)
+    return Instance.model_validate(document | fields)
 
 
 FOUR_TASKS = {"forward1": 10.0, "forward2": 10.0, "backward2": 10.0, "backward1": 10.0}
 
 
-def two_layers(
-    kilobytes1: float = 4, kilobytes2: float = 10, kind: str = "all_reduce", **fields: Any
-) -> IterationInstance:
+def two_layers(kilobytes1: float = 4, kilobytes2: float = 10, kind: str = "all_reduce", **fields: Any) -> Instance:
     """Two layers of 10 us per pass, with gradients of some kB."""
     gradients = [
         tensor("gradients2", kilobytes2, "backward2", "forward2", kind=kind),
@@ -45,10 +41,10 @@ def two_layers(
     return iteration(FOUR_TASKS, gradients, **fields)
 
 
-def run(instance: IterationInstance, specification: str, iterations: int | None = None) -> IterationSchedule:
+def run(instance: Instance, specification: str, iterations: int | None = None) -> Schedule:
     """Plan, simulate and validate."""
-    schedule = simulate_iterations(instance, make_iteration_policy(specification)(instance), iterations)
-    validate_iterations(schedule)
+    schedule = simulate(instance, make_policy(specification)(instance), iterations)
+    validate(schedule)
     return schedule
 
 

@@ -12,8 +12,8 @@ from paper_networks import PAPER_NETWORKS
 from small_iterations import run
 
 import themis_opt
-from themis_opt.iteration_instance import IterationInstance
-from themis_opt.iterations.bounds import iteration_bounds
+from themis_opt.problem.instance import Instance
+from themis_opt.solving.bounds import bounds
 
 BASELINE, THEMIS = "fused:order=newest/baseline+fifo", "fused/themis+scf_largest"
 
@@ -41,17 +41,17 @@ TOTALS = {
 
 
 @cache
-def panel(workload: str, network: str) -> IterationInstance:
+def panel(workload: str, network: str) -> Instance:
     """The shipped instance of one panel."""
     instance = themis_opt.load(f"{network}.{workload}")
-    assert isinstance(instance, IterationInstance)
+    assert isinstance(instance, Instance)
     return instance
 
 
 @cache
 def iteration_time(workload: str, network: str, specification: str) -> int:
     """Picoseconds, of three iterations."""
-    return run(panel(workload, network), specification, iterations=3).iteration_time
+    return run(panel(workload, network), specification, iterations=3).makespan
 
 
 def speedup(workload: str, network: str, specification: str = THEMIS) -> float:
@@ -77,7 +77,7 @@ def test_speedups_of_the_panels_are_those_of_the_figure() -> None:
 @pytest.mark.parametrize("workload", IDEAL)
 def test_ideal_speedups_are_those_of_the_paper(workload: str) -> None:
     ideal = [
-        iteration_time(workload, network, BASELINE) / iteration_bounds(panel(workload, network))["ideal"]
+        iteration_time(workload, network, BASELINE) / bounds(panel(workload, network))["ideal"]
         for network in PAPER_NETWORKS
     ]
     assert geometric_mean(ideal) == pytest.approx(IDEAL[workload], rel=0.01)
@@ -92,5 +92,5 @@ def test_bytes_before_a_stage_as_key_stay_below_the_figure_for_resnet() -> None:
 @pytest.mark.parametrize("network", PAPER_NETWORKS)
 def test_hourglass_exposes_hardly_more_than_the_bound_leaves(workload: str, network: str) -> None:
     instance = panel(workload, network)
-    least = max(iteration_bounds(instance).values()) - instance.compute
-    assert least <= run(instance, "fused/hourglass").exposed <= 1.015 * least
+    least = max(bounds(instance).values()) - instance.compute
+    assert least <= run(instance, "fused/hourglass").period.exposed <= 1.015 * least

@@ -6,20 +6,20 @@ from hypothesis import strategies as st
 from iteration_strategies import iteration_instances, specifications
 from small_iterations import PAIR, iteration, run, tensor, two_layers
 
-from themis_opt.catalog import load
-from themis_opt.iteration_instance import IterationInstance
-from themis_opt.iterations.bounds import iteration_bounds
-from themis_opt.iterations.registry import make_iteration_policy
-from themis_opt.iterations.simulator import sequences_of, simulate_iterations
-from themis_opt.iterations.validation import validate_iterations
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.catalog import load
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.solving.bounds import bounds
 
 ROUNDING = 1e-9
 """Fraction of a time that floating point may cost."""
 
 
-def bounds_of(instance: IterationInstance) -> dict[str, float]:
+def bounds_of(instance: Instance) -> dict[str, float]:
     """The bounds in microseconds."""
-    return {name: bound / 10**6 for name, bound in iteration_bounds(instance).items()}
+    return {name: bound / 10**6 for name, bound in bounds(instance).items()}
 
 
 def test_compute_is_a_bound() -> None:
@@ -86,56 +86,54 @@ def test_ideal_uses_all_bandwidth_at_once() -> None:
 @pytest.mark.parametrize("kilobytes", [(4, 10), (20, 40), (60, 70)])
 def test_one_dimension_leaves_no_room_below_the_best_schedule(specification: str, kilobytes: tuple[int, int]) -> None:
     instance = two_layers(*kilobytes, chunks=8)
-    assert run(instance, specification).iteration_time >= max(iteration_bounds(instance).values()) * (1 - ROUNDING)
+    assert run(instance, specification).makespan >= max(bounds(instance).values()) * (1 - ROUNDING)
 
 
 def test_the_bound_is_attained_where_all_but_the_last_gradient_hides() -> None:
     instance = two_layers()
-    assert run(instance, "wait_free/baseline+fifo").iteration_time == pytest.approx(
-        max(iteration_bounds(instance).values())
-    )
+    assert run(instance, "wait_free/baseline+fifo").makespan == pytest.approx(max(bounds(instance).values()))
 
 
 @pytest.mark.parametrize("policy", ["priority/hourglass", "dear/hourglass"])
 @pytest.mark.parametrize("iterations", [2, 3])
 def test_a_network_that_is_still_filling_up_is_not_faster_than_the_bounds(policy: str, iterations: int) -> None:
     instance = load("v100-256.bert-large")
-    assert isinstance(instance, IterationInstance)
-    schedule = simulate_iterations(instance, make_iteration_policy(policy)(instance), iterations)
-    validate_iterations(schedule)
-    assert schedule.iteration_time >= max(iteration_bounds(instance).values()) * (1 - ROUNDING)
+    assert isinstance(instance, Instance)
+    schedule = simulate(instance, make_policy(policy)(instance), iterations)
+    validate(schedule)
+    assert schedule.makespan >= max(bounds(instance).values()) * (1 - ROUNDING)
 
 
 @given(st.data())
 def test_no_bound_is_above_a_valid_schedule(data: st.DataObject) -> None:
     instance, specification = data.draw(iteration_instances()), data.draw(specifications)
-    schedule = simulate_iterations(instance, make_iteration_policy(specification)(instance))
-    validate_iterations(schedule)
-    bounds = iteration_bounds(instance)
-    assert max(bounds.values()) <= schedule.iteration_time * (1 + ROUNDING)
-    assert bounds["ideal"] <= bounds["critical_path"] * (1 + ROUNDING)
-    assert schedule.exposed >= 0
+    schedule = simulate(instance, make_policy(specification)(instance))
+    validate(schedule)
+    proven = bounds(instance)
+    assert max(proven.values()) <= schedule.makespan * (1 + ROUNDING)
+    assert proven["ideal"] <= proven["critical_path"] * (1 + ROUNDING)
+    assert schedule.period.exposed >= 0
 
 
 @given(st.data())
 def test_figures_of_a_schedule_agree_with_each_other(data: st.DataObject) -> None:
     instance, specification = data.draw(iteration_instances()), data.draw(specifications)
-    schedule = simulate_iterations(instance, make_iteration_policy(specification)(instance))
-    assume(schedule.is_steady)
-    assert schedule.exposed_by("data") + schedule.exposed_by("model") == schedule.exposed
-    assert schedule.exposed <= schedule.communicating <= schedule.iteration_time
-    assert 0 <= schedule.overlap <= 1
+    schedule = simulate(instance, make_policy(specification)(instance))
+    assume(schedule.period.is_steady)
+    assert schedule.period.exposed_by("data") + schedule.period.exposed_by("model") == schedule.period.exposed
+    assert schedule.period.exposed <= schedule.period.communicating <= schedule.makespan
+    assert 0 <= schedule.period.overlap <= 1
     assert 0 < schedule.utilisation <= 1 + ROUNDING
 
 
 @given(st.data())
 def test_plans_and_their_enforced_sequences_repeat(data: st.DataObject) -> None:
     instance, specification = data.draw(iteration_instances()), data.draw(specifications)
-    policy = make_iteration_policy(specification)
-    schedule = simulate_iterations(instance, policy(instance))
-    again = simulate_iterations(instance, policy(instance))
-    assert (schedule.stage_start == again.stage_start).all()
-    assume(schedule.is_steady)
-    enforced = simulate_iterations(instance, schedule.plan.enforcing(sequences_of(schedule)))
-    validate_iterations(enforced)
-    assert enforced.iteration_time == schedule.iteration_time
+    policy = make_policy(specification)
+    schedule = simulate(instance, policy(instance))
+    again = simulate(instance, policy(instance))
+    assert (schedule.period.stage_start == again.period.stage_start).all()
+    assume(schedule.period.is_steady)
+    enforced = simulate(instance, schedule.enforced_plan())
+    validate(enforced)
+    assert enforced.makespan == schedule.makespan

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from themis_opt.errors import InputError
-from themis_opt.instance import located
-from themis_opt.iteration_instance import IterationInstance
+from themis_opt.base.errors import InputError
+from themis_opt.problem.fields import located
+from themis_opt.problem.instance import Instance
 
 PLAIN: dict[str, Any] = {
     "network": {
@@ -54,8 +54,8 @@ def document_with(change: Change) -> dict[str, Any]:
     return document
 
 
-def instance_with(change: Change) -> IterationInstance:
-    return IterationInstance.model_validate(document_with(change))
+def instance_with(change: Change) -> Instance:
+    return Instance.model_validate(document_with(change))
 
 
 def refusal(change: Change) -> str:
@@ -129,7 +129,10 @@ TEN_MORE = [{"kind": "ring", "size": 2, "bandwidth": "1 GB/s"}] * 11
         (changed("chunks", to=0), "chunks = 0: "),
         (changed("latency", to="none"), "latency = 'none'"),
         (changed("ag_order", to="any"), "ag_order = 'any'"),
-        (changed("collectives", to=[]), "collectives: unknown field"),
+        (
+            changed("collectives", to=[{"kind": "all_reduce", "size": "1 MB"}]),
+            "iteration: has either collectives or an iteration",
+        ),
     ],
 )
 def test_a_broken_rule_is_named(change: Change, message: str) -> None:
@@ -166,7 +169,7 @@ def test_a_tensor_is_needed_in_this_iteration_only_by_later_tasks(
     ready: str, needed: str, needed_in: str | None, later: int
 ) -> None:
     own = {"name": "t", "size": 2, "ready_after": ready, "needed_before": needed, "needed_in": needed_in}
-    assert instance_with(changed(*TENSORS, to=[own])).needed_later == (later,)
+    assert instance_with(changed(*TENSORS, to=[own])).exchanges[0].needed_later == later
 
 
 def test_split_dimensions_are_two_of_the_full_bandwidth() -> None:
@@ -183,7 +186,7 @@ def test_only_shared_parts_are_one_resource(shared: bool, resources: tuple[int, 
 
 def test_spans_are_indices_after_splits_innermost_first() -> None:
     instance = instance_with(changed(*TENSORS, 0, "dimensions", to=["dp", "dim1"]))
-    assert instance.spans == ((0, 2), (0, 1, 2))
+    assert [own.span for own in instance.exchanges] == [(0, 2), (0, 1, 2)]
 
 
 def test_compute_and_memory_are_sums_over_tasks() -> None:
@@ -229,7 +232,7 @@ def renamed_tasks(document: dict[str, Any]) -> None:
     ],
 )
 def test_what_changes_no_time_keeps_the_fingerprint(change: Change) -> None:
-    assert instance_with(change).fingerprint == IterationInstance.model_validate(PLAIN).fingerprint
+    assert instance_with(change).fingerprint == Instance.model_validate(PLAIN).fingerprint
 
 
 @pytest.mark.parametrize(
@@ -257,9 +260,9 @@ def test_what_changes_no_time_keeps_the_fingerprint(change: Change) -> None:
     ],
 )
 def test_what_changes_times_changes_the_fingerprint(change: Change) -> None:
-    assert instance_with(change).fingerprint != IterationInstance.model_validate(PLAIN).fingerprint
+    assert instance_with(change).fingerprint != Instance.model_validate(PLAIN).fingerprint
 
 
 def test_a_document_survives_a_round_trip() -> None:
-    instance = IterationInstance.model_validate(PLAIN)
-    assert IterationInstance.model_validate_json(instance.model_dump_json()) == instance
+    instance = Instance.model_validate(PLAIN)
+    assert Instance.model_validate_json(instance.model_dump_json()) == instance

@@ -5,16 +5,15 @@ import pytest
 from small_iterations import PAIR, iteration, run, tensor, two_layers
 
 import themis_opt
-from themis_opt.instance import Instance
-from themis_opt.iterations.launching.wait_free import WaitFree
-from themis_opt.iterations.planning import fastest, planned
-from themis_opt.iterations.registry import make_iteration_policy
-from themis_opt.iterations.simulator import simulate_iterations
-from themis_opt.plan import Plan
+from themis_opt.policies.launching.wait_free import WaitFree
+from themis_opt.policies.planning import fastest, plan_launches
 from themis_opt.policies.registry import make_policy
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Plan
+from themis_opt.schedules.simulator import simulate
 
 
-def groups_planned(instance: themis_opt.IterationInstance) -> list[list[str]]:
+def groups_planned(instance: themis_opt.Instance) -> list[list[str]]:
     """Names of the collectives in each instance that the chunk policy is given."""
     seen: list[list[str]] = []
 
@@ -22,7 +21,7 @@ def groups_planned(instance: themis_opt.IterationInstance) -> list[list[str]]:
         seen.append([collective.name for collective in group.collectives])
         return make_policy("baseline")(group)
 
-    planned(instance, WaitFree()(instance), "ready", policy)
+    plan_launches(instance, WaitFree()(instance), "ready", policy)
     return seen
 
 
@@ -41,7 +40,7 @@ def test_equal_groups_are_planned_once() -> None:
 
 def test_a_launch_of_few_elements_has_as_many_chunks() -> None:
     instance = iteration({"work": 10}, [tensor("t", 0.006, "work", "work")], chunks=64)
-    assert len(make_iteration_policy("fused/baseline")(instance).chunks.chunks[0].sizes) == 3
+    assert len(make_policy("fused/baseline")(instance).chunks[0].sizes) == 3
 
 
 @pytest.mark.parametrize("chunk_policy", ["hourglass", "search:evaluations=8"])
@@ -57,13 +56,13 @@ def test_sequences_of_dimensions_that_share_a_resource_do_not_wait_for_each_othe
     network = {"dimensions": [PAIR | slow, PAIR | fast]}
     rules = {"chunks": 5, "latency": "occupy", "ag_order": "reverse"}
     instance = iteration({"work": 0}, tensors, network=network, splits=[split], **rules)
-    assert run(instance, f"fused:order=layer/{chunk_policy}").iteration_time > 0
+    assert run(instance, f"fused:order=layer/{chunk_policy}").makespan > 0
 
 
 def test_a_gather_that_reverses_its_scatter_takes_its_chunks() -> None:
     instance = two_layers(3000, 7000, dimensions=3, chunks=6, ag_order="reverse")
-    plan = make_iteration_policy("dear:threshold=1B/hourglass:sizes=free")(instance)
-    own = {(launch.tensors, launch.part): c for launch, c in zip(plan.launches, plan.chunks.chunks, strict=True)}
+    plan = make_policy("dear:threshold=1B/hourglass:sizes=free")(instance)
+    own = {(launch.tensors, launch.part): c for launch, c in zip(plan.launches, plan.chunks, strict=True)}
     for (tensors, part), chunks in own.items():
         if part == "gather":
             assert np.array_equal(chunks.sizes, own[tensors, "scatter"].sizes)
@@ -72,12 +71,12 @@ def test_a_gather_that_reverses_its_scatter_takes_its_chunks() -> None:
 
 def test_the_fastest_of_some_plans_is_kept() -> None:
     instance = two_layers()
-    plans = [make_iteration_policy(f"{name}/baseline")(instance) for name in ("fused", "wait_free", "ddp")]
-    times = [simulate_iterations(instance, plan).iteration_time for plan in plans]
-    assert fastest(instance, plans).iteration_time == min(times)
+    plans = [make_policy(f"{name}/baseline")(instance) for name in ("fused", "wait_free", "ddp")]
+    times = [simulate(instance, plan).makespan for plan in plans]
+    assert fastest(instance, plans).makespan == min(times)
 
 
 def test_plans_are_deterministic() -> None:
     instance = two_layers(3000, 7000, dimensions=3, chunks=6)
     one, other = (run(instance, "priority/hourglass") for _ in range(2))
-    assert np.array_equal(one.stage_start, other.stage_start)
+    assert np.array_equal(one.period.stage_start, other.period.stage_start)

@@ -3,22 +3,22 @@
 import pytest
 from small_iterations import FOUR_TASKS, iteration, microseconds, run, tensor, two_layers
 
-from themis_opt.errors import InputError
-from themis_opt.instance import CollectiveKind
-from themis_opt.iteration_instance import IterationInstance
-from themis_opt.iterations.launching.ddp import Ddp
-from themis_opt.iterations.launching.dear import Dear
-from themis_opt.iterations.launching.fused import Fused
-from themis_opt.iterations.launching.horovod import Horovod
-from themis_opt.iterations.launching.wait_free import WaitFree
-from themis_opt.iterations.plan import Launch, TaskOf
-from themis_opt.iterations.registry import LAUNCHING, make_iteration_policy, parted
+from themis_opt.base.errors import InputError
+from themis_opt.policies.launching.ddp import Ddp
+from themis_opt.policies.launching.dear import Dear
+from themis_opt.policies.launching.fused import Fused
+from themis_opt.policies.launching.horovod import Horovod
+from themis_opt.policies.launching.wait_free import WaitFree
+from themis_opt.policies.registry import LAUNCHING, make_policy, split_specification
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.plan import Launch, TaskOf
 from themis_opt.workloads.models import find_model
 
 MIB = 2**20
 
 
-def layers(kilobytes: list[float], duration: float = 1000) -> IterationInstance:
+def layers(kilobytes: list[float], duration: float = 1000) -> Instance:
     """Layers with gradients of some kB, from the first on; passes take `duration` us per layer."""
     numbers = range(len(kilobytes))
     tasks = {f"forward{n}": duration for n in numbers} | {f"backward{n}": duration for n in reversed(numbers)}
@@ -26,12 +26,12 @@ def layers(kilobytes: list[float], duration: float = 1000) -> IterationInstance:
     return iteration(tasks, gradients)
 
 
-def names(instance: IterationInstance, launches: tuple[Launch, ...]) -> list[list[str]]:
+def names(instance: Instance, launches: tuple[Launch, ...]) -> list[list[str]]:
     """Names of the tensors of each launch."""
-    return [[instance.iteration.tensors[t].name for t in launch.tensors] for launch in launches]
+    return [[instance.exchanges[t].name for t in launch.tensors] for launch in launches]
 
 
-def mixed() -> IterationInstance:
+def mixed() -> Instance:
     """Tensors that must not be fused with each other."""
     tensors = [
         tensor("data", 4, "backward2", "forward2"),
@@ -87,7 +87,7 @@ def test_ddp_ends_the_iteration_with_the_last_bucket() -> None:
 def test_ddp_waits_for_all_gradients_before_the_next_forward_pass() -> None:
     """With 10 us of the second layer and 4 us of the first, nothing is hidden behind forward1."""
     instance = two_layers(4, 30)
-    assert microseconds(run(instance, "ddp:first_cap=1B:cap=1B/baseline+fifo").iteration_time) == 30 + 34
+    assert microseconds(run(instance, "ddp:first_cap=1B:cap=1B/baseline+fifo").makespan) == 30 + 34
 
 
 def resnet_50_weights() -> list[int]:
@@ -108,7 +108,7 @@ def resnet_50_weights() -> list[int]:
 def test_ddp_cuts_resnet_50_in_a_few_buckets(element_bytes: int, expected: list[float]) -> None:
     """Caps of 1 and 25 MiB, https://pytorch.org/docs/stable/notes/ddp.html; MiB of each bucket."""
     instance = layers([weights * element_bytes / 1000 for weights in resnet_50_weights()])
-    tensors = instance.iteration.tensors
+    tensors = instance.exchanges
     buckets = [sum(tensors[t].size for t in bucket.tensors) / MIB for bucket in Ddp()(instance)]
     assert buckets == pytest.approx(expected, abs=5e-3)
 
@@ -150,19 +150,19 @@ def test_dear_closes_a_group_that_the_next_tensor_would_fill() -> None:
 
 def test_dear_hides_scatters_behind_the_backward_and_gathers_behind_the_forward_pass() -> None:
     """Scatters take 5 us each, hidden but for the last; gathers too, hidden but for the first."""
-    assert microseconds(run(two_layers(10, 10), "dear:threshold=1B/baseline+fifo").iteration_time) == 40 + 5 + 5
+    assert microseconds(run(two_layers(10, 10), "dear:threshold=1B/baseline+fifo").makespan) == 40 + 5 + 5
 
 
 @pytest.mark.parametrize("order", ["free", "reverse"])
 @pytest.mark.parametrize("chunk_policy", ["themis+scf", "hourglass", "hourglass:sizes=free", "search:evaluations=8"])
 def test_dear_mirrors_what_the_chunk_policy_decides_where_gathers_must_reverse(order: str, chunk_policy: str) -> None:
     instance = two_layers(3000, 7000, dimensions=3, chunks=6, ag_order=order)
-    assert run(instance, f"dear:threshold=1B/{chunk_policy}").is_steady
+    assert run(instance, f"dear:threshold=1B/{chunk_policy}").period.is_steady
 
 
 @pytest.mark.parametrize("name", LAUNCHING)
 def test_every_launching_policy_makes_a_valid_schedule(name: str) -> None:
-    assert run(mixed(), f"{name}/themis+scf").exposed >= 0
+    assert run(mixed(), f"{name}/themis+scf").period.exposed >= 0
 
 
 @pytest.mark.parametrize(
@@ -170,19 +170,19 @@ def test_every_launching_policy_makes_a_valid_schedule(name: str) -> None:
     [
         ("ddp/themis+scf", ("ddp", "themis+scf")),
         ("ddp:cap=10MiB", ("ddp:cap=10MiB", "hourglass")),
-        ("themis+fifo", ("fused", "themis+fifo")),
-        ("baseline", ("fused", "baseline")),
+        ("themis+fifo", ("", "themis+fifo")),
+        ("baseline", ("", "baseline")),
     ],
 )
 def test_a_part_of_a_specification_may_be_left_out(specification: str, parts: tuple[str, str]) -> None:
-    assert parted(specification) == parts
+    assert split_specification(specification) == parts
 
 
 @pytest.mark.parametrize(
     ("specification", "message"),
     [
         ("never/themis", "policy = 'never': unknown policy; use one of fused, wait_free"),
-        ("ddp:size=3/themis", "unknown knob 'size'; use one of first_cap, cap, order"),
+        ("ddp:size=3/themis", "unknown knob 'size'; use one of order, urgent, first_cap, cap"),
         ("ddp:cap=0/themis", "knob cap: "),
         ("ddp:cap=1s/themis", "knob cap: "),
         ("fused:order=oldest/themis", "knob order: "),
@@ -192,5 +192,23 @@ def test_a_part_of_a_specification_may_be_left_out(specification: str, parts: tu
 )
 def test_a_wrong_specification_is_refused(specification: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        make_iteration_policy(specification)
+        make_policy(specification)
     assert message in str(caught.value)
+
+
+def test_all_to_all_goes_first_unless_the_policy_says_otherwise() -> None:
+    """All tensors are ready at once; rows overtake what has not begun, or wait for what was launched before."""
+    tensors = [
+        tensor("gradients", 10, "work", "work"),
+        tensor("more", 10, "work", "work", parallelism="model"),
+        tensor("rows", 2, "work", "work", kind="all_to_all", parallelism="model"),
+    ]
+    instance = iteration({"work": 10}, tensors)
+    by_default, in_line = (
+        run(instance, f"wait_free:order=layer{knob}/baseline+fifo", iterations=2) for knob in ("", ":urgent=false")
+    )
+    rows = [n for n, own in enumerate(by_default.launched) if own.name == "rows"]
+    assert [launch.urgent for launch in by_default.plan.launches] == [n in rows for n in range(3)]
+    assert not any(launch.urgent for launch in in_line.plan.launches)
+    assert by_default.period.launch_ready[0, rows[0]] == min(by_default.period.launch_ready[0])
+    assert in_line.period.launch_ready[0, rows[0]] > by_default.period.launch_ready[0, rows[0]]

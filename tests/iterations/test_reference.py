@@ -8,24 +8,27 @@ import pytest
 from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
-from formulations.iteration import IterationModel
-from themis_opt.catalog import load
-from themis_opt.instance import Dimension, Network
-from themis_opt.iteration import ComputeTask, Iteration, Split, Tensor
-from themis_opt.iteration_instance import IterationInstance
-from themis_opt.iterations import period_search, reference_search
-from themis_opt.iterations.bounds import iteration_bounds
-from themis_opt.iterations.bucket_search import neighbours
-from themis_opt.iterations.candidates import candidates, even_buckets, with_buckets
-from themis_opt.iterations.lowering import enforced_plan, period_data, period_times
-from themis_opt.iterations.plan import IterationPlan
-from themis_opt.iterations.planning import planned
-from themis_opt.iterations.reference import IterationExact
-from themis_opt.iterations.registry import LAUNCHING, make_iteration_policy
-from themis_opt.iterations.schedule import IterationSchedule
-from themis_opt.iterations.simulator import simulate_iterations
-from themis_opt.iterations.sizing import refined_plan, resized
-from themis_opt.iterations.validation import validate_iterations
+from formulations.period import PeriodModel
+from themis_opt.policies.planning import plan_launches
+from themis_opt.policies.registry import LAUNCHING, make_policy
+from themis_opt.problem.catalog import load
+from themis_opt.problem.exchanges import Tensor
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.iteration import ComputeTask, Iteration, Split
+from themis_opt.problem.network import Dimension, Network
+from themis_opt.schedules.plan import Plan
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.search import reference_search
+from themis_opt.search.bucket_search import neighbours
+from themis_opt.search.candidates import candidates, even_buckets, with_buckets
+from themis_opt.search.exact import Exact, ExactParams
+from themis_opt.search.period_search import RoundParams
+from themis_opt.search.reference_search import PeriodParams
+from themis_opt.solving.bounds import bounds
+from themis_opt.solving.period_lowering import enforced_plan, period_data, period_times
+from themis_opt.solving.sizing import even_plan, resized
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.setup import Setup
@@ -34,10 +37,10 @@ from themis_opt.workloads.timing import Rate
 ROUNDING = 1_000
 """Picoseconds that parts of chunks may take longer together, because each is rounded up."""
 
-A_LITTLE = IterationExact(seconds=0.2, workers=1, deterministic=True)
+A_LITTLE = Exact(seconds=0.2, workers=1, deterministic=True)
 
 
-def layers(number: int, *, task: int = 100, size: int = 4 * 2**20, **rules: Any) -> IterationInstance:
+def layers(number: int, *, task: int = 100, size: int = 4 * 2**20, **rules: Any) -> Instance:
     """As many layers on 4 x 4 NPUs, with backward tasks twice as long as forward ones."""
     dimensions = tuple(
         Dimension(kind="switch", size=4, bandwidth=bandwidth, latency="1 us") for bandwidth in ("200 GB/s", "100 GB/s")
@@ -50,18 +53,18 @@ def layers(number: int, *, task: int = 100, size: int = 4 * 2**20, **rules: Any)
     ]
     iteration = Iteration(tasks=(*forward, *backward), tensors=tuple(tensors))
     rules = {"chunks": 2} | rules
-    return IterationInstance(network=Network(dimensions=dimensions), iteration=iteration, **rules)
+    return Instance(network=Network(dimensions=dimensions), iteration=iteration, **rules)
 
 
-def scheduled(instance: IterationInstance, launching: str) -> IterationSchedule:
+def scheduled(instance: Instance, launching: str) -> Schedule:
     """What a launching policy with the chunks of hourglass does."""
-    return simulate_iterations(instance, make_iteration_policy(f"{launching}/hourglass")(instance))
+    return simulate(instance, make_policy(f"{launching}/hourglass")(instance))
 
 
-def modelled(schedule: IterationSchedule, tick: int) -> IterationModel:
+def modelled(schedule: Schedule, tick: int) -> PeriodModel:
     """The model of a schedule, with the schedule as hint."""
     data = period_data(schedule.instance, schedule.plan, tick)
-    model = IterationModel(data.period, -(-schedule.iteration_time // tick))
+    model = PeriodModel(data.period, -(-schedule.makespan // tick))
     model.hint(period_times(data, schedule))
     return model
 
@@ -93,9 +96,9 @@ def test_a_schedule_comes_back_from_ticks_as_fast_as_it_was(launching: str) -> N
     schedule = scheduled(layers(3), launching)
     data = period_data(schedule.instance, schedule.plan, tick=1)
     plan = enforced_plan(schedule.instance, schedule.plan, data, period_times(data, schedule))
-    again = simulate_iterations(schedule.instance, plan)
-    validate_iterations(again)
-    assert again.iteration_time <= schedule.iteration_time
+    again = simulate(schedule.instance, plan)
+    validate(again)
+    assert again.makespan <= schedule.makespan
 
 
 @pytest.mark.parametrize("tick", [1, 10**4, 10**7])
@@ -103,11 +106,11 @@ def test_the_optimum_in_ticks_bounds_the_schedules_of_the_same_launches(tick: in
     instance = layers(2)
     schedules = [scheduled(instance, name) for name in ("wait_free", "priority")]
     data = period_data(instance, schedules[0].plan, tick)
-    model = IterationModel(data.period, -(-schedules[0].iteration_time // tick))
+    model = PeriodModel(data.period, -(-schedules[0].makespan // tick))
     outcome = model.solve(Budget(seconds=600.0, workers=1, gap=0.0), lambda period, bound: None)
     assert outcome.times is not None
-    found = simulate_iterations(instance, enforced_plan(instance, schedules[0].plan, data, outcome.times))
-    assert data.bound(outcome.bound) <= min(s.iteration_time for s in (*schedules, found))
+    found = simulate(instance, enforced_plan(instance, schedules[0].plan, data, outcome.times))
+    assert data.bound(outcome.bound) <= min(s.makespan for s in (*schedules, found))
 
 
 def test_the_optimum_in_picoseconds_is_the_simulated_time() -> None:
@@ -115,8 +118,8 @@ def test_the_optimum_in_picoseconds_is_the_simulated_time() -> None:
     data = period_data(schedule.instance, schedule.plan, tick=1)
     outcome = modelled(schedule, tick=1).solve(Budget(seconds=600.0, workers=1, gap=0.0), lambda period, bound: None)
     assert outcome.times is not None
-    found = simulate_iterations(schedule.instance, enforced_plan(schedule.instance, schedule.plan, data, outcome.times))
-    assert (outcome.status, found.iteration_time) == ("optimal", outcome.bound)
+    found = simulate(schedule.instance, enforced_plan(schedule.instance, schedule.plan, data, outcome.times))
+    assert (outcome.status, found.makespan) == ("optimal", outcome.bound)
 
 
 @pytest.mark.parametrize("launching", LAUNCHING)
@@ -124,39 +127,39 @@ def test_the_reference_is_never_worse_than_its_start(launching: str) -> None:
     instance = layers(4)
     start = scheduled(instance, launching)
     found = A_LITTLE.solve(instance, start=start)
-    assert found.schedule.iteration_time <= start.iteration_time
+    assert found.schedule.makespan <= start.makespan
 
 
 @pytest.mark.parametrize("rules", [{}, {"ag_order": "reverse"}, {"latency": "occupy", "chunks": 5}])
 def test_the_reference_is_legal_and_no_faster_than_its_bounds(rules: dict[str, Any]) -> None:
     instance = layers(4, **rules)
-    found = A_LITTLE.solve(instance, max(iteration_bounds(instance).values()))
-    validate_iterations(found.schedule)
-    assert found.bound <= found.launch_bound <= found.schedule.iteration_time
+    found = A_LITTLE.solve(instance, max(bounds(instance).values()))
+    validate(found.schedule)
+    assert found.bound <= found.launch_bound <= found.schedule.makespan
 
 
 def test_the_reference_is_better_than_every_policy_where_these_expose_communication() -> None:
     instance = layers(5, task=50)
-    best = min(scheduled(instance, launching).iteration_time for launching in LAUNCHING)
-    assert IterationExact(seconds=2.0, workers=1, deterministic=True).solve(instance).schedule.iteration_time < best
+    best = min(scheduled(instance, launching).makespan for launching in LAUNCHING)
+    assert Exact(seconds=2.0, workers=1, deterministic=True).solve(instance).schedule.makespan < best
 
 
 def test_the_reference_is_no_worse_where_blocking_exchanges_suit_the_fixed_order() -> None:
     """Hourglass is worse there."""
     setup = Setup(network=load("v100-256.resnet-50").network, timing=Rate(10**13), batch=64, group=16)
     instance = make_workload(MODELS["vgg-16"], MODELS["vgg-16"].layers(), setup, parallelism="splitbrain", chunks=2)
-    plans = [make_iteration_policy(f"priority/{chunks}")(instance) for chunks in ("hourglass", "baseline+fifo")]
-    usual, fixed = (simulate_iterations(instance, plan).iteration_time for plan in plans)
+    plans = [make_policy(f"priority/{chunks}")(instance) for chunks in ("hourglass", "baseline+fifo")]
+    usual, fixed = (simulate(instance, plan).makespan for plan in plans)
     assert fixed < usual
-    reference = IterationExact(seconds=2.0, workers=1, deterministic=True)
-    assert reference.solve(instance).schedule.iteration_time <= fixed
+    reference = Exact(seconds=2.0, workers=1, deterministic=True)
+    assert reference.solve(instance).schedule.makespan <= fixed
 
 
 def test_the_same_seed_repeats_the_schedule() -> None:
     instance = layers(3)
     one, other = (A_LITTLE.solve(instance).schedule for _ in range(2))
     assert (one.task_start == other.task_start).all()
-    assert (one.stage_start == other.stage_start).all()
+    assert (one.period.stage_start == other.period.stage_start).all()
 
 
 def test_collectives_that_compute_hides_are_proven_optimal() -> None:
@@ -164,23 +167,23 @@ def test_collectives_that_compute_hides_are_proven_optimal() -> None:
     plain = layers(3, task=1000)
     instance = plain.replace(iteration=plain.iteration.replace(tensors=plain.iteration.tensors[1:]))
     found = A_LITTLE.solve(instance)
-    assert found.schedule.iteration_time == found.bound == instance.compute
+    assert found.schedule.makespan == found.bound == instance.compute
 
 
 def test_an_interruption_keeps_the_best_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = layers(3)
     start = scheduled(instance, "priority")
-    monkeypatch.setattr(reference_search, "planned", interrupt_after(3, planned))
+    monkeypatch.setattr(reference_search, "plan_launches", interrupt_after(3, plan_launches))
     found = A_LITTLE.solve(instance, start=start)
     assert found.status == "interrupted"
-    assert found.schedule.iteration_time <= start.iteration_time
+    assert found.schedule.makespan <= start.makespan
 
 
-def interrupt_after(calls: int, function: Callable[..., IterationPlan]) -> Callable[..., IterationPlan]:
+def interrupt_after(calls: int, function: Callable[..., Plan]) -> Callable[..., Plan]:
     """The function, which raises KeyboardInterrupt from some call on."""
     left = iter(range(calls))
 
-    def wrapped(*arguments: Any) -> IterationPlan:
+    def wrapped(*arguments: Any) -> Plan:
         if next(left, None) is None:
             raise KeyboardInterrupt
         return function(*arguments)
@@ -191,9 +194,9 @@ def interrupt_after(calls: int, function: Callable[..., IterationPlan]) -> Calla
 def test_every_candidate_is_a_legal_plan() -> None:
     instance = layers(5)
     for candidate in candidates(instance):
-        policy = make_iteration_policy("fused/themis+scf").chunk_policy
-        plan = planned(instance, candidate.launches, candidate.order, policy)
-        validate_iterations(simulate_iterations(instance, plan))
+        policy = make_policy("themis+scf")
+        plan = plan_launches(instance, candidate.launches, candidate.order, policy)
+        validate(simulate(instance, plan))
 
 
 def test_neighbours_carry_every_tensor_once() -> None:
@@ -214,13 +217,13 @@ def test_even_buckets_are_at_most_as_many_as_asked_for(count: int) -> None:
 def test_better_sizes_are_legal_and_never_slower(launching: str, latency: str) -> None:
     schedule = scheduled(layers(4, chunks=4, latency=latency), launching)
     found = resized(schedule)
-    validate_iterations(found)
-    assert found.iteration_time <= schedule.iteration_time
+    validate(found)
+    assert found.makespan <= schedule.makespan
 
 
 def test_sizes_shorten_a_collective_that_nothing_hides() -> None:
     schedule = scheduled(layers(1, chunks=3), "fused")
-    assert resized(schedule).iteration_time < schedule.iteration_time
+    assert resized(schedule).makespan < schedule.makespan
 
 
 @pytest.mark.parametrize("launching", LAUNCHING)
@@ -228,16 +231,15 @@ def test_sizes_shorten_a_collective_that_nothing_hides() -> None:
 def test_chunks_cut_in_parts_are_legal_and_no_slower(launching: str, ag_order: str) -> None:
     coarse = scheduled(layers(3, ag_order=ag_order), launching)
     instance = coarse.instance.replace(chunks=8)
-    found = simulate_iterations(instance, refined_plan(instance, coarse))
-    validate_iterations(found)
-    assert [len(own.sizes) for own in found.plan.chunks.chunks] == [8] * len(coarse.plan.launches)
-    assert found.iteration_time <= coarse.iteration_time + ROUNDING
+    found = simulate(instance, even_plan(instance, coarse.enforced_plan()))
+    validate(found)
+    assert [len(own.sizes) for own in found.plan.chunks] == [8] * len(coarse.plan.launches)
+    assert found.makespan <= coarse.makespan + ROUNDING
 
 
-def test_many_chunks_are_searched_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(period_search, "MAX_STAGES", 60)
-    monkeypatch.setattr(period_search, "COARSE_STAGES", 60)
+def test_many_chunks_are_searched_as_few() -> None:
+    params = ExactParams(period=PeriodParams(rounds=RoundParams(max_stages=60, coarse_stages=60)))
     instance = layers(3, task=20, chunks=8)
-    found = IterationExact(seconds=2.0, workers=1, deterministic=True).solve(instance)
-    validate_iterations(found.schedule)
-    assert found.bound == found.launch_bound < found.schedule.iteration_time
+    found = Exact(seconds=2.0, workers=1, deterministic=True).solve(instance, params=params)
+    validate(found.schedule)
+    assert found.bound == found.launch_bound < found.schedule.makespan

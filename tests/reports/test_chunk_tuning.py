@@ -1,17 +1,15 @@
 """The report on the number of chunks, on rows whose numbers can be worked out by hand."""
 
 import pytest
-from report_rows import MIB, row
+from report_rows import MIB, drawn, frame, row
 
-from themis_opt.errors import InputError
-from themis_opt.reports.chunk_tuning import chunk_tuning
+from themis_opt.base.errors import InputError
 from themis_opt.reports.experiment import Experiment
-from themis_opt.reports.rows import Row
+from themis_opt.reports.experiments.chunk_tuning import chunk_tuning
 
 
 def made(rows):
-    read = [Row.model_validate({column: str(cell) for column, cell in cells.items() if cell != ""}) for cells in rows]
-    return chunk_tuning(read, Experiment("made_up", "Made up"))
+    return chunk_tuning(frame(rows), Experiment("made_up", "Made up"))
 
 
 def runs(makespans, policy="themis+scf", **changes):
@@ -76,8 +74,7 @@ def test_the_costs_of_a_block_are_named():
 
 
 def test_speeds_are_relative_to_the_best_of_all_policies():
-    (figure,) = made(TUNED).figures
-    curves = {series.name: series for series in figure.series}
+    curves = drawn(made(TUNED), "chunks-1-1")
     assert curves["themis+scf"].x == (2, 8, 64)
     assert curves["themis+scf"].y == pytest.approx((100 / 300, 100 / 150, 100 / 200))
     assert max(curves["hourglass"].y) == 1

@@ -1,17 +1,15 @@
 """The report on training iterations, on rows whose numbers can be worked out by hand."""
 
 import pytest
-from report_rows import bucket_rows, iteration, panel_rows, row, workload_rows
+from report_rows import bucket_rows, frame, iteration, panel_rows, row, workload_rows
 
-from themis_opt.errors import InputError
+from themis_opt.base.errors import InputError
 from themis_opt.reports.experiment import Experiment
-from themis_opt.reports.iterations import iterations
-from themis_opt.reports.rows import Row
+from themis_opt.reports.experiments.iterations import iterations
 
 
 def made(rows):
-    read = [Row.model_validate({column: str(cell) for column, cell in cells.items() if cell != ""}) for cells in rows]
-    return iterations(read, Experiment("made_up", "Made up"))
+    return iterations(frame(rows), Experiment("made_up", "Made up"))
 
 
 def table(rows, number=0):

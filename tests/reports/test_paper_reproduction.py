@@ -4,20 +4,18 @@ import json
 from pathlib import Path
 
 import pytest
-from report_rows import MIB, bound, panel_rows, paper_rows, row, write_experiment
+from report_rows import MIB, bound, drawn, frame, panel_rows, paper_rows, row, write_experiment
 
-from themis_opt.errors import InputError
+from themis_opt.base.errors import InputError
 from themis_opt.reports.experiment import Experiment, read_experiment
-from themis_opt.reports.paper_reproduction import paper_reproduction
-from themis_opt.reports.published import published
-from themis_opt.reports.rows import Row
+from themis_opt.reports.experiments.paper_reproduction import paper_reproduction
+from themis_opt.reports.experiments.published import published
 
 FOLDER = Path(__file__).parents[2] / "reports" / "paper_reproduction"
 
 
 def made(rows, **numbers):
-    read = [Row.model_validate({column: str(cell) for column, cell in cells.items() if cell != ""}) for cells in rows]
-    return paper_reproduction(read, Experiment("made_up", "Made up", published=numbers))
+    return paper_reproduction(frame(rows), Experiment("made_up", "Made up", published=numbers))
 
 
 def section(report, heading):
@@ -28,11 +26,6 @@ def section(report, heading):
 def errors(report):
     """Points, mean absolute, largest and mean error by figure and quantity."""
     return {cells[:2]: cells[2:] for cells in section(report, "Errors").tables[0].rows}
-
-
-def figure(report, name):
-    (found,) = [figure for figure in report.figures if figure.name == name]
-    return {series.name: series for series in found.series}
 
 
 def sizes(policy, *makespans, utilisation=0.5):
@@ -59,7 +52,7 @@ def test_policies_without_published_points_have_no_error():
 
 
 def test_published_points_are_drawn_beside_ours_in_the_same_unit():
-    curves = figure(made(TWO_SIZES, **POINTS), "figure-8-1")
+    curves = drawn(made(TWO_SIZES, **POINTS), "figure-8-1")
     assert curves["themis+scf"].y == (2000, 2000)
     assert curves["themis+scf, published"].y == pytest.approx((2500, 1600))
     assert curves["themis+scf, published"].guide
@@ -110,7 +103,7 @@ def test_the_last_window_of_activity_ends_with_the_schedule():
     extra = json.dumps({"activity": {"window_ns": 400, "dimensions": [[1, 1, 0.5], [0.5, 0, 0]]}})
     report = made([row(block="figure 9", makespan_ns=1000, extra=extra)])
     assert section(report, "Fig. 9").tables[0].rows == (("themis+scf", 1000, pytest.approx(0.9), pytest.approx(0.2)),)
-    assert figure(report, "figure-9-1")["dimension 1"].x == (0, 400, 800)
+    assert drawn(report, "figure-9-1")["dimension 1"].x == (0, 400, 800)
 
 
 def test_broken_activity_is_refused():
@@ -211,7 +204,7 @@ def test_published_numbers_lie_beside_the_experiment(tmp_path):
 
 def test_the_published_numbers_of_the_paper_can_be_read():
     known = published(read_experiment(FOLDER))
-    assert known.by_size(known.figure_8_us, "2D-SW_SW", "themis+scf")[100 * MIB] == 818.2
+    assert known.by_size(known.figure_8_us)["2D-SW_SW", "themis+scf", 100 * MIB] == 818.2
     assert all(
         len(curve) == len(known.size_mib)
         for curves in (known.figure_8_us, known.figure_11_utilisation)

@@ -3,19 +3,18 @@
 import json
 
 import pytest
-from report_rows import bound, grid_rows, row
+from report_rows import bound, drawn, frame, grid_rows, row
 
-from themis_opt.errors import InputError
+from themis_opt.base.errors import InputError
 from themis_opt.reports.experiment import Experiment
 from themis_opt.reports.registry import report_function
-from themis_opt.reports.rows import Row
+from themis_opt.reports.rendering.charts import specification
 
 EXPERIMENT = Experiment("made_up", "Made up")
 
 
 def made(name, rows):
-    read = [Row.model_validate({column: cell for column, cell in cells.items() if cell != ""}) for cells in rows]
-    return report_function(name)(read, EXPERIMENT)
+    return report_function(name)(frame(rows), EXPERIMENT)
 
 
 def summary(name, rows):
@@ -25,11 +24,6 @@ def summary(name, rows):
 def table(report, heading, number=0):
     (section,) = [section for section in report.sections if section.heading == heading]
     return {found[0]: found[1:] for found in section.tables[number].rows}
-
-
-def figure(report, name):
-    (found,) = [figure for figure in report.figures if figure.name == name]
-    return {series.name: series for series in found.series}
 
 
 def instance(name, least, **makespans):
@@ -139,7 +133,7 @@ def test_gaps_are_averaged_by_chunk_count():
     report = made("heuristic_gap", rows)
     for number, expected in enumerate([(0.1, 0.4), (0.1, 0.4), (0.1, 0.5)]):  # median, mean, largest
         assert table(report, "By chunk count", number)["themis+scf"] == pytest.approx(expected)
-    curve = figure(report, "gap-by-chunks-small")["themis+scf"]
+    curve = drawn(report, "gap-by-chunks-small")["themis+scf"]
     assert curve.x == (4, 8)
     assert curve.y == pytest.approx((0.1, 0.4))
 
@@ -148,7 +142,7 @@ def test_gaps_are_averaged_by_size():
     rows = instance("one", 100, t=110) + [r | {"size_bytes": 2**30} for r in instance("two", 100, t=120)]
     report = made("heuristic_gap", rows)
     assert table(report, "By size", 1)["themis+scf"] == pytest.approx((0.1, 0.2))
-    assert figure(report, "gap-by-size")["themis+scf"].x == (2**20, 2**30)
+    assert drawn(report, "gap-by-size")["themis+scf"].x == (2**20, 2**30)
 
 
 def test_the_share_of_proven_optima_is_counted_by_chunks():
@@ -171,7 +165,7 @@ def searched(name, trajectory, **changes):
 def test_anytime_curves_show_median_and_range():
     paths = [[[1, 150, 90], [10, 110, 90]], [[1, 160, 90], [10, 120, 90]], [[1, 180, 90], [10, 110, 90]]]
     rows = [cells for number, path in enumerate(paths) for cells in searched(f"n{number}", path)]
-    curve = figure(made("heuristic_gap", rows), "anytime")["exact"]
+    curve = drawn(made("heuristic_gap", rows), "anytime")["exact"]
     assert (curve.x[0], curve.x[-1]) == pytest.approx((1, 10), rel=1e-3)
     assert (curve.y[0], curve.low[0], curve.high[0]) == pytest.approx((0.6, 0.5, 0.8))
     assert (curve.y[-1], curve.low[-1], curve.high[-1]) == pytest.approx((0.1, 0.1, 0.2))
@@ -179,7 +173,7 @@ def test_anytime_curves_show_median_and_range():
 
 def test_anytime_curves_start_when_half_of_the_runs_have_a_schedule():
     rows = searched("one", [[1, 150, 90]]) + searched("two", [[4, 150, 90]]) + searched("three", [[16, 150, 90]])
-    assert figure(made("heuristic_gap", rows), "anytime")["exact"].x[0] == pytest.approx(4, rel=0.05)
+    assert drawn(made("heuristic_gap", rows), "anytime")["exact"].x[0] == pytest.approx(4, rel=0.05)
 
 
 def test_without_trajectories_there_is_no_anytime_curve():
@@ -200,8 +194,12 @@ def test_gaps_without_bounds_are_refused(name):
 
 def test_the_heatmap_has_the_best_policy_that_does_not_search():
     report = made("heuristic_gap", grid_rows(chunks=(2, 64), sizes=(2**16, 2**20, 2**30)))
-    (series,) = figure(report, "gap-by-chunks-and-size").values()
-    assert (series.x, series.y) == ((2, 64), (2**16, 2**20, 2**30))
+    (figure,) = [figure for figure in report.figures if figure.name == "gap-by-chunks-and-size"]
+    (cells,) = specification(figure.chart)["datasets"].values()
+    assert [(cell["chunks"], cell["size_bytes"]) for cell in cells] == [
+        (count, size) for size in ("64 KiB", "1 MiB", "1 GiB") for count in ("2", "64")
+    ]
+    assert cells[0]["gap"] == pytest.approx(table(report, "By chunk count", 1)["hourglass"][0], rel=0.3)
     assert "hourglass has the smallest mean gap" in report.sections[3].text[0]
 
 
@@ -248,6 +246,10 @@ def test_exponents_are_fitted():
     assert "time grows as stages to the power of 2.00" in report.summary[1]
 
 
+def test_a_single_place_has_no_exponent():
+    assert made("scaling", [timed(4, 1), timed(4, 2)]).summary == ("2 runs, of 16 to 16 stages.",)
+
+
 def test_the_seconds_of_a_policy_are_without_the_simulation_and_those_of_a_search_with_it():
     rows = [timed(chunks, 8, policy=policy) for chunks in (4, 8) for policy in ("hourglass", "exact")]
     found = table(made("scaling", rows), "By chunks")
@@ -256,7 +258,7 @@ def test_the_seconds_of_a_policy_are_without_the_simulation_and_those_of_a_searc
 
 def test_recorded_stages_count_else_two_visits_per_chunk_and_dimension():
     rows = [timed(4, 1), timed(8, 1, kind="all_gather"), timed(16, 1, extra='{"stages": 5}')]
-    assert figure(made("scaling", rows), "seconds-by-stages")["simulation"].x == (5, 16)
+    assert drawn(made("scaling", rows), "seconds-by-stages")["simulation"].x == (5, 16)
 
 
 def test_growth_is_measured_against_n_log_n():
@@ -267,7 +269,7 @@ def test_growth_is_measured_against_n_log_n():
 
 def test_a_block_with_the_name_of_an_axis_gives_its_rows():
     rows = [timed(4, 1, block="chunks"), timed(8, 2, block="chunks"), timed(16, 99, block="dimensions")]
-    assert figure(made("scaling", rows), "seconds-by-chunks")["simulation"].x == (4, 8)
+    assert drawn(made("scaling", rows), "seconds-by-chunks")["simulation"].x == (4, 8)
 
 
 def test_an_axis_along_which_nothing_grows_is_left_out():

@@ -6,47 +6,62 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
+import pandas as pd
 import pytest
-from report_rows import SAMPLED, sample, write_rows
+import vl_convert
+from report_rows import SAMPLED, sample, series_of, write_rows
 
-from themis_opt.reports.cells import cell
-from themis_opt.reports.document import Axis, Column, Figure, Report, Section, Series, Table
-from themis_opt.reports.drawing import styles, ticks
+from themis_opt.base.errors import InputError
 from themis_opt.reports.experiment import Experiment
-from themis_opt.reports.html import render_html
-from themis_opt.reports.markdown import render_markdown
 from themis_opt.reports.registry import REPORTS, report_function
+from themis_opt.reports.rendering.charts import (
+    CONFIG,
+    Axis,
+    bars,
+    boxes,
+    ecdf,
+    heatmap,
+    lines,
+    save,
+    shares,
+    specification,
+)
+from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
+from themis_opt.reports.rendering.page import render_html, render_markdown, write_report
+from themis_opt.reports.rendering.tables import cell, tick
 from themis_opt.reports.rows import read_rows
-from themis_opt.reports.svg import draw
-from themis_opt.reports.writing import write_report
 
 NASTY = "</script><b>$x$ |`*_&"
 """A name that means something to every language it might be written into."""
 
-X, Y = Axis("chunks", log=True, format="count"), Axis("gap", log=True, format="percent")
-LINE = Series("themis+scf", (2, 4, 8), (0.3, 0.2, 0.1), (0.2, 0.1, 0.05), (0.4, 0.3, 0.2))
+X, Y = Axis("chunks", "chunks", log=True, format="count"), Axis("gap", "gap", log=True, format="percent")
+US, SIZE = Axis("us", "us"), Axis("size", "size", format="size")
+
+
+def frame(policy="themis+scf", **columns):
+    """Places of one series."""
+    places = {"chunks": [2, 4, 8], "gap": [0.3, 0.2, 0.1], "low": [0.2, 0.1, 0.05], "high": [0.4, 0.3, 0.2]}
+    return pd.DataFrame({"policy": policy} | places | columns)
+
+
+LINE = frame()
+BARS = pd.DataFrame({"place": ["p", "q", "q"], "us": [1.0, 2.0, 3.0], "part": ["a", "a", "b"]})
+GRID = pd.DataFrame({"chunks": [2, 2, 4], "size": [1024, 2048, 2048], "gap": [0.1, 0.0002, 0.4]})
 KINDS = {
-    "line": Figure("line", "Line", "line", X, Y, (LINE, Series("guide", (2, 8), (0.3, 0.1), guide=True))),
-    "step": Figure("step", "Step", "step", X, Y, (LINE,)),
-    "scatter": Figure("scatter", "Scatter", "scatter", X, Y, (LINE,)),
-    "bar": Figure(
-        "bar", "Bar", "bar", Axis(""), Axis("us"), (Series("a", ("p", "q"), (1, 2)), Series("b", ("q",), (3,)))
-    ),
-    "stack": Figure(
-        "stack", "Stack", "stack", Axis(""), Axis("us"), (Series("a", ("p", "q"), (1, 2)), Series("b", ("q",), (3,)))
-    ),
-    "box": Figure("box", "Box", "box", Axis(""), Y, (Series("a", (), (0.1, 0.2, 0.4)), Series("b", (), (1, 2)))),
-    "heatmap": Figure(
-        "heatmap",
-        "Heat",
-        "heatmap",
-        Axis("chunks", format="count"),
-        Axis("size", format="size"),
-        (Series("gap", (2, 4), (1024, 2048), cells=((0.1, None), (0.0, 0.4))),),
-        colours=Axis("gap", log=True, format="percent"),
-    ),
+    "line": lines(LINE, X, Y, "policy", guides=frame("guide"), band=("low", "high")),
+    "dots": lines(LINE, X, Y, "policy", dots=frame("trial"), step=True),
+    "ecdf": ecdf(LINE, Axis("gap", "gap"), "networks", "policy"),
+    "bar": bars(BARS, "place", US, "part"),
+    "stack": bars(BARS, "place", US, "part", stacked=True),
+    "box": boxes(LINE, Y, "policy"),
+    "heatmap": heatmap(GRID, X, SIZE, Y),
+    "shares": shares(BARS, "part", Axis("us", "importance", format="percent")),
 }
-"""One figure of every kind."""
+"""One chart of every kind."""
+
+
+def figure(kind, chart=None):
+    return Figure(kind, kind.capitalize(), chart or KINDS[kind])
 
 
 def page(*figures, **changes):
@@ -59,7 +74,7 @@ def page(*figures, **changes):
 def report(request, tmp_path_factory):
     """Each report of sample rows."""
     path = write_rows(tmp_path_factory.mktemp("rows") / "rows.csv", sample(request.param))
-    return report_function(request.param)(read_rows(path), Experiment(request.param, request.param))
+    return report_function(request.param)(read_rows(path).to_frame(), Experiment(request.param, request.param))
 
 
 class Elements(HTMLParser):
@@ -129,59 +144,158 @@ def test_styles_load_nothing_from_elsewhere():
     assert "@import" not in style
 
 
-def test_plotly_is_in_the_page_once():
-    assert render_html(page(*KINDS.values())).count("* plotly.js v") == 1
+def test_the_libraries_are_in_the_page_once():
+    assert render_html(page(*map(figure, KINDS))).count("window.vegaEmbed=") == 1
 
 
 def test_a_page_without_figures_is_small():
     assert len(render_html(page())) < 20_000
 
 
+def svg(chart, folder, title="Title"):
+    """The picture of a chart, and its texts in the order of the file."""
+    save(chart, folder / "chart.svg", title)
+    drawn = ElementTree.parse(folder / "chart.svg").getroot()
+    texts = [text for element in drawn.iter("{http://www.w3.org/2000/svg}text") for text in element.itertext()]
+    return drawn, texts
+
+
+def items(chart, role, mark=None):
+    """What is drawn, as Vega places it: all items of the marks of a role."""
+    spec = specification(chart) | {"config": CONFIG}
+    return [
+        item
+        for group in _groups(vl_convert.vegalite_to_scenegraph(spec)["scenegraph"])
+        if group.get("role") == role and group.get("marktype") == (mark or group.get("marktype"))
+        for item in group["items"]
+    ]
+
+
+def _groups(node):
+    yield node
+    for part in node.get("items", []):
+        yield from _groups(part)
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_figure_is_drawn_as_svg(kind, tmp_path):
-    write_report(page(KINDS[kind]), tmp_path, html=False)
+    write_report(page(figure(kind)), tmp_path, html=False)
     drawn = ElementTree.parse(tmp_path / f"{kind}.svg").getroot()
     assert drawn.tag.endswith("svg")
+    assert kind.capitalize() in {text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")}
     assert not (tmp_path / "report.html").exists()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_trace_in_the_page_has_two_colours(kind):
-    figures = json.loads(Elements(render_html(page(KINDS[kind]))).data)
-    assert len(figures[kind]["data"]) == len(figures[kind]["colours"]) > 0
-    assert all(pair["light"] != pair["dark"] for pair in figures[kind]["colours"])
+def test_the_page_has_the_same_chart_as_the_picture(kind):
+    data = json.loads(Elements(render_html(page(figure(kind)))).data)
+    assert data["charts"] == {kind: json.loads(json.dumps(specification(KINDS[kind])))}
+    assert data["config"] == CONFIG
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_colour_has_another_one_on_dark_pages(kind):
+    data = json.loads(Elements(render_html(page(figure(kind)))).data)
+    charts = json.dumps([data["charts"], data["config"]])
+    colours = set(re.findall(r'"(#[0-9a-f]{6})"', charts))
+    assert colours <= set(data["onDark"])
+    assert colours.isdisjoint(data["onDark"][colour] for colour in colours)
 
 
 def test_a_range_is_drawn_around_its_line():
-    figures = json.loads(Elements(render_html(page(KINDS["line"]))).data)
-    band, line, _ = figures["line"]["data"]
-    assert band["y"] == [*LINE.high, *reversed(LINE.low)]
-    assert line["y"] == list(LINE.y)
+    drawn = series_of(KINDS["line"])["themis+scf"]
+    assert (drawn.low, drawn.high) == (tuple(LINE["low"]), tuple(LINE["high"]))
+    (band,) = [layer for layer in specification(KINDS["line"])["layer"] if layer["mark"]["type"] == "area"]
+    assert [band["encoding"][end]["field"] for end in ("y", "y2")] == ["low", "high"]
 
 
 def test_the_parts_of_a_stack_lie_on_one_another():
-    figure = KINDS["stack"]
-    (axes,) = draw(figure, styles(page(figure))).axes
-    assert sorted((bar.get_y(), bar.get_height()) for bar in axes.patches) == [(0, 1), (0, 2), (2, 3)]
-    assert json.loads(Elements(render_html(page(figure))).data)["stack"]["layout"]["barmode"] == "stack"
+    alone, lower, upper = sorted(items(KINDS["stack"], "mark", "rect"), key=lambda bar: (bar["x"], -bar["y"]))
+    assert lower["x"] == upper["x"] != alone["x"]
+    assert upper["y"] + upper["height"] == pytest.approx(lower["y"])
+    assert [bar["height"] / alone["height"] for bar in (lower, upper)] == pytest.approx([2, 3])
 
 
-def test_a_picture_has_all_series_in_its_legend():
-    (axes,) = draw(KINDS["line"], styles(page(KINDS["line"]))).axes
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["themis+scf", "guide"]
+def test_bars_of_several_series_stand_side_by_side():
+    first, _, last = sorted(items(KINDS["bar"], "mark", "rect"), key=lambda bar: bar["height"])
+    assert last["height"] == pytest.approx(3 * first["height"])
+    assert len({bar["x"] for bar in items(KINDS["bar"], "mark", "rect")}) == 3
 
 
-def test_a_series_has_one_style_in_all_figures():
-    other = replace(KINDS["step"], series=(Series("hourglass", (1,), (1,)), LINE))
-    both, alone = styles(page(KINDS["line"], other)), styles(page(KINDS["line"]))
-    assert both["themis+scf"] == alone["themis+scf"] != both["hourglass"]
+def test_a_curve_keeps_its_value_until_the_next_place_where_it_steps():
+    assert {item["interpolate"] for item in items(KINDS["ecdf"], "mark", "line")} == {"step-after"}
+    assert {item["interpolate"] for item in items(KINDS["line"], "mark", "line")} == {"linear"}
+
+
+def test_a_box_has_quartiles_median_and_whiskers():
+    values = pd.DataFrame({"policy": "a", "gap": [float(number) for number in range(101)]})
+    (cells,) = specification(boxes(values, Axis("gap", "gap"), "policy"))["datasets"].values()
+    (found,) = cells
+    assert [found[name] for name in ("low", "lower", "median", "upper", "high")] == [5, 25, 50, 75, 95]
+
+
+def test_cells_of_a_heatmap_have_readable_texts():
+    cells, texts = items(KINDS["heatmap"], "mark", "rect"), items(KINDS["heatmap"], "mark", "text")
+    assert {text["text"]: text["fill"] for text in texts} == {
+        "10.0 %": "black", "0.020 %": "white", "40.0 %": "black",
+    }  # fmt: skip
+    assert len({found["fill"] for found in cells}) == 3
+
+
+def test_a_picture_has_all_series_in_its_legend(tmp_path):
+    _, texts = svg(KINDS["line"], tmp_path)
+    assert texts[-3:] == ["themis+scf", "guide", "Title"]
+
+
+def colours_of(chart):
+    """Colour and dash of every series."""
+    channels = [layer["encoding"] for layer in specification(chart)["layer"] if "strokeDash" in layer["encoding"]]
+    scales = [channels[0][channel]["scale"] for channel in ("color", "strokeDash")]
+    return dict(
+        zip(scales[0]["domain"], zip(*(map(str, scale["range"]) for scale in scales), strict=True), strict=True)
+    )
+
+
+def test_a_series_has_one_style_in_all_charts_of_a_report():
+    both = pd.concat([frame("hourglass"), LINE, frame("exact")])
+    both["policy"] = pd.Categorical(both["policy"], categories=both["policy"].unique())
+    alone = both[both["policy"] == "exact"]
+    charts = [lines(part, X, Y, "policy") for part in (both, alone)]
+    charts.append(ecdf(alone, Axis("gap", "gap"), "networks", "policy"))
+    styles = [colours_of(chart) for chart in charts]
+    assert styles[0]["exact"] == styles[1]["exact"] == styles[2]["exact"]
+    assert list(styles[1]) == ["exact"]
 
 
 def test_thirty_series_look_different():
-    many = tuple(Series(str(number), (1,), (1,)) for number in range(30))
-    found = styles(page(replace(KINDS["line"], series=many)))
-    assert len(set(found.values())) == 30
+    many = pd.concat([frame(str(number)) for number in range(30)])
+    assert len(set(colours_of(lines(many, X, Y, "policy")).values())) == 30
+
+
+def test_a_guide_has_the_colour_of_the_curve_it_is_compared_with():
+    guides = pd.concat([frame("themis+scf, published"), frame("linear")])
+    styles = colours_of(lines(LINE, X, Y, "policy", guides=guides))
+    assert styles["themis+scf, published"][0] == styles["themis+scf"][0] != styles["linear"][0]
+    assert styles["themis+scf, published"][1] == styles["linear"][1] != styles["themis+scf"][1]
+
+
+def test_pictures_do_without_what_answers_to_the_pointer():
+    chart = KINDS["line"]
+    places = 6  # of the curve and of its guide
+    on_page = json.loads(json.dumps(specification(chart)).replace('"value": false', '"value": true'))
+    counts = [
+        len(re.findall(r'opacity="0"', vl_convert.vegalite_to_svg(spec))) for spec in (specification(chart), on_page)
+    ]
+    assert counts == [0, places]
+
+
+def labels(axis, values):
+    """Texts of the ticks of an axis."""
+    count = len(values)
+    chart = lines(pd.DataFrame({"policy": "a", "gap": [0.1] * count, axis.field: values}), axis, Y, "policy")
+    titles = [group for group in items(chart, "axis-label") if group["align"] != "right"]
+    return [str(item["text"]) for item in titles if item["opacity"] > 0]
 
 
 @pytest.mark.parametrize(
@@ -189,18 +303,40 @@ def test_thirty_series_look_different():
     [
         (X, (2, 8, 4), ["2", "4", "8"]),
         (Axis("size", log=True, format="size"), (2**16, 2**30), ["64 KiB", "1 GiB"]),
-        (Y, (0.001, 0.02, 2), ["0.1 %", "1 %", "10 %", "100 %", "1000 %"]),
-        (Y, (0.1, 0.3), ["10 %", "20 %", "50 %", "100 %", "200 %", "500 %"]),
-        (Axis("chunks"), (2, 4), []),
-        (X, (), []),
+        (Axis("loss", log=True, format="percent"), (0.001, 0.02, 2), ["0.1 %", "1 %", "10 %", "100 %"]),
+        (Axis("loss", log=True, format="percent"), (0.1, 0.5), ["10 %", "20 %", "50 %"]),
+        (Axis("loss", log=True, format="percent"), (0.32, 0.36), [f"{k / 2:g} %" for k in range(64, 73)]),
+        (SIZE, [k * 100 * 2**20 for k in range(1, 11)], [f"{k}00 MiB" for k in (2, 4, 6, 8, 10)]),
+        (Axis("time", format="duration"), (0, 6e6), ["0", "1 ms", "2 ms", "3 ms", "4 ms", "5 ms", "6 ms"]),
+    ],
+)  # fmt: skip
+def test_axes_have_readable_ticks(axis, values, expected):
+    assert labels(axis, values) == expected
+
+
+@pytest.mark.parametrize("last", [36, 37, 1000])
+def test_ticks_keep_a_distance(last):
+    assert 3 <= len(labels(X, range(1, last))) <= 13
+
+
+@pytest.mark.parametrize(
+    ("form", "values"),
+    [
+        ("count", (4, 9999, 12345, 262144)),
+        ("size", (1, 64 * 2**10, 25 * 2**20, 1000 * 2**20, 3 * 2**30)),
+        ("percent", (1e-5, 0.025, 1.0, 150)),
+        ("duration", (2.5, 1500, 2.5e6, 5e9, 1e13)),
+        ("seconds", (2.5e-9, 1e-6, 0.25, 30)),
     ],
 )
-def test_logarithmic_axes_have_readable_ticks(axis, values, expected):
-    assert [text for _, text in ticks(axis, values)] == expected
-
-
-def test_ticks_keep_a_distance():
-    assert len(ticks(X, range(1, 37))) <= 13
+def test_ticks_are_written_as_numbers_in_texts(form, values):
+    for value in values:
+        axis = Axis("a", log=True, format=form)
+        spec = specification(lines(pd.DataFrame({"policy": ["a"], "a": [value], "gap": 0.1}), axis, Y, "policy"))
+        for layer in spec["layer"]:
+            layer["encoding"]["x"]["axis"]["values"] = [value]
+        drawn = vl_convert.vegalite_to_svg(spec | {"config": CONFIG})
+        assert f">{tick(value, form)}</text>" in drawn
 
 
 def test_markdown_shows_names_as_they_are():
@@ -214,20 +350,34 @@ def test_html_shows_names_as_they_are():
 
 
 def test_names_in_figures_cannot_end_the_script():
-    figure = replace(KINDS["line"], series=(replace(LINE, name=NASTY),))
-    elements = Elements(render_html(page(figure)))
+    elements = Elements(render_html(page(figure("line", lines(frame(NASTY), X, Y, "policy")))))
     assert elements.tags("b") == []
-    (_, line) = json.loads(elements.data)["line"]["data"]
-    assert line["name"] == "&lt;/script&gt;&lt;b&gt;$x$ |`*_&amp;"
+    chart = json.loads(elements.data)["charts"]["line"]
+    assert chart["layer"][0]["encoding"]["color"]["scale"]["domain"] == [NASTY]
 
 
-def test_names_in_pictures_are_no_formulas(tmp_path):
-    figure = replace(KINDS["line"], series=(replace(LINE, name=r"$\nonsense$"),))
-    assert write_report(page(figure), tmp_path, html=False)
+def test_names_in_pictures_are_as_they_are(tmp_path):
+    _, texts = svg(lines(frame(NASTY), X, Y, "policy"), tmp_path, title=r"$\nonsense$")
+    assert {NASTY, r"$\nonsense$"} <= set(texts)
+
+
+def test_a_title_may_have_several_lines(tmp_path):
+    _, texts = svg(KINDS["line"], tmp_path, title="One\nTwo")
+    assert texts[-2:] == ["One", "Two"]
+
+
+def test_a_chart_may_be_a_png(tmp_path):
+    save(KINDS["line"], tmp_path / "chart.PNG")
+    assert (tmp_path / "chart.PNG").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_chart_of_an_unknown_kind_of_file_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"pictures end in \.png or \.svg"):
+        save(KINDS["line"], tmp_path / "chart.gif")
 
 
 def test_markdown_has_title_description_summary_and_sections_in_this_order():
-    text = render_markdown(page(KINDS["line"], description="Why."))
+    text = render_markdown(page(figure("line"), description="Why."))
     parts = ["# Title", "Why.", "## Summary", "- One sentence.", "## Heading", "A text.", "A caption.", "| policy"]
     places = [text.index(part) for part in (*parts, "![Line]")]
     assert places == sorted(places)

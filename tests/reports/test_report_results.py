@@ -1,29 +1,42 @@
 """Which bound judges which row, and the statistics of reports."""
 
-import pytest
-from report_rows import bound, row
+import math
 
-from themis_opt.reports.results import by_policy, results
-from themis_opt.reports.rows import Row
-from themis_opt.reports.statistics import distribution, geometric_mean, power_law, spread
+import pandas as pd
+import pytest
+from report_rows import bound, frame, row
+
+from themis_opt.reports.rendering.charts import distribution
+from themis_opt.reports.results import geometric_mean, results, speedups
+from themis_opt.reports.sections import warnings
 
 
 def judged(*rows):
-    return results([Row.model_validate({name: cell for name, cell in cells.items() if cell != ""}) for cells in rows])
+    return results(frame(rows))
+
+
+def the_one(*rows):
+    """The only result of some rows."""
+    ((_, result),) = judged(*rows).iterrows()
+    return result
 
 
 def bounds_of(*rows):
-    return [result.bound_ns for result in judged(*rows)]
+    """Best bounds of the results, None where there is none."""
+    return [None if math.isnan(bound) else bound for bound in judged(*rows)["best_bound_ns"]]
+
+
+def policies_of(*rows):
+    return list(judged(*rows)["label"].cat.categories)
 
 
 def test_a_gap_is_makespan_over_bound_minus_1():
-    (result,) = judged(row(makespan_ns=1200), bound(bound_ns=1000))
-    assert result.gap == pytest.approx(0.2)
+    assert the_one(row(makespan_ns=1200), bound(bound_ns=1000)).gap == pytest.approx(0.2)
 
 
 def test_a_makespan_without_a_bound_has_no_gap():
-    (result,) = judged(row(makespan_ns=1200), bound(fingerprint="another"))
-    assert result.gap is None
+    result = the_one(row(makespan_ns=1200), bound(fingerprint="another"))
+    assert math.isnan(result.gap)
     assert not result.is_optimal
 
 
@@ -52,50 +65,54 @@ def test_a_failed_run_proves_nothing():
 
 @pytest.mark.parametrize("status", ["failed", "interrupted"])
 def test_only_runs_that_went_well_have_results(status):
-    assert judged(row(status=status)) == ()
+    assert judged(row(status=status)).empty
 
 
 @pytest.mark.parametrize(("makespan", "optimal"), [(1000, True), (1000.09, True), (1000.2, False)])
 def test_within_a_ten_thousandth_a_schedule_is_optimal(makespan, optimal):
-    (result,) = judged(row(makespan_ns=makespan), bound(bound_ns=1000))
-    assert result.is_optimal == optimal
+    assert the_one(row(makespan_ns=makespan), bound(bound_ns=1000)).is_optimal == optimal
 
 
-def test_a_makespan_below_its_bound_is_noticed():
-    (result,) = judged(row(makespan_ns=999), bound(bound_ns=1000))
-    assert result.is_below_bound
+@pytest.mark.parametrize(("makespan", "said"), [(999, 1), (1000, 0), (1000 - 1e-7, 0)])
+def test_a_makespan_below_its_bound_is_noticed(makespan, said):
+    rows = frame([row(makespan_ns=makespan), bound(bound_ns=1000)])
+    assert len(warnings(rows, results(rows))) == said
 
 
 def test_searches_with_other_limits_are_told_apart():
-    runs = judged(row(policy="exact", time_limit=1), row(policy="exact", time_limit=10), row(time_limit=1), row())
-    assert list(by_policy(runs)) == ["exact, 1 s", "exact, 10 s", "themis+scf"]
+    runs = row(policy="exact", time_limit=1), row(policy="exact", time_limit=10), row(time_limit=1), row()
+    assert policies_of(*runs) == ["exact, 1 s", "exact, 10 s", "themis+scf"]
 
 
 def test_searches_with_other_sizes_are_told_apart():
-    runs = judged(row(policy="exact", sizes="equal"), row(policy="exact", sizes="free"))
-    assert list(by_policy(runs)) == ["exact, equal sizes", "exact, free sizes"]
+    runs = row(policy="exact", sizes="equal"), row(policy="exact", sizes="free")
+    assert policies_of(*runs) == ["exact, equal sizes", "exact, free sizes"]
 
 
 def test_searches_with_one_setting_have_the_name_of_the_policy():
-    assert list(by_policy(judged(row(policy="exact", time_limit=1, sizes="free")))) == ["exact"]
+    assert policies_of(row(policy="exact", time_limit=1, sizes="free")) == ["exact"]
 
 
-def test_the_exponent_of_a_power_law_is_found():
-    assert power_law([1, 2, 4, 8], [3, 12, 48, 192]) == pytest.approx(2)
+def test_policies_are_in_the_order_of_the_rows():
+    assert policies_of(row(policy="b"), row(policy="c"), row(policy="a"), row(policy="b")) == ["b", "c", "a"]
 
 
-def test_one_place_has_no_exponent():
-    assert power_law([4, 4], [1, 2]) is None
+def test_the_fixed_order_is_that_of_the_first_dispatch_rule():
+    runs = [("baseline+scf", 300), ("baseline+fifo", 600), ("hourglass", 100)]
+    found = judged(*(row(policy=policy, makespan_ns=makespan) for policy, makespan in runs))
+    assert list(speedups(found)) == [1, 0.5, 3]
 
 
 def test_geometric_mean():
-    assert geometric_mean([1, 4, 16]) == pytest.approx(4)
-    assert geometric_mean([]) is None
-
-
-def test_spread_of_nothing_is_nothing():
-    assert spread([]) is None
+    assert geometric_mean(pd.Series([1, 4, 16])) == pytest.approx(4)
+    assert geometric_mean(pd.Series([1, math.nan, 16])) == pytest.approx(4)
+    assert math.isnan(geometric_mean(pd.Series([], dtype=float)))
 
 
 def test_the_distribution_rises_from_0_to_1():
-    assert distribution([3, 1, 1, 2]) == ((1, 1, 2, 3), (0, 0.5, 0.75, 1))
+    values = pd.DataFrame({"gap": [3.0, 1, 1, 2, 7], "policy": [*"bbbb", "a"]})
+    found = distribution(values, "gap", "policy")
+    of_b = found[found["policy"] == "b"].sort_values("share")
+    assert list(of_b["gap"]) == [1, 1, 2, 3]
+    assert list(of_b["share"]) == [0, 0.5, 0.75, 1]
+    assert list(found[found["policy"] == "a"]["share"]) == [0, 1]

@@ -1,19 +1,26 @@
 """Rows are read from CSV, and refused with file, line, column, value and rule."""
 
 import json
+import math
 
 import pytest
 from report_rows import COLUMNS, bound, row, write_rows
 
+from themis_opt.base.errors import InputError
 from themis_opt.batches.output import COLUMNS as BATCH_COLUMNS
-from themis_opt.errors import InputError
-from themis_opt.reports.rows import Row, read_rows
+from themis_opt.reports.rows import REQUIRED, Row, read_rows
 
 
 @pytest.fixture
 def read(tmp_path):
     """Read rows after they were written."""
     return lambda *rows, columns=COLUMNS: read_rows(write_rows(tmp_path / "rows.csv", rows, columns))
+
+
+@pytest.fixture
+def runs(read):
+    """The runs of rows that were written."""
+    return lambda *rows: read(*rows).runs
 
 
 @pytest.fixture
@@ -35,22 +42,45 @@ def test_every_column_that_is_read_is_written_by_a_batch():
     assert set(Row.model_fields) <= set(BATCH_COLUMNS)
 
 
-def test_cells_have_types(read):
-    (found,) = read(row(makespan_ns="12.5", chunks="64", extra='{"stages": 7}', seed=""))
+def test_cells_have_types(runs):
+    (found,) = runs(row(makespan_ns="12.5", chunks="64", extra='{"stages": 7}', seed=""))
     assert (found.makespan_ns, found.chunks, found.extra, found.seed) == (12.5, 64, {"stages": 7}, None)
 
 
-def test_rows_keep_the_order_of_the_file(read):
-    assert [found.policy for found in read(row(policy="b"), bound(), row(policy="a"))] == ["b", "bound", "a"]
+def test_rows_keep_the_order_of_the_file(runs):
+    assert [found.policy for found in runs(row(policy="b"), bound(), row(policy="a"))] == ["b", "bound", "a"]
 
 
-def test_other_columns_are_ignored(read):
-    assert read(row(), columns=(*COLUMNS, "colour"))[0].chunks == 4
+def test_columns_that_no_rule_is_known_of_are_kept_as_they_are(read):
+    rows = [row(idle="0.25", colour="red", mixed="7"), row(idle="", colour="", mixed="seven")]
+    found = read(*rows, columns=(*COLUMNS, "idle", "colour", "mixed")).to_frame()
+    assert found["idle"][0] == 0.25
+    assert math.isnan(found["idle"][1])
+    assert list(found["colour"]) == ["red", ""]
+    assert list(found["mixed"]) == ["7", "seven"]
 
 
-def test_a_cell_may_be_longer_than_the_limit_of_the_csv_module(read):
+@pytest.mark.parametrize("column", sorted(Row.model_fields.keys() - set(REQUIRED)))
+def test_an_optional_column_may_be_missing(read, column):
+    found = read(row(), columns=[name for name in COLUMNS if name != column])
+    assert getattr(found.runs[0], column) == Row.model_fields[column].default
+    assert column in found.to_frame()
+
+
+def test_a_frame_has_all_rows_and_columns_with_their_types(read):
+    found = read(row(makespan_ns="12.5", seed=""), row(seed="7", extra='{"stages": 7}')).to_frame()
+    assert list(found["makespan_ns"]) == [12.5, 1000]
+    assert math.isnan(found["seed"][0])
+    assert found["seed"][1] == 7
+    assert found["bound_ns"].dtype == float  # though no cell has a number
+    assert list(found["chunks"]) == [4, 4]
+    assert found["extra"][1] == {"stages": 7}
+    assert set(Row.model_fields) <= set(found.columns)
+
+
+def test_a_cell_may_be_longer_than_the_limit_of_the_csv_module(runs):
     trajectory = [[second, 1.0, 1.0] for second in range(20_000)]
-    (found,) = read(row(extra=json.dumps({"trajectory": trajectory})))
+    (found,) = runs(row(extra=json.dumps({"trajectory": trajectory})))
     assert len(found.extra["trajectory"]) == 20_000
 
 
@@ -58,14 +88,14 @@ def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
     columns = ("policy", *(name for name in COLUMNS if name != "policy"))
     path = write_rows(tmp_path / "rows.csv", [row()], columns)
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    assert read_rows(path)[0].policy == "themis+scf"
+    assert read_rows(path).runs[0].policy == "themis+scf"
 
 
-def test_text_with_line_breaks_is_one_cell(read):
-    assert read(row(status="failed", error="one\ntwo"))[0].error == "one\ntwo"
+def test_text_with_line_breaks_is_one_cell(runs):
+    assert runs(row(status="failed", error="one\ntwo"))[0].error == "one\ntwo"
 
 
-@pytest.mark.parametrize("column", Row.model_fields)
+@pytest.mark.parametrize("column", REQUIRED)
 def test_a_missing_column_is_named(refusal, column):
     text = refusal(row(), columns=[name for name in COLUMNS if name != column])
     assert f"column {column}: is missing from the header" in text

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from themis_opt.catalog import load
-from themis_opt.instance import Instance
-from themis_opt.iteration_instance import IterationInstance
+from themis_opt.problem.catalog import load
+from themis_opt.problem.instance import Instance
 from themis_opt.workloads.files import instance_text, write_instance
 from themis_opt.workloads.paper import NETWORKS
 from themis_opt.workloads.shipped import shipped_iterations, write_shipped
@@ -16,9 +15,9 @@ FOLDER = Path(__file__).parents[2] / "instances" / "iterations"
 SHIPPED = shipped_iterations()
 
 
-def read(name: str) -> IterationInstance:
+def read(name: str) -> Instance:
     instance = load(FOLDER / name)
-    assert isinstance(instance, IterationInstance)
+    assert isinstance(instance, Instance)
     return instance
 
 
@@ -76,15 +75,15 @@ def test_two_files_are_never_the_same_problem() -> None:
 )
 def test_layer_wise_files_hold_the_whole_model_in_fp32(name: str, tensors: int, parameters: int) -> None:
     instance = read(name)
-    assert len(instance.iteration.tensors) == tensors
-    assert sum(t.size for t in instance.iteration.tensors) == instance.memory == 4 * parameters
+    assert len(instance.exchanges) == tensors
+    assert sum(t.size for t in instance.exchanges) == instance.memory == 4 * parameters
 
 
 @pytest.mark.parametrize("name", ["v100-256.resnet-50.json", "v100-256.bert-large.json"])
 def test_layer_wise_files_communicate_about_as_long_as_they_compute(name: str) -> None:
     instance = read(name)
     inner, outer = instance.network.dimensions
-    size = sum(t.size for t in instance.iteration.tensors)
+    size = sum(t.size for t in instance.exchanges)
     busy = 2 * size / inner.size * (outer.size - 1) / outer.size / outer.bandwidth * 1e12
     assert 0.5 < busy / instance.compute < 1.2
 
@@ -99,4 +98,4 @@ def test_written_files_have_one_task_or_tensor_on_a_line(tmp_path: Path) -> None
     write_instance(instance, tmp_path / "file.json")
     lines = (tmp_path / "file.json").read_text(encoding="utf-8").splitlines()
     items = [line for line in lines if line.startswith('      { "')]
-    assert len(items) == len(instance.iteration.tasks) + len(instance.iteration.tensors) + 3
+    assert len(items) == len(instance.tasks) + len(instance.exchanges) + 3

@@ -2,8 +2,8 @@
 
 import pytest
 
-from themis_opt.errors import InputError
-from themis_opt.instance import Dimension, Kind, Network
+from themis_opt.base.errors import InputError
+from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.workloads.groups import divide
 
 NETWORK = Network(dimensions=tuple(Dimension(kind=Kind.SWITCH, size=n, bandwidth="1 GB/s") for n in (4, 6, 8)))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from themis_opt.errors import InputError
+from themis_opt.base.errors import InputError
 from themis_opt.workloads.layers import Layer, convolution, count, linear, macs
 from themis_opt.workloads.models import MODELS, find_model
 from themis_opt.workloads.setup import weights_only

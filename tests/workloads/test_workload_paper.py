@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from themis_opt.instance import CollectiveKind
-from themis_opt.iterations.registry import make_iteration_policy
-from themis_opt.iterations.simulator import simulate_iterations
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.simulator import simulate
 from themis_opt.workloads.paper import NETWORKS, WORKLOADS, paper_iteration
 
 HETERO = "3d-sw_sw_sw_hetero"
@@ -15,7 +15,7 @@ PAIRS = [(network, workload) for network in NETWORKS for workload in WORKLOADS]
 
 def iteration_time(network: str, workload: str, policy: str) -> int:
     instance = paper_iteration(network, workload)
-    return simulate_iterations(instance, make_iteration_policy(policy)(instance)).iteration_time
+    return simulate(instance, make_policy(policy)(instance)).makespan
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_collectives_have_64_chunks(network: str, workload: str) -> None:
 
 def test_gathers_of_transformer_have_the_published_shard() -> None:
     instance = paper_iteration(HETERO, "transformer-1t")
-    gathers = [t for t in instance.iteration.tensors if t.kind is CollectiveKind.ALL_GATHER]
+    gathers = [t for t in instance.exchanges if t.kind is CollectiveKind.ALL_GATHER]
     assert [t.size // 128 for t in gathers] == [6_291_456] * 2
 
 
@@ -63,7 +63,7 @@ def test_transformer_is_model_parallel_over_128_npus_and_data_parallel_over_8(ne
     sizes = instance.fabric.sizes
     groups = {
         tensor.parallelism: math.prod(sizes[k] for k in span)
-        for tensor, span in zip(instance.iteration.tensors, instance.spans, strict=True)
+        for tensor, span in ((own, own.span) for own in instance.exchanges)
     }
     assert groups == {"model": 128, "data": 8}
 
@@ -76,7 +76,7 @@ def test_transformer_splits_the_second_of_two_dimensions_at_full_bandwidth_each(
 
 def test_exchanges_of_transformer_block_the_next_task() -> None:
     instance = paper_iteration(HETERO, "transformer-1t")
-    gaps = [needed - ready for ready, needed in zip(instance.ready_task, instance.needed_task, strict=True)]
+    gaps = [needed - ready for ready, needed in ((own.ready_task, own.needed_task) for own in instance.exchanges)]
     assert gaps[:-1] == [1] * 14
 
 
@@ -89,8 +89,8 @@ def test_embeddings_of_dlrm_travel_while_the_bottom_perceptron_computes() -> Non
 @pytest.mark.parametrize("workload", ["resnet-152", "resnet-50", "gnmt", "dlrm"])
 def test_fused_gradients_are_fully_exposed(workload: str) -> None:
     instance = paper_iteration(HETERO, workload)
-    assert instance.ready_task[-1] == len(instance.iteration.tasks) - 1
-    assert (instance.needed_task[-1], instance.needed_later[-1]) == (0, 1)
+    assert instance.exchanges[-1].ready_task == len(instance.tasks) - 1
+    assert (instance.exchanges[-1].needed_task, instance.exchanges[-1].needed_later) == (0, 1)
 
 
 @pytest.mark.parametrize(

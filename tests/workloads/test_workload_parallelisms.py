@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from themis_opt.catalog import load
-from themis_opt.errors import InputError
-from themis_opt.instance import CollectiveKind
-from themis_opt.iteration_instance import IterationInstance
-from themis_opt.iterations.registry import make_iteration_policy
-from themis_opt.iterations.simulator import simulate_iterations
-from themis_opt.iterations.validation import validate_iterations
+from themis_opt.base.errors import InputError
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.catalog import load
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
 from themis_opt.workloads.layers import count
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import PARALLELISMS, make_workload
@@ -24,13 +24,13 @@ BLOCKS = 12
 """Transformer layers of BERT-base."""
 
 
-def make(model: str, parallelism: str = "data", **choices: Any) -> IterationInstance:
+def make(model: str, parallelism: str = "data", **choices: Any) -> Instance:
     layers = MODELS[model].layers()
     return make_workload(MODELS[model], layers, replace(SETUP, **choices), parallelism=parallelism, chunks=2)
 
 
-def kinds(instance: IterationInstance) -> Counter[tuple[str, str]]:
-    return Counter((t.kind.value, t.parallelism) for t in instance.iteration.tensors)
+def kinds(instance: Instance) -> Counter[tuple[str, str]]:
+    return Counter((t.kind.value, t.parallelism) for t in instance.exchanges)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_every_parallelism_makes_iterations_that_can_be_scheduled(
     model: str, parallelism: str, choices: dict[str, Any]
 ) -> None:
     instance = make(model, parallelism, **choices)
-    validate_iterations(simulate_iterations(instance, make_iteration_policy("fused/themis+scf")(instance)))
+    validate(simulate(instance, make_policy("fused/themis+scf")(instance)))
 
 
 def test_data_parallel_gradients_come_after_their_layer_and_are_needed_before_it() -> None:
@@ -62,14 +62,15 @@ def test_data_parallel_gradients_come_after_their_layer_and_are_needed_before_it
 
 def test_data_parallel_gradients_become_ready_in_reverse_order_of_the_layers() -> None:
     instance = make("resnet-50")
-    assert list(instance.ready_task) == sorted(instance.ready_task)
-    assert list(instance.needed_task) == sorted(instance.needed_task, reverse=True)
+    ready, needed = ([getattr(own, f"{event}_task") for own in instance.exchanges] for event in ("ready", "needed"))
+    assert ready == sorted(ready)
+    assert needed == sorted(needed, reverse=True)
 
 
 @pytest.mark.parametrize("granularity", ["fused", "layer", "parameter"])
 def test_granularity_keeps_the_bytes(granularity: str) -> None:
     instance = make("resnet-50", granularity=granularity)
-    assert sum(t.size for t in instance.iteration.tensors) == 2 * count(MODELS["resnet-50"].layers())
+    assert sum(t.size for t in instance.exchanges) == 2 * count(MODELS["resnet-50"].layers())
 
 
 @pytest.mark.parametrize(("granularity", "tensors"), [("fused", 1), ("layer", 54), ("parameter", 161)])
@@ -111,15 +112,15 @@ def test_accumulated_gradients_come_from_the_last_step_and_are_needed_in_the_fir
 
 def test_update_waits_for_all_gradients_and_comes_first() -> None:
     instance = make("resnet-50", update=10**9)
-    assert instance.iteration.tasks[0].name == "update"
-    assert set(instance.needed_task) == {0}
+    assert instance.tasks[0].name == "update"
+    assert {own.needed_task for own in instance.exchanges} == {0}
 
 
 def test_zero_scatters_gradients_and_gathers_parameters() -> None:
     instance = make("bert-base", zero=2)
     layers = len(MODELS["bert-base"].layers())
     assert kinds(instance) == {("reduce_scatter", "data"): layers, ("all_gather", "data"): layers}
-    assert set(zip(instance.needed_later, (t.kind for t in instance.iteration.tensors), strict=True)) == {
+    assert {(own.needed_later, own.kind) for own in instance.exchanges} == {
         (0, CollectiveKind.REDUCE_SCATTER),
         (1, CollectiveKind.ALL_GATHER),
     }
@@ -148,13 +149,13 @@ def test_smaller_groups_of_tensor_parallelism_exchange_no_gradients() -> None:
 
 def test_tensor_parallel_exchanges_block_the_next_task() -> None:
     instance = make("bert-base", "tensor")
-    gaps = {needed - ready for ready, needed in zip(instance.ready_task, instance.needed_task, strict=True)}
+    gaps = {needed - ready for ready, needed in ((own.ready_task, own.needed_task) for own in instance.exchanges)}
     assert gaps == {1}
 
 
 def test_tensor_parallel_exchanges_have_the_activations_of_the_batch() -> None:
     instance = make("bert-base", "tensor", batch=3)
-    assert {t.size for t in instance.iteration.tensors} == {3 * 512 * 768 * 2}
+    assert {t.size for t in instance.exchanges} == {3 * 512 * 768 * 2}
 
 
 def test_hybrid_exchanges_activations_inside_and_gradients_across_groups() -> None:
@@ -174,7 +175,7 @@ def test_hybrid_shards_matrices_and_copies_the_rest() -> None:
     instance = make("bert-base", "hybrid", group=16)
     elements = count(layers) - sharded + sharded // 16
     assert instance.memory == 2 * elements
-    assert sum(t.size for t in instance.iteration.tensors if t.parallelism == "data") == 2 * elements
+    assert sum(t.size for t in instance.exchanges if t.parallelism == "data") == 2 * elements
 
 
 def test_hybrid_in_groups_of_one_is_data_parallelism() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from themis_opt.catalog import load
-from themis_opt.errors import InputError
-from themis_opt.iteration_instance import IterationInstance
+from themis_opt.base.errors import InputError
+from themis_opt.problem.catalog import load
+from themis_opt.problem.instance import Instance
 from themis_opt.workloads.layers import linear
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.setup import Setup
@@ -21,9 +21,9 @@ CONVOLUTIONS, CONNECTED = 14_714_688, 18_923_530
 SETUP = Setup(network=load("2d-sw_sw.all_reduce.100MiB").network, timing=Rate(10**13), batch=64)
 
 
-def make(group: int, **choices: Any) -> IterationInstance:
+def make(group: int, **choices: Any) -> Instance:
     iteration = splitbrain(MODELS["vgg-16-cifar"].layers(), replace(SETUP, group=group, **choices))
-    return IterationInstance(network=SETUP.network, iteration=iteration, chunks=2)
+    return Instance(network=SETUP.network, iteration=iteration, chunks=2)
 
 
 @pytest.mark.parametrize("group", [1, 2])
@@ -89,7 +89,7 @@ def test_speedup_with_all_exchanges_exposed_is_less(group: int) -> None:
 
 def test_serial_time_adds_each_exchange_at_full_bandwidth() -> None:
     instance = make(1)
-    sent = Fraction(2 * sum(t.size for t in instance.iteration.tensors) * 1023, 1024)
+    sent = Fraction(2 * sum(t.size for t in instance.exchanges) * 1023, 1024)
     assert serial_time(instance) == instance.compute + sent * 10**12 / (250 * 2**30)
 
 

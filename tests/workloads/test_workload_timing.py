@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from themis_opt.errors import InputError
+from themis_opt.base.errors import InputError
 from themis_opt.workloads.layers import linear
 from themis_opt.workloads.timing import LayerTimes, Rate, parse_rate, read_times
 

@@ -1,6 +1,6 @@
 """Where the runs of a batch are executed: processes of this machine, or a Dask cluster.
 
-The runner knows :class:`concurrent.futures.Executor` alone; what it needs besides is in :class:`Site`.
+The runner knows futures alone; what it needs besides is in :class:`Site`.
 """
 
 import logging
@@ -9,14 +9,15 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from types import MappingProxyType
 from typing import Any
 
-from themis_opt.errors import InputError
+from themis_opt.base.compiled import compile_at_once
+from themis_opt.base.errors import InputError
 
 CONNECT_SECONDS = 5
 """How long to wait for the scheduler of a cluster."""
@@ -35,15 +36,12 @@ class Site:
     ----------
     slots : int
         Threads that may be busy at once.
-    start : callable
-        Makes an executor; called again when one broke.
-    stop : callable
-        Ends an executor at once, with whatever it is doing.
+    submit : callable
+        Calls a function there, as :meth:`concurrent.futures.Executor.submit` does.
     """
 
     slots: int
-    start: Callable[[], Executor]
-    stop: Callable[[Executor], None]
+    submit: Callable[..., Future[Any]]
 
 
 def cores() -> int:
@@ -54,33 +52,44 @@ def cores() -> int:
 
 
 @contextmanager
-def processes(jobs: int, most: int) -> Iterator[Site]:
-    """A pool of processes, started afresh and not forked, so that they share no state with this one.
+def processes(jobs: int) -> Iterator[Site]:
+    """Processes, started when they are needed, and afresh, not forked, so that they share no state with this one.
+
+    Each is a pool of its own: one that dies takes no other along, and the runs it had are known.
 
     Parameters
     ----------
     jobs : int
         Threads that may be busy at once.
-    most : int
-        Runs to come: no more processes are started.
     """
-    num_processes = max(1, min(jobs, most))
+    with suppress(ImportError, ValueError):  # each keeps eight pipes open, and many systems allow 1024 at first
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft + 9 * jobs, hard), hard))
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
+    latest: dict[Executor, Future[Any]] = {}
 
-    def start() -> Executor:
-        executor = ProcessPoolExecutor(num_processes, mp_context=context, initializer=prepare_worker)
+    def submit(function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        for worker in [worker for worker, future in latest.items() if future.done()]:
+            try:
+                latest[worker] = worker.submit(function, *arguments)
+                return latest[worker]
+            except BrokenExecutor:
+                del latest[worker]
+        worker = ProcessPoolExecutor(1, mp_context=context, initializer=prepare_worker)
         with _deaf():
-            for _ in range(num_processes):
-                executor.submit(int)
-        return executor
+            latest[worker] = worker.submit(function, *arguments)
+        return latest[worker]
 
-    def stop(executor: Executor) -> None:
-        executor.shutdown(wait=False, cancel_futures=True)
+    try:
+        yield Site(jobs, submit)
+    finally:
+        for worker in latest:
+            worker.shutdown(wait=False, cancel_futures=True)
         for child in set(multiprocessing.active_children()) - others:
             child.kill()
-
-    yield Site(jobs, start, stop)
 
 
 @contextmanager
@@ -101,12 +110,9 @@ def prepare_worker() -> None:
     os.environ.update(ONE_THREAD)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    from themis_opt import kernel
     from themis_opt.batches import measured_run  # noqa: F401 - now, not in the first run
-    from themis_opt.policies import hourglass_search
 
-    # A worker lives long: what is compiled pays at once, and all its rows are timed alike.
-    kernel.INTERPRETED_BUDGET = hourglass_search.INTERPRETED_BUDGET = 0
+    compile_at_once()  # all rows of a worker are timed alike
 
 
 def _leave_with_parent() -> None:
@@ -117,7 +123,7 @@ def _leave_with_parent() -> None:
 
 
 @contextmanager
-def cluster(address: str, jobs: int | None = None) -> Iterator[Site]:
+def cluster(address: str, jobs: int | None = None, *, patience: float = CONNECT_SECONDS) -> Iterator[Site]:
     """The workers of a Dask scheduler; it runs what a lost worker had once more on another.
 
     Parameters
@@ -126,6 +132,8 @@ def cluster(address: str, jobs: int | None = None) -> Iterator[Site]:
         Of the scheduler, such as ``tcp://host:8786``.
     jobs : int, optional
         Threads to use, by default all that its workers have now.
+    patience : float
+        Seconds to wait for the scheduler, and for its first worker.
 
     Raises
     ------
@@ -145,27 +153,23 @@ def cluster(address: str, jobs: int | None = None) -> Iterator[Site]:
         rule = "must be the address of a scheduler, such as tcp://host:8786"
         raise InputError(rule, field="--cluster", value=address) from None
     try:
-        client: Any = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        client: Any = Client(address, timeout=patience, set_as_default=False)
     except (OSError, ValueError, ImportError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"no scheduler answers: {reason}", field="--cluster", value=address) from None
     try:
-        threads = sum(client.nthreads().values()) or _threads_of_a_worker(client, address)
-        yield Site(
-            jobs or threads,
-            start=lambda: client.get_executor(pure=False),
-            stop=lambda executor: executor.shutdown(wait=False),
-        )
+        threads = sum(client.nthreads().values()) or _threads_of_a_worker(client, address, patience)
+        yield Site(jobs or threads, client.get_executor(pure=False).submit)
     finally:
-        client.close(timeout=CONNECT_SECONDS)
+        client.close(timeout=patience)
 
 
-def _threads_of_a_worker(client: Any, address: str) -> int:
+def _threads_of_a_worker(client: Any, address: str, patience: float) -> int:
     """Threads of the first workers that report to a scheduler that has none yet."""
     try:
-        client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+        client.wait_for_workers(1, timeout=patience)
     except TimeoutError:
-        rule = f"the scheduler has no worker, and none came in {CONNECT_SECONDS} s; start one: dask worker {address}"
+        rule = f"the scheduler has no worker, and none came in {patience} s; start one: dask worker {address}"
         raise InputError(rule, field="--cluster", value=address) from None
     threads: int = sum(client.nthreads().values())
     return threads

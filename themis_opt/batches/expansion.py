@@ -1,10 +1,9 @@
 """From an experiment to its runs: every instance and policy is made, and thus checked, before the first one runs."""
 
 import gc
-import hashlib
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -12,16 +11,25 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from themis_opt.batches.code_version import code_version
+from pydantic import ValidationError
+
+from themis_opt.base.digests import digest
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import nanoseconds
 from themis_opt.batches.experiment import Block, Experiment
-from themis_opt.batches.instance_sources import Source, instance_sources
-from themis_opt.batches.measured_run import Task, limits_of
-from themis_opt.batches.measuring import Columns, Limits
-from themis_opt.batches.variants import AnyInstance, Overrides, identity, instance_columns, varied
-from themis_opt.batches.workload_sources import workload_sources
-from themis_opt.errors import InputError
+from themis_opt.batches.measured_run import Columns, Limits, Task, code_version, limits_of
+from themis_opt.batches.sources import Source, instance_sources, workload_sources
+from themis_opt.problem.cost import check_clock
+from themis_opt.problem.cost_terms import COST_TERMS, CostTerm
+from themis_opt.problem.description import cost_in_words
+from themis_opt.problem.fields import located
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import has_launches
 
 MAX_RUNS = 10**6
+
+ITERATION = "iteration"
+"""What the column `kind` says of training iterations."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,16 +109,20 @@ def _within(error: InputError, place: str, path: Path) -> InputError:
 
 
 def _block_runs(experiment: str, block: Block, folder: Path, limit: int | None) -> list[Run]:
+    policies: dict[bool, list[tuple[str, Limits]]] = {}
+
     @cache
-    def made(source: Source) -> AnyInstance:
+    def make(source: Source) -> Instance:
         return source.make()
 
-    @cache
-    def policies_of(kind: type[AnyInstance]) -> list[tuple[str, Limits]]:
-        return list(_policies(block, kind))
+    def policies_for(instance: Instance) -> list[tuple[str, Limits]]:
+        kind = has_launches(instance)
+        if kind not in policies:
+            policies[kind] = _policies(block, instance)
+        return policies[kind]
 
     variants = _variants(block, folder)
-    count = len(policies_of(type(made(variants[0][0]))))
+    count = len(policies_for(make(variants[0][0])))
     if count * len(variants) > MAX_RUNS:
         raise InputError(f"must make at most {MAX_RUNS} runs", value=count * len(variants))
     if limit is not None:
@@ -118,19 +130,19 @@ def _block_runs(experiment: str, block: Block, folder: Path, limit: int | None) 
     known = {"experiment": experiment, "block": block.block, "code_version": code_version()}
     runs: list[Run] = []
     for source, *values in variants:
-        instance = varied(made(source), source.name, Overrides(*values), block)
-        runs += _instance_runs(source, instance, policies_of(type(instance)), known)
+        instance = _override(make(source), source.name, dict(zip(block.overrides, values, strict=True)), block)
+        runs += _instance_runs(source, instance, policies_for(instance), known)
     return runs if limit is None else _evenly(runs, limit)
 
 
 def _instance_runs(
-    source: Source, instance: AnyInstance, policies: list[tuple[str, Limits]], known: Columns
+    source: Source, instance: Instance, policies: list[tuple[str, Limits]], known: Columns
 ) -> Iterator[Run]:
     known = known | {"instance": source.name} | instance_columns(instance)
-    content = identity(instance)
+    identity = _identity(instance)
     for policy, limits in policies:
         columns = known | _policy_columns(policy, limits)
-        yield Run(_key(content, policy, limits), Task(instance, policy, limits), columns, source.extra)
+        yield Run(_key(identity, policy, limits), Task(instance, policy, limits), columns, source.extra)
 
 
 def _evenly(items: list[Any], count: int) -> list[Any]:
@@ -141,16 +153,26 @@ def _evenly(items: list[Any], count: int) -> list[Any]:
 
 def _key(identity: list[Any], policy: str, limits: Limits) -> str:
     content = [*identity, policy, *(getattr(limits, f.name) for f in fields(Limits)), code_version()]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
+    return digest(content)
 
 
-def _policies(block: Block, kind: type[AnyInstance]) -> Iterator[tuple[str, Limits]]:
-    """The policies of a block for a kind of instances, with every seed and time limit where they have such knobs."""
+def _identity(instance: Instance) -> list[Any]:
+    """What decides about the rows of an instance; of an iteration also what only policies and columns look at."""
+    if not has_launches(instance):
+        return [instance.fingerprint]
+    parallelisms = [exchange.parallelism for exchange in instance.exchanges]
+    return [instance.fingerprint, instance.steps, instance.memory, parallelisms]
+
+
+def _policies(block: Block, instance: Instance) -> list[tuple[str, Limits]]:
+    """The policies of a block for instances like this one, with every seed and time limit that they have knobs for."""
     given = Limits(None, block.workers, None, block.gap, block.sizes, block.record)
-    found: dict[tuple[str, Limits], None] = {}
-    for policy, seconds, seed in product(block.policies, block.time_limit or (None,), block.seeds):
-        found[policy, limits_of(kind, policy, replace(given, time_limit=seconds, seed=seed))] = None
-    yield from found
+    crossed = product(block.policies, block.time_limit or (None,), block.seeds)
+    pairs = (
+        (policy, limits_of(instance, policy, replace(given, time_limit=seconds, seed=seed)))
+        for policy, seconds, seed in crossed
+    )
+    return list(dict.fromkeys(pairs))
 
 
 def _policy_columns(policy: str, limits: Limits) -> Columns:
@@ -165,10 +187,92 @@ def _policy_columns(policy: str, limits: Limits) -> Columns:
 
 
 def _variants(block: Block, folder: Path) -> list[tuple[Any, ...]]:
-    """Sources of instances with one value, or None, for each override."""
+    """Sources of instances with one value for each override."""
     sources = instance_sources(block.instances, folder) + workload_sources(block.workloads, folder)
     if block.sample is not None and block.sample.count < len(sources):
         picked = random.Random(block.sample.seed).sample(range(len(sources)), block.sample.count)
         sources = [sources[number] for number in sorted(picked)]
-    overrides = (block.sizes_of_collectives, block.chunks, block.latency, block.ag_order)
-    return list(product(sources, *(values or (None,) for values in (*overrides, block.launch_overhead, block.packet))))
+    return list(product(sources, *block.overrides.values()))
+
+
+Overrides = Mapping[str, Any]
+"""Values in the place of those of an instance, by their name in a block."""
+
+
+def _override(instance: Instance, name: str, overrides: Overrides, block: Block) -> Instance:
+    """The instance `name` with some of the overrides of a block.
+
+    The clock is asked about the largest sizes and numbers of chunks alone, because these last longest.
+
+    Raises
+    ------
+    InputError
+        If the overrides do not fit the instance.
+    """
+    if "sizes_of_collectives" in overrides and has_launches(instance):
+        rule = "is not for training iterations, whose tensors have sizes of their own"
+        raise InputError(rule, field="sizes_of_collectives", value=name)
+    try:
+        changed = _with_values(instance, overrides)
+        size_and_chunks = overrides.get("sizes_of_collectives"), overrides.get("chunks")
+        if changed is not instance and size_and_chunks == block.largest:
+            check_clock(changed)
+    except ValidationError as error:
+        raise InputError(located(error).rule, field=f"instance {name}") from None
+    except InputError as error:
+        raise InputError(error.rule, field=f"instance {name}") from None
+    return changed
+
+
+def _with_values(instance: Instance, overrides: Overrides) -> Instance:
+    """The instance with the values that are given; its rules were checked with the block, collectives are here."""
+    changes: dict[str, Any] = {}
+    fields_of_each = {"sizes_of_collectives": "size", "chunks": "chunks"}
+    each = {field: overrides[name] for name, field in fields_of_each.items() if name in overrides}
+    if has_launches(instance):
+        changes |= each
+    elif each:
+        changes["collectives"] = tuple(own.replace(**each) for own in instance.collectives)
+    costs = {name: overrides[name] for name in COST_TERMS if name in overrides}
+    if costs:
+        changes["network"] = instance.network.with_costs(costs)
+    changes |= {name: overrides[name] for name in ("latency", "ag_order") if name in overrides}
+    if not changes:
+        return instance
+    values = {name: getattr(instance, name) for name in Instance.model_fields} | changes
+    return Instance.model_construct(instance.model_fields_set | set(changes), **values)
+
+
+def instance_columns(instance: Instance) -> Columns:
+    """Columns that describe an instance; sizes and chunks are summed over its collectives, sizes over its tensors.
+
+    Cost terms are empty where they differ between dimensions.
+    """
+    dimensions = instance.network.dimensions
+    return {
+        "fingerprint": instance.fingerprint,
+        "network": instance.network.name,
+        "dimensions": len(dimensions),
+        "npus": instance.network.num_npus,
+        **_exchanged(instance),
+        "latency": instance.latency,
+        "ag_order": instance.ag_order,
+        **{term.column: _cost(term, {getattr(d, name) for d in dimensions}) for name, term in COST_TERMS.items()},
+    }
+
+
+def _cost(term: CostTerm, values: set[Any]) -> float | str | None:
+    """A cost term as its column tells it, if all dimensions have the same."""
+    if len(values) > 1:
+        return None
+    (value,) = values
+    return nanoseconds(value) if term.column.endswith("_ns") else cost_in_words(value)
+
+
+def _exchanged(instance: Instance) -> Columns:
+    exchanges, launches = instance.exchanges, has_launches(instance)
+    return {
+        "kind": ITERATION if launches else exchanges[0].kind.value,
+        "size_bytes": sum(own.size for own in exchanges),
+        "chunks": instance.chunks if launches else sum(own.max_chunks for own in exchanges),
+    }

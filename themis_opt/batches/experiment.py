@@ -4,32 +4,44 @@ An experiment has blocks, ``[[runs]]``; each is the cross product of its instanc
 limits.  ``[quick]`` says what ``--quick`` leaves of them.  :mod:`themis_opt.batches.expansion` makes single runs of it.
 """
 
+import math
 import tomllib
 from functools import cached_property
+from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    StrictBool,
+    StrictStr,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 
-from themis_opt.batches.workload_tables import WorkloadTable
-from themis_opt.errors import InputError
-from themis_opt.instance import MAX_BYTES, MAX_CHUNKS, Count, Model, Packet, located
-from themis_opt.units import Bytes, Picoseconds
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import Bytes, parse_time
+from themis_opt.problem.cost_terms import COST_TERMS
+from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_NPUS, Count, Model, located
+from themis_opt.problem.iteration import MAX_TASKS
+from themis_opt.problem.network import cost_type
 
-NO_PACKET: Literal["none"] = "none"
-Framing = Packet | Literal["none"]
+EXPERIMENT, ROWS, STORE, PROVENANCE = "experiment.toml", "rows.csv", "runs.sqlite", "provenance.json"
+"""Files in the folder of an experiment."""
 
 MAX_SEED = 2**31 - 1
 
+MAX_WORKLOADS = 10**5
+"""Most workloads of one table."""
 
-def read_packet(value: object) -> object:
-    """The packet of a text such as ``4096 B/30 B``, payload and header; ``none`` as it is."""
-    if value == NO_PACKET:
-        return value
-    payload, slash, header = value.partition("/") if isinstance(value, str) else ("", "", "")
-    if not slash:
-        raise ValueError(f"must be '{NO_PACKET}' or payload and header, such as '4096 B/30 B'")
-    return Packet.model_validate({"payload": payload, "header": header})
+
+def provenance_of(rows: Path) -> Path:
+    """The file that tells where rows come from: ``provenance.json`` beside ``rows.csv``, else named after the rows."""
+    return rows.parent / (PROVENANCE if rows.name == ROWS else f"{rows.stem}.{PROVENANCE}")
 
 
 def _differ(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -51,6 +63,83 @@ Seed = Annotated[Count, Field(ge=0, le=MAX_SEED)]
 Seconds = Annotated[float, Field(gt=0, le=1e9, strict=True, allow_inf_nan=False)]
 
 
+def _check_time(text: str) -> str:
+    parse_time(text)
+    return text
+
+
+class Workload(Model):
+    """The choices that make a training iteration; what they mean is said in :class:`themis_opt.workloads.setup.Setup`.
+
+    Attributes
+    ----------
+    model : str
+        One of :data:`themis_opt.workloads.models.MODELS`.
+    network : str
+        An instance, shipped or beside the experiment, whose network is taken.
+    npus : tuple of int, optional
+        NPUs along its dimensions, instead of its own; a dimension with one is left out.
+    flops, efficiency, times : str, float, str
+        Rate of an NPU and the fraction that is reached, or a file with the times of each layer beside the experiment.
+    group : int, optional
+        NPUs that share the model.
+    separate : bool
+        Whether both parts of a dimension that is split have its bandwidth.
+    """
+
+    model: Text
+    network: Text
+    npus: tuple[Annotated[Count, Field(ge=1, le=MAX_NPUS)], ...] | None = None
+    parallelism: StrictStr = "data"
+    batch: Count = 32
+    sequence: Count | None = None
+    dtype: StrictStr = "fp16"
+    flops: StrictStr = "120 TFLOP/s"
+    efficiency: Annotated[float, Field(strict=True)] = 1.0
+    times: Text | None = None
+    group: Count | None = None
+    accumulate: Annotated[Count, Field(gt=0, le=MAX_TASKS)] = 1
+    zero: Count = 0
+    granularity: StrictStr = "layer"
+    weights_only: StrictBool = False
+    recompute: StrictBool = False
+    update: Annotated[StrictStr, AfterValidator(_check_time)] = "0 s"
+    separate: StrictBool = False
+    chunks: Annotated[Count, Field(gt=0, le=MAX_CHUNKS)] = 64
+
+
+def expand_table(table: object) -> tuple[Workload, ...]:
+    """All workloads of a table, in the order of its fields, the last one varied first.
+
+    Raises
+    ------
+    ValueError
+        If it is no table, a list is empty or repeats itself, or there are more than :data:`MAX_WORKLOADS`; a
+        ``pydantic.ValidationError`` that names the field if a value breaks a rule.
+    """
+    if not isinstance(table, dict):
+        raise ValueError("must be a table of options")
+    lists = {name: _values(name, given) for name, given in table.items()}
+    if math.prod(map(len, lists.values())) > MAX_WORKLOADS:
+        raise ValueError(f"must stand for at most {MAX_WORKLOADS} workloads")
+    return tuple(Workload.model_validate(dict(zip(lists, values, strict=True))) for values in product(*lists.values()))
+
+
+def _values(name: str, given: Any) -> list[Any]:
+    """The values of a field that are asked for; `npus` are several if they are lists in a list."""
+    if not isinstance(given, list) or (name == "npus" and not (given and isinstance(given[0], list))):
+        return [given]
+    if not given:
+        raise ValueError(f"{name} must have one value or more")
+    if any(value in given[:number] for number, value in enumerate(given)):
+        raise ValueError(f"{name} must name each value once")
+    return given
+
+
+WorkloadTable = Annotated[tuple[Workload, ...], PlainValidator(expand_table)]
+"""A table as the workloads that it stands for."""
+
+
 class Sample(Model):
     """A seeded sample of the instances of a block."""
 
@@ -58,10 +147,23 @@ class Sample(Model):
     seed: Seed = 0
 
 
-class Block(Model):
+RULES = ("sizes_of_collectives", "chunks", "latency", "ag_order")
+"""What of an instance can be replaced besides cost terms."""
+
+if TYPE_CHECKING:
+    CostOverrides = Model
+else:
+    _Values: dict[str, Any] = {
+        name: (Annotated[tuple[cost_type(name), ...], Some, Once] | None, None) for name in COST_TERMS
+    }
+    CostOverrides = create_model("CostOverrides", __base__=Model, **_Values)
+"""A field for each cost term, with the values it takes in turn."""
+
+
+class Block(CostOverrides):
     """The cross product of instances, overrides, policies, seeds and time limits.
 
-    Where an instance is a training iteration, policies are those of :mod:`themis_opt.iterations.registry`.
+    Where an instance is a training iteration, policies are those of :mod:`themis_opt.policies.registry`.
 
     Attributes
     ----------
@@ -71,8 +173,8 @@ class Block(Model):
         Names or patterns of shipped instances, files relative to the experiment, and ``random:A-B``.
     workloads : tuple of tuple of Workload
         Tables of options that make training iterations, beside the instances or instead of them.
-    sizes_of_collectives, chunks, latency, ag_order, launch_overhead, packet : tuple, optional
-        Values that replace those of the instances; the last two those of every dimension.
+    sizes_of_collectives, chunks, latency, ag_order : tuple, optional
+        Values that replace those of the instances; the cost terms of :class:`CostOverrides` those of every dimension.
     policies : tuple of str
         Specifications of policies, and ``bound`` for the lower bounds.
     seeds : tuple of int
@@ -82,8 +184,7 @@ class Block(Model):
     workers, gap, sizes : optional
         For policies that have such knobs; threads, a fraction, and ``equal`` or ``free``.
     record : tuple of str
-        What rows hold besides: ``activity`` of the dimensions over time, where the instance has collectives, and
-        ``trajectory`` of a search.
+        What rows hold besides: ``activity`` of the dimensions over time, and ``trajectory`` of a search.
     sample : Sample, optional
         Take only some of the instances.
     """
@@ -95,8 +196,6 @@ class Block(Model):
     chunks: Annotated[tuple[Annotated[Count, Field(gt=0, le=MAX_CHUNKS)], ...], Some, Once] | None = None
     latency: Annotated[tuple[Literal["lag", "occupy"], ...], Some, Once] | None = None
     ag_order: Annotated[tuple[Literal["free", "reverse"], ...], Some, Once] | None = None
-    launch_overhead: Annotated[tuple[Annotated[Picoseconds, Field(ge=0)], ...], Some, Once] | None = None
-    packet: Annotated[tuple[Annotated[Framing, BeforeValidator(read_packet)], ...], Some, Once] | None = None
     policies: Texts
     seeds: Annotated[tuple[Seed, ...], Some, Once] = (0,)
     time_limit: Annotated[tuple[Seconds, ...], Some, Once, BeforeValidator(_several)] | None = None
@@ -105,6 +204,12 @@ class Block(Model):
     sizes: Literal["equal", "free"] = "equal"
     record: Annotated[tuple[Literal["activity", "trajectory"], ...], Once] = ()
     sample: Sample | None = None
+
+    @cached_property
+    def overrides(self) -> dict[str, tuple[Any, ...]]:
+        """The values that are taken in turn, by what they replace."""
+        values = {name: getattr(self, name) for name in (*RULES, *COST_TERMS)}
+        return {name: own for name, own in values.items() if own is not None}
 
     @cached_property
     def largest(self) -> tuple[int | None, int | None]:

@@ -8,14 +8,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from themis_opt.base.documents import make_folder, write_atomically
 from themis_opt.batches import executors
 from themis_opt.batches.expansion import Run, expand
-from themis_opt.batches.experiment import read_experiment
-from themis_opt.batches.files import ROWS, STORE, provenance_of
+from themis_opt.batches.experiment import ROWS, STORE, provenance_of, read_experiment
 from themis_opt.batches.output import check_parquet, finished_rows, num_rows, provenance, write_csv, write_parquet
 from themis_opt.batches.runner import Outcome, Report, run_batch, unfinished
 from themis_opt.batches.store import RunStore
-from themis_opt.documents import make_folder, write_atomically
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def run_experiment(
     with RunStore(store or path.parent / STORE) as kept:
         left = len(unfinished(runs, kept, retry_failed=retry_failed))
         try:
-            with _site(jobs, address, left) as site:
+            with _site(jobs, address) as site:
                 outcome = run_batch(runs, kept, site, retry_failed=retry_failed, report=report)
         except BaseException:
             if len(unfinished(runs, kept, retry_failed=retry_failed)) < left:
@@ -112,10 +111,10 @@ def run_experiment(
     return Finished(rows, files, known, outcome)
 
 
-def _site(jobs: int | None, address: str | None, left: int) -> AbstractContextManager[executors.Site]:
+def _site(jobs: int | None, address: str | None) -> AbstractContextManager[executors.Site]:
     if address:
         return executors.cluster(address, jobs)
-    return executors.processes(jobs or executors.cores(), left)
+    return executors.processes(jobs or executors.cores())
 
 
 def _export(

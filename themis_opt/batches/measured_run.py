@@ -3,45 +3,111 @@
 Plans in the user's cache are not used, so that rows can be made again.
 """
 
+import hashlib
 import json
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from themis_opt.batches.code_version import code_version
-from themis_opt.batches.measured_iteration import iteration_limits, run_iteration
-from themis_opt.batches.measuring import BOUND, PICOSECONDS_PER_NANOSECOND, Columns, Limits, Trajectory, warm_up
-from themis_opt.cost import IntArray
-from themis_opt.errors import ThemisError
-from themis_opt.formats.activity import busy_intervals
-from themis_opt.instance import Instance
-from themis_opt.iteration_instance import IterationInstance
-from themis_opt.policies.registry import REFERENCE, make_policy, policy_name
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
-from themis_opt.validation import validate
+import formulations
+from themis_opt.base.arrays import IntArray
+from themis_opt.base.errors import ThemisError
+from themis_opt.base.units import nanoseconds
+from themis_opt.base.version import __version__
+from themis_opt.formats.window import last_periods
+from themis_opt.policies.planning import chunk_policy_of
+from themis_opt.policies.registry import (
+    REFERENCE,
+    make_policy,
+    policy_name,
+    specify,
+    split_specification,
+    usual_policies,
+)
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import has_launches
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.study.columns import RESULT_COLUMNS, Column, schedule_row
 
-STARTS = ("baseline+fifo", "themis+scf", "hourglass")
-"""Heuristics from whose best schedule the reference starts."""
+RECORDED: Mapping[str, Column] = MappingProxyType(
+    {column.name: column for column in RESULT_COLUMNS if not column.judged and not column.of_period}
+)
+"""The columns of results that are columns of rows; the others that need no comparison are told in `extra`."""
+
+BOUND = "bound"
+"""The name, in the place of a policy, of a run that computes the lower bounds."""
 
 WINDOW = 100_000_000
 """Picoseconds of the windows in which the activity of dimensions is recorded: 100 us."""
+
+UNCOUNTED = ("cli", "reports", "tuning")
+"""Parts of the package that make no rows: they are no part of the version of the code that does."""
+
+Columns = dict[str, Any]
+
+_warm: set[str] = set()
+"""What ran in this process."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run may spend and what it records.
+
+    `time_limit` is in seconds; None stands for a knob that the policy does not have, or for its default.
+    """
+
+    time_limit: float | None = None
+    workers: int | None = None
+    seed: int | None = None
+    gap: float | None = None
+    sizes: str | None = None
+    record: tuple[str, ...] = ()
+
+    def given(self) -> dict[str, Any]:
+        """The knobs that are set, but for the time."""
+        knobs = {"workers": self.workers, "seed": self.seed, "gap": self.gap, "sizes": self.sizes}
+        return {name: value for name, value in knobs.items() if value is not None}
+
+    def knobs(self) -> dict[str, Any]:
+        """The knobs that are set, by the names that policies have for them."""
+        return ({} if self.time_limit is None else {"seconds": self.time_limit}) | self.given()
+
+    def of(self, policy: object, *recorded: str) -> "Limits":
+        """The limits that a policy, made with :meth:`knobs`, has: its own values, and nothing that it lacks.
+
+        Parameters
+        ----------
+        policy : object
+            With knobs as attributes.
+        *recorded : str
+            What its runs can record.
+        """
+        names = {"time_limit": "seconds", "workers": "workers", "seed": "seed", "gap": "gap"}
+        own = {name: getattr(policy, knob, None) for name, knob in names.items()}
+        kept = tuple(sorted(set(self.record) & set(recorded)))
+        return Limits(**own, sizes=getattr(policy, "sizes", "equal"), record=kept)
 
 
 class Task(NamedTuple):
     """What a worker is sent for one run."""
 
-    instance: Instance | IterationInstance
+    instance: Instance
     policy: str
     limits: Limits
 
 
-def limits_of(kind: type[Instance | IterationInstance], specification: str, limits: Limits) -> Limits:
-    """The limits that a policy has on a kind of instances, with its defaults, out of those asked for.
+def limits_of(instance: Instance, specification: str, limits: Limits) -> Limits:
+    """The limits that a policy has on instances like this one, with its defaults, out of those asked for.
 
     Raises
     ------
@@ -50,10 +116,28 @@ def limits_of(kind: type[Instance | IterationInstance], specification: str, limi
     """
     if specification == BOUND:
         return Limits()
-    if issubclass(kind, IterationInstance):
-        return iteration_limits(specification, limits)
-    recorded = ("activity", "trajectory") if policy_name(specification) == REFERENCE else ("activity",)
-    return limits.of(make_policy(specification, **limits.knobs()), *recorded)
+    is_reference = _is_reference(instance, specification)
+    if is_reference and has_launches(instance):
+        limits = replace(limits, sizes="free")  # whatever is asked for
+    policy = make_policy(specify(specification, instance), **limits.knobs())
+    recorded = ("activity", "trajectory") if is_reference else ("activity",)
+    return limits.of(chunk_policy_of(policy), *recorded)
+
+
+def _is_reference(instance: Instance, specification: str) -> bool:
+    launching, chunk = split_specification(specify(specification, instance))
+    return not launching and policy_name(chunk) == REFERENCE
+
+
+@cache
+def code_version() -> str:
+    """Version of the package and a digest of the source files that decide about results."""
+    digest = hashlib.sha256()
+    for root in (Path(__file__).parent.parent, *map(Path, formulations.__path__)):
+        for file in sorted(root.rglob("*.py")):
+            if file.relative_to(root).parts[0] not in UNCOUNTED:
+                digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+    return f"{__version__}+{digest.hexdigest()[:12]}"
 
 
 class OtherVersion(ThemisError):
@@ -92,7 +176,7 @@ def failure(reason: str) -> Columns:
     return {"status": "failed", "error": " ".join(reason.split())}
 
 
-def run_one(instance: Instance | IterationInstance, policy: str, limits: Limits) -> Columns:
+def run_one(instance: Instance, policy: str, limits: Limits) -> Columns:
     """Run a policy on an instance, simulate and validate.
 
     Parameters
@@ -112,46 +196,45 @@ def run_one(instance: Instance | IterationInstance, policy: str, limits: Limits)
     ThemisError
         If the policy refuses the instance, or its schedule breaks a rule.
     """
-    if isinstance(instance, IterationInstance):
-        return run_iteration(instance, policy, limits)
     if policy == BOUND:
         return _bounds(instance)
-    if policy_name(policy) == REFERENCE:
+    if _is_reference(instance, policy):
         return _reference(instance, policy, limits)
     return _heuristic(instance, policy, limits)
 
 
 def _bounds(instance: Instance) -> Columns:
-    from themis_opt.lower_bounds import BOUNDS, bounds
+    from themis_opt.solving.bounds import bounds, bounds_of
 
     began = perf_counter()
-    found = {name: value / PICOSECONDS_PER_NANOSECOND for name, value in bounds(instance).items()}
-    any_sizes = [value for name, value in found.items() if not BOUNDS[name].equal_sizes_only]
+    values = {name: nanoseconds(value) for name, value in bounds(instance).items()}
+    known = bounds_of(instance)
     return {
-        "bound_ns": max(any_sizes),
-        "bound_equal_ns": max(found.values()),
+        "bound_ns": max(value for name, value in values.items() if not known[name].equal_sizes_only),
+        "bound_equal_ns": max(values.values()),
         "seconds": perf_counter() - began,
-        "extra": json.dumps({"bounds_ns": found}),
+        "extra": json.dumps(_facts(instance) | {"bounds_ns": values}),
     }
 
 
 def _heuristic(instance: Instance, specification: str, limits: Limits) -> Columns:
+    specification = specify(specification, instance)
     policy = make_policy(specification, **limits.knobs())
     if limits.workers is None:  # else it searches, and minds the clock itself
-        warm_up(policy_name(specification), lambda: simulate(instance, policy(instance)))
+        warm_up(specification, lambda: simulate(instance, policy(instance)))
     began = perf_counter()
     plan = policy(instance)
     planned = perf_counter()
     schedule = simulate(instance, plan)
     ended = perf_counter()
-    times = {"seconds": ended - began, "simulate_seconds": ended - planned}
-    return _judged(schedule, limits, {}) | times
+    return _judge(schedule, limits, {}) | {"seconds": ended - began, "simulate_seconds": ended - planned}
 
 
 def _reference(instance: Instance, specification: str, limits: Limits) -> Columns:
-    from themis_opt.comparison import compare
+    """The reference, which starts from the best of the usual policies."""
+    from themis_opt.study.comparison import compare
 
-    limits = limits_of(Instance, specification, limits)
+    limits = limits_of(instance, specification, limits)
     trajectory = Trajectory()
     began = perf_counter()
 
@@ -160,31 +243,53 @@ def _reference(instance: Instance, specification: str, limits: Limits) -> Column
             trajectory.add(perf_counter() - began, makespan, bound)
 
     given: Any = limits.given() | {"time_limit": limits.time_limit}
-    comparison = compare(instance, (*STARTS, specification), progress=report, **given)
+    comparison = compare(instance, (*usual_policies(instance), specification), progress=report, **given)
     result, seconds = comparison.results[-1], perf_counter() - began
     trajectory.add(seconds, result.makespan, result.bound)
     extra = {"trajectory": trajectory} if "trajectory" in limits.record else {}
-    found = _judged(result.schedule, limits, extra)
-    return found | {"bound_ns": result.bound / PICOSECONDS_PER_NANOSECOND, "seconds": seconds}
+    return _judge(result.schedule, limits, extra) | {"bound_ns": nanoseconds(result.bound), "seconds": seconds}
 
 
-def _judged(schedule: Schedule, limits: Limits, extra: dict[str, Any]) -> Columns:
-    """Columns of a valid schedule."""
+def _judge(schedule: Schedule, limits: Limits, extra: Columns) -> Columns:
+    """Columns of a valid schedule; `makespan_ns` is what is minimised."""
     validate(schedule)
-    extra = {"stages": schedule.plan.num_stages} | extra
+    values = {"makespan_ns": nanoseconds(schedule.makespan)} | schedule_row(schedule)
+    values.pop("iteration_ns", None)  # the makespan again
+    metrics = {name: value for name, value in values.items() if name not in RECORDED}
+    extra = _facts(schedule.instance) | {"stages": schedule.plan.num_stages} | metrics | extra
     if "activity" in limits.record:
         extra["activity"] = activity(schedule)
-    return {
-        "makespan_ns": schedule.makespan / PICOSECONDS_PER_NANOSECOND,
-        "utilisation": schedule.utilisation,
-        "algbw_bytes_per_s": schedule.algorithm_bandwidth,
-        "busbw_bytes_per_s": schedule.bus_bandwidth,
-        "extra": json.dumps(extra),
-    }
+    return {name: values[name] for name in RECORDED if name in values} | {"extra": json.dumps(extra)}
+
+
+def _facts(instance: Instance) -> Columns:
+    """What `extra` tells of the compute of an instance, whatever the policy."""
+    if not has_launches(instance):
+        return {}
+    return {"compute_ns": nanoseconds(instance.compute), "steps": instance.steps, "memory_bytes": instance.memory}
+
+
+class Trajectory(list[tuple[float, float, float]]):
+    """Seconds, best makespan and best bound in ns, whenever one of them became better."""
+
+    def add(self, seconds: float, makespan: float, bound: float) -> None:
+        """Add what is known by now, in seconds and picoseconds, where it is better than before."""
+        makespan, bound = nanoseconds(makespan), nanoseconds(bound)
+        if self:
+            makespan, bound = min(makespan, self[-1][1]), max(bound, self[-1][2])
+        if not self or (makespan, bound) != self[-1][1:]:
+            self.append((round(seconds, 6), makespan, bound))
+
+
+def warm_up(name: str, run: Callable[[], object]) -> None:
+    """Run what has this name once before its time is taken, because the first run in a process loads compiled code."""
+    if name not in _warm:
+        _warm.add(name)
+        run()
 
 
 def activity(schedule: Schedule) -> dict[str, Any]:
-    """Share of each window of :data:`WINDOW` for which each dimension is held.
+    """Share of each window of :data:`WINDOW` for which each dimension is held; with compute, of the last iteration.
 
     Returns
     -------
@@ -192,13 +297,13 @@ def activity(schedule: Schedule) -> dict[str, Any]:
         `window_ns`, and in `dimensions` a list of shares, 0..1, for each dimension of the network; the last window
         ends with the schedule.
     """
-    edges = np.append(np.arange(0, schedule.makespan, WINDOW), schedule.makespan)
-    shares = []
-    for dimension in range(len(schedule.instance.network.dimensions)):
-        intervals = busy_intervals(schedule, dimension)
+    shown, shares = last_periods(schedule, 1), []
+    edges = np.append(np.arange(0, shown.length, WINDOW), shown.length)
+    for dimension in range(len(schedule.instance.fabric.dimensions)):
+        intervals = shown.busy_intervals(dimension)
         held = np.interp(edges, intervals.ravel(), _held(intervals)) if len(intervals) else np.zeros(len(edges))
         shares.append((np.diff(held) / np.diff(edges)).round(4).tolist())
-    return {"window_ns": WINDOW / PICOSECONDS_PER_NANOSECOND, "dimensions": shares}
+    return {"window_ns": nanoseconds(WINDOW), "dimensions": shares}
 
 
 def _held(intervals: IntArray) -> IntArray:

@@ -13,13 +13,18 @@ from typing import Any
 
 import psutil
 
-from themis_opt.batches.code_version import code_version
+from themis_opt.base.documents import write_atomically
+from themis_opt.base.errors import InputError
 from themis_opt.batches.expansion import Run
+from themis_opt.batches.measured_run import RECORDED, code_version
 from themis_opt.batches.store import RunStore
-from themis_opt.documents import write_atomically
-from themis_opt.errors import InputError
+from themis_opt.problem.cost_terms import COST_TERMS
 
-COLUMNS: Mapping[str, type[str] | type[int] | type[float]] = MappingProxyType(
+Kind = type[str] | type[int] | type[float]
+
+_KINDS: Mapping[str, Kind] = MappingProxyType({"text": str, "count": int})
+
+COLUMNS: Mapping[str, Kind] = MappingProxyType(
     {
         "key": str,
         "experiment": str,
@@ -34,8 +39,7 @@ COLUMNS: Mapping[str, type[str] | type[int] | type[float]] = MappingProxyType(
         "chunks": int,
         "latency": str,
         "ag_order": str,
-        "launch_overhead_ns": float,
-        "packet": str,
+        **{term.column: float if term.column.endswith("_ns") else str for term in COST_TERMS.values()},
         "policy": str,
         "seed": int,
         "time_limit": float,
@@ -44,10 +48,7 @@ COLUMNS: Mapping[str, type[str] | type[int] | type[float]] = MappingProxyType(
         "sizes": str,
         "status": str,
         "error": str,
-        "makespan_ns": float,
-        "utilisation": float,
-        "algbw_bytes_per_s": float,
-        "busbw_bytes_per_s": float,
+        **{name: _KINDS.get(column.form, float) for name, column in RECORDED.items()},
         "bound_ns": float,
         "bound_equal_ns": float,
         "seconds": float,
@@ -63,7 +64,7 @@ COLUMNS: Mapping[str, type[str] | type[int] | type[float]] = MappingProxyType(
 LONGEST_CELL = 2**31 - 1
 """Characters of a cell: trajectories may be longer than the 128 KiB that :mod:`csv` reads by default."""
 
-PACKAGES = ("numpy", "numba", "ortools", "networkx", "pydantic", "distributed")
+PACKAGES = ("numpy", "numba", "ortools", "pydantic", "distributed")
 """Packages whose versions are told."""
 
 

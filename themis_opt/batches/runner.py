@@ -7,21 +7,38 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from themis_opt.batches.code_version import code_version
+from themis_opt.base.errors import InputError
 from themis_opt.batches.executors import Site
 from themis_opt.batches.expansion import Run
-from themis_opt.batches.measured_run import OtherVersion, execute, failure
-from themis_opt.batches.measuring import Columns
+from themis_opt.batches.measured_run import Columns, OtherVersion, code_version, execute, failure
 from themis_opt.batches.store import RunStore
-from themis_opt.errors import InputError
-
-GROUP_SECONDS, LARGEST_GROUP = 0.1, 64
-"""Short runs are sent together until they take about so long, because each message takes about a millisecond."""
-
-COMMIT_SECONDS, LARGEST_COMMIT = 0.2, 500
-"""Rows wait at most so long, and in such numbers, until they are committed."""
 
 DIED = "the process died in which it ran"
+
+
+@dataclass(frozen=True)
+class RunnerParams:
+    """What is sent and committed at once; neither changes what the rows hold.
+
+    Attributes
+    ----------
+    group_seconds : float
+        Short runs are sent together until they take about so long, because each message takes about a millisecond.
+    largest_group : int
+        Most runs sent together.
+    commit_seconds : float
+        Rows wait at most so long until they are committed.
+    largest_commit : int
+        Rows that are not made to wait.
+    """
+
+    group_seconds: float = 0.1
+    largest_group: int = 64
+    commit_seconds: float = 0.2
+    largest_commit: int = 500
+
+
+USUAL = RunnerParams()
 
 
 @dataclass(frozen=True)
@@ -57,7 +74,13 @@ def unfinished(runs: Sequence[Run], store: RunStore, *, retry_failed: bool = Fal
 
 
 def run_batch(
-    runs: Sequence[Run], store: RunStore, site: Site, *, retry_failed: bool = False, report: Report = lambda state: None
+    runs: Sequence[Run],
+    store: RunStore,
+    site: Site,
+    *,
+    retry_failed: bool = False,
+    report: Report = lambda state: None,
+    params: RunnerParams = USUAL,
 ) -> Outcome:
     """Execute all runs that have no row yet.
 
@@ -73,6 +96,8 @@ def run_batch(
         Whether to execute again what failed before.
     report : callable, optional
         Hears of the state.
+    params : RunnerParams
+        What is sent and committed at once.
 
     Returns
     -------
@@ -88,7 +113,7 @@ def run_batch(
     known, keys = store.statuses(code_version()), {run.key for run in runs}
     todo = {run.key for run in left}
     failed = sum(known.get(key) == "failed" for key in keys - todo)
-    runner = _Runner(left, store, site, report, State(len(keys) - len(todo), failed, len(keys)))
+    runner = _Runner(left, store, site, report, State(len(keys) - len(todo), failed, len(keys)), params)
     interrupted = False
     if left:
         try:
@@ -101,31 +126,33 @@ def run_batch(
 class _Runner:
     """What is pending, running and finished but not committed."""
 
-    def __init__(self, runs: Sequence[Run], store: RunStore, site: Site, report: Report, state: State) -> None:
+    def __init__(
+        self, runs: Sequence[Run], store: RunStore, site: Site, report: Report, state: State, params: RunnerParams
+    ) -> None:
         self.pending, self.store, self.site, self.report, self.state = deque(runs), store, site, report, state
+        self.params = params
         self.running: dict[Future[list[Columns]], list[Run]] = {}
         self.rows: list[dict[str, Any]] = []
         self.free, self.executed, self.committed_at = site.slots, 0, monotonic()
         self.suspects: set[str] = set()
         self.seconds: dict[tuple[str, str], float] = {}
         self.missing = Counter((_like(run), self.threads(run), run.task.limits.time_limit) for run in runs)
-        self.broken = False
 
     def run(self) -> None:
         """Execute everything; whatever ends it, what is finished is committed."""
-        self.executor = self.site.start()
         try:
             self.report(self.state)
             while self.pending or self.running:
                 self.fill()
-                done, _ = wait(self.running, timeout=COMMIT_SECONDS, return_when=FIRST_COMPLETED)
+                done, _ = wait(self.running, timeout=self.params.commit_seconds, return_when=FIRST_COMPLETED)
                 for future in done:
                     self.collect(future)
-                if len(self.rows) >= LARGEST_COMMIT or monotonic() - self.committed_at >= COMMIT_SECONDS:
+                if (
+                    len(self.rows) >= self.params.largest_commit
+                    or monotonic() - self.committed_at >= self.params.commit_seconds
+                ):
                     self.commit()
-            self.executor.shutdown()
         finally:
-            self.site.stop(self.executor)
             for future in [future for future in self.running if future.done() and not future.cancelled()]:
                 if future.exception() is None:
                     self.take(self.running[future], future.result())
@@ -133,20 +160,9 @@ class _Runner:
 
     def fill(self) -> None:
         """Send runs while there are free slots."""
-        if self.broken:
-            if self.running:
-                return
-            self.site.stop(self.executor)
-            self.executor, self.broken = self.site.start(), False
         while self.pending and self.slots(self.pending[0]) <= self.free:
             group = self.next_group()
-            try:
-                future = self.executor.submit(execute, [run.task for run in group], code_version())
-            except BrokenExecutor:
-                self.pending.extendleft(reversed(group))
-                self.broken = True
-                return
-            self.running[future] = group
+            self.running[self.site.submit(execute, [run.task for run in group], code_version())] = group
             self.free -= self.slots(group[0])
 
     def slots(self, run: Run) -> int:
@@ -159,11 +175,14 @@ class _Runner:
 
     def next_group(self) -> list[Run]:
         """The next run, with those after it if they are short."""
-        group, most = [self.pending.popleft()], min(LARGEST_GROUP, 1 + len(self.pending) // (2 * self.site.slots))
+        group, most = (
+            [self.pending.popleft()],
+            min(self.params.largest_group, 1 + len(self.pending) // (2 * self.site.slots)),
+        )
         expected = self.expected(group[0])
-        while self.pending and len(group) < most and expected < GROUP_SECONDS:
+        while self.pending and len(group) < most and expected < self.params.group_seconds:
             expected += self.expected(self.pending[0])
-            if expected >= GROUP_SECONDS:
+            if expected >= self.params.group_seconds:
                 break
             group.append(self.pending.popleft())
         return group
@@ -171,7 +190,7 @@ class _Runner:
     def expected(self, run: Run) -> float:
         """Seconds that a run may take, from the last ones of its policy and kind; many if nothing is known."""
         searches = run.task.limits.workers is not None or run.key in self.suspects
-        return GROUP_SECONDS if searches else self.seconds.get(_like(run), GROUP_SECONDS)
+        return self.params.group_seconds if searches else self.seconds.get(_like(run), self.params.group_seconds)
 
     def seconds_left(self) -> float:
         """How long the runs without a row take, if those of a kind never tried take their time limit or no time."""
@@ -191,7 +210,6 @@ class _Runner:
         except OtherVersion as error:
             raise InputError(str(error)) from None
         except BrokenExecutor:
-            self.broken = True
             self.suspect(group, DIED)
         except Exception as error:  # of the executor: runs tell of theirs in their results
             self.suspect(group, f"{type(error).__name__}: {error}")

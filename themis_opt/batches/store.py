@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from themis_opt.errors import InputError
+from themis_opt.base.errors import InputError
 
 APPLICATION = 0x7E815
 """What SQLite keeps in the header of the file: that it belongs to this program."""

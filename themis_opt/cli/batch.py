@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from themis_opt.cli import exit_codes, options
-from themis_opt.errors import InputError
+from themis_opt.base.errors import InputError
+from themis_opt.cli import options
+from themis_opt.cli.process import INTERRUPTED, UNMET, undisturbed
 
 if TYPE_CHECKING:
     from themis_opt.batches.experiment_run import Finished
@@ -37,8 +38,7 @@ def batch(
 ) -> None:
     """Run an experiment; what is finished is kept and not run again."""
     from themis_opt.batches.experiment_run import run_experiment
-    from themis_opt.cli.batch_progress import batch_progress
-    from themis_opt.cli.interrupts import undisturbed
+    from themis_opt.cli.progress import batch_progress
 
     _check_report(experiment)
     told = {"--jobs": jobs, "--cluster": address, "-o": output, "--store": store}
@@ -80,8 +80,7 @@ def _command(experiment: Path, told: dict[str, Any]) -> str:
 
 def _conclude(finished: "Finished", as_json: bool) -> None:
     """Print what came of it, and leave with the exit code that says so."""
-    from themis_opt.cli.printing import print_json
-    from themis_opt.cli.progress import tell
+    from themis_opt.cli.printing import print_json, tell, tell_files
 
     outcome = finished.outcome
     summary = {name: finished.provenance[name] for name in ("runs", "rows", "failed", "seconds")}
@@ -91,12 +90,11 @@ def _conclude(finished: "Finished", as_json: bool) -> None:
         print_json(summary)
     else:
         typer.echo("{rows} of {runs} rows, {failed} failed, {executed} run now, {seconds:.1f} s".format(**summary))
-        for file in summary["files"]:
-            tell(f"wrote {file}")
+        tell_files(finished.files)
         if not finished.files:
             tell(f"kept {finished.rows}, which holds more rows; -o names another file")
     if outcome.interrupted:
         tell("interrupted: what is finished is kept, the same command goes on")
-        raise typer.Exit(exit_codes.INTERRUPTED)
+        raise typer.Exit(INTERRUPTED)
     if outcome.state.failed:
-        raise typer.Exit(exit_codes.UNMET)
+        raise typer.Exit(UNMET)

@@ -1,11 +1,11 @@
 """``themis-opt bound``: what no schedule can beat."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from themis_opt.cli import options
 
 if TYPE_CHECKING:
-    from themis_opt.instance import Instance
+    from themis_opt.problem.instance import Instance
 
 
 def bound(
@@ -17,33 +17,42 @@ def bound(
     as_json: options.Json = False,
 ) -> None:
     """Print every proven lower bound on the makespan, or on the time of a training iteration."""
-    from themis_opt.instance import Instance
+    instance = options.load_instance(source, size, chunks, latency, ag_order)
 
-    problem = options.load_problem(source, size, chunks, latency, ag_order)
-    if isinstance(problem, Instance):
-        _print_bounds(problem, as_json)
-    else:
-        from themis_opt.cli.iteration_printing import print_iteration_bounds
+    from themis_opt.cli.printing import print_json, print_rows
+    from themis_opt.study.columns import objective
 
-        print_iteration_bounds(problem, as_json)
-
-
-def _print_bounds(instance: "Instance", as_json: bool) -> None:
-    from themis_opt.cli.printing import durations, print_json, print_table
-    from themis_opt.lower_bounds import BOUNDS, bounds
-
-    proven = bounds(instance)
+    rows = _rows(instance)
     if as_json:
-        rows = [
-            {"bound": name, "bound_ns": value / 1000, "equal_sizes_only": BOUNDS[name].equal_sizes_only}
-            for name, value in proven.items()
-        ]
         print_json(rows)
         return
-    cells = [
-        (name, value, "equal" if BOUNDS[name].equal_sizes_only else "any", BOUNDS[name].meaning)
-        for name, value in zip(proven, durations(list(proven.values())), strict=True)
-    ]
-    print_table(
-        f"{instance.name or 'instance'}: lower bounds", ("bound", "makespan >=", "chunk sizes", "meaning"), cells
+    shown = [row | {"sizes": "equal" if row["equal_sizes_only"] else "any"} for row in rows]
+    print_rows(
+        f"{instance.name or 'instance'}: lower bounds",
+        shown,
+        {
+            "bound": ("bound", "text"),
+            "bound_ns": (f"{objective(instance).title} >=", "time"),
+            "exposed_ns": ("exposed >=", "time"),
+            "sizes": ("chunk sizes", "text"),
+            "meaning": ("meaning", "text"),
+        },
     )
+
+
+def _rows(instance: "Instance") -> list[dict[str, Any]]:
+    """Name, value and meaning of every bound; beside compute also the exposed time that it leaves."""
+    from themis_opt.base.units import nanoseconds
+    from themis_opt.schedules.plan import has_launches
+    from themis_opt.solving.bounds import bounds, bounds_of
+
+    rows: list[dict[str, Any]] = []
+    for name, value in bounds(instance).items():
+        kind = bounds_of(instance)[name]
+        exposed = {"exposed_ns": nanoseconds(max(value - instance.compute, 0.0))} if has_launches(instance) else {}
+        rows.append(
+            {"bound": name, "bound_ns": nanoseconds(value)}
+            | exposed
+            | {"equal_sizes_only": kind.equal_sizes_only, "meaning": kind.meaning}
+        )
+    return rows

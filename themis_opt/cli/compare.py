@@ -1,12 +1,51 @@
-"""``themis-opt compare``: all policies side by side."""
+"""``themis-opt solve`` and ``themis-opt compare``: policies side by side, and the best schedule on disk."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from themis_opt.cli import options
-from themis_opt.cli.problems import choose_policies
+from themis_opt.cli.process import INTERRUPTED, UNMET, remaining, undisturbed
+
+if TYPE_CHECKING:
+    from themis_opt.problem.instance import Instance
+    from themis_opt.study.comparison import Comparison, Limits
+
+
+def solve(
+    source: options.InstanceSource,
+    size: options.Size = None,
+    chunks: options.NumChunks = None,
+    latency: options.Latency = None,
+    ag_order: options.AgOrder = None,
+    policies: options.Policies = None,
+    time_limit: options.TimeLimit = 60.0,
+    workers: options.Workers = 2,
+    seed: options.Seed = 0,
+    gap: options.Gap = None,
+    sizes: options.Sizes = "free",
+    deterministic: options.Deterministic = False,
+    memory: options.Memory = 4.0,
+    no_cache: options.NoCache = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder for the schedule and its pictures.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Find a near-optimal schedule, prove its gap, and write it with pictures.
+
+    Compares the usual policies with the reference of local search and CP-SAT, and writes the best schedule, its order
+    table or the compute tasks beside it, a trace for Perfetto, a Gantt picture and CSV files.
+    """
+    from themis_opt.policies.registry import REFERENCE, usual_policies
+
+    instance = options.load_instance(source, size, chunks, latency, ag_order)
+    names = options.choose_policies(instance, policies, lambda _: (*usual_policies(instance), REFERENCE))
+    folder = output or Path(f"{Path(source).name.removesuffix('.json')}.solution")
+    limits = _limits(time_limit, workers, seed, gap, sizes, deterministic, memory)
+    _compare(instance, names, limits, cached=not no_cache, asked_gap=gap, folder=folder, as_json=as_json)
 
 
 def compare(
@@ -32,10 +71,83 @@ def compare(
     """Run all policies on one instance, each against the best proven bound."""
     from themis_opt.policies.registry import every_policy
 
-    problem = options.load_problem(source, size, chunks, latency, ag_order)
-    specifications = choose_policies(problem, policies, every_policy())
-    from themis_opt.cli.comparing import compare_problem, search_limits
+    instance = options.load_instance(source, size, chunks, latency, ag_order)
+    names = options.choose_policies(instance, policies, every_policy)
+    limits = _limits(time_limit, workers, seed, gap, sizes, deterministic, memory)
+    _compare(instance, names, limits, cached=not no_cache, asked_gap=gap, folder=output, as_json=as_json)
 
-    limits = search_limits(time_limit, workers, seed, gap, sizes, deterministic, memory)
-    cached = not no_cache and not deterministic
-    compare_problem(problem, specifications, limits, asked_gap=gap, cached=cached, folder=output, as_json=as_json)
+
+def _limits(
+    time_limit: float, workers: int, seed: int, gap: float | None, sizes: str, deterministic: bool, memory: float
+) -> "Limits":
+    from formulations.budget import PROVEN_GAP
+    from themis_opt.study.comparison import checked_sizes
+
+    return {
+        "time_limit": time_limit,
+        "workers": workers,
+        "seed": seed,
+        "gap": PROVEN_GAP if gap is None else gap,
+        "sizes": checked_sizes(sizes),
+        "deterministic": deterministic,
+        "memory": memory,
+    }
+
+
+def _compare(
+    instance: "Instance",
+    policies: Iterable[str],
+    limits: "Limits",
+    *,
+    cached: bool,
+    asked_gap: float | None,
+    folder: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare policies, write the best schedule into the folder, if there is one, and print the table."""
+    from themis_opt.base.documents import make_folder
+    from themis_opt.cli.printing import print_json, tell_files
+    from themis_opt.cli.progress import comparison_progress
+    from themis_opt.search.plan_cache import PlanCache
+    from themis_opt.study import comparison
+    from themis_opt.study.bundle import write_comparison
+
+    if folder is not None:
+        make_folder(folder)
+    settings = {name: value for name, value in limits.items() if name != "gap"}
+    if not limits["deterministic"]:
+        limits["time_limit"] = remaining(limits["time_limit"])
+    cache = PlanCache() if cached and not limits["deterministic"] else None
+    with comparison_progress(instance, limits["time_limit"]) as progress:
+        compared = comparison.compare(instance, tuple(policies), progress=progress, cache=cache, **limits)
+    with undisturbed():
+        if folder is not None:
+            tell_files(write_comparison(folder, compared, settings))
+        if as_json:
+            print_json([result.row() for result in compared.results])
+        else:
+            _print(compared)
+    _leave(compared, asked_gap)
+
+
+def _print(compared: "Comparison") -> None:
+    """Print the table of all results."""
+    from themis_opt.base.units import format_duration
+    from themis_opt.cli.printing import print_results, strongest
+
+    name, bound = strongest(compared.bounds)
+    title = f"{compared.instance.name or 'instance'}: best bound {format_duration(bound)} ({name})"
+    results = compared.results
+    print_results(title, [result.row() for result in results], [result.schedule for result in results])
+
+
+def _leave(compared: "Comparison", gap: float | None) -> None:
+    """End with the exit code of the comparison, unless it is that of success."""
+    from themis_opt.base.units import format_percent
+
+    if compared.interrupted:
+        typer.echo("interrupted: the best schedules so far are kept", err=True)
+        raise typer.Exit(INTERRUPTED)
+    if gap is not None and compared.best.gap > gap:
+        typer.echo(f"the gap of {format_percent(gap)} was not reached: {format_percent(compared.best.gap)}", err=True)
+        raise typer.Exit(UNMET)

@@ -1,4 +1,4 @@
-"""``themis-opt explain``: why the makespan of a schedule is what it is."""
+"""``themis-opt explain``: why a schedule takes as long as it does."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,84 +8,117 @@ import typer
 from themis_opt.cli import options
 
 if TYPE_CHECKING:
-    from themis_opt.explanation import Explanation
-    from themis_opt.schedule import Schedule
+    from themis_opt.schedules.explanation import Explanation
+    from themis_opt.schedules.schedule import Schedule
+
+TIMES = {"start": "start_ns", "busy": "busy_ns", "lag": "lag_ns", "idle": "idle_ns", "length": "wait_ns"}
+"""Names that fields of an explanation have in JSON, where they are nanoseconds."""
 
 
 def explain(
     path: options.ScheduleFile,
-    steps: Annotated[int, typer.Option(help="Stages of the critical path, or waits, to list.", min=0)] = 12,
+    steps: Annotated[int, typer.Option(help="Stages of the critical path, and waits, to list.", min=0)] = 12,
     as_json: options.Json = False,
 ) -> None:
-    """Show the critical path, or the waits of an iteration, where each dimension's time goes, and the closest bound."""
-    from themis_opt.cli.iterations import holds_iterations, load_iteration_schedule
+    """Show where the time of each resource goes, the critical path, what compute waits for, and the closest bound."""
+    schedule = options.load_schedule(path)
 
-    if holds_iterations(path):
-        from themis_opt.cli.iteration_printing import print_iteration_explanation
-
-        print_iteration_explanation(load_iteration_schedule(path), steps, as_json)
-    else:
-        _explain(options.load_schedule(path), steps, as_json)
-
-
-def _explain(schedule: "Schedule", steps: int, as_json: bool) -> None:
     from themis_opt.cli.printing import print_json
-    from themis_opt.explanation import explain as analyse
-    from themis_opt.lower_bounds import bounds
+    from themis_opt.schedules.explanation import explain as analyse
+    from themis_opt.solving.bounds import bounds
 
     explanation, proven = analyse(schedule), bounds(schedule.instance, equal_sizes=schedule.has_equal_sizes)
     if as_json:
         print_json(_document(schedule, explanation, proven))
         return
-    _print_dimensions(schedule, explanation)
+    _print_resources(schedule, explanation)
     _print_path(explanation, steps)
+    _print_waits(schedule, explanation, steps)
     _print_bounds(schedule, proven)
 
 
 def _document(schedule: "Schedule", explanation: "Explanation", proven: dict[str, float]) -> dict[str, Any]:
     """Everything as plain values, times in ns."""
-    return {
-        "makespan_ns": schedule.makespan / 1000,
-        "bounds_ns": {name: value / 1000 for name, value in proven.items()},
-        "steps": [_in_ns(asdict(step)) for step in explanation.steps],
-        "dimensions": [_in_ns(asdict(dimension)) for dimension in explanation.dimensions],
-    }
+    from themis_opt.base.units import nanoseconds
+    from themis_opt.study.columns import schedule_row
+
+    bounds = {name: nanoseconds(value) for name, value in proven.items()}
+    parts = {name: [_in_ns(part) for part in own] for name, own in asdict(explanation).items()}
+    return schedule_row(schedule) | {"bounds_ns": bounds} | parts
 
 
 def _in_ns(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields with times in ns, and names that say so."""
-    times = ("start", "busy", "lag", "idle")
-    return {f"{k}_ns" if k in times else k: v / 1000 if k in times else v for k, v in fields.items()}
+    from themis_opt.base.units import nanoseconds
+
+    return {TIMES.get(name, name): nanoseconds(value) if name in TIMES else value for name, value in fields.items()}
 
 
-def _print_dimensions(schedule: "Schedule", explanation: "Explanation") -> None:
-    from themis_opt.cli.printing import duration, percent, print_table
+def _print_resources(schedule: "Schedule", explanation: "Explanation") -> None:
+    from themis_opt.cli.printing import print_table, times_in_words
 
     cells = [
-        (d.name, *(f"{duration(t)} ({percent(t / schedule.makespan)})" for t in (d.busy, d.lag, d.idle)))
-        for d in explanation.dimensions
+        (own.name, *(_with_share(time, own.busy + own.lag + own.idle) for time in (own.busy, own.lag, own.idle)))
+        for own in explanation.resources
     ]
-    print_table(f"makespan {duration(schedule.makespan)}", ("dimension", "busy", "lag", "idle"), cells)
+    print_table(times_in_words(schedule), ("resource", "busy", "lag", "idle"), cells)
 
 
 def _print_path(explanation: "Explanation", limit: int) -> None:
-    from themis_opt.cli.printing import duration, print_table
+    from themis_opt.base.units import format_duration
+    from themis_opt.cli.printing import print_table
 
     path = explanation.steps
     shown = path if len(path) <= limit else (*path[: limit // 2], *path[len(path) - (limit - limit // 2) :])
-    cells = [(s.label, duration(s.start), duration(s.busy), duration(s.lag), s.waited_for) for s in shown]
+    cells = [
+        (s.label, format_duration(s.start), format_duration(s.busy), format_duration(s.lag), s.waited_for)
+        for s in shown
+    ]
     title = f"critical path: {len(path)} stages" + (
         "" if len(shown) == len(path) else f", {len(shown)} of them from both ends"
     )
     print_table(title, ("stage", "start", "busy", "lag", "waited for"), cells)
 
 
-def _print_bounds(schedule: "Schedule", proven: dict[str, float]) -> None:
-    from themis_opt.cli.printing import duration, percent, print_table
+def _print_waits(schedule: "Schedule", explanation: "Explanation", limit: int) -> None:
+    from themis_opt.base.units import format_duration
+    from themis_opt.cli.printing import print_table
 
-    closest = max(proven, key=lambda name: proven[name])
+    waits = explanation.waits
+    longest = sorted(sorted(waits, key=lambda wait: -wait.length)[:limit], key=lambda wait: wait.start)
     cells = [
-        (name + (" (closest)" if name == closest else ""), duration(value), percent(schedule.makespan / value - 1))
+        (
+            wait.task,
+            format_duration(wait.start),
+            _with_share(wait.length, schedule.makespan),
+            wait.launch or "-",
+            wait.parallelism or "-",
+        )
+        for wait in longest
+    ]
+    title = f"waits: {len(waits)}" + ("" if len(longest) == len(waits) else f", the longest {len(longest)} of them")
+    if waits:
+        print_table(title, ("task", "from", "waits", "for", "parallelism"), cells)
+
+
+def _print_bounds(schedule: "Schedule", proven: dict[str, float]) -> None:
+    from themis_opt.base.units import format_duration, format_percent
+    from themis_opt.cli.printing import print_table, strongest
+    from themis_opt.study.columns import objective
+
+    closest, _ = strongest(proven)
+    cells = [
+        (
+            name + (" (closest)" if name == closest else ""),
+            format_duration(value),
+            format_percent(schedule.makespan / value - 1) if value else "-",
+        )
         for name, value in proven.items()
     ]
-    print_table("bounds", ("bound", "makespan >=", "gap"), cells)
+    print_table("bounds", ("bound", f"{objective(schedule.instance).title} >=", "gap"), cells)
+
+
+def _with_share(time: float, whole: int) -> str:
+    from themis_opt.base.units import format_duration, format_percent
+
+    return f"{format_duration(time)} ({format_percent(time / whole)})"

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-from themis_opt.cli import exit_codes
-from themis_opt.errors import ThemisError
-from themis_opt.version import __version__
+from themis_opt.base.errors import ThemisError
+from themis_opt.base.version import __version__
+from themis_opt.cli.process import BAD_INPUT, INTERRUPTED
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
-        "solve": "themis_opt.cli.solve:solve",
+        "solve": "themis_opt.cli.compare:solve",
         "compare": "themis_opt.cli.compare:compare",
         "bound": "themis_opt.cli.bound:bound",
         "simulate": "themis_opt.cli.simulate:simulate",
@@ -27,8 +27,9 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "report": "themis_opt.cli.report:report",
         "tune": "themis_opt.cli.tune:tune",
         "workload": "themis_opt.cli.workload:workload",
+        "list": "themis_opt.cli.listing:list_names",
         "show": "themis_opt.cli.show:show",
-        "schema": "themis_opt.cli.schema:schema",
+        "schema": "themis_opt.cli.show:schema",
     }
 )
 """Import path of each subcommand; these modules import nothing heavy before they run."""
@@ -75,15 +76,15 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
             command(*arguments, **options)
         except ThemisError as error:
             typer.echo(f"error: {error}", err=True)
-            raise typer.Exit(exit_codes.BAD_INPUT) from None
+            raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
             typer.echo("interrupted: there is no result yet", err=True)
-            raise typer.Exit(exit_codes.INTERRUPTED) from None
+            raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:  # the reader of our output went away
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
         except OSError as error:
             typer.echo(f"error: {error.strerror}", err=True)
-            raise typer.Exit(exit_codes.BAD_INPUT) from None
+            raise typer.Exit(BAD_INPUT) from None
 
     return guarded

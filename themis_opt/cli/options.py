@@ -1,17 +1,19 @@
 """Options that subcommands share, and the instance they make together."""
 
 from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from themis_opt.errors import InputError, InvalidSchedule
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.problem.cost_terms import COST_TERMS
 
 if TYPE_CHECKING:
-    from themis_opt.instance import Instance
-    from themis_opt.iteration_instance import IterationInstance
-    from themis_opt.schedule import Schedule
+    from themis_opt.policies.registry import Policy
+    from themis_opt.problem.instance import Instance
+    from themis_opt.schedules.schedule import Schedule
 
 InstanceSource = Annotated[
     str, typer.Argument(help="Instance file, or the name of a shipped instance.", metavar="INSTANCE")
@@ -48,27 +50,36 @@ NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither use nor keep 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
+def with_costs(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each cost term, after --latency, in the place of its ``**costs``."""
+    known = {name: p for name, p in signature(command).parameters.items() if p.kind is not Parameter.VAR_KEYWORD}
+    parameters: list[Parameter] = []
+    for name, parameter in known.items():
+        parameters.append(parameter)
+        if name == "latency":
+            parameters += [_cost_option(name, term.meaning) for name, term in COST_TERMS.items()]
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return command
+
+
+def _cost_option(name: str, meaning: str) -> Parameter:
+    kind = Annotated[str | None, typer.Option(help=meaning)]
+    return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)
+
+
 def load_instance(
-    source: str, size: str | None, chunks: int | None, latency: str | None, ag_order: str | None
+    source: str,
+    size: str | None = None,
+    chunks: int | None = None,
+    latency: str | None = None,
+    ag_order: str | None = None,
 ) -> "Instance":
-    """The collectives of an instance, with the overrides of the command line."""
-    from themis_opt.instance import Instance
-
-    found = load_problem(source, size, chunks, latency, ag_order)
-    if not isinstance(found, Instance):
-        raise InputError("holds a training iteration; this command needs collectives", source=source)
-    return found
-
-
-def load_problem(
-    source: str, size: str | None, chunks: int | None, latency: str | None, ag_order: str | None
-) -> "Instance | IterationInstance":
-    """The collectives or the training iteration of an instance, with the overrides of the command line."""
+    """An instance with the overrides of the command line."""
     from pydantic import ValidationError
 
-    from themis_opt.catalog import load
-    from themis_opt.cost import check_clock
-    from themis_opt.instance import Instance, located
+    from themis_opt.problem.catalog import load
+    from themis_opt.problem.cost import check_clock
+    from themis_opt.problem.fields import located
 
     instance = load(source)
     try:
@@ -77,15 +88,14 @@ def load_problem(
         raise located(error).within("command line") from None
     except InputError as error:
         raise error.within("command line") from None
-    if isinstance(changed, Instance):
-        check_clock(changed)
+    check_clock(changed)
     return changed
 
 
 def load_schedule(path: Path, instance: "Instance | None" = None) -> "Schedule":
     """The schedule of a file, validated; it must belong to `instance`, if there is one."""
     from themis_opt.formats.schedule_json import read_schedule
-    from themis_opt.validation import validate
+    from themis_opt.schedules.validation import validate
 
     schedule = read_schedule(path, instance)
     try:
@@ -95,26 +105,26 @@ def load_schedule(path: Path, instance: "Instance | None" = None) -> "Schedule":
     return schedule
 
 
-def split_policies(text: str | None, default: Sequence[str], check: Callable[[str], object] | None = None) -> list[str]:
-    """The specifications in a list with commas; `default` where there is none.
-
-    Parameters
-    ----------
-    check : callable, optional
-        Refuses a specification that is unknown; by default those of collectives are known.
+def choose_policies(
+    instance: "Instance", text: str | None, default: Callable[["Instance"], Sequence[str]]
+) -> dict[str, "Policy"]:
+    """The policies for an instance by their specifications: those in a list with commas, or the default ones.
 
     Raises
     ------
     InputError
-        If the list names no policy, one twice, or one that is unknown.
+        If the list names no policy, one twice, or one that cannot be made or is not for this instance.
     """
-    from themis_opt.policies.registry import policy_name
+    from themis_opt.policies.registry import make_policy, specify
 
-    if text is None:
-        return list(default)
-    specifications = [part.strip() for part in text.split(",") if part.strip()]
-    if not specifications or len(set(specifications)) < len(specifications):
+    names = split(text)
+    if names is None:
+        names = tuple(default(instance))
+    if not names or len(set(names)) < len(names):
         raise InputError("must name one or more policies, each once", field="--policies", value=text)
-    for specification in specifications:
-        (check or policy_name)(specification)
-    return specifications
+    return {name: make_policy(specify(name, instance)) for name in names}
+
+
+def split(text: str | None) -> tuple[str, ...] | None:
+    """What stands between commas; None where there is no text."""
+    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())

@@ -2,17 +2,33 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from themis_opt.comparison import Comparison
-    from themis_opt.verification import VerifyReport
+from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_percent, format_rate, format_times
 
-UNITS = (("s", 1e12), ("ms", 1e9), ("us", 1e6), ("ns", 1e3))
-"""Units of time, and their picoseconds."""
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from themis_opt.schedules.schedule import Schedule
+    from themis_opt.schedules.verification import VerifyReport
+    from themis_opt.study.columns import Column, Form
+
+
+def tell(line: str) -> None:
+    """Print a line on the error stream, if anybody still reads it."""
+    with suppress(OSError):
+        typer.echo(line, err=True)
+
+
+def tell_files(files: Iterable["Path"]) -> None:
+    """Say which files were written."""
+    for path in files:
+        tell(f"wrote {path}")
 
 
 def print_json(value: Any) -> None:
@@ -39,26 +55,42 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     Console().print(table)
 
 
-def print_comparison(comparison: "Comparison") -> None:
-    """Print the results of policies with makespan, utilisation, speedup and gap."""
-    name, bound = strongest(comparison.bounds)
-    title = f"{comparison.instance.name or 'instance'}: best bound {duration(bound)} ({name})"
-    columns = ("policy", "makespan", "utilisation", "algbw", "busbw", "speedup", "gap", "status")
-    makespans = durations([result.makespan for result in comparison.results])
-    cells = [
-        (
-            r.policy,
-            makespan,
-            percent(r.schedule.utilisation),
-            bandwidth(r.schedule.algorithm_bandwidth),
-            bandwidth(r.schedule.bus_bandwidth),
-            f"{r.speedup:.3f}x",
-            percent(r.gap),
-            r.status,
-        )
-        for r, makespan in zip(comparison.results, makespans, strict=True)
-    ]
-    print_table(title, columns, cells)
+def print_rows(title: str, rows: Sequence[Mapping[str, Any]], shown: Mapping[str, tuple[str, "Form"]]) -> None:
+    """Print values of rows as a table: by their names those `shown` that there are, with their titles and forms."""
+    shown = {name: how for name, how in shown.items() if all(name in row for row in rows)}
+    texts = [cells(form, [row[name] for row in rows]) for name, (_, form) in shown.items()]
+    print_table(title, [heading for heading, _ in shown.values()], list(zip(*texts, strict=True)))
+
+
+def print_results(title: str, rows: Sequence[Mapping[str, Any]], schedules: Sequence["Schedule"]) -> None:
+    """Print the rows of schedules by policy; their columns are those of :mod:`themis_opt.study.columns`."""
+    from themis_opt.study.columns import RESULT_COLUMNS
+
+    columns = [column for column in RESULT_COLUMNS if column.title and all(column.name in row for row in rows)]
+    texts = [_noted(column, [row[column.name] for row in rows], schedules) for column in columns]
+    policies = [str(row["policy"]) for row in rows]
+    print_table(title, ["policy", *(column.title for column in columns)], list(zip(policies, *texts, strict=True)))
+
+
+def _noted(column: "Column", values: Sequence[Any], schedules: Sequence["Schedule"]) -> list[str]:
+    """The cells of a column with what is to be noted about them."""
+    notes = [column.note(schedule) for schedule in schedules]
+    return [f"{cell} ({note})" if note else cell for cell, note in zip(cells(column.form, values), notes, strict=True)]
+
+
+def cells(form: "Form", values: Sequence[Any]) -> list[str]:
+    """The values of a column as a person reads them: times, which are nanoseconds, in one unit."""
+    if form == "time":
+        return format_times([PICOSECONDS_PER_NANOSECOND * value for value in values])
+    return [FORMS[form](value) for value in values]
+
+
+def times_in_words(schedule: "Schedule") -> str:
+    """What a schedule takes: the times among its columns."""
+    from themis_opt.study.columns import columns_of
+
+    times = [column for column in columns_of([schedule], judged=False) if column.form == "time" and column.title]
+    return ", ".join(f"{column.title} {cells(column.form, [column.value(schedule)])[0]}" for column in times)
 
 
 def print_moved_data(report: "VerifyReport") -> None:
@@ -73,23 +105,7 @@ def strongest(bounds: Mapping[str, float]) -> tuple[str, float]:
     return max(bounds.items(), key=lambda item: item[1])
 
 
-def percent(fraction: float) -> str:
-    """A fraction as a percentage."""
-    return f"{100 * fraction:.2f} %"
-
-
-def bandwidth(bytes_per_second: float) -> str:
-    """A bandwidth in GB/s, as nccl-tests print it."""
-    return f"{bytes_per_second / 1e9:.2f} GB/s"
-
-
-def duration(picoseconds: float) -> str:
-    """A time in the unit that people read best."""
-    return durations([picoseconds])[0]
-
-
-def durations(picoseconds: Sequence[float]) -> list[str]:
-    """Times in one unit, the largest in which all but zeros are at least 10."""
-    least = min((time for time in picoseconds if time > 0), default=0.0)
-    unit, scale = next(((unit, scale) for unit, scale in UNITS if least >= 10 * scale), UNITS[-1])
-    return [f"{time / scale:.2f} {unit}" if time else "0" for time in picoseconds]
+FORMS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
+    {"text": str, "share": format_percent, "bandwidth": format_rate, "ratio": "{:.3f}x".format, "count": str}
+)
+"""How single values are shown, by the form of their column."""

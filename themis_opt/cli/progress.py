@@ -1,92 +1,127 @@
-"""Live progress of a comparison on the error stream: one line that changes on a terminal, plain lines in a pipe."""
+"""Live progress on the error stream: one line that changes on a terminal, plain lines in a pipe."""
 
+import math
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-import typer
-
-from themis_opt.cli.printing import duration, percent
+from themis_opt.base.units import format_clock, format_duration, format_percent
+from themis_opt.cli.printing import tell
 
 if TYPE_CHECKING:
-    from themis_opt.comparison import Progress
-
-QUIET_SECONDS = 1.0
-"""Least time between two plain lines of one policy."""
-
-
-class _State:
-    """Best makespan, or other time as `what` says, and bound of the policy at work, in picoseconds."""
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-        self.policy, self.makespan, self.bound = "", float("inf"), 0.0
-
-    def update(self, policy: str, makespan: float, bound: float) -> bool:
-        """Take news in; whether they changed anything."""
-        before = (self.policy, self.makespan, self.bound)
-        if policy != self.policy:
-            self.policy, self.makespan = policy, float("inf")
-        self.makespan, self.bound = min(self.makespan, makespan), max(self.bound, bound)
-        return before != (self.policy, self.makespan, self.bound)
-
-    def line(self) -> str:
-        """The state in words."""
-        makespan = duration(self.makespan) if self.makespan < float("inf") else "-"
-        if not self.bound or makespan == "-":
-            return f"{self.policy}  {self.what} {makespan}"
-        gap = percent(self.makespan / self.bound - 1)
-        return f"{self.policy}  {self.what} {makespan}  bound {duration(self.bound)}  gap {gap}"
+    from themis_opt.batches.runner import Report, State
+    from themis_opt.problem.instance import Instance
+    from themis_opt.study.comparison import Progress
+    from themis_opt.tuning.history import Trial
+    from themis_opt.tuning.parameters import Choice
+    from themis_opt.tuning.search import Progress as TrialProgress
 
 
-def tell(line: str) -> None:
-    """Print a line on the error stream, if anybody still reads it."""
-    with suppress(OSError):
-        typer.echo(line, err=True)
+class Show(Protocol):
+    """Shows how far a command is."""
+
+    def __call__(self, line: str, done: float, total: float | None, topic: str = "") -> None:
+        """Take the state in words, and how much of how much is done; a new topic is always shown."""
 
 
 @contextmanager
-def live_progress(time_limit: float, what: str = "makespan") -> Iterator["Progress"]:
-    """Show the reports it yields a receiver for; `what` is the time that policies make short."""
-    with _terminal(time_limit, what) if sys.stderr.isatty() else _pipe(what) as report:
-        yield report
+def live(quiet: float) -> Iterator[Show]:
+    """Show the states it yields a receiver for, in a pipe at most one in so many seconds of quiet, and the last."""
+    with _terminal() if sys.stderr.isatty() else _pipe(quiet) as show:
+        yield show
 
 
 @contextmanager
-def _pipe(what: str) -> Iterator["Progress"]:
-    state, began = _State(what), monotonic()
-    shown_policy, shown_at = "", 0.0
+def _pipe(quiet: float) -> Iterator[Show]:
+    began, shown_at, shown_topic, last, waiting = monotonic(), -math.inf, "", "", ""
 
-    def report(policy: str, makespan: float, bound: float) -> None:
-        nonlocal shown_policy, shown_at
-        changed, now = state.update(policy, makespan, bound), monotonic()
-        if changed and (policy != shown_policy or now - shown_at >= QUIET_SECONDS):
-            shown_policy, shown_at = policy, now
-            tell(f"{now - began:7.1f} s  {state.line()}")
+    def tell_now() -> None:
+        tell(f"{monotonic() - began:7.1f} s  {waiting}")
 
-    yield report
-    tell(f"{monotonic() - began:7.1f} s  {state.line()}")
+    def show(line: str, done: float, total: float | None, topic: str = "") -> None:
+        nonlocal shown_at, shown_topic, last, waiting
+        if line == last:
+            return
+        last = waiting = line
+        if topic != shown_topic or monotonic() - shown_at >= quiet:
+            tell_now()
+            shown_at, shown_topic, waiting = monotonic(), topic, ""
+
+    try:
+        yield show
+    finally:
+        if waiting:
+            tell_now()
 
 
 @contextmanager
-def _terminal(time_limit: float, what: str) -> Iterator["Progress"]:
+def _terminal() -> Iterator[Show]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        TimeElapsedColumn(),
-    )
-    state, began = _State(what), monotonic()
+    text = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), BarColumn(bar_width=20), TimeElapsedColumn(), text)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting", total=time_limit)
+        task = bar.add_task("starting", total=None)
 
-        def report(policy: str, makespan: float, bound: float) -> None:
-            state.update(policy, makespan, bound)
-            bar.update(task, description=state.line(), completed=monotonic() - began)
+        def show(line: str, done: float, total: float | None, topic: str = "") -> None:
+            bar.update(task, description=line, completed=done, total=total)
+
+        yield show
+
+
+@contextmanager
+def comparison_progress(instance: "Instance", time_limit: float) -> Iterator["Progress"]:
+    """Show the best time and bound of the policy at work."""
+    from themis_opt.study.columns import objective
+
+    measured, began = objective(instance).title, monotonic()
+    policy, best, bound = "", math.inf, 0.0
+    with live(quiet=1.0) as show:
+
+        def report(reporting: str, makespan: float, proven: float) -> None:
+            nonlocal policy, best, bound
+            best = min(best, makespan) if reporting == policy else makespan
+            policy, bound = reporting, max(bound, proven)
+            line = f"{policy}  {measured} {format_duration(best) if best < math.inf else '-'}"
+            if bound and best < math.inf:
+                line += f"  bound {format_duration(bound)}  gap {format_percent(best / bound - 1)}"
+            show(line, monotonic() - began, time_limit, policy)
 
         yield report
+
+
+@contextmanager
+def batch_progress() -> Iterator["Report"]:
+    """Show how many runs of a batch are done, and the time that the rest may take."""
+    with live(quiet=5.0) as show:
+
+        def report(state: "State") -> None:
+            failed = f"  {state.failed} failed" if state.failed else ""
+            rest = f"  {format_clock(state.seconds_left)} left" if state.seconds_left else ""
+            show(f"{state.done} of {state.total} runs{failed}{rest}", state.done, state.total)
+
+        yield report
+
+
+@contextmanager
+def trial_progress(describe: "Callable[[Choice], str]") -> Iterator["TrialProgress"]:
+    """Show how many trials of a search are done, and the best of them."""
+    best: Trial | None = None
+    with live(quiet=1.0) as show:
+
+        def report(done: int, total: int, trial: "Trial") -> None:
+            nonlocal best
+            if trial.state == "complete" and (best is None or trial.rank < best.rank):
+                best = trial
+            words = "no trial yet" if best is None else f"best {_value(best)}: {describe(best.choice)}"
+            show(f"{done}/{total} trials  {words}", done, total)
+
+        yield report
+
+
+def _value(trial: "Trial") -> str:
+    measured = trial.measurements
+    return format_duration(measured[0].makespan) if len(measured) == 1 else f"{trial.value:.4f} x ideal"

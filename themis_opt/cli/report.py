@@ -18,15 +18,13 @@ def report(
     as_json: options.Json = False,
 ) -> None:
     """Write the report of an experiment (README.md, pictures as SVG, report.html) and print its summary."""
+    from themis_opt.cli.printing import print_json, tell_files
     from themis_opt.reports.making import make_report
 
     made = make_report(folder, rows=rows, output=output, html=html)
     if as_json:
-        from themis_opt.cli.printing import print_json
-
         print_json({"report": made.name, "rows": made.num_rows, "files": [str(file) for file in made.files]})
         return
     for line in (f"# {made.report.title}", *made.report.summary):
         typer.echo(line)
-    for file in made.files:
-        typer.echo(f"wrote {file}", err=True)
+    tell_files(made.files)

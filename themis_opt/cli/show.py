@@ -1,4 +1,6 @@
-"""``themis-opt show``: network and instance in words."""
+"""``themis-opt show`` and ``themis-opt schema``: an instance in words, and what its file may hold."""
+
+import typer
 
 from themis_opt.cli import options
 
@@ -12,15 +14,20 @@ def show(
     as_json: options.Json = False,
 ) -> None:
     """Describe an instance: its dimensions, its collectives or its training iteration, and its rules."""
-    import typer
-
     from themis_opt.cli.printing import print_json, print_table
-    from themis_opt.description import headline, tables
+    from themis_opt.problem.description import headline, tables
 
-    instance = options.load_problem(source, size, chunks, latency, ag_order)
+    instance = options.load_instance(source, size, chunks, latency, ag_order)
     if as_json:
         print_json(instance.model_dump(mode="json", exclude_defaults=True) | {"fingerprint": instance.fingerprint})
         return
     typer.echo(headline(instance))
     for title, rows in tables(instance).items():
         print_table(title, tuple(rows[0]), [tuple(row.values()) for row in rows])
+
+
+def schema() -> None:
+    """Print the JSON Schema of instance files."""
+    from themis_opt.problem.schema import SCHEMA_FILE
+
+    typer.echo(SCHEMA_FILE.read_text(encoding="utf-8"), nl=False)

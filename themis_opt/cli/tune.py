@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from themis_opt.cli import exit_codes, options
-from themis_opt.errors import InputError
+from themis_opt.base.errors import InputError
+from themis_opt.cli import options
+from themis_opt.cli.process import INTERRUPTED, remaining, undisturbed
 
 if TYPE_CHECKING:
-    from themis_opt.instance import Instance
-    from themis_opt.iteration_instance import IterationInstance
-    from themis_opt.tuning import Tuned, TunedIteration
-    from themis_opt.tuning.outcome import Found
+    from themis_opt.problem.instance import Instance
+    from themis_opt.tuning import Tuned
 
 
+@options.with_costs
 def tune(
     source: options.InstanceSource,
     size: options.Size = None,
@@ -23,10 +23,6 @@ def tune(
     ] = None,
     ag_order: options.AgOrder = None,
     latency: options.Latency = None,
-    launch_overhead: Annotated[
-        str | None, typer.Option(help="Time a stage holds its dimension before it sends, such as 2us.")
-    ] = None,
-    packet: Annotated[str | None, typer.Option(help="Payload and header of a packet, such as 4096B/30B.")] = None,
     objective: Annotated[
         str, typer.Option(help="makespan or time of an iteration, or pareto for all compromises with chunks.")
     ] = "makespan",
@@ -51,6 +47,7 @@ def tune(
         Path | None, typer.Option("-o", "--output", help="Folder for the results, by default tuned-INSTANCE.")
     ] = None,
     as_json: options.Json = False,
+    **costs: str | None,
 ) -> None:
     """Search for the chunk count, the chunk sizes and the policy with the least makespan.
 
@@ -59,46 +56,40 @@ def tune(
     Small chunks look good where nothing makes them dear: state --launch-overhead, --packet and --latency occupy.
     Writes the tuned instance, its schedule, all trials and pictures.
     """
-    instance = options.load_problem(source, size, None, None, ag_order)
+    instance = options.load_instance(source, size, None, None, ag_order)
     folder = output or Path(f"tuned-{Path(source).name.removesuffix('.json')}")
     settings: dict[str, Any] = {
-        "launch_overhead": launch_overhead,
-        "packet": packet,
+        **costs,
         "latency": latency,
         "max_chunks": max_chunks,
         "min_chunk": min_chunk,
-        "sizes": _split(sizes_of_collective),
-        "policies": _split(policies),
-        "profiles": _split(profiles),
+        "sizes": options.split(sizes_of_collective),
+        "policies": options.split(policies),
+        "profiles": options.split(profiles),
     }
     settings = {name: value for name, value in settings.items() if value is not None}
     search = {"objective": objective, "trials": trials, "seed": seed, "storage": storage, "study": study}
     _run(instance, folder, search, settings, time_limit, as_json)
 
 
-def _split(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
-
-
 def _run(
-    instance: "Instance | IterationInstance",
+    instance: "Instance",
     folder: Path,
     search: dict[str, Any],
     settings: dict[str, Any],
     time_limit: float | None,
     as_json: bool,
 ) -> None:
-    from themis_opt.cli.clock import remaining
-    from themis_opt.cli.progress import tell
-    from themis_opt.cli.tuning_report import live_trials, print_tuned
-    from themis_opt.documents import make_folder
+    from themis_opt.base.documents import make_folder
+    from themis_opt.cli.printing import print_json, tell
+    from themis_opt.cli.progress import trial_progress
     from themis_opt.tuning.costs import is_free_to_cut
-    from themis_opt.tuning.space import kind_of_space, make_space
+    from themis_opt.tuning.options import make_space
     from themis_opt.tuning.storage import sqlite_url
     from themis_opt.tuning.tuner import StorageLost
     from themis_opt.tuning.tuner import tune as search_for_best
 
-    space = make_space(kind_of_space(instance), instance, **settings)  # refuses bad options before anything is written
+    space = make_space(instance, **settings)  # refuses bad options before anything is written
     if is_free_to_cut(space.instances[0]):
         tell("note: nothing makes small chunks dear; state --launch-overhead, --packet or --latency occupy")
     make_folder(folder)
@@ -106,34 +97,101 @@ def _run(
     if time_limit is not None:
         search["time_limit"] = remaining(time_limit)
     try:
-        with live_trials(search["trials"], space.describe) as progress:
+        with trial_progress(space.describe) as progress:
             tuned = search_for_best(instance, progress=progress, **search, **settings)
     except StorageLost as error:
-        _keep(folder, error.found)
+        _keep(folder, error.tuned)
         raise
     _write(folder, tuned)
-    print_tuned(tuned, as_json)
+    if as_json:
+        print_json(_summary(tuned))
+    else:
+        _print(tuned)
     if tuned.interrupted:
         tell(f"interrupted: the best setting so far is kept; go on with --study '{tuned.study}'")
-        raise typer.Exit(exit_codes.INTERRUPTED)
+        raise typer.Exit(INTERRUPTED)
 
 
-def _write(folder: Path, tuned: "Tuned | TunedIteration") -> None:
-    from themis_opt.cli.interrupts import undisturbed
-    from themis_opt.cli.progress import tell
+def _write(folder: Path, tuned: "Tuned") -> None:
+    from themis_opt.cli.printing import tell_files
     from themis_opt.tuning.folder import write_tuned
 
     with undisturbed():
-        for path in write_tuned(folder, tuned):
-            tell(f"wrote {path}")
+        tell_files(write_tuned(folder, tuned))
 
 
-def _keep(folder: Path, found: "Found | None") -> None:
+def _keep(folder: Path, tuned: "Tuned | None") -> None:
     """Write what was found before the storage failed, if the disk still takes it."""
     from contextlib import suppress
 
-    from themis_opt.tuning import Tuned, TunedIteration
-
-    if isinstance(found, Tuned | TunedIteration):
+    if tuned is not None:
         with suppress(InputError):
-            _write(folder, found)
+            _write(folder, tuned)
+
+
+def _print(tuned: "Tuned") -> None:
+    """Print the best setting beside the default, and the compromises if they were asked for."""
+    from themis_opt.cli.printing import print_rows
+
+    space = tuned.space
+    settings = {"default": space.describe(space.reference), "best": space.describe(tuned.choice)}
+    print_rows(
+        f"{space.name}: {tuned.num_run} settings tried, study {tuned.study}",
+        [row | {"described": settings[row["setting"]]} for row in tuned.rows()],
+        {
+            "setting": ("", "text"),
+            "size": ("size", "text"),
+            f"{space.measured}_ns": (space.measured, "time"),
+            "utilisation": ("utilisation", "share"),
+            "chunks": ("chunks", "count"),
+            "gain": ("gain", "share"),
+            "described": ("setting", "text"),
+        },
+    )
+    if tuned.objective == "pareto":
+        _print_front(tuned)
+
+
+def _print_front(tuned: "Tuned") -> None:
+    """Print the compromises between time and chunks; several sizes are judged together, against the ideal."""
+    from themis_opt.cli.printing import print_rows
+
+    space, several = tuned.space, len(tuned.space.cases) > 1
+    rows = [
+        {
+            "chunks": trial.pieces,
+            "value": f"{trial.value:.4f} x ideal" if several else trial.value,
+            "described": space.describe(trial.choice),
+        }
+        for trial in tuned.front
+    ]
+    print_rows(
+        f"compromises between {space.measured} and chunks",
+        rows,
+        {
+            "chunks": ("chunks", "count"),
+            "value": (space.measured, "text" if several else "time"),
+            "described": ("setting", "text"),
+        },
+    )
+
+
+def _summary(tuned: "Tuned") -> dict[str, Any]:
+    """The result as plain values: times in ns, fractions 0..1."""
+    return {
+        "study": tuned.study,
+        "objective": tuned.objective,
+        "trials": len(tuned.trials),
+        "trials_run": tuned.num_run,
+        "policy": tuned.policy,
+        "setting": dict(tuned.choice),
+        "description": tuned.space.describe(tuned.choice),
+        "gain": tuned.gain,
+        "results": tuned.rows(),
+        "importances": tuned.importances,
+        "front": [
+            {"chunks": t.pieces, "value": t.value, "setting": dict(t.choice)}
+            for t in (tuned.front if tuned.objective == "pareto" else ())
+        ],
+        "interrupted": tuned.interrupted,
+    }

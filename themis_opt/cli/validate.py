@@ -1,15 +1,11 @@
 """``themis-opt validate``: whether a schedule file obeys the model."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from themis_opt.cli import options
-
-UNCHANGED = (None, None, None, None)
-"""The overrides of an instance, where there are none."""
 
 
 def validate(
@@ -19,25 +15,18 @@ def validate(
     as_json: options.Json = False,
 ) -> None:
     """Check a schedule against every rule of the model."""
-    from themis_opt.cli.iterations import holds_iterations, validate_iteration_file
+    schedule = options.load_schedule(path, options.load_instance(instance) if instance else None)
 
-    if holds_iterations(path):
-        validate_iteration_file(path, instance, data, as_json)
-    else:
-        _validate(path, instance, data, as_json)
+    from themis_opt.cli.printing import print_json, print_moved_data, times_in_words
+    from themis_opt.schedules.validation import RULES
+    from themis_opt.schedules.verification import verify
+    from themis_opt.study.columns import schedule_row
 
-
-def _validate(path: Path, instance: str | None, data: bool, as_json: bool) -> None:
-    from themis_opt.cli.printing import duration, print_json, print_moved_data
-    from themis_opt.validation import RULES
-    from themis_opt.verification import verify
-
-    schedule = options.load_schedule(path, options.load_instance(instance, *UNCHANGED) if instance else None)
     moved = verify(schedule) if data else None
     if as_json:
-        report = {"data": asdict(moved)} if moved else {}
-        print_json({"valid": True, "rules": list(RULES), "makespan_ns": schedule.makespan / 1000} | report)
+        checked = {"valid": True, "rules": list(RULES), "iterations": schedule.num_iterations}
+        print_json(checked | schedule_row(schedule) | ({"data": asdict(moved)} if moved else {}))
         return
-    typer.echo(f"valid: {len(RULES)} rules hold ({', '.join(RULES)}), makespan {duration(schedule.makespan)}")
+    typer.echo(f"valid: {len(RULES)} rules hold ({', '.join(RULES)}), {times_in_words(schedule)}")
     if moved:
         print_moved_data(moved)

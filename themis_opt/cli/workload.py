@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from themis_opt.base.errors import InputError
 from themis_opt.cli import options
-from themis_opt.errors import InputError
 
 if TYPE_CHECKING:
-    from themis_opt.iteration_instance import IterationInstance
+    from themis_opt.problem.instance import Instance
     from themis_opt.workloads.layers import Layer, TrainingModel
     from themis_opt.workloads.timing import Timing
 
@@ -69,9 +69,9 @@ def workload(
         raise InputError("is required, unless --list is given", field=field)
     from pydantic import ValidationError
 
-    from themis_opt.catalog import load
-    from themis_opt.cost import check_clock
-    from themis_opt.instance import located
+    from themis_opt.problem.catalog import load
+    from themis_opt.problem.cost import check_clock
+    from themis_opt.problem.fields import located
     from themis_opt.workloads import setup
     from themis_opt.workloads.models import find_model
     from themis_opt.workloads.parallelisms import make_workload
@@ -93,7 +93,7 @@ def workload(
     try:
         made = setup.Setup(network=load(network).network, timing=timing, **choices)  # type: ignore[arg-type]
         instance = make_workload(found, layers, made, parallelism=parallelism, chunks=chunks)
-        check_clock(instance.one_by_one())
+        check_clock(instance)
     except ValidationError as error:
         raise located(error).within("command line") from None
     _finish(instance, layers, output, as_json)
@@ -107,7 +107,7 @@ def _layers(model: "TrainingModel", sequence: int | None, only_weights: bool) ->
 
 
 def _time(field: str, text: str) -> int:
-    from themis_opt.units import parse_time
+    from themis_opt.base.units import parse_time
 
     try:
         return parse_time(text)
@@ -121,8 +121,9 @@ def _timing(flops: str, efficiency: float, times: Path | None, layers: tuple["La
     return Rate(parse_rate(flops), efficiency) if times is None else read_times(times, layers)
 
 
-def _finish(instance: "IterationInstance", layers: tuple["Layer", ...], output: Path | None, as_json: bool) -> None:
+def _finish(instance: "Instance", layers: tuple["Layer", ...], output: Path | None, as_json: bool) -> None:
     """Write the instance if a file is given, and print what it consists of."""
+    from themis_opt.base.units import format_milliseconds
     from themis_opt.cli.printing import print_json, print_table
     from themis_opt.workloads.files import write_instance
     from themis_opt.workloads.summary import workload_summary
@@ -138,7 +139,7 @@ def _finish(instance: "IterationInstance", layers: tuple["Layer", ...], output: 
         ("NPUs", str(summary["npus"])),
         ("steps", str(summary["steps"])),
         ("tasks", str(summary["tasks"])),
-        ("compute", f"{instance.compute / 1e9:.3f} ms"),
+        ("compute", format_milliseconds(instance.compute)),
         ("parameters of one NPU", f"{instance.memory:,} B"),
         ("tensors", str(summary["tensors"])),
     ]
@@ -150,22 +151,19 @@ def _finish(instance: "IterationInstance", layers: tuple["Layer", ...], output: 
 
 
 def _print_models(as_json: bool) -> None:
-    from themis_opt.cli.printing import print_json, print_table
+    from themis_opt.cli.printing import print_json, print_rows
     from themis_opt.workloads.summary import model_rows
 
     rows = model_rows()
     if as_json:
         print_json(rows)
         return
-    cells = [
-        (
-            r["model"],
-            str(r["layers"]),
-            f"{r['parameters']:,}",
-            f"{r['gmacs']:.3f}",
-            str(r["tokens"] or "-"),
-            r["source"],
-        )
-        for r in rows
+    words = [
+        {"parameters": f"{r['parameters']:,}", "gmacs": f"{r['gmacs']:.3f}", "tokens": r["tokens"] or "-"} for r in rows
     ]
-    print_table("models", ("model", "layers", "parameters", "GMAC/sample", "tokens", "source"), cells)
+    titles = {"parameters": "parameters", "gmacs": "GMAC/sample", "tokens": "tokens", "source": "source"}
+    print_rows(
+        "models",
+        [row | more for row, more in zip(rows, words, strict=True)],
+        {name: (title, "text") for name, title in ({"model": "model", "layers": "layers"} | titles).items()},
+    )

@@ -1,20 +1,39 @@
 """Colours and texts of the timeline.
 
-Each collective has a ramp of colours along which its chunks lie, lighter while gathering.
+Each launch has a ramp of colours along which its chunks lie, lighter while gathering.  With compute, cool launches are
+data parallel, warm ones model parallel, and compute is grey.
 """
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from matplotlib import colormaps
-from matplotlib.colors import Colormap, LinearSegmentedColormap
+from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgba
 
-from themis_opt.cost import FloatArray, Phase
-from themis_opt.schedule import Schedule
+from themis_opt.base.arrays import FloatArray
+from themis_opt.problem.exchanges import Parallelism
+from themis_opt.problem.phases import growing
+from themis_opt.schedules.schedule import Schedule
 
 INK, QUIET, LINE, CURVE = "#1f2933", "#5f6b7a", "#dfe4ea", "#3b6ea5"
+
+WAIT = "#f3c6c0"
+
+FORWARD, BACKWARD = ("#b4bdc8", "#c6cdd6"), ("#66717f", "#7c8794")
+"""Shades between which the tasks of a pass alternate."""
 
 _SEVERAL = (("#1d4e89", "#6fa8dc"), ("#a63d00", "#f2a25c"), ("#1e6b3a", "#7cc48d"), ("#6a2c8c", "#c39bd8"),
             ("#8a6d00", "#dcc04a"), ("#9b1b4f", "#ee8fb2"), ("#0f6b70", "#6fc5c8"), ("#4d4d4d", "#ababab"))  # fmt: skip
 """Ends of the ramps when several collectives must be told apart; they repeat after the last."""
+
+RAMPS: Mapping[Parallelism, tuple[tuple[str, str], ...]] = MappingProxyType(
+    {
+        "data": (("#1d4e89", "#6fa8dc"), ("#1e6b3a", "#7cc48d"), ("#4b3f9e", "#a8a0e0"), ("#0f6b70", "#6fc5c8")),
+        "model": (("#a63d00", "#f2a25c"), ("#9b1b4f", "#ee8fb2"), ("#8a6d00", "#dcc04a")),
+    }
+)
+"""Ends of the ramps of launches beside compute, which take them in turn."""
 
 _LIGHTER = 0.5
 """How far a gathering chunk is moved towards white."""
@@ -27,19 +46,42 @@ def chunk_ramp(collective: int, num_collectives: int) -> Colormap:
     return LinearSegmentedColormap.from_list("chunks", list(_SEVERAL[collective % len(_SEVERAL)]))
 
 
+def launch_ramps(schedule: Schedule) -> list[Colormap]:
+    """Colours of the chunks of each launch, from the first to the last."""
+    count = len(schedule.launched)
+    if not schedule.has_period:
+        return [chunk_ramp(number, count) for number in range(count)]
+    met: dict[Parallelism, int] = {"data": 0, "model": 0}
+    ramps: list[Colormap] = []
+    for launch in schedule.launched:
+        ends = RAMPS[launch.parallelism]
+        ramps.append(LinearSegmentedColormap.from_list("chunks", list(ends[met[launch.parallelism] % len(ends)])))
+        met[launch.parallelism] += 1
+    return ramps
+
+
 def stage_colours(schedule: Schedule) -> FloatArray:
-    """Red, green, blue and opacity of every stage, shape (stages, 4)."""
-    chunks = schedule.plan.chunks
-    ramps = (chunk_ramp(number, len(chunks)) for number in range(len(chunks)))
+    """Red, green, blue and opacity of every stage of the plan, shape (stages, 4)."""
     colours: FloatArray = np.concatenate(
         [
             np.repeat(ramp(np.linspace(0, 1, len(part.sizes))), part.paths.shape[1], axis=0)
-            for ramp, part in zip(ramps, chunks, strict=True)
+            for ramp, part in zip(launch_ramps(schedule), schedule.plan.chunks, strict=True)
         ]
     )
-    gathers = schedule.plan.phases(schedule.instance) == Phase.ALL_GATHER
+    gathers = growing(schedule.plan.phases(schedule.instance))
     colours[gathers] = lightened(colours[gathers])
     return colours
+
+
+def is_backward(task: str) -> bool:
+    """Whether the name of a task says that it belongs to the backward pass."""
+    return any(word in task.lower() for word in ("backward", "bwd", "gradient"))
+
+
+def task_colours(names: Sequence[str]) -> FloatArray:
+    """Red, green, blue and opacity of every task, shape (tasks, 4)."""
+    shades = [(BACKWARD if is_backward(name) else FORWARD)[number % 2] for number, name in enumerate(names)]
+    return np.array([to_rgba(shade) for shade in shades])
 
 
 def lightened(colours: FloatArray) -> FloatArray:

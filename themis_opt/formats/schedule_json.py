@@ -1,95 +1,300 @@
-"""The schedule file: a schedule with its instance and what is proven about it."""
+"""The schedule file: a schedule with its instance and what is proven about it.
 
-from itertools import pairwise
+There are two formats, for schedules with compute and for those without; each is a document that knows how to write and
+to read what only it holds.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import isclose
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
-from themis_opt.cost import IntArray
-from themis_opt.dispatch import DISPATCH
-from themis_opt.errors import InputError
-from themis_opt.formats.schedule_file import check_fingerprint, read_content
-from themis_opt.instance import Instance
-from themis_opt.plan import Chunks, Plan
-from themis_opt.schedule import Schedule
-from themis_opt.version import __version__
+from themis_opt.base.arrays import IntArray
+from themis_opt.base.documents import read_json
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, nanoseconds
+from themis_opt.base.version import __version__
+from themis_opt.problem.cost import check_clock
+from themis_opt.problem.fields import located
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.dispatch import DISPATCH
+from themis_opt.schedules.plan import Chunks, Launch, Order, Part, Plan, TaskOf, has_launches
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.validation import RULES
 
 FORMAT: Literal["themis-opt/schedule/1"] = "themis-opt/schedule/1"
+PERIOD_FORMAT: Literal["themis-opt/iteration-schedule/1"] = "themis-opt/iteration-schedule/1"
 
 Whole = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+Number = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
+Time = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
+"""Picoseconds; a duration that the clock holds can be added."""
+
+RULES_OF_PLANS = ("coverage", "stages", "sizes")
+"""Rules that a plan must obey for its stages to have costs."""
+
+ROUNDING = 1e-6
+"""By how much a bound may exceed a makespan, and a share or a gap differ from what the times say: noise of floats."""
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-class CollectivePart(_Part):
-    """The chunks of one collective: bytes, and the names of the dimensions along each path."""
+class Summary(_Part):
+    """What was found out about a schedule when it was written; not needed to read it back.
+
+    In a file it stands beside what the times say (:func:`measures`).
+    """
+
+    policy: str = ""
+    bounds_ns: dict[str, float] = {}
+    status: str = ""
+    settings: dict[str, str | int | float] = {}
+    written_by: str = f"themis_opt {__version__}"
+
+
+class MakespanSummary(Summary):
+    """The summary of a schedule without compute, with what its times say."""
+
+    makespan_ns: float
+    utilisation: float
+    gap: float | None = None
+
+
+class PeriodSummary(Summary):
+    """The summary of a schedule with compute, with what its times say."""
+
+    iteration_ns: float
+    exposed_ns: float
+    overlap: float
+    utilisation: float
+    gap: float | None = None
+    exposed_gap: float | None = None
+
+
+class ChunksPart(_Part):
+    """The chunks of one collective operation: bytes, and the names of the dimensions along each path."""
 
     name: str
     sizes: Annotated[list[Whole], Field(min_length=1)]
     paths: Annotated[list[list[str]], Field(min_length=1)]
 
 
-class Summary(_Part):
-    """What was found out about the schedule when it was written; not needed to read it back."""
+class TaskPart(_Part):
+    """A task by name, `later` iterations after the one that launches."""
 
-    policy: str = ""
-    makespan_ns: float
-    utilisation: float
-    bounds_ns: dict[str, float] = {}
-    gap: float | None = None
-    status: str = ""
-    written_by: str = f"themis_opt {__version__}"
-    settings: dict[str, str | int | float] = {}
+    task: str
+    later: Annotated[int, Field(strict=True, ge=0, le=1)]
 
 
-class ScheduleDocument(_Part):
-    """Content of a schedule file; stages are numbered collective by collective, chunk by chunk, along the path."""
+class LaunchPart(ChunksPart):
+    """One collective operation of every iteration; its tensors, launches and dimensions are names.
 
-    format: Literal["themis-opt/schedule/1"]
+    Whether it is `urgent` follows from its kind where the file does not say so.
+    """
+
+    kind: CollectiveKind
+    part: Part
+    tensors: Annotated[list[str], Field(min_length=1)]
+    after: TaskPart | None
+    before: TaskPart | None
+    after_launches: list[str] = []
+    urgent: StrictBool | None = None
+
+
+class _Document(_Part):
+    """What both formats hold; stages are numbered launch by launch, chunk by chunk, along the path."""
+
+    has_compute: ClassVar[bool]
+
+    format: str
     instance: Instance
     fingerprint: str
     summary: Summary
     dispatch: Literal[tuple(DISPATCH)]  # type: ignore[valid-type]
-    collectives: list[CollectivePart]
+
+
+class ScheduleDocument(_Document):
+    """A schedule without compute."""
+
+    has_compute = False
+
+    format: Literal["themis-opt/schedule/1"] = FORMAT
+    summary: MakespanSummary
+    collectives: list[ChunksPart]
     sequences: dict[str, list[Whole] | None]
     start_ps: list[Whole]
     end_ps: list[Whole]
     ready_ps: list[Whole]
 
+    @classmethod
+    def of(cls, schedule: Schedule, **common: Any) -> Self:
+        """The document of a schedule."""
+        instance, plan = schedule.instance, schedule.plan
+        if plan.launches or plan.order != "ready" or plan.keys is not None:
+            raise InputError("a schedule without compute is written without launches, order and keys", field="plan")
+        sequences = (None if own is None else own.tolist() for own in plan.sequences)
+        return cls(
+            **common,
+            collectives=[
+                ChunksPart(name=own.name, **_chunks_fields(instance, chunks))
+                for own, chunks in zip(instance.exchanges, plan.chunks, strict=True)
+            ],
+            sequences=dict(zip(instance.resource_names, sequences, strict=False)),
+            start_ps=schedule.start.tolist(),
+            end_ps=schedule.end.tolist(),
+            ready_ps=schedule.ready.tolist(),
+        )
+
+    def plan(self, instance: Instance) -> Plan:
+        """The chunks of all collectives."""
+        names, required = ([own.name for own in group] for group in (self.collectives, instance.exchanges))
+        if names != required:
+            raise InputError(f"names must be {', '.join(required)}", field="collectives", value=", ".join(names))
+        return Plan(_chunks(instance, "collectives", self.collectives), self.dispatch)
+
+    def ordered(self, instance: Instance, plan: Plan) -> Plan:
+        """The plan with its sequences."""
+        names = instance.resource_names
+        if self.sequences and self.sequences.keys() != set(names):
+            raise InputError(f"must have one entry for each of {', '.join(names)}", field="sequences")
+        own = {name: self.sequences[name] for name in names if self.sequences}
+        sequences = tuple(None if s is None else np.array(s, dtype=np.int64) for s in own.values())
+        _check_sequences(instance, plan, {f"sequences.{name}": s for name, s in zip(own, sequences, strict=True)})
+        return replace(plan, sequences=sequences)
+
+    def timed(self, instance: Instance, plan: Plan) -> Schedule:
+        """The plan with its times."""
+        times = (np.array(own, dtype=np.int64) for own in (self.start_ps, self.end_ps, self.ready_ps))
+        return Schedule(instance, plan, *times)
+
+
+class PeriodDocument(_Document):
+    """A schedule of a training iteration.
+
+    Times have one row per simulated iteration; a stage of the last one is null if its launch waits for one more.
+    `sequences` has, per resource of the network, pairs of a stage and the number of periods since its iteration began.
+    """
+
+    has_compute = True
+
+    format: Literal["themis-opt/iteration-schedule/1"] = PERIOD_FORMAT
+    summary: PeriodSummary
+    order: Order
+    launches: Annotated[list[LaunchPart], Field(min_length=1)]
+    keys: list[float] | None = None
+    sequences: list[list[tuple[Number, Number]] | None] = []
+    task_start_ps: list[list[Time]]
+    stage_start_ps: list[list[Time | None]]
+
+    @classmethod
+    def of(cls, schedule: Schedule, **common: Any) -> Self:
+        """The document of a schedule."""
+        instance, plan = schedule.instance, schedule.plan
+        shifts = plan.shifts if len(plan.shifts) else np.zeros(plan.num_stages, dtype=np.int64)
+        return cls(
+            **common,
+            order=plan.order,
+            launches=_launch_parts(instance, plan),
+            keys=None if plan.keys is None else plan.keys.tolist(),
+            sequences=[
+                None if own is None else list(zip(own.tolist(), shifts[own].tolist(), strict=True))
+                for own in plan.sequences
+            ],
+            task_start_ps=schedule.task_start.tolist(),
+            stage_start_ps=[
+                [None if time < 0 else time for time in row] for row in schedule.period.stage_start.tolist()
+            ],
+        )
+
+    def plan(self, instance: Instance) -> Plan:
+        """The launches and their chunks."""
+        launches = tuple(_launch(instance, self.launches, number) for number in range(len(self.launches)))
+        chunks = _chunks(instance, "launches", self.launches)
+        return Plan(chunks, self.dispatch, launches=launches, order=self.order)
+
+    def ordered(self, instance: Instance, plan: Plan) -> Plan:
+        """The plan with its keys, sequences and shifts."""
+        keys = None if self.keys is None else np.array(self.keys)
+        if keys is not None and len(keys) != plan.num_stages:
+            raise InputError(f"must hold {plan.num_stages} numbers, has {len(keys)}", field="keys")
+        if not self.sequences:
+            return replace(plan, keys=keys)
+        if len(self.sequences) != instance.num_resources:
+            raise InputError(f"must have one entry for each of {instance.num_resources} resources", field="sequences")
+        pairs = [None if own is None else np.array(own, dtype=np.int64).reshape(-1, 2) for own in self.sequences]
+        sequences = tuple(None if own is None else own[:, 0] for own in pairs)
+        _check_sequences(instance, plan, {f"sequences[{n}]": own for n, own in enumerate(sequences)})
+        shifts = np.zeros(plan.num_stages, dtype=np.int64)
+        for own in pairs:
+            if own is not None:
+                shifts[own[:, 0]] = own[:, 1]
+        return replace(plan, keys=keys, sequences=sequences, shifts=shifts)
+
+    def timed(self, instance: Instance, plan: Plan) -> Schedule:
+        """The plan with its times: ends and results follow from the costs of the stages."""
+        if len(self.task_start_ps) < 2:
+            raise InputError(f"must have at least 2 rows, has {len(self.task_start_ps)}", field="task_start_ps")
+        tasks = _rows("task_start_ps", self.task_start_ps, len(instance.tasks), len(self.task_start_ps))
+        start = _rows("stage_start_ps", self.stage_start_ps, plan.num_stages, len(tasks))
+        unknown = np.flatnonzero((start[:-1] < 0).any(axis=1))
+        if len(unknown):
+            raise InputError("may be null in the last iteration only", field=f"stage_start_ps[{unknown[0]}]")
+        costs = plan.costs(instance)
+        end = start + costs.occupancy
+        return Schedule(instance, plan, start.ravel(), end.ravel(), (end + costs.lag).ravel(), tasks)
+
+
+DOCUMENTS: tuple[type[ScheduleDocument | PeriodDocument], ...] = (ScheduleDocument, PeriodDocument)
+
 
 def schedule_document(schedule: Schedule, summary: Summary | None = None) -> dict[str, Any]:
-    """The schedule as plain JSON values."""
-    instance, plan = schedule.instance, schedule.plan
-    names = instance.network.dimension_names
-    document = ScheduleDocument(
-        format=FORMAT,
-        instance=instance,
-        fingerprint=instance.fingerprint,
-        summary=summary or Summary(makespan_ns=schedule.makespan / 1000, utilisation=schedule.utilisation),
-        dispatch=plan.dispatch,
-        collectives=[
-            CollectivePart(
-                name=label, sizes=chunks.sizes.tolist(), paths=[[names[k] for k in path] for path in chunks.paths]
-            )
-            for label, chunks in zip(instance.labels, plan.chunks, strict=True)
-        ],
-        sequences={
-            name: None if sequence is None else sequence.tolist()
-            for name, sequence in zip(names, plan.sequences, strict=False)
-        },
-        start_ps=schedule.start.tolist(),
-        end_ps=schedule.end.tolist(),
-        ready_ps=schedule.ready.tolist(),
-    )
-    return document.model_dump(mode="json")
+    """The schedule as plain JSON values.
+
+    Parameters
+    ----------
+    summary : Summary, optional
+        What is known of it beside what its times say.
+
+    Raises
+    ------
+    InputError
+        If it has no compute, but launches, an order or keys of its own, for which the format has no place.
+    """
+    (model,) = (own for own in DOCUMENTS if own.has_compute == schedule.has_period)
+    told = (summary or Summary()).model_dump()
+    common = {
+        "instance": schedule.instance,
+        "fingerprint": schedule.instance.fingerprint,
+        "summary": told | measures(schedule, told["bounds_ns"]),
+        "dispatch": schedule.plan.dispatch,
+    }
+    return model.of(schedule, **common).model_dump(mode="json")
+
+
+def measures(schedule: Schedule, bounds_ns: Mapping[str, float]) -> dict[str, float | None]:
+    """What the times of a schedule say, and its gaps to the best of some bounds, by the fields of its summary.
+
+    Times are in nanoseconds, all others fractions; gaps are None without bounds.
+    """
+    makespan, best = nanoseconds(schedule.makespan), max(bounds_ns.values(), default=0.0)
+    quality = {"utilisation": schedule.utilisation, "gap": makespan / best - 1 if best > 0 else None}
+    if not schedule.has_period:
+        return {"makespan_ns": makespan} | quality
+    period = schedule.period
+    exposed_gap = period.exposed_gap(best * PICOSECONDS_PER_NANOSECOND) if best > 0 else None
+    times = {"iteration_ns": makespan, "exposed_ns": nanoseconds(period.exposed), "overlap": period.overlap}
+    return times | quality | {"exposed_gap": exposed_gap}
 
 
 def read_schedule(path: str | Path, instance: Instance | None = None) -> Schedule:
-    """Read a schedule file; it is not validated yet.
+    """Read a schedule file, with compute or without; not all rules of the model are checked yet.
 
     Parameters
     ----------
@@ -101,48 +306,162 @@ def read_schedule(path: str | Path, instance: Instance | None = None) -> Schedul
     Raises
     ------
     InputError
-        If the file is no schedule file, or belongs to another instance.
+        If the file is no schedule file, belongs to another instance, or says of its times what they are not.
+    InvalidSchedule
+        If its plan is so wrong that its stages have no costs.
     """
-    return read_content(
-        path, FORMAT, ScheduleDocument, lambda content: _schedule(content, instance or content.instance)
-    )
+    content = read_json(Path(path))
+    formats = {own.model_fields["format"].default: own for own in DOCUMENTS}
+    try:
+        if content.get("format") not in list(formats):
+            rule = "must be " + " or ".join(f"'{name}'" for name in formats)
+            raise InputError(rule, field="format", value=content.get("format"))
+        document = formats[content["format"]].model_validate(content)
+        return _schedule(document, instance or document.instance)
+    except ValidationError as error:
+        raise located(error).within(str(path)) from None
+    except (InputError, InvalidSchedule) as error:
+        raise error.within(str(path)) from None
 
 
-def _schedule(content: ScheduleDocument, instance: Instance) -> Schedule:
-    check_fingerprint(content.fingerprint, instance.fingerprint)
-    labels = tuple(part.name for part in content.collectives)
-    if labels != instance.labels:
-        raise InputError(f"names must be {', '.join(instance.labels)}", field="collectives", value=", ".join(labels))
-    names = {name: k for k, name in enumerate(instance.network.dimension_names)}
-    chunks = tuple(_chunks(names, number, part) for number, part in enumerate(content.collectives))
-    plan = Plan(chunks, content.dispatch, _sequences(names, content.sequences))
-    times = [np.array(t, dtype=np.int64) for t in (content.start_ps, content.end_ps, content.ready_ps)]
-    schedule = Schedule(instance, plan, *times)
-    _check_makespan(schedule, content.summary.makespan_ns)
+def _schedule(document: ScheduleDocument | PeriodDocument, instance: Instance) -> Schedule:
+    if document.fingerprint != instance.fingerprint:
+        rule = f"belongs to another instance, this one has '{instance.fingerprint}'"
+        raise InputError(rule, field="fingerprint", value=document.fingerprint)
+    if document.has_compute != has_launches(instance):
+        rule = f"is for instances {'with' if document.has_compute else 'without'} an iteration"
+        raise InputError(rule, field="format", value=document.format)
+    check_clock(instance)
+    plan = document.plan(instance)
+    _check_plan(instance, plan)
+    schedule = document.timed(instance, document.ordered(instance, plan))
+    _check_summary(schedule, document.summary)
     return schedule
 
 
-def _check_makespan(schedule: Schedule, makespan_ns: float) -> None:
+def _check_plan(instance: Instance, plan: Plan) -> None:
+    """Refuse a plan whose stages have no costs."""
+    nothing = np.zeros(0, dtype=np.int64)
+    untimed = Schedule(instance, plan, nothing, nothing, nothing)
+    for name in RULES_OF_PLANS:
+        broken = RULES[name](untimed)
+        if broken is not None:
+            raise InvalidSchedule(name, broken)
+
+
+def _check_summary(schedule: Schedule, summary: Summary) -> None:
     """Refuse a summary that does not fit the times."""
-    if len(schedule.ready) and schedule.makespan / 1000 != makespan_ns:
-        rule = f"must be the time of the last result, {schedule.makespan / 1000}"
-        raise InputError(rule, field="summary.makespan_ns", value=makespan_ns)
+    if not len(schedule.ready):
+        return  # no time of any stage: the rule `shape` says so
+    measured = measures(schedule, summary.bounds_ns)
+    makespan = nanoseconds(schedule.makespan)
+    for name, bound in summary.bounds_ns.items():
+        if bound > makespan * (1 + ROUNDING):
+            rule = f"a bound must be at most the makespan, {makespan}"
+            raise InputError(rule, field=f"summary.bounds_ns.{name}", value=bound)
+    best = max(summary.bounds_ns.values(), default=0.0)
+    if best <= nanoseconds(schedule.instance.compute) * (1 + ROUNDING):
+        measured.pop("exposed_gap", None)  # nothing is left between the bound and compute but noise
+    for field, value in measured.items():
+        claimed = getattr(summary, field)
+        if claimed is not None and not _fits(field, claimed, value):
+            rule = "needs bounds" if value is None else f"must be {value}, as times and bounds say"
+            raise InputError(rule, field=f"summary.{field}", value=claimed)
 
 
-def _chunks(names: dict[str, int], number: int, part: CollectivePart) -> Chunks:
-    if any(len(a) != len(b) for a, b in pairwise(part.paths)):
-        raise InputError("paths must have one length", field=f"collectives[{number}].paths")
-    unknown = {name for path in part.paths for name in path} - names.keys()
-    if unknown:
-        rule = f"the network has {', '.join(names)}"
-        raise InputError(rule, field=f"collectives[{number}].paths", value=sorted(unknown)[0])
-    paths = [[names[name] for name in path] for path in part.paths]
-    return Chunks(np.array(part.sizes, dtype=np.int64), np.array(paths, dtype=np.int64))
+def _fits(field: str, claimed: float, value: float | None) -> bool:
+    """Whether a claim is right: to the picosecond where it is a time."""
+    if value is None or field.endswith("_ns"):
+        return claimed == value
+    return isclose(claimed, value, rel_tol=ROUNDING, abs_tol=ROUNDING)
 
 
-def _sequences(names: dict[str, int], sequences: dict[str, list[int] | None]) -> tuple[IntArray | None, ...]:
-    if not sequences:
-        return ()
-    if sequences.keys() != names.keys():
-        raise InputError(f"must have one entry for each of {', '.join(names)}", field="sequences")
-    return tuple(None if s is None else np.array(s, dtype=np.int64) for s in (sequences[name] for name in names))
+def _chunks_fields(instance: Instance, chunks: Chunks) -> dict[str, Any]:
+    names = instance.fabric.dimension_names
+    return {"sizes": chunks.sizes.tolist(), "paths": [[names[k] for k in path] for path in chunks.paths.tolist()]}
+
+
+def _chunks(instance: Instance, group: str, parts: Sequence[ChunksPart]) -> tuple[Chunks, ...]:
+    """The chunks of the parts in the field `group`."""
+    names = {name: k for k, name in enumerate(instance.fabric.dimension_names)}
+    chunks = []
+    for number, part in enumerate(parts):
+        field = f"{group}[{number}]"
+        if len({len(path) for path in part.paths}) != 1:
+            raise InputError("paths must have one length", field=f"{field}.paths")
+        if len(part.sizes) != len(part.paths):
+            rule = f"must hold one size for each of {len(part.paths)} paths, has {len(part.sizes)}"
+            raise InputError(rule, field=f"{field}.sizes")
+        unknown = sorted({name for path in part.paths for name in path} - names.keys())
+        if unknown:
+            raise InputError(f"the network has {', '.join(names)}", field=f"{field}.paths", value=unknown[0])
+        paths = np.array([[names[name] for name in path] for path in part.paths], dtype=np.int64)
+        chunks.append(Chunks(np.array(part.sizes, dtype=np.int64), paths))
+    return tuple(chunks)
+
+
+def _launch_parts(instance: Instance, plan: Plan) -> list[LaunchPart]:
+    def task(of: TaskOf | None) -> TaskPart | None:
+        return None if of is None else TaskPart(task=instance.tasks[of.task].name, later=of.later)
+
+    launches = plan.launches_of(instance)
+    return [
+        LaunchPart(
+            name=launch.name,
+            kind=launch.kind,
+            part=launch.part,
+            tensors=[instance.exchanges[tensor].name for tensor in launch.tensors],
+            after=task(launch.after),
+            before=task(launch.before),
+            after_launches=[launches[other].name for other in launch.after_launches],
+            urgent=launch.urgent,
+            **_chunks_fields(instance, chunks),
+        )
+        for launch, chunks in zip(launches, plan.chunks, strict=True)
+    ]
+
+
+def _launch(instance: Instance, parts: Sequence[LaunchPart], number: int) -> Launch:
+    part, field = parts[number], f"launches[{number}]"
+    tensors = {exchange.name: index for index, exchange in enumerate(instance.exchanges)}
+    launches = {launch.name: index for index, launch in enumerate(parts)}
+    if launches[part.name] != number:
+        raise InputError("names must differ", field=f"{field}.name", value=part.name)
+
+    def task(of: TaskPart | None, name: str) -> TaskOf | None:
+        return None if of is None else TaskOf(_index(instance.task_index, of.task, f"{field}.{name}.task"), of.later)
+
+    return Launch(
+        name=part.name,
+        kind=part.kind,
+        tensors=tuple(_index(tensors, name, f"{field}.tensors") for name in part.tensors),
+        after=task(part.after, "after"),
+        before=task(part.before, "before"),
+        after_launches=tuple(_index(launches, name, f"{field}.after_launches") for name in part.after_launches),
+        part=part.part,
+        urgent=part.kind.rule.urgent if part.urgent is None else part.urgent,
+    )
+
+
+def _index(places: Mapping[str, int], name: str, field: str) -> int:
+    if name not in places:
+        raise InputError(f"must be one of {', '.join(places)}", field=field, value=name)
+    return places[name]
+
+
+def _check_sequences(instance: Instance, plan: Plan, sequences: Mapping[str, IntArray | None]) -> None:
+    """Refuse enforced sequences, one per resource by its field, that are no orderings of the stages there."""
+    resources = plan.stage_resources(instance)
+    for number, (field, own) in enumerate(sequences.items()):
+        if own is not None and not np.array_equal(np.sort(own), np.flatnonzero(resources == number)):
+            raise InputError("must list each of the stages of the resource once", field=field)
+
+
+def _rows(field: str, rows: Sequence[Sequence[int | None]], columns: int, count: int) -> IntArray:
+    """Times with one row per iteration; those that are not known are -1."""
+    if len(rows) != count:
+        raise InputError(f"must have one row for each of {count} iterations", field=field)
+    wrong = [number for number, row in enumerate(rows) if len(row) != columns]
+    if wrong:
+        raise InputError(f"must hold {columns} times, has {len(rows[wrong[0]])}", field=f"{field}[{wrong[0]}]")
+    return np.array([[-1 if time is None else time for time in row] for row in rows], dtype=np.int64)

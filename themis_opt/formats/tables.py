@@ -1,18 +1,20 @@
-"""Schedules as flat tables: one row per stage, and rows as CSV."""
+"""Schedules as flat tables: one row per stage or per task, and rows as CSV."""
 
 import csv
 import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from themis_opt.formats.labels import phase_name
-from themis_opt.schedule import Schedule
-
-PICOSECONDS_PER_NANOSECOND = 1000
+from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
+from themis_opt.formats.window import last_iterations
+from themis_opt.problem.phases import Phase
+from themis_opt.schedules.schedule import Schedule
 
 
 def stage_rows(schedule: Schedule) -> list[dict[str, Any]]:
     """One row per stage, by collective, chunk and position along the path of the chunk.
+
+    With compute they are those of the last complete iteration, whose start is time 0, and a collective is a launch.
 
     Returns
     -------
@@ -21,25 +23,41 @@ def stage_rows(schedule: Schedule) -> list[dict[str, Any]]:
         `end_ns` and `ready_ns` say when the stage takes its dimension, gives it back and has its result;
         `bytes_sent` is what each NPU sends, `bytes_held_before` what it holds of the chunk until then.
     """
-    instance, costs = schedule.instance, schedule.costs
-    times = (schedule.start, schedule.end, schedule.ready)
-    columns = (array / PICOSECONDS_PER_NANOSECOND for array in times)
-    numbers = zip(*(array.tolist() for array in (*columns, costs.sent, costs.held_before)), strict=True)
+    instance, plan, costs, window = schedule.instance, schedule.plan, schedule.costs, last_iterations(schedule)
+    places = (plan.launch_of_stage, plan.chunk_of_stage, plan.positions, plan.phases(instance), plan.stage_dimensions)
+    times = (array / PICOSECONDS_PER_NANOSECOND for array in (window.start, window.end, window.ready))
+    arrays = (*places, *times, costs.sent, costs.held_before)
     return [
         {
-            "collective": instance.labels[stage.collective],
-            "chunk": stage.chunk,
-            "position": stage.position,
-            "phase": phase_name(stage.phase),
-            "dimension": instance.network.dimension_names[stage.dimension],
+            "collective": schedule.launched[launch].name,
+            "chunk": chunk,
+            "position": position,
+            "phase": phase_name(Phase(phase)),
+            "dimension": instance.fabric.dimension_names[dimension],
             "start_ns": start,
             "end_ns": end,
             "ready_ns": ready,
             "bytes_sent": sent,
             "bytes_held_before": held,
         }
-        for stage, (start, end, ready, sent, held) in zip(schedule.plan.stages(instance), numbers, strict=True)
+        for launch, chunk, position, phase, dimension, start, end, ready, sent, held in zip(
+            *(array.tolist() for array in arrays), strict=True
+        )
     ]
+
+
+def task_rows(schedule: Schedule) -> list[dict[str, Any]]:
+    """One row per task of the last complete iteration, times in ns from its start on."""
+    start, end = ((times[0] / PICOSECONDS_PER_NANOSECOND).tolist() for times in last_iterations(schedule).tasks)
+    return [
+        {"task": task.name, "start_ns": begin, "end_ns": finish}
+        for task, begin, finish in zip(schedule.instance.tasks, start, end, strict=True)
+    ]
+
+
+def phase_name(phase: Phase) -> str:
+    """How files spell a phase, such as ``reduce_scatter``."""
+    return phase.name.lower()
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -51,3 +69,13 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def stages_csv(schedule: Schedule) -> str:
+    """The stages as the text of a file."""
+    return to_csv(stage_rows(schedule))
+
+
+def tasks_csv(schedule: Schedule) -> str | None:
+    """The compute tasks as the text of a file, where there are any."""
+    return to_csv(task_rows(schedule)) if schedule.has_period else None

@@ -4,27 +4,33 @@ The format: Duerig et al., *Trace Event Format*,
 https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
 """
 
+import json
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
-from themis_opt.errors import InputError
-from themis_opt.formats.activity import busy_bandwidth, busy_intervals
-from themis_opt.formats.labels import PHASE_ABBREVIATIONS
-from themis_opt.plan import Stage
-from themis_opt.schedule import Schedule
+import numpy as np
 
-NETWORK, IN_FLIGHT = 1, 2
-"""Process numbers: stages that hold a dimension, and results on their way."""
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import NANOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_NANOSECOND
+from themis_opt.formats.window import Window, is_pictured, last_iterations
+from themis_opt.problem.phases import Phase
+from themis_opt.schedules.schedule import Schedule
+
+NETWORK, IN_FLIGHT, NPU = 1, 2, 3
+"""Process numbers: stages that hold a dimension, results on their way, and compute."""
+
+COMPUTE = 1
+"""The only track of the NPU."""
 
 MAX_STAGES = 200_000
 EVENTS_PER_STAGE = 5
 """A slice, a flow step, a slice in flight and two counter values: viewers load about a million events."""
 
-Event = dict[str, Any]
+MAX_ITERATIONS = 7
 
-NO_MARKS: Mapping[int, Sequence[Event]] = MappingProxyType({})
+Event = dict[str, Any]
 
 
 def chrome_trace(schedule: Schedule) -> dict[str, Any]:
@@ -35,32 +41,28 @@ def chrome_trace(schedule: Schedule) -> dict[str, Any]:
     that delay the chunk without holding a dimension.  Counters show which dimensions are busy, and the
     share of the bandwidth that is.  Times are cut to the whole nanoseconds viewers keep.
 
+    With compute, the complete iterations are shown, the last ones where there are more than :data:`MAX_ITERATIONS` or
+    more than :data:`MAX_STAGES` stages in all.  Process *NPU* has the track *compute*; for every launch an arrow leads
+    from the task that releases it to its first stage, and one from the stage whose result comes last to the task that
+    waits for it.
+
     Raises
     ------
     InputError
         If the plan has more than :data:`MAX_STAGES` stages.
     """
+    _check_size(schedule.plan.num_stages)
+    count = min(MAX_STAGES // schedule.plan.num_stages, MAX_ITERATIONS)
+    window = last_iterations(schedule, count)
+    at_tasks, at_stages = _launch_arrows(window)
     return {
-        "traceEvents": network_events(schedule),
+        "traceEvents": [*_compute_events(window, at_tasks), *_network_events(window, at_stages)],
         "displayTimeUnit": "ns",
         "otherData": {"instance": schedule.instance.name, "fingerprint": schedule.instance.fingerprint},
     }
 
 
-def network_events(schedule: Schedule, marks: Mapping[int, Sequence[Event]] = NO_MARKS) -> list[Event]:
-    """All events of a schedule; `marks` are more of them that belong behind the slices of some stages.
-
-    Raises
-    ------
-    InputError
-        If the plan has more than :data:`MAX_STAGES` stages.
-    """
-    _check_size(schedule)
-    return [*_metadata(schedule), *_stage_events(schedule, marks), *_counters(schedule)]
-
-
-def _check_size(schedule: Schedule) -> None:
-    count = schedule.plan.num_stages
+def _check_size(count: int) -> None:
     if count > MAX_STAGES:
         raise InputError(
             f"a trace of {count} stages holds about {EVENTS_PER_STAGE * count} events and viewers load "
@@ -69,109 +71,221 @@ def _check_size(schedule: Schedule) -> None:
         )
 
 
-def _metadata(schedule: Schedule) -> Iterator[Event]:
-    dimensions = enumerate(schedule.instance.network.dimension_names, start=1)
-    yield from process(NETWORK, "network", dimensions)
-    if (schedule.ready > schedule.end).any():
-        yield from process(IN_FLIGHT, "in flight", _chunk_tracks(schedule))
-
-
-def process(pid: int, name: str, tracks: Iterable[tuple[int, str]], place: int | None = None) -> Iterator[Event]:
-    """A process and its tracks by number; `place` is where it stands among processes, by default at its number."""
+def _process(pid: int, name: str, tracks: Iterable[tuple[int, str]], place: int) -> Iterator[Event]:
+    """A process and its tracks by number; `place` is where it stands among processes."""
     yield {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}
-    yield {"ph": "M", "pid": pid, "name": "process_sort_index", "args": {"sort_index": pid if place is None else place}}
+    yield {"ph": "M", "pid": pid, "name": "process_sort_index", "args": {"sort_index": place}}
     for tid, track in tracks:
         yield {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": track}}
         yield {"ph": "M", "pid": pid, "tid": tid, "name": "thread_sort_index", "args": {"sort_index": tid}}
 
 
-def _chunk_tracks(schedule: Schedule) -> Iterator[tuple[int, str]]:
-    chunks = (
-        f"{label} c{chunk}"
-        for label, part in zip(schedule.instance.labels, schedule.plan.chunks, strict=True)
-        for chunk in range(len(part.sizes))
+class _Stage(NamedTuple):
+    """What the events of a shown stage say; `label` and `track` are those of its chunk, times are in picoseconds."""
+
+    label: str
+    chunk: int
+    track: int
+    phase: str
+    tid: int
+    dimension: str
+    is_first: bool
+    is_last: bool
+    bytes_sent: float
+    bytes_held: float
+    start: int
+    end: int
+    ready: int
+
+
+def _stages(window: Window) -> list[_Stage]:
+    """All shown stages."""
+    schedule, plan, numbers = window.schedule, window.schedule.plan, window.stage_in_plan
+    phases = [Phase(phase).rule.label for phase in plan.phases(schedule.instance).tolist()]
+    names = schedule.instance.fabric.dimension_names
+    is_first = plan.positions[numbers] == 0
+    columns: tuple[list[Any], ...] = (
+        _labels(window),
+        plan.chunk_of_stage[numbers].tolist(),
+        is_first.cumsum().tolist(),
+        [phases[number] for number in numbers.tolist()],
+        (window.dimensions + 1).tolist(),
+        [names[k] for k in window.dimensions.tolist()],
+        is_first.tolist(),
+        np.append(is_first[1:], True).tolist(),
+        schedule.costs.sent[numbers].tolist(),
+        schedule.costs.held_before[numbers].tolist(),
+        *(times.tolist() for times in (window.start, window.end, window.ready)),
     )
-    return enumerate(chunks, start=1)
+    return [_Stage(*row) for row in zip(*columns, strict=True)]
 
 
-def _stage_events(schedule: Schedule, marks: Mapping[int, Sequence[Event]]) -> Iterator[Event]:
-    """Slices, each followed by its flow step: viewers tie a step to the latest slice of its track."""
-    track = 0
-    for number, stage in enumerate(schedule.plan.stages(schedule.instance)):
-        track += stage.position == 0
-        yield _slice(schedule, number, stage)
-        yield from _flow(schedule, number, stage, track)
-        yield from marks.get(number, ())
-        if schedule.ready[number] > schedule.end[number]:
-            yield _in_flight(schedule, number, stage, track)
+def _labels(window: Window) -> list[str]:
+    """The name of the launch of every shown stage, with its iteration where several are shown."""
+    launched, several = window.schedule.launched, len(window.iterations) > 1
+    launches = window.schedule.plan.launch_of_stage[window.stage_in_plan].tolist()
+    return [
+        f"{launched[launch].name} i{iteration}" if several else launched[launch].name
+        for launch, iteration in zip(launches, window.stage_iterations.tolist(), strict=True)
+    ]
 
 
-def _slice(schedule: Schedule, number: int, stage: Stage) -> Event:
-    label, phase = schedule.instance.labels[stage.collective], PHASE_ABBREVIATIONS[stage.phase]
+def _network_events(window: Window, marks: Mapping[int, list[Event]]) -> Iterator[Event]:
+    """Events of dimensions and chunks; `marks` are more, by the place of the stage behind whose slice they belong.
+
+    Each slice is followed by its flow step: viewers tie a step to the latest slice of its track.
+    """
+    stages, dimensions = _stages(window), window.schedule.instance.fabric.dimension_names
+    yield from _process(NETWORK, "network", enumerate(dimensions, start=1), NETWORK)
+    if any(stage.ready > stage.end for stage in stages):
+        tracks = ((stage.track, f"{stage.label} c{stage.chunk}") for stage in stages if stage.is_first)
+        yield from _process(IN_FLIGHT, "in flight", tracks, IN_FLIGHT)
+    for place, stage in enumerate(stages):
+        yield _slice(stage)
+        yield from _flow(stage)
+        yield from marks.get(place, ())
+        if stage.ready > stage.end:
+            yield _in_flight(stage)
+    for k, name in enumerate(dimensions):
+        yield from _busy(f"busy {name}", window.busy_intervals(k).tolist(), NETWORK)
+    times, shares = window.busy_bandwidth
+    yield from _counter("utilisation", "share", dict(zip(times.tolist(), shares.tolist(), strict=True)), NETWORK)
+
+
+def _slice(stage: _Stage) -> Event:
     return {
         "ph": "X",
         "pid": NETWORK,
-        "tid": stage.dimension + 1,
-        "name": f"{label} c{stage.chunk} {phase}",
-        "cat": phase,
-        **span(schedule.start[number], schedule.end[number]),
+        "tid": stage.tid,
+        "name": f"{stage.label} c{stage.chunk} {stage.phase}",
+        "cat": stage.phase,
+        **_span(stage.start, stage.end),
         "args": {
-            "collective": label,
+            "collective": stage.label,
             "chunk": stage.chunk,
-            "phase": phase,
-            "bytes_sent": float(schedule.costs.sent[number]),
-            "bytes_held": float(schedule.costs.held_before[number]),
-            "ready_us": microseconds(schedule.ready[number]),
+            "phase": stage.phase,
+            "bytes_sent": stage.bytes_sent,
+            "bytes_held": stage.bytes_held,
+            "ready_us": microseconds(stage.ready),
         },
     }
 
 
-def _flow(schedule: Schedule, number: int, stage: Stage, flow: int) -> Iterator[Event]:
-    last = schedule.plan.chunks[stage.collective].paths.shape[1] - 1
-    if last == 0:
+def _flow(stage: _Stage) -> Iterator[Event]:
+    if stage.is_first and stage.is_last:
         return
-    step: Event = {"ph": "s"} if stage.position == 0 else {"ph": "t"}
-    if stage.position == last:
+    step: Event = {"ph": "s"} if stage.is_first else {"ph": "t"}
+    if stage.is_last:
         step = {"ph": "f", "bp": "e"}
-    place = {"pid": NETWORK, "tid": stage.dimension + 1, "ts": microseconds(schedule.start[number])}
-    yield {**step, **place, "name": "chunk", "cat": "chunk", "id": flow}
+    place = {"pid": NETWORK, "tid": stage.tid, "ts": microseconds(stage.start)}
+    yield {**step, **place, "name": "chunk", "cat": "chunk", "id": stage.track}
 
 
-def _in_flight(schedule: Schedule, number: int, stage: Stage, track: int) -> Event:
-    dimension = schedule.instance.network.dimension_names[stage.dimension]
+def _in_flight(stage: _Stage) -> Event:
     return {
         "ph": "X",
         "pid": IN_FLIGHT,
-        "tid": track,
-        "name": f"{dimension} {PHASE_ABBREVIATIONS[stage.phase]}",
+        "tid": stage.track,
+        "name": f"{stage.dimension} {stage.phase}",
         "cat": "latency",
-        **span(schedule.end[number], schedule.ready[number]),
+        **_span(stage.end, stage.ready),
     }
 
 
-def _counters(schedule: Schedule) -> Iterator[Event]:
-    for k, name in enumerate(schedule.instance.network.dimension_names):
-        values: dict[int, float] = {0: 0}
-        for start, end in busy_intervals(schedule, k).tolist():
-            values |= {start: 1, end: 0}
-        yield from counter(f"busy {name}", "busy", values)
-    times, shares = busy_bandwidth(schedule)
-    yield from counter("utilisation", "share", dict(zip(times.tolist(), shares.tolist(), strict=True)))
+class _Task(NamedTuple):
+    """A compute task of an iteration."""
+
+    iteration: int
+    number: int
 
 
-def counter(name: str, series: str, values: Mapping[int, float], pid: int = NETWORK) -> Iterator[Event]:
+def _compute_events(window: Window, marks: Mapping[_Task, list[Event]]) -> Iterator[Event]:
+    """Events of compute, if there is any, up to the task with which the iteration after the window begins.
+
+    `marks` are more, by the task behind whose slice they belong.
+    """
+    schedule, begin = window.schedule, window.begin
+    if not schedule.has_period:
+        return
+    yield from _process(NPU, "NPU", [(COMPUTE, "compute")], 0)
+    busy = []
+    for task in _tasks(window):
+        start, end = (int(times[task]) - begin for times in (schedule.task_start, schedule.period.task_end))
+        yield _task_slice(schedule.instance.tasks[task.number].name, task.iteration, start, end)
+        yield from marks.get(task, ())
+        if end > start:
+            busy.append((start, end))
+    yield from _busy("busy compute", busy, NPU)
+
+
+def _tasks(window: Window) -> list[_Task]:
+    """All shown tasks."""
+    tasks = range(len(window.schedule.instance.tasks))
+    return [*(_Task(row, task) for row in window.iterations for task in tasks), _Task(window.iterations.stop, 0)]
+
+
+def _task_slice(name: str, iteration: int, start: int, end: int) -> Event:
+    event = {"ph": "X", "pid": NPU, "tid": COMPUTE, "name": name, "cat": "compute"}
+    return {**event, **_span(start, end), "args": {"iteration": iteration}}
+
+
+def _launch_arrows(window: Window) -> tuple[dict[_Task, list[Event]], dict[int, list[Event]]]:
+    """The ends of all arrows between tasks and stages, by the task and by the place of the shown stage they touch."""
+    at_tasks: dict[_Task, list[Event]] = defaultdict(list)
+    at_stages: dict[int, list[Event]] = defaultdict(list)
+    schedule, shown, first = window.schedule, set(_tasks(window)), int(window.stages[0])
+    arrows = [arrow for row in window.iterations for arrow in _arrows(schedule, row) if arrow[1] in shown]
+    for number, (name, task, stage) in enumerate(arrows, start=1):
+        tail, head = (
+            {**end, "name": name, "cat": "launch", "id": number} for end in ({"ph": "s"}, {"ph": "f", "bp": "e"})
+        )
+        of_task, of_stage = (tail, head) if name == "launch" else (head, tail)
+        start = int(schedule.task_start[task]) - window.begin
+        at_tasks[task].append(of_task | {"pid": NPU, "tid": COMPUTE, "ts": microseconds(start)})
+        place = stage - first
+        where = {"pid": NETWORK, "tid": int(window.dimensions[place]) + 1, "ts": microseconds(window.start[place])}
+        at_stages[place].append(of_stage | where)
+    return at_tasks, at_stages
+
+
+def _arrows(schedule: Schedule, row: int) -> Iterator[tuple[str, _Task, int]]:
+    """To and from every launch of an iteration: ``launch`` or ``result``, the task, and the number of the stage."""
+    offset, plan = row * schedule.plan.num_stages, schedule.plan
+    for launch, (firsts, lasts) in zip(plan.launches_of(schedule.instance), plan.ends_of_chunks, strict=True):
+        for name, of, stages, times, extreme in (
+            ("launch", launch.after, firsts + offset, schedule.start, np.argmin),
+            ("result", launch.before, lasts + offset, schedule.ready, np.argmax),
+        ):
+            if of is not None:
+                yield name, _Task(row + of.later, of.task), int(stages[extreme(times[stages])])
+
+
+def _busy(name: str, intervals: Iterable[Sequence[int]], pid: int) -> Iterator[Event]:
+    values: dict[int, float] = {0: 0}
+    for start, end in intervals:
+        values |= {start: 1, end: 0}
+    return _counter(name, "busy", values, pid)
+
+
+def _counter(name: str, series: str, values: Mapping[int, float], pid: int) -> Iterator[Event]:
     """Values of a counter by their picosecond."""
     for time, value in values.items():
         yield {"ph": "C", "pid": pid, "name": name, "ts": microseconds(time), "args": {series: value}}
 
 
-def span(start: int, end: int) -> Event:
+def _span(start: int, end: int) -> Event:
     """Begin and duration; both ends are cut to nanoseconds first, so that neighbours still touch."""
-    return {"ts": microseconds(start), "dur": microseconds((int(end) // 1000 - int(start) // 1000) * 1000)}
+    begin, finish = (time - time % PICOSECONDS_PER_NANOSECOND for time in (start, end))
+    return {"ts": microseconds(start), "dur": microseconds(finish - begin)}
 
 
 def microseconds(picoseconds: int) -> float:
     """Whole nanoseconds in microseconds, never below: Perfetto multiplies by 1000 and cuts the rest off."""
-    nanoseconds = int(picoseconds) // 1000
-    value = nanoseconds / 1000
-    return value if int(value * 1000) == nanoseconds else math.nextafter(value, math.inf)
+    nanoseconds = int(picoseconds) // PICOSECONDS_PER_NANOSECOND
+    value = nanoseconds / NANOSECONDS_PER_MICROSECOND
+    return value if int(value * NANOSECONDS_PER_MICROSECOND) == nanoseconds else math.nextafter(value, math.inf)
+
+
+def trace_json(schedule: Schedule) -> str | None:
+    """The trace as the text of a file, unless it would be too long to be read."""
+    return json.dumps(chrome_trace(schedule)) + "\n" if is_pictured(schedule) else None

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from themis_opt.instance import Instance
-from themis_opt.plan import Chunks, Plan, equal_sizes, fixed_path
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Chunks, Plan, equal_sizes, fixed_path
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Baseline:
     def __call__(self, instance: Instance) -> Plan:
         """Plan `instance`."""
         chunks = []
-        for collective, span in zip(instance.collectives, instance.spans, strict=True):
-            path = np.array(fixed_path(collective, span), dtype=np.int64)
+        for collective in instance.exchanges:
+            path = np.array(fixed_path(collective), dtype=np.int64)
             chunks.append(Chunks(equal_sizes(collective), np.tile(path, (collective.chunks, 1))))
         return Plan(tuple(chunks), self.dispatch)

@@ -6,9 +6,9 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from themis_opt.cost import PHASES, IntArray
-from themis_opt.instance import CollectiveKind, Instance
-from themis_opt.plan import Chunks, Plan, equal_sizes
+from themis_opt.base.arrays import IntArray
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,10 @@ class RandomOrders:
         """Plan `instance`."""
         generator = np.random.default_rng(self.seed)
         chunks = []
-        for collective, span in zip(instance.collectives, instance.spans, strict=True):
-            rows = np.tile(np.array(span, dtype=np.int64), (collective.chunks, 1))
-            legs: list[IntArray] = [generator.permuted(rows, axis=1) for _ in PHASES[collective.kind]]
-            if collective.kind is CollectiveKind.ALL_REDUCE and instance.ag_order == "reverse":
+        for collective in instance.exchanges:
+            rows = np.tile(np.array(collective.span, dtype=np.int64), (collective.chunks, 1))
+            legs: list[IntArray] = [generator.permuted(rows, axis=1) for _ in collective.kind.rule.phases]
+            if collective.kind.rule.mirrors and instance.ag_order == "reverse":
                 legs[1] = legs[0][:, ::-1]
             chunks.append(Chunks(equal_sizes(collective), np.concatenate(legs, axis=1)))
         return Plan(tuple(chunks), self.dispatch)

@@ -1,48 +1,107 @@
 """Policies by name, and the specifications that choose them on the command line.
 
-A specification is ``policy[:knob=value...][+dispatch]``, such as ``baseline``, ``themis+scf`` or
+A chunk policy cuts each collective operation in chunks, and gives them paths and sequences; its specification is
+``policy[:knob=value...][+dispatch]``, such as ``baseline``, ``themis+scf`` or
 ``themis:initial_loads=latency:threshold_divisor=8+fifo``.
+
+Where there is compute, a launching policy says which exchanges are fused, and when they are launched:
+``launching[:knob=value...]/chunk policy``, such as ``ddp:cap=10MiB/themis+scf``.  There the chunk policy may be left
+out, or stand alone with everything fused.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields
-from importlib import import_module
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, Protocol
 
-from themis_opt.dispatch import DISPATCH
-from themis_opt.errors import InputError
-from themis_opt.instance import Instance
-from themis_opt.plan import Plan
+from themis_opt.base.errors import InputError
+from themis_opt.base.registries import Registry
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.dispatch import DISPATCH
+from themis_opt.schedules.plan import Launch, Order, Plan, has_launches
 
 Policy = Callable[[Instance], Plan]
 
-POLICIES: Mapping[str, str] = MappingProxyType(
+
+class LaunchingPolicy(Protocol):
+    """What a launching policy is."""
+
+    @property
+    def order(self) -> Order:
+        """Which launch a dimension serves first."""
+
+    def __call__(self, instance: Instance) -> tuple[Launch, ...]:
+        """Launches for `instance`."""
+
+
+POLICIES = Registry(
+    "themis_opt.policies",
     {
         "baseline": "themis_opt.policies.baseline:Baseline",
         "themis": "themis_opt.policies.themis:Themis",
-        "hourglass": "themis_opt.policies.hourglass:Hourglass",
-        "search": "themis_opt.policies.search:Search",
+        "hourglass": "themis_opt.policies.hourglass.policy:Hourglass",
+        "search": "themis_opt.search.annealed:Search",
         "random": "themis_opt.policies.random_orders:RandomOrders",
-        "exact": "themis_opt.policies.exact:Exact",
-    }
+        "exact": "themis_opt.search.exact:Exact",
+    },
 )
-"""Import path of each policy: a frozen dataclass whose fields are its knobs."""
+"""The chunk policies: frozen dataclasses whose fields are their knobs."""
+
+LAUNCHING = Registry(
+    "themis_opt.launching",
+    {
+        "fused": "themis_opt.policies.launching.fused:Fused",
+        "wait_free": "themis_opt.policies.launching.wait_free:WaitFree",
+        "ddp": "themis_opt.policies.launching.ddp:Ddp",
+        "horovod": "themis_opt.policies.launching.horovod:Horovod",
+        "dear": "themis_opt.policies.launching.dear:Dear",
+        "priority": "themis_opt.policies.launching.priority:Priority",
+    },
+)
+"""The launching policies, frozen dataclasses too."""
+
+USUAL_LAUNCHING, USUAL_CHUNK_POLICY = "fused", "hourglass"
 
 HEURISTICS = ("baseline+fifo", "themis+fifo", "themis+scf", "hourglass")
-"""What the reference schedule is compared with by default."""
+"""What the reference schedule is compared with by default; speedups are relative to the first."""
 
 REFERENCE = "exact"
 """The policy that proves how good it is."""
 
-ENFORCED = ("hourglass", "search", REFERENCE)
-"""Policies that enforce their sequences and take no dispatch rule."""
+LAUNCHED = (
+    "fused/baseline+fifo",
+    "fused/themis+scf",
+    "fused/hourglass",
+    "wait_free/hourglass",
+    "ddp/hourglass",
+    "horovod/hourglass",
+    "dear/hourglass",
+    "priority/hourglass",
+)
+"""The same where there is compute."""
 
 
-def every_policy() -> tuple[str, ...]:
-    """Specifications of all policies with all dispatch rules, the reference last."""
-    heuristics = [f"{name}+{rule}" for name in POLICIES if name not in ENFORCED for rule in DISPATCH]
-    return (*heuristics, *ENFORCED)
+def usual_policies(instance: Instance) -> tuple[str, ...]:
+    """What the reference is compared with on an instance by default; speedups are relative to the first."""
+    return LAUNCHED if has_launches(instance) else HEURISTICS
+
+
+def every_policy(instance: Instance) -> tuple[str, ...]:
+    """Specifications of all policies for an instance, the reference last.
+
+    They are all chunk policies, with all dispatch rules if they take one; where there is compute, all launching
+    policies with the usual chunks, and what the reference is usually compared with.
+    """
+    if has_launches(instance):
+        launched = (f"{name}/{USUAL_CHUNK_POLICY}" for name in LAUNCHING)
+        return (*dict.fromkeys((*LAUNCHED, *launched)), REFERENCE)
+    dispatched = [name for name in POLICIES if takes_dispatch(name)]
+    others = [name for name in POLICIES if name not in (*dispatched, REFERENCE)]
+    return (*(f"{name}+{rule}" for name in dispatched for rule in DISPATCH), *others, REFERENCE)
+
+
+def takes_dispatch(name: str) -> bool:
+    """Whether a chunk policy leaves the order on dimensions to a dispatch rule, in the place of enforcing its own."""
+    return "dispatch" in {f.name for f in fields(_load(POLICIES, name))}
 
 
 def make_policy(specification: str, **defaults: Any) -> Policy:
@@ -51,50 +110,119 @@ def make_policy(specification: str, **defaults: Any) -> Policy:
     Parameters
     ----------
     specification : str
-        Name, knobs and dispatch rule.
+        Name, knobs and dispatch rule of a chunk policy, with a launching policy and a slash before it or not.
     **defaults
-        Values for those of its knobs that the specification does not set; knobs it does not have are ignored.
+        Values for those knobs of the chunk policy that the specification does not set; knobs it does not have are
+        ignored.
 
     Raises
     ------
     InputError
         If a name, a knob or its value is unknown.
     """
-    policy = imported(POLICIES[policy_name(specification)])
-    head, plus, dispatch = specification.partition("+")
+    launching, chunk = split_specification(specification)
+    made = _make_chunk_policy(chunk, specification, defaults)
+    if not launching:
+        return made
+    from themis_opt.policies.planning import Combined
+
+    name, *settings = launching.split(":")
+    if name not in LAUNCHING:
+        raise _unknown(name, launching=True)
+    kind = _load(LAUNCHING, name)
+    return Combined(_with_knobs(kind, specification, knobs_of(kind, specification, settings)), made)
+
+
+def specify(specification: str, instance: Instance) -> str:
+    """A specification with what an instance lets one leave out: a chunk policy alone fuses all that can be.
+
+    Raises
+    ------
+    InputError
+        If it says what is launched when, and the instance has nothing to launch at other times.
+    """
+    launching, chunk = split_specification(specification)
+    if launching and not has_launches(instance):
+        raise InputError("launching policies are for training iterations", field="policy", value=specification)
+    if launching or not has_launches(instance) or _name(chunk) == REFERENCE:
+        return specification
+    if _name(chunk) not in POLICIES:
+        raise _unknown(_name(chunk), launching=True)
+    return f"{USUAL_LAUNCHING}/{chunk}"
+
+
+def split_specification(specification: str) -> tuple[str, str]:
+    """The launching part of a specification, empty where it has none, and the chunk part, the usual one without it.
+
+    Raises
+    ------
+    InputError
+        If a slash stands first.
+    """
+    head, slash, chunk = specification.partition("/")
+    if slash and not head:
+        raise _unknown(head, launching=True)
+    if slash:
+        return head, chunk
+    if _name(head) in LAUNCHING:
+        return head, USUAL_CHUNK_POLICY
+    return "", head
+
+
+def _make_chunk_policy(chunk: str, specification: str, defaults: dict[str, Any]) -> Policy:
+    policy = _load(POLICIES, policy_name(chunk))
+    head, plus, dispatch = chunk.partition("+")
     _, *settings = head.split(":")
     known = {f.name for f in fields(policy)}
     knobs = {name: value for name, value in defaults.items() if name in known}
     knobs |= knobs_of(policy, specification, settings)
     if plus:
         knobs["dispatch"] = _known_dispatch(policy, specification, dispatch)
-    return policy(**knobs)  # type: ignore[no-any-return]
+    made: Policy = _with_knobs(policy, specification, knobs)
+    return made
+
+
+def _load(registry: Registry, name: str) -> Any:
+    found = registry.load(name)
+    if not is_dataclass(found):
+        raise InputError(f"must be a dataclass, is not in {registry.origin(name)}", field="policy", value=name)
+    return found
+
+
+def _with_knobs(policy: Any, specification: str, knobs: dict[str, Any]) -> Any:
+    """A policy with knobs set; those of our own all have defaults."""
+    missing = [f.name for f in fields(policy) if f.name not in knobs and f.default is f.default_factory is MISSING]
+    if missing:
+        raise InputError(f"knob {missing[0]} must be set", field="policy", value=specification)
+    return policy(**knobs)
 
 
 def policy_name(specification: str) -> str:
-    """The name at the head of a specification, without importing the policy.
+    """The name at the head of the specification of a chunk policy, without importing the policy.
 
     Raises
     ------
     InputError
         If there is no such policy.
     """
-    name = specification.partition("+")[0].partition(":")[0]
+    name = _name(specification)
     if name not in POLICIES:
-        raise unknown_policy(name, ", ".join(POLICIES))
+        raise _unknown(name)
     return name
 
 
-def unknown_policy(name: str, known: str) -> InputError:
-    """The error about a name that is no policy, when those `known` are."""
+def _name(specification: str) -> str:
+    """What stands before knobs and dispatch rule."""
+    return specification.partition("+")[0].partition(":")[0]
+
+
+def _unknown(name: str, *, launching: bool = False) -> InputError:
+    """The error about a name that is no policy, where launching policies may stand too or not."""
+    known = ", ".join(POLICIES)
+    if launching:
+        known = f"{', '.join(LAUNCHING)}, or one of {known}"
     stray = "; knobs follow their policy after colons, as in search:evaluations=1000:seed=1" if "=" in name else ""
     return InputError(f"unknown policy; use one of {known}{stray}", field="policy", value=name)
-
-
-def imported(path: str) -> Any:
-    """What an import path such as ``package.module:name`` names."""
-    module, _, attribute = path.partition(":")
-    return getattr(import_module(module), attribute)
 
 
 def _known_dispatch(policy: Any, specification: str, dispatch: str) -> str:

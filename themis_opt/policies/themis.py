@@ -11,9 +11,18 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from themis_opt.cost import PHASES, bytes_sent, fixed_lag, fixed_occupancy, path_costs, transfer_time
-from themis_opt.instance import Collective, CollectiveKind, Instance
-from themis_opt.plan import Chunks, Plan, equal_sizes, fixed_path
+from themis_opt.problem.cost import (
+    bytes_sent,
+    fixed_lag,
+    fixed_occupancy,
+    path_costs,
+    stage_phases,
+    variable_occupancy,
+)
+from themis_opt.problem.exchanges import Exchange
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.phases import Phase
+from themis_opt.schedules.plan import Chunks, Plan, equal_sizes, fixed_path
 
 
 @dataclass(frozen=True)
@@ -56,25 +65,25 @@ class Themis:
         """Plan `instance`."""
         loads_at: dict[int, list[float]] = {}
         chunks = []
-        for number, collective in enumerate(instance.collectives):
+        for number, collective in enumerate(instance.exchanges):
             loads = loads_at.setdefault(collective.release, self._initial(instance))
             chunks.append(self._chunks(instance, number, loads))
         return Plan(tuple(chunks), self.dispatch)
 
     def _initial(self, instance: Instance) -> list[float]:
-        dimensions = range(len(instance.network.dimensions))
+        dimensions = range(len(instance.fabric.dimensions))
         if self.initial_loads == "zero":
             return [0.0 for _ in dimensions]
-        return [self._fixed(instance, k) for k in dimensions]
+        phases = {phase for exchange in instance.exchanges for phase in exchange.kind.rule.phases}
+        return [max(self._fixed(instance, phase, k) for phase in phases) for k in dimensions]
 
     @staticmethod
-    def _fixed(instance: Instance, dimension: int) -> float:
-        """Step latency of a reduce-scatter stage and launch overhead, in picoseconds."""
-        phase = PHASES[CollectiveKind.ALL_REDUCE][0]
+    def _fixed(instance: Instance, phase: Phase, dimension: int) -> float:
+        """Step latency of a stage and launch overhead, in picoseconds."""
         return float(fixed_lag(instance, phase, dimension) + fixed_occupancy(instance, phase, dimension))
 
     def _chunks(self, instance: Instance, number: int, loads: list[float]) -> Chunks:
-        collective, span = instance.collectives[number], instance.spans[number]
+        collective = instance.exchanges[number]
         sizes = equal_sizes(collective)
 
         @cache
@@ -83,37 +92,37 @@ class Themis:
 
         paths = []
         for size in sizes.tolist():
-            path = self._path(instance, collective, span, loads, size)
+            path = self._path(instance, collective, loads, size)
             for k, time in zip(path, added(size, path), strict=False):
                 loads[k] += time
             paths.append(path)
         return Chunks(sizes, np.array(paths, dtype=np.int64))
 
-    def _path(
-        self, instance: Instance, collective: Collective, span: tuple[int, ...], loads: list[float], size: int
-    ) -> tuple[int, ...]:
-        ascending = sorted(span, key=lambda k: (loads[k], k))
+    def _path(self, instance: Instance, collective: Exchange, loads: list[float], size: int) -> tuple[int, ...]:
+        ascending = sorted(collective.span, key=lambda k: (loads[k], k))
         lowest, highest = ascending[0], ascending[-1]
         balanced = loads[highest] - loads[lowest] < self._threshold(instance, collective, lowest, size)
-        if balanced or collective.kind is CollectiveKind.ALL_TO_ALL:
-            return fixed_path(collective, span)
+        if balanced or not collective.kind.rule.order_matters:
+            return fixed_path(collective)
         return fixed_path(collective, tuple(ascending))
 
-    def _threshold(self, instance: Instance, collective: Collective, dimension: int, size: int) -> float:
-        phase = PHASES[collective.kind][0]
+    def _threshold(self, instance: Instance, collective: Exchange, dimension: int, size: int) -> float:
+        phase = collective.kind.rule.phases[0]
         part = np.array(size / self.threshold_divisor)
-        peers = np.array(instance.network.sizes[dimension])
-        time = float(transfer_time(instance, dimension, bytes_sent(instance, phase, dimension, part, peers)))
-        return time + (self._fixed(instance, dimension) if self.threshold_latency else 0.0)
+        peers = np.array(instance.fabric.sizes[dimension])
+        sent = bytes_sent(instance, phase, dimension, part, peers)
+        time = float(variable_occupancy(instance, phase, dimension, sent))
+        return time + (self._fixed(instance, phase, dimension) if self.threshold_latency else 0.0)
 
     def _stage_times(
-        self, instance: Instance, collective: Collective, size: int, path: tuple[int, ...]
+        self, instance: Instance, collective: Exchange, size: int, path: tuple[int, ...]
     ) -> tuple[float, ...]:
         """Predicted busy time that a chunk adds along its path, in picoseconds."""
         whole_path = np.array([path])
-        costs = path_costs(instance, collective, np.array([size]), whole_path)
-        times = transfer_time(instance, whole_path, costs.sent)[0]
+        costs = path_costs(instance, collective.kind, np.array([size]), whole_path)
+        phases = stage_phases(collective.kind, len(path))
+        times = variable_occupancy(instance, phases, whole_path, costs.sent)[0]
         if self.load_latency:
-            times = times + [self._fixed(instance, k) for k in path]
-        counted = len(path) if self.load_phases == "all" else len(path) // len(PHASES[collective.kind])
+            times = times + [self._fixed(instance, Phase(phase), k) for phase, k in zip(phases, path, strict=True)]
+        counted = len(path) if self.load_phases == "all" else len(path) // len(collective.kind.rule.phases)
         return tuple(times[:counted].tolist())

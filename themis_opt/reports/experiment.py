@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from themis_opt.batches.files import EXPERIMENT, provenance_of
-from themis_opt.documents import read_json
-from themis_opt.errors import InputError
+from themis_opt.base.documents import read_json
+from themis_opt.base.errors import InputError
+from themis_opt.batches.experiment import EXPERIMENT, provenance_of
 
 PUBLISHED = "published.json"
 """File in the folder of an experiment with what others found."""

@@ -1,15 +1,14 @@
-"""Runs on training iterations, with what their rows record besides."""
+"""Results on training iterations, with what their rows record besides."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from themis_opt.errors import InputError
-from themis_opt.reports.document import Section
-from themis_opt.reports.results import Result, policy_head
-from themis_opt.reports.rows import BOUND, Row
+from themis_opt.base.errors import InputError
+from themis_opt.reports.results import policy_head
+from themis_opt.reports.rows import BOUND
 
 ITERATION = "iteration"
 """The kind of rows of training iterations."""
@@ -31,73 +30,60 @@ class Extra(BaseModel):
     workload: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True)
-class IterationRun:
-    """A schedule of an iteration.
+def iteration_runs(found: pd.DataFrame) -> pd.DataFrame:
+    """The results that are iterations, with the fields of :class:`Extra` as further columns.
 
-    Parameters
-    ----------
-    result : Result
-        Its iteration time and bound.
-    extra : Extra
-        How that time is made up.
-    """
+    Besides there are
 
-    result: Result
-    extra: Extra
-
-    @property
-    def row(self) -> Row:
-        """Its row."""
-        return self.result.row
-
-    @property
-    def policy(self) -> str:
-        """Its policy; blocks do not run it with several limits."""
-        return self.row.policy
-
-    @property
-    def time_ns(self) -> float:
-        """Iteration time."""
-        return self.result.makespan_ns
-
-    @property
-    def exposed_gap(self) -> float | None:
-        """Exposed communication over the least that the bound leaves, minus 1; None where it leaves none."""
-        least = None if self.result.bound_ns is None else self.result.bound_ns - self.extra.compute_ns
-        return None if not least or least <= 0 else self.extra.exposed_ns / least - 1
-
-
-def iteration_runs(found: Sequence[Result]) -> tuple[IterationRun, ...]:
-    """The results that are iterations.
+    policy
+        Categorical, in the order of the rows.
+    launching, chunk_policy
+        The parts of the policy, such as ``ddp`` and ``themis+scf`` of ``ddp:cap=1MiB/themis+scf``.
+    model
+        The model that is trained: as recorded, else the last part of the instance's name.
+    exposed_gap
+        Exposed communication over the least that the bound leaves, minus 1; NaN where it leaves none.
 
     Raises
     ------
     InputError
         If one does not say how its time is made up.
     """
-    return tuple(IterationRun(run, _extra(run.row)) for run in found if run.row.kind == ITERATION)
+    runs = found[found["kind"] == ITERATION]
+    records = [_extra(*cells) for cells in zip(runs["extra"], runs["instance"], runs["policy"], strict=True)]
+    extra = pd.DataFrame([dict(record) for record in records], index=runs.index, columns=list(Extra.model_fields))
+    extra = extra.astype({"overlap": float, "launches": float, "memory_bytes": float})
+    least = runs["best_bound_ns"] - extra["compute_ns"]
+    return runs.assign(
+        **{name: extra[name] for name in extra},
+        policy=pd.Categorical(runs["policy"], categories=runs["policy"].unique()),
+        launching=runs["policy"].map(launching),
+        chunk_policy=runs["policy"].map(chunk_policy),
+        model=[_model(*cells) for cells in zip(extra["workload"], runs["instance"], strict=True)],
+        exposed_gap=extra["exposed_ns"] / least.where(least > 0) - 1,
+    )
 
 
-def _extra(row: Row) -> Extra:
+def _extra(recorded: Mapping[str, Any], instance: str, policy: str) -> Extra:
     try:
-        return Extra.model_validate(row.extra)
+        return Extra.model_validate(recorded)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        rule = f"{place} of {row.instance} with {row.policy}: {first['msg']}"
-        raise InputError(rule, field="column extra") from None
+        raise InputError(f"{place} of {instance} with {policy}: {first['msg']}", field="column extra") from None
 
 
-def ideal_times(rows: Sequence[Row]) -> dict[str, float]:
+def _model(workload: Mapping[str, Any], instance: str) -> str:
+    recorded = workload.get("model")
+    return recorded if isinstance(recorded, str) else instance.rpartition(".")[2]
+
+
+def ideal_times(rows: pd.DataFrame) -> dict[str, float]:
     """Nanoseconds of an iteration whose collectives use all bandwidth, by fingerprint, from runs of bounds."""
-    times = {}
-    for row in rows:
-        bounds = row.extra.get("bounds_ns")
-        ideal = bounds.get("ideal") if row.policy == BOUND and isinstance(bounds, dict) else None
-        if row.kind == ITERATION and isinstance(ideal, int | float):
-            times[row.fingerprint] = float(ideal)
-    return times
+    runs = rows[(rows["kind"] == ITERATION) & (rows["policy"] == BOUND)]
+    bounds = ((key, extra.get("bounds_ns")) for key, extra in zip(runs["fingerprint"], runs["extra"], strict=True))
+    ideals = ((key, known.get("ideal")) for key, known in bounds if isinstance(known, dict))
+    return {key: float(ideal) for key, ideal in ideals if isinstance(ideal, int | float)}
 
 
 def chunk_policy(policy: str) -> str:
@@ -114,22 +100,3 @@ def setting(policy: str, knob: str) -> str | None:
     """The value of a knob of the launching part, such as ``1MiB``."""
     parts = policy.partition("/")[0].split(":")[1:]
     return next((part.partition("=")[2] for part in parts if part.partition("=")[0] == knob), None)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A section on iterations, with sentences for the summary."""
-
-    section: Section
-    said: tuple[str, ...] = ()
-
-
-def of_block(runs: Sequence[IterationRun], block: str) -> list[IterationRun]:
-    """The runs of one block of the experiment."""
-    return [run for run in runs if run.row.block == block]
-
-
-def model_of(run: IterationRun) -> str:
-    """The model that is trained: as recorded, else the last part of the instance's name."""
-    recorded = run.extra.workload.get("model")
-    return recorded if isinstance(recorded, str) else run.row.instance.rpartition(".")[2]

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from themis_opt.batches.files import EXPERIMENT, ROWS
-from themis_opt.errors import InputError
-from themis_opt.reports.document import Report
+from themis_opt.base.errors import InputError
+from themis_opt.batches.experiment import EXPERIMENT, ROWS
 from themis_opt.reports.experiment import read_experiment, read_provenance
 from themis_opt.reports.registry import ReportFunction, report_function
+from themis_opt.reports.rendering.document import Report
 
 
 @dataclass(frozen=True)
@@ -41,24 +41,24 @@ def make_report(
     InputError
         If the experiment or the rows break a rule, or a file cannot be written.
     """
-    folder = Path(folder)
-    experiment = read_experiment(folder)
-    function = _report_function(experiment.report, folder / EXPERIMENT)
-    path = rows or folder / ROWS
-    provenance = read_provenance(path)
-
     from themis_opt.reports.provenance import with_provenance  # what follows takes long to import
     from themis_opt.reports.rows import read_rows
 
-    found = read_rows(path)
+    folder = Path(folder)
+    experiment = read_experiment(folder)
+    path = rows or folder / ROWS
+    provenance = read_provenance(path)
+    read = read_rows(path)
+    function = _report_function(experiment.report, folder / EXPERIMENT)
+    frame = read.to_frame()
     try:
-        made = with_provenance(function(found, experiment), found, experiment, provenance)
+        made = with_provenance(function(frame, experiment), frame, experiment, provenance)
     except InputError as error:
         raise error.within(str(path)) from None
 
-    from themis_opt.reports.writing import write_report
+    from themis_opt.reports.rendering.page import write_report
 
-    return MadeReport(experiment.report, made, len(found), tuple(write_report(made, output or folder, html=html)))
+    return MadeReport(experiment.report, made, len(read), tuple(write_report(made, output or folder, html=html)))
 
 
 def _report_function(name: str, source: Path) -> ReportFunction:

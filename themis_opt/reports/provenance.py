@@ -1,23 +1,24 @@
 """Where the numbers of a report come from, as its last section."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from themis_opt.reports.cells import plural
-from themis_opt.reports.document import Column, Report, Section, Table
 from themis_opt.reports.experiment import Experiment
-from themis_opt.reports.rows import Row
+from themis_opt.reports.rendering.document import Column, Report, Section, Table
+from themis_opt.reports.rendering.tables import plural
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def with_provenance(
-    report: Report, rows: Sequence[Row], experiment: Experiment, provenance: Mapping[str, Any]
+    report: Report, rows: "pd.DataFrame", experiment: Experiment, provenance: Mapping[str, Any]
 ) -> Report:
     """The report with the description of its experiment, and its provenance at the end."""
-    counts = Counter(row.status for row in rows)
-    states = ", ".join(f"{counts[status]} {status}" for status in ("ok", "failed", "interrupted") if counts[status])
-    versions = sorted({row.code_version for row in rows if row.code_version})
+    counts = rows["status"].value_counts()
+    states = ", ".join(f"{counts[status]} {status}" for status in ("ok", "failed", "interrupted") if status in counts)
+    versions = sorted(set(rows["code_version"]) - {""})
     facts = [
         ("experiment", experiment.name),
         ("rows in this report", f"{len(rows)} ({states})"),

@@ -1,28 +1,31 @@
 """Reports by name."""
 
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from types import MappingProxyType
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from themis_opt.errors import InputError
-from themis_opt.reports.document import Report
+from themis_opt.base.errors import InputError
+from themis_opt.base.registries import Registry
 from themis_opt.reports.experiment import Experiment
-from themis_opt.reports.rows import Row
+from themis_opt.reports.rendering.document import Report
 
-ReportFunction = Callable[[Sequence[Row], Experiment], Report]
+if TYPE_CHECKING:
+    import pandas as pd
 
-REPORTS: Mapping[str, str] = MappingProxyType(
+ReportFunction = Callable[["pd.DataFrame", Experiment], Report]
+
+REPORTS = Registry(
+    "themis_opt.reports",
     {
-        "table": "themis_opt.reports.table:table",
-        "heuristic_gap": "themis_opt.reports.heuristic_gap:heuristic_gap",
-        "random_networks": "themis_opt.reports.random_networks:random_networks",
-        "scaling": "themis_opt.reports.scaling:scaling",
-        "paper_reproduction": "themis_opt.reports.paper_reproduction:paper_reproduction",
-        "chunk_tuning": "themis_opt.reports.chunk_tuning:chunk_tuning",
-        "iterations": "themis_opt.reports.iterations:iterations",
-    }
+        "table": "themis_opt.reports.experiments.table:table",
+        "heuristic_gap": "themis_opt.reports.experiments.heuristic_gap:heuristic_gap",
+        "random_networks": "themis_opt.reports.experiments.random_networks:random_networks",
+        "scaling": "themis_opt.reports.experiments.scaling:scaling",
+        "paper_reproduction": "themis_opt.reports.experiments.paper_reproduction:paper_reproduction",
+        "chunk_tuning": "themis_opt.reports.experiments.chunk_tuning:chunk_tuning",
+        "iterations": "themis_opt.reports.experiments.iterations:iterations",
+    },
 )
-"""Import path of each report: a function of rows and experiment."""
+"""The reports: functions of the frame of rows, and the experiment."""
 
 
 def report_function(name: str) -> ReportFunction:
@@ -35,6 +38,5 @@ def report_function(name: str) -> ReportFunction:
     """
     if name not in REPORTS:
         raise InputError(f"unknown report; use one of {', '.join(REPORTS)}", field="report", value=name)
-    module, _, function = REPORTS[name].partition(":")
-    found: ReportFunction = getattr(import_module(module), function)
-    return found
+    function: ReportFunction = REPORTS.load(name)
+    return function

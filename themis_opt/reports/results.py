@@ -1,11 +1,23 @@
-"""Rows judged: the gap of every makespan to the best bound that is valid for it."""
+"""Rows judged: the gap of every makespan to the best bound that is valid for it.
 
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+The frames of results have a row for each makespan, with the columns of the rows and
 
-from themis_opt.reports.rows import BOUND, Row
+label
+    The policy, with those settings in which runs of that policy differ; categorical, in the order of the rows.
+head
+    The name at the head of the policy, such as ``exact``.
+best_bound_ns
+    Best bound on this instance that is valid for the chunk sizes of the run; NaN if there is none.
+gap
+    Makespan over that bound, minus 1.
+is_optimal
+    Whether the bound proves that nothing is faster.
+"""
+
+import numpy as np
+import pandas as pd
+
+from themis_opt.reports.rows import BOUND
 
 SEARCHES = ("exact", "search")
 """Policies that use their time limit."""
@@ -13,51 +25,14 @@ SEARCHES = ("exact", "search")
 REFERENCE = "exact"
 """The policy that proves bounds of its own."""
 
+BASELINE = "baseline"
+"""The policy with a fixed order, over which speed-ups are."""
+
 OPTIMAL = 1e-4
 """Gap up to which a schedule counts as proven optimal."""
 
 ROUNDING = 1e-9
 """Relative error of a bound."""
-
-Key = TypeVar("Key", bound=Hashable)
-Item = TypeVar("Item")
-
-
-@dataclass(frozen=True)
-class Result:
-    """A makespan and what it is worth.
-
-    Parameters
-    ----------
-    row : Row
-        The run.
-    policy : str
-        Its policy, with those settings in which runs of that policy differ.
-    makespan_ns : float
-        Its makespan.
-    bound_ns : float or None
-        Best bound on this instance that is valid for the chunk sizes of the run.
-    """
-
-    row: Row
-    policy: str
-    makespan_ns: float
-    bound_ns: float | None
-
-    @property
-    def gap(self) -> float | None:
-        """Makespan over the bound, minus 1."""
-        return None if self.bound_ns is None else self.makespan_ns / self.bound_ns - 1
-
-    @property
-    def is_optimal(self) -> bool:
-        """Whether the bound proves that nothing is faster."""
-        return self.gap is not None and self.gap <= OPTIMAL
-
-    @property
-    def is_below_bound(self) -> bool:
-        """Whether the makespan contradicts the bound, which would be a bug."""
-        return self.gap is not None and self.gap < -ROUNDING
 
 
 def policy_head(policy: str) -> str:
@@ -65,77 +40,63 @@ def policy_head(policy: str) -> str:
     return policy.partition(",")[0].partition("+")[0].partition(":")[0]
 
 
-def results(rows: Sequence[Row]) -> tuple[Result, ...]:
+def results(rows: pd.DataFrame) -> pd.DataFrame:
     """All makespans of runs that went well, in the order of the rows."""
-    bounds = {sizes: best_bounds(rows, sizes) for sizes in {row.sizes for row in rows}}
-    labels = _labels(rows)
-    return tuple(
-        Result(row, labels(row), row.makespan_ns, bounds[row.sizes].get(row.fingerprint))
-        for row in rows
-        if row.status == "ok" and row.policy != BOUND and row.makespan_ns is not None
+    is_made = (rows["status"] == "ok") & (rows["policy"] != BOUND) & rows["makespan_ns"].notna()
+    made, labels = rows[is_made], _labels(rows)[is_made]
+    found = made.assign(
+        label=pd.Categorical(labels, categories=labels.unique()),
+        head=made["policy"].map(policy_head),
+        best_bound_ns=_bounds(rows)[is_made],
     )
+    gap = found["makespan_ns"] / found["best_bound_ns"] - 1
+    return found.assign(gap=gap, is_optimal=gap <= OPTIMAL)
 
 
-def best_bounds(rows: Iterable[Row], sizes: str) -> dict[str, float]:
-    """Best bound of every instance, by fingerprint, for schedules with these chunk sizes.
+def _bounds(rows: pd.DataFrame) -> pd.Series:
+    """Best bound on the instance of every row, for schedules with its chunk sizes.
 
     Bounds of `bound` runs hold for any sizes, but for those in `bound_equal_ns`.  What a search proved about
     equal chunks says nothing about others.
     """
-    best: dict[str, float] = {}
-    for row in rows:
-        for bound in _valid_bounds(row, sizes):
-            best[row.fingerprint] = max(bound, best.get(row.fingerprint, bound))
-    return best
+    proven = rows[["bound_ns", "bound_equal_ns"]].where(rows["status"] != "failed").where(lambda bound: bound > 0)
+    holds_for_any = (rows["policy"] == BOUND) | (rows["sizes"] != "equal")
+    bounds = pd.DataFrame({"any": proven["bound_ns"].where(holds_for_any), "equal": proven.max(axis=1)})
+    best = bounds.groupby(rows["fingerprint"]).transform("max")
+    return best["equal"].where(rows["sizes"] == "equal", best["any"])
 
 
-def _valid_bounds(row: Row, sizes: str) -> list[float]:
-    if row.status == "failed":
-        return []
-    is_equal = sizes == "equal"
-    holds = row.policy == BOUND or row.sizes != "equal" or is_equal
-    proven = [row.bound_ns if holds else None, row.bound_equal_ns if is_equal else None]
-    return [bound for bound in proven if bound is not None and bound > 0]
+def _labels(rows: pd.DataFrame) -> pd.Series:
+    """Names of policies: searches with other sizes or time limits are told apart."""
+    is_search = rows["policy"].map(policy_head).isin(SEARCHES)
+    several = rows.groupby("policy")[["sizes", "time_limit"]].transform("nunique", dropna=False) > 1
+    sizes = (", " + rows["sizes"] + " sizes").where(is_search & several["sizes"], "")
+    limits = rows["time_limit"].map(", {:g} s".format, na_action="ignore")
+    return rows["policy"] + sizes + limits.where(is_search & several["time_limit"] & limits.notna(), "")
 
 
-def _labels(rows: Iterable[Row]) -> Callable[[Row], str]:
-    """How to name the policy of a row: searches with other sizes or time limits are told apart."""
-    searches = [row for row in rows if policy_head(row.policy) in SEARCHES]
-    sizes = grouped(searches, lambda row: row.policy)
-    several_sizes = {policy for policy, runs in sizes.items() if len({run.sizes for run in runs}) > 1}
-    several_limits = {policy for policy, runs in sizes.items() if len({run.time_limit for run in runs}) > 1}
+def speedups(found: pd.DataFrame) -> pd.Series:
+    """How many times faster than the fixed order each run is; NaN where the fixed order did not run.
 
-    def label(row: Row) -> str:
-        parts = [row.policy]
-        if row.policy in several_sizes:
-            parts.append(f"{row.sizes} sizes")
-        if row.policy in several_limits and row.time_limit is not None:
-            parts.append(f"{row.time_limit:g} s")
-        return ", ".join(parts)
-
-    return label
+    Of several dispatch rules the fixed order is that with the first one.
+    """
+    fixed = found[found["head"] == BASELINE]
+    fixed = fixed[fixed["label"] == fixed["label"].iloc[0]] if len(fixed) else fixed
+    makespans = fixed.drop_duplicates("fingerprint", keep="last").set_index("fingerprint")["makespan_ns"]
+    return found["fingerprint"].map(makespans).astype(float) / found["makespan_ns"]
 
 
-def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Items by their key, keys in the order in which they first come."""
-    groups: defaultdict[Key, list[Item]] = defaultdict(list)
-    for item in items:
-        groups[key(item)].append(item)
-    return dict(groups)
+def gathered(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """The frame with rows of equal keys one after the other, keys in the order in which they first come."""
+    places = frame.groupby(keys, sort=False, observed=True, dropna=False).ngroup()
+    return frame.iloc[places.argsort(kind="stable")]
 
 
-def by_policy(found: Iterable[Result]) -> dict[str, list[Result]]:
-    """Results of each policy."""
-    return grouped(found, lambda result: result.policy)
+def geometric_mean(values: pd.Series) -> float:
+    """The geometric mean of positive numbers, of those that are known; NaN if none is."""
+    return float(np.exp(np.log(values).mean()))
 
 
-def gaps(found: Iterable[Result]) -> list[float]:
-    """The gaps of those results that have a bound."""
-    return [result.gap for result in found if result.gap is not None]
-
-
-def baseline_makespans(found: Iterable[Result]) -> Mapping[str, float]:
-    """Makespan of the fixed order on every instance, by fingerprint; that of the first dispatch rule that was run."""
-    runs = grouped((r for r in found if policy_head(r.policy) == "baseline"), lambda result: result.policy)
-    first = next(iter(runs.values()), [])
-    return {result.row.fingerprint: result.makespan_ns for result in first}
+def p90(values: pd.Series) -> float:
+    """The 90th percentile."""
+    return float(values.quantile(0.9))

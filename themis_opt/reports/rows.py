@@ -4,12 +4,16 @@ import csv
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Json, ValidationError, model_validator
 
-from themis_opt.errors import InputError
+from themis_opt.base.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BOUND = "bound"
 """The policy of runs that prove lower bounds and make no schedule."""
@@ -20,10 +24,10 @@ class Row(BaseModel):
 
     Times are nanoseconds where the name says so, else seconds; sizes are bytes, bandwidths bytes per second.
     `extra` is what the run recorded besides, such as ``trajectory``: a list of
-    ``[seconds, makespan_ns, bound_ns]``.
+    ``[seconds, makespan_ns, bound_ns]``.  Other columns of the file are kept as they are.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False, hide_input_in_errors=True)
 
     block: str = ""
     instance: str
@@ -36,7 +40,7 @@ class Row(BaseModel):
     chunks: int
     latency: str = ""
     ag_order: str = ""
-    launch_overhead_ns: str = ""
+    launch_overhead_ns: float | None = None
     packet: str = ""
     policy: str
     seed: int | None = None
@@ -67,18 +71,50 @@ class Row(BaseModel):
         return self
 
 
-def read_rows(path: Path) -> tuple[Row, ...]:
-    """Read the rows of a batch.
+REQUIRED = (*(name for name, field in Row.model_fields.items() if field.is_required()), "makespan_ns")
+"""Columns without which a file holds no rows; others may be missing, as in files from before they were added."""
 
-    Returns
-    -------
-    tuple of Row
-        In the order of the file, at least one.
+NUMBERS = tuple(name for name, field in Row.model_fields.items() if field.annotation in (int | None, float | None))
+"""Columns of numbers of which some may not be known."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a batch, in the order of their file."""
+
+    runs: tuple[Row, ...]
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """The rows as a data frame, with all columns of the file.
+
+        What is not known is NaN in columns of numbers, and empty in columns of texts; ``extra`` holds mappings.
+        """
+        import pandas as pd  # takes long to import, and rows that are refused do without
+
+        frame = pd.DataFrame([dict(run) for run in self.runs])
+        others = {name: _typed(frame[name]) for name in frame if name not in Row.model_fields}
+        return frame.astype(dict.fromkeys(NUMBERS, float)).assign(**others)
+
+
+def _typed(cells: "pd.Series") -> "pd.Series":
+    """The cells of a column that no rule is known of: as numbers if all are, else as they stand."""
+    import pandas as pd
+
+    numbers = pd.to_numeric(cells, errors="coerce")
+    return numbers if numbers.notna().equals(cells.notna()) else cells.fillna("")
+
+
+def read_rows(path: Path) -> Rows:
+    """Read the rows of a batch, at least one.
 
     Raises
     ------
     InputError
-        If the file cannot be read or is no CSV, a column is missing, or a cell breaks the rule of its column.
+        If the file cannot be read or is no CSV, a column of :data:`REQUIRED` is missing, or a cell breaks the rule of
+        its column.
     """
     lines = _records(path)
     _, header = next(lines, (0, []))
@@ -86,7 +122,7 @@ def read_rows(path: Path) -> tuple[Row, ...]:
     rows = tuple(_row(header, record, f"line {line}", path) for line, record in lines)
     if not rows:
         raise InputError("holds no rows, only a header", source=str(path))
-    return rows
+    return Rows(rows)
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -117,7 +153,7 @@ def _long_cells() -> Iterator[None]:
 def _check_header(header: Sequence[str], path: Path) -> None:
     if not header:
         raise InputError("the file is empty", source=str(path))
-    missing = [name for name in Row.model_fields if name not in header]
+    missing = [name for name in REQUIRED if name not in header]
     if missing:
         raise InputError("is missing from the header", field=f"column {missing[0]}", source=str(path))
     repeated = [name for name in header if header.count(name) > 1]

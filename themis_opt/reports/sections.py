@@ -1,28 +1,22 @@
 """Sections, tables and sentences that several reports share."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
-from themis_opt.errors import InputError
-from themis_opt.reports.cells import cell, percent, plural
-from themis_opt.reports.document import Column, Section, Table, Value
-from themis_opt.reports.results import Result, baseline_makespans, by_policy, gaps, grouped
-from themis_opt.reports.rows import Row
-from themis_opt.reports.statistics import Spread, geometric_mean, share, spread
+import pandas as pd
+
+from themis_opt.base.errors import InputError
+from themis_opt.reports.rendering.document import Column, Section, Table
+from themis_opt.reports.rendering.tables import cell, percent, plural, table
+from themis_opt.reports.results import ROUNDING, geometric_mean, speedups
 
 MOST_ROWS = 200
 """Rows of a table that would else grow with the experiment."""
 
-Statistic = Callable[[Spread], float]
-
-STATISTICS: Mapping[str, Statistic] = {
-    "median": lambda found: found.median,
-    "mean": lambda found: found.mean,
-    "largest": lambda found: found.largest,
-}
-"""What tables of gaps show."""
+STATISTICS: Mapping[str, str] = {"median": "Median", "mean": "Mean", "max": "Largest"}
+"""What tables of gaps show: names for pandas and for readers."""
 
 
-def require_bounds(found: Sequence[Result]) -> None:
+def require_bounds(found: pd.DataFrame) -> None:
     """Refuse results of which none has a bound.
 
     Raises
@@ -30,40 +24,41 @@ def require_bounds(found: Sequence[Result]) -> None:
     InputError
         Naming the column that is empty.
     """
-    if not gaps(found):
+    if not found["gap"].notna().any():
         raise InputError(
             "no makespan has a bound; run the policy 'bound' on the same instances", field="column bound_ns"
         )
 
 
-def policy_tables(found: Sequence[Result]) -> tuple[Table, ...]:
+def policy_tables(found: pd.DataFrame) -> tuple[Table, ...]:
     """Every policy: its runs, its speed-up over the fixed order, its gaps.
 
     If the policies ran different instances, a second table has only those that all of them ran.
     """
-    tables = [_policy_table(found)]
-    common = _common(found)
-    if 0 < len(common) < len({result.row.fingerprint for result in found}):
-        shared = [result for result in found if result.row.fingerprint in common]
-        caption = f"The same on the {plural(len(common), 'instance')} that all policies ran."
-        tables.append(_policy_table(shared, caption))
-    return tuple(tables)
+    common = found[_is_common(found)]
+    number = common["fingerprint"].nunique()
+    if number in (0, found["fingerprint"].nunique()):
+        return (_policy_table(found),)
+    caption = f"The same on the {plural(number, 'instance')} that all policies ran."
+    return (_policy_table(found), _policy_table(common, caption))
 
 
-def coverage(found: Sequence[Result]) -> tuple[str, ...]:
+def coverage(found: pd.DataFrame) -> tuple[str, ...]:
     """A sentence of warning if the policies ran different instances."""
-    if len(_common(found)) == len({result.row.fingerprint for result in found}):
+    if _is_common(found).all():
         return ()
     return ("Not every policy ran every instance; means are over those that it ran.",)
 
 
-def _common(found: Sequence[Result]) -> set[str]:
-    """Fingerprints of the instances that all policies ran."""
-    instances = [{run.row.fingerprint for run in runs} for runs in by_policy(found).values()]
-    return set.intersection(*instances) if instances else set()
+def _is_common(found: pd.DataFrame) -> pd.Series:
+    """Whether all policies ran the instance of each result."""
+    return (
+        found.groupby("fingerprint")["policy" if found.empty else "label"].transform("nunique")
+        == found["label"].nunique()
+    )
 
 
-def _policy_table(found: Sequence[Result], caption: str = "") -> Table:
+def _policy_table(found: pd.DataFrame, caption: str = "") -> Table:
     columns = (
         Column("policy"),
         Column("runs", "count"),
@@ -73,64 +68,43 @@ def _policy_table(found: Sequence[Result], caption: str = "") -> Table:
         Column("largest gap", "percent"),
         Column("proven optimal", "count"),
     )
-    baseline = baseline_makespans(found)
-    rows = tuple(_policy_row(policy, runs, baseline) for policy, runs in by_policy(found).items())
-    return Table(columns, rows, caption)
+    policies = found.assign(speedup=speedups(found)).groupby("label", observed=True)
+    frame = policies.agg(
+        runs=("gap", "size"),
+        speedup=("speedup", geometric_mean),
+        median=("gap", "median"),
+        mean=("gap", "mean"),
+        largest=("gap", "max"),
+        optimal=("is_optimal", "sum"),
+    )
+    return table(frame.reset_index(), columns, caption)
 
 
-def _policy_row(policy: str, runs: Sequence[Result], baseline: Mapping[str, float]) -> tuple[Value, ...]:
-    gap = spread(gaps(runs))
-    shown = (gap.median, gap.mean, gap.largest) if gap else (None, None, None)
-    return (policy, len(runs), mean_speedup(runs, baseline), *shown, sum(run.is_optimal for run in runs))
-
-
-def mean_speedup(runs: Sequence[Result], baseline: Mapping[str, float]) -> float | None:
-    """Geometric mean, over the runs whose instance the fixed order ran too, of how much faster they are than it."""
-    return geometric_mean([ratio for run in runs if (ratio := speedup(run, baseline)) is not None])
-
-
-def speedup(run: Result, baseline: Mapping[str, float]) -> float | None:
-    """How many times faster than the fixed order a run is."""
-    makespan = baseline.get(run.row.fingerprint)
-    return None if makespan is None else makespan / run.makespan_ns
-
-
-def gap_tables(found: Sequence[Result], key: Callable[[Row], int], form: str, name: str) -> tuple[Table, ...]:
-    """One table per statistic of the gaps: policies down, values of `key` across."""
-    values = sorted({key(result.row) for result in found})
-    columns = (Column("policy"), *(Column(cell(value, form), "percent") for value in values))
-    tables = []
-    for statistic, of in STATISTICS.items():
-        rows = tuple(
-            (policy, *(_statistic(cells.get(value, []), of) for value in values))
-            for policy, cells in _cells(found, key).items()
+def gap_tables(found: pd.DataFrame, by: str, form: str, name: str) -> tuple[Table, ...]:
+    """One table per statistic of the gaps: policies down, values of the column `by` across."""
+    columns = (Column("policy"), *(Column(cell(value, form), "percent") for value in sorted(found[by].unique())))
+    return tuple(
+        table(
+            found.pivot_table("gap", "label", by, aggfunc=statistic, observed=True).reset_index(),
+            columns,
+            f"{title} gap by {name}.",
         )
-        tables.append(Table(columns, rows, f"{statistic.capitalize()} gap by {name}."))
-    return tuple(tables)
+        for statistic, title in STATISTICS.items()
+    )
 
 
-def _cells(found: Sequence[Result], key: Callable[[Row], int]) -> dict[str, dict[int, list[Result]]]:
-    return {policy: grouped(runs, lambda run: key(run.row)) for policy, runs in by_policy(found).items()}
-
-
-def _statistic(runs: Sequence[Result], of: Statistic) -> float | None:
-    found = spread(gaps(runs))
-    return of(found) if found else None
-
-
-def optimal_sentence(found: Sequence[Result]) -> str:
+def optimal_sentence(found: pd.DataFrame) -> str:
     """How many instances have a schedule that is proven optimal."""
-    instances = {result.row.fingerprint for result in found}
-    optimal = {result.row.fingerprint for result in found if result.is_optimal}
-    portion = share(len(optimal), len(instances)) or 0.0
-    counted = f"{len(optimal)} of {plural(len(instances), 'instance')} ({percent(portion)})"
+    is_optimal = found.groupby("fingerprint")["is_optimal"].any()
+    portion = is_optimal.mean() if len(is_optimal) else 0.0
+    counted = f"{is_optimal.sum()} of {plural(len(is_optimal), 'instance')} ({percent(portion)})"
     return f"{counted} have a schedule within 0.01 % of a proven bound."
 
 
-def warnings(rows: Sequence[Row], found: Sequence[Result]) -> list[str]:
+def warnings(rows: pd.DataFrame, found: pd.DataFrame) -> list[str]:
     """What a reader must know before trusting the numbers: contradictions, and runs that have no result."""
-    below = sum(result.is_below_bound for result in found)
-    counts = {status: sum(row.status == status for row in rows) for status in ("failed", "interrupted")}
+    below = int((found["gap"] < -ROUNDING).sum())
+    counts = {status: int((rows["status"] == status).sum()) for status in ("failed", "interrupted")}
     left_out = [plural(number, f"{status} run") for status, number in counts.items() if number]
     said = [f"Left out: {', '.join(left_out)}."] if left_out else []
     if below:
@@ -138,16 +112,16 @@ def warnings(rows: Sequence[Row], found: Sequence[Result]) -> list[str]:
     return said
 
 
-def unbounded(found: Sequence[Result]) -> list[str]:
+def unbounded(found: pd.DataFrame) -> list[str]:
     """A sentence on makespans that have no gap, because nothing bounds them."""
-    number = sum(result.gap is None for result in found)
+    number = int(found["gap"].isna().sum())
     return [f"{plural(number, 'makespan')} without a bound: no gap is known."] if number else []
 
 
-def failures(rows: Sequence[Row]) -> tuple[Section, ...]:
+def failures(rows: pd.DataFrame) -> tuple[Section, ...]:
     """A section on runs that failed, if there are any."""
-    failed = [row for row in rows if row.status == "failed"]
-    if not failed:
+    failed = rows[rows["status"] == "failed"]
+    if failed.empty:
         return ()
     columns = (
         Column("instance"),
@@ -156,6 +130,6 @@ def failures(rows: Sequence[Row]) -> tuple[Section, ...]:
         Column("seed", "count"),
         Column("error"),
     )
-    shown = tuple((row.instance, row.chunks, row.policy, row.seed, row.error) for row in failed[:MOST_ROWS])
+    shown = failed[["instance", "chunks", "policy", "seed", "error"]].head(MOST_ROWS)
     more = (f"The first {MOST_ROWS} of {len(failed)}.",) if len(failed) > MOST_ROWS else ()
-    return (Section("Failed runs", more, (Table(columns, shown),)),)
+    return (Section("Failed runs", more, (table(shown, columns),)),)

@@ -9,11 +9,11 @@ Examples
 >>> tuned.schedule.makespan < tuned.default_schedule.makespan
 True
 >>> tuned = tune(themis_opt.load("v100-256.resnet-50"), trials=5, launch_overhead="10 us")
->>> tuned.schedule.iteration_time <= tuned.default_schedule.iteration_time
+>>> tuned.schedule.makespan <= tuned.default_schedule.makespan
 True
 """
 
-from themis_opt.tuning.outcome import Tuned, TunedIteration
+from themis_opt.tuning.outcome import Tuned
 from themis_opt.tuning.tuner import tune
 
-__all__ = ["Tuned", "TunedIteration", "tune"]
+__all__ = ["Tuned", "tune"]

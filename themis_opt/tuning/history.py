@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Literal
 
+from themis_opt.base.units import nanoseconds
 from themis_opt.tuning.parameters import Choice
 from themis_opt.tuning.space import Measurement
 
@@ -73,7 +74,7 @@ class Trial:
 def value_of(measurements: Sequence[Measurement]) -> float:
     """Makespan in ns; of several cases the geometric mean of makespan over ideal."""
     if len(measurements) == 1:
-        return measurements[0].makespan / 1000
+        return nanoseconds(measurements[0].makespan)
     return ratio_of(measurements)
 
 

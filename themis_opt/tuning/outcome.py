@@ -1,22 +1,19 @@
 """What a search found."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from themis_opt.iterations.schedule import IterationSchedule
-from themis_opt.schedule import Schedule
-from themis_opt.tuning.chunk_space import ChunkSpace
+from themis_opt.base.units import nanoseconds
+from themis_opt.schedules.schedule import Schedule
 from themis_opt.tuning.history import Objective, Trial, front_of, ratio_of
-from themis_opt.tuning.iteration_space import IterationSpace
 from themis_opt.tuning.parameters import Choice
 from themis_opt.tuning.space import Measurement, Space
 
-PICOSECONDS_PER_NANOSECOND = 1000
-
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """The best choice of a space beside what users do today.
+class Tuned:
+    """The best choice of a space beside what users do today: the paper's default, in an iteration that of PyTorch.
 
     Attributes
     ----------
@@ -72,6 +69,26 @@ class Found:
         """The trials that no other beats in makespan and pieces."""
         return front_of(self.trials)
 
+    @cached_property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The schedules of the best choice, one per case from cheap to dear, simulated and validated."""
+        return tuple(self.space.schedule(self.choice, case) for case in range(len(self.space.cases)))
+
+    @cached_property
+    def default_schedules(self) -> tuple[Schedule, ...]:
+        """The same for what users do today."""
+        return tuple(self.space.reference_schedule(case) for case in range(len(self.space.cases)))
+
+    @property
+    def schedule(self) -> Schedule:
+        """The best schedule, of the dearest case."""
+        return self.schedules[-1]
+
+    @property
+    def default_schedule(self) -> Schedule:
+        """What users do today, in the dearest case."""
+        return self.default_schedules[-1]
+
     def rows(self) -> list[dict[str, Any]]:
         """The default and the best of every case as plain values: times in ns, fractions 0..1."""
         return [
@@ -97,51 +114,11 @@ class Found:
         return row | {"error": trial.error}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tuned(Found):
-    """The best chunks and policy for an instance beside the paper's default, both simulated and validated.
-
-    Attributes
-    ----------
-    schedules, default_schedules : tuple of Schedule
-        Of the best choice and of 64 equal chunks with themis+scf, one per case, from cheap to dear.
-    """
-
-    space: ChunkSpace
-    schedules: tuple[Schedule, ...]
-    default_schedules: tuple[Schedule, ...]
-
-    @property
-    def schedule(self) -> Schedule:
-        """The best schedule, of the dearest case."""
-        return self.schedules[-1]
-
-    @property
-    def default_schedule(self) -> Schedule:
-        """The schedule of the paper's default, of the dearest case."""
-        return self.default_schedules[-1]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TunedIteration(Found):
-    """The best launching policy, chunks and chunk policy for an iteration beside the default of PyTorch.
-
-    Attributes
-    ----------
-    schedule, default_schedule : IterationSchedule
-        Of the best choice and of ``ddp/themis+scf``, simulated and validated.
-    """
-
-    space: IterationSpace
-    schedule: IterationSchedule
-    default_schedule: IterationSchedule
-
-
 def _row(time: str, case: str, setting: str, measured: Measurement, gain: float) -> dict[str, Any]:
     return {
         "size": case,
         "setting": setting,
-        f"{time}_ns": measured.makespan / PICOSECONDS_PER_NANOSECOND,
+        f"{time}_ns": nanoseconds(measured.makespan),
         "utilisation": measured.utilisation,
         "chunks": measured.pieces,
         "gain": gain,
@@ -150,7 +127,7 @@ def _row(time: str, case: str, setting: str, measured: Measurement, gain: float)
 
 def _measured_fields(time: str, suffix: str, measured: Measurement | None) -> dict[str, Any]:
     return {
-        f"{time}_ns{suffix}": measured.makespan / PICOSECONDS_PER_NANOSECOND if measured else "",
+        f"{time}_ns{suffix}": nanoseconds(measured.makespan) if measured else "",
         f"utilisation{suffix}": measured.utilisation if measured else "",
         f"chunks_used{suffix}": measured.pieces if measured else "",
     }

@@ -5,13 +5,14 @@ from types import MappingProxyType
 
 import numpy as np
 
-from themis_opt.cost import IntArray
-from themis_opt.instance import Collective, Instance
-from themis_opt.plan import Chunks, Plan
+from themis_opt.base.arrays import IntArray
 from themis_opt.policies.registry import Policy
-from themis_opt.schedule import Schedule
-from themis_opt.simulator import simulate
-from themis_opt.sizing import resized, rounded
+from themis_opt.problem.exchanges import Collective, Exchange
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Chunks, Plan
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.solving.sizing import resized, rounded
 
 RAMPED = 0.25
 """Share of the chunks over which sizes rise, and of those over which they fall."""
@@ -27,11 +28,11 @@ def equal(instance: Instance, policy: Policy, ratio: int) -> Schedule:
 
 def ramp(instance: Instance, policy: Policy, ratio: int) -> Schedule:
     """Small chunks first and last, `ratio` times larger ones between: dimensions begin sooner and end together."""
-    return simulate(instance, planned(instance, policy, [ramp_sizes(c, ratio) for c in instance.collectives]))
+    return simulate(instance, planned(instance, policy, [ramp_sizes(own, ratio) for own in instance.exchanges]))
 
 
 def free(instance: Instance, policy: Policy, ratio: int) -> Schedule:
-    """The sizes that suit the schedule of equal chunks best (:func:`themis_opt.sizing.resized`)."""
+    """The sizes that suit the schedule of equal chunks best (:func:`themis_opt.solving.sizing.resized`)."""
     schedule = equal(instance, policy, ratio)
     for _ in range(ROUNDS):
         found = resized(schedule)
@@ -47,7 +48,7 @@ PROFILES: Mapping[str, Callable[[Instance, Policy, int], Schedule]] = MappingPro
 """From an instance, a policy and the ratio of a ramp to a schedule, by name."""
 
 
-def ramp_sizes(collective: Collective, ratio: int) -> IntArray:
+def ramp_sizes(collective: Exchange, ratio: int) -> IntArray:
     """Sizes that grow geometrically at the start and shrink alike at the end, shape (chunks,) at most.
 
     Parameters
@@ -78,7 +79,7 @@ def planned(instance: Instance, policy: Policy, sizes: Sequence[IntArray]) -> Pl
 
 def _one_per_chunk(instance: Instance, sizes: Sequence[IntArray]) -> tuple[Collective, ...]:
     return tuple(
-        collective.replace(size=size, chunks=1, name=f"{label} chunk {number}")
-        for collective, label, own in zip(instance.collectives, instance.labels, sizes, strict=True)
+        collective.replace(size=size, chunks=1, name=f"{exchange.name} chunk {number}")
+        for collective, exchange, own in zip(instance.collectives, instance.exchanges, sizes, strict=True)
         for number, size in enumerate(own.tolist())
     )

@@ -1,15 +1,26 @@
-"""What a search needs to know of a problem: the protocol of spaces, and their registry."""
+"""The space of a search: what can be chosen for a problem, and what a choice is worth."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib import import_module
-from types import MappingProxyType
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from themis_opt.errors import InputError
-from themis_opt.instance import Instance
-from themis_opt.iteration_instance import IterationInstance
-from themis_opt.tuning.parameters import Choice, Parameter
+from themis_opt.base.units import format_size
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.exchanges import Exchange
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import fused, has_launches
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.validation import validate
+from themis_opt.solving.bounds import bounds, bounds_of
+from themis_opt.tuning.launching import Launching, launching_specification
+from themis_opt.tuning.parameters import Choice, Parameter, Value
+from themis_opt.tuning.profiles import PROFILES
+
+LARGEST_PROGRAMME = 256
+"""Most chunks of one case whose sizes are optimised; above, they stay equal."""
+
+USUAL_DIVISOR = 16
+"""The threshold divisor that Themis has by itself."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +36,7 @@ class Measurement:
     utilisation : float
         Share of the bandwidth in use, 0..1.
     pieces : int
-        What the data are cut in: chunks, or buckets.
+        Chunks into which the data are cut.
     """
 
     makespan: int
@@ -39,87 +50,163 @@ class Measurement:
         return self.makespan / self.ideal
 
 
-class Space(Protocol):
-    """Choices for one problem, and what they are worth.
+@dataclass(frozen=True)
+class Space:
+    """Choices for one problem: into what its collectives are cut, which policy sends that, and what is launched when.
 
-    A problem may have several cases, such as several sizes of one collective; they come from cheap to dear.  This is
-    all that :func:`themis_opt.tuning.tuner.find`, the table of trials and the pictures need.
+    A problem may have several cases, such as several sizes of one collective.
+
+    Attributes
+    ----------
+    name : str
+        Of the problem, for titles.
+    instances : tuple of Instance
+        The cases, from cheap to dear, with the costs as asked for.
+    cases : tuple of str
+        A name for each of them.
+    parameters : tuple of Parameter
+        What can be chosen.
+    reference : Choice
+        What users do today; it need not lie in the space.
+    identity : mapping
+        What two searches must have in common to share their trials, by a name for the part.
+    min_chunk : int
+        Least bytes of an equal chunk.
+    launching : Launching or None
+        What can be launched when; None where every collective is launched on its own.
     """
 
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """What can be chosen."""
-
-    @property
-    def name(self) -> str:
-        """Of the problem, for titles."""
+    name: str
+    instances: tuple[Instance, ...]
+    cases: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+    reference: Choice
+    identity: Mapping[str, str]
+    min_chunk: int = 1
+    launching: Launching | None = None
 
     @property
     def measured(self) -> str:
-        """The word for the time that is searched: makespan, or iteration."""
+        """The word for the time that is searched."""
+        return "makespan" if self.launching is None else "iteration"
 
-    @property
-    def reference(self) -> Choice:
-        """What users do today; it need not lie in the space."""
+    @cached_property
+    def ideals(self) -> tuple[float, ...]:
+        """What nothing can beat in each case, in picoseconds."""
+        return tuple(max(judges(instance).values()) for instance in self.instances)
 
-    @property
-    def instances(self) -> Sequence[Instance] | Sequence[IterationInstance]:
-        """The instance of each case, with the costs as asked for."""
+    def counts(self, choice: Choice, case: int) -> tuple[int, ...]:
+        """Chunks of each collective operation: as chosen, but none smaller than allowed or than an element."""
+        least = max(int(choice.get("least_chunk_bytes", 1)), self.min_chunk)
+        return tuple(
+            min(int(choice["chunks"]), own.size // own.element_bytes, max(1, own.size // least))
+            for own in self._launched(choice, case)
+        )
 
-    @property
-    def cases(self) -> tuple[str, ...]:
-        """A name for each case."""
+    def _launched(self, choice: Choice, case: int) -> tuple[Exchange, ...]:
+        instance = self.instances[case]
+        return fused(instance, self.launching.launches(choice)) if self.launching else instance.exchanges
 
-    @property
-    def identity(self) -> Mapping[str, str]:
-        """What two searches must have in common to share their trials, by a name for the part."""
+    def instance(self, choice: Choice, case: int) -> Instance:
+        """The instance of a case, cut as chosen."""
+        instance = self.instances[case]
+        if self.launching:
+            return instance.overridden(chunks=int(choice["chunks"]))
+        pairs = zip(instance.collectives, self.counts(choice, case), strict=True)
+        return instance.replace(collectives=tuple(own.replace(chunks=count) for own, count in pairs))
 
-    def canonical(self, choice: Choice) -> dict[str, Any]:
+    def canonical(self, choice: Choice) -> dict[str, Value]:
         """The same choice without what makes no difference: equal results, equal form."""
+        result = self.launching.canonical(choice) if self.launching else dict(choice)
+        counts = self._all_counts(choice)
+        result["chunks"] = max(map(max, counts))
+        if "least_chunk_bytes" in choice and counts == self._all_counts({**result, "least_chunk_bytes": 1}):
+            del result["least_chunk_bytes"]
+        if "profile" in choice:
+            result["profile"] = _effective_profile(choice, counts)
+            if result["profile"] != "ramp":
+                result.pop("ratio", None)
+        if "policy" in choice:
+            self._simplify_policy(result)
+        return dict(sorted(result.items()))
 
-    def measure(self, choice: Choice, case: int) -> Measurement:
-        """Try a choice in a case.
+    def _all_counts(self, choice: Choice) -> list[tuple[int, ...]]:
+        return [self.counts(choice, case) for case in range(len(self.instances))]
+
+    def _simplify_policy(self, choice: dict[str, Value]) -> None:
+        """Replace policy and knobs by the first ones that do the same."""
+        exchanges = self.instances[0].exchanges
+        one_path = all(len(own.span) == 1 for own in exchanges)
+        if choice["policy"] == "themis" and (one_path or not any(own.kind.rule.order_matters for own in exchanges)):
+            choice["policy"] = "baseline"
+        if choice["policy"] != "themis":
+            choice.pop("threshold_divisor", None)
+        if choice["policy"] == "hourglass":
+            choice.pop("dispatch", None)
+        elif choice["chunks"] == 1 and len(exchanges) == 1:
+            choice["dispatch"] = "fifo"
+
+    def schedule(self, choice: Choice, case: int) -> Schedule:
+        """The schedule of a choice, simulated and validated.
 
         Raises
         ------
         ThemisError
-            If it cannot be done.
+            If it cannot be made.
         """
+        make = PROFILES[_effective_profile(choice, [self.counts(choice, case)])]
+        policy = make_policy(self.specification(choice))
+        schedule = make(self.instance(choice, case), policy, int(choice.get("ratio", 1)))
+        validate(schedule)
+        return schedule
+
+    def reference_schedule(self, case: int) -> Schedule:
+        """The schedule of what users do today, however small its chunks are."""
+        return replace(self, min_chunk=1).schedule(self.reference, case)
+
+    def measure(self, choice: Choice, case: int) -> Measurement:
+        """Simulate and validate a choice in a case; raises as :meth:`schedule` does."""
+        return self._measurement(self.schedule(choice, case), case)
 
     def measure_reference(self, case: int) -> Measurement:
-        """What users do today, in a case."""
+        """Simulate and validate what users do today, in a case."""
+        return self._measurement(self.reference_schedule(case), case)
+
+    def _measurement(self, schedule: Schedule, case: int) -> Measurement:
+        pieces = sum(len(own.sizes) for own in schedule.plan.chunks)
+        return Measurement(schedule.makespan, self.ideals[case], schedule.utilisation, pieces)
 
     def specification(self, choice: Choice) -> str:
         """The policy of a choice as it is written on the command line."""
+        if self.launching:
+            return f"{launching_specification(choice)}/{choice['chunk_policy']}"
+        divisor, dispatch = choice.get("threshold_divisor"), choice.get("dispatch")
+        knobs = "" if divisor in (None, USUAL_DIVISOR) else f":threshold_divisor={divisor}"
+        return f"{choice['policy']}{knobs}" + ("" if dispatch is None else f"+{dispatch}")
 
     def describe(self, choice: Choice) -> str:
-        """A choice in one line."""
+        """A choice in one line: chunks, their sizes where they can be chosen, and the policy."""
+        ratio, least = choice.get("ratio"), choice.get("least_chunk_bytes")
+        parts = ["1 chunk" if choice["chunks"] == 1 else f"{choice['chunks']} chunks"]
+        if "profile" in choice:
+            parts.append(f"sizes {choice['profile']}" + (f" 1:{ratio}" if ratio else ""))
+        if least:
+            parts.append(f"at least {format_size(int(least))} each")
+        return ", ".join((*parts, self.specification(choice)))
 
 
-SPACES: Mapping[str, str] = MappingProxyType(
-    {
-        "chunks": "themis_opt.tuning.chunk_options:chunk_space",
-        "iteration": "themis_opt.tuning.iteration_options:iteration_space",
-    }
-)
-"""Import path of what makes each kind of space from an instance and options."""
+def judges(instance: Instance) -> dict[str, float]:
+    """Bounds that a tuned schedule is judged by, in picoseconds by name: those of a period, or the ideal makespan."""
+    if has_launches(instance):
+        return bounds(instance)
+    return {"ideal": bounds_of(instance)["ideal"].compute(instance)}
 
 
-def kind_of_space(instance: Instance | IterationInstance) -> str:
-    """What is tuned of an instance."""
-    return "iteration" if isinstance(instance, IterationInstance) else "chunks"
-
-
-def make_space(kind: str, instance: Any, **options: Any) -> Space:
-    """The space of a kind for an instance.
-
-    Raises
-    ------
-    InputError
-        If there is no such kind, or an option breaks a rule.
-    """
-    if kind not in SPACES:
-        raise InputError(f"must be one of {', '.join(SPACES)}", field="space", value=kind)
-    module, _, name = SPACES[kind].partition(":")
-    space: Space = getattr(import_module(module), name)(instance, **options)
-    return space
+def _effective_profile(choice: Choice, counts: Sequence[tuple[int, ...]]) -> str:
+    """Equal where a profile changes nothing: two chunks are no ramp, and too many are not optimised."""
+    profile, most = str(choice.get("profile", "equal")), max(map(max, counts))
+    if (profile == "ramp" and most <= 2) or (profile == "free" and most == 1):
+        return "equal"
+    if profile == "free" and min(map(sum, counts)) > LARGEST_PROGRAMME:
+        return "equal"
+    return profile

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
-from themis_opt.errors import InputError
+from themis_opt.base.errors import InputError
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage

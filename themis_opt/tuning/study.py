@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from themis_opt.errors import InputError
+from themis_opt.base.errors import InputError
 from themis_opt.tuning.history import Objective
 from themis_opt.tuning.storage import open_storage, storage_errors
 

@@ -4,20 +4,16 @@ import logging
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import fields
 from time import monotonic
-from typing import TYPE_CHECKING, Unpack, overload
+from typing import TYPE_CHECKING, Any
 
-from themis_opt.errors import InputError
-from themis_opt.instance import Instance
-from themis_opt.iteration_instance import IterationInstance
-from themis_opt.tuning.chunk_options import ChunkOptions
-from themis_opt.tuning.chunk_space import ChunkSpace
+from themis_opt.base.errors import InputError
+from themis_opt.problem.instance import Instance
 from themis_opt.tuning.history import OBJECTIVES, Objective, Trial, best_of
-from themis_opt.tuning.iteration_space import IterationSpace
-from themis_opt.tuning.outcome import Found, Tuned, TunedIteration
+from themis_opt.tuning.options import make_space
+from themis_opt.tuning.outcome import Tuned
 from themis_opt.tuning.search import Progress, Search
-from themis_opt.tuning.space import Space, kind_of_space, make_space
+from themis_opt.tuning.space import Space
 from themis_opt.tuning.storage import StorageError, storage_errors
 from themis_opt.tuning.study import open_study
 
@@ -30,35 +26,15 @@ class StorageLost(StorageError):
 
     Attributes
     ----------
-    found : Found or None
+    tuned : Tuned or None
         What was found until then, if anything was.
     """
 
-    found: Found | None = None
-
-
-class TuneOptions(ChunkOptions, total=False):
-    """What :func:`tune` takes besides the instance."""
-
-    trials: int
-    seed: int
-    time_limit: float
-    objective: str
-    storage: str | None
-    study: str | None
-    progress: Progress
-
-
-@overload
-def tune(instance: Instance, **options: Unpack[TuneOptions]) -> Tuned: ...
-
-
-@overload
-def tune(instance: IterationInstance, **options: Unpack[TuneOptions]) -> TunedIteration: ...
+    tuned: Tuned | None = None
 
 
 def tune(
-    instance: Instance | IterationInstance,
+    instance: Instance,
     *,
     trials: int = 100,
     seed: int = 0,
@@ -67,8 +43,8 @@ def tune(
     storage: str | None = None,
     study: str | None = None,
     progress: Progress = lambda run, total, trial: None,
-    **options: Unpack[ChunkOptions],
-) -> Tuned | TunedIteration:
+    **options: Any,
+) -> Tuned:
     """Search for the best chunk count, sizes and policy of an instance; for an iteration also what is fused.
 
     What users do today is the first choice tried: the paper's default, or for an iteration that of PyTorch.  Spaces of
@@ -77,7 +53,7 @@ def tune(
 
     Parameters
     ----------
-    instance : Instance or IterationInstance
+    instance : Instance
     trials : int
         Choices to run in all, those of a resumed study included; remembered ones do not count.
     seed : int
@@ -93,8 +69,7 @@ def tune(
     progress : callable, optional
         Called after every trial.
     **options
-        Those of :func:`themis_opt.tuning.chunk_options.chunk_space`, or for an iteration of
-        :func:`themis_opt.tuning.iteration_options.iteration_space`.
+        Those of :func:`themis_opt.tuning.options.make_space`.
 
     Raises
     ------
@@ -103,23 +78,16 @@ def tune(
     StorageError
         If the storage fails; :class:`StorageLost` with what was found, if that happens during the search.
     """
-    space = make_space(kind_of_space(instance), instance, **options)
-    try:
-        return with_schedules(
-            find(
-                space,
-                trials=trials,
-                seed=seed,
-                time_limit=time_limit,
-                objective=objective,
-                storage=storage,
-                study=study,
-                progress=progress,
-            )
-        )
-    except StorageLost as error:
-        error.found = error.found and with_schedules(error.found)
-        raise
+    return find(
+        make_space(instance, **options),
+        trials=trials,
+        seed=seed,
+        time_limit=time_limit,
+        objective=objective,
+        storage=storage,
+        study=study,
+        progress=progress,
+    )
 
 
 def find(
@@ -132,8 +100,8 @@ def find(
     storage: str | None,
     study: str | None,
     progress: Progress,
-) -> Found:
-    """Search a space of any kind; parameters and errors as of :func:`tune`."""
+) -> Tuned:
+    """Search a space; parameters and errors as of :func:`tune`."""
     if trials < 1:
         raise InputError("must be at least 1", field="trials", value=trials)
     checked = _checked(objective)
@@ -146,31 +114,15 @@ def find(
         interrupted = True
     except StorageError as error:
         lost = StorageLost(error.rule, field=error.field, value=error.value)
-    found = _found(search, interrupted)
+    tuned = _tuned(search, interrupted)
     if lost is not None:
-        lost.found = found
+        lost.tuned = tuned
         raise lost
-    if found is None and interrupted:
+    if tuned is None and interrupted:
         raise KeyboardInterrupt
-    if found is None:
+    if tuned is None:
         raise InputError(_no_success(search.trials), field="trials", value=trials)
-    return found
-
-
-def with_schedules(found: Found) -> Tuned | TunedIteration:
-    """What was found, with the schedules of the best choice and of the default."""
-    space, known = found.space, {f.name: getattr(found, f.name) for f in fields(Found)}
-    if isinstance(space, IterationSpace):
-        best, default = (space.schedule(choice) for choice in (found.choice, space.reference))
-        return TunedIteration(**known, schedule=best, default_schedule=default)
-    if not isinstance(space, ChunkSpace):
-        raise TypeError("only spaces of chunks and of iterations have schedules")
-    cases = range(len(space.cases))
-    return Tuned(
-        **known,
-        schedules=tuple(space.schedule(found.choice, case) for case in cases),
-        default_schedules=tuple(space.reference_schedule(case) for case in cases),
-    )
+    return tuned
 
 
 def _checked(text: str) -> Objective:
@@ -185,11 +137,11 @@ def _no_success(trials: Sequence[Trial]) -> str:
     return f"no trial succeeded: {errors[0]}" if errors else "no trial was finished within the time limit"
 
 
-def _found(search: Search, interrupted: bool) -> Found | None:
+def _tuned(search: Search, interrupted: bool) -> Tuned | None:
     best, space = best_of(search.trials), search.space
     if best is None:
         return None
-    return Found(
+    return Tuned(
         space=space,
         objective=search.objective,
         study=search.study.study_name,

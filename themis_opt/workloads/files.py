@@ -4,17 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-from themis_opt.documents import write_atomically
-from themis_opt.iteration_instance import IterationInstance
+from themis_opt.base.documents import write_atomically
+from themis_opt.problem.instance import Instance
 
 
-def instance_text(instance: IterationInstance) -> str:
+def instance_text(instance: Instance) -> str:
     """The JSON document of an instance, with the fields that were given."""
     document = {"format": instance.format} | instance.model_dump(mode="json", exclude_unset=True)
     return _laid_out(document, "") + "\n"
 
 
-def write_instance(instance: IterationInstance, path: Path) -> None:
+def write_instance(instance: Instance, path: Path) -> None:
     """Write the JSON document of an instance.
 
     Raises

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from themis_opt.errors import InputError
-from themis_opt.instance import Network
-from themis_opt.iteration import Split
+from themis_opt.base.errors import InputError
+from themis_opt.problem.iteration import Split
+from themis_opt.problem.network import Network
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ With ZeRO stage 2 (S. Rajbhandari et al., https://arxiv.org/abs/1910.02054) grad
 updates its shard after the backward pass, in the order in which gradients come, and parameters are all-gathered.
 """
 
-from themis_opt.errors import InputError
-from themis_opt.instance import CollectiveKind
-from themis_opt.iteration import Iteration
+from themis_opt.base.errors import InputError
+from themis_opt.problem.iteration import Iteration
+from themis_opt.problem.phases import CollectiveKind
 from themis_opt.workloads.groups import Groups, divide
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes

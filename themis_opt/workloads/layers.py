@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from themis_opt.errors import InputError
+from themis_opt.base.errors import InputError
 
 Role = Literal["weight", "bias", "norm"]
 Kind = Literal["convolution", "linear", "recurrent", "attention", "feed_forward", "embedding", "table"]

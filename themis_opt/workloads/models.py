@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 
-from themis_opt.errors import InputError
+from themis_opt.base.errors import InputError
 from themis_opt.workloads.dlrm import dlrm_mlperf, dlrm_totals
 from themis_opt.workloads.gnmt import gnmt
 from themis_opt.workloads.layers import TrainingModel

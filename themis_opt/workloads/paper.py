@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from types import MappingProxyType
 
-from themis_opt.catalog import load
-from themis_opt.instance import FORMAT, CollectiveKind, Network
-from themis_opt.iteration import ComputeTask, Iteration, Split, Tensor
-from themis_opt.iteration_instance import IterationInstance
+from themis_opt.problem.catalog import load
+from themis_opt.problem.exchanges import Tensor
+from themis_opt.problem.instance import FORMAT, Instance
+from themis_opt.problem.iteration import ComputeTask, Iteration, Split
+from themis_opt.problem.network import Network
+from themis_opt.problem.phases import CollectiveKind
 
 NETWORKS = (
     "2d-sw_sw",
@@ -161,7 +163,7 @@ WORKLOADS: Mapping[str, tuple[str, Callable[[Network], Iteration]]] = MappingPro
 """Title and maker of the iteration of each workload."""
 
 
-def paper_iteration(network: str, workload: str) -> IterationInstance:
+def paper_iteration(network: str, workload: str) -> Instance:
     """A workload of the paper on one of its networks.
 
     Parameters
@@ -173,7 +175,7 @@ def paper_iteration(network: str, workload: str) -> IterationInstance:
     """
     title, make = WORKLOADS[workload]
     fabric = load(f"{network}.all_reduce.1000MiB").network
-    return IterationInstance(
+    return Instance(
         format=FORMAT,
         name=f"{fabric.name} {title}",
         description=" ".join((make.__doc__ or "").split()),

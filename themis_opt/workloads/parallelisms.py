@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from themis_opt.errors import InputError
-from themis_opt.instance import FORMAT
-from themis_opt.iteration import Iteration
-from themis_opt.iteration_instance import IterationInstance
+from themis_opt.base.errors import InputError
+from themis_opt.problem.instance import FORMAT, Instance
+from themis_opt.problem.iteration import Iteration
 from themis_opt.workloads.hybrid import data, hybrid, tensor
 from themis_opt.workloads.layers import Layer, TrainingModel
 from themis_opt.workloads.setup import Setup
@@ -19,7 +18,7 @@ PARALLELISMS: Mapping[str, Callable[[tuple[Layer, ...], Setup], Iteration]] = Ma
 
 def make_workload(
     model: TrainingModel, layers: tuple[Layer, ...], setup: Setup, *, parallelism: str = "data", chunks: int = 64
-) -> IterationInstance:
+) -> Instance:
     """The training iteration of a model on a network.
 
     Parameters
@@ -43,7 +42,7 @@ def make_workload(
     if parallelism not in PARALLELISMS:
         rule = f"unknown parallelism; use one of {', '.join(PARALLELISMS)}"
         raise InputError(rule, field="--parallelism", value=parallelism)
-    return IterationInstance(
+    return Instance(
         format=FORMAT,
         name=f"{setup.network.name or 'network'} {model.title} {parallelism}",
         description=f"Layers: {model.source}. {setup}",

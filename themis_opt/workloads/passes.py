@@ -1,8 +1,9 @@
 """An iteration under construction: tasks in the order they run, and tensors that later tasks wait for."""
 
-from themis_opt.errors import InputError
-from themis_opt.instance import CollectiveKind
-from themis_opt.iteration import MAX_TASKS, ComputeTask, Iteration, Split, Tensor
+from themis_opt.base.errors import InputError
+from themis_opt.problem.exchanges import Tensor
+from themis_opt.problem.iteration import MAX_TASKS, ComputeTask, Iteration, Split
+from themis_opt.problem.phases import CollectiveKind
 
 
 class Passes:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from themis_opt.errors import InputError
-from themis_opt.instance import Network
+from themis_opt.base.errors import InputError
+from themis_opt.problem.network import Network
 from themis_opt.workloads.layers import Layer, Parameter
 from themis_opt.workloads.timing import LayerTimes, Timing
 

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from themis_opt.iteration_instance import IterationInstance
+from themis_opt.problem.instance import Instance
 from themis_opt.workloads.files import write_instance
 from themis_opt.workloads.paper import NETWORKS, WORKLOADS, paper_iteration
 from themis_opt.workloads.v100_cluster import NAME, TRAININGS, v100_iteration
 
 
-def shipped_iterations() -> dict[str, IterationInstance]:
+def shipped_iterations() -> dict[str, Instance]:
     """The instance of each file, by file name."""
     pairs = [(network, workload) for network in NETWORKS for workload in WORKLOADS]
     paper = {f"{network}.{workload}.json": paper_iteration(network, workload) for network, workload in pairs}

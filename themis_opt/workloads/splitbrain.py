@@ -9,13 +9,14 @@ begins when the last one is through, the convolutions' backward pass after all r
 all-reduced over all machines, those of the shards over the N/K that hold the same one.
 """
 
+import math
 from fractions import Fraction
 
-from themis_opt.cost import PHASES
-from themis_opt.errors import InputError
-from themis_opt.instance import CollectiveKind
-from themis_opt.iteration import Iteration
-from themis_opt.iteration_instance import IterationInstance
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.iteration import Iteration
+from themis_opt.problem.phases import CollectiveKind
 from themis_opt.workloads.groups import Groups, divide
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
@@ -57,25 +58,23 @@ def memory_fraction(convolutions: int, connected: int, group: int) -> Fraction:
     return (convolutions + Fraction(connected, group)) / (convolutions + connected)
 
 
-def serial_time(instance: IterationInstance) -> Fraction:
+def serial_time(instance: Instance) -> Fraction:
     """Picoseconds of an iteration that overlaps nothing and uses all bandwidth of each exchange's dimensions."""
     dimensions = instance.fabric.dimensions
     time = Fraction(instance.compute)
-    for tensor, span in zip(instance.iteration.tensors, instance.spans, strict=True):
-        npus = 1
-        for k in span:
-            npus *= dimensions[k].size
-        sent = Fraction(tensor.size * len(PHASES[tensor.kind]) * (npus - 1), npus)
-        time += sent * 10**12 / Fraction(sum(dimensions[k].bandwidth for k in span))
+    for tensor in instance.exchanges:
+        npus = math.prod(dimensions[k].size for k in tensor.span)
+        sent = tensor.size * tensor.kind.rule.bus_share(npus)
+        time += sent * PICOSECONDS_PER_SECOND / Fraction(sum(dimensions[k].bandwidth for k in tensor.span))
     return time
 
 
-def speedup(instance: IterationInstance, iteration_time: int | Fraction) -> Fraction:
+def speedup(instance: Instance, iteration_time: int | Fraction) -> Fraction:
     """Samples per second of all machines, relative to one machine that trains alone.
 
     Parameters
     ----------
-    instance : IterationInstance
+    instance : Instance
         Made by :func:`splitbrain`: each machine computes as long as one alone does for its batch.
     iteration_time : int or Fraction
         Picoseconds of one iteration, simulated or estimated (:func:`serial_time`).

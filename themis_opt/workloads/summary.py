@@ -4,17 +4,18 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from themis_opt.iteration_instance import IterationInstance
+from themis_opt.base.units import nanoseconds
+from themis_opt.problem.instance import Instance
 from themis_opt.workloads.layers import Layer, count, macs
 from themis_opt.workloads.models import MODELS
 
 
-def workload_summary(instance: IterationInstance, layers: Iterable[Layer]) -> dict[str, Any]:
+def workload_summary(instance: Instance, layers: Iterable[Layer]) -> dict[str, Any]:
     """Tasks, compute, memory, and bytes by kind of collective and by parallelism.
 
     Parameters
     ----------
-    instance : IterationInstance
+    instance : Instance
         The iteration.
     layers : iterable of Layer
         Those it was made from.
@@ -25,17 +26,17 @@ def workload_summary(instance: IterationInstance, layers: Iterable[Layer]) -> di
         Values for JSON; times in nanoseconds, sizes in bytes as the tensors count them.
     """
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for tensor in instance.iteration.tensors:
+    for tensor in instance.exchanges:
         groups[tensor.kind.value, tensor.parallelism].append(tensor.size)
     return {
         "name": instance.name,
         "npus": instance.network.num_npus,
         "parameters": count(layers),
-        "steps": instance.iteration.steps,
-        "tasks": len(instance.iteration.tasks),
-        "compute_ns": instance.compute / 1000,
+        "steps": instance.iteration.steps if instance.iteration else 1,
+        "tasks": len(instance.tasks),
+        "compute_ns": nanoseconds(instance.compute),
         "memory_bytes": instance.memory,
-        "tensors": len(instance.iteration.tensors),
+        "tensors": len(instance.exchanges),
         "exchanges": [
             {"kind": kind, "parallelism": parallelism, "tensors": len(sizes), "bytes": sum(sizes)}
             for (kind, parallelism), sizes in sorted(groups.items())

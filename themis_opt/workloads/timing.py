@@ -10,10 +10,10 @@ from typing import Protocol
 
 from pydantic import Field, ValidationError
 
-from themis_opt.documents import read_json
-from themis_opt.errors import InputError
-from themis_opt.instance import Model, located
-from themis_opt.units import PICOSECONDS_PER_SECOND, Picoseconds, parse_quantity
+from themis_opt.base.documents import read_json
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import PICOSECONDS_PER_SECOND, Picoseconds, parse_quantity
+from themis_opt.problem.fields import Model, located
 from themis_opt.workloads.layers import Layer
 
 RATE_UNITS: Mapping[str, Decimal] = MappingProxyType(

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from themis_opt.instance import Dimension, Kind, Network
-from themis_opt.iteration_instance import IterationInstance
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.setup import Setup
@@ -66,7 +66,7 @@ def v100_network() -> Network:
     return Network(name="V100-256", dimensions=(inside, outside), source=f"after the evaluation in {_DDP}")
 
 
-def v100_iteration(name: str) -> IterationInstance:
+def v100_iteration(name: str) -> Instance:
     """A training of :data:`TRAININGS`: gradients in FP32, one tensor for each layer."""
     training = TRAININGS[name]
     model = MODELS[training.model]

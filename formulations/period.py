@@ -1,0 +1,229 @@
+r"""Training iteration: one period of compute and chunks that repeats itself, a constraint programme.
+
+Sets and data
+    Tasks :math:`t = 1..n` of a period, serial in this order, of the integer duration :math:`c_t`.  Launches
+    :math:`\lambda`, each released by the end of task :math:`a_\lambda`, :math:`\alpha_\lambda \in \{0, 1\}` periods
+    later, and by the results of launches :math:`A_\lambda`; task :math:`b_\lambda`, :math:`\beta_\lambda \in \{0, 1\}`
+    periods later, waits for it.  Jobs :math:`i` of a launch are those of :mod:`formulations.chunk_order`, with arcs,
+    durations :math:`d` and lags :math:`l`; machine k belongs to resource :math:`\rho(k)`.  A lower bound L on the
+    period and a horizon H.
+
+Variables
+    - those of each job in :mod:`formulations.chunk_order`, starts :math:`s_{iqk} \in [0, 2H]` counted from the start of
+      the period that the job belongs to;
+    - :math:`u_{iqk}`, the place of a stage in the period, and :math:`w_{iqk} \in \{0, 1\}`, how many periods later it
+      is;
+    - :math:`\tau_t`, start of a task; :math:`R_\lambda`, when a launch has all results;
+    - :math:`T`, the period.
+
+Objective
+    minimise :math:`T`
+
+Constraints
+    1. *jobs*: (1) to (5) of :mod:`formulations.chunk_order`; where the gathers of a launch mirror the scatters of
+       another one, x and b of these, reversed, stand for theirs;
+    2. *tasks*: :math:`\tau_1 = 0`, :math:`\tau_{t+1} \ge \tau_t + c_t`, :math:`T \ge \tau_n + c_n`;
+    3. *release*: :math:`s_{i1k} \ge \tau_{a} + c_{a} + \alpha_\lambda T`, and :math:`s_{i1k} \ge R_\mu` for
+       :math:`\mu \in A_\lambda`;
+    4. *results*: :math:`R_\lambda \ge f_{iqk} + l_{iqk}` in the last leg, and
+       :math:`R_\lambda \le \tau_b + \beta_\lambda T`;
+    5. *folding*: :math:`s_{iqk} = u_{iqk} + w_{iqk} T`, :math:`0 \le u_{iqk} \le T`;
+    6. *no overlap*: on each resource the intervals of length :math:`p_{iqk}` at :math:`u_{iqk}`, and, where one of them
+       could be under way at the end of a period, those at :math:`u_{iqk} + T`, are disjoint;
+    7. *loads*: :math:`T \ge \sum p_{iqk}` on each resource;
+    8. *windows*: for all events a and b, (2) and (3) of :mod:`formulations.order_count` with
+       :math:`\tau_b + \beta T - \tau_a - c_a - \alpha T` for the makespan, on all launches released by a or later and
+       needed by b or earlier;
+    9. *symmetry*: jobs of one class are numbered by their start on their first machine in the first leg, unless they
+       mirror others;
+    10. *bounds*: :math:`L \le T \le H`, :math:`T \ge \sum c_t`.
+
+Results are needed by :math:`2T` at the latest, so no stage starts after it and w is 0 or 1; a launch that is released
+and needed within one period, or needed by its end, has a known w.  Two intervals of the repeated schedule that overlap
+do so with places less than a period apart, which the copies of (6) see.  (7), (8) and (10) are redundant.
+
+The optimum is exact for the integer data, among schedules that repeat themselves after one period.  If durations and
+lags are rounded down to ticks, a true period of :math:`\theta` ticks leaves a feasible one of
+:math:`\lceil \theta \rceil`: round every place u down and keep w.  A wait from place u to :math:`u'`,
+:math:`k = w' - w \ge 0` periods later, takes :math:`u' + k \theta - u \ge p`, so
+:math:`\lfloor u' \rfloor + k \lceil \theta \rceil - \lfloor u \rfloor > p - 1`, and both sides being integers it is at
+least :math:`\lfloor p \rfloor`.  So every schedule of the same launches and chunk sizes that repeats itself has a
+period of **more than the optimum less one tick**, whatever paths and sequences it has.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from ortools.sat.python import cp_model
+
+from formulations.budget import Budget
+from formulations.job_rules import add_job
+from formulations.job_variables import JobVariables, decisions, extracted
+from formulations.lattice import Arc, arcs
+from formulations.order_count import add_load_bounds
+from formulations.period_hints import PeriodVariables, add_hints
+from formulations.period_variables import (
+    FoldedStage,
+    LaunchJobs,
+    LaunchVariables,
+    Moment,
+    PeriodJobs,
+    PeriodOutcome,
+    PeriodTimes,
+    Window,
+    fold,
+    windows_of,
+    with_copies,
+)
+from formulations.search import Report, search
+
+
+class PeriodModel:
+    """The model of one period.
+
+    Parameters
+    ----------
+    period : PeriodJobs
+        Tasks and launches in whole ticks.
+    horizon : int
+        An upper bound on the period.
+    lower_bound : int
+        A proven lower bound.
+    """
+
+    def __init__(self, period: PeriodJobs, horizon: int, lower_bound: int = 0) -> None:
+        self.data, self.horizon = period, horizon
+        self.lower_bound = max(lower_bound, sum(period.tasks))
+        self.model = cp_model.CpModel()
+        self.period = self.model.new_int_var(self.lower_bound, horizon, "period")
+        self.task_start = self._tasks()
+        self.launches: list[LaunchVariables] = []
+        for number, launch in enumerate(period.launches):
+            self.launches.append(self._launch(launch, f"launch{number}"))
+        for launch, variables in zip(period.launches, self.launches, strict=True):
+            self._release(launch, variables)
+            self._results(launch, variables)
+        self.stages = self._folded()
+        self._no_overlap()
+        self._loads()
+        self.windows = list(self._windows())
+        self._symmetry()
+        self.model.minimize(self.period)
+
+    def solve(self, budget: Budget, report: Report) -> PeriodOutcome:
+        """Search within a budget; `report` hears of every better period and bound."""
+        held = [self.period, *self.task_start]
+        held += [v for launch in self.launches for job in launch.jobs for v in decisions(job)]
+        variables = sorted({v.index: v for v in held}.values(), key=lambda v: v.index)
+        outcome = search(self.model, variables, budget, report)
+        bound = max(self.lower_bound, int(outcome.bound))
+        if outcome.values is None:
+            return PeriodOutcome(None, bound, outcome.status, outcome.work)
+        value = {v.index: x for v, x in zip(variables, outcome.values, strict=True)}
+        launches = tuple([[extracted(job, value) for job in own] for own in launch.classes] for launch in self.launches)
+        times = PeriodTimes(value[self.period.index], tuple(value[v.index] for v in self.task_start), launches)
+        return PeriodOutcome(times, bound, outcome.status, outcome.work)
+
+    def hint(self, times: PeriodTimes) -> None:
+        """Suggest a schedule that is feasible for the integer data, as a value for every variable."""
+        held = PeriodVariables(self.period, self.task_start, self.launches, self.stages, self.windows)
+        add_hints(self.model, self.data, held, times)
+
+    def moment(self, moment: Moment) -> cp_model.LinearExprT:
+        """When a task starts, counted from the start of the period."""
+        task, later = moment
+        return self.task_start[task] + later * self.period
+
+    def _tasks(self) -> list[cp_model.IntVar]:
+        """(2)."""
+        starts = [self.model.new_int_var(0, self.horizon, f"task{t}") for t in range(len(self.data.tasks))]
+        self.model.add(starts[0] == 0)
+        for duration, (one, following) in zip(self.data.tasks, pairwise([*starts, self.period]), strict=True):
+            self.model.add(following >= one + duration)
+        return starts
+
+    def _launch(self, launch: LaunchJobs, name: str) -> LaunchVariables:
+        """(1)."""
+        latest = 2 * self.horizon
+        classes: list[list[JobVariables]] = []
+        for c, job in enumerate(launch.jobs):
+            own = []
+            for i in range(job.count):
+                mirrored = None if launch.mirrors is None else self.launches[launch.mirrors].classes[c][i].legs[0]
+                own.append(add_job(self.model, job, latest, f"{name}_job{c}_{i}", mirrored))
+            classes.append(own)
+        return LaunchVariables(self.model.new_int_var(0, latest, f"{name}_ready"), classes)
+
+    def _release(self, launch: LaunchJobs, variables: LaunchVariables) -> None:
+        """(3)."""
+        released = self.moment(launch.after) + self.data.tasks[launch.after[0]]
+        for job in variables.jobs:
+            for start in job.legs[0].start.values():
+                self.model.add(start >= released)
+                for other in launch.after_launches:
+                    self.model.add(start >= self.launches[other].ready)
+
+    def _results(self, launch: LaunchJobs, variables: LaunchVariables) -> None:
+        """(4)."""
+        for job in variables.jobs:
+            for k, end in job.legs[-1].end.items():
+                self.model.add(variables.ready >= end + int(job.job.legs[-1].lag[k]))
+        self.model.add(variables.ready <= self.moment(launch.before))
+
+    def _folded(self) -> dict[int, list[FoldedStage]]:
+        """(5) Per resource, the stages in their places."""
+        pairs = list(zip(self.data.launches, self.launches, strict=True))
+        held = [{self.data.resources[k] for job in launch.jobs for k in job.machines} for launch, _ in pairs]
+        wrapping = set().union(*(own for own, (launch, _) in zip(held, pairs, strict=True) if launch.may_wrap))
+        stages: dict[int, list[FoldedStage]] = {}
+        for launch, variables in pairs:
+            for leg in (leg for job in variables.jobs for leg in job.legs):
+                for k in leg.start:
+                    resource = self.data.resources[k]
+                    stage = fold(self.model, self.period, launch, leg, k)
+                    stages.setdefault(resource, []).append(
+                        with_copies(self.model, self.period, stage) if resource in wrapping else stage
+                    )
+        return stages
+
+    def _no_overlap(self) -> None:
+        """(6)."""
+        for resource, stages in self.stages.items():
+            intervals = []
+            for stage in stages:
+                places = [(stage.folded, stage.folded_end), *([stage.copies] if stage.copies else [])]
+                for start, end in places:
+                    intervals.append(self.model.new_interval_var(start, stage.duration, end, f"on{resource}"))
+            self.model.add_no_overlap(intervals)
+
+    def _loads(self) -> None:
+        """(7)."""
+        for stages in self.stages.values():
+            self.model.add(self.period >= cp_model.LinearExpr.sum([stage.duration for stage in stages]))
+
+    def _windows(self) -> Iterator[Window]:
+        """(8)."""
+        for after, before, members in windows_of(self.data.launches):
+            length = self.model.new_int_var(0, 2 * self.horizon, f"window{after}_{before}")
+            released = self.moment(after) + self.data.tasks[after[0]]
+            self.model.add(length == self.moment(before) - released)
+            jobs = [job for m in members for job in self.data.launches[m].jobs]
+            counts = [self._counts(own) for m in members for own in self.launches[m].classes]
+            rows = add_load_bounds(self.model, jobs, counts, length)
+            yield Window(length, after, before, members, tuple(rows))
+
+    def _counts(self, jobs: Sequence[JobVariables]) -> list[Mapping[Arc, cp_model.LinearExprT]]:
+        """How many jobs of a class take each arc, per independent leg."""
+        one = jobs[0].job
+        return [
+            {arc: cp_model.LinearExpr.sum([v.legs[q].taken[arc] for v in jobs]) for arc in arcs(one.machines)}
+            for q in range(1 if one.mirrored else len(one.legs))
+        ]
+
+    def _symmetry(self) -> None:
+        """(9)."""
+        for launch, variables in zip(self.data.launches, self.launches, strict=True):
+            for own in variables.classes if launch.mirrors is None else ():
+                for one, following in pairwise(own):
+                    first = one.job.machines[0]
+                    self.model.add(one.legs[0].start[first] <= following.legs[0].start[first])

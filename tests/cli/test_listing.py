@@ -1,0 +1,213 @@
+"""``list``, and policies of other packages: listed with their origin, solved with and compared like our own."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from background import PATIENCE
+
+from themis_opt.cli.listing import LISTED
+from themis_opt.formats.bundle import WRITERS
+from themis_opt.policies.registry import LAUNCHING, POLICIES
+from themis_opt.problem.catalog import READERS, shipped
+from themis_opt.reports.registry import REPORTS
+from themis_opt.workloads.models import MODELS
+
+NAME = "fig5.all_reduce.256MB"
+QUICK = ("--time-limit", 5, "--workers", 1, "--sizes", "equal", "--json")
+
+MODULE = '''
+from dataclasses import dataclass, replace
+
+from themis_opt import load
+from themis_opt.policies.baseline import Baseline
+from themis_opt.policies.launching.wait_free import WaitFree
+
+
+@dataclass(frozen=True)
+class Patient:
+    """The fixed order, that serves the last stage first."""
+
+    dispatch: str = "lifo"
+
+    def __call__(self, instance):
+        return replace(Baseline()(instance), dispatch=self.dispatch)
+
+
+@dataclass(frozen=True)
+class Picky:
+    """A policy that has to be told something."""
+
+    taste: int
+
+    def __call__(self, instance):
+        return Baseline()(instance)
+
+
+@dataclass(frozen=True)
+class Eager(WaitFree):
+    """A launching policy."""
+
+
+def function(instance):
+    return Baseline()(instance)
+
+
+def read_size(path):
+    """The toy instance, with the size that a text file holds."""
+    return load("fig5.all_reduce.256MB").overridden(size=path.read_text().strip())
+
+
+def count_stages(schedule):
+    return f"{schedule.plan.num_stages}\\n"
+
+
+def nothing(schedule):
+    return None
+'''
+
+ENTRIES = """
+[themis_opt.policies]
+patient = tiny_policies:Patient
+picky = tiny_policies:Picky
+function = tiny_policies:function
+missing = tiny_policies:Missing
+baseline = tiny_policies:Picky
+
+[themis_opt.launching]
+eager = tiny_policies:Eager
+
+[themis_opt.readers]
+size = tiny_policies:read_size
+
+[themis_opt.writers]
+stages.txt = tiny_policies:count_stages
+never.txt = tiny_policies:nothing
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Run a command line in a process where a small package with policies is installed."""
+    site = tmp_path_factory.mktemp("site")
+    (site / "tiny_policies.py").write_text(MODULE, encoding="utf-8")
+    info = site / "tiny_policies-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny-policies\nVersion: 1.2\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(ENTRIES, encoding="utf-8")
+    path = os.pathsep.join([str(site), *sys.path])
+
+    def command(*arguments):
+        texts = [sys.executable, "-m", "themis_opt", *map(str, arguments)]
+        environment = os.environ | {"PYTHONPATH": path}
+        return subprocess.run(
+            texts, capture_output=True, text=True, check=False, timeout=PATIENCE, env=environment, cwd=site
+        )
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def rows(run):
+    """What a command line prints as JSON."""
+
+    def read(*arguments):
+        done = run(*arguments)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return read
+
+
+OWN = {
+    "policies": POLICIES,
+    "launching": LAUNCHING,
+    "readers": READERS,
+    "writers": WRITERS,
+    "reports": REPORTS,
+    "models": MODELS,
+    "instances": shipped(),
+}
+
+
+@pytest.mark.parametrize("kind", LISTED)
+def test_own_names_are_listed_with_their_origin(succeed, kind):
+    listed = json.loads(succeed("list", kind, "--json"))
+    assert [row for row in listed if row["name"] in OWN[kind]] == [
+        {"kind": kind, "name": name, "origin": "themis_opt"} for name in OWN[kind]
+    ]
+
+
+def test_without_a_kind_all_registries_are_listed(succeed):
+    kinds = [line.removeprefix("# ") for line in succeed("list").splitlines() if line.startswith("# ")]
+    assert kinds == [kind for kind in LISTED if kind != "instances"]
+
+
+def test_unknown_kind_is_refused(refuse):
+    assert "KIND = 'magic': must be one of policies, launching" in refuse("list", "magic")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("policies", "patient"), ("launching", "eager"), ("readers", "size"), ("writers", "stages.txt")]
+)
+def test_names_of_others_are_listed_with_package_and_version(rows, kind, name):
+    assert {"kind": kind, "name": name, "origin": "tiny-policies 1.2"} in rows("list", kind, "--json")
+
+
+def test_names_of_others_stand_in_the_table(run):
+    assert "patient\ttiny-policies 1.2" in run("list", "policies").stdout.splitlines()
+
+
+def test_others_cannot_take_our_names(rows):
+    origins = [row["origin"] for row in rows("list", "policies", "--json") if row["name"] == "baseline"]
+    assert origins == ["themis_opt"]
+    (row,) = rows("simulate", NAME, "--policies", "baseline", "--json")
+    assert row["makespan_ns"] == 8_000_000
+
+
+def test_policy_of_others_is_compared(rows):
+    compared = rows("compare", NAME, "--policies", "baseline+lifo,patient,patient+fifo,baseline+fifo", *QUICK)
+    makespans = {row["policy"]: row["makespan_ns"] for row in compared}
+    assert makespans["patient"] == makespans["baseline+lifo"]
+    assert makespans["patient+fifo"] == makespans["baseline+fifo"] == 8_000_000
+
+
+def test_policy_of_others_is_solved_with(rows, tmp_path):
+    solved = rows("solve", NAME, "--policies", "patient,exact", "-o", tmp_path, *QUICK)
+    assert [(row["policy"], row["makespan_ns"]) for row in solved] == [("patient", 8_000_000), ("exact", 7_000_000)]
+    assert rows("validate", tmp_path / "schedule.json", "--json")["makespan_ns"] == 7_000_000
+
+
+def test_policies_of_others_are_for_iterations_too(rows, trained, tmp_path):
+    names = ["eager/patient", "wait_free/baseline+lifo", "patient", "eager"]
+    solved = rows("solve", trained, "--policies", ",".join(names), "-o", tmp_path / "out", *QUICK)
+    times = {row["policy"]: row["iteration_ns"] for row in solved}
+    assert list(times) == names
+    assert times["eager/patient"] == times["wait_free/baseline+lifo"]
+
+
+def test_reader_and_writers_of_others_serve_every_command(rows, tmp_path):
+    (tmp_path / "my.size").write_text("512 MB\n", encoding="utf-8")
+    (row,) = rows("simulate", tmp_path / "my.size", "--policies", "baseline", "-o", tmp_path / "out", "--json")
+    assert row["makespan_ns"] == 16_000_000
+    (folder,) = (tmp_path / "out").iterdir()
+    assert (folder / "stages.txt").read_text(encoding="utf-8") == "16\n"
+    assert not (folder / "never.txt").exists()
+
+
+REFUSED = [
+    # policy, what the message must say
+    ("missing", "cannot be loaded from tiny-policies 1.2"),
+    ("function", "must be a dataclass, is not in tiny-policies 1.2"),
+    ("picky", "knob taste must be set"),
+    ("nothing", "unknown policy; use one of baseline, themis, hourglass, search, random, exact, function, missing"),
+]
+
+
+@pytest.mark.parametrize(("policy", "said"), REFUSED, ids=[policy for policy, _ in REFUSED])
+def test_policy_of_others_that_cannot_be_used_is_refused_in_one_line(run, policy, said):
+    done = run("simulate", NAME, "--policies", policy)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert said in done.stderr

@@ -1,0 +1,49 @@
+import json
+
+import pytest
+from iteration_schedules import collectives, scheduled
+
+import themis_opt
+from themis_opt.formats import window
+from themis_opt.formats.bundle import write_schedule
+from themis_opt.formats.schedule_json import read_schedule
+from themis_opt.study.bundle import write_comparison
+
+FILES = {"schedule.json", "order.json", "order.csv", "stages.csv", "trace.json", "gantt.png", "gantt.svg"}
+PICTURES = {"trace.json", "gantt.png", "gantt.svg"}
+
+each_kind = pytest.mark.parametrize(
+    ("schedule", "expected"), [(collectives(), FILES), (scheduled(), FILES | {"tasks.csv"})], ids=["makespan", "period"]
+)
+
+
+@each_kind
+def test_a_folder_holds_every_format(tmp_path, schedule, expected):
+    files = write_schedule(tmp_path, schedule, "title")
+    assert {path.name for path in files} == {path.name for path in tmp_path.iterdir()} == expected
+
+
+@each_kind
+def test_pictures_that_could_not_be_read_are_left_out(tmp_path, monkeypatch, schedule, expected):
+    write_schedule(tmp_path, schedule, "title")
+    monkeypatch.setattr(window, "MAX_PICTURED_STAGES", 1)
+    write_schedule(tmp_path, schedule, "title")
+    assert {path.name for path in tmp_path.iterdir()} == expected - PICTURES
+
+
+def test_tasks_of_an_earlier_schedule_are_removed(tmp_path):
+    write_schedule(tmp_path, scheduled(), "title")
+    write_schedule(tmp_path, collectives(), "title")
+    assert {path.name for path in tmp_path.iterdir()} == FILES
+
+
+@pytest.mark.parametrize("schedule", [collectives(), scheduled()], ids=["makespan", "period"])
+def test_a_comparison_is_written_with_its_best_schedule(tmp_path, schedule):
+    comparison = themis_opt.compare(schedule.instance, ["baseline", "themis+scf"])
+    write_comparison(tmp_path, comparison, {"seed": 3})
+    assert json.loads((tmp_path / "comparison.json").read_text()) == [result.row() for result in comparison.results]
+    assert read_schedule(tmp_path / "schedule.json") == comparison.best.schedule
+    summary = json.loads((tmp_path / "schedule.json").read_text())["summary"]
+    assert (summary["policy"], summary["settings"]) == (comparison.best.policy, {"seed": 3})
+    assert summary["gap"] == pytest.approx(comparison.best.gap)
+    assert max(summary["bounds_ns"].values()) * 1000 == pytest.approx(comparison.best.bound)

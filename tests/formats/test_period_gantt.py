@@ -1,0 +1,76 @@
+from itertools import pairwise
+
+import pytest
+from iteration_schedules import layers, scheduled, texts, with_compute
+from matplotlib.collections import PolyCollection
+
+from themis_opt.formats.gantt import COMPUTE_ROW
+from themis_opt.formats.palette import RAMPS, is_backward, launch_ramps
+from themis_opt.formats.period_gantt import period_gantt
+
+
+def boxes(figure, row):
+    """Left and right of every bar in a row that has a length."""
+    bars = [c for c in figure.axes[1].collections if isinstance(c, PolyCollection)]
+    corners = [path.vertices[:4] for collection in bars for path in collection.get_paths()]
+    ends = [(c[:, 0].min(), c[:, 0].max()) for c in corners if abs(c[:, 1].mean() - row) < 1e-6]
+    return sorted(end for end in ends if end[1] > end[0])
+
+
+@with_compute
+def test_tasks_and_waits_fill_the_row_of_compute(schedule):
+    found = boxes(period_gantt(schedule), COMPUTE_ROW)
+    assert found[0][0] == 0
+    assert all(a[1] == pytest.approx(b[0]) for a, b in pairwise(found))
+
+
+@with_compute
+def test_bars_lie_inside_two_periods(schedule):
+    right = period_gantt(schedule).axes[0].get_xlim()[1]
+    found = [box for row in (0, 1) for box in boxes(period_gantt(schedule), row)]
+    assert min(box[0] for box in found) >= 0
+    assert max(box[1] for box in found) <= right * (1 + 1e-9)
+
+
+@with_compute
+def test_both_steady_periods_look_alike(schedule):
+    assert schedule.period.is_steady
+    period = period_gantt(schedule).axes[0].get_xlim()[1] / 2
+    found = boxes(period_gantt(schedule), 0)
+    first, second = (
+        sum(max(min(right, end) - max(left, begin), 0) for left, right in found)
+        for begin, end in ((0, period), (period, 2 * period))
+    )
+    assert first == pytest.approx(second)
+
+
+def test_the_heading_says_what_an_iteration_takes():
+    shown = texts(period_gantt(scheduled("fused/baseline")))
+    assert all(word in shown for word in ("iteration ", "exposed communication", "overlap", "utilisation"))
+
+
+def test_periods_are_numbered():
+    schedule = scheduled()
+    assert f"iteration {schedule.num_iterations - 1}: " in texts(period_gantt(schedule))
+
+
+def test_legend_tells_kinds_of_parallelism_apart():
+    shown = texts(period_gantt(scheduled()))
+    assert "model parallel: rows" in shown
+    assert "data parallel: w2" in shown
+
+
+def test_legend_counts_the_launches_it_does_not_name():
+    assert "3 more" in texts(period_gantt(scheduled(instance=layers(5))))
+
+
+def test_launches_have_the_colours_of_their_parallelism():
+    schedule = scheduled()
+    for number, ramp in enumerate(launch_ramps(schedule)):
+        ends = {pair[0] for pair in RAMPS[schedule.launched[number].parallelism]}
+        assert "#{:02x}{:02x}{:02x}".format(*(round(255 * x) for x in ramp(0.0)[:3])) in ends
+
+
+@pytest.mark.parametrize(("name", "backward"), [("fc_forward", False), ("fc.input_gradient", True), ("bwd1", True)])
+def test_the_pass_of_a_task_is_known_by_its_name(name, backward):
+    assert is_backward(name) is backward

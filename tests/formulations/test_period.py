@@ -1,0 +1,290 @@
+"""The model of training iterations: against brute force, solved by hand, and each constraint in both directions."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations, count, permutations, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ortools.sat.python import cp_model
+
+from formulations.budget import Budget
+from formulations.job_variables import JobTimes
+from formulations.lattice import JobClass, Leg
+from formulations.period import PeriodModel
+from formulations.period_variables import LaunchJobs, Moment, PeriodJobs, PeriodTimes
+
+EXACTLY = Budget(seconds=600.0, workers=1, gap=0.0)
+
+
+def ignore(objective: float, bound: float) -> None:
+    """Report to nobody."""
+
+
+def optimum(period: PeriodJobs, horizon: int = 60) -> int:
+    """The proven least period."""
+    outcome = PeriodModel(period, horizon).solve(EXACTLY, ignore)
+    assert outcome.status == "optimal"
+    assert outcome.times is not None
+    assert obeys(period, outcome.times)
+    assert outcome.bound == outcome.times.period
+    return outcome.bound
+
+
+def launch(duration: int, after: int, before: Moment, *, machine: int = 0, lag: int = 0, count: int = 1) -> LaunchJobs:
+    """Jobs of one stage on one machine."""
+    leg = Leg(duration={(0, machine): duration}, lag={machine: lag})
+    return LaunchJobs((JobClass((machine,), (leg,), count),), (after, 0), before)
+
+
+def obeys(period: PeriodJobs, times: PeriodTimes) -> bool:
+    """Whether a schedule, unrolled, is legal; independent of the model."""
+    ends = [start + duration for start, duration in zip(times.tasks, period.tasks, strict=True)]
+    following = [*times.tasks[1:], times.period]
+    if times.tasks[0] or any(end > start for end, start in zip(ends, following, strict=True)):
+        return False
+    held: dict[int, list[tuple[int, int]]] = {}
+    ready: list[int] = []
+    for own, plans in zip(period.launches, times.launches, strict=True):
+        release = max([ends[own.after[0]] + own.after[1] * times.period, *(ready[n] for n in own.after_launches)])
+        ready.append(0)
+        for job, all_times in zip(own.jobs, plans, strict=True):
+            for job_times in all_times:
+                done = passed(job, job_times, release, period.resources, held)
+                if done is None:
+                    return False
+                ready[-1] = max(ready[-1], done)
+        if ready[-1] > times.tasks[own.before[0]] + own.before[1] * times.period:
+            return False
+    return all(disjoint(stages, times.period) for stages in held.values())
+
+
+def passed(
+    job: JobClass, times: JobTimes, now: int, resources: tuple[int, ...], held: dict[int, list[tuple[int, int]]]
+) -> int | None:
+    """When a job has all results, None if it starts a stage too early; `held` takes up its stages by resource."""
+    for leg, path, starts in zip(job.legs, times.paths, times.starts, strict=True):
+        visited = 0
+        for machine, start in zip(path, starts, strict=True):
+            if start < now:
+                return None
+            end = start + int(leg.duration[visited, machine])
+            held.setdefault(resources[machine], []).append((start, end))
+            now, visited = end + int(leg.lag[machine]), visited | 1 << machine
+    return now
+
+
+def disjoint(stages: list[tuple[int, int]], period: int) -> bool:
+    """Whether stages, repeated in four periods, never overlap."""
+    repeated = [(start + n * period, end + n * period) for start, end in stages for n in range(4)]
+    return all(one[1] <= other[0] or other[1] <= one[0] for one, other in combinations(repeated, 2))
+
+
+def brute_force(period: PeriodJobs) -> int:
+    """The least period, by trying all starts of one-leg jobs."""
+    for length in count(max(1, sum(period.tasks))):
+        if any(obeys(period, times) for times in all_times(period, length)):
+            return length
+    raise AssertionError
+
+
+def all_times(period: PeriodJobs, length: int) -> Iterator[PeriodTimes]:
+    """All starts within two periods."""
+    jobs = [job for own in period.launches for job in own.jobs]
+    paths = product(*(permutations(job.machines) for job in jobs))
+    for chosen in paths:
+        for starts in product(*(product(range(2 * length), repeat=len(job.machines)) for job in jobs)):
+            launches = [[[JobTimes((path,), (at,))]] for path, at in zip(chosen, starts, strict=True)]
+            for tasks in product(range(length + 1), repeat=len(period.tasks) - 1):
+                yield PeriodTimes(length, (0, *tasks), tuple(launches))
+
+
+needs = st.sampled_from([(0, 1), (1, 1), (1, 0)])
+
+
+@st.composite
+def periods(draw: st.DrawFn) -> PeriodJobs:
+    launches = []
+    for _ in range(2):
+        before = draw(needs)
+        after = 0 if before == (1, 0) else draw(st.integers(0, 1))
+        launches.append(launch(draw(st.integers(1, 3)), after, before, lag=draw(st.integers(0, 1))))
+    return PeriodJobs((draw(st.integers(1, 2)), draw(st.integers(0, 2))), tuple(launches), (0,))
+
+
+@settings(max_examples=30)
+@given(periods())
+def test_optimum_equals_brute_force(period: PeriodJobs) -> None:
+    assert optimum(period) == brute_force(period)
+
+
+@pytest.mark.parametrize("resources", [(0, 1), (0, 0)])
+@pytest.mark.parametrize("before", [(0, 1), (1, 1)])
+def test_optimum_over_paths_equals_brute_force(resources: tuple[int, int], before: Moment) -> None:
+    leg = Leg(duration={(0, 0): 2, (0, 1): 3, (1, 1): 1, (2, 0): 1}, lag={0: 1, 1: 0})
+    period = PeriodJobs((1, 1), (LaunchJobs((JobClass((0, 1), (leg,)),), (1, 0), before),), resources)
+    assert optimum(period) == brute_force(period)
+
+
+def test_a_collective_between_the_last_and_the_first_task_is_exposed_in_full() -> None:
+    assert optimum(PeriodJobs((5,), (launch(4, 0, (0, 1), lag=2),), (0,))) == 5 + 4 + 2
+
+
+def test_a_collective_beside_a_longer_task_is_hidden() -> None:
+    assert optimum(PeriodJobs((2, 9), (launch(8, 0, (0, 1), lag=1),), (0,))) == 11
+
+
+def test_the_tensor_needed_first_overtakes_the_one_ready_first() -> None:
+    """Forward 0-1, forward 1-11, backward; both are ready at its end, and that of the second task can wait."""
+    period = PeriodJobs((1, 10, 1), (launch(4, 2, (1, 1)), launch(3, 2, (0, 1))), (0,))
+    assert optimum(period) == 12 + 3 + 3
+
+
+def test_a_stage_may_be_under_way_when_the_period_ends() -> None:
+    """It begins at the end of the second task and ends in the middle of the first task of the next period."""
+    assert optimum(PeriodJobs((5, 5, 1), (launch(5, 2, (1, 1)),), (0,))) == 11
+
+
+def test_what_wraps_around_may_not_overlap_the_start_of_the_next_period() -> None:
+    """The second launch has the machine as soon as the first task ends, unless the first one still has it."""
+    alone = PeriodJobs((1, 8, 1), (launch(3, 0, (1, 0)),), (0,))
+    wrapped = replace(alone, launches=(*alone.launches, launch(4, 2, (1, 1))))
+    assert optimum(alone) == 1 + 3 + 8 + 1
+    assert optimum(wrapped) == 1 + 7 + 8 + 1 - 1
+
+
+def test_a_launch_waits_for_the_launches_it_names() -> None:
+    first, second = launch(4, 0, (0, 1)), launch(3, 0, (0, 1), machine=1)
+    free, bound = (first, second), (first, replace(second, after_launches=(0,)))
+    assert [optimum(PeriodJobs((2,), own, (0, 1))) for own in (free, bound)] == [6, 9]
+
+
+def test_a_launch_of_the_next_period_is_released_by_its_task() -> None:
+    late = replace(launch(3, 0, (1, 1)), after=(0, 1))
+    assert optimum(PeriodJobs((2, 2), (late,), (0,))) == 2 + 3 + 2
+
+
+def test_gathers_that_mirror_scatters_reverse_their_paths() -> None:
+    """Scattering is fast over machine 0 first; gathering too, which the mirror forbids."""
+    leg = Leg(duration={(0, 0): 1, (0, 1): 5, (1, 1): 1, (2, 0): 5}, lag={0: 0, 1: 0})
+    scatter = LaunchJobs((JobClass((0, 1), (leg,)),), (0, 0), (0, 1))
+    gather = replace(scatter, after_launches=(0,))
+    free = PeriodJobs((1,), (scatter, gather), (0, 1))
+    mirrored = PeriodJobs((1,), (scatter, replace(gather, mirrors=0)), (0, 1))
+    assert (optimum(free), optimum(mirrored)) == (1 + 2 + 2, 1 + 2 + 10)
+
+
+TWO_TASKS = PeriodJobs((2, 3), (launch(4, 1, (1, 1), lag=1, count=2),), (0,))
+"""Two chunks ready at 5, needed by the second task of the next period."""
+
+
+def with_starts(first: int, second: int) -> PeriodTimes:
+    """A period of 12 with chunks that start there."""
+    jobs = tuple(JobTimes(((0,),), ((start,),)) for start in (first, second))
+    return PeriodTimes(12, (0, 2), ((jobs,),))
+
+
+LEGAL = with_starts(5, 9)
+"""Chunks 5-9 and 9-13, their results at 10 and 14, when the second task of the next period starts."""
+
+
+def accepts(times: PeriodTimes, period: PeriodJobs = TWO_TASKS, horizon: int = 30, lower_bound: int = 0) -> bool:
+    """Whether the model has a solution with these starts."""
+    model = PeriodModel(period, horizon, lower_bound)
+    model.model.add(model.period == times.period)
+    for variable, start in zip(model.task_start, times.tasks, strict=True):
+        model.model.add(variable == start)
+    for variables, plans in zip(model.launches, times.launches, strict=True):
+        own_times = [job_times for own in plans for job_times in own]
+        for job, job_times in zip(variables.jobs, own_times, strict=True):
+            for leg, path, starts in zip(job.legs, job_times.paths, job_times.starts, strict=True):
+                for machine, start in zip(path, starts, strict=True):
+                    model.model.add(leg.start[machine] == start)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    return solver.solve(model.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+
+
+def test_a_legal_schedule_is_accepted() -> None:
+    assert accepts(LEGAL)
+
+
+@pytest.mark.parametrize(("tasks", "accepted"), [((0, 1), False), ((0, 3), True), ((1, 3), False), ((0, 10), False)])
+def test_tasks_run_in_order_from_the_start_of_the_period_to_its_end(tasks: tuple[int, int], accepted: bool) -> None:
+    """(2): here without a launch, so that nothing else forbids it."""
+    times = PeriodTimes(12, tasks, ())
+    assert accepts(times, replace(TWO_TASKS, launches=())) is accepted
+
+
+@pytest.mark.parametrize(("first", "accepted"), [(4, False), (5, True)])
+def test_no_chunk_starts_before_the_end_of_the_task_that_releases_it(first: int, accepted: bool) -> None:
+    """(3)."""
+    assert accepts(with_starts(first, 9)) is accepted
+
+
+@pytest.mark.parametrize(("second", "accepted"), [(9, True), (10, False)])
+def test_results_are_there_when_the_task_that_waits_starts(second: int, accepted: bool) -> None:
+    """(4): the lag included, one period later."""
+    assert accepts(with_starts(5, second)) is accepted
+
+
+def test_a_stage_that_starts_after_the_end_of_the_period_has_its_place_at_the_start_of_the_next() -> None:
+    """(5)."""
+    late = replace(with_starts(10, 14), tasks=(0, 7))
+    assert accepts(late)
+    model = PeriodModel(TWO_TASKS, 30)
+    model.model.add(model.period == 12)
+    stage = model.stages[0][1]
+    model.model.add(stage.start == 14)
+    model.model.add(stage.folded != 2)
+    assert model.solve(EXACTLY, ignore).status == "infeasible"
+
+
+@pytest.mark.parametrize(("second", "accepted"), [(9, True), (8, False)])
+def test_stages_on_one_machine_may_touch_but_not_overlap(second: int, accepted: bool) -> None:
+    """(6)."""
+    assert accepts(with_starts(5, second)) is accepted
+
+
+@pytest.mark.parametrize(("second", "accepted"), [(13, True), (14, False)])
+def test_stages_of_different_periods_may_touch_but_not_overlap(second: int, accepted: bool) -> None:
+    """(6): the second chunk ends at 5 or 6 of the next period, when the first one starts there."""
+    early = replace(TWO_TASKS, launches=(replace(TWO_TASKS.launches[0], after=(0, 0)),))
+    assert accepts(replace(with_starts(5, second), tasks=(0, 8)), early) is accepted
+
+
+def test_a_resource_cannot_work_longer_than_the_period() -> None:
+    """(7)."""
+    long = PeriodJobs((1,), (launch(6, 0, (0, 1), count=2),), (0,))
+    assert PeriodModel(long, horizon=12).solve(EXACTLY, ignore).status == "infeasible"
+    assert PeriodModel(long, horizon=13).solve(EXACTLY, ignore).bound == 13
+
+
+@pytest.mark.parametrize(("length", "status"), [(9, "optimal"), (8, "infeasible")])
+def test_windows_are_as_long_as_the_launches_inside_need(length: int, status: str) -> None:
+    """(8): the two chunks of 4 and the lag of 1 in the window from 5 to the start of the second task."""
+    model = PeriodModel(TWO_TASKS, 30)
+    model.model.add(model.windows[0].length <= length)
+    assert model.solve(EXACTLY, ignore).status == status
+
+
+def test_chunks_of_one_size_are_numbered_by_their_start() -> None:
+    """(9)."""
+    assert not accepts(with_starts(9, 5))
+
+
+@pytest.mark.parametrize(("limits", "accepted"), [((12, 12), True), ((11, 0), False), ((30, 13), False)])
+def test_the_period_stays_within_its_bounds(limits: tuple[int, int], accepted: bool) -> None:
+    """(10)."""
+    assert accepts(LEGAL, horizon=limits[0], lower_bound=limits[1]) is accepted
+
+
+def test_a_hinted_schedule_is_accepted() -> None:
+    model = PeriodModel(TWO_TASKS, 30)
+    model.hint(LEGAL)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.fix_variables_to_their_hinted_value = True
+    assert solver.solve(model.model) == cp_model.OPTIMAL
+    assert len(model.model.proto.solution_hint.vars) == len(model.model.proto.variables)

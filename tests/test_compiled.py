@@ -1,0 +1,100 @@
+"""Functions that are interpreted at first and compiled later."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from background import PATIENCE
+
+from themis_opt.base import compiled
+from themis_opt.base.compiled import Compilable, compile_at_once
+
+
+def doubled(numbers: np.ndarray) -> int:
+    """Sum of the numbers, twice; calls another function of this module."""
+    total = 0
+    for number in numbers:
+        total += twice(number)
+    return total
+
+
+def twice(number: int) -> int:
+    return 2 * number
+
+
+NUMBERS = np.arange(5)
+
+SIMULATION = """
+import sys
+import themis_opt
+instance = themis_opt.load("fig5.all_reduce.256MB")
+themis_opt.simulate(instance, themis_opt.make_policy("hourglass")(instance))
+assert "numba" not in sys.modules
+"""
+
+
+def test_small_runs_never_load_the_compiler() -> None:
+    subprocess.run([sys.executable, "-c", SIMULATION], check=True, timeout=PATIENCE)
+
+
+def test_work_is_interpreted_until_patience_ends() -> None:
+    function = Compilable(doubled, patience=10)
+    assert [function.interprets(work) for work in (4, 7, 6, 1)] == [True, False, True, False]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_patient", True)
+    compile_at_once()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_impatient_process_interprets_nothing() -> None:
+    assert not Compilable(doubled, patience=10).interprets(1)
+
+
+def test_the_compiled_function_has_the_result_of_the_interpreted_one() -> None:
+    assert Compilable(doubled).compiled(NUMBERS) == doubled(NUMBERS)
+
+
+def cache_files(function: Compilable, folder: Path) -> set[str]:
+    """Names under which its machine code is stored."""
+    function.compiled(NUMBERS)
+    return {path.name for path in folder.rglob("*.nbi")}
+
+
+def test_a_change_in_what_is_called_is_not_answered_with_old_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    before = cache_files(Compilable(doubled), tmp_path)
+    assert cache_files(Compilable(doubled), tmp_path) == before
+    helper = sys.modules[twice.__module__]
+    changed = tmp_path / "changed.py"
+    changed.write_text(Path(str(helper.__file__)).read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    monkeypatch.setattr(helper, "__file__", str(changed))
+    assert len(cache_files(Compilable(doubled), tmp_path)) == len(before) + 1
+
+
+@pytest.fixture
+def no_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Numba as it is where no folder is writable."""
+    njit = numba.njit
+
+    def njit_without_cache(*, cache: bool = False, **options: Any) -> Any:
+        if cache:
+            raise RuntimeError("cannot cache function 'event_loop': no locator available")
+        return njit(**options)
+
+    monkeypatch.setattr(numba, "njit", njit_without_cache)
+    return
+
+
+@pytest.mark.usefixtures("no_cache")
+def test_a_function_is_compiled_where_it_cannot_be_cached() -> None:
+    assert Compilable(doubled).compiled(NUMBERS) == doubled(NUMBERS)

@@ -1,0 +1,205 @@
+"""What the rows of runs hold, with and without compute."""
+
+import csv
+import json
+
+import pytest
+
+from themis_opt.base.errors import InputError
+from themis_opt.batches import measured_run
+from themis_opt.batches.expansion import expand
+from themis_opt.batches.experiment import Experiment
+from themis_opt.batches.measured_run import RECORDED, Limits, activity, code_version, execute, limits_of, run_one
+from themis_opt.batches.output import COLUMNS, finished_rows, write_csv
+from themis_opt.batches.store import RunStore
+from themis_opt.policies.registry import make_policy, specify, usual_policies
+from themis_opt.problem.catalog import load
+from themis_opt.schedules.simulator import simulate
+from themis_opt.solving.bounds import bounds
+from themis_opt.study.columns import RESULT_COLUMNS, schedule_row
+
+FIG5, RESNET, DLRM = "fig5.all_reduce.256MB", "2d-sw_sw.resnet-152", "2d-sw_sw.dlrm"
+BOTH = pytest.mark.parametrize("name", [FIG5, RESNET])
+SMALL = {"model": "resnet-50", "network": "v100-256.resnet-50", "npus": [8, 4], "chunks": 2}
+
+
+@pytest.fixture
+def row_of(tmp_path):
+    """The row of a run with a policy, by itself, on what a block names."""
+
+    def make(policy, **block):
+        content = {"name": "trial", "runs": [{"policies": [policy]} | block]}
+        (run,) = expand(Experiment.model_validate(content), tmp_path / "experiment.toml")
+        (result,) = execute([run.task], code_version())
+        assert result["status"] == "ok", result["error"]
+        return run.row({"key": run.key} | result)
+
+    return make
+
+
+def extra(row):
+    return json.loads(row["extra"])
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        (FIG5, "baseline"),
+        (FIG5, "themis:threshold_divisor=4+scf"),
+        (FIG5, "hourglass:sizes=free"),
+        (RESNET, "fused:order=newest/baseline+fifo"),
+        (RESNET, "ddp:cap=10MiB/themis+scf"),
+        (RESNET, "dear"),
+        (RESNET, "themis"),
+    ],
+)
+def test_a_row_holds_what_the_simulated_schedule_says(name, policy):
+    instance = load(name).overridden(chunks=4)
+    row = run_one(instance, policy, Limits())
+    schedule = simulate(instance, make_policy(specify(policy, instance))(instance))
+    told = schedule_row(schedule) | {"makespan_ns": schedule.makespan / 1000, "stages": schedule.plan.num_stages}
+    told.pop("iteration_ns", None)
+    assert (row | extra(row)).items() >= told.items()
+    assert "iteration_ns" not in row | extra(row)
+    assert set(row) - {"seconds", "simulate_seconds", "extra"} <= set(RECORDED) <= set(COLUMNS)
+
+
+def test_every_column_of_results_that_needs_no_comparison_reaches_the_rows():
+    rows = [run_one(load(name).overridden(chunks=2), "baseline", Limits()) for name in (FIG5, RESNET)]
+    told = {name for row in rows for name in row.keys() | extra(row).keys()}
+    assert {column.name for column in RESULT_COLUMNS if not column.judged} - {"iteration_ns"} <= told
+
+
+def test_rows_without_the_newest_columns_are_exported(row_of, tmp_path):
+    new = row_of("baseline", instances=[FIG5])
+    old = {name: value for name, value in new.items() if name != "idle"}
+    write_csv(tmp_path / "rows.csv", [old, new])
+    with (tmp_path / "rows.csv").open(newline="", encoding="utf-8") as file:
+        first, second = csv.DictReader(file)
+    assert (first["idle"], float(second["idle"])) == ("", new["idle"])
+
+
+def test_an_iteration_has_no_bandwidth_of_a_collective(row_of):
+    row = row_of("baseline", instances=[RESNET], chunks=[4])
+    assert row.get("algbw_bytes_per_s") is row.get("busbw_bytes_per_s") is None
+
+
+def test_waits_are_divided_between_data_and_model_parallelism(row_of):
+    told = extra(row_of("baseline", instances=[DLRM], chunks=[4]))
+    assert told["exposed_ns"] == pytest.approx(told["exposed_data_ns"] + told["exposed_model_ns"])
+    assert min(told["exposed_data_ns"], told["exposed_model_ns"]) > 0
+
+
+@BOTH
+def test_a_bound_run_tells_all_bounds(name):
+    instance = load(name)
+    row = run_one(instance, "bound", Limits())
+    assert extra(row)["bounds_ns"] == {name: value / 1000 for name, value in bounds(instance).items()}
+    assert row["bound_ns"] == max(bounds(instance, equal_sizes=False).values()) / 1000
+    assert row["bound_equal_ns"] == max(bounds(instance).values()) / 1000
+    assert "makespan_ns" not in row
+
+
+@BOTH
+def test_an_exact_run_is_no_worse_than_heuristics_and_tells_bound_and_trajectory(name):
+    instance, limits = load(name).overridden(chunks=2), Limits(2.0, 1, 0, record=("trajectory",))
+    row = run_one(instance, "exact", limits)
+    others = [simulate(instance, make_policy(policy)(instance)).makespan for policy in usual_policies(instance)]
+    trajectory = extra(row)["trajectory"]
+    assert row["makespan_ns"] <= min(others) / 1000
+    assert (
+        max(bounds(instance, equal_sizes=False).values()) / 1000 <= row["bound_ns"] <= row["makespan_ns"] * (1 + 1e-9)
+    )
+    assert trajectory[-1][1:] == [row["makespan_ns"], row["bound_ns"]]
+    assert trajectory == sorted(trajectory, key=lambda entry: (entry[0], -entry[1]))
+    assert all(0 < bound <= makespan * (1 + 1e-9) for _, makespan, bound in trajectory)
+
+
+def test_free_sizes_are_at_least_as_good_as_equal_ones():
+    free, equal = (run_one(load(FIG5), "exact", Limits(3.0, 1, 0, sizes=sizes)) for sizes in ("free", "equal"))
+    assert free["makespan_ns"] <= equal["makespan_ns"] * (1 + 1e-6)
+
+
+@BOTH
+def test_activity_sums_to_what_dimensions_are_held(name):
+    """In a steady period, each stage of the plan is served once."""
+    instance = load(name).overridden(chunks=4)
+    schedule = simulate(instance, make_policy(specify("themis+scf", instance))(instance))
+    recorded, stages = activity(schedule), schedule.plan.stage_dimensions
+    for k, shares in enumerate(recorded["dimensions"]):
+        window = recorded["window_ns"]
+        lengths = [min(window, schedule.makespan / 1000 - n * window) for n in range(len(shares))]
+        held = schedule.costs.occupancy[stages == k].sum() / 1000
+        assert sum(s * w for s, w in zip(shares, lengths, strict=True)) == pytest.approx(held, rel=1e-3)
+
+
+@BOTH
+def test_activity_is_recorded_when_asked_for(name):
+    instance = load(name).overridden(chunks=2)
+    plain, recorded = (run_one(instance, "baseline", Limits(record=r)) for r in ((), ("activity",)))
+    assert "activity" not in extra(plain)
+    assert len(extra(recorded)["activity"]["dimensions"]) == len(instance.fabric.dimensions)
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "record"),
+    [
+        (FIG5, "exact", ("activity", "trajectory")),
+        (FIG5, "baseline", ("activity",)),
+        (RESNET, "exact", ("activity", "trajectory")),
+        (RESNET, "ddp/search", ("activity",)),
+    ],
+)
+def test_only_what_a_run_can_record_is_a_limit(name, policy, record):
+    assert limits_of(load(name), policy, Limits(record=("trajectory", "activity"))).record == record
+
+
+def test_a_block_may_have_collectives_and_iterations(tmp_path):
+    block = {"instances": [RESNET, FIG5], "chunks": [2], "policies": ["baseline", "bound"]}
+    runs = expand(Experiment.model_validate({"name": "trial", "runs": [block]}), tmp_path / "experiment.toml")
+    results = execute([run.task for run in runs], code_version())
+    assert [run.columns["kind"] for run in runs] == ["iteration", "iteration", "all_reduce", "all_reduce"]
+    assert {result["status"] for result in results} == {"ok"}
+
+
+@pytest.mark.parametrize("name", [RESNET, DLRM])
+def test_policies_of_the_papers_iterations_are_not_below_the_bound(row_of, name):
+    policies = ("fused:order=newest/baseline+fifo", "fused:order=newest/themis+fifo", "fused/themis+scf_largest")
+    rows = [row_of(policy, instances=[name], chunks=[4]) for policy in (*policies, "bound")]
+    assert all(row["makespan_ns"] >= rows[-1]["bound_ns"] * (1 - 1e-9) for row in rows[:-1])
+
+
+def test_rows_tell_the_choices_of_their_workload(row_of):
+    told = extra(row_of("baseline", workloads=[SMALL | {"accumulate": 2}]))
+    assert told["exposed_ns"] > 0
+    told = told["workload"]
+    assert (told["model"], told["npus"], told["accumulate"], told["group"]) == ("resnet-50", [8, 4], 2, None)
+
+
+def test_rows_survive_the_store_with_their_workloads(tmp_path):
+    block = {"workloads": [SMALL | {"batch": [8, 16]}], "policies": ["baseline"]}
+    runs = expand(Experiment.model_validate({"name": "trial", "runs": [block]}), tmp_path / "experiment.toml")
+    with RunStore(tmp_path / "runs.sqlite") as store:
+        results = execute([run.task for run in runs], code_version())
+        store.add({"key": run.key} | run.columns | result for run, result in zip(runs, results, strict=True))
+        rows = finished_rows(runs, store)
+    assert [extra(row)["workload"]["batch"] for row in rows] == [8, 16]
+    assert all("exposed_ns" in extra(row) for row in rows)
+
+
+def test_the_first_run_of_a_policy_in_a_process_is_not_timed(monkeypatch):
+    planned = []
+
+    def counting(specification, **knobs):
+        policy = make_policy(specification, **knobs)
+        return lambda instance: planned.append(specification) or policy(instance)
+
+    monkeypatch.setattr(measured_run, "make_policy", counting)
+    for _ in range(2):
+        run_one(load(FIG5), "themis:threshold_divisor=3", Limits())
+    assert len(planned) == 3
+
+
+def test_policies_that_no_instance_of_a_kind_has_are_refused():
+    with pytest.raises(InputError, match="launching policies are for training iterations"):
+        run_one(load(FIG5), "ddp/themis", Limits())

@@ -1,0 +1,357 @@
+"""Spaces of tuning: what can be chosen, what makes no difference, and what a choice is worth."""
+
+import math
+from itertools import pairwise
+
+import pytest
+from six_layers import MIB, SIZES, iteration
+
+import themis_opt
+from themis_opt.base.errors import InputError
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.exchanges import Collective
+from themis_opt.schedules.plan import equal_sizes
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.solving.bounds import bounds
+from themis_opt.tuning import tune
+from themis_opt.tuning.costs import is_free_to_cut, with_costs
+from themis_opt.tuning.history import key_of
+from themis_opt.tuning.options import chunk_counts, make_space
+from themis_opt.tuning.parameters import Parameter, every_choice, nearest_choice
+from themis_opt.tuning.profiles import planned, ramp_sizes
+
+NAME = "2d-sw_sw.all_reduce.100MiB"
+COSTLY = {"launch_overhead": "2 us", "packet": "4096B/30B", "latency": "occupy"}
+
+
+@pytest.fixture(scope="module")
+def instance():
+    return themis_opt.load(NAME)
+
+
+@pytest.fixture(scope="module")
+def space():
+    """The space of an iteration."""
+    return make_space(iteration(), launch_overhead="10 us")
+
+
+class TestParameters:
+    DIVISOR = Parameter("divisor", (1, 4, 16), {"policy": ("a",)})
+    BOTH = (Parameter("policy", ("a", "b")), DIVISOR)
+
+    def test_a_parameter_is_only_chosen_where_it_matters(self):
+        assert list(every_choice(self.BOTH)) == [
+            {"policy": "a", "divisor": 1},
+            {"policy": "a", "divisor": 4},
+            {"policy": "a", "divisor": 16},
+            {"policy": "b"},
+        ]
+
+    def test_the_nearest_number_is_nearest_in_ratio(self):
+        assert [self.DIVISOR.nearest(value) for value in (1, 3, 6, 7, 10, 1000)] == [1, 4, 4, 4, 16, 16]
+
+    def test_the_nearest_choice_replaces_what_is_not_allowed(self):
+        assert nearest_choice(self.BOTH, {"policy": "c", "divisor": 20}) == {"policy": "a", "divisor": 16}
+        assert nearest_choice(self.BOTH, {"policy": "b", "divisor": 20}) == {"policy": "b"}
+
+
+class TestCosts:
+    def test_they_replace_those_of_every_dimension(self, instance):
+        changed = with_costs(instance, **COSTLY)
+        assert changed.latency == "occupy"
+        for dimension in changed.network.dimensions:
+            assert dimension.launch_overhead == 2_000_000
+            assert (dimension.packet.payload, dimension.packet.header) == (4096, 30)
+
+    def test_sums_take_time_on_every_dimension_but_do_not_make_small_chunks_dear(self, instance):
+        changed = with_costs(instance, reduction="200 GB/s")
+        assert {dimension.reduction for dimension in changed.network.dimensions} == {200e9}
+        assert is_free_to_cut(changed)
+
+    def test_a_cost_can_be_taken_away(self, instance):
+        costly = with_costs(instance, packet="4096B/30B", reduction="200 GB/s")
+        assert with_costs(costly, packet="none", reduction="none").fingerprint == instance.fingerprint
+
+    def test_what_is_not_given_stays(self, instance):
+        assert with_costs(instance).fingerprint == instance.fingerprint
+        assert (
+            with_costs(with_costs(instance, **COSTLY), latency="lag").network == with_costs(instance, **COSTLY).network
+        )
+
+    @pytest.mark.parametrize(
+        ("option", "value", "said"),
+        [
+            ("packet", "4096B", "--packet = '4096B': must be payload and header"),
+            ("packet", "0B/30B", "--packet = '0B/30B'"),
+            ("packet", "4096B/x", "--packet = '4096B/x'"),
+            ("launch_overhead", "2 meters", "--launch-overhead = '2 meters': unknown unit"),
+            ("launch_overhead", "-1 us", "--launch-overhead = '-1 us'"),
+            ("latency", "never", "--latency = 'never'"),
+            ("reduction", "fast", "--reduction = 'fast'"),
+            ("reductions", "1 GB/s", "cost = 'reductions': must be one of launch_overhead, packet, reduction"),
+        ],
+    )
+    def test_bad_ones_are_refused_by_the_name_of_the_option(self, instance, option, value, said):
+        with pytest.raises(InputError) as caught:
+            with_costs(instance, **{option: value})
+        assert said in str(caught.value)
+
+    def test_only_an_instance_without_them_is_free_to_cut(self, instance):
+        assert is_free_to_cut(instance)
+        for name, value in COSTLY.items():
+            assert not is_free_to_cut(with_costs(instance, **{name: value}))
+
+
+class TestProfiles:
+    @pytest.mark.parametrize(("chunks", "ratio"), [(3, 2), (8, 4), (64, 16), (100, 8)])
+    def test_a_ramp_rises_and_falls_alike_and_holds_all_bytes(self, chunks, ratio):
+        collective = Collective(kind="all_reduce", size="100 MiB", chunks=chunks)
+        sizes = ramp_sizes(collective, ratio)
+        middle = len(sizes) // 2
+        assert sizes.sum() == collective.size
+        assert (sizes % collective.element_bytes == 0).all()
+        assert (abs(sizes - sizes[::-1]) <= collective.element_bytes).all()
+        assert (sizes[1 : middle + 1] >= sizes[:middle] - collective.element_bytes).all()
+        assert 1 < sizes.max() / sizes.min() <= ratio * 1.001
+
+    def test_a_ramp_of_few_elements_has_no_empty_chunk(self):
+        sizes = ramp_sizes(Collective(kind="all_reduce", size="16 B", chunks=8), 16)
+        assert sizes.min() > 0
+        assert sizes.sum() == 16
+
+    @pytest.mark.parametrize("policy", ["themis+scf", "baseline+fifo", "themis:threshold_divisor=4+lifo"])
+    def test_a_policy_plans_chunks_of_given_sizes_like_its_own(self, instance, policy):
+        """Given the equal sizes, it must decide as it does for the whole collective."""
+        own = make_policy(policy)
+        assert planned(instance, own, [equal_sizes(instance.collectives[0])]) == own(instance)
+
+    @pytest.mark.parametrize("policy", ["themis+scf", "baseline+fifo", "hourglass"])
+    def test_ramps_of_several_collectives_are_valid(self, policy):
+        mixed = themis_opt.load("release_and_subset.mixed.8MB").overridden(chunks=6)
+        plan = planned(mixed, make_policy(policy), [ramp_sizes(c, 8) for c in mixed.collectives])
+        validate(simulate(mixed, plan))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"max_chunks": 0}, "--max-chunks = 0: must be from 1 to"),
+        ({"policies": ("exact",)}, "--policies = 'exact': must name one or more of themis, baseline, hourglass"),
+        ({"policies": ()}, "--policies"),
+        ({"packet": "many"}, "--packet = 'many'"),
+    ],
+)
+@pytest.mark.parametrize("problem", [themis_opt.load(NAME), iteration()], ids=["collectives", "iteration"])
+def test_bad_options_are_refused_for_all_problems(problem, options, said):
+    with pytest.raises(InputError) as caught:
+        make_space(problem, **options)
+    assert said in str(caught.value)
+
+
+class TestChunkSpace:
+    def choice(self, **changes):
+        usual = {"chunks": 8, "profile": "equal", "policy": "themis", "dispatch": "scf", "threshold_divisor": 16}
+        return usual | changes
+
+    def test_chunk_counts_are_powers_of_two_and_between(self):
+        assert chunk_counts(20) == (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20)
+        assert chunk_counts(1) == (1,)
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            ({"profile": "equal", "ratio": 8}, {"profile": "equal"}),
+            ({"policy": "hourglass", "dispatch": "fifo"}, {"policy": "hourglass", "dispatch": "scf"}),
+            ({"policy": "baseline", "threshold_divisor": 4}, {"policy": "baseline", "threshold_divisor": 8}),
+            ({"chunks": 2, "profile": "ramp", "ratio": 8}, {"chunks": 2, "profile": "equal"}),
+            ({"chunks": 1, "profile": "free", "dispatch": "lifo"}, {"chunks": 1, "profile": "equal"}),
+            ({"chunks": 512, "profile": "free"}, {"chunks": 512, "profile": "equal"}),
+            ({"least_chunk_bytes": 4096}, {}),
+            ({"chunks": 256, "least_chunk_bytes": 2**20}, {"chunks": 100}),
+        ],
+    )
+    def test_knobs_that_make_no_difference_are_left_out(self, instance, one, other):
+        space = make_space(instance)
+        assert space.canonical(self.choice(**one)) == space.canonical(self.choice(**other))
+
+    @pytest.mark.parametrize(
+        "changes",
+        [{"chunks": 7}, {"profile": "free"}, {"profile": "ramp", "ratio": 4}, {"dispatch": "fifo"},
+         {"threshold_divisor": 8}, {"policy": "baseline"}, {"policy": "hourglass"}],
+    )  # fmt: skip
+    def test_knobs_that_make_a_difference_are_kept(self, instance, changes):
+        space = make_space(instance)
+        assert space.canonical(self.choice()) != space.canonical(self.choice(**changes))
+
+    def test_on_one_dimension_themis_is_the_fixed_order(self):
+        ring = themis_opt.load("one_ring.all_reduce.4MB")
+        assert make_space(ring).canonical(self.choice())["policy"] == "baseline"
+
+    def test_no_equal_chunk_is_smaller_than_allowed(self, instance):
+        space = make_space(instance, min_chunk="1 MiB")
+        assert space.instance(self.choice(chunks=256), 0).collectives[0].chunks == 100
+
+    def test_the_default_has_its_chunks_however_small_they_are(self, instance):
+        assert make_space(instance, min_chunk="50 MiB").measure_reference(0).pieces == 64
+
+    def test_sizes_share_a_least_chunk(self, instance):
+        space = make_space(instance, sizes=("100MiB", "1MiB"))
+        assert space.cases == ("1MiB", "100MiB")
+        choice = self.choice(chunks=64, least_chunk_bytes=2**18)
+        assert [space.counts(choice, case) for case in (0, 1)] == [(4,), (64,)]
+
+    def test_the_least_chunk_is_never_less_than_allowed(self, instance):
+        least = make_space(instance, sizes=("100MiB", "10MiB"), min_chunk="8 MiB").parameters[-1]
+        assert (least.name, least.values) == ("least_chunk_bytes", (8 * MIB,))
+
+    def test_one_size_has_no_least_chunk_to_choose(self, instance):
+        assert "least_chunk_bytes" not in {p.name for p in make_space(instance).parameters}
+
+    def test_a_measurement_is_the_simulated_schedule(self, instance):
+        space = make_space(instance, **COSTLY)
+        expected = simulate(with_costs(instance, **COSTLY).overridden(chunks=8), make_policy("themis+scf")(
+            with_costs(instance, **COSTLY).overridden(chunks=8)))  # fmt: skip
+        measured = space.measure(self.choice(), 0)
+        assert (measured.makespan, measured.pieces) == (expected.makespan, 8)
+        assert measured.utilisation == expected.utilisation
+
+    @pytest.mark.parametrize("profile", ["equal", "ramp", "free"])
+    @pytest.mark.parametrize("policy", ["themis", "baseline", "hourglass"])
+    def test_every_profile_of_every_policy_gives_a_valid_schedule(self, instance, policy, profile):
+        space = make_space(instance, **COSTLY)
+        choice = space.canonical(self.choice(policy=policy, profile=profile, ratio=4))
+        schedule = space.schedule(choice, 0)
+        validate(schedule)
+        assert schedule.makespan >= space.ideals[0]
+
+    def test_free_sizes_are_never_worse_than_equal_ones(self, instance):
+        space = make_space(instance, **COSTLY)
+        equal, free = (space.measure(self.choice(profile=profile), 0).makespan for profile in ("equal", "free"))
+        assert free < equal
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"min_chunk": "0B"}, "--min-chunk = 0: must be from 1 to"),
+            ({"min_chunk": "1 TB"}, "--min-chunk = 1000000000000: must be from 1 to"),
+            ({"min_chunk": "1 mile"}, "--min-chunk = '1 mile': unknown unit"),
+            ({"profiles": ("equal", "equal")}, "--profiles = 'equal, equal'"),
+            ({"sizes": ("1MiB", "1024KiB")}, "--sizes-of-collective"),
+            ({"sizes": ("3B",)}, "multiple of element_bytes"),
+        ],
+    )
+    def test_bad_options_are_refused(self, instance, options, said):
+        with pytest.raises(InputError) as caught:
+            make_space(instance, **options)
+        assert said in str(caught.value)
+
+
+def choice(launching="ddp", **changes):
+    return {"launching": launching, "order": "ready", "chunks": 4, "chunk_policy": "themis+scf"} | changes
+
+
+def near(space, name, value):
+    """The value of the space nearest to a wanted one; chunk counts are not limited."""
+    parameter = next(p for p in space.parameters if p.name == name)
+    return value if name == "chunks" else parameter.nearest(value)
+
+
+class TestLaunchingSpace:
+    def test_sizes_of_buckets_go_from_the_smallest_tensor_to_all_in_one(self, space):
+        by_name = {p.name: p for p in space.parameters}
+        for name in ("first_cap", "cap", "buffer", "threshold"):
+            assert by_name[name].values[0] == MIB
+            assert by_name[name].values[-1] == sum(SIZES) * MIB + 1
+        assert 25 * MIB in by_name["cap"].values
+
+    def test_sizes_of_buckets_are_evenly_spread_by_ratio(self, space):
+        values = next(p for p in space.parameters if p.name == "first_cap").values
+        ratios = [math.log2(larger / smaller) for smaller, larger in pairwise(values[:-1])]
+        assert ratios == pytest.approx([0.5] * len(ratios), abs=1e-4)
+
+    def test_a_bucket_may_hold_everything(self, space):
+        for launching, knobs in (("ddp", ("cap", "first_cap")), ("horovod", ("buffer",)), ("dear", ("threshold",))):
+            largest = {name: sum(SIZES) * MIB + 1 for name in knobs}
+            own = choice(launching, **largest, **({"cycle_us": 10**6} if launching == "horovod" else {}))
+            launches = make_policy(space.specification(own)).launching(space.instances[0])
+            assert max(len(launch.tensors) for launch in launches) == len(SIZES)
+
+    def test_chunk_counts_are_powers_of_two_and_that_of_the_instance(self):
+        counts = next(p for p in make_space(iteration(chunks=6), max_chunks=16).parameters if p.name == "chunks")
+        assert counts.values == (1, 2, 4, 6, 8, 16)
+
+    def test_only_the_chunk_policies_asked_for_are_tried(self):
+        own = make_space(iteration(), policies=("baseline", "themis"))
+        assert own.parameters[-1].values == ("themis+scf", "baseline+fifo")
+
+    def test_the_default_is_that_of_pytorch(self, space):
+        assert space.specification(space.reference) == "ddp/themis+scf"
+        assert make_policy("ddp").launching.cap == space.reference["cap"] == 25 * MIB
+        assert make_policy("ddp").launching.first_cap == space.reference["first_cap"] == MIB
+
+    @pytest.mark.parametrize("sizes", [(1, 2), (30, 40, 50)])
+    def test_the_default_keeps_its_name_where_its_caps_are_out_of_range(self, sizes):
+        """Below 25 MiB in all, and with no tensor as small as 1 MiB."""
+        own = make_space(iteration(sizes))
+        first = tune(own.instances[0], trials=1).trials[0]
+        assert own.specification(first.choice) == "ddp/themis+scf"
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            (choice(first_cap=MIB, cap=60 * MIB), choice(first_cap=2 * MIB, cap=50 * MIB)),
+            (choice("wait_free", order="layer"), choice("priority")),
+            (choice("fused", order="layer"), choice("fused", order="newest")),
+            (choice("fused"), choice(first_cap=63 * MIB + 1, cap=25 * MIB)),
+            (choice("fused"), choice("horovod", buffer=63 * MIB + 1, cycle_us=100_000)),
+            (choice("fused", chunks=64 * MIB), choice("fused", chunks=32 * MIB)),
+        ],
+    )  # fmt: skip
+    def test_settings_that_make_no_difference_are_one(self, space, one, other):
+        own = [{name: near(space, name, value) for name, value in c.items()} for c in (one, other)]
+        assert space.canonical(own[0]) == space.canonical(own[1])
+
+    @pytest.mark.parametrize(
+        "changes",
+        [{"cap": 4 * MIB}, {"order": "layer"}, {"order": "newest"}, {"chunks": 8}, {"chunk_policy": "hourglass"}],
+    )
+    def test_settings_that_make_a_difference_are_kept(self, space, changes):
+        own = dict(space.reference)
+        changed = {name: near(space, name, value) for name, value in (own | changes).items()}
+        assert space.canonical(own) != space.canonical(changed)
+
+    def test_equal_settings_have_equal_times(self):
+        """What is remembered for a setting is what it would have measured itself."""
+        own = make_space(iteration((1, 2, 4)), policies=("themis",), max_chunks=1)
+        measured: dict[str, set[int]] = {}
+        for raw in every_choice(own.parameters):
+            time = own.measure(raw, 0).makespan
+            measured.setdefault(key_of(own.canonical(raw)), set()).add(time)
+        assert all(len(times) == 1 for times in measured.values())
+        assert len(measured) > 10
+
+    def test_a_canonical_setting_is_its_own_canonical_form(self, space):
+        for launching in ("fused", "wait_free", "priority"):
+            canonical = space.canonical(choice(launching))
+            assert space.canonical(canonical) == canonical
+
+    def test_a_measurement_is_the_simulated_schedule(self, space):
+        costly = space.instances[0].replace(chunks=2)
+        expected = simulate(costly, make_policy("priority/hourglass")(costly))
+        measured = space.measure(choice("priority", chunks=2, chunk_policy="hourglass"), 0)
+        assert (measured.makespan, measured.pieces) == (expected.makespan, 2 * len(SIZES))
+        assert measured.ideal == max(bounds(space.instances[0]).values()) <= measured.makespan
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"sizes": ("1MiB",)}, "--sizes-of-collective = ('1MiB',): is for collectives, not for training"),
+            ({"profiles": ("equal",)}, "--profiles"),
+            ({"min_chunk": "1KiB"}, "--min-chunk = '1KiB'"),
+        ],
+    )
+    def test_options_of_collectives_are_refused(self, options, said):
+        with pytest.raises(InputError) as caught:
+            make_space(iteration(), **options)
+        assert said in str(caught.value)

@@ -1,0 +1,15 @@
+"""Types of the arrays that every module speaks of."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+
+def read_only(array: IntArray) -> IntArray:
+    """A view of the array that cannot be written through."""
+    view = array.view()
+    view.setflags(write=False)
+    return view

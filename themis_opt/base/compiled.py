@@ -1,0 +1,73 @@
+"""Functions that run interpreted at first, and compiled to machine code by numba once a process uses them much."""
+
+import sys
+from functools import cached_property
+from hashlib import sha256
+from inspect import getmembers, isfunction
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_patient = True
+
+
+def compile_at_once() -> None:
+    """Interpret nothing from now on: for processes that live long, or measure time."""
+    global _patient
+    _patient = False
+
+
+class Compilable:
+    """A function of numbers, arrays and named tuples of them, with the same result interpreted and compiled.
+
+    It and what it calls must not allocate: references are not counted, since counting those of every array in every
+    call makes the event loop five times slower.  All calls are inlined: to pass on tuples of many arrays would take
+    half as long again.
+
+    Parameters
+    ----------
+    function : callable
+        What to compile.
+    *modules : module
+        Where the functions that it calls are defined, besides its own module.
+    patience : float
+        Work to interpret before compiling, which takes a moment from the cache on disk and seconds without; by default
+        none.
+    nogil : bool
+        Whether other threads run while the compiled function does.
+    """
+
+    def __init__(self, function: Any, *modules: ModuleType, patience: float = 0, nogil: bool = False) -> None:
+        self.function, self.patience, self.nogil = function, patience, nogil
+        self.modules = (sys.modules[function.__module__], *modules)
+
+    def interprets(self, work: float) -> bool:
+        """Whether to interpret so much work, which is counted if so."""
+        if not _patient or work > self.patience:
+            return False
+        self.patience -= work
+        return True
+
+    @cached_property
+    def compiled(self) -> Any:
+        """The compiled function, from the cache on disk where there is one; the first use loads numba."""
+        import numba
+        from numba.extending import register_jitable
+
+        for module in self.modules:
+            for _, helper in getmembers(module, isfunction):
+                if helper.__module__ == module.__name__:
+                    register_jitable(forceinline=True)(helper)
+        function = self.function
+        edition = sha256(b"".join(Path(str(module.__file__)).read_bytes() for module in self.modules)).hexdigest()[:16]
+
+        def of_edition(*arguments: Any) -> Any:
+            return function(*arguments)
+
+        # Numba finds machine code by this name alone, and not by what the function calls: after a change in one of the
+        # modules the old code must not be found.
+        of_edition.__qualname__ = f"{function.__module__}.{function.__qualname__}_{edition}"
+        try:
+            return numba.njit(cache=True, nogil=self.nogil, _nrt=False)(of_edition)
+        except RuntimeError:  # no folder to cache in is writable
+            return numba.njit(nogil=self.nogil, _nrt=False)(of_edition)

@@ -1,0 +1,71 @@
+"""Exceptions that a user may meet: each names the place, the value and the rule it breaks."""
+
+
+class ThemisError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class InputError(ThemisError):
+    """An input that breaks a rule.
+
+    Parameters
+    ----------
+    rule : str
+        What the input should have been.
+    field : str, optional
+        Path of the offending field, such as ``network.dimensions[2].size``.
+    value : object, optional
+        The value found there, when there is one.
+    source : str, optional
+        The file (or other origin) that holds the field.
+    """
+
+    def __init__(self, rule: str, *, field: str = "", value: object = None, source: str = "") -> None:
+        self.rule, self.field, self.value, self.source = rule, field, value, source
+        super().__init__(rule)
+
+    def __str__(self) -> str:
+        shown = "" if self.value is None else f" = {_short(self.value)}"
+        place = ": ".join(part for part in (self.source, f"{self.field}{shown}".strip()) if part)
+        return _one_line(f"{place}: {self.rule}" if place else self.rule)
+
+    def within(self, source: str) -> "InputError":
+        """The same error, located in the file `source`."""
+        return type(self)(self.rule, field=self.field, value=self.value, source=source)
+
+
+class CyclicPlan(InputError):
+    """A plan whose enforced sequences and precedences wait for each other in a circle."""
+
+
+class InvalidSchedule(ThemisError):
+    """A schedule that breaks a rule of the model.
+
+    Parameters
+    ----------
+    rule : str
+        Name of the broken rule: a key of :data:`themis_opt.schedules.validation.RULES`, or ``data``.
+    detail : str
+        Where and how it is broken.
+    source : str, optional
+        The file that holds the schedule.
+    """
+
+    def __init__(self, rule: str, detail: str, *, source: str = "") -> None:
+        self.rule, self.detail, self.source = rule, detail, source
+        place = f"{source}: " if source else ""
+        super().__init__(_one_line(f"{place}schedule breaks rule '{rule}': {detail}"))
+
+    def within(self, source: str) -> "InvalidSchedule":
+        """The same error, located in the file `source`."""
+        return type(self)(self.rule, self.detail, source=source)
+
+
+def _one_line(text: str) -> str:
+    """The text with line breaks and other control characters escaped."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _short(value: object, limit: int = 60) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."

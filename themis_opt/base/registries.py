@@ -1,0 +1,66 @@
+"""Registries: what the package and others offer by name, imported only when it is used."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from themis_opt.base.errors import InputError
+
+OWN = "themis_opt"
+
+
+class Registry(Mapping[str, str]):
+    """Import paths such as ``package.module:name`` by name.
+
+    Other packages add to it by entry points of the group, which are looked for only when a name is not among our own;
+    they cannot replace what is.
+
+    Parameters
+    ----------
+    group : str
+        Group of entry points, such as ``themis_opt.policies``.
+    own : mapping of str
+        Import paths of what comes with the package.
+    """
+
+    def __init__(self, group: str, own: Mapping[str, str]) -> None:
+        self.group, self._own = group, dict(own)
+
+    @cached_property
+    def _others(self) -> dict[str, EntryPoint]:
+        return {entry.name: entry for entry in entry_points(group=self.group) if entry.name not in self._own}
+
+    def __getitem__(self, name: str) -> str:
+        return self._own[name] if name in self._own else self._others[name].value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self._own, *sorted(self._others)))
+
+    def __len__(self) -> int:
+        return len(self._own) + len(self._others)
+
+    def origin(self, name: str) -> str:
+        """The distribution that an entry comes from, with its version where it is not our own."""
+        if name in self._own:
+            return OWN
+        distribution = self._others[name].dist
+        return f"{distribution.name} {distribution.version}" if distribution else "unknown"
+
+    def load(self, name: str) -> Any:
+        """Import an entry.
+
+        Raises
+        ------
+        InputError
+            If an entry of another package cannot be imported.
+        """
+        if name in self._own:
+            module, _, attribute = self._own[name].partition(":")
+            return getattr(import_module(module), attribute)
+        try:
+            return self._others[name].load()
+        except (ImportError, AttributeError) as error:
+            rule = f"cannot be loaded from {self.origin(name)}: {error}"
+            raise InputError(rule, field=self.group, value=name) from error

@@ -1,0 +1,218 @@
+"""Quantities with units: parsing, exact storage and readable printing.
+
+What is stored or computed with goes through `parse_` and `format_time`, `format_size`, `format_bandwidth`, which lose
+nothing; the other `format_` functions round for people.
+
+Times are integer picoseconds, sizes integer bytes, bandwidths bytes per second.  A plain number is read
+in the SI unit (seconds, bytes, bytes per second).  Decimal (``GB``) and binary (``GiB``) prefixes are
+different units, and ``Gb/s`` counts bits.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from types import MappingProxyType
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+PICOSECONDS_PER_SECOND = 10**12
+PICOSECONDS_PER_MICROSECOND = 10**6
+PICOSECONDS_PER_NANOSECOND = 10**3
+NANOSECONDS_PER_MICROSECOND = 10**3
+MAX_EXPONENT = 30
+MAX_CLOCK = 2**61
+"""Largest time, in picoseconds, that the integer clock may have to hold (about 26 days)."""
+
+_DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
+TIME_UNITS: Mapping[str, Decimal] = MappingProxyType(
+    {"s": Decimal(10**12), "ms": Decimal(10**9), "us": Decimal(10**6), "ns": Decimal(10**3), "ps": Decimal(1)}
+)
+SIZE_UNITS: Mapping[str, Decimal] = MappingProxyType(
+    {f"{prefix}B": Decimal(scale) for prefix, scale in (_DECIMAL | _BINARY).items()}
+)
+BANDWIDTH_UNITS: Mapping[str, Decimal] = MappingProxyType(
+    {f"{unit}/s": scale for unit, scale in SIZE_UNITS.items()}
+    | {f"{prefix}b/s": Decimal(scale) / 8 for prefix, scale in (_DECIMAL | _BINARY).items()}
+)
+
+_QUANTITY = re.compile(r"\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-zµ/]*)\s*")
+
+
+def parse_quantity(value: object, units: Mapping[str, Decimal], base: str) -> Decimal:
+    """Read a number with a unit, such as ``"1.7 us"``, into the stored unit of `units`.
+
+    Parameters
+    ----------
+    value : str, int or float
+        A text with a unit, or a plain number in `base`.
+    units : mapping
+        Stored units per named unit.
+    base : str
+        The unit of a plain number.
+
+    Raises
+    ------
+    ValueError
+        If the text is no number with a known unit, or is not finite.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"must be a number with a unit, such as '1 {base}'")
+    number, unit = (str(value), base) if not isinstance(value, str) else _split(value, base)
+    if unit.replace("µ", "u") not in units:
+        raise ValueError(f"unknown unit '{unit}'; use one of {', '.join(units)}")
+    try:
+        amount = Decimal(number)
+    except InvalidOperation:
+        raise ValueError(f"must be a number with a unit, such as '1 {base}'") from None
+    if not amount.is_finite():
+        raise ValueError("must be finite")
+    if amount and abs(amount.adjusted()) > MAX_EXPONENT:
+        raise ValueError(f"must lie between 1e-{MAX_EXPONENT} and 1e{MAX_EXPONENT}")
+    return amount * units[unit.replace("µ", "u")]
+
+
+def _split(text: str, base: str) -> tuple[str, str]:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise ValueError(f"must be a number with a unit, such as '1 {base}'")
+    return match[1], match[2] or base
+
+
+def parse_time(value: object) -> int:
+    """Picoseconds of a time such as ``"700 ns"``; a plain number is in seconds."""
+    time = int(parse_quantity(value, TIME_UNITS, "s").to_integral_value())
+    if time > MAX_CLOCK:
+        raise ValueError(f"must be at most the {format_seconds(MAX_CLOCK)} that the clock holds")
+    return time
+
+
+def parse_size(value: object) -> int:
+    """Bytes of a size such as ``"100 MiB"``; a plain number is in bytes, and fractions of a byte are refused."""
+    amount = parse_quantity(value, SIZE_UNITS, "B")
+    if amount != amount.to_integral_value():
+        raise ValueError("must be a whole number of bytes")
+    return int(amount)
+
+
+def parse_bandwidth(value: object) -> float:
+    """Bytes per second of a bandwidth such as ``"200 GiB/s"`` or ``"400 Gb/s"``."""
+    bandwidth = float(parse_quantity(value, BANDWIDTH_UNITS, "B/s"))
+    if not math.isfinite(bandwidth):
+        raise ValueError("must be finite")
+    return bandwidth
+
+
+def format_time(picoseconds: int) -> str:
+    """The time in the largest unit that holds it exactly."""
+    return _format_exact(Decimal(picoseconds), TIME_UNITS, "ps")
+
+
+def format_size(size: int) -> str:
+    """The size in the largest unit that holds it as a whole number, binary units first."""
+    return _format_exact(Decimal(size), SIZE_UNITS, "B")
+
+
+def format_bandwidth(bandwidth: float) -> str:
+    """The bandwidth in the largest unit of bytes that holds it as a short exact number."""
+    byte_units = {unit: scale for unit, scale in BANDWIDTH_UNITS.items() if "B" in unit}
+    return _format_exact(Decimal(repr(bandwidth)), byte_units, "B/s")
+
+
+def nanoseconds(picoseconds: float) -> float:
+    """The time in nanoseconds, as rows and documents hold it."""
+    return picoseconds / PICOSECONDS_PER_NANOSECOND
+
+
+def time_unit(picoseconds: float, *, least: int = 1, smallest: str = "ps", micro: str = "us") -> tuple[str, int]:
+    """The unit in which to show a time, and its picoseconds.
+
+    Parameters
+    ----------
+    picoseconds : float
+        The time.
+    least : int
+        The unit is the largest in which the time is at least so much, if there is one.
+    smallest : str
+        The unit is this one otherwise.
+    micro : str
+        What microseconds are called.
+    """
+    units = {unit: int(scale) for unit, scale in TIME_UNITS.items() if scale >= TIME_UNITS[smallest]}
+    unit = next((unit for unit, scale in units.items() if abs(picoseconds) >= least * scale), smallest)
+    return (micro if unit == "us" else unit), units[unit]
+
+
+def format_short_time(picoseconds: float, *, micro: str = "us") -> str:
+    """The time with four digits, in the largest unit in which it is at least 1."""
+    unit, scale = time_unit(picoseconds, micro=micro)
+    return f"{picoseconds / scale:.4g} {unit}" if picoseconds else "0"
+
+
+def format_times(picoseconds: Sequence[float]) -> list[str]:
+    """Times with two decimals in one unit, the largest in which all but zeros are at least 10."""
+    least = min((time for time in picoseconds if time > 0), default=0.0)
+    unit, scale = time_unit(least, least=10, smallest="ns")
+    return [f"{time / scale:.2f} {unit}" if time else "0" for time in picoseconds]
+
+
+def format_duration(picoseconds: float) -> str:
+    """The time as :func:`format_times` shows one alone."""
+    return format_times([picoseconds])[0]
+
+
+def format_seconds(picoseconds: float) -> str:
+    """The time in seconds, with three digits."""
+    return f"{picoseconds / PICOSECONDS_PER_SECOND:.3g} s"
+
+
+def format_milliseconds(picoseconds: float) -> str:
+    """The time in milliseconds, with three decimals."""
+    return f"{picoseconds / 10**9:.3f} ms"
+
+
+def format_clock(seconds: float) -> str:
+    """Hours, minutes and seconds of a time given in seconds."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"
+
+
+def format_rate(bandwidth: float, form: str = ".2f") -> str:
+    """The bandwidth in GB/s, by default with two decimals, as nccl-tests print it."""
+    return f"{bandwidth / 10**9:{form}} GB/s"
+
+
+def format_megabytes(size: int) -> str:
+    """The size in MB with four digits and no space, as it stands in names."""
+    return f"{size / 10**6:.4g}MB"
+
+
+def format_percent(fraction: float) -> str:
+    """The fraction as a percentage with two decimals."""
+    return f"{100 * fraction:.2f} %"
+
+
+def _format_exact(amount: Decimal, units: Mapping[str, Decimal], base: str) -> str:
+    largest_first = sorted(units.items(), key=lambda item: -item[1])
+    for unit, scale in largest_first:
+        if amount and amount % scale == 0:
+            return f"{(amount / scale).normalize():f} {unit}"
+    return f"{amount:f} {base}"
+
+
+def _quantity_schema(example: str) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number", "minimum": 0}], "examples": [example]})
+
+
+Picoseconds = Annotated[int, BeforeValidator(parse_time), PlainSerializer(format_time), _quantity_schema("700 ns")]
+Bytes = Annotated[int, BeforeValidator(parse_size), PlainSerializer(format_size), _quantity_schema("100 MiB")]
+BytesPerSecond = Annotated[
+    float,
+    BeforeValidator(parse_bandwidth),
+    PlainSerializer(format_bandwidth),
+    _quantity_schema("200 GiB/s"),
+]

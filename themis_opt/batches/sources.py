@@ -1,0 +1,269 @@
+"""What the `instances` and `workloads` of an experiment stand for.
+
+Instances are shipped ones, files beside it, and random networks; workloads are made into training iterations.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import parse_time
+from themis_opt.batches.experiment import Workload
+from themis_opt.problem.catalog import INSTANCES, load, shipped
+from themis_opt.problem.cost import check_clock
+from themis_opt.problem.fields import located
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Network
+from themis_opt.problem.random_networks import MAX_SEED, PREFIX, seed_of
+from themis_opt.workloads.layers import Layer
+from themis_opt.workloads.models import find_model
+from themis_opt.workloads.parallelisms import make_workload
+from themis_opt.workloads.setup import Setup, element_bytes, weights_only
+from themis_opt.workloads.timing import Rate, Timing, parse_rate, read_times
+
+MAX_INSTANCES = 10**6
+"""Most instances that one pattern stands for."""
+
+NAMED = ("model", "parallelism", "npus")
+"""Choices that every name of a workload tells; others are told where they differ among a model and parallelism."""
+
+RENAMED = {"MODEL": "model", "--tensor-group": "group"}
+"""Fields of the command line that are called otherwise in a table."""
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """An instance that is made when it is needed.
+
+    Attributes
+    ----------
+    name : str
+        What the column `instance` calls it.
+    make : callable
+        Makes it; raises an InputError if it breaks a rule.
+    extra : dict
+        What the column `extra` of its rows tells besides results.
+    """
+
+    name: str
+    make: Callable[[], Instance]
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def instance_sources(patterns: Iterable[str], folder: Path) -> list[Source]:
+    """The instances that names and patterns stand for, each once.
+
+    Parameters
+    ----------
+    patterns : iterable of str
+        Names or patterns of shipped instances, files, and ``random:A-B``.
+    folder : Path
+        Where files are looked for.
+
+    Raises
+    ------
+    InputError
+        If one of them stands for nothing.
+    """
+    names = dict.fromkeys(name for pattern in patterns for name in _matches(pattern, folder))
+    return [Source(name, partial(load_instance, name, folder)) for name in names]
+
+
+def load_instance(name: str, folder: Path) -> Instance:
+    """The instance of a name: shipped, random or beside the experiment.
+
+    Raises
+    ------
+    InputError
+        If there is none, or it breaks a rule.
+    """
+    return load(name if name.startswith(PREFIX) or name in shipped_names() else folder / name)
+
+
+def _matches(pattern: str, folder: Path) -> Sequence[str]:
+    """Names of the instances that a name or pattern stands for."""
+    if pattern.startswith(PREFIX):
+        return [f"{PREFIX}{seed}" for seed in _seeds(pattern)]
+    if _is_file(folder / pattern):
+        return [pattern]
+    found = [name for name, known_as in shipped_names().items() if any(fnmatchcase(n, pattern) for n in known_as)]
+    if not found:
+        rule = "no such file beside the experiment, and no shipped instance of that name"
+        raise InputError(rule, field="instances", value=pattern)
+    return found
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # such as a name that is too long
+        return False
+
+
+@cache
+def shipped_names() -> dict[str, tuple[str, str]]:
+    """What each shipped instance can be called: its name, and the same after its folder."""
+    return {
+        name: (name, path.relative_to(INSTANCES).as_posix().removesuffix(".json")) for name, path in shipped().items()
+    }
+
+
+def _seeds(pattern: str) -> range:
+    """The seeds of ``random:A-B`` or ``random:A``."""
+    first, dash, last = pattern.removeprefix(PREFIX).partition("-")
+    numbers = [seed_of(f"{PREFIX}{digits}") for digits in ((first, last) if dash else (first, first))]
+    low, high = numbers
+    if low is None or high is None or not low <= high <= MAX_SEED or high - low >= MAX_INSTANCES:
+        rule = f"must be '{PREFIX}' and a seed, or two with a dash between, in order, up to {MAX_SEED}"
+        raise InputError(rule, field="instances", value=pattern)
+    return range(low, high + 1)
+
+
+def workload_sources(tables: Sequence[Sequence[Workload]], folder: Path) -> list[Source]:
+    """The training iterations of all tables, each once.
+
+    Parameters
+    ----------
+    tables : sequence of sequence of Workload
+        The workloads of each table.
+    folder : Path
+        Where files are looked for.
+
+    Raises
+    ------
+    InputError
+        If there is no such network, or `npus` do not fit it; other rules are checked when an instance is made.
+    """
+
+    @cache
+    def network_of(name: str) -> Network:
+        return load_instance(name, folder).network
+
+    known: dict[Workload, tuple[str, Network]] = {}
+    for number, table in enumerate(tables):
+        place = f"workloads[{number}]"
+        for workload in table:
+            with _placed(place, "network", workload.network):
+                network = network_of(workload.network)
+            network = _resize(network, workload.npus, f"{place}.npus")
+            sizes = workload.npus or network.sizes
+            known.setdefault(workload.model_copy(update={"npus": sizes}), (place, network))
+    told = _choices_to_tell(known)
+    return [
+        Source(_name(workload, told), partial(_make, workload, network, folder, place), _extra(workload))
+        for workload, (place, network) in known.items()
+    ]
+
+
+@contextmanager
+def _placed(place: str, field: str = "", value: object = None) -> Iterator[None]:
+    """Name the field of the table in errors, unless they are in another file that is there."""
+    try:
+        yield
+    except ValidationError as error:
+        inner = located(error)
+        raise InputError(": ".join(part for part in (inner.field, inner.rule) if part), field=place) from None
+    except InputError as error:
+        if field and not error.field:
+            raise InputError(error.rule, field=f"{place}.{field}", value=value) from None
+        if error.source:
+            raise
+        name = RENAMED.get(error.field, error.field.removeprefix("--").replace("-", "_"))
+        where = ".".join(part for part in (place, name) if part)
+        raise InputError(error.rule.replace("--", ""), field=where, value=error.value) from None
+
+
+def _resize(network: Network, npus: tuple[int, ...] | None, field: str) -> Network:
+    """The network with these NPUs along its dimensions, without those that have one."""
+    if npus is None or npus == network.sizes:
+        return network
+    if len(npus) != len(network.sizes):
+        rule = f"must have one number for each of the {len(network.sizes)} dimensions"
+        raise InputError(rule, field=field, value=list(npus))
+    names = network.dimension_names
+    dimensions = tuple(
+        dimension.model_copy(update={"size": size, "name": name})
+        for dimension, name, size in zip(network.dimensions, names, npus, strict=True)
+        if size > 1
+    )
+    if not dimensions:
+        raise InputError("must leave 2 NPUs or more: one alone exchanges nothing", field=field, value=list(npus))
+    title = f"{network.name} {_by(npus)}".strip()
+    with _placed(field):
+        return Network(name=title, dimensions=dimensions, source=network.source)
+
+
+def _by(npus: Sequence[int]) -> str:
+    return "x".join(map(str, npus))
+
+
+def _choices_to_tell(workloads: Iterable[Workload]) -> dict[tuple[str, str], list[str]]:
+    """For each model and parallelism the choices, besides those always told, that are not the same for all."""
+    groups: defaultdict[tuple[str, str], list[Workload]] = defaultdict(list)
+    for workload in workloads:
+        groups[workload.model, workload.parallelism].append(workload)
+    fields = [name for name in Workload.model_fields if name not in NAMED]
+    return {
+        group: [name for name in fields if len({getattr(workload, name) for workload in members}) > 1]
+        for group, members in groups.items()
+    }
+
+
+def _name(workload: Workload, told: Mapping[tuple[str, str], Sequence[str]]) -> str:
+    parts = [workload.model, workload.parallelism, _by(workload.npus or ())]
+    for name in told[workload.model, workload.parallelism]:
+        value = getattr(workload, name)
+        if value is True:
+            parts.append(name)
+        elif value is not None and value is not False:
+            parts.append(f"{name} {value}")
+    return " ".join(parts)
+
+
+def _extra(workload: Workload) -> dict[str, Any]:
+    """The choices, but for the chunks, which have a column and may be overridden."""
+    return {"workload": workload.model_dump(mode="json", exclude={"chunks"})}
+
+
+def _make(workload: Workload, network: Network, folder: Path, place: str) -> Instance:
+    """The training iteration; errors name the field of the table."""
+    with _placed(place):
+        model = find_model(workload.model)
+        layers = model.layers(workload.sequence)
+        if workload.weights_only:
+            layers = weights_only(layers)
+        setup = _setup(workload, network, _timing(workload, folder, layers))
+        instance = make_workload(model, layers, setup, parallelism=workload.parallelism, chunks=workload.chunks)
+        check_clock(instance)
+        return instance
+
+
+def _timing(workload: Workload, folder: Path, layers: tuple[Layer, ...]) -> Timing:
+    if workload.times is not None:
+        return read_times(folder / workload.times, layers)
+    return Rate(parse_rate(workload.flops), workload.efficiency)
+
+
+def _setup(workload: Workload, network: Network, timing: Timing) -> Setup:
+    granularity: Any = workload.granularity  # the setup checks it
+    return Setup(
+        network=network,
+        timing=timing,
+        batch=workload.batch,
+        element_bytes=element_bytes(workload.dtype),
+        group=workload.group,
+        accumulate=workload.accumulate,
+        zero=workload.zero,
+        granularity=granularity,
+        recompute=workload.recompute,
+        update=parse_time(workload.update),
+        shared=not workload.separate,
+    )

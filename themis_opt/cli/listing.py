@@ -1,0 +1,54 @@
+"""``themis-opt list``: what can be asked for by name, and where it comes from."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Annotated
+
+import typer
+
+from themis_opt.base.errors import InputError
+from themis_opt.cli import options
+
+LISTED: Mapping[str, str] = MappingProxyType(
+    {
+        "policies": "themis_opt.policies.registry:POLICIES",
+        "launching": "themis_opt.policies.registry:LAUNCHING",
+        "readers": "themis_opt.problem.catalog:READERS",
+        "writers": "themis_opt.formats.bundle:WRITERS",
+        "reports": "themis_opt.reports.registry:REPORTS",
+        "models": "themis_opt.workloads.models:MODELS",
+        "instances": "themis_opt.problem.catalog:shipped",
+    }
+)
+"""Import path of what is listed: a registry, to which other packages add, or what comes with the package alone."""
+
+
+def list_names(
+    kind: Annotated[
+        str | None, typer.Argument(help=f"One of {', '.join(LISTED)}; all but instances if left out.", metavar="KIND")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """List policies, reports and what else has a name, with the package that each comes from."""
+    from themis_opt.cli.printing import print_json, print_rows
+
+    if kind is not None and kind not in LISTED:
+        raise InputError(f"must be one of {', '.join(LISTED)}", field="KIND", value=kind)
+    kinds = [kind] if kind is not None else [name for name in LISTED if name != "instances"]
+    tables = {kind: _rows(kind) for kind in kinds}
+    if as_json:
+        print_json([{"kind": kind} | row for kind, rows in tables.items() for row in rows])
+        return
+    for title, rows in tables.items():
+        print_rows(title, rows, {"name": ("name", "text"), "origin": ("origin", "text")})
+
+
+def _rows(kind: str) -> list[dict[str, str]]:
+    """Name and origin of everything of a kind."""
+    from themis_opt.base.registries import OWN, Registry
+
+    module, _, attribute = LISTED[kind].partition(":")
+    listed = getattr(import_module(module), attribute)
+    names = listed() if callable(listed) else listed
+    return [{"name": name, "origin": names.origin(name) if isinstance(names, Registry) else OWN} for name in names]

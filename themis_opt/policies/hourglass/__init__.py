@@ -1,0 +1,1 @@
+"""The run-time policy hourglass: its tables, paths, dispatch and search."""

@@ -1,0 +1,381 @@
+"""Candidates of :mod:`themis_opt.policies.hourglass.policy`: laid out for the kernel, timed, and the best improved.
+
+The functions from :func:`search` on run interpreted as well as compiled, with the same result.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from themis_opt.base.arrays import BoolArray, FloatArray, IntArray
+from themis_opt.base.compiled import Compilable
+from themis_opt.policies.hourglass import paths as hourglass_paths
+from themis_opt.policies.hourglass import tables as hourglass_tables
+from themis_opt.policies.hourglass.paths import PathParams, Pool, choose_paths
+from themis_opt.policies.hourglass.tables import (
+    BITS,
+    FIRST,
+    LAST,
+    MIDDLE,
+    Tables,
+    dimension_at,
+    least_lags,
+    num_layers,
+    swapped,
+)
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules import event_loop, kernel
+from themis_opt.schedules.event_loop import Operations, Workspace, makespan_of
+from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
+
+RULES = 2
+"""Rules for who goes first among stages of one rank, see :func:`order_of`."""
+
+MAKESPAN, RULE = 0, 1
+"""Columns of `State.best`."""
+
+
+class State(NamedTuple):
+    """Candidates, and the plan in hand.
+
+    Attributes
+    ----------
+    collective, first_stage : int64, shape (chunks,)
+        The collective of each chunk, and its first stage.
+    path : int64, shape (chunks, 2)
+        Path of each chunk in each layer of the plan in hand.
+    candidate_path : int64, shape (candidates, chunks, 2)
+        Paths of the candidates.
+    candidate_makespan : int64, shape (candidates, RULES)
+        Makespans of the candidates in picoseconds; -1 of those that are not timed, or improved already.
+    best_path : int64, shape (chunks, 2)
+        Paths of the best plan.
+    best : int64, shape (2,)
+        Its makespan, -1 if there is none, and its rule.
+    operations : Operations
+        The plan in hand as the kernel sees it.
+    workspace : Workspace
+        Its start times, once it is timed.
+    """
+
+    collective: IntArray
+    first_stage: IntArray
+    path: IntArray
+    candidate_path: IntArray
+    candidate_makespan: IntArray
+    best_path: IntArray
+    best: IntArray
+    operations: Operations
+    workspace: Workspace
+
+
+class Aims(NamedTuple):
+    """What the paths of each candidate are balanced for.
+
+    Attributes
+    ----------
+    weight : float64, shape (candidates,)
+        Weight of the time in middle stages.
+    tail : float64, shape (candidates, thresholds, dimensions)
+        Picoseconds that a dimension finishes after its load.
+    is_bound : bool, shape (candidates,)
+        Whether the tail holds the least lags, so that no plan of these paths ends before the latest finish.
+    """
+
+    weight: FloatArray
+    tail: FloatArray
+    is_bound: BoolArray
+
+
+def aims_of(tables: Tables, num_dimensions: int, weights: Sequence[float], most: int) -> Aims:
+    """The aims of at most so many candidates: with and without the lag of the last result, as suits many and few bytes.
+
+    Weights come two and two, so that the first four candidates differ in everything.
+    """
+    release = np.repeat(tables.threshold[:, None], num_dimensions, axis=1).astype(np.float64)
+    tails = (release + least_lags(tables, num_dimensions), release)
+    pairs = [weights[first : first + 2] for first in range(0, len(weights), 2)]
+    chosen = [(weight, kind) for pair in pairs for kind in range(2) for weight in pair][:most]
+    return Aims(
+        weight=np.array([weight for weight, _ in chosen]),
+        tail=np.stack([tails[kind] for _, kind in chosen]),
+        is_bound=np.array([kind == 0 for _, kind in chosen]),
+    )
+
+
+def empty_state(tables: Tables, num_dimensions: int, num_candidates: int) -> State:
+    """Arrays for plans of the tables."""
+    collective = np.repeat(np.arange(len(tables.width)), tables.chunks)
+    num_stages = (tables.legs * tables.width)[collective]
+    return State(
+        collective=collective,
+        first_stage=np.cumsum(num_stages) - num_stages,
+        path=np.zeros((len(collective), 2), dtype=np.int64),
+        candidate_path=np.zeros((num_candidates, len(collective), 2), dtype=np.int64),
+        candidate_makespan=np.full((num_candidates, RULES), -1, dtype=np.int64),
+        best_path=np.zeros((len(collective), 2), dtype=np.int64),
+        best=np.array([-1, 0]),
+        operations=_empty_operations(np.repeat(tables.release[collective], num_stages), num_stages, num_dimensions),
+        workspace=kernel.workspace(int(num_stages.sum()), num_dimensions),
+    )
+
+
+def _empty_operations(release: IntArray, num_stages: IntArray, num_dimensions: int) -> Operations:
+    """One operation per stage; those of a chunk wait for each other in turn."""
+    zeros = np.zeros_like(release)
+    continues = np.ones_like(release)
+    continues[np.cumsum(num_stages) - 1] = 0
+    return Operations(
+        resource=zeros.copy(),
+        duration=zeros.copy(),
+        lag=zeros.copy(),
+        release=release,
+        # A stage has one successor, the next one, unless it is the last of its chunk.
+        successor_start=np.concatenate([[0], np.cumsum(continues)]),
+        successor=np.flatnonzero(continues) + 1,
+        num_predecessors=np.concatenate([[0], continues[:-1]]),
+        major=np.zeros(len(zeros)),
+        minor=zeros.copy(),
+        time_sign=zeros,
+        enforced=np.zeros(num_dimensions, dtype=np.bool_),
+    )
+
+
+def plan_of(instance: Instance, tables: Tables, state: State) -> Plan:
+    """The plan in hand with its sequences enforced, once it is timed."""
+    chunks = []
+    for number, collective in enumerate(instance.exchanges):
+        span = collective.span
+        path = state.path[state.collective == number]
+        legs = [dimension_at(path[:, :1], np.arange(len(span))), dimension_at(path[:, 1:], np.arange(len(span)))]
+        if tables.mirrored[number]:
+            legs[1] = legs[0][:, ::-1]
+        local = np.concatenate(legs[: tables.legs[number]], axis=1)
+        chunks.append(Chunks(equal_sizes(collective), np.array(span)[local]))
+    return Plan(tuple(chunks)).in_order_of(instance, state.workspace.start)
+
+
+def run(tables: Tables, pool: Pool, state: State, aims: Aims, trials: int, close: float, params: PathParams) -> None:
+    """:func:`search`, interpreted or compiled."""
+    lattice = max(1, 2 ** int(tables.width.max()) // 16)  # paths over many dimensions take most of the time
+    work = len(state.operations.resource) * (trials + len(aims.weight)) * lattice
+    function = search if SEARCH.interprets(work) else SEARCH.compiled
+    function(tables, pool, state, aims, trials, close, params)
+
+
+def search(tables: Tables, pool: Pool, state: State, aims: Aims, trials: int, close: float, params: PathParams) -> None:
+    """Find a plan; it is left in `state.path`, timed.
+
+    Every candidate is timed with every rule, and the best ones are improved in turn until the `trials` are used up.  A
+    makespan that meets the balanced load ends the search.
+    """
+    target = time_candidates(tables, pool, state, aims, close, params)
+    while trials > 0 and state.best[MAKESPAN] > target:
+        candidate, rule = best_candidate(state)
+        if candidate < 0:
+            break
+        makespan = state.candidate_makespan[candidate, rule]
+        state.candidate_makespan[candidate, rule] = -1
+        place_all(tables, state, candidate, rule)
+        trials = improve(tables, state, rule, makespan, target, trials)
+    for chunk in range(len(state.collective)):
+        for layer in range(2):
+            state.path[chunk, layer] = state.best_path[chunk, layer]
+        place(tables, state, chunk, state.best[RULE])
+    makespan_of(state.operations, state.workspace)
+
+
+def time_candidates(tables: Tables, pool: Pool, state: State, aims: Aims, close: float, params: PathParams) -> float:
+    """Time every candidate with every rule, or until one meets the balanced load; returns that load.
+
+    The last one is the fixed order, which suits few bytes on networks whose first dimensions are fast.
+    """
+    target, num_candidates = np.inf, 0
+    for number in range(len(aims.weight) + 1):
+        if number < len(aims.weight):
+            finish = choose_paths(tables, pool, aims.tail[number], aims.weight[number], params)
+            if aims.is_bound[number]:
+                target = min(target, finish * (1 + close))
+            line_up(tables, pool, state, num_candidates)
+        else:
+            line_up_fixed(tables, state, num_candidates)
+        if is_known(state, num_candidates):
+            continue
+        for rule in range(RULES):
+            place_all(tables, state, num_candidates, rule)
+            makespan = makespan_of(state.operations, state.workspace)
+            state.candidate_makespan[num_candidates, rule] = keep_best(state, makespan, rule)
+        num_candidates += 1
+        if number > 0 and state.best[MAKESPAN] <= target:
+            break
+    return target
+
+
+def line_up(tables: Tables, pool: Pool, state: State, candidate: int) -> None:
+    """Give the chunks of a candidate the paths of the pool, each path at even distances."""
+    first = 0
+    for collective in range(len(tables.width)):
+        for layer in range(num_layers(tables, collective)):
+            for i in range(pool.size[0]):
+                pool.credit[i] = pool.chunks[i]
+            for chunk in range(first, first + tables.chunks[collective]):
+                i = most_behind(pool, collective, layer)
+                state.candidate_path[candidate, chunk, layer] = pool.path[i]
+                pool.credit[i] -= tables.chunks[collective]
+                for other in range(pool.size[0]):
+                    pool.credit[other] += pool.chunks[other]
+        first += tables.chunks[collective]
+
+
+def most_behind(pool: Pool, collective: int, layer: int) -> int:
+    """The path of a layer that is most behind its share; in the first place that is the path of most chunks."""
+    most = -1
+    for i in range(pool.size[0]):
+        belongs = pool.collective[i] == collective and pool.layer[i] == layer and pool.chunks[i] > 0
+        if belongs and (most < 0 or pool.credit[i] > pool.credit[most]):
+            most = i
+    return most
+
+
+def line_up_fixed(tables: Tables, state: State, candidate: int) -> None:
+    """Let all chunks of a candidate scatter from the first dimension to the last, and gather backwards."""
+    for chunk in range(len(state.collective)):
+        collective = state.collective[chunk]
+        width = tables.width[collective]
+        for layer in range(num_layers(tables, collective)):
+            gathers = layer == 1 or (not tables.opens[collective] and tables.closes[collective])
+            path = 0
+            for position in range(width):
+                local = width - 1 - position if gathers else position
+                path |= local << (BITS * position)
+            state.candidate_path[candidate, chunk, layer] = path
+
+
+def is_known(state: State, candidate: int) -> bool:
+    """Whether one of the candidates before is the same."""
+    for other in range(candidate):
+        differs = False
+        for chunk in range(state.candidate_path.shape[1]):
+            for layer in range(2):
+                here, there = state.candidate_path[candidate, chunk, layer], state.candidate_path[other, chunk, layer]
+                differs = differs or here != there
+        if not differs:
+            return True
+    return False
+
+
+def best_candidate(state: State) -> tuple[int, int]:
+    """The candidate and rule of least makespan among those not yet improved; -1 if there is none."""
+    best, best_rule, least = -1, 0, np.inf
+    for candidate in range(len(state.candidate_makespan)):
+        for rule in range(RULES):
+            if 0 <= state.candidate_makespan[candidate, rule] < least:
+                best, best_rule, least = candidate, rule, state.candidate_makespan[candidate, rule]
+    return best, best_rule
+
+
+def keep_best(state: State, makespan: int, rule: int) -> int:
+    """Keep the plan in hand if it is the best so far; returns its makespan."""
+    if state.best[MAKESPAN] < 0 or makespan < state.best[MAKESPAN]:
+        state.best[MAKESPAN], state.best[RULE] = makespan, rule
+        for chunk in range(len(state.collective)):
+            for layer in range(2):
+                state.best_path[chunk, layer] = state.path[chunk, layer]
+    return makespan
+
+
+def improve(tables: Tables, state: State, rule: int, makespan: int, target: float, trials: int) -> int:
+    """Swap two positions of the path of a chunk where that is no worse, until it helps no more.
+
+    Returns the trials that are left; none is made once the makespan meets the target.
+    """
+    before = makespan + 1
+    while makespan < before:
+        before = makespan
+        makespan, trials = try_swaps(tables, state, rule, makespan, target, trials)
+    return trials
+
+
+def try_swaps(tables: Tables, state: State, rule: int, makespan: int, target: float, trials: int) -> tuple[int, int]:
+    """Try all swaps once, near positions first, each in one chunk after another; returns makespan and trials left."""
+    widest = tables.span.shape[1]
+    for distance in range(1, widest):
+        for one in range(widest - distance):
+            for layer in range(2):
+                for chunk in range(len(state.collective)):
+                    if trials <= 0 or makespan <= target:
+                        return makespan, trials
+                    collective = state.collective[chunk]
+                    if layer < num_layers(tables, collective) and one + distance < tables.width[collective]:
+                        makespan = try_swap(tables, state, rule, makespan, chunk, layer, one, one + distance)
+                        trials -= 1
+    return makespan, trials
+
+
+def try_swap(tables: Tables, state: State, rule: int, makespan: int, chunk: int, layer: int, one: int, two: int) -> int:
+    """Swap two positions of a path unless that lengthens the makespan; returns the makespan."""
+    old = state.path[chunk, layer]
+    state.path[chunk, layer] = swapped(old, one, two)
+    place(tables, state, chunk, rule)
+    changed = makespan_of(state.operations, state.workspace)
+    if changed <= makespan:
+        return keep_best(state, changed, rule)
+    state.path[chunk, layer] = old
+    place(tables, state, chunk, rule)
+    return makespan
+
+
+def place_all(tables: Tables, state: State, candidate: int, rule: int) -> None:
+    """Take a candidate in hand."""
+    for chunk in range(len(state.collective)):
+        for layer in range(2):
+            state.path[chunk, layer] = state.candidate_path[candidate, chunk, layer]
+        place(tables, state, chunk, rule)
+
+
+def place(tables: Tables, state: State, chunk: int, rule: int) -> None:
+    """Tell the kernel's arrays the path of a chunk and its places in the order."""
+    collective, first, operations = state.collective[chunk], state.first_stage[chunk], state.operations
+    num_stages = tables.legs[collective] * tables.width[collective]
+    for leg in range(tables.legs[collective]):
+        place_leg(tables, state, chunk, leg)
+    to_scatter = 0
+    for stage in range(first + 1, first + tables.width[collective]):
+        to_scatter += operations.duration[stage]
+    for number in range(num_stages):
+        column = LAST if number == num_stages - 1 else FIRST if number == 0 else MIDDLE
+        rank, duration = tables.rank[collective, column], operations.duration[first + number]
+        operations.major[first + number] = rank
+        operations.minor[first + number] = order_of(rule, rank, column, number, duration, to_scatter)
+
+
+def place_leg(tables: Tables, state: State, chunk: int, leg: int) -> None:
+    """Tell the kernel's arrays which dimensions a chunk visits in a leg, and for how long."""
+    collective, operations = state.collective[chunk], state.operations
+    width, visited = tables.width[collective], 0
+    for position in range(width):
+        if tables.mirrored[collective] and leg == 1:
+            local = dimension_at(state.path[chunk, 0], width - 1 - position)
+        else:
+            local = dimension_at(state.path[chunk, leg], position)
+        stage = state.first_stage[chunk] + leg * width + position
+        operations.resource[stage] = tables.span[collective, local]
+        operations.duration[stage] = tables.duration[collective, leg, visited, local]
+        operations.lag[stage] = tables.lag[collective, leg, local]
+        visited |= 1 << local
+
+
+def order_of(rule: int, rank: int, column: int, number: int, duration: int, to_scatter: int) -> int:
+    """Place of a stage among those of its rank; the smallest goes first.
+
+    Rule 0 goes by the position along the path.  Rule 1 serves the shortest middle stage first, and among first stages
+    the one whose chunk has the longest scatter stages to come.
+    """
+    if rule == 0 or rank == 2:
+        return number
+    return -to_scatter if column == FIRST else duration
+
+
+SEARCH = Compilable(search, event_loop, hourglass_tables, hourglass_paths, patience=50_000)
+"""The search; interpreting 50,000 stages times trials takes about a second, compiling without a cache several."""

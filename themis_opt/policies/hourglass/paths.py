@@ -1,0 +1,239 @@
+"""How many chunks take each path in :mod:`themis_opt.policies.hourglass.policy`: loads balanced in whole chunks.
+
+The functions below :func:`empty_pool` are compiled with the search that uses them.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from themis_opt.base.arrays import FloatArray, IntArray
+from themis_opt.policies.hourglass.tables import Tables, add_load, cheapest_path, num_layers, swapped
+
+
+class PathParams(NamedTuple):
+    """How chunks are dealt out to paths; a named tuple, because compiled code takes no dataclass.
+
+    Attributes
+    ----------
+    most_batches, fewest_batches : int
+        In how many batches the chunks of a layer are dealt out.
+    dealing_work : int
+        Arcs of the lattice to look at while the chunks of all collectives are dealt out, if batches are not too few.
+    steepness : int
+        Power of its finish that prices a dimension.
+    evenness : float
+        Weight of uneven finishes beside the latest one.
+    most_changes : int
+        Most changes after the chunks are dealt out.
+    least_gain : float
+        Relative gain below which a change is not made.
+    least_price : float
+        Price of a dimension that nothing is known of.
+    """
+
+    most_batches: int = 256
+    fewest_batches: int = 8
+    dealing_work: int = 2**16
+    steepness: int = 15
+    evenness: float = 1e-4
+    most_changes: int = 100
+    least_gain: float = 1e-6
+    least_price: float = 1e-9
+
+
+class Pool(NamedTuple):
+    """The paths in use, arrays of shape (paths,) unless stated, and work space.
+
+    Attributes
+    ----------
+    path, collective, layer, chunks : int64
+        A path, where it belongs, and how many chunks take it.
+    load : float64, shape (paths, dimensions)
+        Picoseconds for which one chunk holds each dimension.
+    middle : float64
+        Picoseconds of one chunk in stages between its first scatter and its last gather.
+    credit : int64
+        How far each path is behind its share while chunks are lined up.
+    size : int64, shape (1,)
+        How many paths there are.
+    total : float64, shape (thresholds, dimensions)
+        Load of the chunks that are released at or after each threshold.
+    total_middle : float64, shape (1,)
+        Sum of `middle` over the chunks.
+    price, change : float64, shape (dimensions,)
+        Prices of the dimensions, and the difference in load between two paths.
+    cost, choice : float64 and int64, shape (2**widest,)
+        Work space of :func:`~themis_opt.policies.hourglass.tables.cheapest_path`.
+    """
+
+    path: IntArray
+    collective: IntArray
+    layer: IntArray
+    chunks: IntArray
+    load: FloatArray
+    middle: FloatArray
+    credit: IntArray
+    size: IntArray
+    total: FloatArray
+    total_middle: FloatArray
+    price: FloatArray
+    change: FloatArray
+    cost: FloatArray
+    choice: IntArray
+
+
+def empty_pool(tables: Tables, num_dimensions: int, params: PathParams) -> Pool:
+    """A pool with room for all paths that :func:`choose_paths` can meet."""
+    batches = sum(2 * num_batches(tables, collective, params) for collective in range(len(tables.width)))
+    capacity = batches + params.most_changes
+    column, num_masks = np.zeros(capacity, dtype=np.int64), tables.duration.shape[2]
+    return Pool(
+        path=column,
+        collective=column.copy(),
+        layer=column.copy(),
+        chunks=column.copy(),
+        load=np.zeros((capacity, num_dimensions)),
+        middle=np.zeros(capacity),
+        credit=column.copy(),
+        size=np.zeros(1, dtype=np.int64),
+        total=np.zeros((len(tables.threshold), num_dimensions)),
+        total_middle=np.zeros(1),
+        price=np.zeros(num_dimensions),
+        change=np.zeros(num_dimensions),
+        cost=np.zeros(num_masks),
+        choice=np.zeros(num_masks, dtype=np.int64),
+    )
+
+
+def num_batches(tables: Tables, collective: int, params: PathParams) -> int:
+    """In how many batches the chunks of a collective are dealt out."""
+    chunks: int = tables.chunks[collective]
+    width: int = tables.width[collective]
+    affordable = params.dealing_work // (width * (1 << (width - 1)) * len(tables.width))
+    return min(chunks, params.most_batches, max(params.fewest_batches, affordable))
+
+
+def choose_paths(tables: Tables, pool: Pool, tail: FloatArray, weight: float, params: PathParams) -> float:
+    """Fill the pool; returns the latest finish of a dimension: its load and its `tail`, shape (thresholds, dimensions).
+
+    The latest finish is minimised, plus `weight` times the mean over the dimensions of the time in middle stages.
+    First every batch of chunks takes the path that is cheapest at prices which rise with the finish of a dimension.
+    Then chunks change to their path with two dimensions swapped while that pays.
+    """
+    deal_out(tables, pool, tail, weight, params)
+    for _ in range(params.most_changes):
+        if not change_best(tables, pool, tail, weight, params):
+            break
+    return latest_finish(pool.total, tail)
+
+
+def deal_out(tables: Tables, pool: Pool, tail: FloatArray, weight: float, params: PathParams) -> None:
+    """Give every chunk a path, batch by batch."""
+    pool.size[0], pool.total_middle[0] = 0, 0.0
+    for h in range(pool.total.shape[0]):
+        for k in range(pool.total.shape[1]):
+            pool.total[h, k] = 0.0
+    for collective in range(len(tables.width)):
+        chunks, batches = tables.chunks[collective], num_batches(tables, collective, params)
+        for batch in range(batches):
+            count = chunks * (batch + 1) // batches - chunks * batch // batches
+            for layer in range(num_layers(tables, collective)):
+                surcharge = weight * set_prices(tables, pool, tail, collective, params) / len(pool.price)
+                path = cheapest_path(tables, collective, layer, pool.price, surcharge, pool.cost, pool.choice)
+                add(tables, pool, in_pool(tables, pool, collective, layer, path), count)
+
+
+def set_prices(tables: Tables, pool: Pool, tail: FloatArray, collective: int, params: PathParams) -> float:
+    """Price the dimensions for a collective, by a high power of their finish; returns the sum of the prices.
+
+    The steeper the price, the more the latest finish counts beside the others.
+    """
+    latest, total = max(latest_finish(pool.total, tail), 1.0), 0.0
+    for k in range(len(pool.price)):
+        pool.price[k] = params.least_price
+        for h in range(pool.total.shape[0]):
+            if tables.threshold[h] <= tables.release[collective]:
+                finish, power = (pool.total[h, k] + tail[h, k]) / latest, 1.0
+                for _ in range(params.steepness):  # not `**`, which compiled and interpreted code round differently
+                    power *= finish
+                pool.price[k] += power
+        total += pool.price[k]
+    return total
+
+
+def in_pool(tables: Tables, pool: Pool, collective: int, layer: int, path: int) -> int:
+    """Where a path is in the pool; it is put there if it is new."""
+    new: int = pool.size[0]
+    for i in range(new):
+        if pool.path[i] == path and pool.collective[i] == collective and pool.layer[i] == layer:
+            return i
+    pool.size[0] += 1
+    pool.path[new], pool.collective[new], pool.layer[new], pool.chunks[new] = path, collective, layer, 0
+    for k in range(len(pool.change)):
+        pool.change[k] = 0.0
+    pool.middle[new] = add_load(tables, pool.change, collective, layer, path)
+    for k in range(len(pool.change)):
+        pool.load[new, k] = pool.change[k]
+    return new
+
+
+def add(tables: Tables, pool: Pool, i: int, count: int) -> None:
+    """Add chunks on a path of the pool, or take them off."""
+    pool.chunks[i] += count
+    pool.total_middle[0] += count * pool.middle[i]
+    for h in range(pool.total.shape[0]):
+        if tables.threshold[h] <= tables.release[pool.collective[i]]:
+            for k in range(pool.total.shape[1]):
+                pool.total[h, k] += count * pool.load[i, k]
+
+
+def latest_finish(total: FloatArray, tail: FloatArray) -> float:
+    """The latest finish of a dimension."""
+    latest = 0.0
+    for h in range(total.shape[0]):
+        for k in range(total.shape[1]):
+            latest = max(latest, total[h, k] + tail[h, k])
+    return latest
+
+
+def change_best(tables: Tables, pool: Pool, tail: FloatArray, weight: float, params: PathParams) -> bool:
+    """Make the best change of chunks from a path to the one with two dimensions swapped; returns whether one pays."""
+    best = value_after(tables, pool, tail, 0, 0, weight * pool.total_middle[0], params) * (1 - params.least_gain)
+    found, found_path, found_count = -1, 0, 0
+    for i in range(pool.size[0]):
+        width = tables.width[pool.collective[i]]
+        for pair in range(width * width):
+            one, two = pair // width, pair % width
+            if one >= two or pool.chunks[i] == 0:
+                continue
+            path = swapped(pool.path[i], one, two)
+            for k in range(len(pool.change)):
+                pool.change[k] = -pool.load[i, k]
+            middle = add_load(tables, pool.change, pool.collective[i], pool.layer[i], path) - pool.middle[i]
+            count = 1
+            while count <= pool.chunks[i]:
+                price = weight * (pool.total_middle[0] + count * middle)
+                value = value_after(tables, pool, tail, i, count, price, params)
+                if value < best:
+                    best, found, found_path, found_count = value, i, path, count
+                count *= 2
+    if found >= 0:
+        to = in_pool(tables, pool, pool.collective[found], pool.layer[found], found_path)
+        add(tables, pool, found, -found_count)
+        add(tables, pool, to, found_count)
+    return found >= 0
+
+
+def value_after(
+    tables: Tables, pool: Pool, tail: FloatArray, i: int, count: int, price_of_middle: float, params: PathParams
+) -> float:
+    """What is minimised, after a change of some chunks of a path whose loads change by `pool.change`."""
+    latest, squares = 1.0, 0.0
+    for h in range(pool.total.shape[0]):
+        counts = count if tables.threshold[h] <= tables.release[pool.collective[i]] else 0
+        for k in range(pool.total.shape[1]):
+            finish = pool.total[h, k] + tail[h, k] + counts * pool.change[k]
+            latest = max(latest, finish)
+            squares += finish * finish
+    return latest * (1 + params.evenness * squares / (latest * latest)) + price_of_middle / len(pool.change)

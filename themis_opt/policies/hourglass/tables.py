@@ -1,0 +1,206 @@
+"""What :mod:`themis_opt.policies.hourglass.policy` knows of an instance, and paths as numbers.
+
+A path is a number, four bits for each *local* dimension (the place of a dimension in the span of its collective) in the
+order of the visits; so it fits in a machine word.  A *layer* of a collective is a leg whose path a chunk chooses: the
+two legs of an all-reduce, or both as one where the gather order is the scatter order reversed.  The functions below
+:func:`tables_of` are compiled with those that use them.
+"""
+
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from themis_opt.base.arrays import FloatArray, IntArray
+from themis_opt.problem.cost import fixed_lag
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import equal_sizes
+from themis_opt.solving.lowering import occupancies
+
+Whole = TypeVar("Whole", int, IntArray)
+
+BITS, LOW_BITS = 4, 15
+"""Bits of one local dimension in a path, and their mask."""
+
+FIRST, MIDDLE, LAST = 0, 1, 2
+"""Columns of `Tables.rank`."""
+
+RANKS: dict[tuple[bool, bool], tuple[int, int, int]] = {
+    (True, True): (1, 0, 2),
+    (True, False): (1, 2, 2),
+    (False, True): (0, 0, 2),
+    (False, False): (1, 1, 1),
+}
+"""Rank of the first stage of a chunk, of those in the middle and of the last one; a lower rank is served first.
+
+By whether the collective opens and closes: whether a chunk has most bytes at first, and at last.
+"""
+
+
+class Tables(NamedTuple):
+    """The collectives in arrays, of shape (collectives,) unless stated.
+
+    Attributes
+    ----------
+    width, legs, chunks, release : int64
+        Dimensions it spans, legs, equal chunks, and release in picoseconds.
+    mirrored : bool
+        Whether the gather order is the scatter order reversed.
+    opens, closes : bool
+        Whether its first stages scatter, and its last stages gather: the stages that move most bytes.
+    rank : int64, shape (collectives, 3)
+        As in :data:`RANKS`.
+    span : int64, shape (collectives, widest)
+        The dimension that each local dimension stands for.
+    duration : int64, shape (collectives, 2, 2**widest, widest)
+        Picoseconds a stage of a chunk holds its dimension, by leg, mask of the local dimensions visited in the leg, and
+        its own.
+    lag : int64, shape (collectives, 2, widest)
+        Picoseconds from then to the result.
+    threshold : int64, shape (thresholds,)
+        Releases, ascending.
+    """
+
+    width: IntArray
+    legs: IntArray
+    chunks: IntArray
+    release: IntArray
+    mirrored: IntArray
+    opens: IntArray
+    closes: IntArray
+    rank: IntArray
+    span: IntArray
+    duration: IntArray
+    lag: IntArray
+    threshold: IntArray
+
+
+def tables_of(instance: Instance, most_thresholds: int = 8) -> Tables:
+    """Lay out an instance; all chunks of a collective get the size of the largest of its equal chunks."""
+    collectives, spans = instance.exchanges, [own.span for own in instance.exchanges]
+    phases = [c.kind.rule.phases for c in collectives]
+    widest = max(len(span) for span in spans)
+    span = np.zeros((len(spans), widest), dtype=np.int64)
+    duration = np.zeros((len(spans), 2, 2**widest, widest), dtype=np.int64)
+    lag = np.zeros((len(spans), 2, widest), dtype=np.int64)
+    for number, (collective, own) in enumerate(zip(collectives, spans, strict=True)):
+        span[number, : len(own)] = own
+        exact = occupancies(instance, instance.exchanges[number], equal_sizes(collective)[:1])[0]
+        duration[number, : exact.shape[0], : exact.shape[1], : exact.shape[2]] = exact
+        for leg, phase in enumerate(phases[number]):
+            lag[number, leg, : len(own)] = fixed_lag(instance, phase, np.array(own))
+    rules = [c.kind.rule for c in collectives]
+    release = np.array([c.release for c in collectives])
+    return Tables(
+        width=np.array([len(own) for own in spans]),
+        legs=np.array([len(own) for own in phases]),
+        chunks=np.array([c.chunks for c in collectives]),
+        release=release,
+        mirrored=np.array([instance.ag_order == "reverse" and rule.mirrors for rule in rules]),
+        opens=np.array([rule.opens for rule in rules]),
+        closes=np.array([rule.closes for rule in rules]),
+        rank=np.array([RANKS[rule.opens, rule.closes] for rule in rules]),
+        span=span,
+        duration=duration,
+        lag=lag,
+        threshold=_thresholds(release, most_thresholds),
+    )
+
+
+def _thresholds(release: IntArray, most: int) -> IntArray:
+    """The distinct releases, or some of them, the first included, if they are many."""
+    distinct = np.unique(release)
+    count = min(len(distinct), most)
+    return distinct[np.arange(count) * len(distinct) // count]
+
+
+def least_lags(tables: Tables, num_dimensions: int) -> IntArray:
+    """Least lag on every dimension of the stages of collectives released at or after each threshold."""
+    least = np.full((len(tables.threshold), num_dimensions), np.iinfo(np.int64).max)
+    for number, width in enumerate(tables.width):
+        counts = tables.threshold <= tables.release[number]
+        own = tables.lag[number, : tables.legs[number], :width].min(axis=0)
+        columns = tables.span[number, :width]
+        least[np.ix_(counts, columns)] = np.minimum(least[np.ix_(counts, columns)], own)
+    return np.where(least == np.iinfo(np.int64).max, 0, least)
+
+
+def num_layers(tables: Tables, collective: int) -> int:
+    """Paths that a chunk of the collective chooses."""
+    return 1 if tables.mirrored[collective] else tables.legs[collective]
+
+
+def dimension_at(path: Whole, position: Whole) -> Whole:
+    """The local dimension that a path visits at a position."""
+    return path >> (BITS * position) & LOW_BITS
+
+
+def swapped(path: int, one: int, two: int) -> int:
+    """The path with two positions swapped."""
+    both = dimension_at(path, one) ^ dimension_at(path, two)
+    return path ^ (both << (BITS * one)) ^ (both << (BITS * two))
+
+
+def arc_duration(tables: Tables, collective: int, layer: int, visited: int, local: int) -> int:
+    """Picoseconds for which a chunk that has visited a set holds the next dimension, in all legs of the layer."""
+    duration: int = tables.duration[collective, layer, visited, local]
+    if tables.mirrored[collective]:
+        others = ((1 << tables.width[collective]) - 1) & ~(visited | 1 << local)
+        duration += tables.duration[collective, 1, others, local]
+    return duration
+
+
+def is_middle(tables: Tables, collective: int, layer: int, position: int) -> bool:
+    """Whether a stage is neither the first scatter nor the last gather of its chunk."""
+    if tables.opens[collective] and layer == 0 and position == 0:
+        return False
+    ends = layer == tables.legs[collective] - 1 and position == tables.width[collective] - 1
+    return not (tables.closes[collective] and ends)
+
+
+def cheapest_path(
+    tables: Tables,
+    collective: int,
+    layer: int,
+    price: FloatArray,
+    surcharge: float,
+    least: FloatArray,
+    choice: IntArray,
+) -> int:
+    """Path of least cost: time at the `price` of its dimension, in middle stages with the surcharge.
+
+    `least` and `choice`, shape (2**widest,), are work space: least cost to have visited each set of local dimensions,
+    and the dimension visited last then.
+    """
+    width = tables.width[collective]
+    everything = (1 << width) - 1
+    for visited in range(everything + 1):
+        least[visited] = np.inf if visited else 0.0
+    for visited in range(everything):
+        position = 0
+        for local in range(width):
+            position += visited >> local & 1
+        extra = surcharge if is_middle(tables, collective, layer, position) else 0.0
+        for local in range(width):
+            if not visited >> local & 1:
+                rate = price[tables.span[collective, local]] + extra
+                cost = least[visited] + rate * arc_duration(tables, collective, layer, visited, local)
+                if cost < least[visited | 1 << local]:
+                    least[visited | 1 << local], choice[visited | 1 << local] = cost, local
+    path, visited = 0, everything
+    for position in range(width - 1, -1, -1):
+        path |= choice[visited] << (BITS * position)
+        visited ^= 1 << choice[visited]
+    return path
+
+
+def add_load(tables: Tables, load: FloatArray, collective: int, layer: int, path: int) -> float:
+    """Add the load of one chunk on a path; returns its time in middle stages."""
+    visited, middle = 0, 0.0
+    for position in range(tables.width[collective]):
+        local = dimension_at(path, position)
+        duration = arc_duration(tables, collective, layer, visited, local)
+        load[tables.span[collective, local]] += duration
+        if is_middle(tables, collective, layer, position):
+            middle += duration
+        visited |= 1 << local
+    return middle

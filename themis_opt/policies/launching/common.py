@@ -1,0 +1,104 @@
+"""What launching policies share: buckets of tensors, and launches made of them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Launch, Order, Part, TaskOf
+
+Bucket = tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launching:
+    """What launching policies share: how dimensions choose among their launches.
+
+    Parameters
+    ----------
+    order : {"ready", "newest", "layer"}
+        Which launch a dimension serves first: the one ready first, the newest, or the one needed first.
+    urgent : bool
+        Whether kinds whose rule says so, all-to-all, go before all others (Themis, ISCA 2022, section 5).
+    """
+
+    order: Order = "ready"
+    urgent: bool = True
+
+    def __call__(self, instance: Instance) -> tuple[Launch, ...]:
+        """Launches for `instance`."""
+        launches = self.launches(instance)
+        return launches if self.urgent else tuple(replace(launch, urgent=False) for launch in launches)
+
+    def launches(self, instance: Instance) -> tuple[Launch, ...]:
+        """Launches for `instance`, with those urgent that are by default."""
+        raise NotImplementedError
+
+
+def fusible(instance: Instance) -> list[Bucket]:
+    """Data-parallel tensors needed in the next iteration, in one bucket per kind, span and element.
+
+    Others are left out.  Within a bucket they stand in the order they become ready.
+    """
+    groups: dict[object, list[int]] = {}
+    for number, tensor in enumerate(instance.exchanges):
+        if tensor.parallelism == "data" and instance.exchanges[number].needed_later:
+            key = (tensor.kind, instance.exchanges[number].span, tensor.element_bytes)
+            groups.setdefault(key, []).append(number)
+    return [tuple(sorted(own, key=lambda t: (instance.exchanges[t].ready_task, t))) for own in groups.values()]
+
+
+def launches_alone(instance: Instance) -> list[Launch]:
+    """One launch for each tensor that is not fusible: model-parallel ones, and those needed in the same iteration."""
+    fused = {tensor for bucket in fusible(instance) for tensor in bucket}
+    rest = [number for number in range(len(instance.exchanges)) if number not in fused]
+    return [whole(instance, (number,)) for number in rest]
+
+
+def capped(instance: Instance, tensors: Iterable[int], cap: int, first_cap: int | None = None) -> list[Bucket]:
+    """Tensors in buckets, in the order given; a bucket is closed once it holds `cap` bytes, the first `first_cap`."""
+    buckets: list[Bucket] = []
+    held: list[int] = []
+    size = 0
+    for tensor in tensors:
+        held.append(tensor)
+        size += instance.exchanges[tensor].size
+        if size >= (first_cap if first_cap is not None and not buckets else cap):
+            buckets.append(tuple(held))
+            held, size = [], 0
+    return [*buckets, tuple(held)] if held else buckets
+
+
+def whole(
+    instance: Instance, tensors: Sequence[int], *, ready: int | None = None, before: TaskOf | None = None
+) -> Launch:
+    """One launch for some tensors, released by the task that makes the last of them, or by task `ready`.
+
+    The first task that needs one of them waits for it, unless `before` says which.
+    """
+    own = instance.exchanges
+    if ready is None:
+        ready = max(own[t].ready_task for t in tensors)
+    return Launch(
+        name=fused_name(instance, tensors),
+        kind=own[tensors[0]].kind,
+        tensors=tuple(tensors),
+        after=TaskOf(ready, 0),
+        before=before or first_need(instance, tensors),
+        urgent=own[tensors[0]].kind.rule.urgent,
+    )
+
+
+def fused_name(instance: Instance, tensors: Sequence[int], part: Part = "whole") -> str:
+    """The name of a launch: those of its first and last tensor, and which half it is."""
+    names = dict.fromkeys(instance.exchanges[tensor].name for tensor in (tensors[0], tensors[-1]))
+    return "+".join(names) + ("" if part == "whole" else f" {part}")
+
+
+def first_need(instance: Instance, tensors: Sequence[int]) -> TaskOf:
+    """The first task that needs one of some tensors."""
+    later, task = min((instance.exchanges[t].needed_later, instance.exchanges[t].needed_task) for t in tensors)
+    return TaskOf(task, later)
+
+
+NEXT_ITERATION = TaskOf(0, 1)
+"""The first task of the next iteration: what waits for it ends the iteration."""

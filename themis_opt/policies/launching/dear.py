@@ -1,0 +1,84 @@
+"""DeAR: the two halves of all-reduce in different passes."""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from themis_opt.base.units import Bytes
+from themis_opt.policies.launching.common import (
+    Bucket,
+    Launching,
+    capped,
+    first_need,
+    fused_name,
+    fusible,
+    launches_alone,
+    whole,
+)
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.phases import CollectiveKind, Halves
+from themis_opt.schedules.plan import Launch, TaskOf
+
+
+@dataclass(frozen=True)
+class Dear(Launching):
+    """Reduce-scatter in the backward pass, all-gather in the next forward pass, one group ahead of it.
+
+    Groups of tensors are formed in the order the forward pass needs them.  All reduce-scatters are finished before
+    the all-gather of group 0 is launched, at the end of the iteration; that of group g + 1 is launched when the first
+    layer of group g begins.  L. Zhang et al., *DeAR*, ICDCS 2023, https://arxiv.org/abs/2302.12445.
+
+    Parameters
+    ----------
+    threshold : bytes
+        A group is closed if the next tensor would make it reach this size, 25 MB by default.
+    """
+
+    threshold: Annotated[Bytes, Field(gt=0)] = 25 * 10**6
+
+    def launches(self, instance: Instance) -> tuple[Launch, ...]:
+        """Launches for `instance`."""
+        launches = launches_alone(instance)
+        for tensors in fusible(instance):
+            halves = instance.exchanges[tensors[0]].kind.rule.halves
+            if halves:
+                launches += self._halves(instance, tensors, halves, len(launches))
+            else:
+                launches += [whole(instance, bucket) for bucket in capped(instance, tensors, self.threshold)]
+        return tuple(launches)
+
+    def _halves(self, instance: Instance, tensors: Bucket, halves: Halves, number: int) -> list[Launch]:
+        groups = self._groups(instance, tensors)
+        by_readiness = sorted(groups, key=lambda group: max(instance.exchanges[t].ready_task for t in group))
+        scatters = [_half(instance, group, "scatter", halves[0]) for group in by_readiness]
+        every = tuple(range(number, number + len(scatters)))
+        last = TaskOf(len(instance.tasks) - 1, 0)
+        gathers: list[Launch] = []
+        for place, group in enumerate(groups):
+            gather = _half(instance, group, "gather", halves[1])
+            if place == 0:
+                gathers.append(replace(gather, after=last, after_launches=every))
+            else:
+                begun = first_need(instance, groups[place - 1])
+                previous = number + len(scatters) + place - 1
+                after = TaskOf(begun.task - 1, begun.later) if begun.task else last
+                gathers.append(replace(gather, after=after, after_launches=(previous,)))
+        return [*scatters, *gathers]
+
+    def _groups(self, instance: Instance, tensors: Bucket) -> list[Bucket]:
+        forward = sorted(tensors, key=lambda t: (instance.exchanges[t].needed_task, t))
+        groups: list[list[int]] = [[]]
+        size = 0
+        for tensor in forward:
+            own = instance.exchanges[tensor].size
+            if groups[-1] and size + own >= self.threshold:
+                groups.append([])
+                size = 0
+            groups[-1].append(tensor)
+            size += own
+        return [tuple(group) for group in groups]
+
+
+def _half(instance: Instance, group: Bucket, part: Literal["scatter", "gather"], kind: CollectiveKind) -> Launch:
+    return replace(whole(instance, group), name=fused_name(instance, group, part), kind=kind, part=part)

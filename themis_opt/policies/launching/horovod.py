@@ -1,0 +1,54 @@
+"""The fusion buffer of Horovod."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from themis_opt.base.units import Bytes, Picoseconds
+from themis_opt.policies.launching.common import NEXT_ITERATION, Bucket, Launching, fusible, launches_alone, whole
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Launch
+
+
+@dataclass(frozen=True)
+class Horovod(Launching):
+    """Every cycle, fuse the tensors that became ready in it, as far as they fit in the buffer.
+
+    Cycles are counted in compute time from the start of the iteration, and a buffer is launched when the last of its
+    tensors is ready rather than at the end of the cycle.  https://horovod.readthedocs.io/en/stable/tensor-fusion.html.
+
+    Parameters
+    ----------
+    buffer : bytes
+        Capacity of the fusion buffer, 64 MiB by default; a larger tensor goes alone.
+    cycle : time
+        Time between two looks at what is ready.
+    """
+
+    buffer: Annotated[Bytes, Field(gt=0)] = 64 * 2**20
+    cycle: Annotated[Picoseconds, Field(gt=0)] = 3_500_000_000
+
+    def launches(self, instance: Instance) -> tuple[Launch, ...]:
+        """Launches for `instance`."""
+        ends, clock = [], 0
+        for task in instance.tasks:
+            clock += task.duration
+            ends.append(clock)
+        launches = launches_alone(instance)
+        for tensors in fusible(instance):
+            for bucket in self._buffers(instance, tensors, ends):
+                launches.append(whole(instance, bucket, before=NEXT_ITERATION))
+        return tuple(launches)
+
+    def _buffers(self, instance: Instance, tensors: Bucket, ends: list[int]) -> list[Bucket]:
+        buckets: list[list[int]] = []
+        cycle_of_last, held = -1, 0
+        for tensor in tensors:
+            size, cycle = instance.exchanges[tensor].size, ends[instance.exchanges[tensor].ready_task] // self.cycle
+            if cycle != cycle_of_last or held + size > self.buffer:
+                buckets.append([])
+                cycle_of_last, held = cycle, 0
+            buckets[-1].append(tensor)
+            held += size
+        return [tuple(bucket) for bucket in buckets]

@@ -1,0 +1,20 @@
+"""Each gradient on its own, as soon as it is ready."""
+
+from dataclasses import dataclass
+
+from themis_opt.policies.launching.common import Launching, fusible, launches_alone, whole
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Launch
+
+
+@dataclass(frozen=True)
+class WaitFree(Launching):
+    """Wait-free backpropagation: launch every tensor when it is ready, wait for it where it is needed.
+
+    H. Zhang et al., *Poseidon*, USENIX ATC 2017, https://www.usenix.org/conference/atc17/technical-sessions/presentation/zhang.
+    """
+
+    def launches(self, instance: Instance) -> tuple[Launch, ...]:
+        """Launches for `instance`."""
+        each = [whole(instance, (tensor,)) for bucket in fusible(instance) for tensor in bucket]
+        return (*launches_alone(instance), *each)

@@ -1,0 +1,301 @@
+r"""The cost model: bytes, occupation and lag of every stage.  Pure functions.
+
+A chunk of :math:`m` bytes (counted like the size of its collective) that is scattered over the set
+:math:`W` of dimensions holds :math:`m / \prod_{l \in W} P_l` bytes.  A reduce-scatter on :math:`k` moves it
+from :math:`W \setminus k` to :math:`W`, an all-gather back, and either sends
+
+.. math:: n = m \, (P_k - 1) \,/ \prod_{l \in W} P_l .
+
+A scatter on :math:`k` sends as much from the root, which is the busiest NPU and stands for all; in a gather the root
+receives as much.  An all-to-all on :math:`k` sends :math:`m (P_k - 1) / P_k` whatever came before (Themis, ISCA 2022,
+section 2).  With in-network reduction an NPU sends what it holds before the stage, once, in reduce-scatter and
+all-gather.
+Bytes come from the set, in one product and one division, so equal states have equal bytes to the last bit.
+
+A reduce-scatter also adds up: an NPU receives as many bytes as it sends and adds them, uncompressed, to what it has.
+These are :math:`m (P_k - 1) \,/ \prod_{l \in W} P_l` bytes with every algorithm: one block of them per step on a ring,
+all at once where links are direct, half of what is left per step of recursive halving.  With in-network reduction the
+switch sums, at the speed of its links.
+
+The stage occupies its dimension for :math:`n / B_k`, plus the launch overhead, plus the bytes summed over the
+`reduction` of the dimension, since sums stand between the steps; and its result is ready
+:math:`A_k` = steps :math:`\times` latency later.  With ``latency: occupy`` the dimension is held for
+:math:`A_k` too.  Occupations are rounded up to whole picoseconds: data are never ready before they arrived.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from themis_opt.base.arrays import FloatArray, IntArray, read_only
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import MAX_CLOCK, PICOSECONDS_PER_SECOND, format_seconds
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Algorithm, Dimension
+from themis_opt.problem.phases import CollectiveKind, Data, Phase
+
+_ROUNDING_SLACK = 1e-12
+"""Fraction of a time forgiven before rounding up, against noise of the floating-point division."""
+
+
+class StageCosts(NamedTuple):
+    """Costs of stages, as arrays of one shape.
+
+    Attributes
+    ----------
+    held_before, held_after : float64
+        Bytes of the chunk on an NPU before and after the stage.
+    sent : float64
+        Bytes an NPU sends, after compression and without packet headers; the root receives them in a gather.
+    occupancy : int64
+        Picoseconds for which the dimension is held.
+    lag : int64
+        Picoseconds from the release of the dimension to the result.
+    """
+
+    held_before: FloatArray
+    held_after: FloatArray
+    sent: FloatArray
+    occupancy: IntArray
+    lag: IntArray
+
+
+def steps(dimension: Dimension, phase: Phase) -> int:
+    """Steps of the basic algorithm.
+
+    Ring P-1, direct 1, halving-doubling ceil(log2 P): for sizes that are no power of two the algorithm of
+    Bruck et al. (1997, https://doi.org/10.1109/71.642949), which sends the same bytes in that many steps, and
+    binomial trees from or to a root.  All-to-all takes 1 step, on a ring P-1; in-network reduction and multicast
+    take 1.
+    """
+    algorithm = dimension.basic_algorithm
+    if dimension.in_network and phase.rule.in_network:
+        return 1
+    if algorithm is Algorithm.RING:
+        return dimension.size - 1
+    if algorithm is Algorithm.DIRECT or not phase.rule.relays:
+        return 1
+    return math.ceil(math.log2(dimension.size))
+
+
+@dataclass(frozen=True, eq=False)
+class _Rates:
+    """What the formulas need of each dimension: shapes (dimensions,) and (phases, dimensions)."""
+
+    size: IntArray
+    picoseconds_per_byte: FloatArray
+    payload: FloatArray
+    header: FloatArray
+    has_headers: bool
+    sum_picoseconds_per_byte: FloatArray
+    has_sums: bool
+    shares_sent: FloatArray
+    fixed_occupancy: IntArray
+    fixed_lag: IntArray
+
+
+@lru_cache(maxsize=256)
+def _rates(instance: Instance) -> _Rates:
+    dimensions = instance.fabric.dimensions
+    delay = np.array([[steps(d, phase) * d.latency for d in dimensions] for phase in Phase])
+    launch = np.array([d.launch_overhead for d in dimensions])
+    occupies = instance.latency == "occupy"
+    sums = np.array([[_seconds_to_sum(d, phase) for d in dimensions] for phase in Phase])
+    return _Rates(
+        size=np.array(instance.fabric.sizes),
+        picoseconds_per_byte=PICOSECONDS_PER_SECOND / np.array(instance.fabric.bandwidths),
+        payload=np.array([d.packet.payload if d.packet else math.inf for d in dimensions]),
+        header=np.array([d.packet.header if d.packet else 0.0 for d in dimensions]),
+        has_headers=any(d.packet and d.packet.header for d in dimensions),
+        sum_picoseconds_per_byte=PICOSECONDS_PER_SECOND * sums,
+        has_sums=bool(sums.any()),
+        shares_sent=np.array([[_shares_sent(d, phase) for d in dimensions] for phase in Phase]),
+        fixed_occupancy=launch + occupies * delay,
+        fixed_lag=(not occupies) * delay,
+    )
+
+
+def _shares_sent(dimension: Dimension, phase: Phase) -> float:
+    """Blocks of 1/P of the larger side of the stage that an NPU sends, after compression."""
+    if not (dimension.in_network and phase.rule.in_network):
+        return (dimension.size - 1) / dimension.compression
+    return (dimension.size if phase.rule.data is Data.SHRINK else 1) / dimension.compression
+
+
+def _seconds_to_sum(dimension: Dimension, phase: Phase) -> float:
+    """Seconds for which an NPU adds up for each byte that it sends: it receives as many, and sums them uncompressed."""
+    if dimension.reduction is None or not phase.rule.reduces or (dimension.in_network and phase.rule.in_network):
+        return 0.0
+    return dimension.compression / dimension.reduction
+
+
+def _at(table: Any, phase: Phase | IntArray, dimension: int | IntArray) -> Any:
+    """What a table of shape (phases, dimensions) holds; faster than indexing it with arrays."""
+    return table.take(phase * table.shape[1] + dimension)
+
+
+def fixed_lag(instance: Instance, phase: Phase | IntArray, dimension: int | IntArray) -> IntArray:
+    """Picoseconds from the release of a dimension to the result of a stage."""
+    lag: IntArray = _at(_rates(instance).fixed_lag, phase, dimension)
+    return lag
+
+
+def fixed_occupancy(instance: Instance, phase: Phase | IntArray, dimension: int | IntArray) -> IntArray:
+    """Picoseconds for which a stage holds its dimension whatever it sends."""
+    held: IntArray = _at(_rates(instance).fixed_occupancy, phase, dimension)
+    return held
+
+
+def bytes_sent(
+    instance: Instance,
+    phase: Phase | IntArray,
+    dimension: int | IntArray,
+    size: FloatArray,
+    scattered: IntArray,
+) -> FloatArray:
+    """Bytes an NPU sends in a stage, after compression.
+
+    Parameters
+    ----------
+    size : float64 array
+        Chunk bytes.
+    scattered : int64 array
+        Product of the sizes of the dimensions the chunk is scattered over on the scattered side of the stage
+        (after a reduce-scatter, before an all-gather), its own included; for all-to-all its own alone.
+
+    Notes
+    -----
+    The arrays broadcast; `phase` and `dimension` index what belongs to each element.
+    """
+    rates = _rates(instance)
+    sent: FloatArray = size * _at(rates.shares_sent, phase, dimension) / scattered
+    return sent
+
+
+def variable_occupancy(
+    instance: Instance,
+    phase: Phase | IntArray,
+    dimension: int | IntArray,
+    sent: FloatArray,
+    *,
+    whole_packets: bool = True,
+) -> FloatArray:
+    """Picoseconds, not rounded, for which a stage holds its dimension: to send, with packet headers, and to sum.
+
+    With ``whole_packets=False`` a part of a packet costs that part of a header: a lower bound, linear in `sent`.
+    """
+    rates = _rates(instance)
+    on_wire = sent
+    if rates.has_headers:
+        packets = sent / rates.payload[dimension]
+        on_wire = sent + (np.ceil(packets) if whole_packets else packets) * rates.header[dimension]
+    time: FloatArray = on_wire * rates.picoseconds_per_byte.take(dimension)
+    if rates.has_sums:
+        time = time + sent * _at(rates.sum_picoseconds_per_byte, phase, dimension)
+    return time
+
+
+def occupancy(instance: Instance, phase: Phase | IntArray, dimension: int | IntArray, sent: FloatArray) -> IntArray:
+    """Picoseconds for which stages that send `sent` bytes hold their dimension."""
+    variable = np.ceil(variable_occupancy(instance, phase, dimension, sent) * (1 - _ROUNDING_SLACK))
+    return variable.astype(np.int64) + fixed_occupancy(instance, phase, dimension)
+
+
+def path_costs(instance: Instance, kind: CollectiveKind, sizes: IntArray, paths: IntArray) -> StageCosts:
+    """Costs of all stages of the chunks of one collective operation.
+
+    Parameters
+    ----------
+    sizes : int64 array, shape (chunks,)
+        Bytes of each chunk.
+    paths : int64 array, shape (chunks, stages)
+        Dimension of each stage; the phases of the collective follow each other.
+    """
+    phase = stage_phases(kind, paths.shape[1])
+    own = _rates(instance).size.take(paths)
+    size = sizes[:, None].astype(np.float64)
+    before, after, divisor = _along(kind, own)
+    sent = bytes_sent(instance, phase, paths, size, divisor)
+    return StageCosts(
+        held_before=size / before,
+        held_after=size / after,
+        sent=sent,
+        occupancy=occupancy(instance, phase, paths, sent),
+        lag=fixed_lag(instance, phase, paths),
+    )
+
+
+@lru_cache(maxsize=256)
+def stage_phases(kind: CollectiveKind, num_stages: int) -> IntArray:
+    """Phase of each stage of a path, shape (stages,)."""
+    phases = kind.rule.phases
+    return read_only(np.repeat(np.array(phases, dtype=np.int64), num_stages // len(phases)))
+
+
+class Spread(NamedTuple):
+    """NPUs over which a chunk is scattered before and after stages, and the divisor of :func:`bytes_sent`."""
+
+    before: IntArray
+    after: IntArray
+    divisor: IntArray
+
+
+def spread(phase: Phase, own: IntArray, reached: IntArray, everything: IntArray | int) -> Spread:
+    """How chunks are scattered around stages of one phase.
+
+    Parameters
+    ----------
+    own : int64 array
+        Sizes of the dimensions of the stages.
+    reached, everything : int64 array
+        Products of the sizes of the dimensions that the chunk has visited in the phase after the stage, and of all.
+    """
+    data = phase.rule.data
+    if data is Data.STAY:
+        return Spread(np.ones_like(own), np.ones_like(own), own)
+    if data is Data.SHRINK:
+        return Spread(reached // own, reached, reached)
+    left = everything // reached
+    before = left * own
+    return Spread(before, left, before)
+
+
+def _along(kind: CollectiveKind, own: IntArray) -> Spread:
+    """The spread of every stage of paths, from the sizes of the dimensions along them."""
+    phases = kind.rule.phases
+    width = own.shape[1] // len(phases)
+    whole = Spread(*(np.empty_like(own) for _ in Spread._fields))
+    for number, phase in enumerate(phases):
+        leg = slice(number * width, (number + 1) * width)
+        reached = np.multiply.accumulate(own[:, leg], axis=1)
+        for array, part in zip(whole, spread(phase, own[:, leg], reached, reached[:, -1:]), strict=True):
+            array[:, leg] = part
+    return whole
+
+
+def check_clock(instance: Instance) -> None:
+    """Refuse an instance whose schedules could outlast the integer clock.
+
+    Raises
+    ------
+    InputError
+        If one stage after another would take longer than :data:`~themis_opt.base.units.MAX_CLOCK` picoseconds.
+    """
+    total = float(instance.compute + max(exchange.release for exchange in instance.exchanges))
+    for exchange in instance.exchanges:
+        k = np.array(exchange.span)
+        whole = np.full(len(k), float(exchange.size))
+        for phase in exchange.kind.rule.phases:
+            rates = _rates(instance)
+            one_packet = rates.header[k] * rates.picoseconds_per_byte[k]
+            fixed = fixed_occupancy(instance, phase, k) + fixed_lag(instance, phase, k) + one_packet + 1
+            total += float(variable_occupancy(instance, phase, k, whole).sum()) + exchange.chunks * float(fixed.sum())
+    if total > MAX_CLOCK:
+        raise InputError(
+            f"moving it one stage after another takes {format_seconds(total)}, "
+            f"more than the {format_seconds(MAX_CLOCK)} the clock holds",
+            field="iteration" if instance.tasks else "collectives",
+        )

@@ -1,0 +1,137 @@
+"""An instance in words."""
+
+from themis_opt.base.units import format_bandwidth, format_short_time, format_size, format_time
+from themis_opt.problem.cost import steps
+from themis_opt.problem.cost_terms import COST_TERMS, NONE
+from themis_opt.problem.exchanges import Exchange
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.iteration import Iteration
+from themis_opt.problem.network import Dimension, Packet
+
+
+def headline(instance: Instance) -> str:
+    """One line about the whole, with one more for a description and for an iteration."""
+    network = instance.network
+    shape = "x".join(str(size) for size in network.sizes)
+    latency = "delays the chunk" if instance.latency == "lag" else "occupies the dimension"
+    gather = "in any order" if instance.ag_order == "free" else "in the reverse of the scatter order"
+    line = (
+        f"{instance.name or 'instance'}: {network.num_npus} NPUs ({shape}), "
+        f"{format_bandwidth(sum(network.bandwidths))} per NPU; latency {latency}; gathers {gather}"
+    )
+    lines = [line, instance.description, _in_short(instance) if instance.tasks else ""]
+    return "\n".join(line for line in lines if line)
+
+
+def _in_short(instance: Instance) -> str:
+    rounds = instance.iteration.steps if instance.iteration else 1
+    steps = f" for {rounds} steps" if rounds > 1 else ""
+    sizes = {kind: sum(t.size for t in instance.exchanges if t.parallelism == kind) for kind in ("data", "model")}
+    bytes_of = [f"{format_size(size)} {kind} parallel" for kind, size in sizes.items() if size]
+    memory = f"; {format_size(instance.memory)} of parameters" if instance.memory else ""
+    return (
+        f"iteration{steps}: {len(instance.tasks)} tasks, compute {format_short_time(instance.compute)}; "
+        f"{len(instance.exchanges)} tensors{''.join(f', {part}' for part in bytes_of)}, "
+        f"in {instance.chunks} chunks per launch{memory}"
+    )
+
+
+def tables(instance: Instance) -> dict[str, list[dict[str, str]]]:
+    """The rows of every part of an instance by its title."""
+    if instance.iteration is None:
+        return {"network": dimension_rows(instance), "collectives": collective_rows(instance)}
+    rows = tensor_rows(instance, instance.iteration)
+    return {"network": dimension_rows(instance), "tasks": task_rows(instance), "tensors": rows}
+
+
+def dimension_rows(instance: Instance) -> list[dict[str, str]]:
+    """One row per dimension, innermost first."""
+    return [
+        {
+            "dimension": name,
+            "kind": d.kind.value,
+            "size": str(d.size),
+            "bandwidth": format_bandwidth(d.bandwidth),
+            "algorithm": "in-network" if d.in_network else d.basic_algorithm.value,
+            "latency": f"{_steps(instance, k)} x {format_time(d.latency)}",
+            "extras": _extras(d),
+        }
+        for k, (name, d) in enumerate(zip(instance.fabric.dimension_names, instance.fabric.dimensions, strict=True))
+    ]
+
+
+def _steps(instance: Instance, dimension: int) -> str:
+    """Steps of a stage on the dimension, for the phases that use it."""
+    counts = {
+        steps(instance.fabric.dimensions[dimension], phase)
+        for exchange in instance.exchanges
+        for phase in exchange.kind.rule.phases
+        if dimension in exchange.span
+    }
+    return " or ".join(str(count) for count in sorted(counts)) or "0"
+
+
+def _extras(dimension: Dimension) -> str:
+    values = ((term.words, getattr(dimension, name)) for name, term in COST_TERMS.items())
+    extras = [f"{words} {cost_in_words(value)}" for words, value in values if value]
+    if dimension.compression > 1:
+        extras.append(f"compressed {dimension.compression:g}x")
+    return ", ".join(extras) or "-"
+
+
+def cost_in_words(value: int | float | Packet | None) -> str:
+    """The value of a cost term: picoseconds, bytes per second, or a packet."""
+    if isinstance(value, int):
+        return format_time(value)
+    if isinstance(value, float):
+        return format_bandwidth(value)
+    return NONE if value is None else str(value)
+
+
+def collective_rows(instance: Instance) -> list[dict[str, str]]:
+    """One row per collective."""
+    return [
+        {
+            "collective": own.name,
+            "kind": own.kind.value,
+            "size": format_size(own.size),
+            "chunks": str(own.chunks),
+            "dimensions": _span(instance, own),
+            "release": format_time(own.release),
+            "stages": str(own.chunks * len(own.span) * len(own.kind.rule.phases)),
+        }
+        for own in instance.exchanges
+    ]
+
+
+def _span(instance: Instance, exchange: Exchange) -> str:
+    return " ".join(instance.fabric.dimension_names[k] for k in exchange.span)
+
+
+def task_rows(instance: Instance) -> list[dict[str, str]]:
+    """One row per task of an iteration, in the order they run."""
+    return [
+        {
+            "task": task.name,
+            "duration": format_short_time(task.duration),
+            "after": " ".join(task.after) or "-",
+            "parameters": format_size(task.parameter_bytes) if task.parameter_bytes else "-",
+        }
+        for task in instance.tasks
+    ]
+
+
+def tensor_rows(instance: Instance, iteration: Iteration) -> list[dict[str, str]]:
+    """One row per tensor of an iteration."""
+    return [
+        {
+            "tensor": tensor.name,
+            "kind": tensor.kind.value,
+            "size": format_size(tensor.size),
+            "dimensions": _span(instance, exchange),
+            "ready after": tensor.ready_after,
+            "needed before": tensor.needed_before + (" of the next iteration" if exchange.needed_later else ""),
+            "parallelism": tensor.parallelism,
+        }
+        for tensor, exchange in zip(iteration.tensors, instance.exchanges, strict=True)
+    ]

@@ -1,0 +1,104 @@
+"""What is exchanged on a network: collectives, or tensors of a training iteration; one view of both."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from themis_opt.base.units import Bytes, Picoseconds
+from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, Count, Model
+from themis_opt.problem.phases import CollectiveKind
+
+Parallelism = Literal["data", "model"]
+"""Why NPUs exchange a tensor: they trained on different data, or hold different parts of the model."""
+
+
+class Collective(Model):
+    """One collective operation.
+
+    `size` is the larger buffer of one NPU: the output of an all-gather, else the input.
+    `dimensions` names the dimensions it spans (all by default).
+    """
+
+    kind: CollectiveKind
+    size: Annotated[Bytes, Field(gt=0, le=MAX_BYTES)]
+    chunks: Annotated[Count, Field(gt=0, le=MAX_CHUNKS)] = 64
+    name: str = ""
+    dimensions: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    release: Annotated[Picoseconds, Field(ge=0)] = 0
+    element_bytes: Annotated[Count, Field(gt=0, le=MAX_BYTES)] = 2
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.size % self.element_bytes:
+            raise ValueError(f"size must be a multiple of element_bytes = {self.element_bytes}, is {self.size} bytes")
+        if self.chunks > self.size // self.element_bytes:
+            raise ValueError(
+                f"chunks must be at most the number of elements, {self.size // self.element_bytes}, is {self.chunks}"
+            )
+        return self
+
+
+class Tensor(Model):
+    """Bytes that one collective operation could exchange.
+
+    `size` counts like that of a collective; `ready_after` is the task that makes it, `needed_before` the next task
+    that uses the result: of the same iteration if it runs later there, of the following one otherwise.
+    """
+
+    name: Annotated[str, Field(min_length=1)]
+    kind: CollectiveKind = CollectiveKind.ALL_REDUCE
+    size: Annotated[Bytes, Field(gt=0, le=MAX_BYTES)]
+    ready_after: str
+    needed_before: str
+    needed_in: Literal["this", "next"] | None = None
+    dimensions: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    parallelism: Parallelism = "data"
+    element_bytes: Annotated[Count, Field(gt=0, le=MAX_BYTES)] = 2
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.size % self.element_bytes:
+            raise ValueError(f"size must be a multiple of element_bytes = {self.element_bytes}, is {self.size} bytes")
+        return self
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One collective operation, whoever asks for it: a collective of a problem, a tensor, or several of them fused.
+
+    Attributes
+    ----------
+    name : str
+        Unique in its problem.
+    size, element_bytes : int
+        Bytes, counted like the size of a :class:`Collective`.
+    max_chunks : int
+        How many chunks the problem allows.
+    span : tuple of int
+        Indices of the dimensions, innermost first.
+    release : int
+        Earliest start in picoseconds.
+    ready_task, needed_task : int
+        Task that makes the data, and task that needs the result; -1 where no task does.
+    needed_later : int
+        1 if the result is needed in the next iteration, 0 if in the same one.
+    parallelism : {"data", "model"}
+    """
+
+    name: str
+    kind: CollectiveKind
+    size: int
+    max_chunks: int
+    span: tuple[int, ...]
+    element_bytes: int = 2
+    release: int = 0
+    ready_task: int = -1
+    needed_task: int = -1
+    needed_later: int = 0
+    parallelism: Parallelism = "data"
+
+    @property
+    def chunks(self) -> int:
+        """Chunks into which it can be cut: no more than the problem allows, and than it has elements."""
+        return min(self.max_chunks, self.size // self.element_bytes)

@@ -1,0 +1,345 @@
+"""A scheduling problem: a network, what is exchanged on it, and perhaps the compute of a training iteration beside it.
+
+The classes are frozen pydantic models: they check every field once, at the border, and are trusted inside.
+They read and write the JSON documents described in ``instances/README.md``.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from themis_opt.base.digests import digest
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import MAX_CLOCK, format_seconds
+from themis_opt.problem.exchanges import Collective, Exchange
+from themis_opt.problem.fields import MAX_CHUNKS, MAX_DIMENSIONS, Count, FieldError, Model
+from themis_opt.problem.iteration import ComputeTask, Iteration
+from themis_opt.problem.network import Dimension, Network
+
+FORMAT: Literal["themis-opt/instance/1"] = "themis-opt/instance/1"
+
+
+class Instance(Model):
+    """A network with collectives or with a training iteration, and the two rules that every schedule of it obeys.
+
+    A training iteration is compute, serial on each NPU, and tensors that the NPUs exchange beside it.  What is fused,
+    split or reordered belongs to the plan, so that all policies share one instance and one bound.
+
+    `chunks` is the number of chunks of each collective operation of an iteration; collectives have their own.
+    `latency` says whether the step latency occupies the dimension or only delays the chunk; `ag_order` whether a chunk
+    that is scattered and gathered gathers in any order or only in the reverse of its scatter order.
+    """
+
+    format: Literal["themis-opt/instance/1"] = FORMAT
+    name: str = ""
+    description: str = ""
+    network: Network
+    collectives: Annotated[tuple[Collective, ...], Field(min_length=1)] = ()
+    iteration: Iteration | None = None
+    chunks: Annotated[Count, Field(gt=0, le=MAX_CHUNKS)] = 64
+    latency: Literal["lag", "occupy"] = "lag"
+    ag_order: Literal["free", "reverse"] = "free"
+
+    @cached_property
+    def fabric(self) -> Network:
+        """The network as collectives see it: split dimensions are two."""
+        if not self._splits:
+            return self.network
+        dimensions: list[Dimension] = []
+        for name, dimension in zip(self.network.dimension_names, self.network.dimensions, strict=True):
+            parts = [(name, dimension.size)]
+            if name in self._splits:
+                split = self._splits[name]
+                parts = list(zip(split.names, split.sizes, strict=True))
+            dimensions += [dimension.replace(name=part, size=size) for part, size in parts]
+        return Network(name=self.network.name, dimensions=tuple(dimensions), source=self.network.source)
+
+    @cached_property
+    def resources(self) -> tuple[int, ...]:
+        """For each dimension of the fabric, the resource it occupies; the compute of an NPU is one more."""
+        shared = {split.names[1] for split in self._splits.values() if split.shared}
+        numbers: list[int] = []
+        for name in self.fabric.dimension_names:
+            numbers.append(numbers[-1] if name in shared else max(numbers, default=-1) + 1)
+        return tuple(numbers)
+
+    @cached_property
+    def num_resources(self) -> int:
+        """Resources of the network, without the compute of the NPU."""
+        return max(self.resources) + 1
+
+    @cached_property
+    def resource_names(self) -> tuple[str, ...]:
+        """Names of the dimensions that occupy each resource, joined by a plus where they share it."""
+        names: dict[int, list[str]] = {}
+        for name, resource in zip(self.fabric.dimension_names, self.resources, strict=True):
+            names.setdefault(resource, []).append(name)
+        return tuple("+".join(own) for own in names.values())
+
+    @cached_property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """What NPUs exchange: one entry per collective, or per tensor of the iteration."""
+        return tuple(self._exchanges())
+
+    def _exchanges(self) -> Iterable[Exchange]:
+        for number, own in enumerate(self.collectives, start=1):
+            yield Exchange(
+                name=own.name or f"{own.kind}{number}",
+                kind=own.kind,
+                size=own.size,
+                max_chunks=own.chunks,
+                span=self._span(own.dimensions),
+                element_bytes=own.element_bytes,
+                release=own.release,
+            )
+        for tensor in self.iteration.tensors if self.iteration else ():
+            ready, needed = self.task_index[tensor.ready_after], self.task_index[tensor.needed_before]
+            yield Exchange(
+                name=tensor.name,
+                kind=tensor.kind,
+                size=tensor.size,
+                max_chunks=self.chunks,
+                span=self._span(tensor.dimensions),
+                element_bytes=tensor.element_bytes,
+                ready_task=ready,
+                needed_task=needed,
+                needed_later=int(tensor.needed_in == "next" or needed <= ready),
+                parallelism=tensor.parallelism,
+            )
+
+    def _span(self, chosen: tuple[str, ...] | None) -> tuple[int, ...]:
+        """Indices of the named dimensions of the fabric, innermost first; of all of them without names."""
+        names = self.fabric.dimension_names
+        return tuple(range(len(names))) if chosen is None else tuple(sorted(names.index(name) for name in chosen))
+
+    @property
+    def tasks(self) -> tuple[ComputeTask, ...]:
+        """The compute tasks in the order they run; none where collectives stand alone."""
+        return self.iteration.tasks if self.iteration else ()
+
+    @cached_property
+    def task_index(self) -> dict[str, int]:
+        """Position of each task in the order of execution."""
+        return {task.name: number for number, task in enumerate(self.tasks)}
+
+    @property
+    def compute(self) -> int:
+        """Picoseconds of compute in one iteration."""
+        return sum(task.duration for task in self.tasks)
+
+    @property
+    def steps(self) -> int:
+        """Batches that one iteration stands for."""
+        return self.iteration.steps if self.iteration else 1
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the tasks claim on each NPU."""
+        return sum(task.parameter_bytes for task in self.tasks)
+
+    def group(self, exchanges: Iterable[Exchange]) -> "Instance":
+        """The problem of these exchanges without compute, on the same network and by the same rules."""
+        names = self.fabric.dimension_names
+        collectives = tuple(
+            Collective(
+                name=own.name,
+                kind=own.kind,
+                size=own.size,
+                chunks=own.chunks,
+                dimensions=tuple(names[k] for k in own.span),
+                release=f"{own.release} ps",
+                element_bytes=own.element_bytes,
+            )
+            for own in exchanges
+        )
+        return Instance(
+            name=self.name, network=self.fabric, collectives=collectives, latency=self.latency, ag_order=self.ag_order
+        )
+
+    def at_most(self, count: int) -> Self:
+        """The instance with at most `count` chunks per collective operation."""
+        if self.iteration is not None:
+            return self.replace(chunks=min(self.chunks, count))
+        return self.replace(collectives=tuple(own.replace(chunks=min(own.chunks, count)) for own in self.collectives))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of everything that decides which schedules are legal, how long they take and what policies do."""
+        if self.iteration is None:
+            what: list[Any] = [
+                own.model_dump(exclude={"name"}) | {"dimensions": exchange.span}
+                for own, exchange in zip(self.collectives, self.exchanges, strict=True)
+            ]
+            return digest([FORMAT, self.network.identity, what, self.latency, self.ag_order])
+        apart = {"name", "dimensions", "ready_after", "needed_before", "needed_in"}
+        tensors = [tensor.model_dump(exclude=apart) for tensor in self.iteration.tensors]
+        where = [
+            *([getattr(e, field) for e in self.exchanges] for field in ("ready_task", "needed_task", "needed_later")),
+            [e.span for e in self.exchanges],
+            self.resources,
+        ]
+        durations = [task.duration for task in self.tasks]
+        rules = [self.chunks, self.latency, self.ag_order]
+        return digest([FORMAT, "iteration", self.fabric.identity, tensors, where, durations, *rules])
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Instance) and self._document == other._document)
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    @cached_property
+    def _document(self) -> str:
+        """Everything that was said: comparing it is faster than field by field, for caches whose key an instance is."""
+        return self.model_dump_json()
+
+    def overridden(
+        self,
+        *,
+        size: str | int | None = None,
+        chunks: int | None = None,
+        latency: str | None = None,
+        ag_order: str | None = None,
+    ) -> Self:
+        """The instance with `size` and `chunks` of every collective, and its rules, replaced where given.
+
+        Raises
+        ------
+        InputError
+            If a size is given for tensors, which have their own.
+        """
+        given = {"chunks": chunks, "latency": latency, "ag_order": ag_order}
+        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        if self.iteration is not None:
+            if size is not None:
+                raise InputError("an iteration has none: its tensors have their own sizes", field="size", value=size)
+            return self.replace(**changes) if changes else self
+        each = {name: own for name, own in (("size", size), ("chunks", changes.pop("chunks", None))) if own is not None}
+        if each:
+            changes["collectives"] = tuple(own.replace(**each) for own in self.collectives)
+        return self.replace(**changes) if changes else self
+
+    def scaled(
+        self, bandwidths: Sequence[float], durations: Sequence[float], *, latency: Literal["lag", "occupy"]
+    ) -> Self:
+        """The instance with every bandwidth and every duration of a task multiplied, and a rule for latency.
+
+        Parameters
+        ----------
+        bandwidths, durations : sequence of float
+            One factor per dimension of the network, and one per task.
+        """
+        # Not `replace`, which checks everything anew: this is called many thousand times.
+        dimensions = (
+            own.model_copy(update={"bandwidth": own.bandwidth * factor})
+            for own, factor in zip(self.network.dimensions, bandwidths, strict=True)
+        )
+        changes: dict[str, Any] = {"network": self.network.varied(dimensions=tuple(dimensions)), "latency": latency}
+        if self.iteration is not None:
+            tasks = (
+                own.model_copy(update={"duration": round(own.duration * factor)})
+                for own, factor in zip(self.tasks, durations, strict=True)
+            )
+            changes["iteration"] = self.iteration.varied(tasks=tuple(tasks))
+        return self.varied(**changes)
+
+    @model_serializer(mode="wrap")
+    def _without_the_other_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Plain values, without the fields that a problem of this kind does not have."""
+        apart = ("iteration", "chunks") if self.iteration is None else ("collectives",)
+        return {name: value for name, value in handler(self).items() if name not in apart}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.iteration is None:
+            self._check_collectives()
+        else:
+            self._check_iteration(self.iteration)
+        return self
+
+    def _check_collectives(self) -> None:
+        if not self.collectives:
+            raise FieldError("required field is missing", "collectives")
+        if "chunks" in self.model_fields_set:
+            raise FieldError("unknown field", "chunks")
+        for number, collective in enumerate(self.collectives):
+            self._check_dimensions(f"collectives[{number}]", collective.dimensions or ())
+        labels = [exchange.name for exchange in self.exchanges]
+        if len(set(labels)) < len(labels):
+            raise ValueError(f"collective names must differ, got {', '.join(labels)}")
+
+    def _check_dimensions(self, field: str, chosen: tuple[str, ...]) -> None:
+        names = self.fabric.dimension_names
+        unknown = [name for name in chosen if name not in names]
+        if unknown:
+            raise ValueError(f"{field}.dimensions names '{unknown[0]}', the network has {', '.join(names)}")
+        if len(set(chosen)) < len(chosen):
+            raise ValueError(f"{field}.dimensions repeats a dimension")
+
+    def _check_iteration(self, iteration: Iteration) -> None:
+        if self.collectives:
+            raise FieldError("has either collectives or an iteration", "iteration")
+        self._check_splits(iteration)
+        for what, parts in (("task", iteration.tasks), ("tensor", iteration.tensors)):
+            names = [part.name for part in parts]
+            if len(set(names)) < len(names):
+                repeated = min(name for name in names if names.count(name) > 1)
+                raise ValueError(f"iteration.{what}s: names must differ, '{repeated}' stands twice")
+        self._check_references(iteration)
+        self._check_order(iteration)
+        if self.compute > MAX_CLOCK:
+            longest = format_seconds(MAX_CLOCK)
+            raise ValueError(f"iteration.tasks must take at most the {longest} together that the clock holds")
+
+    def _check_splits(self, iteration: Iteration) -> None:
+        sizes = dict(zip(self.network.dimension_names, self.network.sizes, strict=True))
+        for number, split in enumerate(iteration.splits):
+            field = f"iteration.splits[{number}]"
+            if split.dimension not in sizes:
+                raise ValueError(f"{field}.dimension names '{split.dimension}', the network has {', '.join(sizes)}")
+            if math.prod(split.sizes) != sizes[split.dimension]:
+                raise ValueError(f"{field}.sizes must multiply to {sizes[split.dimension]}, are {split.sizes}")
+        divided = {split.dimension for split in iteration.splits}
+        if len(divided) < len(iteration.splits):
+            raise ValueError("iteration.splits splits a dimension twice")
+        if len(sizes) + len(divided) > MAX_DIMENSIONS:
+            raise ValueError(f"must have at most {MAX_DIMENSIONS} dimensions after splits")
+        parts = [name for split in iteration.splits for name in split.names]
+        names = [name for name in sizes if name not in divided] + parts
+        if len(set(names)) < len(names):
+            raise ValueError(f"dimension names must differ after splits, got {', '.join(names)}")
+
+    def _check_references(self, iteration: Iteration) -> None:
+        for number, task in enumerate(iteration.tasks):
+            for name in task.after:
+                if name not in self.task_index:
+                    raise ValueError(f"iteration.tasks[{number}].after names '{name}', there is no such task")
+        for number, tensor in enumerate(iteration.tensors):
+            field = f"iteration.tensors[{number}]"
+            for key, name in (("ready_after", tensor.ready_after), ("needed_before", tensor.needed_before)):
+                if name not in self.task_index:
+                    raise ValueError(f"{field}.{key} names '{name}', there is no such task")
+            self._check_dimensions(field, tensor.dimensions or ())
+
+    def _check_order(self, iteration: Iteration) -> None:
+        """Dependencies must have no cycle, and tasks must be listed in an order that obeys them."""
+        waits: dict[str, set[str]] = {task.name: set(task.after) for task in iteration.tasks}
+        for tensor, exchange in zip(iteration.tensors, self.exchanges, strict=True):
+            if tensor.needed_in == "this" or not exchange.needed_later:
+                waits[tensor.needed_before].add(tensor.ready_after)
+        try:
+            tuple(TopologicalSorter(waits).static_order())
+        except CycleError as error:
+            raise ValueError(f"iteration: dependencies form a cycle: {' <- '.join(error.args[1])}") from None
+        for task in iteration.tasks:
+            late = [name for name in waits[task.name] if self.task_index[name] >= self.task_index[task.name]]
+            if late:
+                raise ValueError(f"iteration.tasks: '{task.name}' waits for '{late[0]}', which is listed after it")
+
+    @property
+    def _splits(self) -> dict[str, Any]:
+        return {split.dimension: split for split in self.iteration.splits} if self.iteration else {}

@@ -1,0 +1,49 @@
+"""What a training iteration is made of: compute tasks, and dimensions divided between groups."""
+
+from typing import Annotated
+
+from pydantic import Field, StrictBool
+
+from themis_opt.base.units import Bytes, Picoseconds
+from themis_opt.problem.exchanges import Tensor
+from themis_opt.problem.fields import MAX_BYTES, Count, Model
+
+MAX_TASKS = 10_000
+MAX_TENSORS = 10_000
+
+
+class ComputeTask(Model):
+    """Work of the NPU that nothing interrupts, such as the forward pass of one layer.
+
+    `after` names tasks of the same iteration that come first; `parameter_bytes` is the memory that it claims on
+    each NPU for as long as training lasts.
+    """
+
+    name: Annotated[str, Field(min_length=1)]
+    duration: Annotated[Picoseconds, Field(ge=0)]
+    after: tuple[str, ...] = ()
+    parameter_bytes: Annotated[Bytes, Field(ge=0, le=MAX_BYTES)] = 0
+
+
+class Split(Model):
+    """One dimension divided between two groups of NPUs: `sizes` multiply to its size, the first is the inner one.
+
+    The parts have the full bandwidth each, or, where `shared`, are one resource together, as a NIC is.
+    """
+
+    dimension: str
+    sizes: tuple[Annotated[Count, Field(ge=2)], Annotated[Count, Field(ge=2)]]
+    names: tuple[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]]
+    shared: StrictBool = False
+
+
+class Iteration(Model):
+    """Compute tasks in the order they run, and the tensors exchanged beside them.
+
+    `steps` is the number of batches one iteration stands for, where gradients are not exchanged after each.
+    """
+
+    tasks: Annotated[tuple[ComputeTask, ...], Field(min_length=1, max_length=MAX_TASKS)]
+    tensors: Annotated[tuple[Tensor, ...], Field(min_length=1, max_length=MAX_TENSORS)]
+    splits: tuple[Split, ...] = ()
+    steps: Annotated[Count, Field(gt=0)] = 1

@@ -1,0 +1,209 @@
+"""Collective operations and the phases they consist of: two tables that everything else asks.
+
+A collective runs its phases one after the other; in each of them a chunk visits every dimension of its collective once,
+and a visit is a stage.  What a stage costs follows from its phase (:mod:`themis_opt.problem.cost`), what policies,
+rules and pictures need to know of a kind follows from its phases.
+
+The phases are those of the algorithms for long messages: all-reduce and reduce begin with a reduce-scatter
+(Rabenseifner), all-reduce and broadcast end with an all-gather (van de Geijn); R. Thakur, R. Rabenseifner, W. Gropp,
+*Optimization of Collective Communication Operations in MPICH* (2005), https://doi.org/10.1177/1094342005051521.
+Broadcast and reduce have a root: the first NPU of each group that a collective spans, with coordinate 0 along all its
+dimensions.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, IntEnum, StrEnum
+from fractions import Fraction
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from themis_opt.base.arrays import BoolArray, IntArray
+
+Blocks = NDArray[np.uint32]
+"""What NPUs hold; sums wrap around, so that they do not depend on their order."""
+
+
+class Data(Enum):
+    """What becomes of the bytes of a chunk on an NPU in a stage on P NPUs."""
+
+    SHRINK = "to 1/P of what they were"
+    GROW = "to P times what they were"
+    STAY = "as many as they were"
+
+
+class Phase(IntEnum):
+    """What a stage does on its dimension."""
+
+    REDUCE_SCATTER = 0
+    SCATTER = 1
+    ALL_GATHER = 2
+    GATHER = 3
+    ALL_TO_ALL = 4
+
+    @property
+    def rule(self) -> "PhaseRule":
+        """What distinguishes it from the others."""
+        return PHASE_RULES[self]
+
+
+class CollectiveKind(StrEnum):
+    """The collective operations."""
+
+    ALL_REDUCE = "all_reduce"
+    REDUCE_SCATTER = "reduce_scatter"
+    ALL_GATHER = "all_gather"
+    ALL_TO_ALL = "all_to_all"
+    BROADCAST = "broadcast"
+    REDUCE = "reduce"
+
+    @property
+    def rule(self) -> "CollectiveRule":
+        """What distinguishes it from the others."""
+        return COLLECTIVE_RULES[self]
+
+
+@dataclass(frozen=True)
+class PhaseRule:
+    """What distinguishes a phase.
+
+    Attributes
+    ----------
+    label : str
+        The field's abbreviation.
+    data : Data
+        What becomes of the bytes of a chunk; stages that make them grow are drawn lighter.
+    reduces : bool
+        Whether NPUs sum what they receive.
+    relays : bool
+        Whether NPUs pass on what others sent, so that halving-doubling takes several steps.
+    in_network : bool
+        Whether a switch that reduces and multicasts takes part: an NPU sends what it holds, once, in one step.
+    rooted : bool
+        Whether all data come from one NPU of the dimension, the root, or go to it; it is the one that stages wait for.
+    """
+
+    label: str
+    data: Data
+    reduces: bool
+    relays: bool
+    in_network: bool
+    rooted: bool = False
+
+
+PHASE_RULES: Mapping[Phase, PhaseRule] = MappingProxyType(
+    {
+        Phase.REDUCE_SCATTER: PhaseRule("RS", Data.SHRINK, reduces=True, relays=True, in_network=True),
+        Phase.SCATTER: PhaseRule("SC", Data.SHRINK, reduces=False, relays=True, in_network=False, rooted=True),
+        Phase.ALL_GATHER: PhaseRule("AG", Data.GROW, reduces=False, relays=True, in_network=True),
+        Phase.GATHER: PhaseRule("GA", Data.GROW, reduces=False, relays=True, in_network=False, rooted=True),
+        Phase.ALL_TO_ALL: PhaseRule("A2A", Data.STAY, reduces=False, relays=False, in_network=False),
+    }
+)
+"""The phases."""
+
+
+Halves = tuple[CollectiveKind, CollectiveKind]
+"""A kind that scatters and one that gathers."""
+
+
+@dataclass(frozen=True)
+class CollectiveRule:
+    """What distinguishes a collective.
+
+    Attributes
+    ----------
+    phases : tuple of Phase
+        In the order a chunk goes through them.
+    outcome : callable
+        Its definition: from what NPUs hold in the beginning, shape (NPUs, blocks), to what they must hold in the end;
+        the root is the first of them, and the only row where no other NPU must hold anything.
+    halves : tuple of CollectiveKind, or None
+        The kinds that do the same one after the other, if it may be launched in halves.
+    urgent : bool
+        Whether a training iteration serves it before others by default.
+    """
+
+    phases: tuple[Phase, ...]
+    outcome: Callable[[Blocks], Blocks]
+    halves: Halves | None = None
+    urgent: bool = False
+
+    @property
+    def opens(self) -> bool:
+        """Whether a chunk has most bytes at first, and leaves some behind at every stage of its first phase."""
+        return self.phases[0].rule.data is Data.SHRINK
+
+    @property
+    def closes(self) -> bool:
+        """Whether a chunk has most bytes at last, and gains some at every stage of its last phase."""
+        return self.phases[-1].rule.data is Data.GROW
+
+    @property
+    def mirrors(self) -> bool:
+        """Whether its gather order is its scatter order reversed where an instance asks for that."""
+        return self.opens and self.closes
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether the bytes of a stage depend on the order of the dimensions."""
+        return any(phase.rule.data is not Data.STAY for phase in self.phases)
+
+    def bus_share(self, num_npus: int) -> Fraction:
+        """Bus bandwidth over algorithm bandwidth (nccl-tests): (n - 1) / n for each phase, 1 where there is a root."""
+        if any(phase.rule.rooted for phase in self.phases):
+            return Fraction(1)
+        return Fraction(len(self.phases) * (num_npus - 1), num_npus)
+
+
+def _sum(initial: Blocks) -> Blocks:
+    total: Blocks = initial.sum(axis=0, dtype=initial.dtype)
+    return total
+
+
+def _all_to_all(initial: Blocks) -> Blocks:
+    return initial.T
+
+
+def _all_gather(initial: Blocks) -> Blocks:
+    return np.broadcast_to(initial[:, 0], (len(initial), len(initial)))
+
+
+def _reduce_scatter(initial: Blocks) -> Blocks:
+    return _sum(initial)[:, None]
+
+
+def _all_reduce(initial: Blocks) -> Blocks:
+    return np.broadcast_to(_sum(initial), initial.shape)
+
+
+def _broadcast(initial: Blocks) -> Blocks:
+    return np.broadcast_to(initial[0], initial.shape)
+
+
+def _reduce(initial: Blocks) -> Blocks:
+    return _sum(initial)[None]
+
+
+COLLECTIVE_RULES: Mapping[CollectiveKind, CollectiveRule] = MappingProxyType(
+    {
+        CollectiveKind.ALL_REDUCE: CollectiveRule(
+            (Phase.REDUCE_SCATTER, Phase.ALL_GATHER),
+            _all_reduce,
+            halves=(CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER),
+        ),
+        CollectiveKind.REDUCE_SCATTER: CollectiveRule((Phase.REDUCE_SCATTER,), _reduce_scatter),
+        CollectiveKind.ALL_GATHER: CollectiveRule((Phase.ALL_GATHER,), _all_gather),
+        CollectiveKind.ALL_TO_ALL: CollectiveRule((Phase.ALL_TO_ALL,), _all_to_all, urgent=True),
+        CollectiveKind.BROADCAST: CollectiveRule((Phase.SCATTER, Phase.ALL_GATHER), _broadcast),
+        CollectiveKind.REDUCE: CollectiveRule((Phase.REDUCE_SCATTER, Phase.GATHER), _reduce),
+    }
+)
+"""The collectives."""
+
+
+def growing(phases: IntArray) -> BoolArray:
+    """Whether the data of each of some stages grow, by their phases."""
+    return np.isin(phases, [phase for phase in Phase if phase.rule.data is Data.GROW])

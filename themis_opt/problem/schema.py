@@ -1,0 +1,38 @@
+"""The JSON Schema of instance files, generated from the models and shipped as a file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from themis_opt.problem.instance import Instance
+
+SCHEMA_FILE = Path(__file__).with_name("instance.schema.json")
+"""The shipped copy; ``python -m themis_opt.problem.schema`` renews it."""
+
+
+def instance_schema() -> str:
+    """The schema as JSON text: a document has either an ``iteration``, with its ``chunks``, or ``collectives``."""
+    own = Instance.model_json_schema()
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$defs": own.pop("$defs")
+        | {
+            "collectives": _of_kind(own, apart=("iteration", "chunks"), required="collectives"),
+            "iteration": _of_kind(own, apart=("collectives",), required="iteration"),
+        },
+        "type": "object",
+        "if": {"required": ["iteration"]},
+        "then": {"$ref": "#/$defs/iteration"},
+        "else": {"$ref": "#/$defs/collectives"},
+    }
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
+
+
+def _of_kind(schema: dict[str, Any], apart: tuple[str, ...], required: str) -> dict[str, Any]:
+    """The schema of instances that have one field, and not those `apart`."""
+    properties = {name: rule for name, rule in schema["properties"].items() if name not in apart}
+    return schema | {"properties": properties, "required": sorted({*schema["required"], "format", required})}
+
+
+if __name__ == "__main__":
+    SCHEMA_FILE.write_text(instance_schema(), encoding="utf-8")

@@ -1,0 +1,209 @@
+"""Every policy against proven bounds, from few chunks to many and from small messages to large ones."""
+
+import math
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+from pydantic import Field, TypeAdapter, ValidationError
+
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import format_size
+from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.rendering.charts import Axis, heatmap, lines
+from themis_opt.reports.rendering.document import Column, Figure, Report, Section
+from themis_opt.reports.rendering.tables import cell, percent, plural, table, tick
+from themis_opt.reports.results import OPTIMAL, SEARCHES, results
+from themis_opt.reports.sections import (
+    coverage,
+    failures,
+    gap_tables,
+    optimal_sentence,
+    policy_tables,
+    require_bounds,
+    unbounded,
+    warnings,
+)
+
+LARGE = 16 * 2**20
+"""Bytes from which bandwidth, not latency, decides on the networks of the paper."""
+
+SMALLEST_GAP = 1e-5
+"""Gaps below are drawn here, because the axes are logarithmic."""
+
+MOMENTS = 60
+"""Moments at which the curves over time are known, in even steps of the logarithm of time."""
+
+EARLIEST = 1e-3
+"""Seconds: what happens before is drawn here."""
+
+CHUNKS = Axis("chunks", "chunks", log=True, format="count")
+SIZE = Axis("size_bytes", "size", log=True, format="size")
+GAP = Axis("gap", "mean gap to the best bound", log=True, format="percent")
+
+FLOOR = f"Gaps below {tick(SMALLEST_GAP, 'percent')} are drawn there."
+
+Trajectory = list[tuple[float, float]]
+"""Seconds, and the gap of the best schedule from then on."""
+
+_POINTS = TypeAdapter[list[list[float | None]]](list[Annotated[list[float | None], Field(min_length=2)]])
+
+
+def heuristic_gap(rows: pd.DataFrame, experiment: Experiment) -> Report:
+    """Compare the gaps of all policies by chunk count and by size, and over the seconds of a search.
+
+    Raises
+    ------
+    InputError
+        If no makespan has a bound, or a trajectory is none.
+    """
+    everything = results(rows)
+    require_bounds(everything)
+    found = everything[everything["gap"].notna()]
+    summary = (*_summary(found), *warnings(rows, found), *unbounded(everything))
+    sections = (_overall(found), _chunks(found), _sizes(found), *_both(found), _optimal(found), *_anytime(found))
+    return Report(experiment.title, summary, (*sections, *failures(rows)))
+
+
+def _summary(found: pd.DataFrame) -> list[str]:
+    where = f"{plural(found['fingerprint'].nunique(), 'instance')} of {plural(found['network'].nunique(), 'network')}"
+    gaps = found.groupby("label", observed=True)["gap"].agg(["median", "mean", "max"])
+    return [
+        f"{plural(len(found), 'schedule')} on {where}.",
+        *(
+            f"{policy}: median gap {percent(median)}, mean {percent(mean)}, largest {percent(largest)}."
+            for policy, median, mean, largest in gaps.itertuples()
+        ),
+        optimal_sentence(found),
+    ]
+
+
+def _overall(found: pd.DataFrame) -> Section:
+    text = (
+        *coverage(found),
+        "A gap is makespan over the best proven lower bound that holds for the chunk sizes of the run, minus 1; "
+        "it is at least as large as the distance to the best possible schedule. Speed-up is over the fixed order, "
+        "as a geometric mean.",
+    )
+    return Section("All policies", text, policy_tables(found))
+
+
+def _chunks(found: pd.DataFrame) -> Section:
+    is_large = found["size_bytes"] >= LARGE
+    classes = (
+        (found[~is_large], "small", f"messages below {format_size(LARGE)}"),
+        (found[is_large], "large", f"messages of at least {format_size(LARGE)}"),
+    )
+    figures = tuple(
+        Figure(f"gap-by-chunks-{stem}", f"Gap by chunk count, {what}", _curves(part, CHUNKS), FLOOR)
+        for part, stem, what in classes
+        if len(part)
+    )
+    tables = gap_tables(found, "chunks", "count", "chunk count, over all networks and sizes")
+    return Section("By chunk count", coverage(found), tables, figures)
+
+
+def _sizes(found: pd.DataFrame) -> Section:
+    caption = f"Mean over networks and chunk counts. {FLOOR}"
+    figure = Figure("gap-by-size", "Gap by size of the collective", _curves(found, SIZE), caption)
+    tables = gap_tables(found, "size_bytes", "size", "size, over all networks and chunk counts")
+    return Section("By size", coverage(found), tables, (figure,))
+
+
+def _curves(found: pd.DataFrame, x: Axis) -> Any:
+    """Mean gap of each policy."""
+    return lines(_drawn_means(found, ["label", x.field]), x, GAP, "label")
+
+
+def _drawn_means(found: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Mean gaps as they are drawn."""
+    return found.groupby(keys, observed=True)["gap"].mean().clip(lower=SMALLEST_GAP).reset_index()
+
+
+def _both(found: pd.DataFrame) -> tuple[Section, ...]:
+    """Chunk count against size, for the policy with the smallest mean gap that answers at once."""
+    means = found[~found["head"].isin(SEARCHES)].groupby("label", observed=True)["gap"].mean()
+    if means.empty:
+        return ()
+    policy = means.idxmin()
+    cells = _drawn_means(found[found["label"] == policy], ["size_bytes", "chunks"])
+    chart = heatmap(cells, CHUNKS, SIZE, GAP)
+    figure = Figure("gap-by-chunks-and-size", f"Mean gap of {policy}", chart, f"Mean over networks. {FLOOR}")
+    text = f"Of the policies that do not search, {policy} has the smallest mean gap: {percent(means[policy])}."
+    return (Section("By chunk count and size", (text,), (), (figure,)),)
+
+
+def _optimal(found: pd.DataFrame) -> Section:
+    counts = sorted(found["chunks"].unique())
+    columns = (Column("policy"), Column("all", "percent"), *(Column(cell(n, "count"), "percent") for n in counts))
+    shares = found.pivot_table("is_optimal", "label", "chunks", observed=True)
+    shares.insert(0, "all", found.groupby("label", observed=True)["is_optimal"].mean())
+    text = ("Share of runs within 0.01 % of a proven bound, by chunk count.", *_stopped_early(found))
+    return Section("Proven optimal", text, (table(shares.reset_index(), columns),))
+
+
+def _stopped_early(found: pd.DataFrame) -> tuple[str, ...]:
+    """A sentence on searches that were not asked for so small a gap."""
+    stopped = found[(found["gap"] > OPTIMAL) & (found["gap"] <= found["gap_asked"])]
+    if stopped.empty:
+        return ()
+    return (
+        f"{plural(len(stopped), 'search run')} ended on reaching the gap that was asked for, at most "
+        f"{percent(stopped['gap_asked'].max())}, and might have proven more.",
+    )
+
+
+def _anytime(found: pd.DataFrame) -> tuple[Section, ...]:
+    """How the gap of a search shrinks while it runs, over all its runs; nothing where no run recorded that."""
+    paths = {policy: [t for t in map(_trajectory, runs["extra"], runs["best_bound_ns"]) if t]
+             for policy, runs in found.groupby("label", observed=True)}  # fmt: skip
+    paths = {policy: own for policy, own in paths.items() if own}
+    curves = [_anytime_curve(own).assign(label=policy) for policy, own in paths.items()]
+    if not any(map(len, curves)):
+        return ()
+    frame = pd.concat(curves).astype({"label": found["label"].dtype})
+    x = Axis("seconds", "seconds since the search started", log=True, format="seconds")
+    y = Axis("gap", "gap to the best bound", log=True, format="percent")
+    counted = ", ".join(f"{policy}: {len(own)} runs" for policy, own in paths.items())
+    caption = (
+        f"Median over all runs, and the range of the runs that have a schedule. {counted}. "
+        "A curve starts when more than half of its runs have a schedule."
+    )
+    chart = lines(frame, x, y, "label", band=("low", "high"), step=True)
+    return (Section("Over time", (), (), (Figure("anytime", "Gap of the search over time", chart, caption),)),)
+
+
+def _trajectory(extra: dict[str, Any], bound_ns: float) -> Trajectory:
+    """When a run found its schedules, and their gaps to the best bound known now; empty if it did not say."""
+    recorded = extra.get("trajectory") or []
+    try:
+        points = _POINTS.validate_python(recorded)
+    except ValidationError:
+        rule = "trajectory must be a list of [seconds, makespan_ns, bound_ns]"
+        raise InputError(rule, field="column extra", value=recorded) from None
+    return [
+        (max(second, EARLIEST), makespan / bound_ns - 1)
+        for second, makespan, *_ in points
+        if second is not None and makespan is not None
+    ]
+
+
+def _anytime_curve(paths: list[Trajectory]) -> pd.DataFrame:
+    """Median, least and largest gap at moments at which more than half of the runs have a schedule."""
+    seconds = [moment for path in paths for moment, _ in path]
+    moments = np.geomspace(min(seconds), max(*seconds, min(seconds) * 1.001), MOMENTS)
+    gaps = np.array([_gaps_at(path, moments) for path in paths])
+    largest = np.where(np.isfinite(gaps), gaps, -math.inf).max(axis=0)
+    curves = pd.DataFrame(
+        {"seconds": moments, "gap": np.median(gaps, axis=0), "low": gaps.min(axis=0), "high": largest}
+    )
+    curves = curves[np.isfinite(curves["gap"])]
+    return curves.assign(**curves[["gap", "low", "high"]].clip(lower=SMALLEST_GAP))
+
+
+def _gaps_at(path: Trajectory, moments: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
+    """The gap at every moment, infinite before the first schedule."""
+    ordered = sorted(path)
+    best = np.minimum.accumulate([gap for _, gap in ordered])
+    places = np.searchsorted([second for second, _ in ordered], moments * (1 + 1e-9), side="right")
+    return [float(best[place - 1]) if place else math.inf for place in places]

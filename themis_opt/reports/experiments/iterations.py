@@ -1,0 +1,416 @@
+"""Training iterations: overlap, buckets, exposed communication, scaling, skipped synchronisation and SplitBrain."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import pandas as pd
+
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import format_size, parse_size
+from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.iteration_runs import iteration_runs, setting
+from themis_opt.reports.rendering.charts import Axis, bars, lines
+from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
+from themis_opt.reports.rendering.tables import duration, percent, plural, table
+from themis_opt.reports.results import BASELINE, OPTIMAL, REFERENCE, gathered, policy_head, results
+from themis_opt.reports.sections import failures, warnings
+from themis_opt.workloads.models import MODELS
+from themis_opt.workloads.splitbrain import memory_fraction
+
+KNOBS: Mapping[str, str] = MappingProxyType({"ddp": "cap", "dear": "threshold", "horovod": "buffer"})
+"""The knob that says how large a bucket is, by launching policy."""
+
+FUSED = "fused"
+"""The launching policy that speed-ups are over, with the chunk policy of the fixed order."""
+
+NEGLIGIBLE = 1e-5
+"""Relative error that is due to whole picoseconds."""
+
+LINEAR = "linear"
+"""The kind of fully connected layers, and the name of a speed-up that is the number of machines."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A section on iterations, with sentences for the summary."""
+
+    section: Section
+    said: tuple[str, ...] = ()
+
+
+def iterations(rows: pd.DataFrame, experiment: Experiment) -> Report:
+    """Show what each block of the experiment says about training iterations.
+
+    Raises
+    ------
+    InputError
+        If no block has a run of an iteration, or a run does not say how its time is made up.
+    """
+    found = results(rows)
+    runs = iteration_runs(found)
+    made = [section(own) for block, section in BLOCKS.items() if len(own := runs[runs["block"] == block])]
+    if not made:
+        rule = f"no run of an iteration in any of the blocks {', '.join(BLOCKS)}"
+        raise InputError(rule, field="column block")
+    said = [sentence for finding in made for sentence in finding.said]
+    sections = tuple(finding.section for finding in made)
+    return Report(experiment.title, (*said, *warnings(rows, found)), (*sections, *failures(rows)))
+
+
+def overlap(runs: pd.DataFrame) -> Finding:
+    """Launching policies side by side on every instance, against the same bound."""
+    cases = list(runs.groupby("instance", sort=False))
+    shares = gathered(runs.assign(share=runs["exposed_ns"] / runs["compute_ns"]), ["instance"])
+    axis = Axis("share", "exposed communication over compute", format="percent")
+    chart = bars(shares, "policy", axis, "instance")
+    figure = Figure("overlap", "Exposed communication of an iteration", chart)
+    text = (
+        "Overlap is the part of communication that runs beside compute. The gap is iteration time over the best bound, "
+        "which holds for all policies, minus 1. Exposed communication is also set over the least that the "
+        "bound leaves of it."
+    )
+    tables = tuple(_overlap_table(instance, own) for instance, own in cases)
+    said = tuple(_overlap_sentence(instance, own) for instance, own in cases)
+    return Finding(Section("Overlap", (text,), tables, (figure,)), said)
+
+
+def _overlap_table(instance: str, runs: pd.DataFrame) -> Table:
+    columns = (
+        Column("policy"),
+        Column("iteration time", "duration"),
+        Column("compute", "duration"),
+        Column("exposed", "duration"),
+        Column("overlap", "percent"),
+        Column("launches", "count"),
+        Column("speed-up", "factor"),
+        Column("gap", "percent"),
+        Column("exposed / least", "factor"),
+    )
+    base = runs[(runs["launching"] == FUSED) & (runs["chunk_policy"].map(policy_head) == BASELINE)]["makespan_ns"]
+    speedup = base.iloc[0] / runs["makespan_ns"] if len(base) else None
+    shown = ["policy", "makespan_ns", "compute_ns", "exposed_ns", "overlap", "launches", "speedup", "gap", "exposed"]
+    frame = runs.assign(speedup=speedup, exposed=1 + runs["exposed_gap"])[shown]
+    return table(frame, columns, f"{instance}, speed-up over {FUSED}/{BASELINE}.")
+
+
+def _overlap_sentence(instance: str, runs: pd.DataFrame) -> str:
+    is_reference = runs["policy"] == REFERENCE
+    direct = runs if is_reference.all() else runs[~is_reference]
+    best = direct.loc[direct["makespan_ns"].idxmin()]
+    said = f"{instance}: of the policies run that do not search, {best['policy']} is fastest, "
+    said += f"{duration(best['makespan_ns'])} with {duration(best['exposed_ns'])} exposed"
+    said += "" if pd.isna(best["gap"]) else f", {percent(best['gap'])} above the bound"
+    for _, reference in runs[is_reference][:1].iterrows():
+        said += f"; the reference takes {duration(reference['makespan_ns'])}"
+        said += "" if pd.isna(reference["gap"]) else f", {percent(reference['gap'])} above it"
+    return f"{said}."
+
+
+def buckets(runs: pd.DataFrame) -> Finding:
+    """Iteration time over the size of buckets, for every launching policy that has one."""
+    sized = runs.assign(
+        bytes=[_bucket_size(*parts) for parts in zip(runs["policy"], runs["launching"], strict=True)],
+        name=runs["launching"] + "/" + runs["chunk_policy"],
+    ).dropna(subset="bytes")
+    sweeps = gathered(sized.sort_values("bytes", kind="stable"), ["instance", "name"])
+    x = Axis("bytes", "size of buckets", log=True, format="size")
+    y = Axis("makespan_ns", "iteration time", format="duration")
+    figures = tuple(
+        Figure(f"buckets-{number}", f"Iteration time of {instance} by size of buckets", lines(own, x, y, "name"))
+        for number, (instance, own) in enumerate(sweeps.groupby("instance", sort=False), 1)
+    )
+    overheads = sorted(runs["launch_overhead_ns"].dropna().unique())
+    costs = " and ".join(duration(value) for value in overheads)
+    text = (
+        (f"Each stage costs {costs} to launch. " if costs else "")
+        + "Small buckets start early and are many, large ones are few and start late; a bucket holds at least one "
+        "tensor, which may be larger. An optimum is inside the range if both the smallest and the largest buckets are "
+        "slower."
+    )
+    said = tuple(_bucket_sentence(own) for _, own in sweeps.groupby(["instance", "name"], sort=False))
+    return Finding(Section("Size of buckets", (text,), (_bucket_table(sweeps),), figures), said)
+
+
+def _bucket_size(policy: str, launching: str) -> int | None:
+    """Bytes of a bucket, of a specification that says so."""
+    text = setting(policy, KNOBS.get(launching, ""))
+    return None if text is None else parse_size(text)
+
+
+def _bucket_sentence(sweep: pd.DataFrame) -> str:
+    best, least, most = sweep.loc[sweep["makespan_ns"].idxmin()], sweep.iloc[0], sweep.iloc[-1]
+    is_inside = min(least["makespan_ns"], most["makespan_ns"]) > best["makespan_ns"]
+    ends = ", ".join(f"{duration(end['makespan_ns'])} at {format_size(int(end['bytes']))}" for end in (least, most))
+    return (
+        f"{best['instance']}, {best['name']}: the best buckets are {format_size(int(best['bytes']))} "
+        f"({duration(best['makespan_ns'])}), {'inside' if is_inside else 'at an end of'} the range: {ends} "
+        f"({plural(len(sweep), 'size')})."
+    )
+
+
+def _bucket_table(sweeps: pd.DataFrame) -> Table:
+    columns = (
+        Column("instance"),
+        Column("policy"),
+        Column("buckets", "size"),
+        Column("launches", "count"),
+        Column("iteration time", "duration"),
+        Column("exposed", "duration"),
+        Column("slower than the best", "percent"),
+        Column("gap", "percent"),
+    )
+    best = sweeps.groupby(["instance", "name"])["makespan_ns"].transform("min")
+    shown = ["instance", "name", "bytes", "launches", "makespan_ns", "exposed_ns", "slower", "gap"]
+    return table(sweeps.assign(slower=sweeps["makespan_ns"] / best - 1)[shown], columns)
+
+
+def panels(runs: pd.DataFrame) -> Finding:
+    """How far exposed communication is above the least that the bound leaves, by workload."""
+    known = runs[runs["exposed_gap"].notna()]
+    columns = (
+        Column("workload"),
+        Column("policy"),
+        Column("panels", "count"),
+        Column("mean gap of exposed", "percent"),
+        Column("largest gap of exposed", "percent"),
+        Column("mean gap", "percent"),
+        Column("largest gap", "percent"),
+        Column("proven optimal", "count"),
+    )
+    whole = _gaps(known)
+    parts = [_gaps(own).assign(model=model) for model, own in known.groupby("model", sort=False)]
+    frame = pd.concat([*parts, whole.assign(model="all")]).reset_index()
+    text = (
+        "Exposed communication over what the best bound leaves of it, minus 1; and the same of whole iterations, "
+        f"compute included. Proven optimal is what is within {percent(OPTIMAL)} of the bound of the whole iteration."
+    )
+    said = tuple(
+        f"Exposed communication with {policy} is {percent(mean)} above its bound on average, {percent(most)} at most "
+        f"({plural(count, 'panel')})."
+        for policy, count, mean, most, *_ in whole.itertuples()
+    )
+    tables = (table(frame[["model", *frame.columns.drop("model")]], columns),)
+    return Finding(Section("Exposed communication", (text,), tables, _panel_figures(known)), said)
+
+
+def _gaps(runs: pd.DataFrame) -> pd.DataFrame:
+    """Gaps of exposed communication and of whole iterations by policy."""
+    return runs.groupby("policy", observed=True).agg(
+        count=("gap", "size"),
+        mean_exposed=("exposed_gap", "mean"),
+        largest_exposed=("exposed_gap", "max"),
+        mean=("gap", "mean"),
+        largest=("gap", "max"),
+        optimal=("is_optimal", "sum"),
+    )
+
+
+def _panel_figures(runs: pd.DataFrame) -> tuple[Figure, ...]:
+    """The worst panel of each workload as bars."""
+    if runs.empty:
+        return ()
+    worst = runs.groupby(["model", "policy"], sort=False, observed=True)["exposed_gap"].max().reset_index()
+    axis = Axis("exposed_gap", "largest gap of exposed communication", format="percent")
+    return (Figure("exposed-gap", "Exposed communication above its bound", bars(worst, "model", axis, "policy")),)
+
+
+def scaling(runs: pd.DataFrame) -> Finding:
+    """Efficiency, the share of an iteration in which an NPU computes, over the number of NPUs, each with its batch."""
+    ordered = runs.assign(efficiency=runs["compute_ns"] / runs["makespan_ns"]).sort_values("npus", kind="stable")
+    x, y = Axis("npus", "NPUs", log=True, format="count"), Axis("efficiency", "efficiency", format="percent")
+    figures = tuple(
+        Figure(f"scaling-{number}", f"Efficiency of {model}", lines(own, x, y, "policy"))
+        for number, (model, own) in enumerate(ordered.groupby("model", sort=False), 1)
+    )
+    models = list(ordered.groupby("model", sort=False))
+    text = "Weak scaling: every NPU keeps its batch. Efficiency is compute over iteration time."
+    tables = tuple(_scaling_table(model, own) for model, own in models)
+    said = tuple(_scaling_sentence(model, own) for model, own in models)
+    return Finding(Section("Scaling", (text,), tables, figures), said)
+
+
+def _scaling_table(model: str, runs: pd.DataFrame) -> Table:
+    frame = runs.pivot_table("efficiency", "policy", "npus", aggfunc="first", observed=True).loc[
+        runs["policy"].unique()
+    ]
+    columns = (Column("policy"), *(Column(str(count), "percent") for count in frame.columns))
+    return table(frame.reset_index(), columns, f"{model}: efficiency by number of NPUs.")
+
+
+def _scaling_sentence(model: str, runs: pd.DataFrame) -> str:
+    last = runs[runs["npus"] == runs["npus"].max()].sort_values("efficiency", kind="stable")
+    best, worst = (f"{percent(last['efficiency'].iloc[at])} with {last['policy'].iloc[at]}" for at in (-1, 0))
+    return f"{model} on {last['npus'].iloc[0]} NPUs: efficiency {best}, {worst}."
+
+
+def skipping(runs: pd.DataFrame) -> Finding:
+    """Time of a step if only every k-th exchanges gradients, against compute plus a k-th of what one exposes."""
+    case = ["model", "policy"]
+    single = runs[runs["steps"] == 1].drop_duplicates(case).set_index(case)[["compute_ns", "exposed_ns"]]
+    steps = runs.sort_values("steps", kind="stable").join(single.add_suffix("_single"), on=case)
+    steps = gathered(
+        steps.assign(
+            step_ns=steps["makespan_ns"] / steps["steps"],
+            estimate=steps["compute_ns_single"] + steps["exposed_ns_single"] / steps["steps"],
+        ),
+        case,
+    ).dropna(subset="estimate")
+    steps["above"] = steps["step_ns"] / steps["estimate"] - 1
+    columns = (
+        Column("model"),
+        Column("policy"),
+        Column("k", "count"),
+        Column("time of a step", "duration"),
+        Column("estimate", "duration"),
+        Column("above the estimate", "percent"),
+    )
+    text = (
+        "With k steps between exchanges, a step is estimated to take its compute and 1/k of the communication that is "
+        "exposed with k = 1. More overlap per exchange makes it shorter."
+    )
+    tables = (table(steps[["model", "policy", "steps", "step_ns", "estimate", "above"]], columns),)
+    said = tuple(
+        _skipping_sentence(model, policy, own)
+        for (model, policy), own in steps.groupby(case, sort=False, observed=True)
+    )
+    return Finding(Section("Skipped synchronisation", (text,), tables, _skipping_figures(steps)), said)
+
+
+def _skipping_figures(steps: pd.DataFrame) -> tuple[Figure, ...]:
+    x = Axis("steps", "steps between exchanges", log=True, format="count")
+    y = Axis("step_ns", "time of a step", format="duration")
+    figures = []
+    for number, (model, own) in enumerate(steps.groupby("model", sort=False), 1):
+        guides = own.assign(step_ns=own["estimate"], policy=own["policy"].astype(str) + ", estimate")
+        chart = lines(own, x, y, "policy", guides=guides)
+        figures.append(Figure(f"skipping-{number}", f"Time of a step of {model}", chart, "Dotted: the estimate."))
+    return tuple(figures)
+
+
+def _skipping_sentence(model: str, policy: str, steps: pd.DataFrame) -> str:
+    largest = steps["above"].abs().max()
+    saved = 1 - steps["step_ns"].iloc[-1] / steps["step_ns"].iloc[0]
+    off = f"{percent(largest)} at most" if largest > NEGLIGIBLE else "less than 0.001 %"
+    return (
+        f"{model} with {policy}: a step is {percent(saved)} shorter with an exchange every {steps['steps'].iloc[-1]} "
+        f"steps; the estimate is off by {off}."
+    )
+
+
+def splitbrain(runs: pd.DataFrame) -> Finding:
+    """Speed-up over the number of machines, and memory, by the machines of a group."""
+    sharded = runs.assign(
+        group=[_group(*cells) for cells in zip(runs["workload"], runs["instance"], strict=True)],
+        speedup=runs["npus"] * runs["compute_ns"] / runs["makespan_ns"],
+    )
+    fastest = sharded.sort_values("makespan_ns", kind="stable").drop_duplicates(["model", "group", "npus"])
+    fastest = fastest.sort_values(["model", "group", "npus"])
+    text = (
+        "Convolutions are data parallel, fully connected layers are sharded in groups of K machines. Every machine has "
+        "its own batch, so that the speed-up over one machine is the number of machines times compute over iteration "
+        "time; each with the fastest of the policies run. Memory is that of parameters, relative to K = 1."
+    )
+    memory = _memory(fastest)
+    tables = (_speed_table(fastest), _memory_table(memory))
+    said = [
+        sentence for model, own in fastest.groupby("model") for sentence in _splitbrain_sentences(model, own, memory)
+    ]
+    return Finding(Section("SplitBrain", (text,), tables, _splitbrain_figures(fastest)), tuple(said))
+
+
+def _group(workload: Mapping[str, Any], instance: str) -> int:
+    """Machines of a group.
+
+    Raises
+    ------
+    InputError
+        If the row does not tell.
+    """
+    group = workload.get("group")
+    if not isinstance(group, int) or group < 1:
+        rule = f"workload.group of {instance} must be the machines of a group"
+        raise InputError(rule, field="column extra", value=group)
+    return group
+
+
+def _speed_table(fastest: pd.DataFrame) -> Table:
+    columns = (
+        Column("model"),
+        Column("K", "count"),
+        Column("machines", "count"),
+        Column("fastest policy"),
+        Column("iteration time", "duration"),
+        Column("speed-up", "factor"),
+        Column("efficiency", "percent"),
+    )
+    frame = fastest.assign(efficiency=fastest["speedup"] / fastest["npus"])
+    return table(frame[["model", "group", "npus", "policy", "makespan_ns", "speedup", "efficiency"]], columns)
+
+
+def _memory(fastest: pd.DataFrame) -> pd.DataFrame:
+    """Memory of parameters by model and the machines of a group, relative to groups of one."""
+    held = fastest[fastest["memory_bytes"] > 0].drop_duplicates(["model", "group"], keep="last")
+    whole = held[held["group"] == 1].set_index("model")["memory_bytes"]
+    share = held["memory_bytes"] / held["model"].map(whole)
+    return held.assign(share=share)[["model", "group", "share"]].dropna()
+
+
+def _memory_table(memory: pd.DataFrame) -> Table:
+    columns = (
+        Column("model"),
+        Column("K", "count"),
+        Column("memory", "percent"),
+        Column("closed form", "percent"),
+        Column("saved", "percent"),
+    )
+    closed = [closed_form(*case) for case in zip(memory["model"], memory["group"], strict=True)]
+    return table(
+        memory.assign(closed=closed, saved=1 - memory["share"]), columns, "Memory of parameters on one machine."
+    )
+
+
+def closed_form(model: str, group: int) -> float | None:
+    """The same from the parameters of the model's layers; None for a model that is not known."""
+    if model not in MODELS:
+        return None
+    layers = MODELS[model].layers(None)
+    connected = sum(layer.elements() for layer in layers if layer.kind == LINEAR)
+    return float(memory_fraction(sum(layer.elements() for layer in layers) - connected, connected, group))
+
+
+def _splitbrain_figures(fastest: pd.DataFrame) -> tuple[Figure, ...]:
+    x, y = Axis("npus", "machines", log=True, format="count"), Axis("speedup", "speed-up", log=True)
+    named = fastest.assign(name="K = " + fastest["group"].astype(str))
+    figures = []
+    for number, (model, own) in enumerate(named.groupby("model", sort=False), 1):
+        counts = sorted(own["npus"].unique())
+        linear = pd.DataFrame({"name": LINEAR, "npus": counts, "speedup": [float(count) for count in counts]})
+        chart = lines(own, x, y, "name", guides=linear)
+        figures.append(Figure(f"splitbrain-{number}", f"Speed-up of {model} over one machine", chart))
+    return tuple(figures)
+
+
+def _splitbrain_sentences(model: str, fastest: pd.DataFrame, memory: pd.DataFrame) -> list[str]:
+    last = fastest[fastest["npus"] == fastest["npus"].max()]
+    shown = ", ".join(f"{run.speedup:.2f} with K = {run.group}" for run in last.itertuples())
+    said = [f"{model} with SplitBrain on {last['npus'].iloc[0]} machines: speed-up {shown}."]
+    shares = memory[memory["model"] == model]
+    if len(shares) > 1:
+        group, share = shares["group"].iloc[-1], shares["share"].iloc[-1]
+        said.append(f"{model} with SplitBrain: groups of {group} save {percent(1 - share)} of the parameters' memory.")
+    return said
+
+
+BLOCKS: Mapping[str, Callable[[pd.DataFrame], Finding]] = MappingProxyType(
+    {
+        "overlap": overlap,
+        "buckets": buckets,
+        "panels": panels,
+        "scaling": scaling,
+        "skipped synchronisation": skipping,
+        "splitbrain": splitbrain,
+    }
+)
+"""The section on each block of the experiment, in this order."""

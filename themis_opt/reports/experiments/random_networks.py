@@ -1,0 +1,166 @@
+"""Policies on random networks: how their gaps are distributed, and how much of Themis's loss each one leaves."""
+
+import pandas as pd
+
+from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.rendering.charts import Axis, boxes, ecdf
+from themis_opt.reports.rendering.document import Column, Figure, Report, Section
+from themis_opt.reports.rendering.tables import percent, plural, table, tick
+from themis_opt.reports.results import REFERENCE, SEARCHES, p90, results
+from themis_opt.reports.sections import failures, policy_tables, require_bounds, unbounded, warnings
+
+HEURISTIC, RIVAL = "hourglass", "themis+scf"
+
+TOLERANCE = 1e-6
+"""Relative difference up to which two makespans are equal."""
+
+LEAST_LOSS = 0.005
+"""Loss of the rival to the reference from which it can be shared out: less is within the doubt about the reference."""
+
+MOST_REMAINING = 2.0
+"""Shares of that loss above are drawn here: what matters is below 1."""
+
+SMALLEST_GAP = 1e-5
+"""Gaps below are drawn here, because the axes are logarithmic."""
+
+
+def random_networks(rows: pd.DataFrame, experiment: Experiment) -> Report:
+    """Compare the distributions of gaps, run-time policies network by network, and what they lose to the reference.
+
+    Raises
+    ------
+    InputError
+        If no makespan has a bound.
+    """
+    found = results(rows)
+    require_bounds(found)
+    ratios, remaining = _duels(found), _remaining_losses(found)
+    said = (*_summary(found, ratios, remaining), *warnings(rows, found), *unbounded(found))
+    sections = (_gaps(found), *_duel_section(ratios), *_remaining_section(remaining))
+    return Report(experiment.title, said, (*sections, *failures(rows)))
+
+
+def _summary(found: pd.DataFrame, ratios: pd.DataFrame, remaining: pd.DataFrame) -> list[str]:
+    said = [f"{plural(len(found), 'schedule')} on {plural(found['fingerprint'].nunique(), 'random network')}."]
+    for rival, own in ratios.groupby("label", observed=True)["ratio"]:
+        wins = int((own <= 1 + TOLERANCE).sum())
+        said.append(
+            f"{HEURISTIC} is at least as fast as {rival} on {wins} of {plural(len(own), 'network')} "
+            f"({percent(wins / len(own))}); the worst ratio of makespans is {own.max():.4f}."
+        )
+    gaps = found.groupby("label", observed=True)["gap"].agg(["median", p90]).dropna()
+    said += [
+        f"{policy}: median gap {percent(median)}, 90th percentile {percent(high)}."
+        for policy, median, high in gaps.itertuples()
+    ]
+    losses = remaining[remaining["label"] == HEURISTIC]["share"]
+    if len(losses):
+        said.append(
+            f"Where {RIVAL} loses more than {tick(LEAST_LOSS, 'percent')} to the best known schedule "
+            f"({plural(len(losses), 'network')}), {HEURISTIC} leaves {percent(losses.median())} of that loss (median)."
+        )
+    return said
+
+
+def _gaps(found: pd.DataFrame) -> Section:
+    text = (
+        "A gap is makespan over the best proven lower bound that holds for the chunk sizes of the run, minus 1. "
+        f"Gaps below {tick(SMALLEST_GAP, 'percent')} are drawn there.",
+    )
+    axis = Axis("gap", "gap to the best bound", log=True, format="percent")
+    drawn = found[found["gap"].notna()].assign(gap=found["gap"].clip(lower=SMALLEST_GAP))
+    box_caption = "Box: quartiles and median; whiskers: 5th and 95th percentile."
+    curves = ecdf(drawn, axis, "networks with at most this gap", "label")
+    figures = (
+        Figure("gap-boxes", "Gaps on random networks", boxes(drawn, axis, "label"), box_caption),
+        Figure("gap-distribution", "Share of networks up to a gap", curves, "Further left is better."),
+    )
+    return Section("Gaps", text, policy_tables(found), figures)
+
+
+def _makespans(found: pd.DataFrame, policy: str) -> pd.Series:
+    """Makespan of a policy on every network that it ran, by fingerprint."""
+    return (
+        found[found["policy"] == policy]
+        .drop_duplicates("fingerprint", keep="last")
+        .set_index("fingerprint")["makespan_ns"]
+    )
+
+
+def _duels(found: pd.DataFrame) -> pd.DataFrame:
+    """Makespan of the heuristic over that of each other policy that does not search, on every network both ran."""
+    rivals = found[~found["head"].isin((*SEARCHES, HEURISTIC))]
+    ratios = rivals["fingerprint"].map(_makespans(found, HEURISTIC)).astype(float) / rivals["makespan_ns"]
+    return rivals.assign(ratio=ratios)[["label", "ratio"]].dropna()
+
+
+def _duel_section(ratios: pd.DataFrame) -> tuple[Section, ...]:
+    if ratios.empty:
+        return ()
+    columns = (
+        Column("against"),
+        Column("networks", "count"),
+        Column("at least as fast", "count"),
+        Column("equally fast", "count"),
+        Column("slower", "count"),
+        Column("worst ratio", "factor"),
+    )
+    ratio = ratios["ratio"]
+    outcomes = ratios.assign(
+        wins=ratio <= 1 + TOLERANCE, equal=(ratio - 1).abs() <= TOLERANCE, losses=ratio > 1 + TOLERANCE
+    ).groupby("label", observed=True)
+    counts = outcomes.agg(
+        networks=("ratio", "size"), wins=("wins", "sum"), equal=("equal", "sum"), losses=("losses", "sum"),
+        worst=("ratio", "max"),
+    )  # fmt: skip
+    equally_fast = pd.DataFrame({"label": "equally fast", "ratio": 1.0, "share": [0.0, 1.0]})
+    x, title = Axis("ratio", "ratio of makespans"), f"Makespan of {HEURISTIC} over that of other policies"
+    chart = ecdf(ratios, x, "networks with at most this ratio", "label", guides=equally_fast)
+    figure = Figure("duel", title, chart, f"Left of the line {HEURISTIC} is faster.")
+    text = f"Makespans within {TOLERANCE:g} of each other count as equal."
+    return (Section(f"{HEURISTIC} against the others", (text,), (table(counts.reset_index(), columns),), (figure,)),)
+
+
+def _remaining_losses(found: pd.DataFrame) -> pd.DataFrame:
+    """What every policy leaves of the rival's loss to the reference: 0 is the reference, 1 the rival.
+
+    Only networks where the reference policy ran and the rival loses more than :data:`LEAST_LOSS` to the best
+    known makespan count.
+    """
+    is_reference = found["head"] == REFERENCE
+    searched = found[found["fingerprint"].isin(found["fingerprint"][is_reference])]
+    best = searched.groupby("fingerprint")["makespan_ns"].min()
+    loss = _makespans(found, RIVAL) - best
+    loss = loss[loss > LEAST_LOSS * best.reindex(loss.index)]
+    others = found[~is_reference]
+    known, losses = (others["fingerprint"].map(numbers).astype(float) for numbers in (best, loss))
+    shares = (others["makespan_ns"] - known) / losses
+    return others.assign(share=shares)[["label", "share"]].dropna()
+
+
+def _remaining_section(remaining: pd.DataFrame) -> tuple[Section, ...]:
+    if remaining.empty:
+        return ()
+    names = ("policy", "networks", "median", "mean", "90th percentile", "largest")
+    columns = tuple(Column(name, form) for name, form in zip(names, ("text", "count", *["percent"] * 4), strict=True))
+    rows = remaining.groupby("label", observed=True)["share"].agg(["size", "median", "mean", p90, "max"])
+    text = (
+        f"On a sample of the networks a search looked for the best schedule. Where {RIVAL} takes more than "
+        f"{tick(LEAST_LOSS, 'percent')} longer than the best known schedule, this is how much of that loss each policy "
+        "leaves.",
+    )
+    tables = (table(rows.reset_index(), columns),)
+    return (Section(f"What remains of the loss of {RIVAL}", text, tables, _remaining_figures(remaining)),)
+
+
+def _remaining_figures(remaining: pd.DataFrame) -> tuple[Figure, ...]:
+    """The distribution of what remains, of all policies but the rival, of which all remains."""
+    drawn = remaining[remaining["label"] != RIVAL]
+    if drawn.empty:
+        return ()
+    drawn = drawn.assign(share_left=drawn["share"].clip(upper=MOST_REMAINING))
+    x = Axis("share_left", f"(makespan - best known) / (makespan of {RIVAL} - best known)", format="percent")
+    most = tick(MOST_REMAINING, "percent")
+    caption = f"0 % is the best known schedule, 100 % {RIVAL}. Shares above {most} are drawn there."
+    chart = ecdf(drawn, x, "networks with at most this share", "label")
+    return (Figure("remaining-loss", f"Share of the loss of {RIVAL} that remains", chart, caption),)

@@ -1,0 +1,467 @@
+"""Charts as Vega-Lite specifications: one of each, for pictures and for pages.
+
+Data are tidy frames: a column for each axis, and one that tells the series apart.  Where that column is categorical,
+the colour of a series is that of its place among the categories, so that a policy keeps its colour in all charts of a
+report, whichever of the policies a chart shows.
+
+Equal charts give equal files on any machine: vl-convert brings the font with which it measures texts, and nothing in
+a specification counts what was drawn before.  Another version of vl-convert may draw other bytes.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import altair as alt
+import pandas as pd
+import vl_convert
+
+from themis_opt.base.documents import write_atomically
+from themis_opt.base.errors import InputError
+from themis_opt.reports.rendering.tables import TIME_UNITS, cell
+
+Chart = alt.LayerChart
+Spec = dict[str, Any]
+Channel = TypeVar("Channel", alt.X, alt.Y)
+
+INK, QUIET, LINE, PAPER = "#1f2933", "#5f6b7a", "#dfe4ea", "#ffffff"
+
+PALETTE: Mapping[str, str] = MappingProxyType(
+    {
+        "#1d4e89": "#6fa8dc", "#a63d00": "#f2a25c", "#1e6b3a": "#7cc48d", "#6a2c8c": "#c39bd8",
+        "#8a6d00": "#dcc04a", "#9b1b4f": "#ee8fb2", "#0f6b70": "#6fc5c8", "#4d4d4d": "#ababab",
+        "#467bb3": "#5b92c7", "#cc702e": "#df8945", "#4d9864": "#65ae78", "#9764b2": "#ad80c5",
+        "#b39725": "#c8ab38", "#c55581": "#d9729a", "#3f989c": "#57afb2", "#7c7c7c": "#949494",
+    }
+)  # fmt: skip
+"""Colours of series on light pages, and what stands for each on dark ones; they repeat after the last."""
+
+ON_DARK: Mapping[str, str] = MappingProxyType(
+    {INK: "#e4e9ef", QUIET: "#98a4b3", LINE: "#333d49", PAPER: "#14191f", **PALETTE}
+)
+"""What stands for every colour of a chart on a dark page."""
+
+DASHES = ((1, 0), (6, 3), (8, 3, 2, 3), (2, 2))
+"""Styles of lines, so that they can be told apart without colours; they repeat after the last."""
+
+GUIDE_DASH, CLOUD_DASH = (1, 2), (3, 5)
+"""Styles of lines to compare with, and of clouds of points in legends."""
+
+ASLANT = -30
+"""Degrees."""
+
+WIDTH, HEIGHT, ROW = 768, 330, 33
+"""Pixels: a picture across, the inside of its axes, a row of names."""
+
+SYMBOLS: Mapping[str, float] = MappingProxyType({"stroke": 600, "square": 120})
+"""Areas of symbols in legends, in square pixels."""
+
+PADDING = 12
+"""Pixels between the frame and the outermost points."""
+
+PNG_SCALE = 1.5
+"""Pixels of a PNG for each of a chart."""
+
+MOST_POINTS = 40
+"""Points of a line that are marked; lines of more points are bare."""
+
+TICKS = 6
+"""About so many ticks along other axes."""
+
+MOST_TICKS = 12
+"""Ticks along logarithmic axes of counts or sizes."""
+
+CROWDED = 70
+"""Characters of the names along an axis from which they are written aslant."""
+
+BRIGHT = 0.6
+"""Place along the colours of a heatmap from which black reads better than white."""
+
+WHISKERS = (0.05, 0.95)
+"""Quantiles at the ends of a box's whiskers."""
+
+QUANTILES: Mapping[str, float] = MappingProxyType(
+    {"low": WHISKERS[0], "lower": 0.25, "median": 0.5, "upper": 0.75, "high": WHISKERS[1]}
+)
+"""What a box shows, from below."""
+
+ROUNDING = 1e-9
+"""Relative error of places of ticks."""
+
+DIGITS = 8
+"""Significant digits of numbers in a chart."""
+
+CONFIG: Spec = {
+    "background": PAPER,
+    "font": "Liberation Sans, Arial, Helvetica, sans-serif",
+    "aria": False,
+    "view": {
+        "continuousWidth": WIDTH, "discreteWidth": WIDTH, "continuousHeight": HEIGHT, "discreteHeight": HEIGHT,
+        "stroke": None,
+    },
+    "title": {"anchor": "start", "frame": "bounds", "color": INK, "fontSize": 15, "offset": 12},
+    "axis": {
+        "gridColor": LINE, "domainColor": LINE, "tickColor": LINE, "labelColor": QUIET, "titleColor": QUIET,
+        "labelFontSize": 12, "titleFontSize": 12.5, "titleFontWeight": "normal", "titlePadding": 8, "labelLimit": 320,
+    },
+    "axisQuantitative": {"labelOverlap": "greedy", "labelSeparation": 8},
+    "axisXDiscrete": {"labelAngle": 0},
+    "legend": {
+        "labelColor": INK, "labelFontSize": 12, "labelLimit": 340, "title": None, "rowPadding": 4, "symbolOpacity": 1,
+        "symbolStrokeWidth": 2,
+    },
+    "locale": {"number": {"decimal": ".", "thousands": " ", "grouping": [3], "currency": ["", ""]}},
+}  # fmt: skip
+"""Looks of all charts, see https://vega.github.io/vega-lite/docs/config.html."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A column of a frame along an axis: its label, whether it is logarithmic, and the format of its numbers."""
+
+    field: str
+    label: str = ""
+    log: bool = False
+    format: str = "number"
+
+
+def _in_unit(name: str, scale: float) -> str:
+    return f"format(datum.value / {scale:g}, '.4~r') + ' {name}'"
+
+
+def _largest_unit(units: Sequence[tuple[str, float]]) -> str:
+    """An expression for a value in the first of falling units in which it is at least 1, else in the last."""
+    larger = "".join(f"abs(datum.value) >= {scale:g} ? {_in_unit(name, scale)} : " for name, scale in units[:-1])
+    return f"datum.value == 0 ? '0' : {larger}{_in_unit(*units[-1])}"
+
+
+def _exact_unit(units: Iterable[tuple[str, int]]) -> str:
+    """An expression for a value in the first of falling units of which it is a multiple."""
+    return "".join(f"datum.value % {size} == 0 ? datum.value / {size} + ' {name}' : " for name, size in units) + "''"
+
+
+LABELS: Mapping[str, str] = MappingProxyType(
+    {
+        "count": "datum.value < 10000 ? datum.value : format(datum.value, ',')",
+        "percent": "format(100 * datum.value, '.6~r') + ' %'",
+        "duration": _largest_unit(TIME_UNITS),
+        "seconds": _largest_unit([(name, scale / 1e9) for name, scale in TIME_UNITS]),
+        "size": _exact_unit((("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))),
+    }
+)
+"""Texts of ticks by format, see https://vega.github.io/vega/docs/expressions/; other formats have those of Vega."""
+
+
+SHOWN = "shown"
+"""The series that were clicked in the legend; all while there are none."""
+
+HOVER = "hover"
+"""Whether places answer to the pointer: on pages they do, pictures do without what nobody sees."""
+
+
+def lines(
+    frame: pd.DataFrame,
+    x: Axis,
+    y: Axis,
+    by: str,
+    *,
+    guides: pd.DataFrame | None = None,
+    dots: pd.DataFrame | None = None,
+    band: Sequence[str] = (),
+    step: bool = False,
+) -> Chart:
+    """Curves, one for each value of the column `by`.
+
+    Parameters
+    ----------
+    guides : DataFrame, optional
+        More of the same, drawn thin and dotted: only there to compare with.  The guide ``a, what`` has the colour of
+        the curve ``a``, other guides are grey.
+    dots : DataFrame, optional
+        More of the same, drawn as clouds of points behind the curves.
+    band : sequence of str
+        Columns with the ends of the range around each curve; empty for none.
+    step : bool
+        Whether a curve keeps its value until the next place.
+    """
+    given = {"cloud": dots, "curve": frame, "guide": guides}
+    parts = {name: part.assign(_part=name) for name, part in given.items() if part is not None}
+    whole = pd.concat(parts.values(), ignore_index=True).filter(["_part", by, x.field, y.field, *band])
+    base = alt.Chart(_data(whole, x, y)).encode(
+        _numbers(alt.X, x, whole[x.field]),
+        _numbers(alt.Y, y, whole[[y.field, *band]].stack()),
+        tooltip=_texts(by, x, y),
+    )
+    layers = {name: base.transform_filter(alt.datum._part == name) for name in parts}
+    looks = _looks(by, frame, dots, guides)
+    drawn = []
+    if band:
+        low, high = (alt.Y(field=band[0], type="quantitative"), alt.Y2(band[1]))
+        drawn.append(looks.paint(_joined(layers["curve"].encode(low, high), "area", step), 0.15))
+    if dots is not None:
+        drawn.append(looks.paint(layers["cloud"].mark_circle(size=40), 0.6))
+    if guides is not None:
+        drawn.append(looks.paint(_joined(layers["guide"], "line", step, strokeWidth=1.4)).encode(looks.dash()))
+    is_marked = not step and frame[by].value_counts().max() <= MOST_POINTS
+    point = {"size": 30, "filled": True} if is_marked else False
+    drawn.append(looks.paint(_joined(layers["curve"], "line", step, strokeWidth=2, point=point)).encode(looks.dash()))
+    return _sized([*_selectable(drawn, by), base.mark_circle(size=200, opacity=0).transform_filter(HOVER)])
+
+
+def _joined(layer: alt.Chart, mark: Literal["line", "area"], step: bool, **look: Any) -> alt.Chart:
+    """Places joined from the left to the right."""
+    return layer.properties(mark=alt.MarkDef(mark, interpolate="step-after" if step else "linear", **look))
+
+
+def ecdf(frame: pd.DataFrame, x: Axis, label: str, by: str, **others: pd.DataFrame) -> Chart:
+    """Empirical distribution functions: the share of the values of each series up to each value.
+
+    `others` are guides and dots as those of lines, with a column ``share``.
+    """
+    y = Axis("share", label, format="percent")
+    return lines(distribution(frame, x.field, by), x, y, by, step=True, **others)
+
+
+def distribution(frame: pd.DataFrame, field: str, by: str) -> pd.DataFrame:
+    """The distinct values of each series in six digits, rising, and the share of values up to each.
+
+    The first value comes twice, with a share of 0 before.
+    """
+    values = {by: _categorical(frame[by]), field: _rounded(frame[field], 6)}
+    counts = frame.assign(**values).groupby([by, field], observed=True).size()
+    shares = counts.groupby(level=0, observed=True).transform(lambda own: own.cumsum() / own.sum())
+    rising = shares.rename("share").reset_index()
+    first = rising.groupby(by, observed=True, as_index=False)[field].first().assign(share=0.0)
+    return pd.concat([first, rising], ignore_index=True)
+
+
+def bars(frame: pd.DataFrame, x: str, y: Axis, by: str, *, stacked: bool = False) -> Chart:
+    """Bars over the names in column `x`, those of the series side by side, or stacked in the order of the frame."""
+    looks = _looks(by, frame)
+    across = _names(alt.X, x, list(frame[x].unique()))
+    data = _data(frame[[x, by, y.field]].assign(_order=range(len(frame))), y)
+    drawn = looks.paint(alt.Chart(data).mark_bar(), symbol="square").encode(
+        across, _numbers(alt.Y, y, frame[y.field], zero=True), tooltip=_texts(by, x, y)
+    )
+    if stacked:
+        return _sized(_selectable([drawn.encode(alt.Order(field="_order", type="quantitative"))], by))
+    return _sized(_selectable([drawn.encode(alt.XOffset(field=by, type="nominal", sort=list(looks.styles)))], by))
+
+
+def boxes(frame: pd.DataFrame, y: Axis, by: str) -> Chart:
+    """Quartiles and median of each series as a box, with whiskers to the quantiles :data:`WHISKERS`."""
+    looks, groups = _looks(by, frame), frame.groupby(by, observed=True)[y.field]
+    found = pd.DataFrame({name: groups.quantile(share) for name, share in QUANTILES.items()})
+    data = _data(found.reset_index(), *(Axis(name, format=y.format) for name in QUANTILES))
+    base = alt.Chart(data).encode(
+        _names(alt.X, by, list(looks.styles)),
+        looks.colour(None),
+        tooltip=[alt.Tooltip(field=f"{name}_text", type="nominal", title=name) for name in QUANTILES],
+    )
+    low = _numbers(alt.Y, Axis("low", y.label, y.log, y.format), found.stack())
+    lower, median, upper, high = (alt.Y(field=name, type="quantitative") for name in list(QUANTILES)[1:])
+    return _sized(
+        [
+            base.mark_rule(strokeWidth=1.2).encode(low, alt.Y2("lower")),
+            base.mark_rule(strokeWidth=1.2).encode(upper, alt.Y2("high")),
+            base.mark_bar(size=50, opacity=0.3).encode(lower, alt.Y2("upper")),
+            base.mark_tick(thickness=2.5, width=50).encode(median),
+            *(base.mark_tick(thickness=1.2, width=24).encode(end) for end in (low, high)),
+        ]
+    )
+
+
+def heatmap(frame: pd.DataFrame, x: Axis, y: Axis, colour: Axis) -> Chart:
+    """A cell for every pair of places, with its number as colour and as text; rising along x and down y."""
+    heat = frame[colour.field].map(math.log10) if colour.log else frame[colour.field]
+    is_bright = (heat - heat.min()) / (heat.max() - heat.min() or 1.0) > BRIGHT
+    named = {axis.field: _texts_of(frame[axis.field], axis) for axis in (x, y)}
+    names = {axis: _texts_of(sorted(frame[axis.field].unique()), axis) for axis in (x, y)}
+    data = _data(frame[[colour.field]].assign(**named, _heat=heat, _is_bright=is_bright), colour)
+    base = alt.Chart(data).encode(_names(alt.X, x.field, names[x], x.label), _names(alt.Y, y.field, names[y], y.label))
+    scale = alt.Scale(scheme="viridis")
+    cells = base.mark_rect().encode(alt.Color(field="_heat", type="quantitative", scale=scale, legend=None))
+    ink = alt.when(alt.datum._is_bright).then(alt.value("black")).otherwise(alt.value("white"))
+    texts = base.mark_text(fontSize=11).encode(alt.Text(field=f"{colour.field}_text", type="nominal"), color=ink)
+    return _sized([cells, texts], ROW * frame[y.field].nunique())
+
+
+def shares(frame: pd.DataFrame, name: str, share: Axis) -> Chart:
+    """A bar across for every name, in the order of the frame, each with its share as text."""
+    across = _numbers(alt.X, share, frame[share.field], zero=True).scale(domain=[0, 1.1])
+    base = alt.Chart(_data(frame, share)).encode(across, _names(alt.Y, name, list(frame[name])))
+    drawn = base.mark_bar(color=next(iter(PALETTE)), height=alt.RelativeBandSize(0.7))
+    texts = base.mark_text(align="left", dx=5, color=INK).encode(alt.Text(field=f"{share.field}_text", type="nominal"))
+    return _sized([drawn, texts], ROW * len(frame))
+
+
+class _Style(NamedTuple):
+    """How a series is drawn."""
+
+    colour: str
+    dash: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Looks:
+    """The column that tells series apart, and the styles of the series in it."""
+
+    by: str
+    styles: Mapping[str, _Style]
+
+    def colour(self, symbol: str | None = "stroke") -> alt.Color:
+        """Colours by name, with a legend of such symbols, or without."""
+        scale = alt.Scale(domain=list(self.styles), range=[style.colour for style in self.styles.values()])
+        legend = alt.Legend(symbolType=symbol, symbolSize=SYMBOLS[symbol]) if symbol else None
+        return alt.Color(field=self.by, type="nominal", scale=scale, legend=legend)
+
+    def dash(self) -> alt.StrokeDash:
+        """Dashes by name."""
+        scale = alt.Scale(domain=list(self.styles), range=[list(style.dash) for style in self.styles.values()])
+        return alt.StrokeDash(field=self.by, type="nominal", scale=scale)
+
+    def paint(self, layer: alt.Chart, opacity: float = 1.0, symbol: str = "stroke") -> alt.Chart:
+        """The layer in colours, fainter where other series were clicked in the legend."""
+        clicked = alt.when(alt.param(SHOWN)).then(alt.value(opacity)).otherwise(alt.value(opacity / 10))
+        return layer.encode(self.colour(symbol), opacity=clicked)
+
+
+def _looks(
+    by: str, curves: pd.DataFrame, dots: pd.DataFrame | None = None, guides: pd.DataFrame | None = None
+) -> _Looks:
+    """Looks of all series, those of dots first; dots with the name of a curve look like it."""
+    known = _places(curves[by])
+    clouds = [name for name in _places(dots[by]) if name not in known] if dots is not None else []
+    styles = {name: _Style(_style(place).colour, CLOUD_DASH) for place, name in enumerate(clouds)}
+    styles |= {name: _style(len(clouds) + place) for name, place in known.items()}
+    for name in _places(guides[by]) if guides is not None else ():
+        compared = styles.get(name.rpartition(", ")[0])
+        styles[name] = _Style(compared.colour if compared else QUIET, GUIDE_DASH)
+    return _Looks(by, styles)
+
+
+def _style(place: int) -> _Style:
+    """The style of a series; 32 places in a row have different ones."""
+    return _Style(list(PALETTE)[place % len(PALETTE)], DASHES[(place + place // 8) % len(DASHES)])
+
+
+def _places(names: pd.Series) -> dict[str, int]:
+    """The names in a column, each with its place among the categories, or in order of appearance."""
+    present = set(names)
+    return {str(name): place for place, name in enumerate(_categorical(names).cat.categories) if name in present}
+
+
+def _categorical(names: pd.Series) -> pd.Series:
+    """The names with categories, where they have none in order of appearance."""
+    is_done = isinstance(names.dtype, pd.CategoricalDtype)
+    return names if is_done else names.astype(pd.CategoricalDtype(names.unique()))
+
+
+def _numbers(channel: type[Channel], axis: Axis, values: pd.Series, zero: bool = False) -> Channel:
+    """Numbers along x or y; logarithmic or from `zero` on, or as they come."""
+    ticks = _ticks(axis, values)
+    scale = alt.Scale(
+        type="log" if axis.log else "linear",
+        zero=alt.Undefined if axis.log else zero,
+        nice=False,
+        padding=0 if zero else PADDING,
+    )
+    drawn = alt.Axis(values=ticks or alt.Undefined, tickCount=TICKS, labelExpr=LABELS.get(axis.format, alt.Undefined))
+    return channel(field=axis.field, type="quantitative", title=axis.label, scale=scale, axis=drawn)
+
+
+def _names(channel: type[Channel], field: str, names: Sequence[str], label: str = "") -> Channel:
+    """Names along x or y, in this order."""
+    is_crowded = channel is alt.X and sum(map(len, names)) > CROWDED
+    axis = alt.Axis(grid=False, labelAngle=ASLANT if is_crowded else alt.Undefined)
+    return channel(field=field, type="nominal", title=label, sort=list(names), axis=axis)
+
+
+def _ticks(axis: Axis, values: Iterable[float]) -> list[float]:
+    """Places of ticks: the counts or sizes themselves, round numbers on other logarithmic axes, else none chosen."""
+    places = sorted({float(value) for value in values if value > 0})
+    if places and axis.format in ("count", "size") and len(places) <= 3 * MOST_TICKS:
+        return _spaced(places) if axis.log else places[:: -math.ceil(len(places) / TICKS)]
+    return _round_numbers(places[0], places[-1]) if axis.log and places else []
+
+
+def _spaced(places: Sequence[float]) -> list[float]:
+    """Those of rising numbers whose ratio to the last one is large enough."""
+    kept = list(places[:1])
+    for place in places[1:]:
+        if place >= kept[-1] * (places[-1] / places[0]) ** (1 / MOST_TICKS) * (1 - ROUNDING):
+            kept.append(place)
+    return kept
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """Powers of ten from `low` to `high`, with 2 and 5 times these if they are few; none if even then."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for steps in ((1,), (1, 2, 5)):
+        numbers = [float(f"{step}e{power}") for power in powers for step in steps]
+        inside = [number for number in numbers if low * (1 - ROUNDING) <= number <= high * (1 + ROUNDING)]
+        if len(inside) > 2:
+            return inside
+    return []
+
+
+def _data(frame: pd.DataFrame, *axes: Axis) -> alt.InlineData:
+    """The rows of a frame, with the numbers along the axes as texts besides."""
+    texts = {f"{axis.field}_text": _texts_of(frame[axis.field], axis) for axis in axes}
+    numbers = {name: _rounded(frame[name], DIGITS) for name in frame.select_dtypes("float")}
+    cells = frame.assign(**numbers, **texts).astype(object)
+    return alt.InlineData(values=cells.where(cells.notna(), None).to_dict("records"))
+
+
+def _rounded(numbers: pd.Series, digits: int) -> pd.Series:
+    return numbers.map(lambda number: float(f"{number:.{digits - 1}e}"))
+
+
+def _texts_of(values: Iterable[Any], axis: Axis) -> list[str]:
+    return [cell(value, axis.format) for value in values]
+
+
+def _texts(by: str, x: Axis | str, y: Axis) -> list[alt.Tooltip]:
+    """What is said of a place under the pointer."""
+    across = (x, x) if isinstance(x, str) else (f"{x.field}_text", x.label)
+    said = ((by, "series"), across, (f"{y.field}_text", y.label))
+    return [alt.Tooltip(field=field, type="nominal", title=title) for field, title in said]
+
+
+def _selectable(layers: Sequence[alt.Chart], by: str) -> list[alt.Chart]:
+    """Layers in colours whose series can be singled out in the legend."""
+    *others, last = layers
+    return [*others, last.add_params(alt.selection_point(name=SHOWN, fields=[by], bind="legend"))]
+
+
+def _sized(layers: Sequence[alt.Chart], height: float | None = None) -> Chart:
+    """Layers as wide as there is room."""
+    chart = alt.LayerChart(layer=list(layers), width="container", height=alt.Undefined if height is None else height)
+    return chart.add_params(alt.param(name=HOVER, value=False))
+
+
+def specification(chart: Chart) -> Spec:
+    """The chart as plain values, without looks."""
+    found: Spec = chart.to_dict()
+    return {name: part for name, part in found.items() if name not in ("config", "$schema")}
+
+
+def save(chart: Chart, path: Path, title: str = "") -> None:
+    """Write a chart as PNG or SVG, with the lines of a title above.
+
+    Raises
+    ------
+    InputError
+        If the suffix of the path is neither, or the file cannot be written.
+    """
+    spec = specification(chart) | {"config": CONFIG, "title": title.splitlines()}
+    match path.suffix.lower():
+        case ".svg":
+            write_atomically(path, vl_convert.vegalite_to_svg(spec))
+        case ".png":
+            write_atomically(path, vl_convert.vegalite_to_png(spec, scale=PNG_SCALE))
+        case _:
+            raise InputError("pictures end in .png or .svg", field="path", value=str(path))

@@ -1,0 +1,96 @@
+"""What a report says, apart from how it is written: sections of text, tables and figures."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from themis_opt.reports.rendering.charts import Chart
+
+Value = float | int | str | None
+"""A cell of a table; None where there is nothing to say."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """Heading of a column, and the format of its cells, of :data:`themis_opt.reports.rendering.tables.FORMATS`."""
+
+    name: str
+    format: str = "text"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of values under columns.
+
+    Parameters
+    ----------
+    columns : tuple of Column
+        Headings and formats.
+    rows : tuple of tuple
+        One value per column.
+    caption : str
+        A sentence above the table.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Value, ...], ...]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart in a report.
+
+    Parameters
+    ----------
+    name : str
+        Stem of the SVG file, unique in the report: letters, digits and hyphens.
+    title : str
+        Headline.
+    chart : Chart
+        What is drawn, of :mod:`themis_opt.reports.rendering.charts`.
+    caption : str
+        What to see in it.
+    """
+
+    name: str
+    title: str
+    chart: "Chart"
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with paragraphs, then tables, then figures."""
+
+    heading: str
+    text: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    figures: tuple[Figure, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """A whole report.
+
+    Parameters
+    ----------
+    title : str
+        Headline.
+    summary : tuple of str
+        What was found, in sentences with numbers.
+    sections : tuple of Section
+        The details.
+    description : str
+        What the experiment is about; paragraphs with empty lines between them.
+    """
+
+    title: str
+    summary: tuple[str, ...]
+    sections: tuple[Section, ...]
+    description: str = ""
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """The figures of all sections."""
+        return tuple(figure for section in self.sections for figure in section.figures)

@@ -1,0 +1,123 @@
+"""Reports as files: Markdown with pictures beside it, and one HTML page that needs no network."""
+
+import json
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from vl_convert import javascript_bundle
+
+from themis_opt.base.documents import write_atomically
+from themis_opt.reports.rendering.charts import CONFIG, ON_DARK, save, specification
+from themis_opt.reports.rendering.document import Figure, Report, Section, Table
+from themis_opt.reports.rendering.tables import cell, is_number
+
+MARKDOWN, HTML = "README.md", "report.html"
+
+
+def write_report(report: Report, folder: Path, html: bool = True) -> list[Path]:
+    """Write the Markdown, one SVG per figure and, if asked for, the HTML of a report into `folder`.
+
+    Returns
+    -------
+    list of Path
+        The files, pictures first, so that no document refers to a picture that is not there yet.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be written.
+    """
+    pictures = [folder / f"{figure.name}.svg" for figure in report.figures]
+    for figure, path in zip(report.figures, pictures, strict=True):
+        save(figure.chart, path, figure.title)
+    write_atomically(folder / MARKDOWN, render_markdown(report))
+    if not html:
+        return [*pictures, folder / MARKDOWN]
+    write_atomically(folder / HTML, render_html(report))
+    return [*pictures, folder / MARKDOWN, folder / HTML]
+
+
+def render_markdown(report: Report) -> str:
+    """The report as GitHub-flavoured Markdown; the picture of a figure is ``NAME.svg`` in the same folder."""
+    summary = "\n".join(f"- {_escaped(sentence)}" for sentence in report.summary)
+    parts = [f"# {_escaped(report.title)}", report.description, f"## Summary\n\n{summary}" if summary else ""]
+    parts += [_section(section) for section in report.sections]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _section(section: Section) -> str:
+    parts = [f"## {_escaped(section.heading)}"]
+    parts += [_escaped(paragraph) for paragraph in section.text]
+    parts += [_table(table) for table in section.tables]
+    parts += [_figure(figure) for figure in section.figures]
+    return "\n\n".join(parts)
+
+
+def _table(table: Table) -> str:
+    formats = [column.format for column in table.columns]
+    lines = [
+        _line([_escaped(column.name) for column in table.columns]),
+        _line(["---:" if is_number(form) else "---" for form in formats]),
+        *(_line([_escaped(cell(v, form)) for v, form in zip(row, formats, strict=True)]) for row in table.rows),
+    ]
+    text = "\n".join(lines)
+    return f"{_escaped(table.caption)}\n\n{text}" if table.caption else text
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _figure(figure: Figure) -> str:
+    picture = f"![{_escaped(figure.title)}]({figure.name}.svg)"
+    return f"{picture}\n\n{_escaped(figure.caption)}" if figure.caption else picture
+
+
+def _escaped(text: str) -> str:
+    """The text without line breaks, and with what Markdown would read as markup escaped."""
+    return re.sub(r"([\\`*|<>\[\]$~]|\b_|_\b)", r"\\\1", " ".join(text.split()))
+
+
+def render_html(report: Report) -> str:
+    """The report as one HTML document, with interactive charts, for any width and for light and dark pages."""
+    environment = Environment(
+        loader=PackageLoader("themis_opt.reports.rendering", "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"cell": cell, "is_number": is_number}
+    return environment.get_template("report.html.jinja").render(
+        report=report,
+        paragraphs=[text for text in report.description.split("\n\n") if text.strip()],
+        style=_asset("report.css"),
+        **(_scripts(report.figures) if report.figures else {}),
+    )
+
+
+def _scripts(figures: tuple[Figure, ...]) -> dict[str, str]:
+    """What draws the figures: the libraries once, the charts as data, and the script of the page."""
+    charts = {figure.name: specification(figure.chart) for figure in figures}
+    data = {"charts": charts, "config": CONFIG, "onDark": dict(ON_DARK)}
+    return {
+        "vega": Markup(javascript_bundle("window.vegaEmbed = vegaEmbed;")),
+        "data": _as_script(data),
+        "script": _asset("report.js"),
+    }
+
+
+def _asset(name: str) -> str:
+    """A file of this package, which needs no escaping."""
+    return Markup(files("themis_opt.reports.rendering").joinpath("assets", name).read_text(encoding="utf-8"))
+
+
+def _as_script(value: Mapping[str, Any]) -> str:
+    """JSON that may stand in a script element: no text in it can end the element."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))

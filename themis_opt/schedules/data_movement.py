@@ -1,0 +1,277 @@
+r"""Basic collectives along one dimension, message by message, on real arrays.
+
+Blocks live in a tensor with one axis per dimension: the reduce-scatter on a dimension leaves every NPU the
+block of its own coordinate along that axis, the all-gather brings the others back.  Each algorithm is written
+once, as an all-gather; its reduce-scatter is the mirror image, with the steps and the messages turned round
+and sums in the place of copies.  So recursive doubling becomes recursive halving.
+Scatter and gather are mirror images too, along a tree whose root is the first NPU of the dimension.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from themis_opt.base.arrays import IntArray
+from themis_opt.problem.network import Algorithm, Dimension
+from themis_opt.problem.phases import Data, Phase
+
+Tensor = NDArray[np.uint32]
+"""Arithmetic that wraps around is exact, so that sums do not depend on their order."""
+
+
+class Message(NamedTuple):
+    """What every NPU of a dimension sends at once.
+
+    Attributes
+    ----------
+    target : int64 array, shape (NPUs, 1)
+        To whom: every NPU hears from one other.
+    blocks : int64 array, shape (NPUs, blocks)
+        Which of the blocks along the dimension.
+    """
+
+    target: IntArray
+    blocks: IntArray
+
+
+class Pattern(NamedTuple):
+    """A basic algorithm: its steps, and the messages of each.
+
+    No message of a step needs what another message of that step brings.
+    """
+
+    num_steps: int
+    messages: Callable[[int], Iterable[Message]]
+
+
+class Hops(NamedTuple):
+    """What NPUs pass on towards the root at once in a gather, int64 arrays of shape (messages,)."""
+
+    child: IntArray
+    parent: IntArray
+    block: IntArray
+
+
+class Tree(NamedTuple):
+    """A basic algorithm with a root: its steps, and what is passed on in each."""
+
+    num_steps: int
+    hops: Callable[[int], Hops]
+
+    @property
+    def busiest(self) -> int:
+        """Blocks that the busiest NPU sends, or receives where that is more."""
+        steps = [self.hops(step) for step in range(self.num_steps)]
+        ends = (np.concatenate(ends) for ends in ([own.child for own in steps], [own.parent for own in steps]))
+        return max(int(np.bincount(npus).max()) for npus in ends)
+
+
+class Traffic(NamedTuple):
+    """Steps of a stage, and blocks sent in it: by the busiest NPU, or by all together if all sent as many."""
+
+    num_steps: int
+    num_blocks: int
+
+
+def gather_pattern(algorithm: Algorithm, size: int) -> Pattern:
+    """The all-gather of an algorithm on `size` NPUs."""
+    if algorithm is Algorithm.RING:
+        return Pattern(size - 1, partial(_ring, size))
+    if algorithm is Algorithm.DIRECT:
+        return Pattern(1, partial(_direct, size))
+    is_power_of_two = size & (size - 1) == 0
+    return Pattern((size - 1).bit_length(), partial(_doubling if is_power_of_two else _bruck, size))
+
+
+def rooted_tree(algorithm: Algorithm, size: int) -> Tree:
+    """The gather of an algorithm on `size` NPUs: along the ring, to the root at once, or by a binomial tree.
+
+    R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of Collective Communication Operations in MPICH* (2005),
+    https://doi.org/10.1177/1094342005051521.
+    """
+    if algorithm is Algorithm.RING:
+        return Tree(size - 1, partial(_along_ring, size))
+    if algorithm is Algorithm.DIRECT:
+        return Tree(1, partial(_to_root, size))
+    return Tree((size - 1).bit_length(), partial(_binomial, size))
+
+
+def exchange_pattern(algorithm: Algorithm, size: int) -> Pattern:
+    """The all-to-all of an algorithm on `size` NPUs: pairwise steps on a ring, else one step."""
+    if algorithm is Algorithm.RING:
+        return Pattern(size - 1, lambda step: [_to_distance(size, step + 1)])
+    return Pattern(1, lambda step: (_to_distance(size, distance) for distance in range(1, size)))
+
+
+def move(state: Tensor, axis: int, phase: Phase, dimension: Dimension) -> tuple[Tensor, Traffic]:
+    """Run one stage on all NPUs.
+
+    Parameters
+    ----------
+    state : uint32 array, shape (NPUs along each dimension, blocks along each dimension)
+        What every NPU holds.
+    axis : int
+        Position of the dimension among the axes.
+    phase : Phase
+        Where data grow it needs one block along the axis, else one per NPU.
+    dimension : Dimension
+        Its algorithm, and whether its switch reduces and multicasts; the size comes from `state`.
+
+    Returns
+    -------
+    tuple of uint32 array and Traffic
+        The new state, and what one NPU sent.
+    """
+    num_axes = state.ndim // 2
+    pair = (axis, num_axes + axis)
+    paired = np.moveaxis(state, pair, (0, 1))
+    tensor, traffic = _operation(phase, dimension, len(paired))(paired.copy().reshape(*paired.shape[:2], -1))
+    moved = np.moveaxis(tensor.reshape(*tensor.shape[:2], *paired.shape[2:]), (0, 1), pair)
+    return moved, Traffic(traffic.num_steps, traffic.num_blocks // math.prod(state.shape[:num_axes]))
+
+
+def _operation(phase: Phase, dimension: Dimension, size: int) -> Callable[[Tensor], tuple[Tensor, Traffic]]:
+    """What to do with an array of shape (NPUs, blocks, all the rest), which it may overwrite."""
+    rule, algorithm = Phase(phase).rule, dimension.basic_algorithm
+    if rule.rooted:
+        rooted = {Data.SHRINK: _scatter, Data.GROW: _gather}
+        return partial(rooted[rule.data], rooted_tree(algorithm, size))
+    if dimension.in_network and rule.in_network:
+        return {Data.SHRINK: _switch_reduces, Data.GROW: _switch_multicasts}[rule.data]
+    if rule.data is Data.STAY:
+        return partial(_all_to_all, exchange_pattern(algorithm, size))
+    run = {Data.SHRINK: _reduce_scatter, Data.GROW: _all_gather}[rule.data]
+    return partial(run, gather_pattern(algorithm, size))
+
+
+def _reduce_scatter(pattern: Pattern, sums: Tensor) -> tuple[Tensor, Traffic]:
+    """Add up along the mirrored messages; the counts are of all NPUs together."""
+    npus, num_sent = _ranks(len(sums)), 0
+    for step in reversed(range(pattern.num_steps)):
+        for target, blocks in pattern.messages(step):
+            packet = sums[target, blocks]
+            sums[npus, blocks] += packet
+            num_sent += packet.size
+    return sums[npus, npus], Traffic(pattern.num_steps, num_sent)
+
+
+def _all_gather(pattern: Pattern, own: Tensor) -> tuple[Tensor, Traffic]:
+    """Copy along the messages; what was never received stays zero."""
+    npus, num_sent = _ranks(len(own)), 0
+    gathered = np.zeros((len(own), len(own), own.shape[2]), dtype=own.dtype)
+    gathered[npus, npus] = own
+    for step in range(pattern.num_steps):
+        for target, blocks in pattern.messages(step):
+            packet = gathered[npus, blocks]
+            gathered[target, blocks] = packet
+            num_sent += packet.size
+    return gathered, Traffic(pattern.num_steps, num_sent)
+
+
+def _all_to_all(pattern: Pattern, sent: Tensor) -> tuple[Tensor, Traffic]:
+    """Send every other NPU its block, to be stored as the block of the sender."""
+    npus, num_sent = _ranks(len(sent)), 0
+    received = sent.copy()
+    for step in range(pattern.num_steps):
+        for target, blocks in pattern.messages(step):
+            packet = sent[npus, blocks]
+            received[target, npus] = packet
+            num_sent += packet.size
+    return received, Traffic(pattern.num_steps, num_sent)
+
+
+def _scatter(tree: Tree, whole: Tensor) -> tuple[Tensor, Traffic]:
+    """Copy the blocks of the root away from it; what the others held is lost."""
+    npus, held = _ranks(len(whole)), whole
+    for step in reversed(range(tree.num_steps)):
+        child, parent, block = tree.hops(step)
+        held[child, block] = held[parent, block]
+    return held[npus, npus], _rooted_traffic(tree, held)
+
+
+def _gather(tree: Tree, own: Tensor) -> tuple[Tensor, Traffic]:
+    """Copy the blocks of all to the root; others keep what came by."""
+    npus = _ranks(len(own))
+    gathered = np.zeros((len(own), len(own), own.shape[2]), dtype=own.dtype)
+    gathered[npus, npus] = own
+    for step in range(tree.num_steps):
+        child, parent, block = tree.hops(step)
+        gathered[parent, block] = gathered[child, block]
+    return gathered, _rooted_traffic(tree, gathered)
+
+
+def _rooted_traffic(tree: Tree, held: Tensor) -> Traffic:
+    """As if every NPU were as busy as the busiest."""
+    return Traffic(tree.num_steps, tree.busiest * len(held) * held.shape[2])
+
+
+def _switch_reduces(held: Tensor) -> tuple[Tensor, Traffic]:
+    """Send everything to the switch, which returns to each NPU the sum of its block."""
+    return held.sum(axis=0, dtype=held.dtype)[:, None], Traffic(1, held.size)
+
+
+def _switch_multicasts(own: Tensor) -> tuple[Tensor, Traffic]:
+    """Send the own block to the switch, which copies it to all."""
+    return np.repeat(own[None, :, 0], len(own), axis=0), Traffic(1, own.size)
+
+
+def _ranks(size: int) -> IntArray:
+    return np.arange(size)[:, None]
+
+
+def _ring(size: int, step: int) -> Iterator[Message]:
+    """Pass on to the next NPU the block that came last, the own one first."""
+    npus = _ranks(size)
+    yield Message((npus + 1) % size, (npus - step) % size)
+
+
+def _direct(size: int, step: int) -> Iterator[Message]:
+    """Send the own block to everybody."""
+    npus = _ranks(size)
+    return (Message((npus + distance) % size, npus) for distance in range(1, size))
+
+
+def _doubling(size: int, step: int) -> Iterator[Message]:
+    """Recursive doubling: swap all blocks with the NPU whose number differs in bit `step`."""
+    npus, distance = _ranks(size), 2**step
+    yield Message(npus ^ distance, npus // distance * distance + np.arange(distance))
+
+
+def _bruck(size: int, step: int) -> Iterator[Message]:
+    """Any size (Bruck et al. 1997, https://doi.org/10.1109/71.642949): double, and send in the last step the rest.
+
+    Before the step an NPU holds its own and the following blocks, `distance` in all.
+    """
+    npus, distance = _ranks(size), 2**step
+    count = min(distance, size - distance)
+    yield Message((npus - distance) % size, (npus + np.arange(count)) % size)
+
+
+def _to_distance(size: int, distance: int) -> Message:
+    """Send the NPU at a distance the block meant for it."""
+    target = (_ranks(size) + distance) % size
+    return Message(target, target)
+
+
+def _along_ring(size: int, step: int) -> Hops:
+    """Pass on to the previous NPU the block that came last, the own one first."""
+    child = np.arange(1, size - step)
+    return Hops(child, child - 1, child + step)
+
+
+def _to_root(size: int, step: int) -> Hops:
+    """Send the own block to the root."""
+    child = np.arange(1, size)
+    return Hops(child, np.zeros_like(child), child)
+
+
+def _binomial(size: int, step: int) -> Hops:
+    """Join neighbouring groups of 2**`step` NPUs in pairs: the first of a group sends all blocks of the group."""
+    distance, block = 2**step, np.arange(size)
+    block = block[block // distance % 2 == 1]
+    child = block // distance * distance
+    return Hops(child, child - distance, block)

@@ -1,0 +1,210 @@
+"""One period of a schedule with compute: what iterations in a row say about one of them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from themis_opt.base.arrays import IntArray
+from themis_opt.problem.cost import StageCosts
+from themis_opt.problem.exchanges import Parallelism
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Plan
+
+FEW = 8
+"""Iterations up to which the network may still be filling up."""
+
+
+def covered(starts: IntArray, ends: IntArray, begin: int, end: int) -> int:
+    """How much of the time from `begin` to `end` lies in at least one of some intervals."""
+    starts, ends = starts.clip(begin, end), ends.clip(begin, end)
+    order = np.argsort(starts, kind="stable")
+    starts, ends = starts[order], ends[order]
+    until = np.maximum.accumulate(np.concatenate([[begin], ends[:-1]]))  # what earlier intervals cover already
+    return int(np.maximum(ends - np.maximum(starts, until), 0).sum())
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A time in which the NPU waits for communication.
+
+    Attributes
+    ----------
+    task : str
+        The task that waits.
+    start, length : int
+        Picoseconds, the start from that of the period on.
+    launch, parallelism : str
+        Of those that the task waits for, the launch whose result comes last, and why its tensors are exchanged; empty
+        where it waits for none.
+    """
+
+    task: str
+    start: int
+    length: int
+    launch: str = ""
+    parallelism: Parallelism | Literal[""] = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Period:
+    """Iterations in a row, in integer picoseconds; attributes as in :class:`themis_opt.schedules.schedule.Schedule`.
+
+    Attributes
+    ----------
+    task_start : int64 array, shape (iterations, tasks)
+    stage_start, stage_ready : int64 arrays, shape (iterations, stages)
+        Negative starts in the last iteration where they belong to a launch that waits for one more.
+    """
+
+    instance: Instance
+    plan: Plan
+    costs: StageCosts
+    task_start: IntArray
+    stage_start: IntArray
+    stage_ready: IntArray
+
+    @cached_property
+    def task_end(self) -> IntArray:
+        """End of every task, shape (iterations, tasks)."""
+        durations = np.array([task.duration for task in self.instance.tasks], dtype=np.int64)
+        end: IntArray = self.task_start + durations
+        return end
+
+    @cached_property
+    def stage_end(self) -> IntArray:
+        """When every stage gives its dimension back, shape (iterations, stages)."""
+        return self.stage_ready - self.costs.lag
+
+    @property
+    def num_iterations(self) -> int:
+        """Iterations that were simulated."""
+        return len(self.task_start)
+
+    @cached_property
+    def launch_ready(self) -> IntArray:
+        """When every launch has its result, shape (iterations, launches)."""
+        return np.stack([self.stage_ready[:, last].max(axis=1) for _, last in self.plan.ends_of_chunks], axis=1)
+
+    @cached_property
+    def is_steady(self) -> bool:
+        """Whether the last whole iteration repeats the one before it, shifted in time."""
+        if self.num_iterations < 3:
+            return False
+        own = [np.concatenate([t, s]) for t, s in zip(self.task_start[-3:-1], self.stage_start[-3:-1], strict=True)]
+        return bool(((own[1] - own[0]) == self._periods[-1]).all())
+
+    @property
+    def _periods(self) -> IntArray:
+        return np.diff(self.task_start[:, 0])
+
+    @cached_property
+    def iteration_time(self) -> int:
+        """From the start of an iteration to the start of the next, in picoseconds.
+
+        The last distance; where iterations do not repeat each other, the largest in the second half of them, or what
+        the slowest task or stage takes per iteration there, if that is more.  Few iterations may all be those of a
+        network that is still filling up: theirs is no less than what they take if they are repeated as a block.
+        """
+        found = max(int(self._periods[self._first_period :].max()), self._pace)
+        return found if self.is_steady or self.num_iterations > FEW else max(found, self._drained)
+
+    @property
+    def _drained(self) -> int:
+        """Picoseconds per iteration if those that are whole begin again when all of them are done and have arrived."""
+        whole = self.num_iterations - 1
+        end = max(int(self.task_end[:whole].max()), int(self.stage_ready[:whole].max(initial=0)))
+        return -(-(end - int(self.task_start[0, 0])) // whole)
+
+    @cached_property
+    def _pace(self) -> int:
+        """Picoseconds per iteration, on average over the periods that are looked at, of the slowest task or stage.
+
+        The first task alone may run ahead of tensors that arrive later and later, for hundreds of iterations, until
+        they stop it.  With the same sequences in all iterations, the largest mean advance is never less than the
+        iteration time that results (F. Baccelli et al., *Synchronization and Linearity*, 1992).
+        """
+        first, last = self._first_period, self.num_iterations - 2
+        starts = int(self.task_start[-1, 0] - self.task_start[first, 0])
+        pace = -(-starts // (last + 1 - first))
+        if last > first:
+            own = [np.concatenate([self.task_start[row], self.stage_start[row]]) for row in (first, last)]
+            pace = max(pace, -(-int((own[1] - own[0]).max()) // (last - first)))
+        return pace
+
+    @property
+    def _first_period(self) -> int:
+        """The first of the periods that are looked at: the last one, or where they differ, the second half."""
+        count = len(self._periods)
+        return count - 1 if self.is_steady or self.num_iterations < 3 else count // 2
+
+    @property
+    def exposed(self) -> int:
+        """Picoseconds of an iteration in which the NPU waits for communication."""
+        return self.iteration_time - self.instance.compute
+
+    def exposed_gap(self, bound: float) -> float:
+        """Exposed communication over the least that a bound on the iteration time leaves, minus 1; 0 if both are 0."""
+        least = bound - self.instance.compute
+        return self.exposed / least - 1 if least > 0 else float(self.exposed > 0)
+
+    def exposed_by(self, parallelism: Parallelism) -> int:
+        """Picoseconds in which the NPU waits in the last whole iteration for tensors of one kind of parallelism.
+
+        A wait counts for the tensor that arrives last.  Where iterations repeat each other, the kinds add up to
+        `exposed`.
+        """
+        return sum(wait.length for wait in self.waits if wait.parallelism == parallelism)
+
+    @cached_property
+    def waits(self) -> tuple[Wait, ...]:
+        """What the NPU waits for in the last whole period, that before the next iteration included."""
+        row = self.num_iterations - 2
+        starts = np.append(self.task_start[row], self.task_start[row + 1, 0])
+        gaps = starts[1:] - self.task_end[row]
+        return tuple(self._wait(row, task + 1, int(gaps[task])) for task in np.flatnonzero(gaps > 0).tolist())
+
+    def _wait(self, iteration: int, task: int, length: int) -> Wait:
+        """The wait before a task, counted from an iteration on, for the launch that arrives last."""
+        later, number = divmod(task, len(self.instance.tasks))
+        start = int(self.task_end[iteration, task - 1] - self.task_start[iteration, 0])
+        name, row, launches = self.instance.tasks[number].name, iteration + later, self.plan.launches_of(self.instance)
+        arrivals = [
+            (int(self.launch_ready[row - launch.before.later, index]), launch.tensors[0], launch)
+            for index, launch in enumerate(launches)
+            if launch.before and launch.before.task == number and row - launch.before.later >= 0
+        ]
+        if not arrivals:
+            return Wait(name, start, length)
+        _, tensor, launch = max(arrivals, key=lambda arrival: arrival[:2])
+        return Wait(name, start, length, launch.name, self.instance.exchanges[tensor].parallelism)
+
+    @cached_property
+    def communicating(self) -> int:
+        """Picoseconds of a period in which at least one stage is under way, on a dimension or in flight.
+
+        Where iterations do not repeat each other, it is the mean of the second half of them, at the pace of the slowest
+        task or stage.
+        """
+        begin, end = int(self.task_start[self._first_period, 0]), int(self.task_start[-1, 0])
+        known = self.stage_start >= 0
+        busy = covered(self.stage_start[known], self.stage_ready[known], begin, end)
+        return busy * self._pace // (end - begin) if end > begin else 0
+
+    @property
+    def overlap(self) -> float:
+        """Share of the time of communication that compute hides."""
+        return 1 - min(self.exposed / self.communicating, 1.0) if self.communicating else 1.0
+
+    def enforced_plan(self) -> Plan:
+        """The plan with the sequences of the last whole period enforced."""
+        begins = self.task_start[:, 0]
+        last = self.num_iterations - 2
+        times = self.stage_start[last].copy()
+        late = times >= begins[last + 1]
+        times[late] -= self.iteration_time
+        order = np.lexsort((np.arange(len(times)), self.costs.occupancy, times))
+        resource = self.plan.stage_resources(self.instance)[order]
+        sequences = tuple(order[resource == number] for number in range(self.instance.num_resources))
+        return self.plan.enforcing(sequences, late.astype(np.int64))

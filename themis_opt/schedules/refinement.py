@@ -1,0 +1,71 @@
+"""Refinement: a plan of few chunks as a plan of many.
+
+Every chunk is split in consecutive parts that keep its path, and every sequence serves the parts where it served
+the chunk.  Where stages cost no more than their bytes (lagging latency, no launch overhead, no packet headers) the
+makespan does not grow, but for picoseconds of rounding: each part is ready when the whole would have been, or
+before.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from themis_opt.base.arrays import IntArray
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
+from themis_opt.schedules.schedule import Schedule
+
+
+def refined(plan: Plan, instance: Instance, counts: Sequence[IntArray]) -> Plan:
+    """Put equal chunks in the place of the chunks of an enforced plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        With a sequence for every dimension.
+    instance : Instance
+        Same network and collectives, other chunk counts.
+    counts : sequence of int64 array, shape (chunks of the plan,)
+        Per collective, how many equal chunks take the place of each; they sum to the chunks of `instance`.
+    """
+    chunks, parts = [], []
+    first = 0
+    for own, exchange, own_counts in zip(plan.chunks, plan.launched(instance), counts, strict=True):
+        parent = np.repeat(np.arange(len(own.sizes)), own_counts)
+        chunks.append(Chunks(equal_sizes(exchange), own.paths[parent]))
+        parts += _parts_of_stages(parent, own.paths.shape, first)
+        first += exchange.chunks * own.paths.shape[1]
+    sequences = tuple(_joined([parts[stage] for stage in _enforced(s)]) for s in plan.sequences)
+    shifts = np.zeros(first, dtype=np.int64)
+    for stages, shift in zip(parts, plan.shifts.tolist(), strict=False):  # all 0 where the plan has none
+        shifts[stages] = shift
+    kept = shifts if len(plan.shifts) else plan.shifts
+    return replace(plan, chunks=tuple(chunks), keys=None, sequences=sequences, shifts=kept)
+
+
+def even_counts(schedule: Schedule, instance: Instance) -> list[IntArray]:
+    """Counts for :func:`refined` that differ by at most one within each collective."""
+    return [
+        np.diff(np.arange(len(own.sizes) + 1) * exchange.chunks // len(own.sizes))
+        for own, exchange in zip(schedule.plan.chunks, schedule.plan.launched(instance), strict=True)
+    ]
+
+
+def _parts_of_stages(parent: IntArray, shape: tuple[int, ...], first: int) -> list[IntArray]:
+    """Per stage of the coarse chunks, the numbers of the stages of its parts."""
+    num_chunks, num_stages = shape
+    starts = first + np.arange(len(parent)) * num_stages
+    members = np.split(starts, np.searchsorted(parent, np.arange(1, num_chunks)))
+    return [members[chunk] + position for chunk in range(num_chunks) for position in range(num_stages)]
+
+
+def _enforced(sequence: IntArray | None) -> list[int]:
+    if sequence is None:
+        raise ValueError("only an enforced plan can be refined")
+    stages: list[int] = sequence.tolist()
+    return stages
+
+
+def _joined(arrays: list[IntArray]) -> IntArray:
+    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int64)

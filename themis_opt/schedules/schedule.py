@@ -1,0 +1,145 @@
+"""A schedule: a plan with the times of all its stages, and of the compute tasks beside them."""
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from themis_opt.base.arrays import IntArray, read_only
+from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.problem.cost import StageCosts
+from themis_opt.problem.exchanges import Exchange
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.period import Period, covered
+from themis_opt.schedules.plan import Plan, equal_sizes
+
+NO_TASKS = read_only(np.zeros((1, 0), dtype=np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """When every stage of a plan runs, in integer picoseconds on a clock that starts at 0.
+
+    Where the instance has compute, the plan is run for several iterations in a row.
+
+    Attributes
+    ----------
+    start, end, ready : int64 arrays, shape (iterations * stages,)
+        When a stage takes its dimension, gives it back, and has its result, iteration after iteration; a negative start
+        in the last iteration stands for a stage of a launch that waits for one more.
+    task_start : int64 array, shape (iterations, tasks)
+    """
+
+    instance: Instance
+    plan: Plan
+    start: IntArray
+    end: IntArray
+    ready: IntArray
+    task_start: IntArray = field(default_factory=lambda: NO_TASKS)
+
+    def __post_init__(self) -> None:
+        for name in ("start", "end", "ready", "task_start"):
+            object.__setattr__(self, name, read_only(getattr(self, name)))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Schedule)
+            and self.instance.fingerprint == other.instance.fingerprint
+            and self.plan == other.plan
+            and all(
+                np.array_equal(getattr(self, n), getattr(other, n)) for n in ("start", "end", "ready", "task_start")
+            )
+        )
+
+    @property
+    def makespan(self) -> int:
+        """What is minimised, in picoseconds: when the last result is ready or, with compute, the iteration time."""
+        return self.period.iteration_time if self.has_period else int(self.ready.max())
+
+    @property
+    def has_period(self) -> bool:
+        """Whether there is compute, which collectives repeat beside, iteration after iteration."""
+        return bool(self.instance.tasks)
+
+    @cached_property
+    def period(self) -> Period:
+        """What the schedule says about one iteration; only where there is compute."""
+        shape = (self.num_iterations, -1)
+        return Period(
+            self.instance, self.plan, self.costs, self.task_start, *(a.reshape(shape) for a in (self.start, self.ready))
+        )
+
+    @property
+    def num_iterations(self) -> int:
+        """Iterations that were simulated; 1 without compute."""
+        return len(self.task_start)
+
+    @cached_property
+    def launched(self) -> tuple[Exchange, ...]:
+        """The collective operation of every launch."""
+        return self.plan.launched(self.instance)
+
+    @cached_property
+    def costs(self) -> StageCosts:
+        """Costs of every stage of one iteration."""
+        return self.plan.costs(self.instance)
+
+    @property
+    def has_equal_sizes(self) -> bool:
+        """Whether every launch is cut as the instance says, in chunks that differ by at most one element."""
+        pairs = zip(self.launched, self.plan.chunks, strict=True)
+        return all(np.array_equal(np.sort(own.sizes)[::-1], equal_sizes(exchange)) for exchange, own in pairs)
+
+    @property
+    def dimensions_in_use(self) -> tuple[int, ...]:
+        """Indices of the dimensions that some exchange spans."""
+        return tuple(sorted({k for exchange in self.instance.exchanges for k in exchange.span}))
+
+    @property
+    def utilisation(self) -> float:
+        """Bytes sent over time times the summed bandwidth of the dimensions in use (Themis, section 6).
+
+        The time is the makespan; with compute, that in which a stage is under way.
+        """
+        resources = {self.instance.resources[k]: self.instance.fabric.bandwidths[k] for k in self.dimensions_in_use}
+        time = self.period.communicating if self.has_period else self.makespan
+        room = time * sum(resources.values())
+        return float(self.costs.sent.sum()) * PICOSECONDS_PER_SECOND / room if room else 0.0
+
+    @property
+    def algorithm_bandwidth(self) -> float:
+        """Bytes of the collectives over the makespan, in bytes per second: *algbw* of nccl-tests.
+
+        https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+        """
+        return sum(own.size for own in self.instance.exchanges) * PICOSECONDS_PER_SECOND / self.makespan
+
+    @property
+    def bus_bandwidth(self) -> float:
+        """*busbw* of nccl-tests: algbw times the factor of each kind, 2 (n - 1) / n for all-reduce on n NPUs."""
+        total = 0.0
+        for own in self.instance.exchanges:
+            npus = math.prod(self.instance.fabric.sizes[k] for k in own.span)
+            total += float(own.size * own.kind.rule.bus_share(npus))
+        return total * PICOSECONDS_PER_SECOND / self.makespan
+
+    @property
+    def idle(self) -> float:
+        """Share of the time in which no dimension works; with compute, of the last whole iteration."""
+        begin, end = (int(t) for t in self.task_start[-2:, 0]) if self.has_period else (0, self.makespan)
+        known = self.start >= 0
+        return 1 - covered(self.start[known], self.end[known], begin, end) / (end - begin) if end > begin else 0.0
+
+    def sequence(self, resource: int) -> IntArray:
+        """Numbers of the stages on a resource of the network in the order they are served, over all iterations."""
+        resources = np.tile(self.plan.stage_resources(self.instance), self.num_iterations)
+        stages = np.flatnonzero((resources == resource) & (self.start >= 0))
+        order: IntArray = stages[np.lexsort((stages, self.end[stages], self.start[stages]))]
+        return order
+
+    def enforced_plan(self) -> Plan:
+        """The plan that repeats this schedule, or its last whole period: every sequence enforced."""
+        if self.has_period:
+            return self.period.enforced_plan()
+        return self.plan.enforcing(tuple(self.sequence(k) for k in range(self.instance.num_resources)))

@@ -1,0 +1,435 @@
+"""Simulation: exact times of a plan, on one clock for all collectives and policies, and for compute beside them."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from themis_opt.base.arrays import BoolArray, FloatArray, IntArray, read_only
+from themis_opt.base.errors import CyclicPlan, InputError
+from themis_opt.base.units import MAX_CLOCK, format_seconds
+from themis_opt.problem.cost import StageCosts, check_clock, path_costs
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.dispatch import DISPATCH, PriorityKeys
+from themis_opt.schedules.kernel import Operations, start_times, start_times_of_runs
+from themis_opt.schedules.plan import Launch, Plan, TaskOf
+from themis_opt.schedules.schedule import Schedule
+
+FEWEST, MOST = 4, 64
+"""Iterations to simulate where their number is not given: until they repeat each other, but no more."""
+
+
+def simulate(instance: Instance, plan: Plan, iterations: int | None = None) -> Schedule:
+    """Run a plan; where the instance has compute, for several iterations in a row.
+
+    Parameters
+    ----------
+    iterations : int, optional
+        How many, at least 2, where there is compute; by default as many as it takes until they repeat each other.
+
+    Raises
+    ------
+    CyclicPlan
+        If enforced sequences, paths, launches and tasks wait for each other.
+    InputError
+        If a sequence is no ordering of the stages of its resource, or the clock is too small.
+    """
+    _check_clock_once(instance)
+    if not instance.tasks:
+        return _run(instance, plan, 1)
+    if iterations is not None:
+        return _run(instance, plan, iterations)
+    count = FEWEST
+    schedule = _run(instance, plan, count)
+    while not schedule.period.is_steady and count < MOST:
+        count *= 2
+        schedule = _run(instance, plan, count)
+    return schedule
+
+
+def _run(instance: Instance, plan: Plan, iterations: int) -> Schedule:
+    costs = plan.costs(instance)
+    operations = build_operations(instance, plan, costs, iterations)
+    start = start_times(operations).reshape(iterations, -1)
+    whole = start[: max(iterations - 1, 1)]  # in the last of several, launches may wait for one more
+    if whole.min() < 0:
+        raise CyclicPlan(_describe_cycle(instance, plan, start[0]), field="sequences")
+    tasks = len(instance.tasks)
+    stages = start[:, tasks:]
+    end = stages + costs.occupancy
+    return Schedule(instance, plan, stages.ravel(), end.ravel(), (end + costs.lag).ravel(), start[:, :tasks])
+
+
+STAGES_TOGETHER = 2**13
+"""Stages of all plans simulated in one call of the kernel: larger arrays leave the processor's cache, and their memory
+goes back to the system and is cleared by it at every call."""
+
+
+def makespans(instance: Instance, plans: Sequence[Plan]) -> IntArray:
+    """Makespans of many plans, as :func:`simulate` finds them; faster than one by one where they are alike.
+
+    Parameters
+    ----------
+    plans : sequence of Plan
+        Those with the same numbers of chunks and the same dispatch rule are simulated together.
+
+    Returns
+    -------
+    int64 array, shape (plans,)
+        Picoseconds.
+
+    Raises
+    ------
+    CyclicPlan, InputError
+        As :func:`simulate`.
+    """
+    _check_clock_once(instance)
+    alike: dict[Any, list[int]] = {}
+    for number, plan in enumerate(plans):
+        alike.setdefault((plan.dispatch, tuple(c.paths.shape for c in plan.chunks)), []).append(number)
+    found = np.zeros(len(plans), dtype=np.int64)
+    for members in alike.values():
+        together = max(1, STAGES_TOGETHER // plans[members[0]].num_stages)
+        for first in range(0, len(members), together):
+            block = members[first : first + together]
+            found[block] = _makespans_of_alike(instance, [plans[number] for number in block])
+    return found
+
+
+def _makespans_of_alike(instance: Instance, plans: Sequence[Plan]) -> IntArray:
+    runs, one = len(plans), plans[0]
+    resource, costs = _stages_of_alike(instance, plans)
+    shapes = _shapes(one)
+    chains = _chains(shapes)
+    keys = DISPATCH[one.dispatch](costs, _last_of_chunk(shapes, runs))
+    major, enforced = _enforced_of_alike(instance, plans, keys)
+    operations = Operations(
+        resource=resource,
+        duration=costs.occupancy,
+        lag=costs.lag,
+        release=one.releases(instance),
+        successor_start=chains.successor_start,
+        successor=chains.successor,
+        num_predecessors=chains.num_predecessors,
+        major=major,
+        minor=keys.minor,
+        time_sign=np.full(len(resource), keys.time_sign),
+        enforced=enforced,
+    )
+    start = start_times_of_runs(operations, runs)
+    for stuck in np.flatnonzero(start.min(axis=1) < 0).tolist():
+        simulate(instance, plans[stuck])  # raises, naming the cycle
+    found: IntArray = (start + (costs.occupancy + costs.lag).reshape(runs, -1)).max(axis=1)
+    return found
+
+
+def _stages_of_alike(instance: Instance, plans: Sequence[Plan]) -> tuple[IntArray, StageCosts]:
+    """Dimensions and costs of all stages of all plans, one plan after the other."""
+    per_collective = []
+    for number, exchange in enumerate(plans[0].launched(instance)):
+        sizes = np.concatenate([plan.chunks[number].sizes for plan in plans])
+        paths = np.concatenate([plan.chunks[number].paths for plan in plans])
+        arrays = (paths, *path_costs(instance, exchange.kind, sizes, paths))
+        per_collective.append([array.reshape(len(plans), -1) for array in arrays])
+    several = len(per_collective) > 1  # a single array is not worth a copy
+    joined = (np.concatenate(own, axis=1) if several else own[0] for own in zip(*per_collective, strict=True))
+    resource, *costs = (array.ravel() for array in joined)
+    return resource, StageCosts(*costs)
+
+
+def _enforced_of_alike(instance: Instance, plans: Sequence[Plan], keys: PriorityKeys) -> tuple[FloatArray, BoolArray]:
+    """:func:`_enforced` for all plans, one after the other."""
+    if not any(plan.sequences for plan in plans):
+        return keys.major, np.zeros(len(plans) * instance.num_resources, dtype=np.bool_)
+    majors = keys.major.reshape(len(plans), -1)
+    each = [_enforced(instance, plan, major[None]) for plan, major in zip(plans, majors, strict=True)]
+    return np.concatenate([major.ravel() for major, _ in each]), np.concatenate([flags for _, flags in each])
+
+
+@lru_cache(maxsize=256)
+def _check_clock_once(instance: Instance) -> None:
+    check_clock(instance)
+
+
+class _Chains(NamedTuple):
+    """The precedence of stages along the paths of chunks; arrays as in :class:`themis_opt.schedules.kernel.Operations`.
+
+    `first` and `last` number the first and the last stage of every chunk, `last_of_chunk` repeats the latter for
+    every stage.
+    """
+
+    first: IntArray
+    last: IntArray
+    last_of_chunk: IntArray
+    successor_start: IntArray
+    successor: IntArray
+    num_predecessors: IntArray
+
+
+@lru_cache(maxsize=256)
+def _chains(shapes: tuple[tuple[int, ...], ...]) -> _Chains:
+    """Chains for the shapes (chunks, stages) of all collectives."""
+    stages = np.concatenate([np.full(chunks, length) for chunks, length in shapes])
+    last = np.cumsum(stages) - 1
+    first = last + 1 - stages
+    count = int(last[-1]) + 1
+    continues, num_predecessors = np.ones(count, dtype=np.int64), np.ones(count, dtype=np.int64)
+    continues[last] = 0
+    num_predecessors[first] = 0
+    successor_start = np.concatenate([[0], np.cumsum(continues)])
+    successor = np.flatnonzero(continues) + 1
+    arrays = (first, last, np.repeat(last, stages), successor_start, successor, num_predecessors)
+    return _Chains(*(read_only(array) for array in arrays))
+
+
+@lru_cache(maxsize=16)
+def _last_of_chunk(shapes: tuple[tuple[int, ...], ...], runs: int) -> IntArray:
+    """The last stage of the chunk of every stage, for several runs one after the other."""
+    last = _chains(shapes).last_of_chunk
+    return read_only((last + np.arange(runs)[:, None] * len(last)).ravel())
+
+
+def _shapes(plan: Plan) -> tuple[tuple[int, ...], ...]:
+    return tuple(c.paths.shape for c in plan.chunks)
+
+
+def build_operations(instance: Instance, plan: Plan, costs: StageCosts, iterations: int = 1) -> Operations:
+    """The plan as the kernel sees it: per iteration the compute tasks in turn, then one operation per stage."""
+    if not instance.tasks and not any(launch.after_launches for launch in plan.launches):
+        return _chained(instance, plan, costs)
+    _check_clock_of_row(instance, costs, iterations)
+    tasks = len(instance.tasks)
+    count = tasks + plan.num_stages
+    edges = _edges(instance, plan, iterations)
+    major, minor, sign = _priorities(instance, plan, costs, iterations)
+    major, enforced = _enforced(instance, plan, major)
+
+    def of_row(of_tasks: IntArray | int, of_stages: IntArray) -> IntArray:
+        row = np.concatenate([np.full(tasks, of_tasks, dtype=np.int64), of_stages])
+        return np.tile(row, iterations)
+
+    return Operations(
+        resource=of_row(instance.num_resources, plan.stage_resources(instance)),
+        duration=of_row(np.array([task.duration for task in instance.tasks], dtype=np.int64), costs.occupancy),
+        lag=of_row(0, costs.lag),
+        release=of_row(0, plan.releases(instance)),
+        successor_start=np.searchsorted(edges[:, 0], np.arange(iterations * count + 1)),
+        successor=np.ascontiguousarray(edges[:, 1]),
+        num_predecessors=np.bincount(edges[:, 1], minlength=iterations * count),
+        major=major.ravel(),
+        minor=minor.ravel(),
+        time_sign=sign.ravel(),
+        enforced=enforced,
+    )
+
+
+def _chained(instance: Instance, plan: Plan, costs: StageCosts) -> Operations:
+    """Operations that wait for nothing but the stage before them; what they have in common with other plans is kept."""
+    chains = _chains(_shapes(plan))
+    keys = DISPATCH[plan.dispatch](costs, chains.last_of_chunk)
+    own, minor, sign = keys.major[None], keys.minor, np.full(plan.num_stages, keys.time_sign)
+    if plan.keys is not None or plan.order != "ready" or any(launch.urgent for launch in plan.launches):
+        own, minor, sign = _priorities(instance, plan, costs, 1)
+    major, enforced = _enforced(instance, plan, own)
+    return Operations(
+        resource=plan.stage_resources(instance),
+        duration=costs.occupancy,
+        lag=costs.lag,
+        release=plan.releases(instance),
+        successor_start=chains.successor_start,
+        successor=chains.successor,
+        num_predecessors=chains.num_predecessors,
+        major=major.ravel(),
+        minor=minor.ravel(),
+        time_sign=sign.ravel(),
+        enforced=enforced,
+    )
+
+
+def _check_clock_of_row(instance: Instance, costs: StageCosts, iterations: int) -> None:
+    """Refuse iterations in a row that could outlast the clock, one operation after another."""
+    total = iterations * (instance.compute + float(np.sum(costs.occupancy + costs.lag, dtype=np.float64)))
+    if total > MAX_CLOCK:
+        time = format_seconds(total)
+        rule = f"{iterations} of it, one operation after another, take {time}, more than the clock holds"
+        raise InputError(rule, field="iteration")
+
+
+def _edges(instance: Instance, plan: Plan, iterations: int) -> IntArray:
+    """Who waits for whom, shape (edges, 2), sorted by source so that successors of one operation stand together.
+
+    Waits in iterations after the last are left out.  What waits for a later iteration has an edge whose source is
+    beyond all operations: it is never reached.
+    """
+    tasks, stages = len(instance.tasks), plan.num_stages
+    count = tasks + stages
+    parts = []
+    if tasks:  # in turn, and the first of the next iteration after the last of this one
+        parts = [np.stack([np.arange(tasks - 1), np.arange(1, tasks)], axis=1), np.array([[tasks - 1, count]])]
+    for number, launch in enumerate(plan.launches_of(instance)):
+        parts += _launch_edges(plan, number, launch, tasks, count)
+    continues = np.ones(stages, dtype=np.bool_)
+    for _, last in plan.ends_of_chunks:
+        continues[last] = False
+    inner = tasks + np.flatnonzero(continues)
+    parts.append(np.stack([inner, inner + 1], axis=1))
+    one = np.concatenate(parts)
+    every = (one[None] + (np.arange(iterations) * count)[:, None, None]).reshape(-1, 2)
+    every = every[every[:, 1] < iterations * count]
+    edges: IntArray = every[np.lexsort((every[:, 1], every[:, 0]))]
+    return edges
+
+
+def _launch_edges(plan: Plan, number: int, launch: Launch, tasks: int, count: int) -> list[IntArray]:
+    """Edges into the first stages of the chunks of a launch, and out of their last ones."""
+    first, last = (tasks + ends for ends in plan.ends_of_chunks[number])
+    parts = [_all_pairs(tasks + plan.ends_of_chunks[other][1], first) for other in launch.after_launches]
+    if launch.after is not None:
+        parts.append(_all_pairs(_task(launch.after, count), first))
+    if launch.before is not None:
+        parts.append(_all_pairs(last, _task(launch.before, count)))
+    return parts
+
+
+def _task(of: TaskOf, count: int) -> IntArray:
+    return np.array([of.task + of.later * count])
+
+
+def _all_pairs(before: IntArray, after: IntArray) -> IntArray:
+    return np.stack([np.repeat(before, len(after)), np.tile(after, len(before))], axis=1)
+
+
+def _priorities(
+    instance: Instance, plan: Plan, costs: StageCosts, iterations: int
+) -> tuple[FloatArray, IntArray, IntArray]:
+    """Keys of all operations, shape (iterations, operations): first by launch, then as the dispatch rule or keys say.
+
+    Tasks need none: each waits for the one before it.
+    """
+    tasks, stages = len(instance.tasks), plan.num_stages
+    keys = DISPATCH[plan.dispatch](costs, _chains(_shapes(plan)).last_of_chunk)
+    own = keys.major if plan.keys is None else plan.keys
+    ranks = _launch_ranks(instance, plan, iterations)[:, plan.launch_of_stage]
+    major = np.zeros((iterations, tasks + stages))
+    major[:, tasks:] = _dense(ranks.ravel(), np.tile(own, iterations)).reshape(iterations, stages)
+    minor, sign = (np.zeros((iterations, tasks + stages), dtype=np.int64) for _ in range(2))
+    if plan.keys is None:
+        minor[:, tasks:], sign[:, tasks:] = keys.minor, keys.time_sign
+    return major, minor, sign
+
+
+def _dense(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Whole numbers that order pairs as they are ordered, equal for equal pairs."""
+    order = np.lexsort((second, first))
+    first, second = first[order], second[order]
+    differs = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
+    dense = np.zeros(len(order))
+    dense[order] = np.concatenate([[0], np.cumsum(differs)])
+    return dense
+
+
+def _launch_ranks(instance: Instance, plan: Plan, iterations: int) -> FloatArray:
+    """Priority of every launch of every iteration, the smallest first, shape (iterations, launches).
+
+    Dispatch rules look at the time when a stage is ready themselves; keys do not, so that with them launches are
+    ranked by the tasks that release them.
+    """
+    tasks, launches = len(instance.tasks), plan.launches_of(instance)
+    row = np.arange(iterations, dtype=np.float64)[:, None]
+    ranks = np.zeros((iterations, len(launches)))
+    if plan.order == "newest":
+        ranks = -(row * len(launches) + np.arange(len(launches)))
+    elif plan.order == "layer":
+        ranks = row * tasks + np.array([_moment(launch.before, tasks) for launch in launches])
+    elif plan.keys is not None:
+        ranks = row * tasks + np.array([_moment(launch.after, tasks) for launch in launches])
+    ranks[:, [launch.urgent for launch in launches]] = -np.inf
+    return ranks
+
+
+def _moment(task: TaskOf | None, tasks: int) -> int:
+    """Place of a task among those of two iterations; before all of them where there is none."""
+    return -1 if task is None else task.task + tasks * task.later
+
+
+def _enforced(instance: Instance, plan: Plan, major: FloatArray) -> tuple[FloatArray, BoolArray]:
+    """Major keys, shape (iterations, operations), with the place in the sequence where one is enforced, and where.
+
+    The stage that a sequence serves `shift` periods after its iteration began belongs, in period p, to iteration
+    p - shift; those of iterations before the first and after the last are not there.
+    """
+    row: IntArray | int
+    iterations, tasks = len(major), len(instance.tasks)
+    enforced: BoolArray = np.zeros(instance.num_resources + bool(tasks), dtype=np.bool_)
+    if not plan.sequences:
+        return major, enforced
+    _check_sequences(instance, plan)
+    major = major.copy()
+    for resource, sequence in enumerate(plan.sequences):
+        if sequence is None:
+            continue
+        enforced[resource] = True
+        row, stage = _turns(plan, sequence, iterations) if iterations > 1 else (0, sequence)
+        major[row, tasks + stage] = np.arange(np.size(stage))
+    return major, enforced
+
+
+def _turns(plan: Plan, sequence: IntArray, iterations: int) -> tuple[IntArray, IntArray]:
+    """Iterations and stages in the order in which a sequence serves them, period after period."""
+    shifts = plan.shifts if len(plan.shifts) else np.zeros(plan.num_stages, dtype=np.int64)
+    periods = np.arange(iterations + int(shifts.max(initial=0)))
+    row = (periods[:, None] - shifts[sequence]).ravel()
+    inside = (row >= 0) & (row < iterations)
+    return row[inside], np.tile(sequence, len(periods))[inside]
+
+
+def _check_sequences(instance: Instance, plan: Plan) -> None:
+    if len(plan.sequences) != instance.num_resources:
+        raise InputError(f"must have one entry per dimension ({instance.num_resources})", field="sequences")
+    resources = plan.stage_resources(instance)
+    if _lists_each_stage_once(plan, resources):
+        return
+    for resource, sequence in enumerate(plan.sequences):
+        if sequence is None:
+            continue
+        expected = np.flatnonzero(resources == resource)
+        if sequence.shape != expected.shape or (np.sort(sequence) != expected).any():
+            name = instance.resource_names[resource]
+            raise InputError(f"must list each of the {len(expected)} stages on {name} once", field=f"sequences.{name}")
+
+
+def _lists_each_stage_once(plan: Plan, resources: IntArray) -> bool:
+    """Whether every resource has a sequence, and each stage stands once, in that of its resource."""
+    known = [sequence for sequence in plan.sequences if sequence is not None]
+    if len(known) < len(plan.sequences) or sum(map(len, known)) != len(resources):
+        return False
+    served = np.full(len(resources), -1)
+    for resource, sequence in enumerate(known):
+        if len(sequence) and not 0 <= sequence.min() <= sequence.max() < len(resources):
+            return False
+        served[sequence] = resource  # a stage that stands twice leaves another without a resource
+    return bool((served == resources).all())
+
+
+def _describe_cycle(instance: Instance, plan: Plan, start: IntArray) -> str:
+    """Name stages of one iteration that wait for each other: each waits for its chunk or its sequence."""
+    if instance.tasks or any(launch.after_launches for launch in plan.launches):
+        return "launches, tasks and sequences wait for each other"
+    firsts = set(_chains(_shapes(plan)).first.tolist())
+    waits_for: dict[int, int] = {}
+    before = {int(b): int(a) for s in plan.sequences if s is not None for a, b in pairwise(s)}
+    stuck = set(np.flatnonzero(start < 0).tolist())
+    for stage in stuck:
+        own = stage - 1 if stage not in firsts else -1
+        waits_for[stage] = own if own in stuck else before[stage]
+    return "stages wait for each other: " + " <- ".join(plan.label(instance, s) for s in _cycle(waits_for, min(stuck)))
+
+
+def _cycle(waits_for: dict[int, int], stage: int) -> list[int]:
+    seen: list[int] = []
+    while stage not in seen:
+        seen.append(stage)
+        stage = waits_for[stage]
+    return [*seen[seen.index(stage) :], stage]

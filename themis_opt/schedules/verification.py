@@ -1,0 +1,164 @@
+"""Verification on data: a schedule, run on the arrays of virtual NPUs, has to end with the right numbers.
+
+:mod:`themis_opt.schedules.validation` checks times.  Here every chunk is a tensor with one axis per dimension of its
+collective and one random element per block, every NPU holds such a tensor, and the stages move them by the
+basic algorithms of :mod:`themis_opt.schedules.data_movement`, in the order in which they start.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from themis_opt.base.arrays import IntArray
+from themis_opt.base.errors import InvalidSchedule
+from themis_opt.problem.cost import stage_phases
+from themis_opt.problem.exchanges import Exchange
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.phases import CollectiveKind, Data, Phase
+from themis_opt.schedules.data_movement import Tensor, Traffic, move
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.validation import shape
+from themis_opt.schedules.virtual_npus import Trial, virtual_sizes
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """What was run.
+
+    Attributes
+    ----------
+    num_npus : int
+        Virtual NPUs of the largest collective.
+    num_paths : int
+        Distinct chunk paths.
+    reduced : bool
+        Whether some collective was run on smaller dimensions than it has.
+    sizes : tuple of tuple of int
+        Per collective, virtual NPUs along each dimension it spans, innermost first.
+    """
+
+    num_npus: int
+    num_paths: int
+    reduced: bool
+    sizes: tuple[tuple[int, ...], ...]
+
+
+class _Chunk(NamedTuple):
+    """A chunk that stands for all that move alike; `order` lists the positions of its path by start."""
+
+    exchange: Exchange
+    chunk: int
+    path: IntArray
+    order: IntArray
+
+
+_Groups = dict[tuple[CollectiveKind, tuple[int, ...]], dict[bytes, _Chunk]]
+
+
+def verify(schedule: Schedule, seed: int = 0) -> VerifyReport:
+    """Run a schedule on random data and check every block of every NPU, and what each stage sends.
+
+    Chunks of collectives of one kind and span, with one path and order of starts, move their data alike: one of
+    them is run.  A collective of more than :data:`~themis_opt.schedules.virtual_npus.MAX_VIRTUAL_NPUS` NPUs runs with
+    the same algorithms on dimensions of 2 or 3 NPUs.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Times of all stages.
+    seed : int
+        Seed of the data.
+
+    Raises
+    ------
+    InvalidSchedule
+        With the rule ``data``, if an NPU ends with a wrong block, if a stage finds data scattered that it needs
+        whole or the reverse, or if it sends other bytes or takes other steps than the cost model counts.
+    """
+    malformed = shape(schedule) or _malformed_path(schedule)
+    if malformed:
+        raise InvalidSchedule("data", malformed)
+    groups = _distinct_chunks(schedule)
+    for chunks in groups.values():
+        _run(schedule.instance, list(chunks.values()), seed)
+    return _report(schedule, sum(map(len, groups.values())))
+
+
+def _malformed_path(schedule: Schedule) -> str | None:
+    """What keeps the paths from being run at all."""
+    for exchange, chunks in zip(schedule.launched, schedule.plan.chunks, strict=True):
+        num_stages, num_phases = chunks.paths.shape[1], len(exchange.kind.rule.phases)
+        if num_stages % num_phases:
+            return f"chunks of {exchange.name} have {num_stages} stages, which do not split in {num_phases} phases"
+        outside = np.flatnonzero(~np.isin(chunks.paths, exchange.span).all(axis=1))
+        if len(outside):
+            return f"{exchange.name} chunk {outside[0]} leaves the dimensions of its collective"
+    return None
+
+
+def _distinct_chunks(schedule: Schedule) -> _Groups:
+    """By kind and span, the first chunk of every path and order of starts in the last whole iteration."""
+    groups: _Groups = {}
+    plan, last = schedule.plan, max(schedule.num_iterations - 2, 0)
+    starts = schedule.start.reshape(schedule.num_iterations, -1)[last]
+    pairs = zip(plan.launched(schedule.instance), plan.chunks, strict=True)
+    for number, (exchange, chunks) in enumerate(pairs):
+        group = groups.setdefault((exchange.kind, exchange.span), {})
+        start = starts[plan.offsets[number] : plan.offsets[number + 1]].reshape(chunks.paths.shape)
+        orders = np.argsort(start, axis=1, kind="stable")
+        for chunk, (path, order) in enumerate(zip(chunks.paths, orders, strict=True)):
+            group.setdefault(path.tobytes() + order.tobytes(), _Chunk(exchange, chunk, path, order))
+    return groups
+
+
+def _run(instance: Instance, chunks: list[_Chunk], seed: int) -> None:
+    """Run chunks of one kind and span."""
+    trial = Trial.of(instance, chunks[0].exchange, seed)
+    for chunk in chunks:
+        problem = _problem(trial, chunk)
+        if problem:
+            raise InvalidSchedule("data", f"{chunk.exchange.name} chunk {chunk.chunk}: {problem}")
+
+
+def _problem(trial: Trial, chunk: _Chunk) -> str | None:
+    """The first stage that goes wrong, or the first wrong block in the end."""
+    phases, charged = stage_phases(trial.exchange.kind, len(chunk.path)), trial.charged(chunk.path)
+    state = trial.initial
+    for position in chunk.order.tolist():
+        k, phase = int(chunk.path[position]), Phase(phases[position])
+        axis = trial.exchange.span.index(k)
+        where = f"{phase.name.lower()} on {trial.instance.fabric.dimension_names[k]}"
+        held, size = state.shape[len(trial.exchange.span) + axis], trial.dimension(k).size
+        if held != (1 if phase.rule.data is Data.GROW else size):
+            return f"{where} finds {held} of {size} blocks along it on every NPU"
+        state, traffic = move(state, axis, phase, trial.dimension(k))
+        if traffic != charged[position]:
+            return f"{where} takes every NPU {_words(traffic)}, the cost model counts {_words(charged[position])}"
+    return _wrong_block(state, trial.expected)
+
+
+def _words(traffic: Traffic) -> str:
+    return f"{traffic.num_blocks} blocks in {traffic.num_steps} step(s)"
+
+
+def _wrong_block(state: Tensor, expected: Tensor) -> str | None:
+    """The first block that differs, by the coordinates of its NPU and its own."""
+    num_axes = state.ndim // 2
+    state = state[tuple(slice(npus) for npus in expected.shape[:num_axes])]
+    if state.shape != expected.shape:
+        held, needed = state.shape[num_axes:], expected.shape[num_axes:]
+        return f"NPU {(0,) * num_axes} ends with {held} blocks along its dimensions, must hold {needed}"
+    differs = state != expected
+    if not differs.any():
+        return None
+    place = [int(i) for i in np.unravel_index(np.argmax(differs), differs.shape)]
+    return f"NPU {tuple(place[:num_axes])} ends with a wrong block {tuple(place[num_axes:])}"
+
+
+def _report(schedule: Schedule, num_paths: int) -> VerifyReport:
+    instance, spans = schedule.instance, [own.span for own in schedule.launched]
+    sizes = tuple(virtual_sizes(instance, span) for span in spans)
+    real = tuple(tuple(instance.fabric.sizes[k] for k in span) for span in spans)
+    return VerifyReport(max(map(math.prod, sizes)), num_paths, sizes != real, sizes)

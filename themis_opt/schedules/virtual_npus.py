@@ -1,0 +1,92 @@
+"""Virtual NPUs: the data on which a collective is tried, and what it has to make of them."""
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from themis_opt.base.arrays import IntArray
+from themis_opt.problem.cost import path_costs, stage_phases, steps
+from themis_opt.problem.exchanges import Exchange
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension
+from themis_opt.problem.phases import CollectiveKind, Data, Phase
+from themis_opt.schedules.data_movement import Tensor, Traffic
+
+MAX_VIRTUAL_NPUS = 4096
+"""Above it a collective is tried on smaller dimensions: one array holds the square of it in blocks."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A collective on virtual NPUs.
+
+    Attributes
+    ----------
+    instance : Instance
+        The real one with virtual sizes along its span, and without compression.
+    exchange : Exchange
+        What is run; every other of this kind on this span is tried alike.
+    initial, expected : uint32 array, shape (NPUs along each dimension, blocks along each dimension)
+        What the NPUs hold before and must hold after; only the first NPU if no other must hold anything.
+    """
+
+    instance: Instance
+    exchange: Exchange
+    initial: Tensor
+    expected: Tensor
+
+    @classmethod
+    def of(cls, instance: Instance, exchange: Exchange, seed: int) -> Self:
+        """The trial of a collective operation, on random data."""
+        sizes = virtual_sizes(instance, exchange.span)
+        num_npus = math.prod(sizes)
+        rule = CollectiveKind(exchange.kind).rule
+        num_blocks = 1 if rule.phases[0].rule.data is Data.GROW else num_npus
+        generator = np.random.default_rng(seed)
+        initial = generator.integers(2**32, size=(num_npus, num_blocks), dtype=np.uint32)
+        resized = _resized(instance.group((exchange,)), dict(zip(exchange.span, sizes, strict=True)))
+        tensors = (_as_tensor(matrix, sizes) for matrix in (initial, rule.outcome(initial)))
+        return cls(resized, exchange, *tensors)
+
+    def dimension(self, number: int) -> Dimension:
+        """A dimension, in its virtual size."""
+        return self.instance.fabric.dimensions[number]
+
+    def charged(self, path: IntArray) -> list[Traffic]:
+        """What the cost model counts for each stage of a path, when a block is one byte."""
+        num_npus = np.array([math.prod(self.dimension(k).size for k in self.exchange.span)])
+        sent = path_costs(self.instance, self.exchange.kind, num_npus, path[None]).sent[0]
+        phases = stage_phases(self.exchange.kind, len(path))
+        num_steps = [steps(self.dimension(k), Phase(phase)) for k, phase in zip(path, phases, strict=True)]
+        return [Traffic(count, int(blocks)) for count, blocks in zip(num_steps, sent, strict=True)]
+
+
+def virtual_sizes(instance: Instance, span: tuple[int, ...]) -> tuple[int, ...]:
+    """NPUs along each dimension of `span` on which its collectives are tried.
+
+    All of them up to :data:`MAX_VIRTUAL_NPUS`; else 2, and 3 where the size is no power of two and the limit
+    allows it, so that halving-doubling meets both kinds of sizes.
+    """
+    real = tuple(instance.fabric.sizes[k] for k in span)
+    if math.prod(real) <= MAX_VIRTUAL_NPUS:
+        return real
+    sizes = [2] * len(real)
+    for axis, size in enumerate(real):
+        if size & (size - 1) and math.prod(sizes) // 2 * 3 <= MAX_VIRTUAL_NPUS:
+            sizes[axis] = 3
+    return tuple(sizes)
+
+
+def _as_tensor(matrix: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """One axis per dimension in the place of the axes (NPUs, blocks)."""
+    return matrix.reshape([n if rows > 1 else 1 for rows in matrix.shape for n in sizes])
+
+
+def _resized(instance: Instance, sizes: dict[int, int]) -> Instance:
+    dimensions = tuple(
+        dimension.replace(size=sizes.get(k, dimension.size), compression=1.0)
+        for k, dimension in enumerate(instance.network.dimensions)
+    )
+    return instance.replace(network=instance.network.replace(dimensions=dimensions))

@@ -1,0 +1,1 @@
+"""Searches for near-optimal schedules, their limits, and the plans they found before."""

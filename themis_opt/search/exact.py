@@ -1,0 +1,381 @@
+"""The reference policy: near-optimal schedules with a proven bound."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from formulations.chunk_order import ChunkOrder
+from formulations.job_variables import PlanOutcome
+from formulations.sequencing import Sequencing
+from themis_opt.problem.fields import MAX_CHUNKS
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Plan, has_launches
+from themis_opt.schedules.refinement import even_counts, refined
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.search.annealing import is_ready
+from themis_opt.search.limits import Allowance, SearchLimits
+from themis_opt.search.local_search import WORK_PER_SECOND, LocalSearch, LocalSearchParams
+from themis_opt.search.reference_search import PeriodParams, ReferenceSearch
+from themis_opt.search.starts import starting_schedule
+from themis_opt.solving.lowering import ChunkOrderData, chunk_order_data, enforced_plan, job_plans
+from themis_opt.solving.sizing import resized
+
+Progress = Callable[[float, float], None]
+"""Called with the best makespan and the best bound so far, in picoseconds."""
+
+
+@dataclass(frozen=True)
+class ExactParams:
+    """How the parts of the search share the time.
+
+    Attributes
+    ----------
+    resolution : int
+        Ticks into which the makespan of the starting schedule is divided.
+    small_stages, max_stages : int
+        Plans that CP-SAT is given early, because it improves and proves them, and largest plan that it is given at all.
+    max_sequenced_stages : int
+        Largest plan of which CP-SAT is given the sequences alone, where it is too large for the rest.
+    arcs_per_second : int
+        Lattice arcs that CP-SAT's model takes in per second; it is not built where that would take half of the time.
+    coarse_chunks, coarse_stages, coarse_share : int, int, float
+        Equal chunks in more stages start from a plan with at most so many chunks, found in this share of the time.
+    start_share : float
+        Share of the time left that hourglass may take for a start: only where it has to be compiled does it take any.
+    local_share_if_small, local_share : float
+        Share of the time after which local search gives way to CP-SAT, where the plan is small and where it is not.
+    patience_if_small, patience : int
+        Waves without gain after which local search gives way, where the plan is small and where it is not.
+    free_patience : int
+        The same for free sizes, whose waves start anew.
+    sizes_share : float
+        Share of the remaining time in which CP-SAT seeks orders for free sizes, each time anew.
+    local : LocalSearchParams
+        The waves of local search.
+    period : PeriodParams
+        The search where there is compute.
+    """
+
+    resolution: int = 2**22
+    small_stages: int = 100
+    max_stages: int = 300
+    max_sequenced_stages: int = 3_000
+    arcs_per_second: int = 20_000
+    coarse_chunks: int = 64
+    coarse_stages: int = 1_000
+    coarse_share: float = 0.2
+    start_share: float = 0.3
+    local_share_if_small: float = 0.4
+    local_share: float = 0.85
+    patience_if_small: int = 2
+    patience: int = 5
+    free_patience: int = 10
+    sizes_share: float = 0.3
+    local: LocalSearchParams = field(default_factory=LocalSearchParams)
+    period: PeriodParams = field(default_factory=PeriodParams)
+
+
+USUAL = ExactParams()
+
+MAX_ARCS = 200_000
+"""Lattice arcs of all chunks above which neither local search nor CP-SAT lays out its tables."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A schedule and what is proven about it.
+
+    `bound` is in picoseconds; for ``sizes="equal"`` it may hold for chunks of these sizes only.  `status` is
+    ``finished``, ``interrupted``, or ``recalled`` if it was found before.  With compute, `launch_bound`, never less
+    than `bound`, holds for schedules that have the same launches and chunk sizes and repeat themselves from one
+    iteration to the next.
+    """
+
+    schedule: Schedule
+    bound: float
+    status: str
+    launch_bound: float = 0.0
+
+
+@dataclass(frozen=True)
+class Exact(SearchLimits):
+    """Near-optimal paths, sequences and (where they are free) sizes of chunks.
+
+    The search starts from the best of the fixed order, Themis with several dispatch rules, and the equal chunks of
+    hourglass (:mod:`themis_opt.policies.hourglass.policy`), so it never ends worse.  It composes
+
+    1. for many equal chunks, a plan of fewer chunks, refined (:mod:`themis_opt.schedules.refinement`);
+    2. waves of local search (:mod:`themis_opt.search.local_search`), which for free sizes anneal orders and
+       optimise sizes (:mod:`formulations.chunk_sizes`) in turn, from many starts;
+    3. for plans of moderate size, CP-SAT (:mod:`formulations.chunk_order`) from the best plan so far, which finds
+       schedules that wait on purpose, and proves.
+
+    With compute, where sizes are always free, it keeps the fastest of
+
+    1. launches of all policies and of evenly cut buckets, in several orders, with the chunks of hourglass
+       (:mod:`themis_opt.search.candidates`);
+    2. buckets that are merged, split and shifted in turn while that pays;
+    3. the best launches with the chunks of each group improved on their own, which suffices where groups never meet on
+       the network;
+    4. rounds of CP-SAT on paths and sequences (:mod:`formulations.period`), which also proves, and of a linear
+       programme on sizes (:mod:`formulations.period_sizes`), from the best schedule so far; many chunks are searched as
+       few, and cut afterwards.
+
+    Only paths, sequences and sizes are taken from the solvers; the times are simulated.  The knobs are those of
+    :class:`formulations.budget.Budget`, and the following.
+
+    Parameters
+    ----------
+    sizes : {"equal", "free"}
+        Whether chunks are equal, or of any sizes and at most as many as the instance says.
+    local_search, cp_sat : bool
+        Whether to use these parts.
+    """
+
+    sizes: Literal["equal", "free"] = "equal"
+    local_search: bool = True
+    cp_sat: bool = True
+
+    def __call__(self, instance: Instance) -> Plan:
+        """Plan `instance`."""
+        schedule = self.solve(instance).schedule
+        return schedule.plan if schedule.has_period else schedule.enforced_plan()
+
+    def solve(
+        self,
+        instance: Instance,
+        lower_bound: float = 0.0,
+        progress: Progress | None = None,
+        start: Schedule | None = None,
+        params: ExactParams = USUAL,
+    ) -> Reference:
+        """Search for a schedule and a bound.
+
+        Parameters
+        ----------
+        lower_bound : float
+            A proven bound to start from, in picoseconds, that holds for the sizes asked for.
+        progress : callable, optional
+            Hears of every better schedule and bound.
+        start : Schedule, optional
+            A schedule of the instance, with sizes of the kind asked for, to start from if it is the best.
+        params : ExactParams
+            How the parts of the search share the time.
+        """
+        if has_launches(instance):
+            return self._of_period(instance, lower_bound, progress or ignore, start, params)
+        search = ExactSearch(self, instance, lower_bound, progress or ignore, params)
+        if start is not None:
+            search.offer(start)
+        try:
+            search.run()
+        except KeyboardInterrupt:
+            search.interrupted = True
+        return Reference(search.best, search.bound, "interrupted" if search.interrupted else "finished")
+
+    def _of_period(
+        self, instance: Instance, lower_bound: float, progress: Progress, start: Schedule | None, params: ExactParams
+    ) -> Reference:
+        """The same where there is compute."""
+
+        def solve_group(group: Instance, bound: float, seconds: float) -> Reference:
+            return replace(self, seconds=seconds, sizes="free").solve(group, bound, params=params)
+
+        bound = max(lower_bound, float(instance.compute))
+        incumbent = ReferenceSearch(self, instance, bound, progress, start, solve_group, params.period).run()
+        status = "interrupted" if incumbent.interrupted else "finished"
+        return Reference(incumbent.best, incumbent.bound, status, incumbent.launch_bound)
+
+
+class ExactSearch:
+    """The parts of the search, which share the best schedule of the instance and what is left of the limits."""
+
+    def __init__(
+        self, limits: Exact, instance: Instance, lower_bound: float, report: Progress, params: ExactParams
+    ) -> None:
+        self.limits, self.instance, self.bound, self.report = limits, instance, lower_bound, report
+        self.params = params
+        self.allowance = Allowance(limits.seconds, limits.deterministic)
+        self.interrupted, self.num_searches = False, 0
+        self.best = self.start(instance)
+        report(self.best.makespan, self.bound)
+
+    def run(self) -> None:
+        """Use the parts in turn until the gap, the limits or Ctrl-C ends it."""
+        searches = self.uses_local_search and is_ready(None if self.limits.deterministic else self.local_seconds)
+        if searches:
+            if self.limits.sizes == "equal" and self.best.plan.num_stages > self.params.coarse_stages:
+                self.refine_coarse((self.params.coarse_share if self.is_searchable else 1.0) * self.local_seconds)
+            if self.is_searchable:
+                self.search_locally(self.best, self.local_seconds, self.offer)
+        if self.limits.cp_sat and not self.done:
+            self.search_exactly()
+        if searches and self.limits.sizes == "free" and not self.done:
+            self.search_locally(self.best, self.allowance.left, self.offer)
+
+    def start(self, instance: Instance) -> Schedule:
+        """The best schedule of the fast policies that are there in time, for equal chunks."""
+        seconds = None if self.limits.deterministic else max(self.params.start_share * self.allowance.left, 0.0)
+        return starting_schedule(instance, seconds)
+
+    def search_exactly(self) -> None:
+        """Give CP-SAT paths and sequences where the plan is small enough, and sequences alone where it is not."""
+        if not self.uses_cp_sat:
+            self.offer(self.with_best_sequences(self.best, self.allowance.left))
+        elif self.limits.sizes == "equal":
+            self.offer(self.with_best_orders(self.best, self.allowance.left, proves=True))
+        else:
+            self.offer(self.alternate(self.best))
+
+    @property
+    def uses_local_search(self) -> bool:
+        """Whether local search has its turn."""
+        return self.limits.local_search and not self.done and self.num_arcs(self.params.coarse_chunks) <= MAX_ARCS
+
+    @property
+    def is_searchable(self) -> bool:
+        """Whether local search can lay out the tables of the instance; free sizes never hold many chunks."""
+        return self.num_arcs(self.params.coarse_chunks if self.limits.sizes == "free" else MAX_CHUNKS) <= MAX_ARCS
+
+    def num_arcs(self, most_chunks: int) -> int:
+        """Lattice arcs with at most so many chunks per collective."""
+        return _num_arcs(self.instance, (min(c.chunks, most_chunks) for c in self.instance.exchanges))
+
+    @property
+    def local_seconds(self) -> float:
+        """How long local search, or the wait for it, may take."""
+        if not self.limits.cp_sat:
+            return self.allowance.left
+        return self.allowance.left * (self.params.local_share_if_small if self.is_small else self.params.local_share)
+
+    @property
+    def patience(self) -> int:
+        """Waves without gain after which local search of equal chunks gives way."""
+        return self.params.patience_if_small if self.is_small and self.uses_cp_sat else self.params.patience
+
+    @property
+    def uses_cp_sat(self) -> bool:
+        """Whether CP-SAT has its turn."""
+        return self.limits.cp_sat and self.best.plan.num_stages <= self.params.max_stages
+
+    @property
+    def is_small(self) -> bool:
+        """Whether CP-SAT has good prospects."""
+        return self.best.plan.num_stages <= self.params.small_stages
+
+    @property
+    def done(self) -> bool:
+        """Whether to stop."""
+        return self.interrupted or self.allowance.left <= 0 or self.near(self.best)
+
+    def near(self, schedule: Schedule) -> bool:
+        """Whether a schedule is within the asked gap."""
+        return schedule.makespan <= self.bound * (1 + self.limits.gap)
+
+    def offer(self, schedule: Schedule) -> None:
+        """Keep a schedule of the instance if it is the best."""
+        if schedule.makespan < self.best.makespan:
+            self.best = schedule
+            self.report(schedule.makespan, self.bound)
+
+    def refine_coarse(self, seconds: float) -> None:
+        """Search with fewer chunks per collective, and cut them evenly."""
+        few = self.start(self.instance.at_most(self.params.coarse_chunks))
+        coarse = self.search_locally(few, seconds, lambda schedule: None)
+        self.offer(
+            simulate(self.instance, refined(coarse.enforced_plan(), self.instance, even_counts(coarse, self.instance)))
+        )
+
+    def search_locally(self, start: Schedule, seconds: float, offer: Callable[[Schedule], None]) -> Schedule:
+        """The best schedule of waves of local search, which end after `seconds` or some waves without gain."""
+        limits, last = self.limits, self.allowance.left - seconds
+        seed, free_sizes = (limits.seed, self.num_searches), limits.sizes == "free"
+        search = LocalSearch(
+            start, self.start, free_sizes=free_sizes, workers=limits.workers, seed=seed, params=self.params.local
+        )
+        self.num_searches += 1
+        idle, patience = 0, self.params.free_patience if free_sizes else self.patience
+        while idle < patience and self.allowance.left > last and not self.interrupted:
+            before = search.best.makespan
+            most_work = (self.allowance.left - last) * WORK_PER_SECOND
+            work = search.wave(most_work, lambda: not limits.deterministic and self.allowance.left <= last)
+            self.allowance.charge(work / WORK_PER_SECOND)
+            self.interrupted |= search.interrupted
+            idle = idle + 1 if search.best.makespan > before * (1 - self.params.local.min_gain) else 0
+            offer(search.best)
+            if self.near(search.best):
+                break
+        return search.best
+
+    def alternate(self, schedule: Schedule) -> Schedule:
+        """Improve sizes, and by CP-SAT orders, in turn while that pays."""
+        best = resized(schedule)
+        while not self.done and not self.near(best):
+            found = resized(self.with_best_orders(best, self.params.sizes_share * self.allowance.left))
+            if found.makespan > best.makespan * (1 - self.params.local.min_gain):
+                return min(best, found, key=lambda s: s.makespan)
+            best = found
+        return best
+
+    def with_best_orders(self, start: Schedule, seconds: float, proves: bool = False) -> Schedule:
+        """The best paths and sequences CP-SAT finds for the chunks of a schedule.
+
+        With `proves` its bound holds for all schedules of the instance.
+        """
+        arcs = _num_arcs(start.instance, (len(own.sizes) for own in start.plan.chunks))
+        if self.done or arcs > self.params.arcs_per_second * seconds / 2:
+            return start
+        last = self.allowance.left - seconds
+        data = in_ticks(start, self.params.resolution)
+        known = self.bound if proves else 0.0
+        model = ChunkOrder(data.jobs, horizon=-(-start.makespan // data.tick), lower_bound=int(known) // data.tick)
+        model.hint(job_plans(data, start))
+
+        def report(objective: float, bound: float) -> None:
+            if proves:
+                best_bound = max(bound * data.tick, self.bound)
+                self.report(max(objective * data.tick, best_bound), best_bound)
+
+        outcome = model.solve(self.limits.budget(self.allowance.left - last), report)
+        if proves:
+            self.bound = max(self.bound, float(outcome.bound * data.tick))
+        return self.better(start, data, outcome)
+
+    def with_best_sequences(self, start: Schedule, seconds: float) -> Schedule:
+        """The best sequences CP-SAT finds for the paths of a schedule."""
+        if start.plan.num_stages > self.params.max_sequenced_stages:
+            return start
+        data = in_ticks(start, self.params.resolution)
+        plans = job_plans(data, start)
+        paths = [[times.paths for times in own] for own in plans]
+        model = Sequencing(data.jobs, paths, horizon=-(-start.makespan // data.tick))
+        model.hint(plans)
+        return self.better(start, data, model.solve(self.limits.budget(seconds), ignore))
+
+    def better(self, start: Schedule, data: ChunkOrderData, outcome: PlanOutcome) -> Schedule:
+        """The plan of CP-SAT, simulated, if it is better than its start."""
+        self.allowance.charge(outcome.work)
+        self.interrupted |= outcome.status == "interrupted"
+        if outcome.jobs is None:
+            return start
+        found = simulate(start.instance, enforced_plan(start.instance, data, outcome.jobs))
+        return min(start, found, key=lambda schedule: schedule.makespan)
+
+
+def in_ticks(schedule: Schedule, resolution: int) -> ChunkOrderData:
+    """The chunks of a schedule as CP-SAT's jobs."""
+    tick = max(1, schedule.makespan // resolution)
+    return chunk_order_data(schedule.instance, tuple(c.sizes for c in schedule.plan.chunks), tick)
+
+
+def _num_arcs(instance: Instance, counts: Iterable[int]) -> int:
+    """Arcs of the subset lattices of all phases of so many chunks of each collective."""
+    return sum(
+        count * len(own.kind.rule.phases) * len(own.span) * 2 ** (len(own.span) - 1)
+        for own, count in zip(instance.exchanges, counts, strict=True)
+    )
+
+
+def ignore(makespan: float, bound: float) -> None:
+    """Report to nobody."""

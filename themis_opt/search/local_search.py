@@ -1,0 +1,203 @@
+"""Local search on the simulator: waves of annealing on several threads, chunk sizes equal or free."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.search.annealing import Annealing
+from themis_opt.search.annealing_loop import MoveParams
+from themis_opt.solving.sizing import resized
+
+WORK_PER_SECOND = 10_000_000
+"""Stages that a core simulates in a second of annealing, for limits that count work."""
+
+
+@dataclass(frozen=True)
+class LocalSearchParams:
+    """How long and how hot to anneal.
+
+    Attributes
+    ----------
+    hot, cold : float
+        Temperatures at the start and the end of an annealing, as fractions of the makespan.
+    warm, cool : float
+        The same after the sizes have changed.
+    slice_work : int
+        Stages simulated between two looks at whether to stop.
+    first_work, first_steps, most_work : int
+        Stages each thread simulates in the first wave, steps in which it may, and stages in the longest; waves double.
+    start_work, start_steps : int
+        Stages and steps of each annealing for free sizes, at most; they double when all counts had a turn.
+    free_counts : tuple of int
+        Chunks per collective from which free sizes start, in turn; as far as so many are allowed, and the most allowed.
+    max_turns : int
+        Most turns of orders and sizes from one start.
+    min_gain : float
+        Relative gain below which a schedule counts as no better.
+    moves : MoveParams
+        What one step of annealing changes.
+    """
+
+    hot: float = 5e-3
+    cold: float = 2e-4
+    warm: float = 2e-3
+    cool: float = 1e-4
+    slice_work: int = 2**21
+    first_work: int = 2**22
+    first_steps: int = 20_000
+    most_work: int = 2**27
+    start_work: int = 2**23
+    start_steps: int = 100_000
+    free_counts: tuple[int, ...] = (16, 24, 32, 64)
+    max_turns: int = 6
+    min_gain: float = 1e-5
+    moves: MoveParams = field(default_factory=MoveParams)
+
+
+USUAL = LocalSearchParams()
+
+Stop = Callable[[], bool]
+_Task = Callable[[Stop], tuple[Schedule, float]]
+
+
+class LocalSearch:
+    """Waves that improve a schedule; equal seeds, workers and waves give equal results.
+
+    With equal chunks every thread of a wave anneals the best schedule so far with a seed of its own.  With free
+    sizes every thread starts anew from equal chunks, whose orders are annealed and whose sizes are optimised
+    (:mod:`formulations.chunk_sizes`) in turn; a chunk that hurts ends with no bytes.
+
+    Parameters
+    ----------
+    best : Schedule
+        The schedule to improve.
+    starting_schedule : callable
+        Makes the schedule of equal chunks of an instance from which free sizes start.
+    free_sizes : bool
+        Whether chunks may be of any sizes, and fewer than the instance says.
+    workers : int
+        Threads.
+    seed : int or tuple of int
+        Seed of all random choices.
+    params : LocalSearchParams
+        How long and how hot to anneal.
+    """
+
+    def __init__(
+        self,
+        best: Schedule,
+        starting_schedule: Callable[[Instance], Schedule],
+        *,
+        free_sizes: bool = False,
+        workers: int = 1,
+        seed: int | tuple[int, ...] = 0,
+        params: LocalSearchParams = USUAL,
+    ) -> None:
+        self.best = best
+        self.interrupted = False
+        self._params, self._starting_schedule = params, starting_schedule
+        self._free_sizes, self._workers = free_sizes, workers
+        self._seeds = np.random.SeedSequence(seed)
+        self._next_work = min(params.first_work, params.first_steps * best.plan.num_stages)
+        self._num_starts = 0
+        limit = max(c.chunks for c in best.instance.exchanges)
+        self._counts = sorted({min(count, limit) for count in params.free_counts})
+
+    def wave(self, most_work: float, stop: Stop) -> float:
+        """Run one wave, or until `stop` says so.
+
+        Parameters
+        ----------
+        most_work : float
+            Stages that each thread may simulate.
+
+        Returns
+        -------
+        float
+            Stages that the busiest thread simulated.
+        """
+        seeds = [int(child.generate_state(1)[0]) for child in self._seeds.spawn(self._workers)]
+        params, tasks = self._params, list[_Task]()
+        if self._free_sizes:
+            doublings = self._num_starts // len(self._counts)
+            for seed in seeds:
+                start, work = self._equal_start(doublings)
+                work = min(work, most_work / (1 + params.max_turns))
+                tasks.append(partial(_improve_sizes, start, work, seed, params))
+        else:
+            work = min(self._next_work, most_work)
+            self._next_work = min(2 * self._next_work, params.most_work)
+            tasks += [partial(_anneal, self.best, work, seed, params.hot, params.cold, params) for seed in seeds]
+        ends = self._together(tasks, stop)
+        found = [self._adopted(schedule) for schedule, _ in ends]
+        self.best = min(self.best, *found, key=lambda schedule: schedule.makespan)
+        return max(work for _, work in ends)
+
+    def _equal_start(self, doublings: int) -> tuple[Schedule, float]:
+        """Equal chunks for the next start, and the stages to simulate."""
+        count = self._counts[self._num_starts % len(self._counts)]
+        self._num_starts += 1
+        start = self._starting_schedule(self.best.instance.at_most(count))
+        work = min(self._params.start_work, self._params.start_steps * start.plan.num_stages)
+        return start, float(min(work << doublings, self._params.most_work))
+
+    def _adopted(self, schedule: Schedule) -> Schedule:
+        """The schedule as one of the instance in question, which may allow more chunks."""
+        if schedule.instance is self.best.instance:
+            return schedule
+        return simulate(self.best.instance, schedule.enforced_plan())
+
+    def _together(self, tasks: list[_Task], stop: Stop) -> list[tuple[Schedule, float]]:
+        """Run one task per thread; Ctrl-C stops them all and keeps what they have."""
+
+        def stops() -> bool:
+            return self.interrupted or stop()
+
+        running: list[Future[tuple[Schedule, float]]] = []
+        with ThreadPoolExecutor(len(tasks)) as threads:
+            while len(running) < len(tasks) or not all(future.done() for future in running):
+                try:
+                    running.extend(threads.submit(task, stops) for task in tasks[len(running) :])
+                    wait(running)
+                except KeyboardInterrupt:
+                    self.interrupted = True
+            return [future.result() for future in running]
+
+
+def _anneal(
+    start: Schedule, work: float, seed: int, hot: float, cold: float, params: LocalSearchParams, stop: Stop
+) -> tuple[Schedule, float]:
+    """The best schedule of one annealing, and the stages simulated."""
+    annealing = Annealing(start, seed, params.moves)
+    num_stages = start.plan.num_stages
+    num_slices = max(1, round(work / params.slice_work))
+    steps = max(1, int(work / num_slices / num_stages))
+    temperatures = np.geomspace(hot, cold, num_slices + 1)
+    for number in range(num_slices):
+        annealing.run(steps, temperatures[number], temperatures[number + 1])
+        if stop():
+            break
+    return annealing.best(), steps * num_slices * num_stages
+
+
+def _improve_sizes(
+    start: Schedule, work: float, seed: int, params: LocalSearchParams, stop: Stop
+) -> tuple[Schedule, float]:
+    """Orders and sizes improved in turn while that pays."""
+    annealed, done = _anneal(start, work, seed, params.hot, params.cold, params, stop)
+    best = resized(annealed)
+    for turn in range(1, params.max_turns + 1):
+        if stop():
+            break
+        annealed, more = _anneal(best, work, seed + turn, params.warm, params.cool, params, stop)
+        improved, done = resized(annealed), done + more
+        if improved.makespan > best.makespan * (1 - params.min_gain):
+            break
+        best = improved
+    return best, done

@@ -1,0 +1,141 @@
+"""One run of the reference policy of training iterations: the parts that improve the fastest schedule."""
+
+from dataclasses import dataclass, field
+
+from themis_opt.policies.planning import plan_launches
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import fused
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.search.bucket_search import neighbours
+from themis_opt.search.candidates import CHUNK_POLICIES, Candidate, CandidateParams, candidates
+from themis_opt.search.group_search import GroupExact, Remembered, SolveGroup, are_apart
+from themis_opt.search.incumbent import Incumbent, Progress
+from themis_opt.search.limits import Allowance, SearchLimits
+from themis_opt.search.period_search import PeriodSearch, RoundParams
+
+
+@dataclass(frozen=True)
+class PeriodParams:
+    """How the parts of the search share the time.
+
+    Attributes
+    ----------
+    candidates_share, buckets_share : float
+        Shares of the time left for candidates, and then for changes of their buckets.
+    groups_share, groups_share_if_apart : float
+        Share of the time left for groups on their own, where they meet on the network and where they never do.
+    stages_per_second : int
+        Stages that are planned and simulated in a second, roughly; candidates that would take too long are left out.
+    candidates : CandidateParams
+        What is tried.
+    rounds : RoundParams
+        Rounds of CP-SAT.
+    """
+
+    candidates_share: float = 0.2
+    buckets_share: float = 0.3
+    groups_share: float = 0.1
+    groups_share_if_apart: float = 0.9
+    stages_per_second: int = 20_000
+    candidates: CandidateParams = field(default_factory=CandidateParams)
+    rounds: RoundParams = field(default_factory=RoundParams)
+
+
+class ReferenceSearch:
+    """The parts of the search, which share an incumbent."""
+
+    def __init__(
+        self,
+        limits: SearchLimits,
+        instance: Instance,
+        bound: float,
+        report: Progress,
+        start: Schedule | None,
+        solve_group: SolveGroup,
+        params: PeriodParams,
+    ) -> None:
+        self.instance, self.solve_group, self.params = instance, solve_group, params
+        self.allowance = Allowance(limits.seconds, limits.deterministic)
+        self.chunk_policies = {name: Remembered(make_policy(name)) for name in CHUNK_POLICIES}
+        self.found: tuple[Schedule, Candidate] | None = None
+        best = self.simulated(next(iter(candidates(instance, params.candidates)))) if start is None else start
+        self.incumbent = Incumbent(limits, self.allowance, best, bound, report)
+
+    def run(self) -> Incumbent:
+        """Use the parts in turn until the gap, the limits or Ctrl-C ends it."""
+        try:
+            self.try_candidates()
+            self.change_buckets()
+            self.improve_groups()
+            if not self.incumbent.done:
+                PeriodSearch(self.incumbent, self.params.rounds).run()
+        except KeyboardInterrupt:
+            self.incumbent.interrupted = True
+        return self.incumbent
+
+    def simulated(self, candidate: Candidate) -> Schedule:
+        """The schedule of a candidate."""
+        chunk_policy = self.chunk_policies[candidate.chunk_policy]
+        plan = plan_launches(self.instance, candidate.launches, candidate.order, chunk_policy)
+        schedule = simulate(self.instance, plan)
+        self.allowance.charge(plan.num_stages / self.params.stages_per_second)
+        return schedule
+
+    def try_candidates(self) -> None:
+        """Keep the fastest candidate, and the one whose buckets can be changed."""
+        last = self.allowance.left * (1 - self.params.candidates_share)
+        for candidate in candidates(self.instance, self.params.candidates):
+            if self.incumbent.done or self.allowance.left < last:
+                return
+            if self.seconds_for(candidate) < self.allowance.left - last:
+                self.judge(candidate)
+
+    def seconds_for(self, candidate: Candidate) -> float:
+        """How long it takes to plan and simulate a candidate, roughly."""
+        launched = fused(self.instance, candidate.launches)
+        num_stages = sum(len(own.kind.rule.phases) * len(own.span) * own.chunks for own in launched)
+        return num_stages / self.params.stages_per_second
+
+    def judge(self, candidate: Candidate) -> bool:
+        """Offer the schedule of a candidate; whether it is the fastest with buckets so far."""
+        schedule = self.simulated(candidate)
+        self.incumbent.offer(schedule)
+        if candidate.buckets is None or (self.found and schedule.makespan >= self.found[0].makespan):
+            return False
+        self.found = schedule, candidate
+        return True
+
+    def change_buckets(self) -> None:
+        """Change the buckets of the best candidate for as long as that pays."""
+        last = self.allowance.left * (1 - self.params.buckets_share)
+        tried = set()
+        improved = self.found is not None
+        while improved and self.found:
+            improved = False
+            for candidate in neighbours(self.instance, self.found[1]):
+                if self.incumbent.done or self.allowance.left < last:
+                    return
+                if (candidate.buckets, candidate.order) not in tried:
+                    tried.add((candidate.buckets, candidate.order))
+                    if self.judge(candidate):
+                        improved = True
+                        break
+
+    def improve_groups(self) -> None:
+        """Plan each group of the best launches on its own as well as can be."""
+        incumbent, plan = self.incumbent, self.incumbent.best.plan
+        if incumbent.done:
+            return
+        apart = are_apart(incumbent.best)
+        seconds = self.allowance.left * (self.params.groups_share_if_apart if apart else self.params.groups_share)
+        policy = GroupExact(incumbent.limits, self.instance, plan, seconds, self.solve_group)
+        improved = plan_launches(self.instance, plan.launches, plan.order, policy)
+        incumbent.offer(simulate(self.instance, improved))
+        self.allowance.charge(seconds)
+        incumbent.interrupted |= policy.interrupted
+
+
+def ignore(iteration_time: float, bound: float) -> None:
+    """Report to nobody."""

@@ -1,0 +1,57 @@
+"""Schedules from which searches start."""
+
+from collections.abc import Callable
+from threading import Thread
+
+from themis_opt.policies.baseline import Baseline
+from themis_opt.policies.hourglass.policy import balanced, with_free_sizes
+from themis_opt.policies.themis import Themis
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Plan
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+
+MAX_DURATIONS = 2**22
+"""Durations in the tables of hourglass, above which it is left out; they take 32 MiB."""
+
+
+def starting_schedule(instance: Instance, seconds: float | None = None, *, free_sizes: bool = False) -> Schedule:
+    """The best schedule of the fast policies.
+
+    Parameters
+    ----------
+    seconds : float or None
+        How long hourglass may take, which the first use on a machine compiles; with None it is waited for, so that
+        equal instances get equal schedules.
+    free_sizes : bool
+        Whether those of hourglass may be free.
+    """
+    schedules = (usual_schedule(instance), *_hourglass_schedules(instance, seconds, free_sizes))
+    return min(schedules, key=lambda schedule: schedule.makespan)
+
+
+def usual_schedule(instance: Instance) -> Schedule:
+    """The best schedule of the fixed order and Themis with several dispatch rules."""
+    rules = ("fifo", "scf", "longest_remaining")
+    policies: list[Callable[[Instance], Plan]] = [Baseline(), *(Themis(dispatch=rule) for rule in rules)]
+    return min((simulate(instance, policy(instance)) for policy in policies), key=lambda schedule: schedule.makespan)
+
+
+def _hourglass_schedules(instance: Instance, seconds: float | None, free_sizes: bool) -> list[Schedule]:
+    """The schedule of hourglass, or none if it takes too much time or memory.
+
+    It is made in a thread of its own, because compiling cannot be interrupted.
+    """
+    found: list[Schedule] = []
+    widest = max(len(own.span) for own in instance.exchanges)
+    if len(instance.exchanges) * 2 * 2**widest * widest <= MAX_DURATIONS:
+        thread = Thread(target=lambda: found.append(_hourglass_schedule(instance, free_sizes)), daemon=True)
+        thread.start()
+        thread.join(seconds)
+    return found[:1]
+
+
+def _hourglass_schedule(instance: Instance, free_sizes: bool) -> Schedule:
+    if not free_sizes:
+        return balanced(instance)
+    return simulate(instance, with_free_sizes(instance).enforced_plan())

@@ -1,0 +1,169 @@
+"""Translation between instances and the job classes of the formulations, both ways; rounding lives here."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from formulations.job_variables import JobPlans, JobTimes
+from formulations.lattice import Arc, JobClass, Leg, arcs
+from themis_opt.base.arrays import FloatArray, IntArray
+from themis_opt.problem.cost import (
+    bytes_sent,
+    fixed_lag,
+    fixed_occupancy,
+    occupancy,
+    spread,
+    variable_occupancy,
+)
+from themis_opt.problem.exchanges import Exchange
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.phases import Phase
+from themis_opt.schedules.plan import Chunks, Plan
+from themis_opt.schedules.schedule import Schedule
+
+Measure = Literal["occupancy", "fluid", "bytes"]
+"""What the arcs of a job class hold: exact occupations, their linear lower bound, or bytes sent."""
+
+
+def job_class(
+    instance: Instance, exchange: Exchange, size: int, measure: Measure = "occupancy", count: int = 1
+) -> JobClass:
+    """Chunks of `size` bytes of one collective operation, in picoseconds (or bytes)."""
+    legs = tuple(_leg(instance, phase, exchange.span, size, measure) for phase in exchange.kind.rule.phases)
+    mirrored = exchange.kind.rule.mirrors and instance.ag_order == "reverse"
+    return JobClass(exchange.span, legs, count, exchange.release, mirrored)
+
+
+def _leg(instance: Instance, phase: Phase, span: tuple[int, ...], size: int, measure: Measure) -> Leg:
+    every = list(arcs(span))
+    machine = np.array([k for _, k in every])
+    sent = bytes_sent(instance, phase, machine, np.array(float(size)), _divisors(instance, phase, span, every))
+    values = _measured(instance, phase, machine, sent, measure)
+    return Leg(
+        duration=dict(zip(every, values.tolist(), strict=True)),
+        lag={k: int(fixed_lag(instance, phase, k)) for k in span},
+    )
+
+
+def occupancies(instance: Instance, exchange: Exchange, sizes: IntArray) -> IntArray:
+    """Picoseconds that chunks of one collective hold a dimension, in every state they can be in.
+
+    Returns
+    -------
+    int64 array, shape (sizes, legs, 2**dimensions, dimensions)
+        By mask of the dimensions of the span already visited in the leg, and the next dimension; 0 where that is
+        visited already.
+    """
+    span, phases = exchange.span, exchange.kind.rule.phases
+    table = np.zeros((len(sizes), len(phases), 2 ** len(span), len(span)), dtype=np.int64)
+    every = list(arcs(tuple(range(len(span)))))
+    visited, local = (np.array(column) for column in zip(*every, strict=True))
+    machine = np.array(span)[local]
+    for leg, phase in enumerate(phases):
+        divisors = _divisors(instance, phase, span, list(arcs(span)))
+        sent = bytes_sent(instance, phase, machine, sizes[:, None].astype(np.float64), divisors)
+        table[:, leg, visited, local] = occupancy(instance, phase, machine, sent)
+    return table
+
+
+def _measured(
+    instance: Instance, phase: Phase, machine: IntArray, sent: FloatArray, measure: Measure
+) -> FloatArray | IntArray:
+    if measure == "bytes":
+        return sent
+    if measure == "fluid":
+        variable = variable_occupancy(instance, phase, machine, sent, whole_packets=False)
+        return variable + fixed_occupancy(instance, phase, machine)
+    return occupancy(instance, phase, machine, sent)
+
+
+def _divisors(instance: Instance, phase: Phase, span: tuple[int, ...], every: Sequence[Arc]) -> IntArray:
+    """The divisors of :func:`~themis_opt.problem.cost.bytes_sent` for the stages of arcs."""
+    sizes = instance.fabric.sizes
+    own = [sizes[machine] for _, machine in every]
+    reached = [math.prod(sizes[k] for k in span if (mask | 1 << machine) >> k & 1) for mask, machine in every]
+    return spread(phase, np.array(own), np.array(reached), math.prod(sizes[k] for k in span)).divisor
+
+
+@dataclass(frozen=True)
+class ChunkOrderData:
+    """Job classes in whole ticks, and which chunk every job stands for.
+
+    Attributes
+    ----------
+    tick : int
+        Picoseconds of one tick; durations, lags and releases are rounded down to ticks.
+    jobs : tuple of JobClass
+        Chunks of one collective and equal size form a class.
+    members : tuple of (collective, chunks)
+        Indices of the chunks in each class.
+    """
+
+    tick: int
+    jobs: tuple[JobClass, ...]
+    members: tuple[tuple[int, tuple[int, ...]], ...]
+    sizes: tuple[IntArray, ...]
+
+
+def chunk_order_data(instance: Instance, sizes: Sequence[IntArray], tick: int) -> ChunkOrderData:
+    """Prepare :mod:`formulations.chunk_order` for chunks of given sizes (bytes, one array per collective)."""
+    jobs, members = [], []
+    for number, own in enumerate(sizes):
+        for size in np.unique(own).tolist():
+            chosen = tuple(np.flatnonzero(own == size).tolist())
+            jobs.append(rounded_down(job_class(instance, instance.exchanges[number], size, count=len(chosen)), tick))
+            members.append((number, chosen))
+    return ChunkOrderData(tick, tuple(jobs), tuple(members), tuple(sizes))
+
+
+def rounded_down(job: JobClass, tick: int) -> JobClass:
+    """The class in whole ticks: never longer than it is."""
+    legs = tuple(
+        Leg(
+            duration={arc: int(d) // tick for arc, d in leg.duration.items()},
+            lag={k: int(lag) // tick for k, lag in leg.lag.items()},
+        )
+        for leg in job.legs
+    )
+    return JobClass(job.machines, legs, job.count, int(job.release) // tick, job.mirrored)
+
+
+def job_plans(data: ChunkOrderData, schedule: Schedule) -> JobPlans:
+    """A schedule as a plan of the jobs; starts are rounded down, which keeps it feasible for the rounded data."""
+    plan, instance = schedule.plan, schedule.instance
+    result = []
+    for collective, chunks in data.members:
+        num_legs = len(instance.exchanges[collective].kind.rule.phases)
+        paths = plan.chunks[collective].paths
+        first, stages = plan.offsets[collective], paths.shape[1]
+        starts = schedule.start[first : first + paths.size].reshape(paths.shape) // data.tick
+        half = stages // num_legs
+        result.append(
+            [
+                JobTimes(
+                    tuple(tuple(paths[c, q * half : (q + 1) * half].tolist()) for q in range(num_legs)),
+                    tuple(tuple(starts[c, q * half : (q + 1) * half].tolist()) for q in range(num_legs)),
+                )
+                for c in chunks
+            ]
+        )
+    return result
+
+
+def enforced_plan(instance: Instance, data: ChunkOrderData, jobs: JobPlans) -> Plan:
+    """The paths and sequences of a solution; its times are for the simulator to find."""
+    paths = [np.zeros((len(s), _num_stages(instance, n)), dtype=np.int64) for n, s in enumerate(data.sizes)]
+    starts = [np.zeros_like(p) for p in paths]
+    for (collective, chunks), own in zip(data.members, jobs, strict=True):
+        for chunk, times in zip(chunks, own, strict=True):
+            paths[collective][chunk] = [k for leg in times.paths for k in leg]
+            starts[collective][chunk] = [s for leg in times.starts for s in leg]
+    plan = Plan(tuple(Chunks(s, p) for s, p in zip(data.sizes, paths, strict=True)))
+    return plan.in_order_of(instance, np.concatenate([s.ravel() for s in starts]))
+
+
+def _num_stages(instance: Instance, number: int) -> int:
+    return len(instance.exchanges[number].kind.rule.phases) * len(instance.exchanges[number].span)

@@ -1,0 +1,141 @@
+"""Lower bounds on the makespan of collectives, each valid on its own.
+
+All are in picoseconds.  They hold for schedules of the cost model in which every reduce-scatter of a chunk
+precedes every all-gather of it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from formulations.budget import PROVEN_GAP, Budget
+from formulations.fluid import fluid_bound
+from formulations.head_tail import MAX_HEADS, head_tail_bound
+from formulations.lattice import JobClass, cheapest_path
+from formulations.order_count import order_count_bound
+from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.problem.exchanges import Exchange
+from themis_opt.problem.instance import Instance
+from themis_opt.solving.lowering import job_class, rounded_down
+
+RESOLUTION = 2**26
+"""Ticks into which the order-count bound divides the makespan: rounding a thousand stages down hides 2e-5 of it."""
+
+
+@dataclass(frozen=True)
+class BoundParams:
+    """How much work a bound may take.
+
+    Attributes
+    ----------
+    order_count_work : float
+        Seconds of work for the order counts.
+    max_arcs : int
+        Lattice arcs up to which heads and tails are looked at, in about a fifth of a second.
+    max_heads : int
+        Most heads that are tried for a window on one machine.
+    """
+
+    order_count_work: float = 0.5
+    max_arcs: int = 5_000
+    max_heads: int = MAX_HEADS
+
+
+USUAL = BoundParams()
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound and where it holds.
+
+    Attributes
+    ----------
+    compute : callable
+        From an instance to picoseconds.
+    equal_sizes_only : bool
+        Whether it needs chunks that differ by at most one element; the others hold for any sizes of at most
+        the instance's number of chunks.
+    meaning : str
+        What it says, in a few words.
+    """
+
+    compute: Callable[[Instance], float]
+    equal_sizes_only: bool
+    meaning: str
+
+
+def ideal(instance: Instance) -> float:
+    """Least total bytes over the summed bandwidth of the dimensions in use."""
+    jobs = [job_class(instance, exchange, exchange.size, "bytes") for exchange in instance.exchanges]
+    in_use = {k for job in jobs for k in job.machines}
+    total = sum(cheapest_path(job.machines, layer) for job in jobs for layer in job.layers(job.load))
+    return total * PICOSECONDS_PER_SECOND / sum(instance.fabric.bandwidths[k] for k in in_use)
+
+
+def fluid(instance: Instance) -> float:
+    """Linear relaxation over all chunk sizes and orders (:mod:`formulations.fluid`)."""
+    return fluid_bound([job_class(instance, own, own.size, "fluid") for own in instance.exchanges])
+
+
+def order_count(instance: Instance, params: BoundParams = USUAL) -> float:
+    """Integer flow of equal chunks (:mod:`formulations.order_count`), at least the fluid bound."""
+    jobs = [job_class(instance, own, _least_equal(own), count=own.chunks) for own in instance.exchanges]
+    relaxed = fluid(instance)
+    tick = max(1, int(relaxed) // RESOLUTION)
+    budget = Budget(params.order_count_work, deterministic=True, gap=PROVEN_GAP / 10)
+    counted = order_count_bound([rounded_down(job, tick) for job in jobs], budget) * tick
+    return max(relaxed, float(counted))
+
+
+def head_tail(instance: Instance, params: BoundParams = USUAL) -> float:
+    """The fluid relaxation with the least lags before and after every stage (:mod:`formulations.head_tail`)."""
+    return _head_tail(instance, [0 for _ in instance.exchanges], params)
+
+
+def head_tail_equal(instance: Instance, params: BoundParams = USUAL) -> float:
+    """The same with the passage of an equal chunk before and after every stage."""
+    return _head_tail(instance, [_least_equal(own) for own in instance.exchanges], params)
+
+
+def _elements(exchange: Exchange) -> int:
+    return exchange.size // exchange.element_bytes
+
+
+def _least_equal(exchange: Exchange) -> int:
+    """Bytes of the smallest of equal chunks."""
+    return _elements(exchange) // exchange.chunks * exchange.element_bytes
+
+
+def _head_tail(instance: Instance, least_sizes: Sequence[int], params: BoundParams) -> float:
+    jobs = [job_class(instance, own, own.size, "fluid") for own in instance.exchanges]
+    known = max(fluid_bound(jobs), chain(instance))
+    if sum(len(job.legs) * len(job.machines) * 2 ** len(job.machines) for job in jobs) > params.max_arcs:
+        return known
+    least = [job_class(instance, *own, "fluid") for own in zip(instance.exchanges, least_sizes, strict=True)]
+    return head_tail_bound(jobs, least, known, params.max_heads)
+
+
+def chain(instance: Instance) -> float:
+    """Shortest way of the largest chunk through all its stages, with all lags, from its release."""
+    bounds = []
+    for own in instance.exchanges:
+        size = -(-_elements(own) // own.chunks) * own.element_bytes
+        bounds.append(own.release + _shortest_passage(job_class(instance, own, size)))
+    return max(bounds)
+
+
+def _shortest_passage(job: JobClass) -> float:
+    return sum(cheapest_path(job.machines, layer) for layer in job.layers(job.passage))
+
+
+MAKESPAN_BOUNDS: Mapping[str, Bound] = MappingProxyType(
+    {
+        "ideal": Bound(ideal, False, "all bytes at the full bandwidth of the network"),
+        "fluid": Bound(fluid, False, "load of the busiest dimension, best split of the bytes over orders"),
+        "order_count": Bound(order_count, True, "load of the busiest dimension, whole chunks per order"),
+        "head_tail": Bound(head_tail, False, "load of a dimension between the stages before and after, lags alone"),
+        "head_tail_equal": Bound(head_tail_equal, True, "load of a dimension between the stages before and after"),
+        "chain": Bound(chain, False, "one chunk through all its stages"),
+    }
+)
+"""The bounds by name."""

@@ -1,0 +1,218 @@
+r"""Lower bounds on the time of an iteration, whatever is fused, split, reordered or overlapped.
+
+*compute*: tasks are serial.  *communication*: in every period each dimension carries all tensors, so the load of the
+busiest one, with the bytes split over orders as well as can be, is a bound; steps of latency may overlap.
+
+*critical path*: between the end of task a and the start of task b lies at least the time :math:`W(a, b)` that a network
+otherwise idle needs for all tensors made by a or later and needed before b or earlier.  It is the fluid bound of one
+collective per kind and span, or the one with heads and tails, neither of which knows how tensors are fused or cut.
+The longest path through tasks and windows from one start of a task to its next start is a bound.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+
+from themis_opt.base.arrays import FloatArray, IntArray
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.fields import MAX_CHUNKS
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Network
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.solving.makespan_bounds import MAKESPAN_BOUNDS, Bound
+
+MAX_EVENTS = 200
+"""Tasks that may begin or end a window: more are thinned out, which weakens the bound and keeps it valid."""
+
+MAX_ROUNDS = 40
+"""Most windows on the longest path that are looked at again with heads, tails and latency."""
+
+Group = tuple[CollectiveKind, tuple[int, ...]]
+"""Tensors that could be one collective: kind and dimensions."""
+
+Measure = Literal["ideal", "head_tail", "bare", "load"]
+"""A bound of collectives, or the fluid one: without latency and overheads, or what it says of loads alone."""
+
+
+def compute(instance: Instance) -> float:
+    """Tasks one after the other."""
+    return float(instance.compute)
+
+
+def ideal(instance: Instance) -> float:
+    """Longest path of tasks and of exchanges at full bandwidth."""
+    return critical_path(instance, "ideal")
+
+
+def communication(instance: Instance) -> float:
+    """Load of the busiest dimension in one period."""
+    groups, of_tensor = _groups(instance)
+    held = [0] * len(groups)
+    for tensor, group in zip(instance.exchanges, of_tensor, strict=True):
+        held[group] += tensor.size
+    return _time(instance, dict(zip(groups, held, strict=True)), "load")
+
+
+def critical_path(instance: Instance, measure: Literal["ideal", "head_tail"] = "head_tail") -> float:
+    """Longest path of tasks and windows over one period, with a bound of collectives as the length of windows."""
+    windows = _windows(instance, "ideal" if measure == "ideal" else "bare")
+    found, precise = 0.0, set[tuple[int, int]]()
+    for _ in range(MAX_ROUNDS):
+        found, path = _longest_path(instance, windows)
+        rough = [window for window in path if window not in precise]
+        if not rough:
+            break
+        for window in rough:
+            contained = windows.contents(*window)
+            windows.weight[window] = max(windows.weight[window], _time(instance, contained, measure))
+            precise.add(window)
+    return found
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Windows between tasks of two periods in a row.
+
+    Attributes
+    ----------
+    ends, starts : int64 arrays
+        Tasks, counted through both periods, after which windows begin and before which they end.
+    bytes_of : mapping of int64 arrays, shape (ends, starts)
+        Per group the bytes of the tensors inside.
+    weight : float64 array, shape (ends, starts)
+        A lower bound on the length in picoseconds; 0 where nothing is inside.
+    """
+
+    ends: IntArray
+    starts: IntArray
+    bytes_of: Mapping[Group, IntArray]
+    weight: FloatArray = field(repr=False)
+
+    def contents(self, end: int, start: int) -> dict[Group, int]:
+        """Bytes of every group inside a window."""
+        return {group: int(held[end, start]) for group, held in self.bytes_of.items() if held[end, start]}
+
+
+def _windows(instance: Instance, measure: Measure) -> _Windows:
+    """Windows with the most time that a single group needs in them, in proportion to its bytes."""
+    tasks = len(instance.tasks)
+    ready = np.array([own.ready_task for own in instance.exchanges])
+    needed = np.array([own.needed_task + tasks * own.needed_later for own in instance.exchanges])
+    ready, needed = (np.concatenate([a, a + tasks]) for a in (ready, needed))
+    ends, starts = _thinned(ready), _thinned(needed[needed <= 2 * tasks])
+    inside = (ready[None, None] >= ends[:, None, None]) & (needed[None, None] <= starts[None, :, None])
+    inside &= ((starts[None] - ends[:, None]) <= tasks)[..., None]
+    sizes = np.tile([tensor.size for tensor in instance.exchanges], 2)
+    groups, of_tensor = _groups(instance)
+    own = [sizes * (np.tile(of_tensor, 2) == number) for number in range(len(groups))]
+    bytes_of = {group: inside @ part for group, part in zip(groups, own, strict=True)}
+    weight = np.zeros(inside.shape[:2])
+    for group, part in zip(groups, own, strict=True):
+        whole = int(part.sum()) // 2
+        weight = np.maximum(weight, bytes_of[group] * (_time(instance, {group: whole}, measure) / whole))
+    return _Windows(ends, starts, bytes_of, weight)
+
+
+def _thinned(events: IntArray) -> IntArray:
+    distinct = np.unique(events)
+    if len(distinct) <= MAX_EVENTS:
+        return distinct
+    kept: IntArray = distinct[np.linspace(0, len(distinct) - 1, MAX_EVENTS).astype(np.int64)]
+    return kept
+
+
+def _longest_path(instance: Instance, windows: _Windows) -> tuple[float, list[tuple[int, int]]]:
+    """Length of the longest path from a start of a task to its next start, and its windows.
+
+    Paths from all tasks that end a window are followed at once.
+    """
+    tasks = len(instance.tasks)
+    origins = np.unique(windows.starts % tasks)
+    duration = [float(task.duration) for task in instance.tasks] * 2
+    end = np.full((len(origins), len(windows.ends)), -np.inf)
+    through: dict[int, IntArray] = {}
+    column = {int(task): number for number, task in enumerate(windows.starts)}
+    row = {int(task): number for number, task in enumerate(windows.ends)}
+    clock = np.full(len(origins), -np.inf)
+    arrival = np.zeros(len(origins))
+    starts_at: dict[int, FloatArray] = {}
+    for task in range(2 * tasks + 1):
+        clock = np.where(origins == task, 0.0, clock)
+        if task in column:
+            reach = end + windows.weight[:, column[task]]
+            better = reach.max(axis=1) > clock
+            through[task] = np.where(better, reach.argmax(axis=1), -1)
+            clock = np.where(better, reach.max(axis=1), clock)
+        starts_at[task] = clock
+        arrival = np.where(origins + tasks == task, clock, arrival)
+        if task < 2 * tasks:
+            clock = clock + duration[task]
+            if task in row:
+                end[:, row[task]] = clock
+    best = int(arrival.argmax())
+    return float(arrival[best]), _traced(windows, through, column, best, int(origins[best]), tasks)
+
+
+def _traced(
+    windows: _Windows, through: Mapping[int, IntArray], column: Mapping[int, int], path: int, origin: int, tasks: int
+) -> list[tuple[int, int]]:
+    """The windows on a path, backwards from its end."""
+    used: list[tuple[int, int]] = []
+    task = origin + tasks
+    while task > origin:
+        window = int(through[task][path]) if task in through else -1
+        if window >= 0:
+            used.append((window, column[task]))
+            task = int(windows.ends[window])
+        else:
+            task -= 1
+    return used
+
+
+def _groups(instance: Instance) -> tuple[list[Group], list[int]]:
+    """The groups, and which of them each tensor belongs to."""
+    own = [(exchange.kind, exchange.span) for exchange in instance.exchanges]
+    groups = list(dict.fromkeys(own))
+    return groups, [groups.index(group) for group in own]
+
+
+def _time(instance: Instance, held: Mapping[Group, int], measure: Measure) -> float:
+    """Least picoseconds for the bytes of some groups on an idle network.
+
+    Launches of a group may have more than `MAX_CHUNKS` chunks together; of all bounds only the one of a single chunk
+    depends on it, and that is far below the load of so many.
+    """
+    dimensions = list(instance.fabric.dimensions)
+    if measure == "bare":
+        dimensions = [dimension.replace(latency=0, launch_overhead=0) for dimension in dimensions]
+    elif measure == "load" and instance.latency == "lag":
+        dimensions = [dimension.replace(latency=0) for dimension in dimensions]
+    names = instance.fabric.dimension_names
+    collectives = tuple(
+        Collective(
+            name=f"group{number}",
+            kind=kind,
+            size=size,
+            chunks=min(size, MAX_CHUNKS),
+            dimensions=tuple(names[k] for k in span),
+            element_bytes=1,
+        )
+        for number, ((kind, span), size) in enumerate(held.items())
+    )
+    network = Network(dimensions=tuple(dimensions))
+    problem = Instance(network=network, collectives=collectives, latency=instance.latency)
+    return MAKESPAN_BOUNDS[measure if measure in MAKESPAN_BOUNDS else "fluid"].compute(problem)
+
+
+PERIOD_BOUNDS: Mapping[str, Bound] = MappingProxyType(
+    {
+        "compute": Bound(compute, False, "tasks one after the other"),
+        "communication": Bound(communication, False, "what the busiest dimension has to carry in one period"),
+        "ideal": Bound(ideal, False, "longest path of compute and of exchanges at full bandwidth"),
+        "critical_path": Bound(critical_path, False, "the same, with latency and the first and last step of exchanges"),
+    }
+)
+"""The bounds on the iteration time by name."""

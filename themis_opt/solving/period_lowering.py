@@ -1,0 +1,124 @@
+"""Translation between plans of iterations and the data of :mod:`formulations.period`; rounding lives here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from formulations.job_variables import JobTimes
+from formulations.lattice import JobClass
+from formulations.period_variables import LaunchJobs, PeriodJobs, PeriodTimes
+from themis_opt.base.arrays import IntArray
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Chunks, Plan, TaskOf
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.solving.lowering import job_class, rounded_down
+
+
+@dataclass(frozen=True)
+class PeriodData:
+    """One period in whole ticks, and which chunk every job stands for.
+
+    Attributes
+    ----------
+    tick : int
+        Picoseconds of one tick; durations and lags are rounded down to ticks.
+    period : PeriodJobs
+        Chunks of one launch and equal size form a class.
+    members : tuple of tuple of int64 arrays
+        Per launch and class, the chunks.
+    """
+
+    tick: int
+    period: PeriodJobs
+    members: tuple[tuple[IntArray, ...], ...]
+
+    def bound(self, ticks: int) -> int:
+        """Picoseconds that a period is sure to last if one of the rounded data lasts so many ticks.
+
+        A period of a fraction of a tick more than `ticks - 1` is rounded up to `ticks`.
+        """
+        return (ticks - 1) * self.tick + 1
+
+
+def period_data(instance: Instance, plan: Plan, tick: int) -> PeriodData:
+    """Prepare :mod:`formulations.period` for the launches and chunk sizes of a plan."""
+    jobs, members = [], []
+    for number, own in enumerate(plan.chunks):
+        classes = [np.flatnonzero(own.sizes == size) for size in np.unique(own.sizes)]
+        jobs.append(tuple(_jobs(instance, plan, number, chunks, tick) for chunks in classes))
+        members.append(tuple(classes))
+    mirrored = _mirrored(instance, plan)
+    launches = tuple(
+        LaunchJobs(own, _event(launch.after), _event(launch.before), launch.after_launches, mirror)
+        for own, launch, mirror in zip(jobs, plan.launches, mirrored, strict=True)
+    )
+    tasks = tuple(task.duration // tick for task in instance.tasks)
+    return PeriodData(tick, PeriodJobs(tasks, launches, instance.resources), tuple(members))
+
+
+def _event(task: TaskOf | None) -> TaskOf:
+    if task is None:
+        raise ValueError("every launch of a period stands between two tasks")
+    return task
+
+
+def _jobs(instance: Instance, plan: Plan, number: int, chunks: IntArray, tick: int) -> JobClass:
+    size = int(plan.chunks[number].sizes[chunks[0]])
+    return rounded_down(job_class(instance, plan.launched(instance)[number], size, count=len(chunks)), tick)
+
+
+def _mirrored(instance: Instance, plan: Plan) -> list[int | None]:
+    """Per launch, the scatter whose paths it reverses where gathers must."""
+    if instance.ag_order == "free":
+        return [None] * len(plan.launches)
+    scatters = {launch.tensors: n for n, launch in enumerate(plan.launches) if launch.part == "scatter"}
+    return [scatters[launch.tensors] if launch.part == "gather" else None for launch in plan.launches]
+
+
+def period_times(data: PeriodData, schedule: Schedule) -> PeriodTimes:
+    """The last whole period of a steady schedule in ticks, feasible for the rounded data.
+
+    Places within the period are rounded down, and the period is rounded up.
+    """
+    row = schedule.num_iterations - 2
+    begin, exact = int(schedule.task_start[row, 0]), schedule.makespan
+    period = -(-exact // data.tick)
+    later, place = np.divmod(schedule.period.stage_start[row] - begin, exact)
+    starts = place // data.tick + later * period
+    launches = []
+    for number, classes in enumerate(data.members):
+        own = schedule.plan.chunks[number]
+        first = schedule.plan.offsets[number]
+        at = starts[first : first + own.paths.size].reshape(own.paths.shape)
+        legs = len(schedule.plan.launches[number].kind.rule.phases)
+        launches.append([[_job_times(own.paths[c], at[c], legs) for c in chunks.tolist()] for chunks in classes])
+    tasks = (schedule.task_start[row] - begin) // data.tick
+    return PeriodTimes(period, tuple(tasks.tolist()), tuple(launches))
+
+
+def _job_times(path: IntArray, starts: IntArray, legs: int) -> JobTimes:
+    return JobTimes(*(tuple(tuple(part.tolist()) for part in np.split(whole, legs)) for whole in (path, starts)))
+
+
+def enforced_plan(instance: Instance, plan: Plan, data: PeriodData, times: PeriodTimes) -> Plan:
+    """The launches and chunk sizes of a plan with the paths and sequences of a solution.
+
+    Its times are for the simulator to find.
+    """
+    chunks, starts = [], []
+    for own, classes, found in zip(plan.chunks, data.members, times.launches, strict=True):
+        paths, at = np.zeros_like(own.paths), np.zeros_like(own.paths)
+        for members, jobs in zip(classes, found, strict=True):
+            for chunk, job in zip(members.tolist(), jobs, strict=True):
+                paths[chunk] = [k for leg in job.paths for k in leg]
+                at[chunk] = [s for leg in job.starts for s in leg]
+        chunks.append(Chunks(own.sizes, paths))
+        starts.append(at.ravel())
+    return _enforcing(instance, replace(plan, chunks=tuple(chunks), order="ready", keys=None), starts, times.period)
+
+
+def _enforcing(instance: Instance, plan: Plan, starts: Sequence[IntArray], period: int) -> Plan:
+    """Per resource the stages by their place in the period; of equal ones, those of the earlier iteration first."""
+    later, place = np.divmod(np.concatenate(starts), period)
+    return plan.in_order_of(instance, place, later)

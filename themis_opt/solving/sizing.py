@@ -1,0 +1,198 @@
+"""Free chunk sizes: the sizes that suit a schedule best, in whole elements."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from formulations.chunk_sizes import SizingData, best_shares
+from formulations.period_sizes import PeriodSizingData, best_period_shares
+from themis_opt.base.arrays import FloatArray, IntArray
+from themis_opt.base.errors import CyclicPlan
+from themis_opt.problem.cost import fixed_occupancy, variable_occupancy
+from themis_opt.problem.exchanges import Exchange
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Chunks, Plan
+from themis_opt.schedules.refinement import refined
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+
+MAX_PERIOD_STAGES = 4_000
+"""Largest plan of iterations whose sizes are optimised."""
+
+Wait = tuple[int, int, int, float]
+"""Events i and j, the height and the lag."""
+
+
+def resized(schedule: Schedule) -> Schedule:
+    """The same launches, paths and sequences with the best chunk sizes.
+
+    They come from :mod:`formulations.chunk_sizes` or, with compute, :mod:`formulations.period_sizes`.  Sizes are whole
+    multiples of :func:`granule`; chunks that end with nothing are dropped.  The schedule itself is returned where
+    rounding leaves no gain, or the solver gives up; where iterations do not repeat each other; and where halves of
+    all-reduces are launched on their own.
+    """
+    if schedule.has_period and not _has_free_sizes(schedule):
+        return schedule
+    plan = schedule.enforced_plan()
+    try:
+        shares = (
+            best_period_shares(_period_data(schedule, plan)) if schedule.has_period else best_shares(_data(schedule))
+        )
+        found = simulate(schedule.instance, _with_shares(schedule.instance, plan, shares))
+    except (ArithmeticError, CyclicPlan):
+        return schedule
+    return min(schedule, found, key=lambda own: own.makespan)
+
+
+def _best_shares(schedule: Schedule, plan: Plan) -> FloatArray:
+    if schedule.has_period:
+        return best_period_shares(_period_data(schedule, plan))
+    return best_shares(_data(schedule))
+
+
+def _has_free_sizes(schedule: Schedule) -> bool:
+    """Whether sizes of the launches of a period can be chosen one by one, and few enough to try."""
+    whole = all(launch.part == "whole" for launch in schedule.plan.launches)
+    return whole and schedule.period.is_steady and schedule.plan.num_stages <= MAX_PERIOD_STAGES
+
+
+def granule(instance: Instance, exchange: Exchange) -> int:
+    """Bytes that free chunk sizes of a collective are multiples of: one element for every NPU it spans."""
+    npus = math.prod(instance.fabric.sizes[k] for k in exchange.span)
+    whole = npus * exchange.element_bytes
+    return whole if exchange.size % whole == 0 else exchange.element_bytes
+
+
+@dataclass(frozen=True)
+class AffineTimes:
+    """How the holding times of a plan's stages depend on the shares that its chunks have of their collectives.
+
+    Attributes
+    ----------
+    rate, fixed : float64 arrays, shape (stages,)
+        Picoseconds for the whole collective, and whatever the share.
+    chunk : int64 array, shape (stages,)
+        Chunk of each stage, numbered through.
+    group : int64 array, shape (chunks,)
+        Collective of each chunk.
+    """
+
+    rate: FloatArray
+    fixed: FloatArray
+    chunk: IntArray
+    group: IntArray
+
+
+def affine_times(instance: Instance, plan: Plan, sent: FloatArray) -> AffineTimes:
+    """Holding times without the rounding to whole packets and picoseconds, from the bytes that each stage sends."""
+    counts = np.array([c.paths.shape[1] for c in plan.chunks for _ in c.sizes])
+    chunk = np.repeat(np.arange(len(counts)), counts)
+    group = np.repeat(np.arange(len(plan.chunks)), [len(c.sizes) for c in plan.chunks])
+    totals = np.array([own.size for own in plan.launched(instance)], dtype=np.float64)
+    own = np.concatenate([c.sizes for c in plan.chunks])[chunk]
+    phases, dimensions = plan.phases(instance), plan.stage_dimensions
+    variable = variable_occupancy(instance, phases, dimensions, sent, whole_packets=False)
+    fixed = fixed_occupancy(instance, phases, dimensions)
+    return AffineTimes(variable / own * totals[group[chunk]], fixed.astype(np.float64), chunk, group)
+
+
+def _data(schedule: Schedule) -> SizingData:
+    instance, plan = schedule.instance, schedule.plan
+    times = affine_times(instance, plan, schedule.costs.sent)
+    follows = np.flatnonzero(times.chunk[1:] == times.chunk[:-1])
+    orders = [schedule.sequence(k) for k in range(instance.num_resources)]
+    return SizingData(
+        rate=times.rate,
+        fixed=times.fixed,
+        lag=schedule.costs.lag.astype(np.float64),
+        release=plan.releases(instance).astype(np.float64),
+        job=times.chunk,
+        group=times.group,
+        results=np.stack([follows, follows + 1], axis=1),
+        sequences=np.concatenate([np.stack([order[:-1], order[1:]], axis=1) for order in orders]),
+    )
+
+
+def _period_data(schedule: Schedule, plan: Plan) -> PeriodSizingData:
+    """The data of one period, whose sequences are those of the enforced `plan`."""
+    tasks = np.array([task.duration for task in schedule.instance.tasks], dtype=np.float64)
+    times = affine_times(schedule.instance, plan, schedule.costs.sent)
+    waits = list(_waits(schedule, plan))
+    none = np.zeros(len(tasks))
+    return PeriodSizingData(
+        rate=np.concatenate([none, times.rate]),
+        fixed=np.concatenate([tasks, times.fixed]),
+        job=np.concatenate([none.astype(np.int64), times.chunk]),
+        group=times.group,
+        waits=np.array([wait[:3] for wait in waits], dtype=np.int64),
+        lag=np.array([wait[3] for wait in waits]),
+    )
+
+
+def _waits(schedule: Schedule, plan: Plan) -> Iterator[Wait]:
+    """What waits for what: tasks, then stages, numbered through."""
+    tasks, lag = len(schedule.instance.tasks), schedule.costs.lag.tolist()
+    yield from ((task, task + 1, 0, 0.0) for task in range(tasks - 1))
+    yield tasks - 1, 0, 1, 0.0
+    for number, launch in enumerate(plan.launches_of(schedule.instance)):
+        first, last = (ends.tolist() for ends in plan.ends_of_chunks[number])
+        if launch.after is not None:
+            yield from ((launch.after.task, tasks + stage, -launch.after.later, 0.0) for stage in first)
+        if launch.before is not None:
+            yield from ((tasks + stage, launch.before.task, launch.before.later, lag[stage]) for stage in last)
+        before = [int(stage) for other in launch.after_launches for stage in plan.ends_of_chunks[other][1]]
+        yield from ((tasks + one, tasks + other, 0, lag[one]) for one in before for other in first)
+        for start, end in zip(first, last, strict=True):
+            yield from ((tasks + stage, tasks + stage + 1, 0, lag[stage]) for stage in range(start, end))
+    for sequence in plan.sequences:
+        yield from _turns(sequence, plan.shifts, tasks)
+
+
+def _turns(sequence: IntArray | None, shifts: IntArray, tasks: int) -> Iterator[Wait]:
+    """Each stage of a resource waits for the one before it, the first for the last of the period before."""
+    served = [] if sequence is None else sequence.tolist()
+    for place, (one, other) in enumerate(zip(served, served[1:] + served[:1], strict=True)):
+        next_period = int(place == len(served) - 1)
+        yield tasks + one, tasks + other, int(shifts[one] - shifts[other]) + next_period, 0.0
+
+
+def _with_shares(instance: Instance, plan: Plan, shares: FloatArray) -> Plan:
+    """An enforced plan with new sizes; chunks that get nothing are dropped."""
+    cuts = np.cumsum([len(c.sizes) for c in plan.chunks])[:-1]
+    pairs = zip(np.split(shares, cuts), plan.launched(instance), strict=True)
+    return with_sizes(plan, [rounded(part, own.size, granule(instance, own)) for part, own in pairs])
+
+
+def with_sizes(plan: Plan, sizes: Sequence[IntArray]) -> Plan:
+    """The chunks of a plan in other sizes, one array per launch; those that get nothing are dropped."""
+    keep = [own > 0 for own in sizes]
+    chunks = tuple(Chunks(s[k], c.paths[k]) for s, k, c in zip(sizes, keep, plan.chunks, strict=True))
+    alive = np.concatenate([np.repeat(k, c.paths.shape[1]) for k, c in zip(keep, plan.chunks, strict=True)])
+    number = np.cumsum(alive) - 1
+    sequences = tuple(number[s[alive[s]]] for s in plan.sequences if s is not None)
+    shifts = plan.shifts[alive] if len(plan.shifts) else plan.shifts
+    keys = None if plan.keys is None else plan.keys[alive]
+    return replace(plan, chunks=chunks, keys=keys, sequences=sequences, shifts=shifts)
+
+
+def even_plan(instance: Instance, plan: Plan) -> Plan:
+    """A plan of few chunks, enforced, with as many equal ones as the instance says.
+
+    Every chunk is replaced by its share of them, which keep its path and its place in the sequences.
+    """
+    pairs = zip(plan.chunks, plan.launched(instance), strict=True)
+    counts = [rounded(own.sizes.astype(np.float64), exchange.chunks, 1) for own, exchange in pairs]
+    return refined(plan, instance, counts)
+
+
+def rounded(shares: FloatArray, total: int, unit: int) -> IntArray:
+    """Sizes that sum to `total`, in multiples of `unit`, nearest to the shares (largest remainders first)."""
+    units = total // unit
+    exact = shares / shares.sum() * units
+    sizes = np.floor(exact).astype(np.int64)
+    missing = units - int(sizes.sum())
+    sizes[np.argsort(sizes - exact, kind="stable")[:missing]] += 1
+    whole: IntArray = sizes * unit
+    return whole

@@ -1,0 +1,38 @@
+"""Everything written about a comparison, in one folder."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from themis_opt.base.documents import write_atomically
+from themis_opt.base.units import nanoseconds
+from themis_opt.formats.bundle import write_schedule
+from themis_opt.formats.schedule_json import Summary
+from themis_opt.formats.tables import to_csv
+from themis_opt.study.comparison import Comparison
+
+
+def write_comparison(folder: Path, comparison: Comparison, settings: Mapping[str, Any]) -> list[Path]:
+    """Write the table of a comparison and the best schedule; returns the files written.
+
+    Parameters
+    ----------
+    settings : mapping
+        What the comparison was allowed to spend, by name.
+    """
+    rows, best = [result.row() for result in comparison.results], comparison.best
+    files = {
+        folder / "comparison.json": json.dumps(rows, indent=2) + "\n",
+        folder / "comparison.csv": to_csv(rows),
+    }
+    for path, content in files.items():
+        write_atomically(path, content)
+    summary = Summary(
+        policy=best.policy,
+        bounds_ns={name: nanoseconds(value) for name, value in comparison.bounds.items()},
+        status=best.status,
+        settings=dict(settings),
+    )
+    title = f"{comparison.instance.name or 'instance'}, {best.policy}"
+    return [*files, *write_schedule(folder, best.schedule, title, summary)]

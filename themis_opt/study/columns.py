@@ -1,0 +1,115 @@
+"""The columns of results: what tables, CSV and JSON say of a schedule, each stated once.
+
+A new column is one entry of :data:`RESULT_COLUMNS`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from themis_opt.base.units import nanoseconds
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import has_launches
+from themis_opt.schedules.schedule import Schedule
+
+if TYPE_CHECKING:
+    from themis_opt.study.comparison import Result
+
+Value = str | int | float | bool
+Form = Literal["text", "time", "share", "bandwidth", "ratio", "count"]
+"""How a cell is shown: times are in nanoseconds, bandwidths in bytes per second."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Attributes
+    ----------
+    name : str
+        In CSV and JSON; times are in nanoseconds, bandwidths in bytes per second, shares 0..1.
+    value : callable
+        From a schedule to the value, or, where `judged`, from a result.
+    form : str
+        How it is shown.
+    title : str
+        In tables; those without one are left out there.
+    judged : bool
+        Whether it needs the bound of the comparison or its baseline.
+    of_period : bool or None
+        Whether it is for schedules with a period, for those without, or for both.
+    note : callable
+        From a schedule to what tables note behind the value, if there is anything to note.
+    """
+
+    name: str
+    value: Callable[[Any], Value]
+    form: Form
+    title: str = ""
+    judged: bool = False
+    of_period: bool | None = None
+    note: Callable[[Schedule], str] = lambda schedule: ""
+
+    def says_of(self, schedule: Schedule) -> bool:
+        """Whether the column has something to say of a schedule."""
+        return self.of_period is None or self.of_period == schedule.has_period
+
+
+RESULT_COLUMNS: tuple[Column, ...] = (
+    Column("makespan_ns", lambda s: nanoseconds(s.makespan), "time", "makespan", of_period=False),
+    Column(
+        "iteration_ns",
+        lambda s: nanoseconds(s.makespan),
+        "time",
+        "iteration",
+        of_period=True,
+        note=lambda s: "" if s.period.is_steady else "varies",
+    ),
+    Column("compute_ns", lambda s: nanoseconds(s.instance.compute), "time", of_period=True),
+    Column("exposed_ns", lambda s: nanoseconds(s.period.exposed), "time", "exposed", of_period=True),
+    Column("exposed_data_ns", lambda s: nanoseconds(s.period.exposed_by("data")), "time", "data", of_period=True),
+    Column("exposed_model_ns", lambda s: nanoseconds(s.period.exposed_by("model")), "time", "model", of_period=True),
+    Column("communicating_ns", lambda s: nanoseconds(s.period.communicating), "time", of_period=True),
+    Column("overlap", lambda s: s.period.overlap, "share", "overlap", of_period=True),
+    Column("utilisation", lambda s: s.utilisation, "share", "utilisation"),
+    Column("algbw_bytes_per_s", lambda s: s.algorithm_bandwidth, "bandwidth", "algbw", of_period=False),
+    Column("busbw_bytes_per_s", lambda s: s.bus_bandwidth, "bandwidth", "busbw", of_period=False),
+    Column("idle", lambda s: s.idle, "share"),
+    Column("launches", lambda s: len(s.launched), "count", "launches", of_period=True),
+    Column("steady", lambda s: s.period.is_steady, "text", of_period=True),
+    Column("speedup", lambda r: r.speedup, "ratio", "speedup", judged=True),
+    Column("bound_ns", lambda r: nanoseconds(r.bound), "time", judged=True),
+    Column("gap", lambda r: r.gap, "share", "gap", judged=True),
+    Column("exposed_gap", lambda r: r.exposed_gap, "share", "exposed gap", judged=True, of_period=True),
+    Column("status", lambda r: r.status, "text", "status", judged=True),
+)
+"""The columns after the policy, in the order of tables."""
+
+
+def objective(instance: Instance) -> Column:
+    """What is minimised on an instance: the makespan or, with compute, the iteration time."""
+    return next(column for column in RESULT_COLUMNS if column.of_period == has_launches(instance))
+
+
+def columns_of(schedules: Sequence[Schedule], *, judged: bool) -> list[Column]:
+    """The columns for schedules; those of a comparison where they are `judged`, else those that need none."""
+    return [
+        column
+        for column in RESULT_COLUMNS
+        if (judged or not column.judged) and all(column.says_of(schedule) for schedule in schedules)
+    ]
+
+
+def schedule_row(schedule: Schedule) -> dict[str, Value]:
+    """What a schedule says on its own, as plain values by the names of columns."""
+    return {column.name: column.value(schedule) for column in columns_of([schedule], judged=False)}
+
+
+def result_row(result: "Result") -> dict[str, Value]:
+    """What is known of a result, as plain values by the names of columns."""
+    return {"policy": result.policy} | dict(_values(result))
+
+
+def _values(result: "Result") -> Iterator[tuple[str, Value]]:
+    for column in columns_of([result.schedule], judged=True):
+        yield column.name, column.value(result if column.judged else result.schedule)

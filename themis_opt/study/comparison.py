@@ -1,0 +1,319 @@
+"""Comparison of policies on one instance, against the best proven bound."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+
+from formulations.budget import PROVEN_GAP
+from themis_opt.base.errors import InputError
+from themis_opt.policies.planning import AnyPolicy, chunk_policy_of, seconds_of, within
+from themis_opt.policies.registry import (
+    REFERENCE,
+    Policy,
+    make_policy,
+    policy_name,
+    specify,
+    split_specification,
+    usual_policies,
+)
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.search.exact import Exact, Reference
+from themis_opt.search.limits import MIN_SECONDS, Allowance
+from themis_opt.search.plan_cache import PlanCache, Recalled
+from themis_opt.solving.bounds import bounds_of
+from themis_opt.study.columns import Value, result_row
+
+if TYPE_CHECKING:
+    import pandas
+
+Sizes = Literal["equal", "free"]
+SIZES: tuple[Sizes, ...] = ("equal", "free")
+
+ENOUGH = 0.01
+"""Gap up to which a recalled schedule is not searched again, if its search had as much time."""
+
+SIMILAR_TIME = 0.8
+"""Share of the time now left that the search for it must have had."""
+
+Progress = Callable[[str, float, float], None]
+"""Called with the policy at work, its best makespan and the best bound so far, in picoseconds."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One policy's schedule, simulated and validated.
+
+    Attributes
+    ----------
+    bound : float
+        Best proven lower bound on the makespan of this row and all others of its table, in picoseconds.
+    speedup : float
+        Baseline makespan over this one.
+    status : str
+        ``optimal`` if the gap is within 1e-4, else ``feasible``.
+    """
+
+    policy: str
+    schedule: Schedule
+    bound: float
+    speedup: float
+    status: str
+
+    @property
+    def makespan(self) -> int:
+        """Makespan, or with compute the iteration time, in picoseconds."""
+        return self.schedule.makespan
+
+    @property
+    def gap(self) -> float:
+        """Makespan over bound, minus 1."""
+        return self.makespan / self.bound - 1
+
+    @property
+    def exposed_gap(self) -> float:
+        """Exposed communication over the least that the bound leaves, minus 1; 0 where both are 0."""
+        return self.schedule.period.exposed_gap(self.bound)
+
+    def row(self) -> dict[str, Value]:
+        """The result as plain values: times in ns, fractions 0..1; :data:`themis_opt.study.columns.RESULT_COLUMNS`."""
+        return result_row(self)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Results of several policies on one instance, in the order asked for.
+
+    `bounds` holds every bound in picoseconds by name; `interrupted` says whether Ctrl-C ended the search.
+    """
+
+    instance: Instance
+    results: tuple[Result, ...]
+    bounds: dict[str, float]
+    interrupted: bool = False
+
+    @property
+    def best(self) -> Result:
+        """The result with the least makespan."""
+        return min(self.results, key=lambda result: result.makespan)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """One row per policy, with the columns of :meth:`Result.row`."""
+        import pandas
+
+        return pandas.DataFrame([result.row() for result in self.results])
+
+
+def checked_sizes(text: str) -> Sizes:
+    """The text as a choice of sizes.
+
+    Raises
+    ------
+    InputError
+        If it is neither ``equal`` nor ``free``.
+    """
+    for sizes in SIZES:
+        if text == sizes:
+            return sizes
+    raise InputError(f"must be {' or '.join(SIZES)}", field="--sizes", value=text)
+
+
+class Limits(TypedDict, total=False):
+    """What a comparison may spend.
+
+    `time_limit` (60 by default) is in seconds and covers the whole comparison; the others are those of
+    :class:`themis_opt.search.exact.Exact`.
+    """
+
+    time_limit: float
+    workers: int
+    seed: int
+    gap: float
+    sizes: Sizes
+    deterministic: bool
+    memory: float
+
+
+def solve(
+    instance: Instance,
+    *,
+    progress: Progress | None = None,
+    cache: PlanCache | None = None,
+    **limits: Unpack[Limits],
+) -> Comparison:
+    """Compare the usual policies with the reference; chunk sizes are free unless said otherwise.
+
+    Parameters
+    ----------
+    progress, cache, **limits
+        As in :func:`compare`.
+    """
+    limits.setdefault("sizes", "free")
+    return compare(instance, (*usual_policies(instance), REFERENCE), progress=progress, cache=cache, **limits)
+
+
+def compare(
+    instance: Instance,
+    policies: Sequence[str],
+    *,
+    progress: Progress | None = None,
+    cache: PlanCache | None = None,
+    **limits: Unpack[Limits],
+) -> Comparison:
+    """Run policies by their specifications; the time limit covers all of them, and the references take what is left.
+
+    Parameters
+    ----------
+    progress : callable, optional
+        Hears of every better schedule and bound.
+    cache : PlanCache, optional
+        Plans found before, from which a reference starts; it answers at once where such a plan is within the asked
+        gap, or about as good as the search that found it could make it in no less time.
+    **limits
+        As in :class:`Limits`.
+
+    Raises
+    ------
+    InputError
+        If no policy is named, one twice, or one that is unknown.
+    """
+    if not policies or len(set(policies)) < len(policies):
+        raise InputError("must name one or more policies, each once", field="policies", value=", ".join(policies))
+    time_limit = limits.pop("time_limit", 60.0)
+    clock = Allowance(time_limit, limits.get("deterministic", False))
+    made = {name: _made(specify(name, instance), time_limit, limits) for name in policies}
+    equal_sizes = all(getattr(chunk_policy_of(policy), "sizes", "equal") == "equal" for policy in made.values())
+    run = _Run(instance, progress or _ignore, cache, equal_sizes)
+    shares = _Shares(clock, sum(seconds_of(policy) is not None for policy in made.values()))
+    try:
+        for name, policy in made.items():
+            if not isinstance(policy, Exact):
+                run.heuristic(name, shares.within(policy))
+        run.prove()
+        for name, policy in made.items():
+            if isinstance(policy, Exact):
+                recalled = run.recalled(policy)
+                run.reference(name, shares.within(policy), recalled)
+    except KeyboardInterrupt:
+        if not run.schedules:
+            raise
+        run.interrupted = True
+    return run.judged([name for name in policies if name in run.schedules])
+
+
+def _made(specification: str, time_limit: float, limits: Limits) -> Policy:
+    """A policy with the limits as knobs; without wall time where it would decide about the result."""
+    counts_work = policy_name(split_specification(specification)[1]) == REFERENCE
+    if limits.get("deterministic") and not counts_work:
+        return make_policy(specification, **limits)
+    return make_policy(specification, seconds=time_limit, **limits)
+
+
+@dataclass
+class _Shares:
+    """The time of a comparison, whose rest is shared by the policies that are still to search: `parts` of them."""
+
+    clock: Allowance
+    parts: int
+
+    def within(self, policy: AnyPolicy) -> AnyPolicy:
+        """The policy with its share, if it minds the clock."""
+        if seconds_of(policy) is None:
+            return policy
+        share = max(self.clock.left, MIN_SECONDS) / self.parts
+        self.clock.charge(share)
+        self.parts -= 1
+        return within(policy, share)
+
+
+@dataclass
+class _Run:
+    """What a comparison has so far.
+
+    Bounds that need equal chunks hold for a table only if the chunks of all its rows are equal.
+    """
+
+    instance: Instance
+    tell: Progress
+    cache: PlanCache | None
+    equal_sizes: bool
+    schedules: dict[str, Schedule] = field(default_factory=dict)
+    bounds: dict[str, float] = field(default_factory=dict)
+    interrupted: bool = False
+
+    def heuristic(self, name: str, policy: Policy) -> None:
+        schedule = simulate(self.instance, policy(self.instance))
+        self.schedules[name] = schedule
+        self.tell(name, schedule.makespan, 0.0)
+
+    def prove(self) -> None:
+        """Compute every bound that holds for all rows."""
+        for name, bound in bounds_of(self.instance).items():
+            if self.equal_sizes or not bound.equal_sizes_only:
+                self.bounds[name] = bound.compute(self.instance)
+
+    def recalled(self, policy: Exact) -> Recalled | None:
+        """What the cache knows for a reference, which it must not influence in deterministic mode."""
+        if self.cache is None or policy.deterministic:
+            return None
+        return self.cache.recall(self.instance, policy.sizes)
+
+    def reference(self, specification: str, policy: Exact, recalled: Recalled | None) -> None:
+        def report(makespan: float, bound: float) -> None:
+            self.tell(specification, makespan, bound)
+
+        bound = max(self.bounds.values())
+        if recalled is not None and self._is_enough(recalled, bound, policy):
+            reference = Reference(recalled.schedule, bound, "recalled")
+        else:
+            began = monotonic()
+            reference = policy.solve(self.instance, bound, report, self._start(policy, recalled))
+            self._keep(reference, policy, monotonic() - began)
+        self.schedules[specification] = reference.schedule
+        if self.equal_sizes and reference.bound > bound:
+            self.bounds["cp_sat"] = reference.bound
+        self.interrupted |= reference.status == "interrupted"
+
+    def _start(self, policy: Exact, recalled: Recalled | None) -> Schedule | None:
+        """The best schedule at hand whose sizes are those asked for."""
+        known = [s for s in self.schedules.values() if policy.sizes == "free" or s.has_equal_sizes]
+        if recalled is not None:
+            known.append(recalled.schedule)
+        return min(known, key=lambda schedule: schedule.makespan, default=None)
+
+    def _is_enough(self, recalled: Recalled, bound: float, policy: Exact) -> bool:
+        """Whether a search is not expected to improve a recalled schedule by much."""
+        makespan = recalled.schedule.makespan
+        gap = makespan / bound - 1
+        had_time = recalled.seconds >= SIMILAR_TIME * policy.seconds
+        is_best = all(makespan <= schedule.makespan for schedule in self.schedules.values())
+        return gap <= policy.gap or (is_best and had_time and (recalled.exact or gap <= ENOUGH))
+
+    def _keep(self, reference: Reference, policy: Exact, seconds: float) -> None:
+        """Remember a schedule, with the seconds of its search; one content with a wide gap had few."""
+        complete = policy.local_search and policy.cp_sat and not policy.deterministic
+        if self.cache is not None and complete and reference.status == "finished":
+            gap = reference.schedule.makespan / reference.bound - 1
+            stopped_early = policy.gap > PROVEN_GAP and gap <= policy.gap
+            self.cache.keep(reference.schedule, policy.sizes, gap, seconds if stopped_early else policy.seconds)
+
+    def judged(self, order: Sequence[str]) -> Comparison:
+        """Validate every schedule and set it against the baseline and the best bound."""
+        proven = self.bounds or {"ideal": bounds_of(self.instance)["ideal"].compute(self.instance)}
+        bound = max(proven.values())
+        first = usual_policies(self.instance)[0]
+        baseline = self.schedules.get(first) or simulate(self.instance, make_policy(first)(self.instance))
+        results = []
+        for specification in order:
+            schedule = self.schedules[specification]
+            validate(schedule)
+            status = "optimal" if schedule.makespan <= bound * (1 + PROVEN_GAP) else "feasible"
+            results.append(Result(specification, schedule, bound, baseline.makespan / schedule.makespan, status))
+        return Comparison(self.instance, tuple(results), proven, self.interrupted)
+
+
+def _ignore(policy: str, makespan: float, bound: float) -> None:
+    """Report to nobody."""

@@ -1,0 +1,325 @@
+"""Robustness: how a plan fares when bandwidths and latencies are not what it was made for.
+
+A sample disturbs the instance in three ways, independently:
+
+- the bandwidth of every dimension is multiplied by a factor uniform in [1 - spread, 1 + spread]: the figure was wrong;
+- the latency of every stage is multiplied by a factor of its own, uniform in [1, 1 + jitter]: a message that meets
+  others on its way comes later than it would alone, never sooner.  The factor acts on all steps of the stage
+  together, which is harder on a plan than delays of single steps that average out;
+- where there is compute, the duration of every task may be multiplied by a factor of its own, uniform in [1, 1 +
+  compute jitter], by default 1: an NPU that does other things is slower, never faster.
+
+All factors hold for the whole sample, so that its iterations repeat each other.  Launch overheads, releases and bytes
+stay as they are.  What a schedule minimises is judged by bounds for the disturbed bandwidths and durations and the
+undisturbed latencies, which no schedule of the sample can beat.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from themis_opt.base.arrays import FloatArray, IntArray
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import MAX_CLOCK, nanoseconds
+from themis_opt.problem.cost import StageCosts, fixed_lag, occupancy
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.kernel import Operations, start_times
+from themis_opt.schedules.period import Period
+from themis_opt.schedules.plan import Plan, has_launches
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import FEWEST, MOST, build_operations, simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.solving.bounds import bounds_of
+
+MAX_SAMPLES = 10**6
+
+JUDGES = ("fluid", "chain", "communication", "critical_path")
+"""The bounds of a sample: all that hold for any sizes and are not below another of them."""
+
+
+class _Sample(NamedTuple):
+    """Factors of the bandwidth by dimension, of latency by exchange, chunk, phase and dimension, flat, and of tasks."""
+
+    bandwidth: FloatArray
+    latency: FloatArray
+    duration: FloatArray
+
+
+@dataclass(frozen=True)
+class Execution:
+    """A plan, and how a runtime follows it.
+
+    Attributes
+    ----------
+    plan : Plan
+        What to run; where it has no sequence its dispatch rule decides, with the priorities of the undisturbed
+        network, for a runtime knows no other.
+    enforced : bool
+        Whether a free dimension waits for the next stage of its sequence.  Otherwise it serves, of the stages that
+        wait, the one that is first in the sequence, so that a stage that is ready overtakes one that is not.
+    """
+
+    plan: Plan
+    enforced: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class LossDistribution:
+    """Makespans of one policy in all samples, and what is lost against the bound of each sample.
+
+    With compute a makespan is the iteration time.
+
+    Attributes
+    ----------
+    nominal_makespan, nominal_bound
+        Without disturbance, in picoseconds.
+    makespans, bounds : int64 and float64 arrays, shape (samples,)
+        Picoseconds; the same place is the same sample for all policies.
+    """
+
+    policy: str
+    nominal_makespan: int
+    nominal_bound: float
+    makespans: IntArray
+    bounds: FloatArray
+
+    @property
+    def nominal_loss(self) -> float:
+        """Makespan over bound, minus 1, without disturbance."""
+        return self.nominal_makespan / self.nominal_bound - 1
+
+    @cached_property
+    def losses(self) -> FloatArray:
+        """Makespan over bound, minus 1, of every sample; ascending."""
+        return np.sort(self.makespans / self.bounds - 1)
+
+    def quantile(self, share: float) -> float:
+        """The loss that this share of the samples, within 0..1, does not exceed; between samples linear."""
+        return float(np.quantile(self.losses, share))
+
+    def row(self) -> dict[str, str | float]:
+        """The figures as plain values: times in ns; losses, and the slowdown against the nominal, as fractions."""
+        quantiles = {"median_loss": 0.5, "p95_loss": 0.95, "p99_loss": 0.99, "max_loss": 1.0}
+        return {
+            "policy": self.policy,
+            "nominal_makespan_ns": nanoseconds(self.nominal_makespan),
+            "nominal_loss": self.nominal_loss,
+            "mean_loss": float(self.losses.mean()),
+            **{name: self.quantile(share) for name, share in quantiles.items()},
+            "mean_slowdown": float(self.makespans.mean()) / self.nominal_makespan - 1,
+        }
+
+
+def executions(name: str, schedule: Schedule) -> dict[str, Execution]:
+    """Two ways to run the plan of a schedule: its order enforced, and dispatched as stages become ready.
+
+    Where iterations do not repeat each other there is no order to enforce.
+    """
+    dynamic = {f"{name}, dynamic": Execution(schedule.plan, enforced=False)}
+    if schedule.has_period and not schedule.period.is_steady:
+        return dynamic
+    return {f"{name}, enforced": Execution(schedule.enforced_plan())} | dynamic
+
+
+def loss_distributions(
+    instance: Instance,
+    policies: Mapping[str, Execution],
+    *,
+    samples: int = 1000,
+    seed: int = 0,
+    bandwidth_spread: float = 0.10,
+    latency_jitter: float = 1.0,
+    compute_jitter: float = 0.0,
+) -> tuple[LossDistribution, ...]:
+    """Run plans in many disturbed copies of an instance, all of them in the same copies.
+
+    Samples do not depend on the policies, and the latency factor of a chunk in a phase on a dimension is the same
+    for every policy; a launch that carries several tensors has the factors of the first.  A sample costs its bounds:
+    for collectives a millisecond on four dimensions and half a second on twelve, with compute some milliseconds.
+
+    Parameters
+    ----------
+    policies : mapping
+        What to run, by name.
+    samples, seed : int
+        How many copies; equal seeds give equal copies, and fewer samples are the first of many.
+    bandwidth_spread : float
+        Largest deviation of a bandwidth, as a fraction of it.
+    latency_jitter, compute_jitter : float
+        Largest extra latency of a stage and duration of a task, as a fraction of it.
+
+    Returns
+    -------
+    tuple of LossDistribution
+        In the order of `policies`.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range, a plan cannot be run, or its slowest sample may outlast the clock.
+    InvalidSchedule
+        If a plan breaks a rule of the model.
+    """
+    disturbance = _Disturbance(bandwidth_spread, latency_jitter, compute_jitter)
+    _check_arguments(samples, seed, disturbance)
+    runs = [_prepared(instance, execution, disturbance) for execution in policies.values()]
+    makespans, bounds = np.empty((len(runs), samples), dtype=np.int64), np.empty(samples)
+    for number, sample in enumerate(_samples(instance, samples, seed, disturbance)):
+        makespans[:, number], bounds[number] = _judged(instance, runs, sample)
+    (undisturbed,) = _samples(instance, 1, 0, _Disturbance(0.0, 0.0, 0.0))
+    nominal, proven = _judged(instance, runs, undisturbed)
+    return tuple(
+        LossDistribution(name, time, proven, own, bounds)
+        for name, time, own in zip(policies, nominal, makespans, strict=True)
+    )
+
+
+class _Disturbance(NamedTuple):
+    """How far factors go, as fractions."""
+
+    bandwidth_spread: float
+    latency_jitter: float
+    compute_jitter: float
+
+    @property
+    def slowest(self) -> float:
+        """The largest factor of a time."""
+        return max(1 / (1 - self.bandwidth_spread), 1 + self.latency_jitter, 1 + self.compute_jitter)
+
+
+def _check_arguments(samples: int, seed: int, disturbance: _Disturbance) -> None:
+    if not 1 <= samples <= MAX_SAMPLES:
+        raise InputError(f"must be at least 1 and at most {MAX_SAMPLES}", field="samples", value=samples)
+    if seed < 0:
+        raise InputError("must be at least 0", field="seed", value=seed)
+    spread, *jitters = disturbance
+    if not 0 <= spread < 1:
+        raise InputError("must be at least 0 and less than 1", field="bandwidth_spread", value=spread)
+    for name, jitter in zip(("latency_jitter", "compute_jitter"), jitters, strict=True):
+        if not 0 <= jitter < np.inf:
+            raise InputError("must be at least 0 and finite", field=name, value=jitter)
+
+
+def _samples(instance: Instance, count: int, seed: int, disturbance: _Disturbance) -> Iterator[_Sample]:
+    random, spread = np.random.default_rng(seed), disturbance.bandwidth_spread
+    num_stages = sum(prod(shape) for shape in _factor_shapes(instance))
+    for _ in range(count):
+        bandwidth = random.uniform(1 - spread, 1 + spread, len(instance.network.dimensions))
+        latency = 1 + disturbance.latency_jitter * random.random(num_stages)
+        # Last, and none where there are no tasks: samples of collectives are what they were before there were tasks.
+        yield _Sample(bandwidth, latency, 1 + disturbance.compute_jitter * random.random(len(instance.tasks)))
+
+
+def _factor_shapes(instance: Instance) -> list[tuple[int, int, int]]:
+    """Most chunks of a launch that begins with each exchange, its phases, and dimensions."""
+    return [(own.max_chunks, len(own.kind.rule.phases), len(instance.fabric.dimensions)) for own in instance.exchanges]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A plan as the kernel sees it, and what the costs of its stages depend on, arrays of shape (stages,).
+
+    Attributes
+    ----------
+    phase, dimension, sent
+        As :func:`themis_opt.problem.cost.occupancy` takes them.
+    factor : int64 array
+        Place of the factor of each stage in the latencies of a sample.
+    operations : dict
+        By the number of iterations in a row; filled as they are needed.
+    """
+
+    instance: Instance
+    execution: Execution
+    costs: StageCosts
+    phase: IntArray
+    dimension: IntArray
+    sent: FloatArray
+    factor: IntArray
+    operations: dict[int, Operations]
+
+    def starts(self, disturbed: Instance, costs: StageCosts, iterations: int) -> IntArray:
+        """Start of every task and then of every stage with other costs, shape (iterations, operations)."""
+        if iterations not in self.operations:
+            self.operations[iterations] = self._laid_out(iterations)
+        tasks = np.array([task.duration for task in disturbed.tasks], dtype=np.int64)
+        duration = np.concatenate([tasks, costs.occupancy])
+        lag = np.concatenate([np.zeros_like(tasks), costs.lag])
+        times = {"duration": np.tile(duration, iterations), "lag": np.tile(lag, iterations)}
+        return start_times(self.operations[iterations]._replace(**times)).reshape(iterations, -1)
+
+    def _laid_out(self, iterations: int) -> Operations:
+        operations = build_operations(self.instance, self.execution.plan, self.costs, iterations)
+        if self.execution.enforced:
+            return operations
+        return operations._replace(enforced=np.zeros_like(operations.enforced))
+
+
+def _prepared(instance: Instance, execution: Execution, disturbance: _Disturbance) -> _Run:
+    """A checked plan; with the longest times, one stage after another must not outlast the clock."""
+    plan, slowest = execution.plan, disturbance.slowest
+    schedule = simulate(instance, plan)
+    validate(schedule)
+    costs = schedule.costs
+    serial = float(costs.occupancy.sum() + costs.lag.sum()) + instance.compute
+    serial = serial * (MOST if schedule.has_period else 1) + max(c.release for c in instance.exchanges)
+    if serial * slowest > MAX_CLOCK:
+        rule = f"a sample up to {slowest:.3g} times as slow may outlast the clock"
+        raise InputError(rule, field=", ".join(disturbance._fields))
+    where = plan.phases(instance), plan.stage_dimensions, costs.sent
+    return _Run(instance, execution, costs, *where, _factor_places(instance, plan), {})
+
+
+def _factor_places(instance: Instance, plan: Plan) -> IntArray:
+    shapes, places = _factor_shapes(instance), []
+    first = [0, *accumulate(prod(shape) for shape in shapes)]
+    for launch, chunks in zip(plan.launches_of(instance), plan.chunks, strict=True):
+        tensor = launch.tensors[0]
+        whole = instance.exchanges[tensor].kind.rule.phases
+        phases = [whole.index(phase) for phase in launch.kind.rule.phases]
+        num_chunks, length = chunks.paths.shape
+        chunk, phase = np.arange(num_chunks)[:, None], np.repeat(phases, length // len(phases))
+        places.append(first[tensor] + np.ravel_multi_index((chunk, phase, chunks.paths), shapes[tensor]).ravel())
+    return np.concatenate(places)
+
+
+def _judged(instance: Instance, runs: Sequence[_Run], sample: _Sample) -> tuple[list[int], float]:
+    """Makespan of every run in a sample, and the bound of the sample, in picoseconds."""
+    # Lags are what is disturbed, whether they occupy a dimension in the instance or not.
+    factors, occupies = (sample.bandwidth.tolist(), sample.duration.tolist()), instance.latency == "occupy"
+    lagging = instance.scaled(*factors, latency="lag")
+    bounded = instance.scaled(*factors, latency="occupy") if occupies else lagging
+    makespans = [_makespan(run, lagging, _costs(run, lagging, sample.latency, occupies)) for run in runs]
+    judges = (bound for name, bound in bounds_of(instance).items() if name in JUDGES)
+    return makespans, max(bound.compute(bounded) for bound in judges)
+
+
+def _costs(run: _Run, lagging: Instance, factors: FloatArray, occupies: bool) -> StageCosts:
+    """Costs with lags multiplied by the `factors` of stages, which hold the dimension if latency occupies."""
+    lag = fixed_lag(lagging, run.phase, run.dimension)
+    late = np.ceil(lag * factors[run.factor]).astype(np.int64)
+    held = occupancy(lagging, run.phase, run.dimension, run.sent)
+    return run.costs._replace(occupancy=held + occupies * late, lag=(not occupies) * late)
+
+
+def _makespan(run: _Run, disturbed: Instance, costs: StageCosts) -> int:
+    """What the schedule of a sample minimises, simulated as long as :func:`simulate` would."""
+    if not has_launches(disturbed):
+        return int((run.starts(disturbed, costs, 1)[0] + costs.occupancy + costs.lag).max())
+    count = FEWEST
+    period = _period(run, disturbed, costs, count)
+    while not period.is_steady and count < MOST:
+        count *= 2
+        period = _period(run, disturbed, costs, count)
+    return period.iteration_time
+
+
+def _period(run: _Run, disturbed: Instance, costs: StageCosts, iterations: int) -> Period:
+    start, tasks = run.starts(disturbed, costs, iterations), len(disturbed.tasks)
+    ready = start[:, tasks:] + costs.occupancy + costs.lag
+    return Period(disturbed, run.execution.plan, costs, start[:, :tasks], start[:, tasks:], ready)

@@ -1,0 +1,131 @@
+"""What a training iteration launches when, as parameters of a search."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from types import MappingProxyType
+from typing import Any, get_args
+
+from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, format_size
+from themis_opt.policies.launching.common import fusible
+from themis_opt.policies.registry import LAUNCHING, make_policy
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Launch, Order
+from themis_opt.tuning.parameters import Choice, Parameter, Value, every_choice
+
+STEPS_PER_DOUBLING = 2
+"""Sizes of buckets to choose from between one and its double."""
+
+CYCLES_OF_COMPUTE = tuple(2**n for n in range(1, 10))
+"""How many cycles of Horovod one iteration of compute may have."""
+
+USUAL: Mapping[str, Value] = MappingProxyType(
+    {"first_cap": 2**20, "cap": 25 * 2**20, "buffer": 64 * 2**20, "cycle_us": 3500, "threshold": 25 * 10**6,
+     "order": "ready"}
+)  # fmt: skip
+"""Values of the knobs that policies have by themselves."""
+
+KNOBS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"ddp": ("first_cap", "cap"), "horovod": ("buffer", "cycle_us"), "dear": ("threshold",)}
+)
+"""The knobs of every launching policy that has some, besides the order."""
+
+DEFAULT: Mapping[str, Value] = MappingProxyType({"launching": "ddp", **{name: USUAL[name] for name in KNOBS["ddp"]}})
+"""The buckets of PyTorch DistributedDataParallel."""
+
+
+@dataclass(frozen=True)
+class Launching:
+    """Launching policies, their knobs, and the order in which dimensions serve collectives."""
+
+    instance: Instance
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What can be chosen."""
+        values = {name: bucket_sizes(self.instance, int(USUAL[name])) for name in USUAL.keys() - {"cycle_us", "order"}}
+        values["cycle_us"] = cycles(self.instance)
+        knobs = [Parameter(name, values[name], {"launching": (own,)}) for own, names in KNOBS.items() for name in names]
+        ordered = tuple(name for name in LAUNCHING if name != "priority")
+        order = Parameter("order", get_args(Order), {"launching": ordered})
+        return Parameter("launching", tuple(LAUNCHING)), *knobs, order
+
+    def launches(self, choice: Choice) -> tuple[Launch, ...]:
+        """What a choice launches."""
+        return _launches(self.instance, launching_specification(choice))
+
+    def canonical(self, choice: Choice) -> dict[str, Value]:
+        """The choice with the first of all settings that launch the same, without what makes no difference."""
+        launches = self.launches(choice)
+        names = {parameter.name for parameter in self.parameters}
+        result = {name: value for name, value in choice.items() if name not in names}
+        result |= self._first_settings[_traits(launches)]
+        order = "layer" if choice["launching"] == "priority" else choice.get("order", USUAL["order"])
+        if _is_alone(launches):
+            return result
+        if result["launching"] == "wait_free" and order == "layer":
+            return result | {"launching": "priority"}
+        return result | {"order": order}
+
+    @cached_property
+    def _first_settings(self) -> dict[object, dict[str, Value]]:
+        """By what they launch, the first of all settings; the default comes before all others."""
+        settings: dict[object, dict[str, Value]] = {}
+        unordered = [parameter for parameter in self.parameters if parameter.name != "order"]
+        for setting in (dict(DEFAULT), *every_choice(unordered)):
+            settings.setdefault(_traits(self.launches(setting)), setting)
+        return settings
+
+
+@lru_cache(maxsize=2**12)
+def _launches(instance: Instance, specification: str) -> tuple[Launch, ...]:
+    policy: Any = make_policy(specification)
+    launches: tuple[Launch, ...] = policy.launching(instance)
+    return launches
+
+
+def _traits(launches: tuple[Launch, ...]) -> object:
+    """What tells launches apart, whatever their names."""
+    return tuple((own.kind, own.tensors, own.after, own.before, own.after_launches, own.part) for own in launches)
+
+
+def _is_alone(launches: tuple[Launch, ...]) -> bool:
+    """Whether there is one launch, over before that of the next iteration begins: none can overtake another."""
+    (first, *others) = launches
+    if others or first.before is None or first.after is None:
+        return False
+    return first.before.later == 0 or first.before.task <= first.after.task
+
+
+def bucket_sizes(instance: Instance, usual: int) -> tuple[int, ...]:
+    """Sizes in geometric progression, from the smallest tensor to all of them in one bucket, and the usual size."""
+    numbers = [t for own in fusible(instance) for t in own] or range(len(instance.exchanges))
+    tensors = [instance.exchanges[t].size for t in numbers]
+    least, most = min(tensors), sum(tensors) + 1  # DeAR closes a group before it reaches the threshold
+    sizes, number = {least, most}, 1
+    while (size := round(least * 2 ** (number / STEPS_PER_DOUBLING))) < most:
+        sizes.add(size)
+        number += 1
+    return tuple(sorted(sizes | {min(max(usual, least), most)}))
+
+
+def cycles(instance: Instance) -> tuple[int, ...]:
+    """Microseconds of a cycle of Horovod: the usual ones, fractions of the compute, and more than all of it."""
+    compute = instance.compute // PICOSECONDS_PER_MICROSECOND
+    fractions = {compute // count for count in CYCLES_OF_COMPUTE if count <= compute}
+    return tuple(sorted(fractions | {int(USUAL["cycle_us"]), compute + 1}))
+
+
+def launching_specification(choice: Choice) -> str:
+    """The chosen launching policy as it is written on the command line, without knobs that are as usual."""
+    launching = str(choice["launching"])
+    told = [name for name in (*KNOBS.get(launching, ()), "order") if choice.get(name, USUAL[name]) != USUAL[name]]
+    return ":".join([launching, *(_knob(name, choice[name]) for name in told)])
+
+
+def _knob(name: str, value: Value) -> str:
+    if name == "order":
+        return f"order={value}"
+    if name == "cycle_us":
+        return f"cycle={value}us"
+    return f"{name}={format_size(int(value)).replace(' ', '')}"

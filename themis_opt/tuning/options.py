@@ -1,0 +1,203 @@
+"""The options of a search, checked, and the space that they stand for."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import ValidationError
+
+from themis_opt.base.digests import digest
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import format_megabytes, format_size, parse_size
+from themis_opt.problem.cost import check_clock
+from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, located
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.dispatch import DISPATCH
+from themis_opt.schedules.plan import has_launches
+from themis_opt.tuning.costs import with_costs
+from themis_opt.tuning.launching import DEFAULT, Launching
+from themis_opt.tuning.parameters import Parameter, Value
+from themis_opt.tuning.profiles import PROFILES
+from themis_opt.tuning.space import USUAL_DIVISOR, Space
+
+POLICIES = ("themis", "baseline", "hourglass")
+"""Policies for chunks that are quick enough to be tried a hundred times."""
+
+LAUNCHED_POLICIES = ("themis+scf", "hourglass", "baseline+fifo")
+"""The same where what is launched when is tuned too."""
+
+MOST_CHUNKS, MOST_LAUNCHED_CHUNKS = 256, 64
+"""Most chunks of a collective by default, on its own and in an iteration."""
+
+RATIOS = (2, 4, 8, 16)
+"""Of the largest to the smallest chunk of a ramp."""
+
+THRESHOLD_DIVISORS = (4, 8, USUAL_DIVISOR, 32, 64)
+LEAST_CHUNK_BYTES = tuple(2**power for power in (12, 14, 16, 18, 20, 22))
+
+REFERENCE: Mapping[str, Value] = MappingProxyType(
+    {"policy": "themis", "dispatch": "scf", "threshold_divisor": USUAL_DIVISOR, "chunks": 64, "profile": "equal"}
+)
+"""The default of Themis, ISCA 2022, section 6."""
+
+
+def make_space(
+    instance: Instance,
+    *,
+    sizes: Sequence[str | int] = (),
+    policies: Sequence[str] = POLICIES,
+    profiles: Sequence[str] | None = None,
+    max_chunks: int | None = None,
+    min_chunk: str | int | None = None,
+    **costs: Any,
+) -> Space:
+    """The choices for an instance: chunks and their policy, and where there is compute what is launched when.
+
+    Parameters
+    ----------
+    sizes : sequence of str or int
+        Sizes of every collective to tune for together; by default the size the instance has.
+    policies, profiles : sequence of str
+        Those to choose from, of :data:`POLICIES` and :data:`~themis_opt.tuning.profiles.PROFILES`; all by default.
+    max_chunks : int
+        Most chunks of a collective; 256 by default, with compute 64.
+    min_chunk : str or int
+        Least bytes of an equal chunk, 1 by default, at most the largest collective.
+    **costs
+        As in :func:`themis_opt.tuning.costs.with_costs`.
+
+    Raises
+    ------
+    InputError
+        If one of them breaks a rule, or `sizes`, `profiles` or `min_chunk` are given where there is compute.
+    """
+    costly, chosen = with_costs(instance, **costs), _names_option("--policies", policies, POLICIES)
+    if has_launches(instance):
+        for option, value in (("--sizes-of-collective", sizes), ("--profiles", profiles), ("--min-chunk", min_chunk)):
+            if value:
+                rule = "is for collectives, not for training iterations, whose tensors have sizes of their own"
+                raise InputError(rule, field=option, value=value)
+        return _launching_space(costly, chosen, _most_chunks(max_chunks, MOST_LAUNCHED_CHUNKS))
+    cases = _of_sizes(costly, sizes)
+    largest = max(own.size for case in cases for own in case.exchanges)
+    return _chunk_space(
+        instance.name,
+        cases,
+        chosen,
+        _names_option("--profiles", tuple(PROFILES) if profiles is None else profiles, tuple(PROFILES)),
+        _most_chunks(max_chunks, MOST_CHUNKS),
+        _size_option("--min-chunk", 1 if min_chunk is None else min_chunk, largest),
+    )
+
+
+def _chunk_space(
+    name: str,
+    instances: tuple[Instance, ...],
+    policies: tuple[str, ...],
+    profiles: tuple[str, ...],
+    max_chunks: int,
+    min_chunk: int,
+) -> Space:
+    """Chunk counts, size profiles, policies and their knobs; a least chunk where collectives have several sizes."""
+    parameters = [
+        Parameter("chunks", chunk_counts(max_chunks)),
+        Parameter("profile", profiles),
+        Parameter("ratio", RATIOS, {"profile": ("ramp",)}),
+        Parameter("policy", policies),
+        Parameter("dispatch", tuple(DISPATCH), {"policy": ("themis", "baseline")}),
+        Parameter("threshold_divisor", THRESHOLD_DIVISORS, {"policy": ("themis",)}),
+    ]
+    if len({own.size for instance in instances for own in instance.exchanges}) > 1:
+        larger = tuple(size for size in LEAST_CHUNK_BYTES if size > min_chunk)
+        parameters.append(Parameter("least_chunk_bytes", larger or (min_chunk,)))
+    uncut = digest([instance.overridden(chunks=1).fingerprint for instance in instances])[:16]
+    return Space(
+        name=name or instances[-1].name or "instance",
+        instances=instances,
+        cases=tuple(_sizes_in_words(instance) for instance in instances),
+        parameters=tuple(parameters),
+        reference=REFERENCE,
+        identity={"instance": uncut, "space": _identity("chunks", parameters, min_chunk)},
+        min_chunk=min_chunk,
+    )
+
+
+def _launching_space(instance: Instance, policies: tuple[str, ...], max_chunks: int) -> Space:
+    """Launching policies with their knobs, chunk counts and chunk policies."""
+    launching, counts = Launching(instance), {2**n for n in range(max_chunks.bit_length())} | {instance.chunks}
+    parameters = (
+        *launching.parameters,
+        Parameter("chunks", tuple(sorted(count for count in counts if count <= max_chunks))),
+        Parameter("chunk_policy", tuple(own for own in LAUNCHED_POLICIES if own.partition("+")[0] in policies)),
+    )
+    return Space(
+        name=instance.name or "iteration",
+        instances=(instance,),
+        cases=(format_megabytes(sum(own.size for own in instance.exchanges)),),
+        parameters=parameters,
+        reference={**DEFAULT, "order": "ready", "chunks": instance.chunks, "chunk_policy": "themis+scf"},
+        identity={"instance": instance.fingerprint, "space": _identity("iteration", parameters)},
+        launching=launching,
+    )
+
+
+def _identity(kind: str, parameters: Sequence[Parameter], *more: int) -> str:
+    return digest([kind, [[p.name, p.values, sorted(p.when.items())] for p in parameters], *more])[:16]
+
+
+def _sizes_in_words(instance: Instance) -> str:
+    """The sizes of the collectives, largest first."""
+    sizes = sorted({own.size for own in instance.exchanges}, reverse=True)
+    return ",".join(format_size(size).replace(" ", "") for size in sizes)
+
+
+def chunk_counts(most: int) -> tuple[int, ...]:
+    """Powers of two and three numbers between each two of them, up to `most`."""
+    counts = {power * quarter // 4 for power in (2**n for n in range(most.bit_length())) for quarter in (4, 5, 6, 7)}
+    return tuple(sorted(count for count in counts if count <= most))
+
+
+def _of_sizes(instance: Instance, sizes: Sequence[str | int]) -> tuple[Instance, ...]:
+    if not sizes:
+        return (instance,)
+    amounts = sorted(_size_option("--sizes-of-collective", size) for size in sizes)
+    if len(set(amounts)) < len(amounts):
+        raise InputError("must name each size once", field="--sizes-of-collective", value=", ".join(map(str, sizes)))
+    return tuple(_of_size(instance, amount) for amount in amounts)
+
+
+def _of_size(instance: Instance, size: int) -> Instance:
+    name = f"{instance.name} at {format_size(size)}".strip()
+    try:
+        resized = instance.overridden(size=size, chunks=1).replace(name=name)
+    except ValidationError as error:
+        raise located(error).within("--sizes-of-collective") from None
+    check_clock(resized)
+    return resized
+
+
+def _most_chunks(value: int | None, usual: int) -> int:
+    return _number_option("--max-chunks", usual if value is None else value, MAX_CHUNKS)
+
+
+def _size_option(option: str, value: str | int, most: int = MAX_BYTES) -> int:
+    try:
+        size = parse_size(value)
+    except ValueError as error:
+        raise InputError(str(error), field=option, value=value) from None
+    return _number_option(option, size, most)
+
+
+def _number_option(option: str, value: int, most: int) -> int:
+    """The value of an option, from 1 to `most`."""
+    if not 1 <= value <= most:
+        raise InputError(f"must be from 1 to {most}", field=option, value=value)
+    return value
+
+
+def _names_option(option: str, names: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
+    """The names that an option lists, in the order of those known."""
+    if not names or len(set(names)) < len(names) or not set(names) <= set(known):
+        rule = f"must name one or more of {', '.join(known)}, each once"
+        raise InputError(rule, field=option, value=", ".join(names))
+    return tuple(name for name in known if name in names)
