@@ -1,19 +1,32 @@
 """From launches to a whole plan: a chunk policy is called for each group of launches that one event releases."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray
-from themis_opt.policies.registry import LaunchingPolicy, Policy
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Chunks, Launch, Order, Plan, fused
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
+
+Policy = Callable[[Instance], Plan]
+
+
+class LaunchingPolicy(Protocol):
+    """What a launching policy is."""
+
+    @property
+    def order(self) -> Order:
+        """Which launch a dimension serves first."""
+
+    def __call__(self, instance: Instance) -> tuple[Launch, ...]:
+        """Launches for `instance`."""
+
 
 AnyPolicy = TypeVar("AnyPolicy", bound=Policy)
 

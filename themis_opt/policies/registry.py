@@ -9,29 +9,16 @@ Where there is compute, a launching policy says which exchanges are fused, and w
 out, or stand alone with everything fused.
 """
 
-from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.registries import Registry
+from themis_opt.policies.planning import Combined
+from themis_opt.policies.planning import Policy as Policy
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.dispatch import DISPATCH
-from themis_opt.schedules.plan import Launch, Order, Plan, has_launches
-
-Policy = Callable[[Instance], Plan]
-
-
-class LaunchingPolicy(Protocol):
-    """What a launching policy is."""
-
-    @property
-    def order(self) -> Order:
-        """Which launch a dimension serves first."""
-
-    def __call__(self, instance: Instance) -> tuple[Launch, ...]:
-        """Launches for `instance`."""
-
+from themis_opt.schedules.plan import has_launches
 
 POLICIES = Registry(
     "themis_opt.policies",
@@ -124,8 +111,6 @@ def make_policy(specification: str, **defaults: Any) -> Policy:
     made = _make_chunk_policy(chunk, specification, defaults)
     if not launching:
         return made
-    from themis_opt.policies.planning import Combined
-
     name, *settings = launching.split(":")
     if name not in LAUNCHING:
         raise _unknown(name, launching=True)

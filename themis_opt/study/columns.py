@@ -5,19 +5,28 @@ A new column is one entry of :data:`RESULT_COLUMNS`.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 from themis_opt.base.units import nanoseconds
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import has_launches
 from themis_opt.schedules.schedule import Schedule
 
-if TYPE_CHECKING:
-    from themis_opt.study.comparison import Result
-
 Value = str | int | float | bool
 Form = Literal["text", "time", "share", "bandwidth", "ratio", "count"]
 """How a cell is shown: times are in nanoseconds, bandwidths in bytes per second."""
+
+
+class Judged(Protocol):
+    """A schedule beside others: its policy, and what is known of it against their bound and baseline."""
+
+    @property
+    def policy(self) -> str:
+        """Its specification."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """What came of it."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +114,11 @@ def schedule_row(schedule: Schedule) -> dict[str, Value]:
     return {column.name: column.value(schedule) for column in columns_of([schedule], judged=False)}
 
 
-def result_row(result: "Result") -> dict[str, Value]:
+def result_row(result: Judged) -> dict[str, Value]:
     """What is known of a result, as plain values by the names of columns."""
     return {"policy": result.policy} | dict(_values(result))
 
 
-def _values(result: "Result") -> Iterator[tuple[str, Value]]:
+def _values(result: Judged) -> Iterator[tuple[str, Value]]:
     for column in columns_of([result.schedule], judged=True):
         yield column.name, column.value(result if column.judged else result.schedule)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from themis_opt.reports.rendering.charts import Chart
+    import altair
 
 Value = float | int | str | None
 """A cell of a table; None where there is nothing to say."""
@@ -55,7 +55,7 @@ class Figure:
 
     name: str
     title: str
-    chart: "Chart"
+    chart: "altair.LayerChart"
     caption: str = ""
 
 
