@@ -63,6 +63,12 @@ def test_any_schedule_with_compute_reads_back_equal(read, schedule):
     assert read(schedule_document(schedule)) == schedule
 
 
+@with_compute
+def test_two_iterations_read_back_equal(read, schedule):
+    two = simulate(schedule.instance, schedule.plan, 2)
+    assert read(schedule_document(two)) == two
+
+
 def test_stage_that_starts_with_the_clock_reads_back(read):
     """Its start is 0, which is not unknown."""
     instance = themis_opt.Instance(**edited(layers().model_dump(mode="json"), "iteration.tasks.0.duration", "0 ps"))

@@ -139,8 +139,7 @@ def last_periods(schedule: Schedule, count: int) -> Window:
     """
     iterations = _last(schedule, count)
     ready = schedule.ready.reshape(schedule.num_iterations, -1)[: iterations.stop].max(axis=1)
-    reaching = np.flatnonzero(ready > _begin(schedule, iterations))
-    first = int(reaching[0]) if len(reaching) else iterations.stop - 1
+    first = int(np.argmax(ready > _begin(schedule, iterations)))  # the iterations themselves reach into their time
     return _window(schedule, iterations, range(first, iterations.stop), cut=True)
 
 
