@@ -177,6 +177,12 @@ def lines(
 
     Parameters
     ----------
+    frame : DataFrame
+        A row for each place.
+    x, y : Axis
+        Numbers across and up.
+    by : str
+        Column with the names of series.
     guides : DataFrame, optional
         More of the same, drawn thin and dotted: only there to compare with.  The guide ``a, what`` has the colour of
         the curve ``a``, other guides are grey.
@@ -199,8 +205,8 @@ def lines(
     looks = _looks(by, frame, dots, guides)
     drawn = []
     if band:
-        low, high = (alt.Y(field=band[0], type="quantitative"), alt.Y2(band[1]))
-        drawn.append(looks.paint(_joined(layers["curve"].encode(low, high), "area", step), 0.15))
+        area = layers["curve"].encode(alt.Y(field=band[0], type="quantitative"), alt.Y2(band[1]))
+        drawn.append(looks.paint(_joined(area, "area", step), 0.15))
     if dots is not None:
         drawn.append(looks.paint(layers["cloud"].mark_circle(size=40), 0.6))
     if guides is not None:
