@@ -5,6 +5,7 @@ import json
 import pytest
 
 from themis_opt.base.errors import InputError
+from themis_opt.batches import expansion
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import read_experiment
 from themis_opt.batches.measured_run import code_version
@@ -202,6 +203,18 @@ def test_keys_do_not_depend_on_labels(runs_of):
 def test_keys_of_heuristics_do_not_depend_on_limits_of_searches(runs_of):
     one, other = runs_of(f"{ON_FIG5}\n{BASELINE}", f"{ON_FIG5}\ntime_limit = 7\nworkers = 3\n{BASELINE}")
     assert one.key == other.key
+
+
+@pytest.mark.parametrize(
+    ("block", "key"),
+    [
+        (f'{ON_FIG5}\npolicies = ["search"]\nseeds = [3]\ntime_limit = 1.5', "7dea54a3fb577c8fdd86abda56441fc2"),
+        (f'{on("2d-sw_sw.resnet-50")}\npolicies = ["fused/themis+scf"]', "7fc9f53c489ad3641d39e8b39306fce0"),
+    ],
+)
+def test_keys_stay_what_they_were(runs_of, monkeypatch, block, key):
+    monkeypatch.setattr(expansion, "code_version", lambda: "0.1.0+0123456789ab")
+    assert [run.key for run in runs_of(block)] == [key]
 
 
 def test_code_version_names_the_package():

@@ -1,7 +1,5 @@
 """Entries of the plan cache: plans in files, one folder per key, and the key of the instances that a plan fits."""
 
-import hashlib
-import json
 import logging
 import math
 import re
@@ -14,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from themis_opt.base.digests import digest
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.policies.launching.common import fused_name
@@ -58,7 +57,7 @@ def plan_key(instance: Instance) -> str:
     content: list[Any] = [FORMAT, instance.fabric.identity, collectives, instance.latency, instance.ag_order]
     if has_launches(instance):
         content += [instance.resources, _waits(instance), _shares(instance)]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return digest(content, 64)
 
 
 def _waits(instance: Instance) -> list[tuple[int, int, int]]:
@@ -235,8 +234,7 @@ def entry_path(root: Path, instance: Instance, sizes: Sizes) -> Path:
     """
     counts = [c.chunks for c in instance.exchanges]
     classes = [*counts, round(math.log2(max(instance.compute, 1)))] if has_launches(instance) else counts
-    digest = hashlib.sha256(json.dumps(classes).encode()).hexdigest()[:8]
-    return root / plan_key(instance) / f"{sizes}.{sum(counts)}.{digest}.{_size_class(instance)}.json"
+    return root / plan_key(instance) / f"{sizes}.{sum(counts)}.{digest(classes, 8)}.{_size_class(instance)}.json"
 
 
 def nearest_entries(root: Path, instance: Instance, most: int) -> Iterator[Entry]:

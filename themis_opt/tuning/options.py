@@ -110,7 +110,7 @@ def _chunk_space(
     if len({own.size for instance in instances for own in instance.exchanges}) > 1:
         larger = tuple(size for size in LEAST_CHUNK_BYTES if size > min_chunk)
         parameters.append(Parameter("least_chunk_bytes", larger or (min_chunk,)))
-    uncut = digest([instance.overridden(chunks=1).fingerprint for instance in instances])[:16]
+    uncut = digest([instance.overridden(chunks=1).fingerprint for instance in instances], 16)
     return Space(
         name=name or instances[-1].name or "instance",
         instances=instances,
@@ -142,7 +142,7 @@ def _launching_space(instance: Instance, policies: tuple[str, ...], max_chunks: 
 
 
 def _identity(kind: str, parameters: Sequence[Parameter], *more: int) -> str:
-    return digest([kind, [[p.name, p.values, sorted(p.when.items())] for p in parameters], *more])[:16]
+    return digest([kind, [[p.name, p.values, sorted(p.when.items())] for p in parameters], *more], 16)
 
 
 def _sizes_in_words(instance: Instance) -> str:
