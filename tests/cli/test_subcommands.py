@@ -14,6 +14,7 @@ from themis_opt.problem.catalog import load, shipped
 from themis_opt.problem.schema import SCHEMA_FILE, instance_schema
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.validation import RULES
+from themis_opt.study import columns
 
 NAME = "fig5.all_reduce.256MB"
 QUICK = ("--time-limit", 5, "--workers", 1, "--sizes", "equal")
@@ -204,6 +205,17 @@ def test_cells_say_what_is_in_the_rows(succeed, arguments):
         "gap": "14.29 %",
         "status": "feasible",
     }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("command", ["simulate", "compare"])
+def test_a_new_column_is_shown_wherever_results_are(rows, succeed, arguments, monkeypatch, kind, command):
+    stages = columns.Column("stages", lambda schedule: schedule.plan.num_stages, "count", "stages")
+    monkeypatch.setattr(columns, "RESULT_COLUMNS", (*columns.RESULT_COLUMNS, stages))
+    values = [str(row["stages"]) for row in rows(kind, command)]
+    _, header, *lines = (line.split("\t") for line in succeed(*arguments[kind][command]).splitlines())
+    assert header[-1] == "stages"
+    assert [line[-1] for line in lines] == values
 
 
 def test_times_that_vary_are_noted(succeed, save):
