@@ -10,7 +10,7 @@ from background import PATIENCE
 
 from themis_opt.cli.listing import LISTED
 from themis_opt.formats.bundle import WRITERS
-from themis_opt.policies.registry import LAUNCHING, POLICIES
+from themis_opt.policies.registry import LAUNCHED, LAUNCHING, POLICIES, REFERENCE
 from themis_opt.problem.catalog import READERS, shipped
 from themis_opt.reports.registry import REPORTS
 from themis_opt.workloads.models import MODELS
@@ -178,6 +178,11 @@ def test_policy_of_others_is_solved_with(rows, tmp_path):
     solved = rows("solve", NAME, "--policies", "patient,exact", "-o", tmp_path, *QUICK)
     assert [(row["policy"], row["makespan_ns"]) for row in solved] == [("patient", 8_000_000), ("exact", 7_000_000)]
     assert rows("validate", tmp_path / "schedule.json", "--json")["makespan_ns"] == 7_000_000
+
+
+def test_launching_policies_of_others_are_compared_unless_some_are_named(rows, trained):
+    names = [row["policy"] for row in rows("compare", trained, *QUICK)]
+    assert names == [*LAUNCHED, "eager/hourglass", REFERENCE]
 
 
 def test_policies_of_others_are_for_iterations_too(rows, trained, tmp_path):

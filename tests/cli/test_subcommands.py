@@ -14,7 +14,7 @@ from themis_opt.problem.catalog import load, shipped
 from themis_opt.problem.schema import SCHEMA_FILE, instance_schema
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.validation import RULES
-from themis_opt.study import columns
+from themis_opt.study import columns, comparison
 
 NAME = "fig5.all_reduce.256MB"
 QUICK = ("--time-limit", 5, "--workers", 1, "--sizes", "equal")
@@ -155,6 +155,20 @@ def test_compare_runs_every_policy_with_every_dispatch_rule(rows):
 @pytest.mark.parametrize("command", ["compare", "simulate", "solve"])
 def test_policies_are_shown_in_the_order_asked_for(rows, command):
     assert [row["policy"] for row in rows("iteration", command)] == NAMES
+
+
+@pytest.mark.parametrize(("option", "cached"), [((), True), (("--no-cache",), False), (("--deterministic",), False)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_plans_are_cached_unless_that_could_change_the_result(invoke, arguments, monkeypatch, kind, option, cached):
+    caches = []
+
+    def spy(*given, cache, **options):
+        caches.append(cache)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(comparison, "compare", spy)
+    invoke(*arguments[kind]["compare"], *option)
+    assert [cache is not None for cache in caches] == [cached]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -398,6 +412,13 @@ def test_explain_lists_as_many_stages_and_waits_as_asked(succeed, arguments, kin
     tables = parts(succeed(*arguments[kind]["explain"], "--steps", steps))
     assert [len(lines) for name, lines in tables.items() if name in ("critical", "waits")] == [steps] * len(listed)
     assert [name for name in ("critical", "waits") if name in tables] == listed
+
+
+def test_explain_lists_the_longest_wait_first_of_all(rows, succeed, arguments):
+    waits = {wait["task"]: wait["wait_ns"] for wait in rows("iteration", "explain")["waits"]}
+    assert len(set(waits.values())) > 1
+    (line,) = parts(succeed(*arguments["iteration"]["explain"], "--steps", 1))["waits"]
+    assert waits[line.split("\t")[0]] == max(waits.values())
 
 
 @pytest.mark.parametrize("kind", KINDS)

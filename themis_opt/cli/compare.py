@@ -39,9 +39,10 @@ def solve(
     Compares the usual policies with the reference of local search and CP-SAT, and writes the best schedule, its order
     table or the compute tasks beside it, a trace for Perfetto, a Gantt picture and CSV files.
     """
+    instance = options.load_instance(source, size, chunks, latency, ag_order)
+
     from themis_opt.policies.registry import REFERENCE, usual_policies
 
-    instance = options.load_instance(source, size, chunks, latency, ag_order)
     names = options.choose_policies(instance, policies, lambda _: (*usual_policies(instance), REFERENCE))
     folder = output or Path(f"{Path(source).name.removesuffix('.json')}.solution")
     limits = _limits(time_limit, workers, seed, gap, sizes, deterministic, memory)
@@ -69,9 +70,10 @@ def compare(
     as_json: options.Json = False,
 ) -> None:
     """Run all policies on one instance, each against the best proven bound."""
+    instance = options.load_instance(source, size, chunks, latency, ag_order)
+
     from themis_opt.policies.registry import every_policy
 
-    instance = options.load_instance(source, size, chunks, latency, ag_order)
     names = options.choose_policies(instance, policies, every_policy)
     limits = _limits(time_limit, workers, seed, gap, sizes, deterministic, memory)
     _compare(instance, names, limits, cached=not no_cache, asked_gap=gap, folder=output, as_json=as_json)
