@@ -16,8 +16,10 @@ Report = Callable[[float, float], None]
 """Called with the objective and the bound, whenever one of them improves."""
 
 POLL_SECONDS = 0.1
+"""Between two looks at the clock, the memory and Ctrl-C: shorter than a user notices."""
+
 MEMORY_SHARE = 0.9
-"""Share of the memory limit at which the solver is told to stop."""
+"""Share of the memory limit at which the solver is told to stop, since it goes on to take some."""
 
 GRACE_SECONDS = 1.0
 """How long past its limit the solver may wind up before it is told to stop."""

@@ -58,7 +58,7 @@ class Study:
     """
 
     params: Any
-    cases: Sequence[Run]
+    cases: Callable[[], Sequence[Run]]
     leaves_out: tuple[str, ...] = ()
     repeats: int = 1
 
@@ -108,14 +108,12 @@ def wide(num_dimensions: int, chunks: int) -> Instance:
     return Instance.model_validate({"network": {"dimensions": dimensions}, "collectives": [collective]})
 
 
-def study_of(
-    params: Any, run: Callable[..., float], instances: Iterable[Instance], *leaves_out: str, repeats: int = 1
-) -> Study:
-    """A study of a function of parameters and an instance."""
-    return Study(params, [partial(run, instance=instance) for instance in instances], leaves_out, repeats)
+def on_each(run: Callable[..., float], instances: Iterable[Instance]) -> list[Run]:
+    """A function of parameters and an instance on some instances."""
+    return [partial(run, instance=instance) for instance in instances]
 
 
-def hourglass_study() -> Study:
+def hourglass_cases() -> Sequence[Run]:
     """Few and many bytes and chunks, all rules, several collectives, many dimensions."""
     grid = product(PAPER, ("1 MiB", "100 MiB", "1000 MiB"), (4, 8, 16, 64))
     instances = [loaded(f"{n}.all_reduce.100MiB", size=s, chunks=c) for n, s, c in grid]
@@ -130,13 +128,10 @@ def hourglass_study() -> Study:
     def run(params: Any, instance: Instance) -> int:
         return hourglass.balanced(instance, params).makespan
 
-    return study_of(hourglass.USUAL, run, instances, *FREE_FIELDS, repeats=2)
+    return on_each(run, instances)
 
 
-FREE_FIELDS = ("free_chunks", "fewest_free_chunks", "largest_programme")
-
-
-def hourglass_free_study() -> Study:
+def hourglass_free_cases() -> Sequence[Run]:
     """Free sizes of few and many bytes, of one and of several collectives."""
     grid = product(PAPER, ("1 MiB", "100 MiB"))
     instances = [loaded(f"{n}.all_reduce.100MiB", size=s) for n, s in grid]
@@ -146,8 +141,7 @@ def hourglass_free_study() -> Study:
     def run(params: Any, instance: Instance) -> int:
         return hourglass.with_free_sizes(instance, params).makespan
 
-    seen_before = [f.name for f in fields(hourglass.HourglassParams) if f.name not in FREE_FIELDS]
-    return study_of(hourglass.USUAL, run, instances, *seen_before, repeats=2)
+    return on_each(run, instances)
 
 
 def annealed(params: Any, instance: Instance, seed: int, free_sizes: bool, work: float) -> int:
@@ -158,23 +152,20 @@ def annealed(params: Any, instance: Instance, seed: int, free_sizes: bool, work:
     return search.best.makespan
 
 
-def annealing_study() -> Study:
+def annealing_cases() -> Sequence[Run]:
     """Equal chunks, from a start that leaves something to find."""
     names = [*(f"{network}.all_reduce.100MiB" for network in PAPER[2:]), "3d-sw_sw_sw_hetero.mixed.100MiB"]
-    cases = [
+    return [
         partial(annealed, instance=loaded(name, chunks=chunks), seed=seed, free_sizes=False, work=5e6)
         for name, chunks, seed in product(names, (8, 32), range(2))
     ]
-    leaves_out = ("warm", "cool", "start_work", "start_steps", "free_counts", "max_turns")
-    return Study(local_search.USUAL, cases, leaves_out)
 
 
-def free_sizes_study() -> Study:
+def free_sizes_cases() -> Sequence[Run]:
     """Free sizes, a few starts each."""
     names = ("3d-sw_sw_sw_hetero.all_reduce.100MiB", "4d-ring_fc_ring_sw.all_reduce.100MiB")
     run = partial(annealed, seed=0, free_sizes=True, work=6e7)
-    leaves_out = ("moves", "first_work", "first_steps", "slice_work", "most_work")
-    return study_of(local_search.USUAL, run, [loaded(name, chunks=64) for name in names], *leaves_out)
+    return on_each(run, [loaded(name, chunks=64) for name in names])
 
 
 def solved(params: Any, instance: Instance, sizes: Literal["equal", "free"] = "free", seconds: float = 1.0) -> int:
@@ -184,37 +175,37 @@ def solved(params: Any, instance: Instance, sizes: Literal["equal", "free"] = "f
     return policy.solve(instance, known, params=params).schedule.makespan
 
 
-def reference_study() -> Study:
-    """Small plans for CP-SAT, middling ones, many chunks that begin with few, free sizes."""
-    equal = [("3d-fc_ring_sw", chunks) for chunks in (4, 16, 32, 200)]
-    equal += [("4d-ring_fc_ring_sw", chunks) for chunks in (16, 32)]
-    cases = [
-        partial(solved, instance=loaded(f"{network}.all_reduce.100MiB", chunks=chunks), sizes="equal", seconds=0.5)
-        for network, chunks in equal
+def reference_cases() -> Sequence[Run]:
+    """Small plans for CP-SAT, middling ones, many chunks that begin with few, free sizes; all can be improved."""
+    chosen = [("4d-ring_fc_ring_sw", 12), ("4d-ring_sw_sw_sw", 12), ("4d-ring_sw_sw_sw", 24), ("3d-fc_ring_sw", 12)]
+    chosen += [("3d-sw_sw_sw_hetero", 60)]
+    equal = [loaded(f"{network}.all_reduce.100MiB", chunks=chunks) for network, chunks in chosen]
+    equal += [loaded("3d-sw_sw_sw_hetero.mixed.100MiB", chunks=chunks) for chunks in (3, 12)]
+    many = loaded("4d-ring_fc_ring_sw.all_reduce.100MiB", size="1 MiB", chunks=200)
+    equal += [released(12), many, many.overridden(latency="occupy")]
+    free = [loaded(f"{network}.all_reduce.100MiB", chunks=8) for network in ("3d-sw_sw_sw_hetero", "4d-ring_sw_sw_sw")]
+    short = on_each(partial(solved, sizes="equal", seconds=0.7), equal) + on_each(solved, free)
+    few = loaded("4d-ring_fc_ring_sw.all_reduce.100MiB", chunks=4)
+    small = loaded("4d-ring_sw_sw_sw.all_reduce.100MiB", size="1 MiB", chunks=6)
+    return [
+        *short,
+        partial(solved, instance=few, sizes="equal", seconds=4.0),
+        partial(solved, instance=small, sizes="free", seconds=8.0),
     ]
-    cases += [
-        partial(solved, instance=loaded(f"{network}.all_reduce.100MiB", chunks=8), sizes="free", seconds=1.0)
-        for network in ("3d-sw_sw_sw_hetero", "4d-ring_sw_sw_sw")
-    ]
-    return Study(exact.USUAL, cases, ("local", "period"))
 
 
-def period_study() -> Study:
+def period_cases() -> Sequence[Run]:
     """Training iterations with few and many tensors, and few and many chunks."""
-    chosen = {
-        "2d-sw_sw.resnet-50": 4,
-        "3d-fc_ring_sw.gnmt": 8,
-        "3d-sw_sw_sw_hetero.transformer-1t": 2,
-        "3d-sw_sw_sw_hetero.dlrm": 4,
-    }
+    chosen = [("v100-256.bert-large", 4, 3.0), ("v100-256.bert-large", 64, 6.0), ("4d-ring_sw_sw_sw.gnmt", 2, 3.0)]
+    chosen += [("3d-sw_sw_sw_homo.dlrm", 4, 3.0), ("4d-ring_fc_ring_sw.resnet-50", 12, 3.0)]
 
-    def run(params: Any, instance: Instance) -> int:
-        return solved(replace(exact.USUAL, period=params), instance, seconds=3.0)
+    def run(params: Any, instance: Instance, seconds: float) -> int:
+        return solved(replace(exact.USUAL, period=params), instance, seconds=seconds)
 
-    return study_of(exact.USUAL.period, run, [loaded(name, chunks=chunks) for name, chunks in chosen.items()])
+    return [partial(run, instance=loaded(name, chunks=chunks), seconds=seconds) for name, chunks, seconds in chosen]
 
 
-def cache_study() -> Study:
+def cache_cases() -> Sequence[Run]:
     """Plans of many sizes and chunk counts, recalled for others."""
     folder, networks = Path(mkdtemp()), PAPER[2:]
     sizes, counts = ("1 MiB", "3 MiB", "10 MiB", "30 MiB", "100 MiB", "1000 MiB"), (4, 8, 16, 64)
@@ -227,10 +218,10 @@ def cache_study() -> Study:
         found = PlanCache(folder, params).recall(instance, "free")
         return found.schedule.makespan if found else usual_schedule(instance).makespan
 
-    return study_of(plan_cache.USUAL, run, [loaded(f"{n}.all_reduce.100MiB", size=s, chunks=c) for n, s, c in asked])
+    return on_each(run, [loaded(f"{n}.all_reduce.100MiB", size=s, chunks=c) for n, s, c in asked])
 
 
-def bounds_study() -> Study:
+def bounds_cases() -> Sequence[Run]:
     """Bounds, of which more is better."""
     instances = [loaded(f"{n}.all_reduce.100MiB", size=s, chunks=8) for n, s in product(PAPER, ("1 MiB", "100 MiB"))]
     instances += [released(12), loaded("3d-sw_sw_sw_hetero.mixed.100MiB"), wide(6, 8), wide(8, 8)]
@@ -239,19 +230,27 @@ def bounds_study() -> Study:
         return compute(instance, params)
 
     computed = (makespan_bounds.order_count, makespan_bounds.head_tail_equal)
-    cases = [partial(run, instance=instance, compute=compute) for instance, compute in product(instances, computed)]
-    return Study(makespan_bounds.USUAL, cases)
+    return [partial(run, instance=instance, compute=compute) for instance, compute in product(instances, computed)]
 
 
-STUDIES: Mapping[str, Callable[[], Study]] = {
-    "hourglass": hourglass_study,
-    "hourglass, free sizes": hourglass_free_study,
-    "annealing": annealing_study,
-    "annealing, free sizes": free_sizes_study,
-    "reference": reference_study,
-    "reference of iterations": period_study,
-    "plan cache": cache_study,
-    "bounds": bounds_study,
+FREE_HOURGLASS = ("free_chunks", "fewest_free_chunks")
+EQUAL_ONLY = ("first_work", "first_steps", "slice_work", "moves")
+FREE_ONLY = ("warm", "cool", "start_work", "start_steps", "free_counts", "max_turns")
+
+STUDIES: Mapping[str, Study] = {
+    "hourglass": Study(hourglass.USUAL, hourglass_cases, FREE_HOURGLASS, repeats=2),
+    "hourglass, free sizes": Study(
+        hourglass.USUAL,
+        hourglass_free_cases,
+        tuple(f.name for f in fields(hourglass.USUAL) if f.name not in FREE_HOURGLASS),
+        repeats=2,
+    ),
+    "annealing": Study(local_search.USUAL, annealing_cases, FREE_ONLY),
+    "annealing, free sizes": Study(local_search.USUAL, free_sizes_cases, EQUAL_ONLY),
+    "reference": Study(exact.USUAL, reference_cases, ("local", "period")),
+    "reference of iterations": Study(exact.USUAL.period, period_cases),
+    "plan cache": Study(plan_cache.CacheParams(), cache_cases),
+    "bounds": Study(makespan_bounds.USUAL, bounds_cases),
 }
 
 
@@ -297,12 +296,12 @@ def scaled(value: Any, factor: float) -> Any:
     return max(1, int(value * factor)) if isinstance(value, int) else value * factor
 
 
-def measured(study: Study, params: Any) -> tuple[list[float], float]:
+def measured(cases: Sequence[Run], repeats: int, params: Any) -> tuple[list[float], float]:
     """Makespan of every case, and the processor time of all."""
     makespans, seconds = [], 0.0
-    for run in study.cases:
+    for run in cases:
         times = []
-        for _ in range(study.repeats):
+        for _ in range(repeats):
             began = process_time()
             makespan = run(params)
             times.append(process_time() - began)
@@ -313,11 +312,12 @@ def measured(study: Study, params: Any) -> tuple[list[float], float]:
 
 def rows_of(search: str, study: Study) -> Iterator[Row]:
     """Every number of the study halved and doubled."""
-    measured(study, study.params)  # warms caches up
-    before, usual_seconds = measured(study, study.params)
+    measure = partial(measured, study.cases(), study.repeats)
+    measure(study.params)  # warms caches up
+    before, usual_seconds = measure(study.params)
     for (path, usual), factor in product(numbers(study.params, study.leaves_out), FACTORS):
         value = scaled(usual, factor)
-        after, seconds = measured(study, varied(study.params, path, value))
+        after, seconds = measure(varied(study.params, path, value))
         changes = [100 * (new / old - 1) for new, old in zip(after, before, strict=True)]
         yield Row(
             search=search,
@@ -439,7 +439,7 @@ def main() -> None:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
     for name in arguments.only or STUDIES:
         rows[name] = []
-        for row in rows_of(name, STUDIES[name]()):
+        for row in rows_of(name, STUDIES[name]):
             print(row, flush=True)
             rows[name].append(row)
     everything = [row for own in rows.values() for row in own]

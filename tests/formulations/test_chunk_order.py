@@ -23,7 +23,7 @@ from themis_opt.schedules.plan import equal_sizes
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.search.exact import USUAL, Exact
+from themis_opt.search.exact import RESOLUTION, Exact
 from themis_opt.solving.bounds import bounds
 from themis_opt.solving.lowering import chunk_order_data, job_plans
 
@@ -107,7 +107,7 @@ def test_hinted_optimum_equals_brute_force_with_little_work(jobs: list[JobClass]
 @given(tiny_instances())
 def test_optimum_hinted_by_themis_equals_brute_force_with_little_work(instance: Instance) -> None:
     schedule = simulate(instance, make_policy("themis+scf")(instance))
-    tick = max(1, schedule.makespan // USUAL.resolution)
+    tick = max(1, schedule.makespan // RESOLUTION)
     data = chunk_order_data(instance, tuple(c.sizes for c in schedule.plan.chunks), tick)
     model = ChunkOrder(data.jobs, horizon=-(-schedule.makespan // tick))
     model.hint(job_plans(data, schedule))

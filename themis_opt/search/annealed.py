@@ -18,7 +18,7 @@ from themis_opt.search.local_search import LocalSearch
 from themis_opt.search.starts import starting_schedule
 
 MAX_STAGES = 50_000
-"""Largest plan that is searched; of a larger one the start is returned."""
+"""Largest plan that is searched, of a larger one the start is returned: each of its evaluations takes 10 ms."""
 
 
 @dataclass(frozen=True)

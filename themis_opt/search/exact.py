@@ -15,7 +15,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.annealing import is_ready
 from themis_opt.search.limits import Allowance, SearchLimits
-from themis_opt.search.local_search import WORK_PER_SECOND, LocalSearch, LocalSearchParams
+from themis_opt.search.local_search import MIN_GAIN, WORK_PER_SECOND, LocalSearch, LocalSearchParams
 from themis_opt.search.reference_search import PeriodParams, ReferenceSearch
 from themis_opt.search.starts import starting_schedule
 from themis_opt.solving.lowering import ChunkOrderData, chunk_order_data, enforced_plan, job_plans
@@ -24,6 +24,30 @@ from themis_opt.solving.sizing import resized
 Progress = Callable[[float, float], None]
 """Called with the best makespan and the best bound so far, in picoseconds."""
 
+RESOLUTION = 2**22
+"""Ticks into which the makespan of the starting schedule is divided: rounding hides less than a gap that is proven."""
+
+MAX_STAGES, MAX_SEQUENCED_STAGES = 300, 3_000
+"""Largest plan that CP-SAT is given, and of which it is given the sequences alone: larger ones it does not improve.
+
+Half and twice as many change nothing (``reports/parameters``).
+"""
+
+ARCS_PER_SECOND = 20_000
+"""Lattice arcs that CP-SAT's model takes in per second; it is not built where that would take half of the time."""
+
+MAX_ARCS = 200_000
+"""Lattice arcs of all chunks above which neither local search nor CP-SAT lays out its tables, for memory and time."""
+
+START_SHARE = 0.3
+"""Share of the time left that hourglass may take for a start: only where it has to be compiled does it take any."""
+
+COARSE_SHARE = 0.2
+"""Share of the time of local search in which few chunks stand for many; half and double are as good."""
+
+PATIENCE = 5
+"""Waves without gain after which local search gives way to a CP-SAT of few prospects; half and double are as good."""
+
 
 @dataclass(frozen=True)
 class ExactParams:
@@ -31,22 +55,14 @@ class ExactParams:
 
     Attributes
     ----------
-    resolution : int
-        Ticks into which the makespan of the starting schedule is divided.
-    small_stages, max_stages : int
-        Plans that CP-SAT is given early, because it improves and proves them, and largest plan that it is given at all.
-    max_sequenced_stages : int
-        Largest plan of which CP-SAT is given the sequences alone, where it is too large for the rest.
-    arcs_per_second : int
-        Lattice arcs that CP-SAT's model takes in per second; it is not built where that would take half of the time.
-    coarse_chunks, coarse_stages, coarse_share : int, int, float
-        Equal chunks in more stages start from a plan with at most so many chunks, found in this share of the time.
-    start_share : float
-        Share of the time left that hourglass may take for a start: only where it has to be compiled does it take any.
+    small_stages : int
+        Plans that CP-SAT is given early, because it improves and proves them.
+    coarse_chunks, coarse_stages : int
+        Equal chunks in more stages start from a plan with at most so many chunks.
     local_share_if_small, local_share : float
         Share of the time after which local search gives way to CP-SAT, where the plan is small and where it is not.
-    patience_if_small, patience : int
-        Waves without gain after which local search gives way, where the plan is small and where it is not.
+    patience_if_small : int
+        Waves without gain after which local search gives way where the plan is small.
     free_patience : int
         The same for free sizes, whose waves start anew.
     sizes_share : float
@@ -57,19 +73,12 @@ class ExactParams:
         The search where there is compute.
     """
 
-    resolution: int = 2**22
     small_stages: int = 100
-    max_stages: int = 300
-    max_sequenced_stages: int = 3_000
-    arcs_per_second: int = 20_000
     coarse_chunks: int = 64
     coarse_stages: int = 1_000
-    coarse_share: float = 0.2
-    start_share: float = 0.3
     local_share_if_small: float = 0.4
     local_share: float = 0.85
     patience_if_small: int = 2
-    patience: int = 5
     free_patience: int = 10
     sizes_share: float = 0.3
     local: LocalSearchParams = field(default_factory=LocalSearchParams)
@@ -77,9 +86,6 @@ class ExactParams:
 
 
 USUAL = ExactParams()
-
-MAX_ARCS = 200_000
-"""Lattice arcs of all chunks above which neither local search nor CP-SAT lays out its tables."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +212,7 @@ class ExactSearch:
         searches = self.uses_local_search and is_ready(None if self.limits.deterministic else self.local_seconds)
         if searches:
             if self.limits.sizes == "equal" and self.best.plan.num_stages > self.params.coarse_stages:
-                self.refine_coarse((self.params.coarse_share if self.is_searchable else 1.0) * self.local_seconds)
+                self.refine_coarse((COARSE_SHARE if self.is_searchable else 1.0) * self.local_seconds)
             if self.is_searchable:
                 self.search_locally(self.best, self.local_seconds, self.offer)
         if self.limits.cp_sat and not self.done:
@@ -216,7 +222,7 @@ class ExactSearch:
 
     def start(self, instance: Instance) -> Schedule:
         """The best schedule of the fast policies that are there in time, for equal chunks."""
-        seconds = None if self.limits.deterministic else max(self.params.start_share * self.allowance.left, 0.0)
+        seconds = None if self.limits.deterministic else max(START_SHARE * self.allowance.left, 0.0)
         return starting_schedule(instance, seconds)
 
     def search_exactly(self) -> None:
@@ -252,12 +258,12 @@ class ExactSearch:
     @property
     def patience(self) -> int:
         """Waves without gain after which local search of equal chunks gives way."""
-        return self.params.patience_if_small if self.is_small and self.uses_cp_sat else self.params.patience
+        return self.params.patience_if_small if self.is_small and self.uses_cp_sat else PATIENCE
 
     @property
     def uses_cp_sat(self) -> bool:
         """Whether CP-SAT has its turn."""
-        return self.limits.cp_sat and self.best.plan.num_stages <= self.params.max_stages
+        return self.limits.cp_sat and self.best.plan.num_stages <= MAX_STAGES
 
     @property
     def is_small(self) -> bool:
@@ -302,7 +308,7 @@ class ExactSearch:
             work = search.wave(most_work, lambda: not limits.deterministic and self.allowance.left <= last)
             self.allowance.charge(work / WORK_PER_SECOND)
             self.interrupted |= search.interrupted
-            idle = idle + 1 if search.best.makespan > before * (1 - self.params.local.min_gain) else 0
+            idle = idle + 1 if search.best.makespan > before * (1 - MIN_GAIN) else 0
             offer(search.best)
             if self.near(search.best):
                 break
@@ -313,7 +319,7 @@ class ExactSearch:
         best = resized(schedule)
         while not self.done and not self.near(best):
             found = resized(self.with_best_orders(best, self.params.sizes_share * self.allowance.left))
-            if found.makespan > best.makespan * (1 - self.params.local.min_gain):
+            if found.makespan > best.makespan * (1 - MIN_GAIN):
                 return min(best, found, key=lambda s: s.makespan)
             best = found
         return best
@@ -324,10 +330,10 @@ class ExactSearch:
         With `proves` its bound holds for all schedules of the instance.
         """
         arcs = _num_arcs(start.instance, (len(own.sizes) for own in start.plan.chunks))
-        if self.done or arcs > self.params.arcs_per_second * seconds / 2:
+        if self.done or arcs > ARCS_PER_SECOND * seconds / 2:
             return start
         last = self.allowance.left - seconds
-        data = in_ticks(start, self.params.resolution)
+        data = in_ticks(start)
         known = self.bound if proves else 0.0
         model = ChunkOrder(data.jobs, horizon=-(-start.makespan // data.tick), lower_bound=int(known) // data.tick)
         model.hint(job_plans(data, start))
@@ -344,9 +350,9 @@ class ExactSearch:
 
     def with_best_sequences(self, start: Schedule, seconds: float) -> Schedule:
         """The best sequences CP-SAT finds for the paths of a schedule."""
-        if start.plan.num_stages > self.params.max_sequenced_stages:
+        if start.plan.num_stages > MAX_SEQUENCED_STAGES:
             return start
-        data = in_ticks(start, self.params.resolution)
+        data = in_ticks(start)
         plans = job_plans(data, start)
         paths = [[times.paths for times in own] for own in plans]
         model = Sequencing(data.jobs, paths, horizon=-(-start.makespan // data.tick))
@@ -363,9 +369,9 @@ class ExactSearch:
         return min(start, found, key=lambda schedule: schedule.makespan)
 
 
-def in_ticks(schedule: Schedule, resolution: int) -> ChunkOrderData:
+def in_ticks(schedule: Schedule) -> ChunkOrderData:
     """The chunks of a schedule as CP-SAT's jobs."""
-    tick = max(1, schedule.makespan // resolution)
+    tick = max(1, schedule.makespan // RESOLUTION)
     return chunk_order_data(schedule.instance, tuple(c.sizes for c in schedule.plan.chunks), tick)
 
 

@@ -13,6 +13,7 @@ from themis_opt.search.limits import Allowance, SearchLimits
 from themis_opt.solving.bounds import bounds
 
 LEAST_SECONDS = 0.05
+"""Of a search for one group, for which the others may have left nothing: enough to make its start."""
 
 
 class Solution(Protocol):

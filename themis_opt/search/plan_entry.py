@@ -29,7 +29,7 @@ Sizes = Literal["equal", "free"]
 """Whether chunks are equal, or of any sizes and at most as many as the instance says."""
 
 MAX_FILE_BYTES = 2**22
-"""Larger files are no entries."""
+"""Larger files are no entries, so that none fills the memory."""
 
 SHARE_DIGITS = 6
 """Digits of the share that a task has of the compute, which rounding to picoseconds does not change."""

@@ -25,10 +25,13 @@ from themis_opt.problem.phases import CollectiveKind
 from themis_opt.solving.makespan_bounds import MAKESPAN_BOUNDS, Bound
 
 MAX_EVENTS = 200
-"""Tasks that may begin or end a window: more are thinned out, which weakens the bound and keeps it valid."""
+"""Tasks that may begin or end a window, for time and memory: more are thinned out, which keeps the bound valid.
+
+Half as many weaken the bound of one in ten shipped iterations, by 0.3 %; twice as many strengthen none.
+"""
 
 MAX_ROUNDS = 40
-"""Most windows on the longest path that are looked at again with heads, tails and latency."""
+"""Most windows on the longest path that are looked at again with heads, tails and latency, should they never end."""
 
 Group = tuple[CollectiveKind, tuple[int, ...]]
 """Tensors that could be one collective: kind and dimensions."""

@@ -19,7 +19,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 
 MAX_PERIOD_STAGES = 4_000
-"""Largest plan of iterations whose sizes are optimised."""
+"""Largest plan of iterations whose sizes are optimised: the linear programme takes seconds then."""
 
 Wait = tuple[int, int, int, float]
 """Events i and j, the height and the lag."""

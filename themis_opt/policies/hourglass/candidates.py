@@ -32,6 +32,9 @@ from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
 RULES = 2
 """Rules for who goes first among stages of one rank, see :func:`order_of`."""
 
+CLOSE = 1e-6
+"""Relative distance from the balanced load at which a search for less is over: half or twice of it change nothing."""
+
 MAKESPAN, RULE = 0, 1
 """Columns of `State.best`."""
 
@@ -156,21 +159,21 @@ def plan_of(instance: Instance, tables: Tables, state: State) -> Plan:
     return Plan(tuple(chunks)).in_order_of(instance, state.workspace.start)
 
 
-def run(tables: Tables, pool: Pool, state: State, aims: Aims, trials: int, close: float, params: PathParams) -> None:
+def run(tables: Tables, pool: Pool, state: State, aims: Aims, trials: int, params: PathParams) -> None:
     """:func:`search`, interpreted or compiled."""
     lattice = max(1, 2 ** int(tables.width.max()) // 16)  # paths over many dimensions take most of the time
     work = len(state.operations.resource) * (trials + len(aims.weight)) * lattice
     function = search if SEARCH.interprets(work) else SEARCH.compiled
-    function(tables, pool, state, aims, trials, close, params)
+    function(tables, pool, state, aims, trials, params)
 
 
-def search(tables: Tables, pool: Pool, state: State, aims: Aims, trials: int, close: float, params: PathParams) -> None:
+def search(tables: Tables, pool: Pool, state: State, aims: Aims, trials: int, params: PathParams) -> None:
     """Find a plan; it is left in `state.path`, timed.
 
     Every candidate is timed with every rule, and the best ones are improved in turn until the `trials` are used up.  A
     makespan that meets the balanced load ends the search.
     """
-    target = time_candidates(tables, pool, state, aims, close, params)
+    target = time_candidates(tables, pool, state, aims, params)
     while trials > 0 and state.best[MAKESPAN] > target:
         candidate, rule = best_candidate(state)
         if candidate < 0:
@@ -186,7 +189,7 @@ def search(tables: Tables, pool: Pool, state: State, aims: Aims, trials: int, cl
     makespan_of(state.operations, state.workspace)
 
 
-def time_candidates(tables: Tables, pool: Pool, state: State, aims: Aims, close: float, params: PathParams) -> float:
+def time_candidates(tables: Tables, pool: Pool, state: State, aims: Aims, params: PathParams) -> float:
     """Time every candidate with every rule, or until one meets the balanced load; returns that load.
 
     The last one is the fixed order, which suits few bytes on networks whose first dimensions are fast.
@@ -196,7 +199,7 @@ def time_candidates(tables: Tables, pool: Pool, state: State, aims: Aims, close:
         if number < len(aims.weight):
             finish = choose_paths(tables, pool, aims.tail[number], aims.weight[number], params)
             if aims.is_bound[number]:
-                target = min(target, finish * (1 + close))
+                target = min(target, finish * (1 + CLOSE))
             line_up(tables, pool, state, num_candidates)
         else:
             line_up_fixed(tables, state, num_candidates)

