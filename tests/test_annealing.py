@@ -1,24 +1,29 @@
 """Annealing of plans on the simulator."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from iteration_strategies import iteration_instances, specifications
+from small_iterations import iteration, tensor
 from strategies import schedules
 
 import themis_opt
+from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.schedules.plan import Chunks, Plan
+from themis_opt.schedules.plan import Chunks
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search import annealing_loop
-from themis_opt.search.annealing import Annealing, is_ready
-from themis_opt.search.annealing_loop import BEST, CURRENT, State
+from themis_opt.search.annealing import Annealing, can_anneal, is_ready
+from themis_opt.search.annealing_loop import BEST, CURRENT, MoveParams, State
 from themis_opt.solving.makespan_bounds import fluid
 from themis_opt.solving.sizing import resized
 
@@ -26,6 +31,18 @@ Run = Callable[[Instance, str], Schedule]
 
 HOT, COLD = 2e-2, 1e-3
 """Hot enough to accept many worse plans."""
+
+
+@st.composite
+def repeated(draw: st.DrawFn) -> Schedule:
+    """A schedule of iterations that repeat each other soon."""
+    instance = draw(iteration_instances())
+    schedule = simulate(instance, make_policy(draw(specifications))(instance))
+    assume(can_anneal(schedule))
+    return schedule
+
+
+STARTS = st.one_of(schedules(), repeated())
 
 
 def annealed(start: Schedule, steps: int = 300, seed: int = 0) -> Annealing:
@@ -44,18 +61,19 @@ def current_schedule(annealing: Annealing, start: Schedule) -> Schedule:
     """The current plan, its sequences enforced, simulated."""
     state = state_of(annealing)
     chunks, starts = [], []
-    for number, own in enumerate(start.plan.chunks):
-        span = np.array(start.instance.exchanges[number].span)
+    for number, (own, exchange) in enumerate(zip(start.plan.chunks, start.launched, strict=True)):
+        span = np.array(exchange.span)
         stages = slice(start.plan.offsets[number], start.plan.offsets[number + 1])
         local = state.current_path[stages].reshape(len(own.sizes), -1, len(span))
         keys = state.current_key[stages].reshape(local.shape)
         chunks.append(Chunks(own.sizes, span[local].reshape(own.paths.shape)))
         starts.append(np.take_along_axis(keys, local, axis=2).ravel())
-    plan = Plan(tuple(chunks)).in_order_of(start.instance, np.concatenate(starts))
-    return simulate(start.instance, plan)
+    later, place = np.divmod(np.concatenate(starts), int(state.makespans[CURRENT]) if start.has_period else np.inf)
+    plan = replace(start.plan, chunks=tuple(chunks), keys=None)
+    return simulate(start.instance, plan.in_order_of(start.instance, place, later.astype(np.int64)))
 
 
-@given(schedules())
+@given(STARTS)
 def test_the_best_schedule_is_valid_and_never_worse_than_the_start(start: Schedule) -> None:
     best = annealed(start).best()
     validate(best)
@@ -74,42 +92,57 @@ def test_the_current_makespan_is_that_of_the_current_plan(start: Schedule) -> No
     assert state_of(annealing).makespans[CURRENT] == current_schedule(annealing, start).makespan
 
 
-@given(schedules())
+@given(STARTS)
 def test_chunk_sizes_are_kept(start: Schedule) -> None:
     for before, after in zip(start.plan.chunks, annealed(start).best().plan.chunks, strict=True):
         assert np.array_equal(before.sizes, after.sizes)
 
 
-@given(schedules())
-def test_loads_are_the_summed_durations_after_many_steps(start: Schedule) -> None:
+@given(STARTS)
+def test_loads_are_the_summed_durations_of_an_iteration_after_many_steps(start: Schedule) -> None:
     state = state_of(annealed(start))
-    assert np.array_equal(state.load, np.bincount(state.operations.resource, weights=state.operations.duration))
+    summed = np.bincount(state.operations.resource, weights=state.operations.duration)
+    assert np.array_equal(state.load * start.num_iterations, summed)
 
 
-@given(schedules())
-def test_the_kernel_sees_the_costs_of_the_current_plan(start: Schedule) -> None:
-    annealing = annealed(start)
-    seen, current = state_of(annealing).operations, current_schedule(annealing, start)
-    assert np.array_equal(seen.resource, current.plan.stage_dimensions)
-    assert np.array_equal(seen.duration, current.costs.occupancy)
-    assert np.array_equal(seen.lag, current.costs.lag)
+@given(STARTS)
+def test_the_kernel_sees_the_costs_of_the_current_plan_in_every_iteration(start: Schedule) -> None:
+    annealing, tasks = annealed(start), len(start.instance.tasks)
+    state, current = state_of(annealing), current_schedule(annealing, start)
+    resources = current.plan.stage_resources(start.instance)
+    majors = state.operations.major.reshape(start.num_iterations, -1)[:, tasks:]
+    for seen, expected in (
+        (state.operations.resource, resources),
+        (state.operations.duration, current.costs.occupancy),
+        (state.operations.lag, current.costs.lag),
+    ):
+        assert (seen.reshape(start.num_iterations, -1)[:, tasks:] == expected).all()
+    assert (np.diff(majors, axis=0) == state.makespans[CURRENT]).all()
 
 
-@given(schedules())
+@given(STARTS)
 def test_between_two_steps_the_candidate_is_the_current_plan(start: Schedule) -> None:
     state = state_of(annealed(start))
     assert np.array_equal(state.path, state.current_path)
     assert np.array_equal(state.key, state.current_key)
 
 
-@given(schedules())
+@given(STARTS)
 def test_the_current_plan_is_never_better_than_the_best(start: Schedule) -> None:
     makespans = state_of(annealed(start)).makespans
     assert makespans[BEST] <= makespans[CURRENT]
 
 
+@given(repeated())
+def test_a_repeated_plan_takes_no_longer_than_was_found_and_keeps_its_launches(start: Schedule) -> None:
+    annealing = annealed(start)
+    best = annealing.best()
+    assert best is start or best.makespan <= annealing.makespan
+    assert best.plan.launches == start.plan.launches
+
+
 @settings(max_examples=30)
-@given(schedules())
+@given(STARTS)
 def test_equal_seeds_and_calls_give_equal_schedules(start: Schedule) -> None:
     assert annealed(start, seed=7).best() == annealed(start, seed=7).best()
 
@@ -197,6 +230,55 @@ def test_gather_orders_are_free_where_the_instance_leaves_them_free(hetero: Inst
     assert not np.array_equal(chunks.paths, chunks.paths[:, ::-1])
 
 
+@pytest.fixture
+def layers() -> Instance:
+    """Six layers, the last of which the next iteration needs last, make gradients that take longer than compute."""
+    sizes = (4, 40, 40, 60, 60, 80)
+    tasks = {f"forward{n}": 10.0 for n in range(6)} | {f"backward{n}": 20.0 for n in reversed(range(6))}
+    tensors = [tensor(f"gradients{n}", size, f"backward{n}", f"forward{n}") for n, size in enumerate(sizes)]
+    network = {"dimensions": [{"kind": "ring", "size": 4, "bandwidth": text} for text in ("2 GB/s", "700 MB/s")]}
+    return iteration(tasks, tensors, network=network, chunks=4)
+
+
+@pytest.mark.parametrize(
+    ("launching", "gain"), [("wait_free", 0.1), ("ddp:first_cap=1B:cap=100kB", 0.01), ("dear:threshold=50kB", 0.0)]
+)
+@pytest.mark.parametrize("ag_order", ["free", "reverse"])
+def test_iterations_get_shorter(layers: Instance, run: Run, launching: str, gain: float, ag_order: str) -> None:
+    start = run(layers.overridden(ag_order=ag_order), f"{launching}/baseline+fifo")
+    annealing = Annealing(start)
+    annealing.run(3000, 1e-4, 1e-6)
+    best = annealing.best()
+    validate(best)
+    assert best.makespan <= annealing.makespan <= start.makespan * (1 - gain)
+
+
+@pytest.mark.parametrize("ag_order", ["free", "reverse"])
+def test_halves_that_must_reverse_each_other_keep_their_paths(layers: Instance, run: Run, ag_order: str) -> None:
+    start = run(layers.overridden(ag_order=ag_order), "dear:threshold=50kB/baseline+fifo")
+    state = state_of(Annealing(start))
+    before = state.current_path.copy()
+    state = state_of(annealed(start))
+    assert np.array_equal(state.current_path, before) == (ag_order == "reverse")
+
+
+def test_moving_launches_alone_finds_their_order(layers: Instance, run: Run) -> None:
+    """The first to be ready is needed last."""
+    start, right = (run(layers, f"{name}/hourglass") for name in ("wait_free", "priority"))
+    assert right.makespan < start.makespan
+    annealing = Annealing(start, moves=MoveParams(launch_share=1.0, again=0.0))
+    annealing.run(2000, 1e-5, 1e-6)
+    assert annealing.makespan <= right.makespan
+    assert annealing.best().plan.chunks == start.plan.chunks
+
+
+def test_iterations_that_do_not_repeat_each_other_soon_are_left_alone(layers: Instance) -> None:
+    plan = make_policy("wait_free/hourglass")(layers)
+    assert can_anneal(simulate(layers, plan))
+    assert not can_anneal(simulate(layers, plan, iterations=2))
+    assert not can_anneal(simulate(layers, plan, iterations=16))
+
+
 def test_unequal_sizes_stay_legal(hetero: Instance, run: Run) -> None:
     start = resized(run(hetero.overridden(chunks=8), "themis+scf"))
     best = annealed(start, steps=2000).best()
@@ -213,8 +295,19 @@ def test_interpreted_no_index_leaves_its_array(every_kind: Instance, run: Run) -
     assert annealing.makespan == annealing.best().makespan
 
 
-def test_the_loop_is_compiled_once_for_all_instances(hetero: Instance, mixed: Instance, run: Run) -> None:
+def test_interpreted_no_index_leaves_its_array_in_iterations(layers: Instance, run: Run) -> None:
+    start = run(layers.overridden(chunks=2, ag_order="reverse"), "dear:threshold=50kB/hourglass")
+    annealing = Annealing(start)
+    state = state_of(annealing)
+    annealing_loop.anneal(annealing._problem, state, 100, HOT * start.makespan, COLD * start.makespan, 0)
+    assert set(state.touched.tolist()) <= set(range(sum(len(own.sizes) for own in start.plan.chunks)))
+
+
+def test_the_loop_is_compiled_once_for_all_instances(
+    hetero: Instance, mixed: Instance, layers: Instance, run: Run
+) -> None:
     starts = [run(hetero, "themis+scf"), run(mixed.overridden(ag_order="reverse"), "baseline+fifo")]
+    starts.append(run(layers, "priority/hourglass"))
     starts += [resized(run(hetero.overridden(chunks=4), "themis+fifo")), starts[0]]
     for start in starts:
         annealed(start)

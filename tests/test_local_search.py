@@ -43,9 +43,10 @@ def at_once() -> bool:
     return True
 
 
-def searched(instance: Instance, num_waves: int = 2, **options: Any) -> LocalSearch:
+def searched(instance: Instance, num_waves: int = 2, free_sizes: bool = False, **options: Any) -> LocalSearch:
     """A search after some waves."""
-    search = LocalSearch(usual_schedule(instance), usual_schedule, params=SHORT_STARTS, **options)
+    free_start = usual_schedule if free_sizes else None
+    search = LocalSearch(usual_schedule(instance), free_start=free_start, params=SHORT_STARTS, **options)
     for _ in range(num_waves):
         search.wave(WORK, never)
     return search
@@ -72,7 +73,7 @@ class Idle:
     steps: ClassVar[list[int]] = []
 
     def __init__(self, start: Schedule, seed: int, moves: MoveParams) -> None:
-        self.start = start
+        self.start, self.step_work = start, start.plan.num_stages
         self.seeds.append(seed)
 
     def run(self, steps: int, hot: float, cold: float) -> None:

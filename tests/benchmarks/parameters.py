@@ -146,7 +146,8 @@ def hourglass_free_cases() -> Sequence[Run]:
 
 def annealed(params: Any, instance: Instance, seed: int, free_sizes: bool, work: float) -> int:
     """Makespan after so many simulated stages, from the usual policies."""
-    search = LocalSearch(usual_schedule(instance), usual_schedule, free_sizes=free_sizes, seed=seed, params=params)
+    free_start = usual_schedule if free_sizes else None
+    search = LocalSearch(usual_schedule(instance), free_start=free_start, seed=seed, params=params)
     while work > 0:
         work -= search.wave(work, lambda: False)
     return search.best.makespan

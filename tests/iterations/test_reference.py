@@ -23,9 +23,10 @@ from themis_opt.schedules.validation import validate
 from themis_opt.search import reference_search
 from themis_opt.search.bucket_search import neighbours
 from themis_opt.search.candidates import candidates, even_buckets, with_buckets
-from themis_opt.search.exact import Exact, ExactParams
-from themis_opt.search.period_search import RoundParams
-from themis_opt.search.reference_search import PeriodParams
+from themis_opt.search.exact import Exact, ExactParams, ignore
+from themis_opt.search.local_search import LocalSearch
+from themis_opt.search.period_search import PeriodSearch, RoundParams
+from themis_opt.search.reference_search import PeriodParams, ReferenceSearch
 from themis_opt.solving.bounds import bounds
 from themis_opt.solving.period_lowering import enforced_plan, period_data, period_times
 from themis_opt.solving.sizing import even_plan, resized
@@ -235,6 +236,63 @@ def test_chunks_cut_in_parts_are_legal_and_no_slower(launching: str, ag_order: s
     validate(found)
     assert [len(own.sizes) for own in found.plan.chunks] == [8] * len(coarse.plan.launches)
     assert found.makespan <= coarse.makespan + ROUNDING
+
+
+def test_local_search_improves_what_candidates_and_groups_leave() -> None:
+    instance = layers(6, size=8 * 2**20, chunks=4)
+    bound = max(bounds(instance).values())
+    without, found = (
+        Exact(seconds=1.0, workers=1, deterministic=True, cp_sat=False, local_search=searches).solve(instance, bound)
+        for searches in (False, True)
+    )
+    validate(found.schedule)
+    assert found.schedule.makespan - bound < (without.schedule.makespan - bound) / 10
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The seeds of all local searches of iterations."""
+    seeds: list[Any] = []
+
+    class Noting(LocalSearch):
+        def __init__(self, best: Schedule, **options: Any) -> None:
+            seeds.append(options["seed"])
+            super().__init__(best, **options)
+
+    monkeypatch.setattr(reference_search, "LocalSearch", Noting)
+    return seeds
+
+
+@pytest.mark.parametrize(("local_search", "share", "turns"), [(True, 0.3, 2), (True, 0.0, 1), (False, 0.3, 0)])
+def test_local_search_has_its_turn_before_and_after_cp_sat(
+    searches: list[Any], monkeypatch: pytest.MonkeyPatch, local_search: bool, share: float, turns: int
+) -> None:
+    monkeypatch.setattr(PeriodSearch, "run", lambda self: None)
+    params = ExactParams(period=PeriodParams(local_share=share))
+    reference = Exact(seconds=0.5, workers=1, deterministic=True, gap=0.0, local_search=local_search)
+    reference.solve(layers(4, task=20, chunks=4), params=params)
+    assert len(set(searches)) == len(searches) == turns
+
+
+def test_local_search_leaves_what_is_proven_for_its_launches_alone(searches: list[Any]) -> None:
+    """CP-SAT proves the optimum of the launches and sizes before local search would have its turn."""
+    params = ExactParams(period=PeriodParams(local_share=0.0))
+    instance = layers(2)
+    reference = Exact(seconds=5.0, workers=1, deterministic=True)
+    found = reference.solve(instance, max(bounds(instance).values()), params=params)
+    assert found.bound < found.launch_bound <= found.schedule.makespan <= found.launch_bound * (1 + reference.gap)
+    assert searches == []
+
+
+def test_local_search_keeps_what_is_proven_for_its_launches() -> None:
+    instance = layers(6, size=8 * 2**20, chunks=4)
+    start, limits = scheduled(instance, "wait_free"), Exact(seconds=0.5, workers=1, deterministic=True)
+    bound = max(bounds(instance).values())
+    search = ReferenceSearch(limits, instance, bound, ignore, start, limits.solve, PeriodParams())
+    search.incumbent.launch_bound = proven = bound + 1
+    search.search_locally(0.5)
+    assert search.incumbent.best.makespan < start.makespan
+    assert search.incumbent.launch_bound == proven
 
 
 def test_many_chunks_are_searched_as_few() -> None:

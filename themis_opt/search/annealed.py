@@ -77,7 +77,7 @@ class Search:
         num_stages = sum(own.chunks * len(own.kind.rule.phases) * len(own.span) for own in instance.exchanges)
         if num_stages > MAX_STAGES or not is_ready(None if self.seconds is None else clock.left):
             return best
-        search = LocalSearch(best, balanced, free_sizes=free_sizes, workers=self.workers, seed=self.seed)
+        search = LocalSearch(best, free_start=balanced if free_sizes else None, workers=self.workers, seed=self.seed)
         left = float(self.evaluations * num_stages)
         while left > 0 and clock.left > 0:
             left -= search.wave(left, lambda: clock.left <= 0)

@@ -3,16 +3,18 @@
 S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, *Optimization by Simulated Annealing*, Science 220 (1983).
 """
 
+from dataclasses import replace
 from threading import Thread
 
 import numpy as np
 
-from themis_opt.base.arrays import IntArray
+from themis_opt.base.arrays import FloatArray, IntArray
+from themis_opt.base.errors import CyclicPlan
 from themis_opt.policies.baseline import Baseline
 from themis_opt.problem.cost import fixed_lag
-from themis_opt.problem.instance import Instance
 from themis_opt.problem.random_networks import random_instance
 from themis_opt.schedules.kernel import Operations, workspace
+from themis_opt.schedules.period import FEW
 from themis_opt.schedules.plan import Chunks, Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import build_operations, simulate
@@ -49,10 +51,13 @@ class Annealing:
     stage of the smallest priority, and the start times of an accepted plan are its priorities from then on.  A step
     takes O(n (D + log n)) time for n stages on D dimensions.
 
+    Where there is compute, a step may also move a whole launch, launches stay what they are, and as many iterations are
+    simulated as the first schedule has: all are alike, and their priorities an iteration apart.
+
     Parameters
     ----------
     start : Schedule
-        Where to begin.
+        Where to begin; where there is compute, :func:`can_anneal` says whether it can.
     seed : int
         Equal seeds and calls of :meth:`run` give equal results.
     moves : MoveParams
@@ -62,7 +67,7 @@ class Annealing:
     def __init__(self, start: Schedule, seed: int = 0, moves: MoveParams = USUAL) -> None:
         self._start = start
         self._seeds = np.random.SeedSequence(seed)
-        operations = build_operations(start.instance, start.plan, start.costs)
+        operations = build_operations(start.instance, start.plan, start.costs, start.num_iterations)
         self._problem = _problem(start, moves)
         self._state = _state(start, operations)
 
@@ -74,74 +79,96 @@ class Annealing:
         ANNEAL.compiled(self._problem, self._state, steps, hot * scale, cold * scale, seed)
 
     @property
+    def step_work(self) -> int:
+        """Stages and tasks that are simulated in one step."""
+        return len(self._state.operations.resource)
+
+    @property
     def makespan(self) -> int:
         """Makespan of the best plan so far, in picoseconds."""
         return int(self._state.makespans[BEST])
 
     def best(self) -> Schedule:
         """The best schedule so far; the first one if none is better."""
-        found = simulate(self._start.instance, self._best_plan())
+        try:
+            found = simulate(self._start.instance, self._best_plan())
+        except CyclicPlan:  # stages at one instant that wait for each other through tasks that take no time
+            return self._start
         return min(self._start, found, key=lambda schedule: schedule.makespan)
 
     def _best_plan(self) -> Plan:
-        instance, old = self._start.instance, self._start.plan
-        chunks, starts = [], []
-        for number, own in enumerate(old.chunks):
-            span, stages = instance.exchanges[number].span, slice(old.offsets[number], old.offsets[number + 1])
-            shape = (len(own.sizes), -1, len(span))
+        old, chunks, starts = self._start.plan, [], []
+        for number, (own, exchange) in enumerate(zip(old.chunks, self._start.launched, strict=True)):
+            stages, shape = slice(*old.offsets[number : number + 2]), (len(own.sizes), -1, len(exchange.span))
             local = self._state.best_path[stages].reshape(shape)
-            chunks.append(Chunks(own.sizes, np.array(span)[local].reshape(own.paths.shape)))
+            chunks.append(Chunks(own.sizes, np.array(exchange.span)[local].reshape(own.paths.shape)))
             starts.append(np.take_along_axis(self._state.best_key[stages].reshape(shape), local, axis=2).ravel())
-        return Plan(tuple(chunks), old.dispatch).in_order_of(instance, np.concatenate(starts))
+        plan, start = replace(old, chunks=tuple(chunks), keys=None), np.concatenate(starts)
+        if not self._start.has_period:
+            return plan.in_order_of(self._start.instance, start)
+        later, place = np.divmod(start.astype(np.int64), self.makespan)
+        return plan.in_order_of(self._start.instance, place, later)
+
+
+def can_anneal(schedule: Schedule) -> bool:
+    """Whether a schedule has a makespan, or iterations of which few suffice to know how they go on."""
+    if not schedule.has_period:
+        return True
+    begins = all(launch.after is not None for launch in schedule.plan.launches_of(schedule.instance))
+    return begins and schedule.period.is_steady and schedule.num_iterations <= FEW
 
 
 def _problem(start: Schedule, moves: MoveParams) -> Problem:
-    instance, plan = start.instance, start.plan
-    num_chunks = [len(own.sizes) for own in plan.chunks]
-    collective = np.repeat(np.arange(len(num_chunks)), num_chunks)
-    num_legs = np.array([len(c.kind.rule.phases) for c in instance.exchanges])
-    num_dimensions = np.array([len(own.span) for own in instance.exchanges])
-    mirrored = [instance.ag_order == "reverse" and c.kind.rule.mirrors for c in instance.exchanges]
-    num_stages = (num_legs * num_dimensions)[collective]
-    size_class, duration = _durations(instance, plan, num_legs.max(), num_dimensions.max())
+    launched, reverses = start.launched, start.instance.ag_order == "reverse"
+    num_chunks = [len(own.sizes) for own in start.plan.chunks]
+    launch = np.repeat(np.arange(len(num_chunks)), num_chunks)
+    num_legs = np.array([len(own.kind.rule.phases) for own in launched])
+    num_dimensions = np.array([len(own.span) for own in launched])
+    num_stages = (num_legs * num_dimensions)[launch]
+    size_class, duration = _durations(start, num_legs.max(), num_dimensions.max())
     return Problem(
+        iterations=start.num_iterations,
+        num_tasks=len(start.instance.tasks),
+        num_operations=len(start.instance.tasks) + start.plan.num_stages,
         first_stage=np.cumsum(num_stages) - num_stages,
-        collective=collective,
+        launch=launch,
         size_class=size_class,
-        num_legs=num_legs[collective],
-        num_dimensions=num_dimensions[collective],
-        mirrored=np.array(mirrored)[collective],
-        span=_spans(instance, num_dimensions.max()),
+        num_legs=num_legs[launch],
+        num_dimensions=num_dimensions[launch],
+        mirrored=np.array([reverses and own.kind.rule.mirrors for own in launched])[launch],
+        pinned=np.array([reverses and own.part != "whole" for own in start.plan.launches_of(start.instance)])[launch],
+        first_chunk=np.concatenate([[0], np.cumsum(num_chunks)]),
+        span=_spans(start, num_dimensions.max()),
         duration=duration,
-        lag=_lags(instance, num_legs.max(), num_dimensions.max()),
+        lag=_lags(start, num_legs.max(), num_dimensions.max()),
         moves=moves,
     )
 
 
-def _spans(instance: Instance, width: int) -> IntArray:
-    spans = np.zeros((len(instance.exchanges), width), dtype=np.int64)
-    for own, exchange in zip(spans, instance.exchanges, strict=True):
-        own[: len(exchange.span)] = exchange.span
+def _spans(start: Schedule, width: int) -> IntArray:
+    spans = np.zeros((len(start.launched), width), dtype=np.int64)
+    for own, exchange in zip(spans, start.launched, strict=True):
+        own[: len(exchange.span)] = np.array(start.instance.resources)[list(exchange.span)]
     return spans
 
 
-def _lags(instance: Instance, num_legs: int, width: int) -> IntArray:
-    lags = np.zeros((len(instance.exchanges), num_legs, width), dtype=np.int64)
-    for own, exchange in zip(lags, instance.exchanges, strict=True):
+def _lags(start: Schedule, num_legs: int, width: int) -> IntArray:
+    lags = np.zeros((len(start.launched), num_legs, width), dtype=np.int64)
+    for own, exchange in zip(lags, start.launched, strict=True):
         for leg, phase in enumerate(exchange.kind.rule.phases):
-            own[leg, : len(exchange.span)] = fixed_lag(instance, phase, np.array(exchange.span))
+            own[leg, : len(exchange.span)] = fixed_lag(start.instance, phase, np.array(exchange.span))
     return lags
 
 
-def _durations(instance: Instance, plan: Plan, num_legs: int, width: int) -> tuple[IntArray, IntArray]:
-    """The class of every chunk, chunks of one collective and size forming one, and the durations of each class."""
+def _durations(start: Schedule, num_legs: int, width: int) -> tuple[IntArray, IntArray]:
+    """The class of every chunk, chunks of one launch and size forming one, and the durations of each class."""
     classes, tables = [], []
     first = 0
-    for number, own in enumerate(plan.chunks):
+    for own, exchange in zip(start.plan.chunks, start.launched, strict=True):
         sizes, members = np.unique(own.sizes, return_inverse=True)
         classes.append(first + members)
         first += len(sizes)
-        exact = occupancies(instance, instance.exchanges[number], sizes)
+        exact = occupancies(start.instance, exchange, sizes)
         table = np.zeros((len(sizes), num_legs, 2**width, width), dtype=np.int64)
         table[:, : exact.shape[1], : exact.shape[2], : exact.shape[3]] = exact
         tables.append(table)
@@ -159,8 +186,8 @@ def _state(start: Schedule, operations: Operations) -> State:
         current_key=key.copy(),
         best_key=key.copy(),
         operations=_served_by_key(operations, start),
-        load=_loads(operations),
-        touched=np.zeros(MAX_TOUCHED, dtype=np.int64),
+        load=_loads(operations, start.num_iterations),
+        touched=np.zeros(MAX_TOUCHED + max(len(own.sizes) for own in start.plan.chunks), dtype=np.int64),
         makespans=np.full(2, start.makespan, dtype=np.int64),
         workspace=workspace(len(operations.resource), len(operations.enforced)),
     )
@@ -168,32 +195,43 @@ def _state(start: Schedule, operations: Operations) -> State:
 
 def _served_by_key(operations: Operations, start: Schedule) -> Operations:
     """A copy that serves by `major` alone, which are the start times at first, and waits for nothing in a sequence."""
+    begins = start.makespan * np.arange(start.num_iterations, dtype=np.float64)[:, None]
+    major = np.concatenate([np.zeros(len(start.instance.tasks)), _start_times(start)]) + begins
     return operations._replace(
         resource=operations.resource.copy(),
         duration=operations.duration.copy(),
         lag=operations.lag.copy(),
-        major=start.start.astype(np.float64),
+        major=major.ravel(),
         minor=np.zeros_like(operations.minor),
         time_sign=np.zeros_like(operations.time_sign),
         enforced=np.zeros_like(operations.enforced),
     )
 
 
-def _loads(operations: Operations) -> IntArray:
-    loads = np.zeros(operations.resource.max() + 1, dtype=np.int64)
-    np.add.at(loads, operations.resource, operations.duration)
+def _start_times(start: Schedule) -> FloatArray:
+    """Start of every stage, in the last whole iteration counted from its begin, shape (stages,)."""
+    if not start.has_period:
+        return start.start.astype(np.float64)
+    row = start.num_iterations - 2
+    times: FloatArray = (start.period.stage_start[row] - start.task_start[row, 0]).astype(np.float64)
+    return times
+
+
+def _loads(operations: Operations, iterations: int) -> IntArray:
+    """What each resource serves in one of several iterations."""
+    loads, own = np.zeros(operations.resource.max() + 1, dtype=np.int64), len(operations.resource) // iterations
+    np.add.at(loads, operations.resource[:own], operations.duration[:own])
     return loads
 
 
-def _paths_and_keys(start: Schedule) -> tuple[IntArray, np.ndarray]:
+def _paths_and_keys(start: Schedule) -> tuple[IntArray, FloatArray]:
     """Local dimension of every stage, and its start by leg and local dimension, shape (stages,)."""
-    paths, keys = [], []
-    for number, own in enumerate(start.plan.chunks):
-        span = start.instance.exchanges[number].span
-        stages = slice(start.plan.offsets[number], start.plan.offsets[number + 1])
-        local = np.searchsorted(span, own.paths).reshape(len(own.sizes), -1, len(span))
+    paths, keys, starts = [], [], _start_times(start)
+    for number, (own, exchange) in enumerate(zip(start.plan.chunks, start.launched, strict=True)):
+        stages = slice(*start.plan.offsets[number : number + 2])
+        local = np.searchsorted(exchange.span, own.paths).reshape(len(own.sizes), -1, len(exchange.span))
         key = np.zeros(local.shape)
-        np.put_along_axis(key, local, start.start[stages].reshape(local.shape).astype(np.float64), axis=2)
+        np.put_along_axis(key, local, starts[stages].reshape(local.shape), axis=2)
         paths.append(local.ravel())
         keys.append(key.ravel())
     return np.concatenate(paths), np.concatenate(keys)

@@ -8,13 +8,13 @@ import numpy as np
 from themis_opt.base.arrays import BoolArray, FloatArray, IntArray
 from themis_opt.base.compiled import Compilable
 from themis_opt.schedules import event_loop
-from themis_opt.schedules.event_loop import Operations, Workspace, makespan_of
+from themis_opt.schedules.event_loop import Operations, Workspace, makespan_of, serve_all
 
 CURRENT, BEST = 0, 1
 """Where `State.makespans` holds the makespan of the current and of the best plan."""
 
 MAX_TOUCHED = 4
-"""Most chunks that one step changes."""
+"""Most chunks that one step changes, besides those of one launch."""
 
 
 class MoveParams(NamedTuple):
@@ -33,6 +33,9 @@ class MoveParams(NamedTuple):
         two dimensions.
     swap_share : float
         Share of changes of priorities that swap the places of two chunks; the others move one stage beside another.
+    launch_share : float
+        Where iterations are repeated, share of steps that begin with moving all stages of a launch, one of them beside
+        a stage of another launch.
     """
 
     again: float = 0.25
@@ -40,6 +43,7 @@ class MoveParams(NamedTuple):
     copy_share: float = 0.17
     neighbour_share: float = 0.6
     swap_share: float = 0.17
+    launch_share: float = 0.6
 
 
 USUAL = MoveParams()
@@ -50,26 +54,39 @@ class Problem(NamedTuple):
 
     Attributes
     ----------
+    iterations : int
+        How many are simulated in a row, all alike; one where nothing is repeated.
+    num_tasks, num_operations : int
+        Tasks, which come first among the operations of an iteration, and all operations of an iteration.
     first_stage, num_legs, num_dimensions, mirrored : shape (chunks,)
         The stages of a chunk are numbered ``first_stage + leg * num_dimensions + position``.
-    collective, size_class : int64, shape (chunks,)
+    pinned : bool, shape (chunks,)
+        Whether the path of a chunk stays, because chunks of another launch must reverse it.
+    launch, size_class : int64, shape (chunks,)
         Where a chunk finds its part of the tables.
-    span : int64, shape (collectives, dimensions)
-        The dimension that each *local* dimension of a collective stands for.
+    first_chunk : int64, shape (launches + 1,)
+        The chunks of each launch are numbered one after the other.
+    span : int64, shape (launches, dimensions)
+        The resource that each *local* dimension of a launch occupies.
     duration : int64, shape (size classes, legs, 2**dimensions, dimensions)
         Picoseconds a stage holds its dimension, by mask of the local dimensions visited in the leg, and its own.
-    lag : int64, shape (collectives, legs, dimensions)
+    lag : int64, shape (launches, legs, dimensions)
         Picoseconds from then to the result.
     moves : MoveParams
         What one step changes.
     """
 
+    iterations: int
+    num_tasks: int
+    num_operations: int
     first_stage: IntArray
-    collective: IntArray
+    launch: IntArray
     size_class: IntArray
     num_legs: IntArray
     num_dimensions: IntArray
     mirrored: BoolArray
+    pinned: BoolArray
+    first_chunk: IntArray
     span: IntArray
     duration: IntArray
     lag: IntArray
@@ -77,22 +94,24 @@ class Problem(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the search changes, arrays of shape (stages,) unless stated.
+    """What the search changes, arrays of shape (stages,), those of one iteration, unless stated.
 
     Attributes
     ----------
     path, current_path, best_path : int64
         Local dimension of every stage, in the candidate, the current and the best plan.
     key, current_key, best_key : float64
-        Priority of a chunk on a local dimension, numbered ``first_stage + leg * num_dimensions + local dimension``.
+        Priority of a chunk on a local dimension, numbered ``first_stage + leg * num_dimensions + local dimension``; the
+        time when it is served, counted from the begin of its iteration.
     operations : Operations
-        The candidate as the kernel sees it; keys are its `major`, and no resource enforces a sequence.
-    load : int64, shape (dimensions,)
-        Total duration on each dimension in the candidate.
-    touched : int64, shape (MAX_TOUCHED,)
+        The candidate as the kernel sees it; its `major` are the keys, from one iteration to the next as much later as
+        an iteration takes, and no resource enforces a sequence.
+    load : int64, shape (resources,)
+        Total duration on each resource in one iteration of the candidate.
+    touched : int64, shape (MAX_TOUCHED + most chunks of a launch,)
         Chunks in which the candidate differs from the current plan.
     makespans : int64, shape (2,)
-        Of the current and the best plan, picoseconds.
+        Of the current and the best plan, picoseconds; where iterations are repeated, the time of one.
     workspace : Workspace
         The start times of the candidate, once it is simulated.
     """
@@ -128,7 +147,7 @@ def anneal(problem: Problem, state: State, steps: int, hot: float, cold: float, 
         for i in range(num_touched):
             place(problem, state, state.touched[i])
         if not is_overloaded(state, limit):
-            makespan = makespan_of(state.operations, state.workspace)
+            makespan = time_of(problem, state)
             if makespan <= limit:
                 state.makespans[CURRENT] = makespan
                 keep(problem, state, num_touched)
@@ -136,8 +155,32 @@ def anneal(problem: Problem, state: State, steps: int, hot: float, cold: float, 
         restore(problem, state, num_touched)
 
 
+def time_of(problem: Problem, state: State) -> int:
+    """Simulate the candidate; returns its makespan or, where iterations are repeated, the time of one of them."""
+    if problem.iterations == 1:
+        return makespan_of(state.operations, state.workspace)
+    serve_all(state.operations, state.workspace)
+    start, count = state.workspace.start, problem.num_operations
+    last = (problem.iterations - 1) * count  # the first operation of the last iteration
+    period: int = start[last] - start[last - count]
+    for i in range(last - count, last):
+        if start[i] - start[i - count] != period:
+            return max(period, drained(problem, state))
+    return period
+
+
+def drained(problem: Problem, state: State) -> int:
+    """Picoseconds per iteration if all but the last begin again when all of them are done and have arrived."""
+    operations, start, whole = state.operations, state.workspace.start, problem.iterations - 1
+    end = 0
+    for i in range(whole * problem.num_operations):
+        end = max(end, start[i] + operations.duration[i] + operations.lag[i])
+    mean: int = -(-(end - start[0]) // whole)
+    return mean
+
+
 def is_overloaded(state: State, limit: float) -> bool:
-    """Whether a dimension has more to carry than fits before the limit."""
+    """Whether a resource has more to serve in an iteration than fits before the limit."""
     overloaded = False
     for load in state.load:
         overloaded = overloaded or load > limit
@@ -147,15 +190,40 @@ def is_overloaded(state: State, limit: float) -> bool:
 def change_one(problem: Problem, state: State, num_touched: int) -> int:
     """Change the path or a priority of a random chunk; returns the number of chunks touched so far."""
     chunk = np.random.randint(len(problem.first_stage))
+    # Not for one makespan alone: there each stage counts more than the order of launches.
+    if num_touched == 0 and problem.iterations > 1 and np.random.random() < problem.moves.launch_share:
+        return move_launch(problem, state, chunk)
     leg = np.random.randint(1 if problem.mirrored[chunk] else problem.num_legs[chunk])
     state.touched[num_touched] = chunk
     if np.random.random() < problem.moves.path_share:
+        if problem.pinned[chunk]:
+            return num_touched
         change_path(problem, state, chunk, leg)
         return num_touched + 1
     other = np.random.randint(len(problem.first_stage))
     state.touched[num_touched + 1] = other
     leg = np.random.randint(problem.num_legs[chunk])
     return num_touched + 1 + change_priority(problem, state, chunk, leg, other)
+
+
+def move_launch(problem: Problem, state: State, chunk: int) -> int:
+    """Serve the launch of a chunk earlier or later, a stage of it just before or after a stage of another chunk.
+
+    Returns how many chunks are touched.
+    """
+    stage = problem.first_stage[chunk] + np.random.randint(problem.num_legs[chunk] * problem.num_dimensions[chunk])
+    other = np.random.randint(len(problem.first_stage))
+    beside = problem.first_stage[other] + np.random.randint(problem.num_legs[other] * problem.num_dimensions[other])
+    shift = state.key[beside] - state.key[stage] + (1 if np.random.random() < 0.5 else -1)
+    launch = problem.launch[chunk]
+    first = problem.first_chunk[launch]
+    num_touched: int = problem.first_chunk[launch + 1] - first
+    for i in range(num_touched):
+        state.touched[i] = first + i
+    begin = problem.first_stage[first]
+    for i in range(begin, begin + num_touched * problem.num_legs[chunk] * problem.num_dimensions[chunk]):
+        state.key[i] += shift
+    return num_touched
 
 
 def change_path(problem: Problem, state: State, chunk: int, leg: int) -> None:
@@ -165,7 +233,7 @@ def change_path(problem: Problem, state: State, chunk: int, leg: int) -> None:
     draw = np.random.random()
     if draw < problem.moves.copy_share:
         other = np.random.randint(len(problem.first_stage))
-        if problem.collective[other] == problem.collective[chunk]:
+        if problem.launch[other] == problem.launch[chunk]:
             from_first = problem.first_stage[other] + leg * size
             for i in range(size):
                 state.path[first + i] = state.path[from_first + i]
@@ -189,7 +257,7 @@ def change_priority(problem: Problem, state: State, chunk: int, leg: int, other:
     size = problem.num_dimensions[chunk]
     first, other_first = problem.first_stage[chunk], problem.first_stage[other]
     if np.random.random() < problem.moves.swap_share:
-        if problem.collective[other] != problem.collective[chunk]:
+        if problem.launch[other] != problem.launch[chunk]:
             return 0
         for i in range(size * problem.num_legs[chunk]):
             swapped = state.key[first + i]
@@ -197,10 +265,10 @@ def change_priority(problem: Problem, state: State, chunk: int, leg: int, other:
             state.key[other_first + i] = swapped
         return 1
     own = np.random.randint(size)
-    dimension = problem.span[problem.collective[chunk], own]
+    dimension = problem.span[problem.launch[chunk], own]
     other_leg = np.random.randint(problem.num_legs[other])
     for i in range(problem.num_dimensions[other]):
-        if problem.span[problem.collective[other], i] == dimension:
+        if problem.span[problem.launch[other], i] == dimension:
             # Keys are start times in whole picoseconds, so that one more or less is next to the other stage.
             place_of_other = state.key[other_first + other_leg * problem.num_dimensions[other] + i]
             shift = 1 if np.random.random() < 0.5 else -1
@@ -209,19 +277,25 @@ def change_priority(problem: Problem, state: State, chunk: int, leg: int, other:
 
 
 def place(problem: Problem, state: State, chunk: int) -> None:
-    """Tell the kernel's arrays the path and the priorities of a chunk."""
+    """Tell the kernel's arrays the path and the priorities of a chunk, in all iterations."""
     size, first, operations = problem.num_dimensions[chunk], problem.first_stage[chunk], state.operations
+    launch, size_class = problem.launch[chunk], problem.size_class[chunk]
     for leg in range(problem.num_legs[chunk]):
         visited = 0
         for stage in range(first + leg * size, first + (leg + 1) * size):
             local = state.path[stage]
-            state.load[operations.resource[stage]] -= operations.duration[stage]
-            operations.resource[stage] = problem.span[problem.collective[chunk], local]
-            operations.duration[stage] = problem.duration[problem.size_class[chunk], leg, visited, local]
-            state.load[operations.resource[stage]] += operations.duration[stage]
-            operations.lag[stage] = problem.lag[problem.collective[chunk], leg, local]
+            resource, duration = problem.span[launch, local], problem.duration[size_class, leg, visited, local]
+            i = problem.num_tasks + stage
+            state.load[operations.resource[i]] -= operations.duration[i]
+            state.load[resource] += duration
             # Keys belong to dimensions and not to positions, so a chunk keeps them when its path changes.
-            operations.major[stage] = state.key[first + leg * size + local]
+            key = state.key[first + leg * size + local]
+            for iteration in range(problem.iterations):
+                operations.resource[i] = resource
+                operations.duration[i] = duration
+                operations.lag[i] = problem.lag[launch, leg, local]
+                operations.major[i] = key + iteration * state.makespans[CURRENT]
+                i += problem.num_operations
             visited |= 1 << local
 
 
@@ -232,17 +306,23 @@ def keep(problem: Problem, state: State, num_touched: int) -> None:
         first = problem.first_stage[chunk]
         for stage in range(first, first + problem.num_legs[chunk] * problem.num_dimensions[chunk]):
             state.current_path[stage] = state.path[stage]
-    start = state.workspace.start
+    # Of the last iteration that is whole.
+    begin = max(problem.iterations - 2, 0) * problem.num_operations
+    begin_time = state.workspace.start[begin] if problem.iterations > 1 else 0
     for chunk in range(len(problem.first_stage)):
         size, first = problem.num_dimensions[chunk], problem.first_stage[chunk]
-        for i in range(problem.num_legs[chunk] * size):
-            place_of_stage = first + i // size * size + state.path[first + i]
-            state.key[place_of_stage] = start[first + i]
-            state.current_key[place_of_stage] = start[first + i]
-            state.operations.major[first + i] = start[first + i]
+        for stage in range(first, first + problem.num_legs[chunk] * size):
+            i = problem.num_tasks + stage
+            key = state.workspace.start[begin + i] - begin_time
+            place_of_stage = first + (stage - first) // size * size + state.path[stage]
+            state.key[place_of_stage] = key
+            state.current_key[place_of_stage] = key
+            for iteration in range(problem.iterations):
+                state.operations.major[i] = key + iteration * state.makespans[CURRENT]
+                i += problem.num_operations
     if state.makespans[CURRENT] < state.makespans[BEST]:
         state.makespans[BEST] = state.makespans[CURRENT]
-        for stage in range(len(start)):
+        for stage in range(len(state.path)):
             state.best_path[stage] = state.path[stage]
             state.best_key[stage] = state.key[stage]
 

@@ -15,7 +15,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.annealing import is_ready
 from themis_opt.search.limits import Allowance, SearchLimits
-from themis_opt.search.local_search import MIN_GAIN, WORK_PER_SECOND, LocalSearch, LocalSearchParams
+from themis_opt.search.local_search import MAX_ARCS, MIN_GAIN, LocalSearch, LocalSearchParams
 from themis_opt.search.reference_search import PeriodParams, ReferenceSearch
 from themis_opt.search.starts import starting_schedule
 from themis_opt.solving.lowering import ChunkOrderData, chunk_order_data, enforced_plan, job_plans
@@ -35,9 +35,6 @@ Half and twice as many change nothing (``reports/parameters``).
 
 ARCS_PER_SECOND = 20_000
 """Lattice arcs that CP-SAT's model takes in per second; it is not built where that would take half of the time."""
-
-MAX_ARCS = 200_000
-"""Lattice arcs of all chunks above which neither local search nor CP-SAT lays out its tables, for memory and time."""
 
 START_SHARE = 0.3
 """Share of the time left that hourglass may take for a start: only where it has to be compiled does it take any."""
@@ -124,7 +121,8 @@ class Exact(SearchLimits):
     2. buckets that are merged, split and shifted in turn while that pays;
     3. the best launches with the chunks of each group improved on their own, which suffices where groups never meet on
        the network;
-    4. rounds of CP-SAT on paths and sequences (:mod:`formulations.period`), which also proves, and of a linear
+    4. waves of local search on the paths of chunks and on when launches and stages are served;
+    5. rounds of CP-SAT on paths and sequences (:mod:`formulations.period`), which also proves, and of a linear
        programme on sizes (:mod:`formulations.period_sizes`), from the best schedule so far; many chunks are searched as
        few, and cut afterwards.
 
@@ -189,7 +187,8 @@ class Exact(SearchLimits):
             return replace(self, seconds=seconds, sizes="free").solve(group, bound, params=params)
 
         bound = max(lower_bound, float(instance.compute))
-        incumbent = ReferenceSearch(self, instance, bound, progress, start, solve_group, params.period).run()
+        search = ReferenceSearch(self, instance, bound, progress, start, solve_group, params.period)
+        incumbent = search.run(local_search=self.local_search, cp_sat=self.cp_sat)
         status = "interrupted" if incumbent.interrupted else "finished"
         return Reference(incumbent.best, incumbent.bound, status, incumbent.launch_bound)
 
@@ -295,23 +294,22 @@ class ExactSearch:
 
     def search_locally(self, start: Schedule, seconds: float, offer: Callable[[Schedule], None]) -> Schedule:
         """The best schedule of waves of local search, which end after `seconds` or some waves without gain."""
-        limits, last = self.limits, self.allowance.left - seconds
-        seed, free_sizes = (limits.seed, self.num_searches), limits.sizes == "free"
+        limits, free_sizes = self.limits, self.limits.sizes == "free"
         search = LocalSearch(
-            start, self.start, free_sizes=free_sizes, workers=limits.workers, seed=seed, params=self.params.local
+            start,
+            free_start=self.start if free_sizes else None,
+            workers=limits.workers,
+            seed=(limits.seed, self.num_searches),
+            params=self.params.local,
         )
         self.num_searches += 1
-        idle, patience = 0, self.params.free_patience if free_sizes else self.patience
-        while idle < patience and self.allowance.left > last and not self.interrupted:
-            before = search.best.makespan
-            most_work = (self.allowance.left - last) * WORK_PER_SECOND
-            work = search.wave(most_work, lambda: not limits.deterministic and self.allowance.left <= last)
-            self.allowance.charge(work / WORK_PER_SECOND)
-            self.interrupted |= search.interrupted
-            idle = idle + 1 if search.best.makespan > before * (1 - MIN_GAIN) else 0
-            offer(search.best)
-            if self.near(search.best):
-                break
+
+        def is_enough(best: Schedule) -> bool:
+            offer(best)
+            return self.near(best)
+
+        search.run(self.allowance, seconds, self.params.free_patience if free_sizes else self.patience, is_enough)
+        self.interrupted |= search.interrupted
         return search.best
 
     def alternate(self, schedule: Schedule) -> Schedule:

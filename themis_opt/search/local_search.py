@@ -12,10 +12,14 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.annealing import Annealing
 from themis_opt.search.annealing_loop import MoveParams
+from themis_opt.search.limits import Allowance
 from themis_opt.solving.sizing import resized
 
 WORK_PER_SECOND = 10_000_000
-"""Stages that a core simulates in a second of annealing, for limits that count work."""
+"""Stages and tasks that a core simulates in a second of annealing, for limits that count work."""
+
+MAX_ARCS = 200_000
+"""Lattice arcs of all chunks above which neither local search nor CP-SAT lays out its tables, for memory and time."""
 
 
 MOST_WORK = 2**27
@@ -78,7 +82,7 @@ _Task = Callable[[Stop], tuple[Schedule, float]]
 class LocalSearch:
     """Waves that improve a schedule; equal seeds, workers and waves give equal results.
 
-    With equal chunks every thread of a wave anneals the best schedule so far with a seed of its own.  With free
+    Where chunk sizes stay, every thread of a wave anneals the best schedule so far with a seed of its own.  With free
     sizes every thread starts anew from equal chunks, whose orders are annealed and whose sizes are optimised
     (:mod:`formulations.chunk_sizes`) in turn; a chunk that hurts ends with no bytes.
 
@@ -86,10 +90,9 @@ class LocalSearch:
     ----------
     best : Schedule
         The schedule to improve.
-    starting_schedule : callable
-        Makes the schedule of equal chunks of an instance from which free sizes start.
-    free_sizes : bool
-        Whether chunks may be of any sizes, and fewer than the instance says.
+    free_start : callable, optional
+        Where chunks may be of any sizes, and fewer than the instance says: makes the schedule of equal chunks of an
+        instance from which they start.
     workers : int
         Threads.
     seed : int or tuple of int
@@ -101,22 +104,42 @@ class LocalSearch:
     def __init__(
         self,
         best: Schedule,
-        starting_schedule: Callable[[Instance], Schedule],
         *,
-        free_sizes: bool = False,
+        free_start: Callable[[Instance], Schedule] | None = None,
         workers: int = 1,
         seed: int | tuple[int, ...] = 0,
         params: LocalSearchParams = USUAL,
     ) -> None:
         self.best = best
         self.interrupted = False
-        self._params, self._starting_schedule = params, starting_schedule
-        self._free_sizes, self._workers = free_sizes, workers
+        self._params, self._free_start, self._workers = params, free_start, workers
         self._seeds = np.random.SeedSequence(seed)
         self._next_work = min(params.first_work, params.first_steps * best.plan.num_stages)
         self._num_starts = 0
         limit = max(c.chunks for c in best.instance.exchanges)
         self._counts = sorted({min(count, limit) for count in params.free_counts})
+
+    def run(self, allowance: Allowance, seconds: float, patience: int, is_enough: Callable[[Schedule], bool]) -> None:
+        """Run waves for so many seconds of an allowance, or until some in a row gain nothing or the best is enough.
+
+        Parameters
+        ----------
+        patience : int
+            Waves in a row without gain after which to stop.
+        is_enough : callable
+            Hears of the best schedule after every wave.
+        """
+        last, idle = allowance.left - seconds, 0
+
+        def stops() -> bool:
+            return not allowance.counts_work and allowance.left <= last
+
+        while idle < patience and allowance.left > last and not self.interrupted:
+            before = self.best.makespan
+            allowance.charge(self.wave((allowance.left - last) * WORK_PER_SECOND, stops) / WORK_PER_SECOND)
+            idle = idle + 1 if self.best.makespan > before * (1 - MIN_GAIN) else 0
+            if is_enough(self.best):
+                return
 
     def wave(self, most_work: float, stop: Stop) -> float:
         """Run one wave, or until `stop` says so.
@@ -133,10 +156,10 @@ class LocalSearch:
         """
         seeds = [int(child.generate_state(1)[0]) for child in self._seeds.spawn(self._workers)]
         params, tasks = self._params, list[_Task]()
-        if self._free_sizes:
+        if self._free_start is not None:
             doublings = self._num_starts // len(self._counts)
             for seed in seeds:
-                start, work = self._equal_start(doublings)
+                start, work = self._equal_start(self._free_start, doublings)
                 work = min(work, most_work / (1 + params.max_turns))
                 tasks.append(partial(_improve_sizes, start, work, seed, params))
         else:
@@ -148,11 +171,11 @@ class LocalSearch:
         self.best = min(self.best, *found, key=lambda schedule: schedule.makespan)
         return max(work for _, work in ends)
 
-    def _equal_start(self, doublings: int) -> tuple[Schedule, float]:
+    def _equal_start(self, starting_schedule: Callable[[Instance], Schedule], doublings: int) -> tuple[Schedule, float]:
         """Equal chunks for the next start, and the stages to simulate."""
         count = self._counts[self._num_starts % len(self._counts)]
         self._num_starts += 1
-        start = self._starting_schedule(self.best.instance.at_most(count))
+        start = starting_schedule(self.best.instance.at_most(count))
         work = min(self._params.start_work, self._params.start_steps * start.plan.num_stages)
         return start, float(min(work << doublings, MOST_WORK))
 
@@ -184,15 +207,14 @@ def _anneal(
 ) -> tuple[Schedule, float]:
     """The best schedule of one annealing, and the stages simulated."""
     annealing = Annealing(start, seed, params.moves)
-    num_stages = start.plan.num_stages
     num_slices = max(1, round(work / params.slice_work))
-    steps = max(1, int(work / num_slices / num_stages))
+    steps = max(1, int(work / num_slices / annealing.step_work))
     temperatures = np.geomspace(hot, cold, num_slices + 1)
     for number in range(num_slices):
         annealing.run(steps, temperatures[number], temperatures[number + 1])
         if stop():
             break
-    return annealing.best(), steps * num_slices * num_stages
+    return annealing.best(), steps * num_slices * annealing.step_work
 
 
 def _improve_sizes(

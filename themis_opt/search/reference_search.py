@@ -1,6 +1,7 @@
 """One run of the reference policy of training iterations: the parts that improve the fastest schedule."""
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from themis_opt.policies.planning import plan_launches
 from themis_opt.policies.registry import make_policy
@@ -8,12 +9,14 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import fused
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
+from themis_opt.search.annealing import can_anneal, is_ready
 from themis_opt.search.bucket_search import neighbours
 from themis_opt.search.candidates import CHUNK_POLICIES, Candidate, CandidateParams, candidates
 from themis_opt.search.group_search import GroupExact, Remembered, SolveGroup, are_apart
 from themis_opt.search.incumbent import Incumbent, Progress
 from themis_opt.search.limits import Allowance, SearchLimits
-from themis_opt.search.period_search import PeriodSearch, RoundParams
+from themis_opt.search.local_search import MAX_ARCS, LocalSearch, LocalSearchParams
+from themis_opt.search.period_search import PeriodSearch, RoundParams, num_arcs
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,16 @@ class PeriodParams:
         Shares of the time left for candidates, and then for changes of their buckets.
     groups_share, groups_share_if_apart : float
         Share of the time left for groups on their own, where they meet on the network and where they never do.
+    local_share : float
+        Share of the time left for local search before CP-SAT, after which it has the time that is left then.
+    local_patience : int
+        Waves of local search without gain after which it gives way.
     stages_per_second : int
         Stages that are planned and simulated in a second, roughly; candidates that would take too long are left out.
     candidates : CandidateParams
         What is tried.
+    local : LocalSearchParams
+        Waves of local search.
     rounds : RoundParams
         Rounds of CP-SAT.
     """
@@ -38,8 +47,11 @@ class PeriodParams:
     buckets_share: float = 0.3
     groups_share: float = 0.1
     groups_share_if_apart: float = 0.9
+    local_share: float = 0.3
+    local_patience: int = 5
     stages_per_second: int = 20_000
     candidates: CandidateParams = field(default_factory=CandidateParams)
+    local: LocalSearchParams = field(default_factory=partial(LocalSearchParams, hot=1e-7, cold=1e-8))
     rounds: RoundParams = field(default_factory=RoundParams)
 
 
@@ -60,17 +72,22 @@ class ReferenceSearch:
         self.allowance = Allowance(limits.seconds, limits.deterministic)
         self.chunk_policies = {name: Remembered(make_policy(name)) for name in CHUNK_POLICIES}
         self.found: tuple[Schedule, Candidate] | None = None
+        self.num_searches = 0
         best = self.simulated(next(iter(candidates(instance, params.candidates)))) if start is None else start
         self.incumbent = Incumbent(limits, self.allowance, best, bound, report)
 
-    def run(self) -> Incumbent:
-        """Use the parts in turn until the gap, the limits or Ctrl-C ends it."""
+    def run(self, *, local_search: bool = True, cp_sat: bool = True) -> Incumbent:
+        """Use the parts in turn, the last two where asked to, until the gap, the limits or Ctrl-C ends it."""
         try:
             self.try_candidates()
             self.change_buckets()
             self.improve_groups()
-            if not self.incumbent.done:
+            if local_search:
+                self.search_locally(self.allowance.left * (self.params.local_share if cp_sat else 1.0))
+            if cp_sat and not self.incumbent.done:
                 PeriodSearch(self.incumbent, self.params.rounds).run()
+            if cp_sat and local_search:
+                self.search_locally(self.allowance.left)
         except KeyboardInterrupt:
             self.incumbent.interrupted = True
         return self.incumbent
@@ -135,6 +152,29 @@ class ReferenceSearch:
         incumbent.offer(simulate(self.instance, improved))
         self.allowance.charge(seconds)
         incumbent.interrupted |= policy.interrupted
+
+    def search_locally(self, seconds: float) -> None:
+        """Improve paths and orders of the fastest schedule, unless it is the best of its launches and sizes."""
+        incumbent, limits, proven = self.incumbent, self.incumbent.limits, self.incumbent.launch_bound
+
+        def is_enough(best: Schedule) -> bool:
+            incumbent.offer(best)
+            incumbent.launch_bound = proven  # launches and sizes are the same
+            return incumbent.done or best.makespan <= proven * (1 + limits.gap)
+
+        fits = can_anneal(incumbent.best) and num_arcs(incumbent.best) <= MAX_ARCS
+        if (
+            seconds <= 0
+            or is_enough(incumbent.best)
+            or not fits
+            or not is_ready(None if limits.deterministic else seconds)
+        ):
+            return
+        seed = (limits.seed, self.num_searches)
+        search = LocalSearch(incumbent.best, workers=limits.workers, seed=seed, params=self.params.local)
+        self.num_searches += 1
+        search.run(self.allowance, seconds, self.params.local_patience, is_enough)
+        incumbent.interrupted |= search.interrupted
 
 
 def ignore(iteration_time: float, bound: float) -> None:
