@@ -237,6 +237,8 @@ def bounds_cases() -> Sequence[Run]:
 FREE_HOURGLASS = ("free_chunks", "fewest_free_chunks")
 EQUAL_ONLY = ("first_work", "first_steps", "slice_work", "moves")
 FREE_ONLY = ("warm", "cool", "start_work", "start_steps", "free_counts", "max_turns")
+ITERATIONS_ONLY = ("launch_share",)
+COMMON_MOVES = ("again", "path_share", "copy_share", "neighbour_share", "swap_share")
 
 STUDIES: Mapping[str, Study] = {
     "hourglass": Study(hourglass.USUAL, hourglass_cases, FREE_HOURGLASS, repeats=2),
@@ -246,10 +248,12 @@ STUDIES: Mapping[str, Study] = {
         tuple(f.name for f in fields(hourglass.USUAL) if f.name not in FREE_HOURGLASS),
         repeats=2,
     ),
-    "annealing": Study(local_search.USUAL, annealing_cases, FREE_ONLY),
+    "annealing": Study(local_search.USUAL, annealing_cases, (*FREE_ONLY, *ITERATIONS_ONLY)),
     "annealing, free sizes": Study(local_search.USUAL, free_sizes_cases, EQUAL_ONLY),
     "reference": Study(exact.USUAL, reference_cases, ("local", "period")),
-    "reference of iterations": Study(exact.USUAL.period, period_cases),
+    "reference of iterations": Study(
+        exact.USUAL.period, period_cases, (*FREE_ONLY, *COMMON_MOVES, "slice_work", "first_work", "first_steps")
+    ),
     "plan cache": Study(plan_cache.CacheParams(), cache_cases),
     "bounds": Study(makespan_bounds.USUAL, bounds_cases),
 }

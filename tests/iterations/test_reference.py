@@ -20,12 +20,12 @@ from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.search import reference_search
+from themis_opt.search import period_search, reference_search
 from themis_opt.search.bucket_search import neighbours
 from themis_opt.search.candidates import candidates, even_buckets, with_buckets
 from themis_opt.search.exact import Exact, ExactParams, ignore
 from themis_opt.search.local_search import LocalSearch
-from themis_opt.search.period_search import PeriodSearch, RoundParams
+from themis_opt.search.period_search import PeriodSearch
 from themis_opt.search.reference_search import PeriodParams, ReferenceSearch
 from themis_opt.solving.bounds import bounds
 from themis_opt.solving.period_lowering import enforced_plan, period_data, period_times
@@ -295,9 +295,10 @@ def test_local_search_keeps_what_is_proven_for_its_launches() -> None:
     assert search.incumbent.launch_bound == proven
 
 
-def test_many_chunks_are_searched_as_few() -> None:
-    params = ExactParams(period=PeriodParams(rounds=RoundParams(max_stages=60, coarse_stages=60)))
+def test_many_chunks_are_searched_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(period_search, "MAX_STAGES", 60)
+    monkeypatch.setattr(period_search, "COARSE_STAGES", 60)
     instance = layers(3, task=20, chunks=8)
-    found = Exact(seconds=2.0, workers=1, deterministic=True).solve(instance, params=params)
+    found = Exact(seconds=2.0, workers=1, deterministic=True).solve(instance)
     validate(found.schedule)
     assert found.bound == found.launch_bound < found.schedule.makespan

@@ -1,7 +1,5 @@
 """CP-SAT on one period of a schedule of training iterations, in rounds that are simulated."""
 
-from dataclasses import dataclass
-
 from formulations.budget import Budget
 from formulations.period import PeriodModel
 from formulations.period_variables import PeriodTimes
@@ -15,31 +13,20 @@ from themis_opt.search.incumbent import Incumbent
 from themis_opt.solving.period_lowering import PeriodData, enforced_plan, period_data, period_times
 from themis_opt.solving.sizing import even_plan, resized
 
+RESOLUTION = 2**22
+"""Ticks into which the iteration time is divided: rounding hides less than a gap that is proven."""
 
-@dataclass(frozen=True)
-class RoundParams:
-    """What CP-SAT is given, and for how long.
+MAX_STAGES = 1_500
+"""Largest plan that CP-SAT is given, counting stages twice where some may be under way at the end of a period."""
 
-    Attributes
-    ----------
-    resolution : int
-        Ticks into which the iteration time is divided.
-    max_stages : int
-        Largest plan, counting stages twice where some may be under way at the end of a period.
-    coarse_stages : int
-        The same for the few chunks that are searched in the place of too many.
-    arcs_per_second : int
-        Lattice arcs that the model takes in per second; it is not built where that would take half of the time.
-    share, least_seconds : float
-        Share of the time left in a round, and what is not divided any more.
-    """
+COARSE_STAGES = 600
+"""The same for the few chunks that are searched in the place of too many, of which there is time for several rounds."""
 
-    resolution: int = 2**22
-    max_stages: int = 1_500
-    coarse_stages: int = 600
-    arcs_per_second: int = 20_000
-    share: float = 0.4
-    least_seconds: float = 10.0
+ARCS_PER_SECOND = 20_000
+"""Lattice arcs that the model takes in per second; it is not built where that would take half of the time."""
+
+ROUND_SHARE, LEAST_SECONDS = 0.4, 10.0
+"""Share of the time left that a round has, and time that is too little to be divided."""
 
 
 class PeriodSearch:
@@ -48,9 +35,9 @@ class PeriodSearch:
     Where that has too many chunks, the rounds are on fewer of them, which are cut in the end.
     """
 
-    def __init__(self, incumbent: Incumbent, params: RoundParams) -> None:
-        self.incumbent, self.params, self.rounds = incumbent, params, 0
-        self.is_coarse = num_intervals(incumbent.best) > params.max_stages
+    def __init__(self, incumbent: Incumbent) -> None:
+        self.incumbent, self.rounds = incumbent, 0
+        self.is_coarse = num_intervals(incumbent.best) > MAX_STAGES
         self.bound = incumbent.bound
 
     def run(self) -> None:
@@ -67,7 +54,7 @@ class PeriodSearch:
         best = self.incumbent.best
         if not self.is_coarse:
             return best
-        chunks = best.instance.chunks * self.params.coarse_stages // num_intervals(best)
+        chunks = best.instance.chunks * COARSE_STAGES // num_intervals(best)
         if chunks < 2:
             return None
         few = best.instance.replace(chunks=chunks)
@@ -75,7 +62,7 @@ class PeriodSearch:
 
     def has_time_for(self, schedule: Schedule) -> bool:
         """Whether the model of a schedule can be built in good time."""
-        return num_arcs(schedule) <= self.params.arcs_per_second * self.incumbent.allowance.left / 2
+        return num_arcs(schedule) <= ARCS_PER_SECOND * self.incumbent.allowance.left / 2
 
     def with_best_sizes(self, schedule: Schedule) -> Schedule:
         """A schedule with better sizes, for which what is proven for the old ones no longer holds; or itself."""
@@ -94,7 +81,7 @@ class PeriodSearch:
 
     def round(self, start: Schedule) -> tuple[Schedule, bool]:
         """One round of CP-SAT: the faster one of its schedule and the start, and whether it ended with a proof."""
-        incumbent, tick = self.incumbent, max(1, start.makespan // self.params.resolution)
+        incumbent, tick = self.incumbent, max(1, start.makespan // RESOLUTION)
         data = period_data(start.instance, start.plan, tick)
         model = PeriodModel(data.period, -(-start.makespan // tick), int(self.bound) // tick)
         model.hint(period_times(data, start))
@@ -123,7 +110,7 @@ class PeriodSearch:
     def budget(self) -> Budget:
         """What CP-SAT may spend in a round."""
         limits, left = self.incumbent.limits, self.incumbent.allowance.left
-        seconds = left if left * self.params.share < self.params.least_seconds else left * self.params.share
+        seconds = left if left * ROUND_SHARE < LEAST_SECONDS else left * ROUND_SHARE
         return limits.budget(seconds, seed=limits.seed + self.rounds)
 
 

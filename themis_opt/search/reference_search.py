@@ -16,7 +16,7 @@ from themis_opt.search.group_search import GroupExact, Remembered, SolveGroup, a
 from themis_opt.search.incumbent import Incumbent, Progress
 from themis_opt.search.limits import Allowance, SearchLimits
 from themis_opt.search.local_search import MAX_ARCS, LocalSearch, LocalSearchParams
-from themis_opt.search.period_search import PeriodSearch, RoundParams, num_arcs
+from themis_opt.search.period_search import PeriodSearch, num_arcs
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,6 @@ class PeriodParams:
         What is tried.
     local : LocalSearchParams
         Waves of local search.
-    rounds : RoundParams
-        Rounds of CP-SAT.
     """
 
     candidates_share: float = 0.2
@@ -52,7 +50,6 @@ class PeriodParams:
     stages_per_second: int = 20_000
     candidates: CandidateParams = field(default_factory=CandidateParams)
     local: LocalSearchParams = field(default_factory=partial(LocalSearchParams, hot=1e-7, cold=1e-8))
-    rounds: RoundParams = field(default_factory=RoundParams)
 
 
 class ReferenceSearch:
@@ -85,7 +82,7 @@ class ReferenceSearch:
             if local_search:
                 self.search_locally(self.allowance.left * (self.params.local_share if cp_sat else 1.0))
             if cp_sat and not self.incumbent.done:
-                PeriodSearch(self.incumbent, self.params.rounds).run()
+                PeriodSearch(self.incumbent).run()
             if cp_sat and local_search:
                 self.search_locally(self.allowance.left)
         except KeyboardInterrupt:
