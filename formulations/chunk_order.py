@@ -39,6 +39,7 @@ from itertools import pairwise
 from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
+from formulations.cp_sat import Report, search
 from formulations.job_rules import add_job
 from formulations.job_variables import (
     JobPlans,
@@ -52,7 +53,6 @@ from formulations.job_variables import (
 )
 from formulations.lattice import JobClass, arcs
 from formulations.order_count import EndRow, add_load_bounds
-from formulations.search import Report, search
 
 SMALL = 100
 """Stages up to which the solver's linear relaxation holds the whole model."""

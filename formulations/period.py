@@ -57,6 +57,7 @@ from itertools import pairwise
 from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
+from formulations.cp_sat import Report, search
 from formulations.job_rules import add_job
 from formulations.job_variables import JobVariables, decisions, extracted
 from formulations.lattice import Arc, arcs
@@ -75,7 +76,6 @@ from formulations.period_variables import (
     windows_of,
     with_copies,
 )
-from formulations.search import Report, search
 
 
 class PeriodModel:

@@ -45,9 +45,9 @@ from itertools import accumulate, islice, pairwise
 from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
+from formulations.cp_sat import Report, search
 from formulations.job_variables import JobPlans, JobTimes, PlanOutcome
 from formulations.lattice import JobClass
-from formulations.search import Report, search
 
 Path = tuple[tuple[int, ...], ...]
 """Per leg the machines in the order visited."""

@@ -12,7 +12,7 @@ from background import PATIENCE
 from hypothesis import given, settings
 from strategies import instances
 
-from formulations import search as solver_search
+from formulations import cp_sat
 from themis_opt.policies.hourglass.policy import balanced
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
@@ -315,7 +315,7 @@ def test_ctrl_c_ends_local_search_and_keeps_its_best(
 
 @pytest.mark.parametrize("sizes", ["equal", "free"])
 def test_ctrl_c_ends_cp_sat(hetero: Instance, monkeypatch: pytest.MonkeyPatch, sizes: str) -> None:
-    interrupting(monkeypatch, solver_search)
+    interrupting(monkeypatch, cp_sat)
     policy = Exact(seconds=LONG, workers=1, sizes=sizes, local_search=False)  # type: ignore[arg-type]
     reference = solve(policy, hetero.overridden(chunks=8))
     validate(reference.schedule)

@@ -21,10 +21,10 @@ from themis_opt.tuning.costs import with_costs
 from themis_opt.tuning.history import Trial, best_of, fresh, front_of, key_of, value_of
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.parameters import Parameter
-from themis_opt.tuning.search import Search
 from themis_opt.tuning.space import Measurement, Space
 from themis_opt.tuning.storage import StorageError, open_storage, sqlite_url
 from themis_opt.tuning.study import open_study
+from themis_opt.tuning.trials import Search
 from themis_opt.tuning.tuner import StorageLost, find
 
 NAME = "2d-sw_sw.all_reduce.100MiB"

@@ -10,9 +10,9 @@ from pyjobshop import Model
 from pyjobshop.solvers.ortools import CPModel
 
 from formulations.budget import Budget
+from formulations.cp_sat import Report, search
 from formulations.job_variables import JobTimes, PlanOutcome
 from formulations.lattice import JobClass
-from formulations.search import Report, search
 from formulations.sequencing import Path, Paths, stages_along
 
 

@@ -24,8 +24,8 @@ from anytime import ANY_PATHS, Contest, Point, Recorder, Run, markdown, plot
 import themis_opt
 from formulations.budget import Budget
 from formulations.chunk_order import ChunkOrder
+from formulations.cp_sat import Report
 from formulations.job_variables import PlanOutcome
-from formulations.search import Report
 from formulations.sequencing import Paths, Sequencing, stages_along
 from themis_opt.formats.tables import to_csv
 from themis_opt.policies.registry import make_policy

@@ -20,13 +20,12 @@ from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.search import period_search, reference_search
-from themis_opt.search.bucket_search import neighbours
-from themis_opt.search.candidates import candidates, even_buckets, with_buckets
+from themis_opt.search import period_reference, period_rounds
+from themis_opt.search.candidates import candidates, even_buckets, neighbours, with_buckets
 from themis_opt.search.exact import Exact, ExactParams, ignore
 from themis_opt.search.local_search import LocalSearch
-from themis_opt.search.period_search import PeriodSearch
-from themis_opt.search.reference_search import PeriodParams, ReferenceSearch
+from themis_opt.search.period_reference import PeriodParams, PeriodReference
+from themis_opt.search.period_rounds import PeriodRounds
 from themis_opt.solving.bounds import bounds
 from themis_opt.solving.period_lowering import enforced_plan, period_data, period_times
 from themis_opt.solving.sizing import even_plan, resized
@@ -174,7 +173,7 @@ def test_collectives_that_compute_hides_are_proven_optimal() -> None:
 def test_an_interruption_keeps_the_best_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = layers(3)
     start = scheduled(instance, "priority")
-    monkeypatch.setattr(reference_search, "plan_launches", interrupt_after(3, plan_launches))
+    monkeypatch.setattr(period_reference, "plan_launches", interrupt_after(3, plan_launches))
     found = A_LITTLE.solve(instance, start=start)
     assert found.status == "interrupted"
     assert found.schedule.makespan <= start.makespan
@@ -259,7 +258,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             seeds.append(options["seed"])
             super().__init__(best, **options)
 
-    monkeypatch.setattr(reference_search, "LocalSearch", Noting)
+    monkeypatch.setattr(period_reference, "LocalSearch", Noting)
     return seeds
 
 
@@ -267,7 +266,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_local_search_has_its_turn_before_and_after_cp_sat(
     searches: list[Any], monkeypatch: pytest.MonkeyPatch, local_search: bool, share: float, turns: int
 ) -> None:
-    monkeypatch.setattr(PeriodSearch, "run", lambda self: None)
+    monkeypatch.setattr(PeriodRounds, "run", lambda self: None)
     params = ExactParams(period=PeriodParams(local_share=share))
     reference = Exact(seconds=0.5, workers=1, deterministic=True, gap=0.0, local_search=local_search)
     reference.solve(layers(4, task=20, chunks=4), params=params)
@@ -288,7 +287,7 @@ def test_local_search_keeps_what_is_proven_for_its_launches() -> None:
     instance = layers(6, size=8 * 2**20, chunks=4)
     start, limits = scheduled(instance, "wait_free"), Exact(seconds=0.5, workers=1, deterministic=True)
     bound = max(bounds(instance).values())
-    search = ReferenceSearch(limits, instance, bound, ignore, start, limits.solve, PeriodParams())
+    search = PeriodReference(limits, instance, bound, ignore, start, limits.solve, PeriodParams())
     search.incumbent.launch_bound = proven = bound + 1
     search.search_locally(0.5)
     assert search.incumbent.best.makespan < start.makespan
@@ -296,8 +295,8 @@ def test_local_search_keeps_what_is_proven_for_its_launches() -> None:
 
 
 def test_many_chunks_are_searched_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(period_search, "MAX_STAGES", 60)
-    monkeypatch.setattr(period_search, "COARSE_STAGES", 60)
+    monkeypatch.setattr(period_rounds, "MAX_STAGES", 60)
+    monkeypatch.setattr(period_rounds, "COARSE_STAGES", 60)
     instance = layers(3, task=20, chunks=8)
     found = Exact(seconds=2.0, workers=1, deterministic=True).solve(instance)
     validate(found.schedule)

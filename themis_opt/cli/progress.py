@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from themis_opt.study.comparison import Progress
     from themis_opt.tuning.history import Trial
     from themis_opt.tuning.parameters import Choice
-    from themis_opt.tuning.search import Progress as TrialProgress
+    from themis_opt.tuning.trials import Progress as TrialProgress
 
 
 class Show(Protocol):

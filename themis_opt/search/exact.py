@@ -16,7 +16,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.search.annealing import is_ready
 from themis_opt.search.limits import Allowance, SearchLimits
 from themis_opt.search.local_search import MAX_ARCS, MIN_GAIN, LocalSearch, LocalSearchParams
-from themis_opt.search.reference_search import PeriodParams, ReferenceSearch
+from themis_opt.search.period_reference import PeriodParams, PeriodReference
 from themis_opt.search.starts import starting_schedule
 from themis_opt.solving.lowering import ChunkOrderData, chunk_order_data, enforced_plan, job_plans
 from themis_opt.solving.sizing import resized
@@ -187,7 +187,7 @@ class Exact(SearchLimits):
             return replace(self, seconds=seconds, sizes="free").solve(group, bound, params=params)
 
         bound = max(lower_bound, float(instance.compute))
-        search = ReferenceSearch(self, instance, bound, progress, start, solve_group, params.period)
+        search = PeriodReference(self, instance, bound, progress, start, solve_group, params.period)
         incumbent = search.run(local_search=self.local_search, cp_sat=self.cp_sat)
         status = "interrupted" if incumbent.interrupted else "finished"
         return Reference(incumbent.best, incumbent.bound, status, incumbent.launch_bound)

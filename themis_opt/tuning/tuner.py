@@ -12,10 +12,10 @@ from themis_opt.problem.instance import Instance
 from themis_opt.tuning.history import OBJECTIVES, Objective, Trial, best_of
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.outcome import Tuned
-from themis_opt.tuning.search import Progress, Search
 from themis_opt.tuning.space import Space
 from themis_opt.tuning.storage import StorageError, storage_errors
 from themis_opt.tuning.study import open_study
+from themis_opt.tuning.trials import Progress, Search
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

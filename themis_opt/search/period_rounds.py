@@ -29,7 +29,7 @@ ROUND_SHARE, LEAST_SECONDS = 0.4, 10.0
 """Share of the time left that a round has, and time that is too little to be divided."""
 
 
-class PeriodSearch:
+class PeriodRounds:
     """Rounds of CP-SAT on orders and of a linear programme on sizes, which start from the fastest schedule.
 
     Where that has too many chunks, the rounds are on fewer of them, which are cut in the end.

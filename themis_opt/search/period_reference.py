@@ -10,13 +10,12 @@ from themis_opt.schedules.plan import fused
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.annealing import can_anneal, is_ready
-from themis_opt.search.bucket_search import neighbours
-from themis_opt.search.candidates import CHUNK_POLICIES, Candidate, CandidateParams, candidates
-from themis_opt.search.group_search import GroupExact, Remembered, SolveGroup, are_apart
+from themis_opt.search.candidates import CHUNK_POLICIES, Candidate, CandidateParams, candidates, neighbours
+from themis_opt.search.groups import GroupExact, Remembered, SolveGroup, are_apart
 from themis_opt.search.incumbent import Incumbent, Progress
 from themis_opt.search.limits import Allowance, SearchLimits
 from themis_opt.search.local_search import MAX_ARCS, LocalSearch, LocalSearchParams
-from themis_opt.search.period_search import PeriodSearch, num_arcs
+from themis_opt.search.period_rounds import PeriodRounds, num_arcs
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class PeriodParams:
     local: LocalSearchParams = field(default_factory=partial(LocalSearchParams, hot=1e-7, cold=1e-8))
 
 
-class ReferenceSearch:
+class PeriodReference:
     """The parts of the search, which share an incumbent."""
 
     def __init__(
@@ -82,7 +81,7 @@ class ReferenceSearch:
             if local_search:
                 self.search_locally(self.allowance.left * (self.params.local_share if cp_sat else 1.0))
             if cp_sat and not self.incumbent.done:
-                PeriodSearch(self.incumbent).run()
+                PeriodRounds(self.incumbent).run()
             if cp_sat and local_search:
                 self.search_locally(self.allowance.left)
         except KeyboardInterrupt:
