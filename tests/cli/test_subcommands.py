@@ -181,6 +181,8 @@ def test_compare_writes_nothing_unless_asked(succeed, arguments, tmp_path, monke
 def test_the_table_has_one_line_per_policy(succeed, arguments):
     title, header, *lines = succeed(*arguments["iteration"]["solve"]).splitlines()
     assert title.startswith("# layers: best bound ")
+    assert " within the model, " in title
+    assert title.endswith(" (cut) against any algorithm")
     assert header.split("\t")[0] == "policy"
     assert [line.split("\t")[0] for line in lines] == NAMES
 
@@ -263,6 +265,13 @@ def test_bound_prints_every_bound_in_nanoseconds(rows):
 def test_bound_says_which_bounds_need_equal_chunks(rows):
     found = rows("collectives", "bound")
     assert [row["bound"] for row in found if row["equal_sizes_only"]] == ["order_count", "head_tail_equal"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bound_says_which_bounds_hold_against_any_algorithm(rows, kind):
+    found = {row["bound"]: row["scope"] for row in rows(kind, "bound")}
+    assert found.pop("cut") == "against any algorithm"
+    assert set(found.values()) == {"within the model"}
 
 
 def test_bound_says_what_stays_exposed(rows):

@@ -35,6 +35,7 @@ def bound(
             "bound_ns": (f"{objective(instance).title} >=", "time"),
             "exposed_ns": ("exposed >=", "time"),
             "sizes": ("chunk sizes", "text"),
+            "scope": ("holds", "text"),
             "meaning": ("meaning", "text"),
         },
     )
@@ -53,6 +54,6 @@ def _rows(instance: "Instance") -> list[dict[str, Any]]:
         rows.append(
             {"bound": name, "bound_ns": nanoseconds(value)}
             | exposed
-            | {"equal_sizes_only": kind.equal_sizes_only, "meaning": kind.meaning}
+            | {"equal_sizes_only": kind.equal_sizes_only, "scope": kind.scope, "meaning": kind.meaning}
         )
     return rows

@@ -134,13 +134,27 @@ def _compare(
 
 def _print(compared: "Comparison") -> None:
     """Print the table of all results."""
-    from themis_opt.base.units import format_duration
-    from themis_opt.cli.printing import print_results, strongest
+    from themis_opt.cli.printing import print_results
 
-    name, bound = strongest(compared.bounds)
-    title = f"{compared.instance.name or 'instance'}: best bound {format_duration(bound)} ({name})"
+    title = f"{compared.instance.name or 'instance'}: {_bounds_in_words(compared)}"
     results = compared.results
     print_results(title, [result.row() for result in results], [result.schedule for result in results])
+
+
+def _bounds_in_words(compared: "Comparison") -> str:
+    """The best bound within the model, and the one that no algorithm beats."""
+    from themis_opt.base.units import format_duration
+    from themis_opt.cli.printing import strongest
+    from themis_opt.solving.bounds import bounds_of
+
+    def words(name: str, bound: float, scope: str) -> str:
+        return f"{format_duration(bound)} ({name}) {scope}"
+
+    wider = {name: kind for name, kind in bounds_of(compared.instance).items() if kind.any_algorithm}
+    inside = {name: bound for name, bound in compared.bounds.items() if name not in wider}
+    texts = [words(*strongest(inside), "within the model")]
+    texts += [words(name, compared.bounds[name], wider[name].scope) for name in wider if name in compared.bounds]
+    return f"best bound {', '.join(texts)}"
 
 
 def _leave(compared: "Comparison", gap: float | None) -> None:

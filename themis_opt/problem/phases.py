@@ -157,6 +157,27 @@ class CollectiveRule:
             return Fraction(1)
         return Fraction(len(self.phases) * (num_npus - 1), num_npus)
 
+    def crossing_share(self, num_groups: int, num_npus: int, *, multicast: bool = False) -> Fraction:
+        """Least bytes that an NPU sends to other groups, whatever the algorithm, over the size of the collective.
+
+        The mean over the NPUs of a group that all send most; :mod:`themis_opt.solving.cut` derives it.
+
+        Parameters
+        ----------
+        num_groups : int
+            Groups of equal size into which the NPUs are divided.
+        num_npus : int
+            NPUs of each group.
+        multicast : bool
+            Whether switches between the groups sum and copy, so that what leaves a group counts once.
+        """
+        if num_groups == 1:
+            return Fraction(0)
+        crossing = self.bus_share(num_groups)
+        if multicast and self.phases[-1].rule.in_network and self.closes:
+            crossing = Fraction(1) if self.opens else Fraction(1, num_groups)
+        return crossing / num_npus if self.order_matters else crossing
+
 
 def _sum(initial: Blocks) -> Blocks:
     total: Blocks = initial.sum(axis=0, dtype=initial.dtype)

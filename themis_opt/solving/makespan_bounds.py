@@ -1,7 +1,7 @@
 """Lower bounds on the makespan of collectives, each valid on its own.
 
 All are in picoseconds.  They hold for schedules of the cost model in which every reduce-scatter of a chunk
-precedes every all-gather of it.
+precedes every all-gather of it; :mod:`themis_opt.solving.cut` holds for every algorithm.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +16,7 @@ from formulations.order_count import order_count_bound
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
+from themis_opt.solving.cut import cut
 from themis_opt.solving.lowering import job_class, rounded_down
 
 RESOLUTION = 2**26
@@ -57,11 +58,19 @@ class Bound:
         the instance's number of chunks.
     meaning : str
         What it says, in a few words.
+    any_algorithm : bool
+        Whether it holds against any algorithm, and not only within the model: one stage per dimension and phase.
     """
 
     compute: Callable[[Instance], float]
     equal_sizes_only: bool
     meaning: str
+    any_algorithm: bool = False
+
+    @property
+    def scope(self) -> str:
+        """Against what it holds, in words."""
+        return "against any algorithm" if self.any_algorithm else "within the model"
 
 
 def ideal(instance: Instance) -> float:
@@ -136,6 +145,7 @@ MAKESPAN_BOUNDS: Mapping[str, Bound] = MappingProxyType(
         "head_tail": Bound(head_tail, False, "load of a dimension between the stages before and after, lags alone"),
         "head_tail_equal": Bound(head_tail_equal, True, "load of a dimension between the stages before and after"),
         "chain": Bound(chain, False, "one chunk through all its stages"),
+        "cut": Bound(cut, False, "bytes between groups of NPUs over the links between them", any_algorithm=True),
     }
 )
 """The bounds by name."""

@@ -22,6 +22,7 @@ from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Network
 from themis_opt.problem.phases import CollectiveKind
+from themis_opt.solving.cut import time_across
 from themis_opt.solving.makespan_bounds import MAKESPAN_BOUNDS, Bound
 
 MAX_EVENTS = 200
@@ -43,6 +44,11 @@ Measure = Literal["ideal", "head_tail", "bare", "load"]
 def compute(instance: Instance) -> float:
     """Tasks one after the other."""
     return float(instance.compute)
+
+
+def cut(instance: Instance) -> float:
+    """Tasks one after the other, or what crosses the worst cut in one period (:mod:`themis_opt.solving.cut`)."""
+    return max(compute(instance), time_across(instance, instance.exchanges))
 
 
 def ideal(instance: Instance) -> float:
@@ -216,6 +222,7 @@ PERIOD_BOUNDS: Mapping[str, Bound] = MappingProxyType(
         "communication": Bound(communication, False, "what the busiest dimension has to carry in one period"),
         "ideal": Bound(ideal, False, "longest path of compute and of exchanges at full bandwidth"),
         "critical_path": Bound(critical_path, False, "the same, with latency and the first and last step of exchanges"),
+        "cut": Bound(cut, False, "compute, or bytes between groups of NPUs over their links", any_algorithm=True),
     }
 )
 """The bounds on the iteration time by name."""

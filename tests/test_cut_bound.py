@@ -1,0 +1,101 @@
+"""The bound on what any algorithm can do, on cases that can be solved by hand."""
+
+from typing import Any
+
+import pytest
+
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Kind, Network
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.simulator import simulate
+from themis_opt.solving.cut import cut
+
+SIZE = 24 * 10**9
+SECOND = 10**12
+
+
+def two_levels(nodes: int, *kinds: str, **outer: Any) -> Instance:
+    """Nodes of 8 NPUs at 300 GB/s, and 25 GB/s per NPU between them."""
+    inner = Dimension(kind=Kind.SWITCH, size=8, bandwidth="300 GB/s", name="in")
+    dimensions = (inner, Dimension(kind=Kind.SWITCH, size=nodes, bandwidth="25 GB/s", name="out", **outer))
+    collectives = tuple(
+        Collective(kind=CollectiveKind(kind), name=str(number), size=SIZE) for number, kind in enumerate(kinds)
+    )
+    return Instance(network=Network(dimensions=dimensions), collectives=collectives)
+
+
+def seconds(instance: Instance) -> float:
+    return cut(instance) / SECOND
+
+
+@pytest.mark.parametrize(("nodes", "algorithm_bandwidth"), [(2, 346.667e9), (3, 300e9)])
+def test_all_gather_on_two_levels_is_that_of_forestcoll(nodes: int, algorithm_bandwidth: float) -> None:
+    """The optimum of ForestColl (2024) on A100 systems."""
+    assert SIZE / seconds(two_levels(nodes, "all_gather")) == pytest.approx(algorithm_bandwidth, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("reduce_scatter", SIZE * 2 / 3 / 8 / 25e9),  # of 3 nodes two thirds leave, over 8 NPUs
+        ("all_reduce", 2 * SIZE * 2 / 3 / 8 / 25e9),
+        ("all_to_all", SIZE * 2 / 3 / 25e9),
+        ("broadcast", SIZE / 8 / 25e9),  # all bytes leave the node of the root
+        ("reduce", SIZE / 8 / 25e9),  # or every node without it
+    ],
+)
+def test_each_kind_between_three_nodes(kind: str, expected: float) -> None:
+    assert seconds(two_levels(3, kind)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("all_reduce", SIZE / 8 / 25e9),  # every node contributes once, switches sum and copy
+        ("all_gather", SIZE / 24 / 25e9),  # every NPU sends its own bytes once
+        ("reduce_scatter", SIZE * 2 / 3 / 8 / 25e9),
+    ],
+)
+def test_switches_that_sum_and_copy(kind: str, expected: float) -> None:
+    assert seconds(two_levels(3, kind, in_network=True)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "in_network"),
+    [
+        ("all_reduce", False),
+        ("reduce_scatter", False),
+        ("all_gather", False),
+        ("all_gather", True),
+        ("all_to_all", False),
+    ],
+)
+def test_it_is_reached_on_one_dimension(kind: str, in_network: bool) -> None:
+    only = Dimension(kind=Kind.SWITCH, size=4, bandwidth="1 GB/s", in_network=in_network)
+    collective = Collective(kind=CollectiveKind(kind), size=4000, chunks=1)
+    one = Instance(network=Network(dimensions=(only,)), collectives=(collective,))
+    assert cut(one) == pytest.approx(simulate(one, make_policy("baseline")(one)).makespan)
+
+
+def test_compressed_data_and_headers_count_as_on_the_wire() -> None:
+    wire = {"compression": 2.0, "packet": {"payload": "4000 B", "header": "400 B"}}
+    assert seconds(two_levels(3, "all_to_all", **wire)) == pytest.approx(SIZE * 2 / 3 / 25e9 / 2 * 1.1)
+
+
+def test_collectives_add_up_from_their_releases() -> None:
+    both = two_levels(3, "all_gather", "all_reduce")
+    late = both.replace(collectives=tuple(own.replace(release="1 s") for own in both.collectives))
+    assert seconds(both) == pytest.approx(3 * seconds(two_levels(3, "all_gather")))
+    assert seconds(late) == pytest.approx(1 + seconds(both))
+
+
+def test_two_broadcasts_count_in_the_mean_over_the_nodes() -> None:
+    assert seconds(two_levels(3, "broadcast", "broadcast")) == pytest.approx(2 * SIZE * 2 / 3 / 8 / 25e9)
+
+
+def test_a_collective_within_nodes_sends_nothing_between_them() -> None:
+    inside = two_levels(3, "all_gather")
+    inside = inside.replace(collectives=(inside.collectives[0].replace(dimensions=("in",)),))
+    assert seconds(inside) == pytest.approx(SIZE * 7 / 8 / 300e9)
