@@ -1,0 +1,246 @@
+"""Chakra execution traces: the tasks of one rank as a stream of protobuf messages.
+
+A file holds the length and the bytes of one ``GlobalMetadata``, then those of every ``Node``, and may be compressed
+with gzip.  Field numbers are those of the schema, https://github.com/mlcommons/chakra/blob/main/schema/protobuf/et_def.proto.
+"""
+
+import gzip
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from types import MappingProxyType
+
+from themis_opt.base.errors import InputError
+from themis_opt.base.protobuf import (
+    BYTES,
+    VARINT,
+    WIDTHS,
+    Field,
+    MalformedMessage,
+    bytes_field,
+    delimited,
+    double_field,
+    number_field,
+    packed_field,
+    read_fields,
+    read_packed,
+    read_varint,
+    signed,
+)
+
+VERSION = "0.0.4"
+GZIP_MAGIC = b"\x1f\x8b"
+MAX_FILE_BYTES = 1 << 29
+"""Of a trace that is read, after it is unpacked: a file of some bytes could claim any size."""
+
+Value = bool | int | float | str | tuple[bool, ...]
+Attributes = Mapping[str, Value]
+
+
+class NodeType(IntEnum):
+    """What a node does."""
+
+    INVALID = 0
+    METADATA = 1
+    MEM_LOAD = 2
+    MEM_STORE = 3
+    COMP = 4
+    COMM_SEND = 5
+    COMM_RECV = 6
+    COMM_COLL = 7
+
+
+class CommType(IntEnum):
+    """Which collective a ``COMM_COLL`` node runs."""
+
+    ALL_REDUCE = 0
+    REDUCE = 1
+    ALL_GATHER = 2
+    GATHER = 3
+    SCATTER = 4
+    BROADCAST = 5
+    ALL_TO_ALL = 6
+    REDUCE_SCATTER = 7
+    REDUCE_SCATTER_BLOCK = 8
+    BARRIER = 9
+
+
+@dataclass(frozen=True)
+class Node:
+    """A task of a trace.
+
+    Attributes
+    ----------
+    id : int
+    name : str
+    type : NodeType
+    data_deps, ctrl_deps : tuple of int
+        Nodes that must have ended before it begins.
+    duration_micros : int
+        How long it takes, where that is known.
+    attributes : mapping of str to bool, int, float, str or tuple of bool
+    """
+
+    id: int
+    name: str
+    type: NodeType
+    data_deps: tuple[int, ...] = ()
+    ctrl_deps: tuple[int, ...] = ()
+    duration_micros: int = 0
+    attributes: Attributes = field(default_factory=dict)
+
+
+SIGNED_FIELDS = {"comm_src": 7, "comm_dst": 7, "comm_tag": 7, "comm_priority": 7}
+"""Numbers written as int32, since the readers of ASTRA-sim expect that of them; all others are int64."""
+
+DOUBLE, FLOAT, INT64, BOOL, BOOLS, TEXT = 3, 5, 9, 27, 28, 29
+VARINTS, ZIGZAGS = (7, 9, 11, 13), (15, 17)
+FIXED: Mapping[int, str] = MappingProxyType({DOUBLE: "<d", FLOAT: "<f", 19: "<I", 21: "<Q", 23: "<i", 25: "<q"})
+"""Fields of ``AttributeProto`` by how they hold a value; of its lists only that of booleans is read."""
+
+
+def attribute(name: str, value: Value) -> bytes:
+    """An attribute as the field of a node."""
+    if isinstance(value, bool):
+        kind = number_field(BOOL, value)
+    elif isinstance(value, int):
+        kind = number_field(SIGNED_FIELDS.get(name, INT64), value)
+    elif isinstance(value, tuple):
+        kind = bytes_field(BOOLS, packed_field(1, value))
+    else:
+        kind = bytes_field(TEXT, value) if isinstance(value, str) else double_field(DOUBLE, value)
+    return bytes_field(10, bytes_field(1, name) + kind)
+
+
+def node_bytes(id: int, name: str, type: int, deps: bytes, attributes: bytes, duration_micros: int = 0) -> bytes:  # noqa: A002
+    """A node behind its length; `deps` and `attributes` are fields of it, so that many nodes share their bytes."""
+    head = number_field(1, id) + bytes_field(2, name) + number_field(3, type)
+    length = number_field(7, duration_micros) if duration_micros else b""
+    return delimited(head + deps + length + attributes)
+
+
+def data_deps(nodes: Iterable[int]) -> bytes:
+    """Dependencies as the field of a node."""
+    return packed_field(5, nodes)
+
+
+def trace_head() -> bytes:
+    """What stands before the nodes of a trace."""
+    return delimited(bytes_field(1, VERSION))
+
+
+def write_trace(nodes: Iterable[Node]) -> bytes:
+    """A trace as the bytes of a file."""
+    parts = [trace_head()]
+    for node in nodes:
+        deps = packed_field(4, node.ctrl_deps) + data_deps(node.data_deps)
+        attributes = b"".join(attribute(name, value) for name, value in node.attributes.items())
+        parts.append(node_bytes(node.id, node.name, node.type, deps, attributes, node.duration_micros))
+    return b"".join(parts)
+
+
+def read_trace(path: Path) -> list[Node]:
+    """Read a trace.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is no trace; the message says at which byte.
+    """
+    try:
+        data = _unpacked(path.read_bytes())
+        return list(_nodes(data))
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", source=str(path)) from None
+    except (MalformedMessage, zlib.error, EOFError, UnicodeDecodeError, ValueError) as error:
+        raise InputError(f"not a Chakra trace: {error}", source=str(path)) from None
+
+
+def _unpacked(data: bytes) -> bytes:
+    if not data.startswith(GZIP_MAGIC):
+        return data
+    unpacked = zlib.decompressobj(wbits=31).decompress(data, MAX_FILE_BYTES + 1)
+    if len(unpacked) > MAX_FILE_BYTES:
+        raise ValueError(f"unpacks to more than {MAX_FILE_BYTES} bytes")
+    return unpacked
+
+
+def packed_trace(data: bytes) -> bytes:
+    """A trace compressed, the same bytes on every run."""
+    return gzip.compress(data, mtime=0)
+
+
+def _nodes(data: bytes) -> Iterator[Node]:
+    messages = _messages(data)
+    metadata = next(messages, None)
+    if metadata is None:
+        raise ValueError("the file is empty")
+    for _ in read_fields(metadata):
+        pass
+    for message in messages:
+        yield _node(message)
+
+
+def _messages(data: bytes) -> Iterator[bytes]:
+    place = 0
+    while place < len(data):
+        length, place = read_varint(data, place)
+        if place + length > len(data):
+            raise MalformedMessage(f"{length} bytes are promised at byte {place}, {len(data) - place} are left")
+        yield data[place : place + length]
+        place += length
+
+
+def _node(message: bytes) -> Node:
+    numbers, deps = {1: 0, 3: 0, 7: 0}, {4: list[int](), 5: list[int]()}
+    name, attributes = "", dict[str, Value]()
+    for own in read_fields(message):
+        if own.number in numbers and isinstance(own.value, int):
+            numbers[own.number] = own.value
+        elif own.number in deps and own.wire_type in (VARINT, BYTES):
+            deps[own.number] += read_packed(own.value)
+        elif own.number == 2 and isinstance(own.value, bytes):
+            name = own.value.decode()
+        elif own.number == 10 and isinstance(own.value, bytes):
+            attributes.update(_attribute(own.value))
+    kind = NodeType(numbers[3])
+    return Node(numbers[1], name, kind, tuple(deps[5]), tuple(deps[4]), numbers[7], attributes)
+
+
+def _attribute(message: bytes) -> dict[str, Value]:
+    """Name and value of an attribute; nothing where it holds a list."""
+    name, value = "", None
+    for own in read_fields(message):
+        if own.number == 1 and isinstance(own.value, bytes):
+            name = own.value.decode()
+        else:
+            known = _value(own)
+            value = value if known is None else known
+    return {} if value is None else {name: value}
+
+
+def _value(own: Field) -> Value | None:
+    """What a field of an attribute holds, if that is one value or a list of booleans."""
+    data = own.value
+    if isinstance(data, int):
+        return _number(own.number, data)
+    if own.number == TEXT:
+        return data.decode()
+    if own.number == BOOLS:
+        return tuple(bool(value) for flags in read_fields(data) for value in read_packed(flags.value))
+    form = FIXED.get(own.number)
+    if form is None or struct.calcsize(form) != WIDTHS.get(own.wire_type):
+        return None
+    value: int | float = struct.unpack(form, data)[0]
+    return value
+
+
+def _number(field: int, value: int) -> bool | int | None:
+    if field == BOOL:
+        return bool(value)
+    if field in VARINTS:
+        return signed(value)
+    return value >> 1 ^ -(value & 1) if field in ZIGZAGS else None
