@@ -34,14 +34,29 @@ packets = st.builds(Packet, payload=st.integers(1, 9000), header=st.integers(0, 
 
 def dimensions(max_size: int = 16) -> st.SearchStrategy[Dimension]:
     """Dimensions with every option of the cost model."""
+    return st.one_of(_dimensions(max_size), _dimensions(max_size, **LINES))
+
+
+FLAGS = st.booleans()
+KINDS = st.sampled_from([kind for kind in Kind if kind is not Kind.LINE])
+ALGORITHMS = st.none() | st.sampled_from([algorithm for algorithm in Algorithm if algorithm is not Algorithm.LINE])
+LINES: dict[str, Any] = {"kind": st.just(Kind.LINE), "algorithm": st.none(), "in_network": st.just(False)}
+
+
+def _dimensions(
+    max_size: int,
+    kind: st.SearchStrategy[Kind] = KINDS,
+    algorithm: st.SearchStrategy[Algorithm | None] = ALGORITHMS,
+    in_network: st.SearchStrategy[bool] = FLAGS,
+) -> st.SearchStrategy[Dimension]:
     return st.builds(
         Dimension,
-        kind=st.sampled_from(Kind),
+        kind=kind,
         size=st.integers(2, max_size),
         bandwidth=bandwidths,
         latency=times(10**7),
-        algorithm=st.none() | st.sampled_from(Algorithm),
-        in_network=st.booleans(),
+        algorithm=algorithm,
+        in_network=in_network,
         packet=st.none() | packets,
         launch_overhead=times(10**6),
         compression=st.sampled_from([1.0, 1.5, 2.0]) | st.floats(1, 100),

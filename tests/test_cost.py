@@ -39,6 +39,7 @@ def costs(kind: str, path: list[int], *dimensions: Dimension, size: int = 960, *
     ("algorithm", "size", "phase", "number"),
     [
         *(("ring", size, phase, size - 1) for size in (2, 3, 5, 8) for phase in Phase),
+        *(("line", size, phase, size - 1) for size in (2, 3, 5, 8) for phase in Phase),
         *(("direct", size, phase, 1) for size in (2, 3, 5, 8) for phase in Phase),
         *(("halving_doubling", 2, phase, 1) for phase in (RS, AG, SC, GA)),
         *(("halving_doubling", 3, phase, 2) for phase in (RS, AG, SC, GA)),
@@ -51,7 +52,8 @@ def costs(kind: str, path: list[int], *dimensions: Dimension, size: int = 960, *
     ],
 )
 def test_steps_of_an_algorithm(algorithm: str, size: int, phase: Phase, number: int) -> None:
-    assert steps(dimension(algorithm=algorithm, size=size), phase) == number
+    kind = "line" if algorithm == "line" else "switch"
+    assert steps(dimension(kind=kind, algorithm=algorithm, size=size), phase) == number
 
 
 @pytest.mark.parametrize(("phase", "number"), [(RS, 1), (AG, 1), (A2A, 7), (SC, 7), (GA, 7)])
@@ -201,6 +203,26 @@ def test_sums_hold_the_dimension_too() -> None:
 def test_every_algorithm_adds_up_what_it_receives(algorithm: str) -> None:
     summing = dimension(size=6, reduction="2 GB/s", algorithm=algorithm)
     assert costs("reduce_scatter", [0], summing).occupancy.item() == (800 + 400) * 1000
+
+
+@pytest.mark.parametrize(("size", "added"), [(2, 480), (3, 4 * 320), (6, 7 * 160)])
+def test_inside_a_line_npus_add_up_what_comes_from_both_sides(size: int, added: int) -> None:
+    summing = dimension(kind="line", size=size, reduction="1 GB/s")
+    assert costs("reduce_scatter", [0], summing).occupancy.item() == (960 * (size - 1) // size + added) * 1000
+
+
+@pytest.mark.parametrize(("size", "sent"), [(2, 480), (3, 640), (4, 960), (5, 1152), (6, 1440)])
+def test_an_all_to_all_on_a_line_crosses_its_middle(size: int, sent: int) -> None:
+    """Each of the floor(P / 2) NPUs on one side sends 960 / P bytes to each of the others on the other side."""
+    assert costs("all_to_all", [0], dimension(kind="line", size=size)).sent.item() == sent
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"])
+def test_a_line_with_one_link_is_a_ring_with_two_of_half_the_bandwidth(kind: str) -> None:
+    path = [1, 0] * len(CollectiveKind(kind).rule.phases)
+    line, ring = ([dimension(kind=k, latency="1 us"), FOUR] for k in ("line", "ring"))
+    results = costs(kind, path, *line), costs(kind, path, *ring)
+    assert all((one == other).all() for one, other in zip(*results, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind, Phase
-from themis_opt.schedules.data_movement import Tensor, exchange_pattern, gather_pattern, move, rooted_tree
+from themis_opt.schedules.data_movement import Tensor, exchange_pattern, gather_pattern, line, move, rooted_tree
 
+IN_STEP = [algorithm for algorithm in Algorithm if algorithm is not Algorithm.LINE]
+"""Algorithms in which every NPU does the same."""
 SIZES = (2, 3, 4, 5, 6, 7, 8, 12, 16)
 FIRST_PATH = {kind: list(kind.rule.phases) for kind in reversed(CollectiveKind)}
 WHERE = {phase: (kind, path.index(phase)) for kind, path in FIRST_PATH.items() for phase in path}
@@ -25,7 +27,8 @@ def size(request: pytest.FixtureRequest) -> int:
 def dimension(request: pytest.FixtureRequest, size: int) -> Dimension:
     if request.param == "in_network":
         return Dimension(kind=Kind.SWITCH, size=size, bandwidth=1e9, in_network=True)
-    return Dimension(kind=Kind.SWITCH, size=size, bandwidth=1e9, algorithm=request.param)
+    kind = Kind.LINE if request.param is Algorithm.LINE else Kind.SWITCH
+    return Dimension(kind=kind, size=size, bandwidth=1e9, algorithm=request.param)
 
 
 def random_blocks(*shape: int) -> Tensor:
@@ -82,7 +85,7 @@ def test_a_stage_sends_the_bytes_of_the_cost_model(dimension: Dimension, size: i
     assert traffic.num_blocks == costs.sent[0, position]
 
 
-@pytest.mark.parametrize("algorithm", Algorithm)
+@pytest.mark.parametrize("algorithm", IN_STEP)
 def test_every_npu_sends_all_blocks_but_one(algorithm: Algorithm, size: int) -> None:
     pattern = gather_pattern(algorithm, size)
     messages = [message for step in range(pattern.num_steps) for message in pattern.messages(step)]
@@ -90,7 +93,7 @@ def test_every_npu_sends_all_blocks_but_one(algorithm: Algorithm, size: int) -> 
 
 
 @pytest.mark.parametrize("pattern_of", [gather_pattern, exchange_pattern])
-@pytest.mark.parametrize("algorithm", Algorithm)
+@pytest.mark.parametrize("algorithm", IN_STEP)
 def test_every_message_goes_to_another_npu_each(pattern_of, algorithm: Algorithm, size: int) -> None:
     pattern = pattern_of(algorithm, size)
     for step in range(pattern.num_steps):
@@ -99,7 +102,7 @@ def test_every_message_goes_to_another_npu_each(pattern_of, algorithm: Algorithm
             assert (target.ravel() != np.arange(size)).all()
 
 
-@pytest.mark.parametrize("algorithm", Algorithm)
+@pytest.mark.parametrize("algorithm", IN_STEP)
 def test_no_message_of_a_step_sends_what_the_step_brings(algorithm: Algorithm, size: int) -> None:
     pattern = gather_pattern(algorithm, size)
     for step in range(pattern.num_steps):
@@ -149,6 +152,34 @@ def test_a_ring_talks_to_one_neighbour_only() -> None:
     pattern = gather_pattern(Algorithm.RING, 5)
     targets = {tuple(target.ravel().tolist()) for step in range(4) for target, _ in pattern.messages(step)}
     assert targets == {(1, 2, 3, 4, 0)}
+
+
+def test_on_a_line_blocks_go_to_both_sides_and_never_around() -> None:
+    tree = line(4)
+    hops = [sorted(zip(*(ends.tolist() for ends in tree.hops(step)), strict=True)) for step in range(3)]
+    assert hops == [
+        [(0, 1, 0), (1, 0, 1), (1, 2, 1), (2, 1, 2), (2, 3, 2), (3, 2, 3)],
+        [(1, 0, 2), (1, 2, 0), (2, 1, 3), (2, 3, 1)],
+        [(1, 0, 3), (2, 3, 0)],
+    ]
+
+
+def test_an_all_to_all_on_a_line_needs_no_more_time_than_its_middle_link(size: int) -> None:
+    """With one block per link at a time, the farthest first, it ends when the last block has crossed the middle."""
+    waiting = [{(origin, target) for target in range(origin + 1, size)} for origin in range(size)]
+    slots = 0
+    while any(waiting):
+        slots += 1
+        chosen = [max(blocks, key=lambda block: block[1], default=None) for blocks in waiting]
+        for npu, block in enumerate(chosen):
+            if block is not None:
+                waiting[npu].remove(block)
+                if block[1] > npu + 1:
+                    waiting[npu + 1].add(block)
+    dimension = Dimension(kind=Kind.LINE, size=size, bandwidth=1e9)
+    _, traffic = move(random_blocks(size, size), 0, Phase.ALL_TO_ALL, dimension)
+    assert traffic.num_blocks == size**2 // 4
+    assert traffic.num_blocks <= slots <= traffic.num_blocks + size - 2
 
 
 def test_reduce_scatter_sums_within_the_groups_of_its_dimension() -> None:

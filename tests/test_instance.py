@@ -26,7 +26,12 @@ def refusal(model: type[Dimension | Collective | Packet | Network | Instance], d
 
 @pytest.mark.parametrize(
     ("kind", "algorithm"),
-    [("ring", Algorithm.RING), ("fully_connected", Algorithm.DIRECT), ("switch", Algorithm.HALVING_DOUBLING)],
+    [
+        ("ring", Algorithm.RING),
+        ("fully_connected", Algorithm.DIRECT),
+        ("switch", Algorithm.HALVING_DOUBLING),
+        ("line", Algorithm.LINE),
+    ],
 )
 def test_the_algorithm_follows_from_the_kind(kind: str, algorithm: Algorithm) -> None:
     """Themis (ISCA 2022), table 1."""
@@ -192,3 +197,17 @@ def test_unnamed_collectives_are_called_by_kind_and_number() -> None:
     both = [COLLECTIVE | {"name": "gradients"}, COLLECTIVE]
     names = [own.name for own in Instance.model_validate(INSTANCE | {"collectives": both}).exchanges]
     assert names == ["gradients", "all_reduce2"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "where"),
+    [
+        ({"kind": "line", "algorithm": "ring"}, "algorithm"),
+        ({"kind": "line", "algorithm": "halving_doubling"}, "algorithm"),
+        ({"kind": "ring", "algorithm": "line"}, "algorithm"),
+        ({"kind": "line", "in_network": True}, "in_network"),
+    ],
+)
+def test_a_line_is_refused_what_it_has_no_links_for(fields: dict[str, Any], where: str) -> None:
+    assert f"{where}" in refusal(Dimension, DIMENSION | fields)
+    assert "line" in refusal(Dimension, DIMENSION | fields)

@@ -32,8 +32,8 @@ def test_all_numbers_of_dimensions_occur(instances):
     assert {len(instance.network.dimensions) for instance in instances} == {2, 3, 4, 5, 6}
 
 
-def test_all_kinds_occur(instances):
-    assert {d.kind for instance in instances for d in instance.network.dimensions} == set(Kind)
+def test_all_kinds_but_lines_occur(instances):
+    assert {d.kind for instance in instances for d in instance.network.dimensions} == set(Kind) - {Kind.LINE}
 
 
 def test_ratios_of_neighbours_lie_in_the_documented_range(instances):

@@ -21,12 +21,15 @@ from themis_opt.schedules.verification import VerifyReport, verify
 RING = Dimension(kind=Kind.RING, size=3, bandwidth="100 GB/s", latency="500 ns")
 DIRECT = Dimension(kind=Kind.FULLY_CONNECTED, size=4, bandwidth="50 GB/s", latency="500 ns")
 SWITCH = Dimension(kind=Kind.SWITCH, size=6, bandwidth="25 GB/s", latency="500 ns")
+LINE = Dimension(kind=Kind.LINE, size=5, bandwidth="25 GB/s", latency="500 ns")
 NETWORKS = {
     "one dimension": (SWITCH,),
     "every algorithm": (RING, DIRECT, SWITCH),
     "powers of two": (RING.replace(size=4), DIRECT, SWITCH.replace(size=8)),
     "four dimensions": (RING, DIRECT.replace(size=2), SWITCH.replace(size=5), RING.replace(size=2)),
     "in-network reduction": (RING, SWITCH.replace(in_network=True)),
+    "mesh": (LINE, LINE.replace(size=2), LINE.replace(size=4)),
+    "line and others": (RING, LINE, DIRECT),
     "compression": (RING, DIRECT.replace(compression=1.7)),
 }
 

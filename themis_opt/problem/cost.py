@@ -8,13 +8,16 @@ from :math:`W \setminus k` to :math:`W`, an all-gather back, and either sends
 
 A scatter on :math:`k` sends as much from the root, which is the busiest NPU and stands for all; in a gather the root
 receives as much.  An all-to-all on :math:`k` sends :math:`m (P_k - 1) / P_k` whatever came before (Themis, ISCA 2022,
-section 2).  With in-network reduction an NPU sends what it holds before the stage, once, in reduce-scatter and
+section 2), on a line however :math:`m \lfloor P_k^2 / 4 \rfloor / P_k`,
+which is what crosses the link in its middle.  What is sent on a line is what its busiest link carries in one direction.
+With in-network reduction an NPU sends what it holds before the stage, once, in reduce-scatter and
 all-gather.
 Bytes come from the set, in one product and one division, so equal states have equal bytes to the last bit.
 
 A reduce-scatter also adds up: an NPU receives as many bytes as it sends and adds them, uncompressed, to what it has.
 These are :math:`m (P_k - 1) \,/ \prod_{l \in W} P_l` bytes with every algorithm: one block of them per step on a ring,
-all at once where links are direct, half of what is left per step of recursive halving.  With in-network reduction the
+all at once where links are direct, half of what is left per step of recursive halving; on a line of three or more NPUs
+those inside hear from two sides and add up :math:`P_k + 1` blocks.  With in-network reduction the
 switch sums, at the speed of its links.
 
 The stage occupies its dimension for :math:`n / B_k`, plus the launch overhead, plus the bytes summed over the
@@ -66,15 +69,15 @@ class StageCosts(NamedTuple):
 def steps(dimension: Dimension, phase: Phase) -> int:
     """Steps of the basic algorithm.
 
-    Ring P-1, direct 1, halving-doubling ceil(log2 P): for sizes that are no power of two the algorithm of
+    Ring and line P-1, direct 1, halving-doubling ceil(log2 P): for sizes that are no power of two the algorithm of
     Bruck et al. (1997, https://doi.org/10.1109/71.642949), which sends the same bytes in that many steps, and
-    binomial trees from or to a root.  All-to-all takes 1 step, on a ring P-1; in-network reduction and multicast
-    take 1.
+    binomial trees from or to a root.  All-to-all takes 1 step, on a ring or line P-1; in-network reduction and
+    multicast take 1.
     """
     algorithm = dimension.basic_algorithm
     if dimension.in_network and phase.rule.in_network:
         return 1
-    if algorithm is Algorithm.RING:
+    if algorithm in (Algorithm.RING, Algorithm.LINE):
         return dimension.size - 1
     if algorithm is Algorithm.DIRECT or not phase.rule.relays:
         return 1
@@ -119,17 +122,24 @@ def _rates(instance: Instance) -> _Rates:
 
 
 def _shares_sent(dimension: Dimension, phase: Phase) -> float:
-    """Blocks of 1/P of the larger side of the stage that an NPU sends, after compression."""
+    """Blocks of 1/P of the larger side of the stage that an NPU, or the busiest link of a line, sends, compressed."""
+    if dimension.basic_algorithm is Algorithm.LINE and phase.rule.data is Data.STAY:
+        return dimension.size**2 // 4 / dimension.compression
     if not (dimension.in_network and phase.rule.in_network):
         return (dimension.size - 1) / dimension.compression
     return (dimension.size if phase.rule.data is Data.SHRINK else 1) / dimension.compression
 
 
 def _seconds_to_sum(dimension: Dimension, phase: Phase) -> float:
-    """Seconds for which an NPU adds up for each byte that it sends: it receives as many, and sums them uncompressed."""
+    """Seconds for which an NPU adds up for each byte that it sends: it receives as many, and sums them uncompressed.
+
+    On a line the busiest NPU receives P + 1 blocks, two of them of its own, where its busiest link carries P - 1.
+    """
     if dimension.reduction is None or not phase.rule.reduces or (dimension.in_network and phase.rule.in_network):
         return 0.0
-    return dimension.compression / dimension.reduction
+    size = dimension.size
+    inside_line = dimension.basic_algorithm is Algorithm.LINE and size > 2
+    return dimension.compression / dimension.reduction * ((size + 1) / (size - 1) if inside_line else 1)
 
 
 def _at(table: Any, phase: Phase | IntArray, dimension: int | IntArray) -> Any:

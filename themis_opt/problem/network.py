@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, StrictBool, ValidationInfo, field_v
 
 from themis_opt.base.units import Bytes, BytesPerSecond, Picoseconds, format_size
 from themis_opt.problem.cost_terms import COST_TERMS, NONE
-from themis_opt.problem.fields import MAX_BANDWIDTH, MAX_BYTES, MAX_DIMENSIONS, MAX_NPUS, Count, Model
+from themis_opt.problem.fields import MAX_BANDWIDTH, MAX_BYTES, MAX_DIMENSIONS, MAX_NPUS, Count, FieldError, Model
 
 
 class Kind(StrEnum):
@@ -20,6 +20,7 @@ class Kind(StrEnum):
     RING = "ring"
     FULLY_CONNECTED = "fully_connected"
     SWITCH = "switch"
+    LINE = "line"
 
 
 class Algorithm(StrEnum):
@@ -28,6 +29,7 @@ class Algorithm(StrEnum):
     RING = "ring"
     DIRECT = "direct"
     HALVING_DOUBLING = "halving_doubling"
+    LINE = "line"
 
 
 DEFAULT_ALGORITHM: Mapping[Kind, Algorithm] = MappingProxyType(
@@ -35,9 +37,10 @@ DEFAULT_ALGORITHM: Mapping[Kind, Algorithm] = MappingProxyType(
         Kind.RING: Algorithm.RING,
         Kind.FULLY_CONNECTED: Algorithm.DIRECT,
         Kind.SWITCH: Algorithm.HALVING_DOUBLING,
+        Kind.LINE: Algorithm.LINE,
     }
 )
-"""Themis (ISCA 2022), table 1."""
+"""Themis (ISCA 2022), table 1; a line, which the table does not have, is a ring without its wrap-around."""
 
 
 class Packet(Model):
@@ -53,10 +56,10 @@ class Packet(Model):
 class Dimension(Model):
     """One dimension of the network, as each of its NPUs sees it.
 
-    `bandwidth` is the aggregate uni-directional bandwidth of one NPU in this dimension, `latency` the time
-    of one step of the algorithm, `launch_overhead` the time the dimension is held before each stage sends,
-    `compression` the factor by which data shrinks on the wire, `reduction` the bytes per second at which an NPU
-    adds what it receives to what it has; None if that takes no time.
+    `bandwidth` is the aggregate uni-directional bandwidth of one NPU in this dimension, on a line that of one link,
+    since an NPU at its end has no other; `latency` the time of one step of the algorithm, `launch_overhead` the time
+    the dimension is held before each stage sends, `compression` the factor by which data shrinks on the wire,
+    `reduction` the bytes per second at which an NPU adds what it receives to what it has; None if that takes no time.
     """
 
     kind: Kind
@@ -76,6 +79,17 @@ class Dimension(Model):
     def basic_algorithm(self) -> Algorithm:
         """The algorithm given, or the one usual for the kind."""
         return self.algorithm or DEFAULT_ALGORITHM[self.kind]
+
+    @model_validator(mode="after")
+    def _check_line(self) -> Self:
+        is_line = self.kind is Kind.LINE
+        if is_line != (self.basic_algorithm is Algorithm.LINE):
+            raise FieldError(
+                f"a {self.kind} cannot run '{self.basic_algorithm}': lines, and only they, run 'line'", "algorithm"
+            )
+        if is_line and self.in_network:
+            raise FieldError("a line has no switch that reduces", "in_network")
+        return self
 
 
 def cost_type(term: str) -> Any:

@@ -5,6 +5,7 @@ block of its own coordinate along that axis, the all-gather brings the others ba
 once, as an all-gather; its reduce-scatter is the mirror image, with the steps and the messages turned round
 and sums in the place of copies.  So recursive doubling becomes recursive halving.
 Scatter and gather are mirror images too, along a tree whose root is the first NPU of the dimension.
+On a line blocks go hop by hop to both sides, and what counts is its busiest link.
 """
 
 import math
@@ -49,7 +50,7 @@ class Pattern(NamedTuple):
 
 
 class Hops(NamedTuple):
-    """What NPUs pass on towards the root at once in a gather, int64 arrays of shape (messages,)."""
+    """What NPUs pass on at once in a gather, towards the root if there is one, int64 arrays of shape (messages,)."""
 
     child: IntArray
     parent: IntArray
@@ -57,21 +58,25 @@ class Hops(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """A basic algorithm with a root: its steps, and what is passed on in each."""
+    """A basic algorithm hop by hop: its steps, what is passed on in each, and whether its busiest link counts."""
 
     num_steps: int
     hops: Callable[[int], Hops]
+    by_link: bool = False
 
     @property
     def busiest(self) -> int:
-        """Blocks that the busiest NPU sends, or receives where that is more."""
+        """Blocks that the busiest NPU sends, or receives where that is more; or those of the busiest link."""
         steps = [self.hops(step) for step in range(self.num_steps)]
+        if self.by_link:
+            links = np.concatenate([np.stack([own.child, own.parent]) for own in steps], axis=1)
+            return int(np.unique(links, axis=1, return_counts=True)[1].max())
         ends = (np.concatenate(ends) for ends in ([own.child for own in steps], [own.parent for own in steps]))
         return max(int(np.bincount(npus).max()) for npus in ends)
 
 
 class Traffic(NamedTuple):
-    """Steps of a stage, and blocks sent in it: by the busiest NPU, or by all together if all sent as many."""
+    """Steps of a stage, and blocks sent in it: by the busiest NPU or link, or by all together if all sent as many."""
 
     num_steps: int
     num_blocks: int
@@ -88,16 +93,21 @@ def gather_pattern(algorithm: Algorithm, size: int) -> Pattern:
 
 
 def rooted_tree(algorithm: Algorithm, size: int) -> Tree:
-    """The gather of an algorithm on `size` NPUs: along the ring, to the root at once, or by a binomial tree.
+    """The gather of an algorithm on `size` NPUs: along the ring or line, to the root at once, or by a binomial tree.
 
     R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of Collective Communication Operations in MPICH* (2005),
     https://doi.org/10.1177/1094342005051521.
     """
-    if algorithm is Algorithm.RING:
-        return Tree(size - 1, partial(_along_ring, size))
+    if algorithm in (Algorithm.RING, Algorithm.LINE):
+        return Tree(size - 1, partial(_along_ring, size), by_link=algorithm is Algorithm.LINE)
     if algorithm is Algorithm.DIRECT:
         return Tree(1, partial(_to_root, size))
     return Tree((size - 1).bit_length(), partial(_binomial, size))
+
+
+def line(size: int) -> Tree:
+    """The all-gather on a line of `size` NPUs."""
+    return Tree(size - 1, partial(_along_line, size), by_link=True)
 
 
 def exchange_pattern(algorithm: Algorithm, size: int) -> Pattern:
@@ -142,6 +152,9 @@ def _operation(phase: Phase, dimension: Dimension, size: int) -> Callable[[Tenso
         return partial(rooted[rule.data], rooted_tree(algorithm, size))
     if dimension.in_network and rule.in_network:
         return {Data.SHRINK: _switch_reduces, Data.GROW: _switch_multicasts}[rule.data]
+    if algorithm is Algorithm.LINE:
+        on_line = {Data.STAY: _all_to_all_on_line, Data.SHRINK: _reduce_scatter_on_line, Data.GROW: _all_gather_on_line}
+        return on_line[rule.data]
     if rule.data is Data.STAY:
         return partial(_all_to_all, exchange_pattern(algorithm, size))
     run = {Data.SHRINK: _reduce_scatter, Data.GROW: _all_gather}[rule.data]
@@ -194,7 +207,7 @@ def _scatter(tree: Tree, whole: Tensor) -> tuple[Tensor, Traffic]:
 
 
 def _gather(tree: Tree, own: Tensor) -> tuple[Tensor, Traffic]:
-    """Copy the blocks of all to the root; others keep what came by."""
+    """Copy the blocks of all to the root, or on a line to all; others keep what came by."""
     npus = _ranks(len(own))
     gathered = np.zeros((len(own), len(own), own.shape[2]), dtype=own.dtype)
     gathered[npus, npus] = own
@@ -204,8 +217,36 @@ def _gather(tree: Tree, own: Tensor) -> tuple[Tensor, Traffic]:
     return gathered, _rooted_traffic(tree, gathered)
 
 
+def _all_gather_on_line(own: Tensor) -> tuple[Tensor, Traffic]:
+    """Copy every block hop by hop to both sides."""
+    return _gather(line(len(own)), own)
+
+
+def _reduce_scatter_on_line(sums: Tensor) -> tuple[Tensor, Traffic]:
+    """Add up hop by hop along the mirrored all-gather."""
+    npus, tree = _ranks(len(sums)), line(len(sums))
+    for step in reversed(range(tree.num_steps)):
+        child, parent, block = tree.hops(step)
+        np.add.at(sums, (child, block), sums[parent, block])  # an NPU may hear from both sides at once
+    return sums[npus, npus], _rooted_traffic(tree, sums)
+
+
+def _all_to_all_on_line(sent: Tensor) -> tuple[Tensor, Traffic]:
+    """Pass on to the next NPU of both sides, in every step, all that has not arrived."""
+    size, received = len(sent), sent.copy()
+    carried = np.zeros((2, size), dtype=np.int64)
+    mirror = (slice(None, None, -1),) * 2
+    for side, passing, arrived in ((0, sent, received), (1, sent[mirror], received[mirror])):
+        for step in range(1, size):
+            passing = passing[:-1]  # of the NPU that has no next one
+            origin = np.arange(size - step)
+            arrived[origin + step, origin] = passing[origin, origin + step]
+            carried[side, origin + step] += size - step - origin
+    return received, Traffic(size - 1, int(carried.max()) * size * sent.shape[2])
+
+
 def _rooted_traffic(tree: Tree, held: Tensor) -> Traffic:
-    """As if every NPU were as busy as the busiest."""
+    """As if every NPU were as busy as the busiest one, or as the busiest link."""
     return Traffic(tree.num_steps, tree.busiest * len(held) * held.shape[2])
 
 
@@ -258,9 +299,16 @@ def _to_distance(size: int, distance: int) -> Message:
 
 
 def _along_ring(size: int, step: int) -> Hops:
-    """Pass on to the previous NPU the block that came last, the own one first."""
+    """Pass on to the previous NPU, none beyond the root, the block that came last, the own one first."""
     child = np.arange(1, size - step)
     return Hops(child, child - 1, child + step)
+
+
+def _along_line(size: int, step: int) -> Hops:
+    """Pass on to both neighbours the block that came last from the other one, the own one first."""
+    right, left = np.arange(step, size - 1), np.arange(1, size - step)
+    child = np.concatenate([right, left])
+    return Hops(child, np.concatenate([right + 1, left - 1]), np.concatenate([right - step, left + step]))
 
 
 def _to_root(size: int, step: int) -> Hops:
