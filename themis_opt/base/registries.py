@@ -1,5 +1,6 @@
 """Registries: what the package and others offer by name, imported only when it is used."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
@@ -45,22 +46,40 @@ class Registry(Mapping[str, str]):
         """The distribution that an entry comes from, with its version where it is not our own."""
         if name in self._own:
             return OWN
+        if is_import_path(name):
+            return name.partition(":")[0]
         distribution = self._others[name].dist
         return f"{distribution.name} {distribution.version}" if distribution else "unknown"
 
     def load(self, name: str) -> Any:
-        """Import an entry.
+        """Import an entry, or what stands at an import path given in its place.
 
         Raises
         ------
         InputError
-            If an entry of another package cannot be imported.
+            If what is not our own cannot be imported.
         """
         if name in self._own:
-            module, _, attribute = self._own[name].partition(":")
-            return getattr(import_module(module), attribute)
+            return _imported(self._own[name])
         try:
-            return self._others[name].load()
-        except (ImportError, AttributeError) as error:
+            return _of_the_user(name) if is_import_path(name) else self._others[name].load()
+        except (ImportError, AttributeError, SyntaxError) as error:
             rule = f"cannot be loaded from {self.origin(name)}: {error}"
             raise InputError(rule, field=self.group, value=name) from error
+
+
+def is_import_path(name: str) -> bool:
+    """Whether a name is an import path such as ``package.module:name``."""
+    return ":" in name
+
+
+def _imported(path: str) -> Any:
+    module, _, attribute = path.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def _of_the_user(path: str) -> Any:
+    """What stands at an import path, also in the folder in which the command was called."""
+    if "" not in sys.path:
+        sys.path.append("")
+    return _imported(path)

@@ -7,13 +7,17 @@ A chunk policy cuts each collective operation in chunks, and gives them paths an
 Where there is compute, a launching policy says which exchanges are fused, and when they are launched:
 ``launching[:knob=value...]/chunk policy``, such as ``ddp:cap=10MiB/themis+scf``.  There the chunk policy may be left
 out, or stand alone with everything fused.
+
+In the place of a name may stand the import path of a policy of one's own, a dataclass or a function of the instance:
+``my_module:MyPolicy:knob=value+scf``.
 """
 
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Any
+from inspect import isfunction
+from typing import Any, cast
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.registries import Registry
+from themis_opt.base.registries import Registry, is_import_path
 from themis_opt.policies.planning import Combined
 from themis_opt.policies.planning import Policy as Policy
 from themis_opt.problem.instance import Instance
@@ -111,8 +115,9 @@ def make_policy(specification: str, **defaults: Any) -> Policy:
     made = _make_chunk_policy(chunk, specification, defaults)
     if not launching:
         return made
-    name, *settings = launching.split(":")
-    if name not in LAUNCHING:
+    name = _name(launching)
+    settings = launching.removeprefix(name).split(":")[1:]
+    if name not in LAUNCHING and not is_import_path(name):
         raise _unknown(name, launching=True)
     kind = _load(LAUNCHING, name)
     return Combined(_with_knobs(kind, specification, knobs_of(kind, specification, settings)), made)
@@ -131,7 +136,7 @@ def specify(specification: str, instance: Instance) -> str:
         raise InputError("launching policies are for training iterations", field="policy", value=specification)
     if launching or not has_launches(instance) or _name(chunk) == REFERENCE:
         return specification
-    if _name(chunk) not in POLICIES:
+    if not _is_known(_name(chunk)):
         raise _unknown(_name(chunk), launching=True)
     return f"{USUAL_LAUNCHING}/{chunk}"
 
@@ -155,9 +160,13 @@ def split_specification(specification: str) -> tuple[str, str]:
 
 
 def _make_chunk_policy(chunk: str, specification: str, defaults: dict[str, Any]) -> Policy:
-    policy = _load(POLICIES, policy_name(chunk))
+    policy, name = _load(POLICIES, policy_name(chunk)), _name(chunk)
     head, plus, dispatch = chunk.partition("+")
-    _, *settings = head.split(":")
+    settings = head.removeprefix(name).split(":")[1:]
+    if not is_dataclass(policy):
+        if settings or plus:
+            raise InputError("a function takes neither knobs nor a dispatch rule", field="policy", value=specification)
+        return cast(Policy, policy)
     known = {f.name for f in fields(policy)}
     knobs = {name: value for name, value in defaults.items() if name in known}
     knobs |= knobs_of(policy, specification, settings)
@@ -169,7 +178,7 @@ def _make_chunk_policy(chunk: str, specification: str, defaults: dict[str, Any])
 
 def _load(registry: Registry, name: str) -> Any:
     found = registry.load(name)
-    if not is_dataclass(found):
+    if not is_dataclass(found) and not (is_import_path(name) and isfunction(found)):
         raise InputError(f"must be a dataclass, is not in {registry.origin(name)}", field="policy", value=name)
     return found
 
@@ -191,14 +200,21 @@ def policy_name(specification: str) -> str:
         If there is no such policy.
     """
     name = _name(specification)
-    if name not in POLICIES:
+    if not _is_known(name):
         raise _unknown(name)
     return name
 
 
+def _is_known(name: str) -> bool:
+    return name in POLICIES or is_import_path(name)
+
+
 def _name(specification: str) -> str:
-    """What stands before knobs and dispatch rule."""
-    return specification.partition("+")[0].partition(":")[0]
+    """What stands before knobs and dispatch rule: a name, or an import path, which has a colon too."""
+    name, *settings = specification.partition("+")[0].split(":")
+    if name not in (*POLICIES, *LAUNCHING) and settings and settings[0].isidentifier():
+        return f"{name}:{settings[0]}"
+    return name
 
 
 def _unknown(name: str, *, launching: bool = False) -> InputError:

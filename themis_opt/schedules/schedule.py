@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from themis_opt.base.arrays import IntArray, read_only
-from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_short_time
 from themis_opt.problem.cost import StageCosts
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
@@ -51,6 +51,10 @@ class Schedule:
                 np.array_equal(getattr(self, n), getattr(other, n)) for n in ("start", "end", "ready", "task_start")
             )
         )
+
+    def __repr__(self) -> str:
+        what = f"{len(self.start)} stages on {self.instance.name or 'an instance'}"
+        return f"<Schedule of {what}: {format_short_time(self.makespan)}>"
 
     @property
     def makespan(self) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from formulations.budget import PROVEN_GAP
 from themis_opt.base.errors import InputError
+from themis_opt.base.units import format_short_time
 from themis_opt.policies.planning import AnyPolicy, chunk_policy_of, seconds_of, within
 from themis_opt.policies.registry import (
     REFERENCE,
@@ -100,6 +101,16 @@ class Comparison:
         """The result with the least makespan."""
         return min(self.results, key=lambda result: result.makespan)
 
+    def __repr__(self) -> str:
+        best = self.best
+        return (
+            f"<Comparison of {len(self.results)} policies on {self.instance.name or 'an instance'}: "
+            f"{best.policy} {format_short_time(best.makespan)}, gap {best.gap:.2%}>"
+        )
+
+    def _repr_html_(self) -> str:
+        return str(self.to_frame().to_html(index=False, float_format="{:.6g}".format))
+
     def to_frame(self) -> "pandas.DataFrame":
         """One row per policy, with the columns of :meth:`Result.row`."""
         import pandas
@@ -157,16 +168,19 @@ def solve(
 
 def compare(
     instance: Instance,
-    policies: Sequence[str],
+    policies: Sequence[str | Policy],
     *,
     progress: Progress | None = None,
     cache: PlanCache | None = None,
     **limits: Unpack[Limits],
 ) -> Comparison:
-    """Run policies by their specifications; the time limit covers all of them, and the references take what is left.
+    """Run policies; the time limit covers all of them, and the references take what is left.
 
     Parameters
     ----------
+    policies : sequence of str or callable
+        Specifications such as ``themis+scf``, and functions of an instance that return a :class:`Plan`, whose rows have
+        the names of the functions.
     progress : callable, optional
         Hears of every better schedule and bound.
     cache : PlanCache, optional
@@ -180,11 +194,15 @@ def compare(
     InputError
         If no policy is named, one twice, or one that is unknown.
     """
-    if not policies or len(set(policies)) < len(policies):
-        raise InputError("must name one or more policies, each once", field="policies", value=", ".join(policies))
+    names = [_name(policy) for policy in policies]
+    if not policies or len(set(names)) < len(names):
+        raise InputError("must name one or more policies, each once", field="policies", value=", ".join(names))
     time_limit = limits.pop("time_limit", 60.0)
     clock = Allowance(time_limit, limits.get("deterministic", False))
-    made = {name: _made(specify(name, instance), time_limit, limits) for name in policies}
+    made = {
+        name: _made(specify(policy, instance), time_limit, limits) if isinstance(policy, str) else policy
+        for name, policy in zip(names, policies, strict=True)
+    }
     equal_sizes = all(getattr(chunk_policy_of(policy), "sizes", "equal") == "equal" for policy in made.values())
     run = _Run(instance, progress or _ignore, cache, equal_sizes)
     shares = _Shares(clock, sum(seconds_of(policy) is not None for policy in made.values()))
@@ -201,7 +219,14 @@ def compare(
         if not run.schedules:
             raise
         run.interrupted = True
-    return run.judged([name for name in policies if name in run.schedules])
+    return run.judged([name for name in names if name in run.schedules])
+
+
+def _name(policy: str | Policy) -> str:
+    """What a policy is called in tables."""
+    if isinstance(policy, str):
+        return policy
+    return str(getattr(policy, "__name__", type(policy).__name__))
 
 
 def _made(specification: str, time_limit: float, limits: Limits) -> Policy:
@@ -251,6 +276,7 @@ class _Run:
 
     def prove(self) -> None:
         """Compute every bound that holds for all rows."""
+        self.equal_sizes &= all(schedule.has_equal_sizes for schedule in self.schedules.values())
         for name, bound in bounds_of(self.instance).items():
             if self.equal_sizes or not bound.equal_sizes_only:
                 self.bounds[name] = bound.compute(self.instance)
