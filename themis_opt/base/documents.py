@@ -17,22 +17,33 @@ def read_json(path: Path) -> dict[str, Any]:
     InputError
         If the file cannot be read, or holds anything but one JSON object without repeated keys.
     """
-    text = _read_text(path)
+    document = parse_json(_read_text(path), str(path))
+    if not isinstance(document, dict):
+        raise InputError("must be a JSON object", source=str(path))
+    return document
+
+
+def parse_json(text: str, source: str) -> Any:
+    """Parse a JSON text that stands in a file.
+
+    Raises
+    ------
+    InputError
+        If it is none, repeats a key of an object, or holds characters that are no text.
+    """
     if not text.strip():
-        raise InputError("the file is empty", source=str(path))
+        raise InputError("the file is empty", source=source)
     try:
         document = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         rule = f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
-        raise InputError(rule, source=str(path)) from None
+        raise InputError(rule, source=source) from None
     except RecursionError:
-        raise InputError("JSON nested too deeply", source=str(path)) from None
+        raise InputError("JSON nested too deeply", source=source) from None
     except ValueError as error:
-        raise InputError(str(error), source=str(path)) from None
+        raise InputError(str(error), source=source) from None
     if not _is_text(document):
-        raise InputError("holds characters that are no Unicode text", source=str(path))
-    if not isinstance(document, dict):
-        raise InputError("must be a JSON object", source=str(path))
+        raise InputError("holds characters that are no Unicode text", source=source)
     return document
 
 

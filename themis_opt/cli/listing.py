@@ -16,17 +16,25 @@ LISTED: Mapping[str, str] = MappingProxyType(
         "launching": "themis_opt.policies.registry:LAUNCHING",
         "readers": "themis_opt.problem.catalog:READERS",
         "writers": "themis_opt.formats.bundle:WRITERS",
+        "formats": "themis_opt.formats.catalogue:formats",
         "reports": "themis_opt.reports.registry:REPORTS",
         "models": "themis_opt.workloads.models:MODELS",
         "instances": "themis_opt.problem.catalog:shipped",
     }
 )
-"""Import path of what is listed: a registry, to which other packages add, or what comes with the package alone."""
+"""Import path of what is listed: a registry, to which other packages add, what comes with the package alone, or a
+function that makes either, or rows."""
+
+DETAILED = ("formats", "instances")
+"""What is only listed when asked for: other kinds name it too, or it is long."""
 
 
 def list_names(
     kind: Annotated[
-        str | None, typer.Argument(help=f"One of {', '.join(LISTED)}; all but instances if left out.", metavar="KIND")
+        str | None,
+        typer.Argument(
+            help=f"One of {', '.join(LISTED)}; all but {' and '.join(DETAILED)} if left out.", metavar="KIND"
+        ),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -35,20 +43,22 @@ def list_names(
 
     if kind is not None and kind not in LISTED:
         raise InputError(f"must be one of {', '.join(LISTED)}", field="KIND", value=kind)
-    kinds = [kind] if kind is not None else [name for name in LISTED if name != "instances"]
+    kinds = [kind] if kind is not None else [name for name in LISTED if name not in DETAILED]
     tables = {kind: _rows(kind) for kind in kinds}
     if as_json:
         print_json([{"kind": kind} | row for kind, rows in tables.items() for row in rows])
         return
     for title, rows in tables.items():
-        print_rows(title, rows, {"name": ("name", "text"), "origin": ("origin", "text")})
+        print_rows(title, rows, {name: (name, "text") for name in rows[0]})
 
 
 def _rows(kind: str) -> list[dict[str, str]]:
-    """Name and origin of everything of a kind."""
+    """Name and origin of everything of a kind, and more where it is detailed."""
     from themis_opt.base.registries import OWN, Registry
 
     module, _, attribute = LISTED[kind].partition(":")
     listed = getattr(import_module(module), attribute)
     names = listed() if callable(listed) else listed
+    if isinstance(names, list):
+        return names
     return [{"name": name, "origin": names.origin(name) if isinstance(names, Registry) else OWN} for name in names]

@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "robustness": "themis_opt.cli.robustness:robustness",
         "batch": "themis_opt.cli.batch:batch",
         "report": "themis_opt.cli.report:report",
+        "import": "themis_opt.cli.importing:import_command",
         "tune": "themis_opt.cli.tune:tune",
         "workload": "themis_opt.cli.workload:workload",
         "list": "themis_opt.cli.listing:list_names",

@@ -1,0 +1,50 @@
+"""``themis-opt import`` and ``themis-opt list formats``."""
+
+import json
+
+import pytest
+from reader_samples import RING_16, SYSTEM
+
+from themis_opt.problem.catalog import READERS, load
+
+
+@pytest.fixture
+def files(save):
+    """A network and a system of ASTRA-sim."""
+    return save(RING_16, "net.yml"), save(SYSTEM, "system.json")
+
+
+def test_what_was_read_is_printed_with_notes(invoke, files):
+    result = invoke("import", *files, "--collective", "all_gather", "--size", "16MiB")
+    assert result.exit_code == 0
+    assert f"{files[0]}\tastra-sim-network" in result.stdout.splitlines()
+    assert "note: ASTRA-sim: GB/s are 2^30 bytes" in result.stderr
+
+
+def test_the_instance_that_is_written_is_the_one_that_is_printed(succeed, files, tmp_path):
+    path = tmp_path / "instance.json"
+    printed = json.loads(succeed("import", *files, "--chunks", 7, "-o", path, "--json"))
+    assert load(path).fingerprint == printed["fingerprint"]
+    assert load(path).collectives[0].chunks == 7
+    assert [row["format"] for row in printed["formats"]] == ["astra-sim-network", "astra-sim-system"]
+
+
+def test_a_format_can_be_named(refuse, save):
+    path = save("topologies: none\n", "net.yml")
+    assert "not JSON" in refuse("import", path)
+    assert "topologies: unknown field" in refuse("import", f"astra-sim-network:{path}")
+
+
+def test_an_instance_of_our_own_is_imported_as_it_is(succeed):
+    printed = json.loads(succeed("import", "fig5.all_reduce.256MB", "--json"))
+    assert printed["fingerprint"] == load("fig5.all_reduce.256MB").fingerprint
+
+
+def test_an_unknown_collective_is_refused(refuse, files):
+    assert "kind = 'all_reduces'" in refuse("import", *files, "--collective", "all_reduces")
+
+
+def test_every_format_is_listed_with_its_files_and_meaning(succeed):
+    rows = [row for row in json.loads(succeed("list", "formats", "--json")) if row["way"] == "in"]
+    assert [row["name"] for row in rows] == list(READERS)
+    assert all(row["files"].startswith("*") and row["meaning"] for row in rows)

@@ -1,0 +1,289 @@
+"""Files of other tools: read up to a limit, unpacked, and parsed without executing or expanding anything."""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element, TreeBuilder
+from xml.parsers import expat
+
+from themis_opt.base.documents import parse_json
+from themis_opt.base.errors import InputError
+
+MAX_FILE_BYTES = 256 * 2**20
+"""Largest file, unpacked, that is read: a trace of some million events."""
+
+MAX_DOCUMENT_BYTES = 16 * 2**20
+"""Largest JSON or XML file that is parsed whole: it takes about twenty times as much memory."""
+
+MAX_YAML_BYTES = 2**16
+"""Largest YAML file: these describe networks in some lines, and the parser is slow."""
+
+HEAD_BYTES = 2**16
+MAX_DEPTH = 64
+"""Levels of XML elements; what is read here has ten."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of another tool; every view of it is made once.
+
+    Attributes
+    ----------
+    path : Path
+        Where it is.
+    """
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def error(self, rule: str, field: str = "", value: object = None) -> InputError:
+        """The error that a rule is broken here."""
+        return InputError(rule, field=field, value=value, source=str(self.path))
+
+    @property
+    def ending(self) -> str:
+        """The ending of the name, in small letters and without that of gzip."""
+        name = self.path.name.lower().removesuffix(".gz")
+        return name.rpartition(".")[2] if "." in name else ""
+
+    @cached_property
+    def data(self) -> bytes:
+        """The bytes, unpacked where gzip packed them.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read, or is too large.
+        """
+        try:
+            with self.path.open("rb") as file:
+                raw = file.read(MAX_FILE_BYTES + 1)
+            data = _unpacked(raw) if raw[:2] == b"\x1f\x8b" else raw
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            raise self.error("cannot be unpacked: it is damaged") from None
+        except IsADirectoryError:
+            raise self.error("is a directory, must be a file") from None
+        except OSError as error:
+            raise self.error(f"cannot be read: {error.strerror}") from None
+        if len(data) > MAX_FILE_BYTES:
+            raise self.error(f"must be at most {MAX_FILE_BYTES // 2**20} MiB, unpacked")
+        return data
+
+    @cached_property
+    def text(self) -> str:
+        """The text.
+
+        Raises
+        ------
+        InputError
+            If it is none in UTF-8.
+        """
+        try:
+            return self.data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise self.error("is no text in UTF-8") from None
+
+    @cached_property
+    def head(self) -> str:
+        """The first characters, for telling formats apart; those that are no text are left out."""
+        return self.data[:HEAD_BYTES].decode("utf-8", errors="ignore")
+
+    @cached_property
+    def document(self) -> Any:
+        """The parsed JSON, or None where it is none or is too large to parse whole."""
+        if len(self.data) > MAX_DOCUMENT_BYTES or not self.head.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
+            return None
+        try:
+            return parse_json(self.text, str(self.path))
+        except InputError:
+            return None
+
+    def json_object(self) -> dict[str, Any]:
+        """The one JSON object that the file holds.
+
+        Raises
+        ------
+        InputError
+            If it is none, or too large.
+        """
+        self._check_size(MAX_DOCUMENT_BYTES)
+        document = parse_json(self.text, str(self.path))
+        if not isinstance(document, dict):
+            raise self.error("must be a JSON object")
+        return document
+
+    def keys(self) -> set[str]:
+        """Names at the top of a JSON object; none where there is no such object."""
+        return set(self.document) if isinstance(self.document, dict) else set()
+
+    @cached_property
+    def lines(self) -> list[tuple[int, str]]:
+        """The lines that are not blank, with their numbers from 1."""
+        return [(number, line) for number, line in enumerate(self.text.splitlines(), start=1) if line.strip()]
+
+    def yaml_object(self) -> dict[str, Any]:
+        """The one mapping that a YAML file holds: of names to scalars, lists and mappings.
+
+        Raises
+        ------
+        InputError
+            If it is none, is too large, repeats a name, or uses anchors, aliases or tags.
+        """
+        self._check_size(MAX_YAML_BYTES)
+        import yaml
+
+        try:
+            if any(isinstance(t, yaml.AliasToken | yaml.AnchorToken | yaml.TagToken) for t in yaml.scan(self.text)):
+                raise self.error("must not use anchors, aliases or tags")
+            value = self._plain(yaml.compose(self.text, Loader=yaml.SafeLoader))
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            place = f" at line {mark.line + 1}" if mark else ""
+            raise self.error(f"not YAML: {getattr(error, 'problem', None) or 'cannot be parsed'}{place}") from None
+        except RecursionError:
+            raise self.error("YAML nested too deeply") from None
+        except ValueError as error:
+            raise self.error(f"not YAML: {error}") from None
+        if not isinstance(value, dict):
+            raise self.error("must be a YAML mapping")
+        return value
+
+    def _plain(self, node: Any) -> Any:
+        """The value of a node of YAML, with unique names."""
+        import yaml
+
+        if isinstance(node, yaml.SequenceNode):
+            return [self._plain(part) for part in node.value]
+        if not isinstance(node, yaml.MappingNode):
+            return None if node is None else yaml.SafeLoader("").construct_object(node)
+        mapping: dict[str, Any] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.value in mapping:
+                line = key.start_mark.line + 1
+                raise self.error(f"names must be single words, each once (line {line})", value=key.value)
+            mapping[key.value] = self._plain(value)
+        return mapping
+
+    def xml(self) -> Element:
+        """The root of an XML file; document types, and with them entities, are refused.
+
+        Raises
+        ------
+        InputError
+            If it is no such file, or is too large or nested too deeply.
+        """
+        self._check_size(MAX_DOCUMENT_BYTES)
+        builder, parser = TreeBuilder(), expat.ParserCreate()
+        depth = 0
+
+        def start(tag: str, attributes: dict[str, str]) -> None:
+            nonlocal depth
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise self.error(f"must have at most {MAX_DEPTH} levels of elements")
+            builder.start(tag, attributes)
+
+        def end(tag: str) -> None:
+            nonlocal depth
+            depth -= 1
+            builder.end(tag)
+
+        def refuse(*_: object) -> None:
+            raise self.error("must not declare a document type or entities")
+
+        parser.StartElementHandler, parser.EndElementHandler = start, end
+        parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
+        try:
+            parser.Parse(self.data, True)
+        except expat.ExpatError as error:
+            raise self.error(f"not XML: {expat.ErrorString(error.code)} at line {error.lineno}") from None
+        except (ValueError, LookupError):
+            raise self.error("not XML: its encoding is unknown") from None
+        return builder.close()
+
+    def check_keys(
+        self, given: Iterable[str], known: Iterable[str], required: Iterable[str] = (), within: str = ""
+    ) -> None:
+        """Refuse names that are unknown, with the nearest known one, and required ones that are missing.
+
+        Parameters
+        ----------
+        within : str
+            Field that holds the names.
+
+        Raises
+        ------
+        InputError
+            For the first of them.
+        """
+        given, known, prefix = list(given), list(known), f"{within}." if within else ""
+        for name in given:
+            if name not in known:
+                raise self.error(f"unknown field{nearest(name, known)}", f"{prefix}{name}")
+        for name in required:
+            if name not in given:
+                raise self.error("required field is missing", f"{prefix}{name}")
+
+    def number(self, value: object, field: str, *, least: float = 0.0, most: float = 1e18) -> float:
+        """A number from `least` to `most`.
+
+        Raises
+        ------
+        InputError
+            If it is none.
+        """
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.error("must be a number", field, value)
+        if not least <= value <= most:
+            raise self.error(f"must be at least {least:g} and at most {most:g}", field, value)
+        return float(value)
+
+    def whole(self, value: object, field: str, *, least: int = 0, most: int = 2**50) -> int:
+        """A whole number from `least` to `most`.
+
+        Raises
+        ------
+        InputError
+            If it is none.
+        """
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.error("must be a whole number", field, value)
+        if not least <= value <= most:
+            raise self.error(f"must be at least {least} and at most {most}", field, value)
+        return value
+
+    def choice(self, value: object, known: Mapping[str, Any], field: str) -> Any:
+        """What a word stands for.
+
+        Raises
+        ------
+        InputError
+            If it is not among the known ones.
+        """
+        if not isinstance(value, str) or value not in known:
+            hint = nearest(value, list(known)) if isinstance(value, str) else ""
+            raise self.error(f"must be one of {', '.join(known)}{hint}", field, value)
+        return known[value]
+
+    def _check_size(self, limit: int) -> None:
+        if len(self.data) > limit:
+            raise self.error(f"must be at most {limit // 2**10} KiB, unpacked")
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """A hint at the known name nearest to one that is unknown; empty where none is near."""
+    near = get_close_matches(name[:100], known, n=1)
+    return f"; the nearest is '{near[0]}'" if near else ""
+
+
+def _unpacked(raw: bytes) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+        return file.read(MAX_FILE_BYTES + 1)

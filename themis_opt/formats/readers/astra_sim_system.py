@@ -1,0 +1,159 @@
+"""System files (JSON) of ASTRA-sim 2: algorithms, chunks, delays and memory bandwidth.
+
+Source: https://github.com/astra-sim/astra-sim, ``astra-sim/system/Sys.cc`` (``initialize_sys``) and
+``CollectiveImplLookup.cc``.  Native algorithms in one queue per dimension, which is the default, send one way round a
+ring, and over one link at a time where they halve and double.  After each step an NPU waits for the endpoint delay,
+and once more at the end of a stage.  To sum it reads twice and writes once: at a third of the bandwidth of memory.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from themis_opt.base.sources import Source
+from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_bandwidth, format_time
+from themis_opt.formats.readers.astra_sim_network import links, nanoseconds
+from themis_opt.problem.fields import MAX_CHUNKS
+from themis_opt.problem.network import Algorithm, Dimension
+from themis_opt.problem.parts import Machine, Part, Reader, only, with_network
+
+COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
+NATIVE = tuple(f"{collective}-implementation" for collective in COLLECTIVES)
+CUSTOM = tuple(f"{name}-custom" for name in NATIVE)
+USED = ("endpoint-delay", "active-chunks-per-dimension", "preferred-dataset-splits", "local-mem-bw", "peak-perf")
+POLICIES = MappingProxyType(
+    {
+        "scheduling-policy": ("LIFO", "FIFO", "EXPLICIT"),
+        "collective-optimization": ("baseline", "localBWAware"),
+    }
+)
+IGNORED = (
+    *("L", "o", "g", "G", "model-shared-bus", "local-reduction-delay", "roofline-enabled", "trace-enabled"),
+    *("replay-only", "track-local-mem", "local-mem-trace-filename", "per-node-custom-implementation", "boost-mode"),
+)
+"""What has no influence on collectives in our model, or none at all: notes say so where it is not zero."""
+
+FIELDS = (*USED, *POLICIES, *NATIVE, *CUSTOM, *IGNORED)
+ALGORITHMS = MappingProxyType(
+    {"ring": Algorithm.RING, "direct": Algorithm.DIRECT, "halvingDoubling": Algorithm.HALVING_DOUBLING}
+)
+ACCESSES_PER_SUM = 3
+"""Two reads and a write."""
+
+
+def _recognizes(source: Source) -> bool:
+    return len(source.keys() & set(FIELDS)) >= 2
+
+
+def _read(sources: Sequence[Source]) -> Part:
+    source = only(sources, "system")
+    document = source.json_object()
+    source.check_keys(document, FIELDS)
+    for name, known in POLICIES.items():
+        source.choice(document.get(name, known[0]), dict.fromkeys(known), name)
+    numbers = {name: source.number(document[name], name, most=1e12) for name in USED if name in document}
+    if "preferred-dataset-splits" in document:
+        source.whole(document["preferred-dataset-splits"], "preferred-dataset-splits", least=1, most=MAX_CHUNKS)
+    own = algorithms(source, {name: _implementations(source, document, name) for name in NATIVE if name in document})
+
+    def change(machine: Machine) -> Machine:
+        return executed(source, machine, own, numbers)
+
+    return Part(change=change, notes=tuple(_notes(document, own)))
+
+
+def _implementations(source: Source, document: Mapping[str, Any], name: str) -> tuple[Algorithm, ...]:
+    values = document[name]
+    if not isinstance(values, list) or not values:
+        raise source.error("must be a list with one algorithm per dimension", name, values)
+    return tuple(algorithm(source, value, f"{name}[{number}]") for number, value in enumerate(values))
+
+
+def algorithm(source: Source, value: object, field: str) -> Algorithm:
+    """Our name of an algorithm of one dimension; a window of ``direct`` counts for nothing.
+
+    Raises
+    ------
+    InputError
+        If it has none: trees, and algorithms over all dimensions at once.
+    """
+    plain = re.sub(r"^direct[0-9]+$", "direct", value) if isinstance(value, str) else value
+    found: Algorithm = source.choice(plain, ALGORITHMS, field)
+    return found
+
+
+def algorithms(source: Source, by_collective: Mapping[str, tuple[Algorithm, ...]]) -> tuple[Algorithm, ...]:
+    """The algorithm of each dimension, which is the same for all collectives that reduce or gather; none if not given.
+
+    Raises
+    ------
+    InputError
+        If collectives differ.
+    """
+    gathering = {name: own for name, own in by_collective.items() if not name.startswith("all-to-all")}
+    chosen = gathering or by_collective
+    for name, own in chosen.items():
+        first, expected = next(iter(chosen.items()))
+        if own != expected:
+            raise source.error(f"must be that of {first}: a dimension has one algorithm", name, ", ".join(own))
+    return next(iter(chosen.values()), ())
+
+
+def executed(source: Source, machine: Machine, own: Sequence[Algorithm], numbers: Mapping[str, float]) -> Machine:
+    """The machine on which native algorithms run, with the delays and rates of the system.
+
+    Raises
+    ------
+    InputError
+        If there are not as many algorithms as dimensions.
+    """
+    num_dimensions = len(machine.network.dimensions)
+    if own and len(own) != num_dimensions:
+        rule = f"must have one algorithm for each of the {num_dimensions} dimensions of the network"
+        raise source.error(rule, "implementation", f"{len(own)} algorithms")
+    delay = round(numbers.get("endpoint-delay", 0) * PICOSECONDS_PER_NANOSECOND)
+    memory = numbers.get("local-mem-bw", 0.0) * 1e9
+
+    def changes(k: int, dimension: Dimension) -> Mapping[str, Any]:
+        changed: dict[str, Any] = _one_queue(dimension, own[k]) if own else {}
+        if delay:
+            changed["latency"] = format_time(dimension.latency + delay)
+            changed["launch_overhead"] = nanoseconds(numbers["endpoint-delay"])
+        if memory:
+            changed["reduction"] = format_bandwidth(memory / ACCESSES_PER_SUM)
+        return changed
+
+    return replace(
+        with_network(machine, changes),
+        chunks=int(numbers.get("preferred-dataset-splits", machine.chunks)),
+        latency="occupy" if numbers.get("active-chunks-per-dimension", 1) == 1 else "lag",
+        flops=numbers["peak-perf"] * 1e12 if numbers.get("peak-perf") else None,
+        memory_bandwidth=memory or None,
+    )
+
+
+def _one_queue(dimension: Dimension, own: Algorithm) -> dict[str, Any]:
+    """The algorithm, and the bandwidth of the links that it uses at a time."""
+    everything = links(dimension.kind, dimension.size)
+    used = everything if own is Algorithm.DIRECT else 1
+    return {"algorithm": own.value, "bandwidth": format_bandwidth(dimension.bandwidth * used / everything)}
+
+
+def _notes(document: Mapping[str, Any], own: Sequence[Algorithm]) -> list[str]:
+    notes = ["ASTRA-sim: a cycle is a nanosecond; a chunk alone in its dimension also holds it for the latency."]
+    if any(algorithm is not Algorithm.DIRECT for algorithm in own):
+        notes.append(
+            "Rings and halving-doubling use one link of an NPU at a time, as native algorithms do in one queue per "
+            "dimension."
+        )
+    if any(name in document for name in CUSTOM):
+        notes.append("Custom collectives are not read: every dimension has the algorithm usual for its kind.")
+    silent = [name for name in IGNORED if document.get(name) not in (None, 0, "", False) and name != "boost-mode"]
+    if silent:
+        notes.append(f"Without influence here: {', '.join(silent)}.")
+    return notes
+
+
+READER = Reader("system of ASTRA-sim 2", ("json",), _recognizes, _read)

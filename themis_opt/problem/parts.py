@@ -1,0 +1,212 @@
+"""Problems put together from files of other tools: each file says a part, such as the network or what runs on it."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from pydantic import ValidationError
+
+from themis_opt.base.errors import InputError
+from themis_opt.base.sources import Source
+from themis_opt.problem.cost import check_clock
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.fields import located
+from themis_opt.problem.instance import FORMAT, Instance
+from themis_opt.problem.network import Network
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a workload runs: the network, and what else files say of it.
+
+    Attributes
+    ----------
+    network : Network
+    chunks : int
+        Chunks of each collective.
+    latency : {"lag", "occupy"}
+        The rule of the instance.
+    flops, memory_bandwidth : float or None
+        Operations, and bytes of memory, per second and NPU.
+    groups : mapping of tuple of int
+        NPUs of the communicators that have names.
+    """
+
+    network: Network
+    chunks: int = 64
+    latency: Literal["lag", "occupy"] = "lag"
+    flops: float | None = None
+    memory_bandwidth: float | None = None
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the files of one format say of a problem.
+
+    Attributes
+    ----------
+    network : Network or None
+        The network.
+    change : callable or None
+        Adds to a machine what the files say of it.
+    workload : callable or None
+        Makes the problem on a machine; on None, where no file describes one, it must bring its own or refuse.
+    notes : tuple of str
+        How units were read, and what was assumed or left out: one sentence each.
+    tables : mapping
+        What was found beside the problem: rows by the title of their table.
+    picture : callable or None
+        Draws it into a file of the given name.
+    source : str
+        The files, for errors.
+    """
+
+    network: Network | None = None
+    change: Callable[[Machine], Machine] | None = None
+    workload: Callable[[Machine | None], Instance] | None = None
+    notes: tuple[str, ...] = ()
+    tables: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=lambda: MappingProxyType({}))
+    picture: Callable[[Path], None] | None = None
+    source: str = ""
+
+
+class Reader(NamedTuple):
+    """A format that is read.
+
+    Attributes
+    ----------
+    meaning : str
+        What the files are, in some words.
+    endings : tuple of str
+        Endings of their names, without that of gzip; any name where there is none.
+    recognizes : callable
+        Whether a file with such an ending is of this format; looks at what distinguishes it, not at every rule.
+    read : callable
+        What files of this format say, all of them together.
+    """
+
+    meaning: str
+    endings: tuple[str, ...]
+    recognizes: Callable[[Source], bool]
+    read: Callable[[Sequence[Source]], Part]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is exchanged where files describe a network alone; as many chunks as files say, if not given."""
+
+    kind: str = "all_reduce"
+    size: str | int = "100 MB"
+    chunks: int | None = None
+
+
+def only(sources: Sequence[Source], what: str) -> Source:
+    """The one file of a format of which a problem has one.
+
+    Raises
+    ------
+    InputError
+        If there are more.
+    """
+    if len(sources) > 1:
+        raise sources[1].error(f"a problem has one {what}, and {sources[0]} is one already")
+    return sources[0]
+
+
+def assemble(parts: Sequence[Part], request: Request | None = None) -> Instance:
+    """The problem that parts describe together.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+        One per format.
+    request : Request, optional
+        What is exchanged where no part says it.
+
+    Raises
+    ------
+    InputError
+        If a part is missing or stands twice, or the parts do not fit together.
+    """
+    machine = _machine(parts)
+    workloads = [(part.workload, part.source) for part in parts if part.workload]
+    if len(workloads) > 1:
+        raise InputError(f"says what is exchanged, and {workloads[0][1]} does so already", source=workloads[1][1])
+    try:
+        if not workloads:
+            instance = _requested(machine, request, parts)
+        else:
+            make, source = workloads[0]
+            if request is not None:
+                raise InputError("says what is exchanged: leave out --collective and --size", source=source)
+            instance = make(machine)
+        check_clock(instance)
+    except ValidationError as error:
+        raise located(error).within(_names(parts)) from None
+    notes = [note for part in parts for note in part.notes]
+    return instance.replace(description=" ".join([instance.description, *notes]).strip()) if notes else instance
+
+
+def _names(parts: Sequence[Part]) -> str:
+    return " + ".join(part.source for part in parts)
+
+
+def _machine(parts: Sequence[Part]) -> Machine | None:
+    """The machine that networks and changes describe; None where no part does."""
+    networks = [(part.network, part.source) for part in parts if part.network]
+    changes = [(part.change, part.source) for part in parts if part.change]
+    if len(networks) > 1:
+        raise InputError(f"is a network, and {networks[0][1]} is one already", source=networks[1][1])
+    if not networks and changes:
+        raise InputError("describes no network: name its file too", source=changes[0][1])
+    if not networks:
+        return None
+    machine = Machine(networks[0][0])
+    for change, _ in changes:
+        machine = change(machine)
+    return machine
+
+
+def _requested(machine: Machine | None, request: Request | None, parts: Sequence[Part]) -> Instance:
+    """One collective on the machine."""
+    if machine is None or request is None:
+        rule = "is no whole problem: 'themis-opt import' puts one together from a network and what is exchanged on it"
+        raise InputError(rule, source=_names(parts))
+    collective = Collective(kind=request.kind, size=request.size, chunks=request.chunks or machine.chunks)
+    return Instance(
+        format=FORMAT,
+        name=f"{machine.network.name or 'network'} {collective.kind}",
+        network=machine.network,
+        collectives=(collective,),
+        latency=machine.latency,
+    )
+
+
+def dimensions_of(network: Network, ranks: Sequence[int]) -> tuple[str, ...] | None:
+    """Names of the dimensions that a group of NPUs fills; None where it fills none.
+
+    NPU a0 + a1 P0 + a2 P0 P1 has coordinate a0 in the innermost dimension, and so on.  The group fills dimensions if
+    it holds all NPUs that differ from its first one only there.
+    """
+    strides = [math.prod(network.sizes[:k]) for k in range(len(network.sizes))]
+    members = sorted(set(ranks))
+    if not members or members[-1] >= network.num_npus or members[0] < 0:
+        return None
+    coordinates = [
+        {rank // stride % size for rank in members} for stride, size in zip(strides, network.sizes, strict=True)
+    ]
+    filled = [k for k, own in enumerate(coordinates) if len(own) > 1]
+    whole = all(len(coordinates[k]) == network.sizes[k] for k in filled)
+    if not filled or not whole or math.prod(network.sizes[k] for k in filled) != len(members):
+        return None
+    return tuple(network.dimension_names[k] for k in filled)
+
+
+def with_network(machine: Machine, change: Callable[[int, Any], Mapping[str, Any]]) -> Machine:
+    """The machine with fields of its dimensions changed, by their number and themselves."""
+    dimensions = tuple(own.replace(**change(k, own)) for k, own in enumerate(machine.network.dimensions))
+    return replace(machine, network=machine.network.replace(dimensions=dimensions))
