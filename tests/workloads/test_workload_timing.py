@@ -1,6 +1,7 @@
 """Times of layers: from operations, and from files."""
 
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def test_operations_take_their_time_at_the_rate_reached() -> None:
 
 
 def test_parts_of_the_work_take_parts_of_the_time() -> None:
-    assert LayerTimes(**TIMES).divided(4).weight_gradient == 10**6
+    assert LayerTimes(**TIMES).scaled(Fraction(1, 4)).weight_gradient == 10**6
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,13 @@ class Workload(Model):
     recompute: StrictBool = False
     update: Annotated[StrictStr, AfterValidator(_check_time)] = "0 s"
     separate: StrictBool = False
+    speeds: StrictStr = ""
+    share: StrictStr = "equal"
+    compress: StrictStr = ""
+    index_bytes: Count = 4
+    refresh: StrictStr = "0 s"
+    tolerance: Annotated[float, Field(strict=True)] = 0.0
+    local_blocks: Count = 1
     chunks: Annotated[Count, Field(gt=0, le=MAX_CHUNKS)] = 64
 
 

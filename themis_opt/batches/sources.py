@@ -15,7 +15,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import parse_time
 from themis_opt.batches.experiment import Workload
 from themis_opt.problem.catalog import INSTANCES, load, shipped
 from themis_opt.problem.cost import check_clock
@@ -23,10 +22,11 @@ from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Network
 from themis_opt.problem.random_networks import MAX_SEED, PREFIX, seed_of
+from themis_opt.workloads.choices import read_setup
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.models import find_model
 from themis_opt.workloads.parallelisms import make_workload
-from themis_opt.workloads.setup import Setup, element_bytes, weights_only
+from themis_opt.workloads.setup import weights_only
 from themis_opt.workloads.timing import Rate, Timing, parse_rate, read_times
 
 MAX_INSTANCES = 10**6
@@ -34,6 +34,20 @@ MAX_INSTANCES = 10**6
 
 NAMED = ("model", "parallelism", "npus")
 """Choices that every name of a workload tells; others are told where they differ among a model and parallelism."""
+
+APART = {
+    "model",
+    "network",
+    "npus",
+    "parallelism",
+    "sequence",
+    "flops",
+    "efficiency",
+    "times",
+    "weights_only",
+    "chunks",
+}
+"""Fields that are no choices of a setup."""
 
 RENAMED = {"MODEL": "model", "--tensor-group": "group"}
 """Fields of the command line that are called otherwise in a table."""
@@ -240,7 +254,7 @@ def _make(workload: Workload, network: Network, folder: Path, place: str) -> Ins
         layers = model.layers(workload.sequence)
         if workload.weights_only:
             layers = weights_only(layers)
-        setup = _setup(workload, network, _timing(workload, folder, layers))
+        setup = read_setup(network, _timing(workload, folder, layers), **workload.model_dump(exclude=set(APART)))
         instance = make_workload(model, layers, setup, parallelism=workload.parallelism, chunks=workload.chunks)
         check_clock(instance)
         return instance
@@ -250,20 +264,3 @@ def _timing(workload: Workload, folder: Path, layers: tuple[Layer, ...]) -> Timi
     if workload.times is not None:
         return read_times(folder / workload.times, layers)
     return Rate(parse_rate(workload.flops), workload.efficiency)
-
-
-def _setup(workload: Workload, network: Network, timing: Timing) -> Setup:
-    granularity: Any = workload.granularity  # the setup checks it
-    return Setup(
-        network=network,
-        timing=timing,
-        batch=workload.batch,
-        element_bytes=element_bytes(workload.dtype),
-        group=workload.group,
-        accumulate=workload.accumulate,
-        zero=workload.zero,
-        granularity=granularity,
-        recompute=workload.recompute,
-        update=parse_time(workload.update),
-        shared=not workload.separate,
-    )

@@ -1,7 +1,7 @@
 """``themis-opt workload``: training iterations of well-known models."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,6 +33,13 @@ Update = Annotated[str, typer.Option(help="Time of the optimizer, such as '1 ms'
 Separate = Annotated[
     bool, typer.Option("--separate", help="Both parts of a split dimension have its bandwidth, instead of sharing it.")
 ]
+Speeds = Annotated[str, typer.Option(help="Speeds of groups of NPUs, such as 1,1,0.5; the slowest counts.")]
+Share = Annotated[str, typer.Option(help="equal or proportional: how NPUs of unequal speed share the batch.")]
+Compress = Annotated[str, typer.Option(help="Values per value sent, by parallelism, such as data=100,model=20.")]
+IndexBytes = Annotated[int, typer.Option(help="Bytes of the place of a value that is sent, where --compress.")]
+Refresh = Annotated[str, typer.Option(help="Time to set thresholds, and every how many iterations: '50 ms/1000'.")]
+Tolerance = Annotated[float, typer.Option(help="Fraction of the bytes between data-parallel NPUs that may be lost.")]
+LocalBlocks = Annotated[int, typer.Option(help="Blocks with their own loss: gradients leave in the forward sweep.")]
 Chunks = Annotated[int, typer.Option(help="Chunks of each collective.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write the instance to this file.")]
 
@@ -56,6 +63,13 @@ def workload(
     recompute: Recompute = False,
     update: Update = "0 s",
     separate: Separate = False,
+    speeds: Speeds = "",
+    share: Share = "equal",
+    compress: Compress = "",
+    index_bytes: IndexBytes = 4,
+    refresh: Refresh = "0 s",
+    tolerance: Tolerance = 0.0,
+    local_blocks: LocalBlocks = 1,
     chunks: Chunks = 64,
     output: Output = None,
     as_json: options.Json = False,
@@ -72,26 +86,33 @@ def workload(
     from themis_opt.problem.catalog import load
     from themis_opt.problem.cost import check_clock
     from themis_opt.problem.fields import located
-    from themis_opt.workloads import setup
+    from themis_opt.workloads.choices import read_setup
     from themis_opt.workloads.models import find_model
     from themis_opt.workloads.parallelisms import make_workload
 
     found = find_model(model)
     layers = _layers(found, sequence, weights_only)
-    choices = {
+    choices: dict[str, Any] = {
         "batch": batch,
-        "element_bytes": setup.element_bytes(dtype),
+        "dtype": dtype,
         "group": tensor_group,
         "accumulate": accumulate,
         "zero": zero,
         "granularity": granularity,
         "recompute": recompute,
-        "update": _time("--update", update),
-        "shared": not separate,
+        "update": update,
+        "separate": separate,
+        "speeds": speeds,
+        "share": share,
+        "compress": compress,
+        "index_bytes": index_bytes,
+        "refresh": refresh,
+        "tolerance": tolerance,
+        "local_blocks": local_blocks,
     }
     timing = _timing(flops, efficiency, times, layers)
     try:
-        made = setup.Setup(network=load(network).network, timing=timing, **choices)  # type: ignore[arg-type]
+        made = read_setup(load(network).network, timing, **choices)
         instance = make_workload(found, layers, made, parallelism=parallelism, chunks=chunks)
         check_clock(instance)
     except ValidationError as error:
@@ -104,15 +125,6 @@ def _layers(model: "TrainingModel", sequence: int | None, only_weights: bool) ->
 
     layers = model.layers(sequence)
     return weights_only(layers) if only_weights else layers
-
-
-def _time(field: str, text: str) -> int:
-    from themis_opt.base.units import parse_time
-
-    try:
-        return parse_time(text)
-    except ValueError as error:
-        raise InputError(str(error), field=field, value=text) from None
 
 
 def _timing(flops: str, efficiency: float, times: Path | None, layers: tuple["Layer", ...]) -> "Timing":

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
+from graphlib import TopologicalSorter
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -166,19 +167,30 @@ def _positions(
 def _one_group_after_another(instance: Instance, plan: Plan, keys: FloatArray) -> Plan:
     """The plan that enforces, per resource, the launches of one period in the order their events happen in it.
 
-    At one event urgent launches come first, then one group after the other.
+    At one event launches that wait for others come after them, urgent launches first, then one group after the other.
     """
     own = plan.launch_of_stage
     moment, shift, rest = (
         np.array([number(launch) for launch in plan.launches], dtype=np.int64)[own]
         for number in (_moment, _shift, lambda launch: not launch.urgent)
     )
+    depth = _depths(plan.launches)[own]
     group = np.zeros(len(plan.launches), dtype=np.int64)
     for number, members in enumerate(_groups(plan.launches)):
         group[list(members)] = number
-    order = np.lexsort((np.arange(len(own)), keys, group[own], rest, moment))
+    order = np.lexsort((np.arange(len(own)), keys, group[own], rest, depth, moment))
     resources = plan.stage_resources(instance)[order]
     return plan.enforcing(tuple(order[resources == r] for r in range(instance.num_resources)), shift)
+
+
+def _depths(launches: Sequence[Launch]) -> IntArray:
+    """For each launch, how many launches of its own event stand one after the other before it."""
+    depths = np.zeros(len(launches), dtype=np.int64)
+    waits = {number: launch.after_launches for number, launch in enumerate(launches)}
+    for number in TopologicalSorter(waits).static_order():
+        same = [other for other in waits[number] if launches[other].after == launches[number].after]
+        depths[number] = max((depths[other] + 1 for other in same), default=0)
+    return depths
 
 
 def _moment(launch: Launch) -> int:

@@ -1,6 +1,7 @@
 """What is exchanged on a network: collectives, or tensors of a training iteration; one view of both."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -44,6 +45,8 @@ class Tensor(Model):
 
     `size` counts like that of a collective; `ready_after` is the task that makes it, `needed_before` the next task
     that uses the result: of the same iteration if it runs later there, of the following one otherwise.
+    `after` names tensors of the same iteration that must have arrived before it leaves; it is done when all but the
+    fraction `tolerance` of its bytes has arrived, and the rest is never sent (DLCP, https://arxiv.org/abs/2109.09475).
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -55,6 +58,14 @@ class Tensor(Model):
     dimensions: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     parallelism: Parallelism = "data"
     element_bytes: Annotated[Count, Field(gt=0, le=MAX_BYTES)] = 2
+    after: tuple[str, ...] = ()
+    tolerance: Annotated[float, Field(ge=0, lt=1, strict=True)] = 0.0
+
+    @property
+    def required(self) -> int:
+        """Bytes that must arrive: whole elements, at least one."""
+        elements = self.size // self.element_bytes
+        return (elements - int(elements * Fraction(str(self.tolerance)))) * self.element_bytes
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -84,6 +95,8 @@ class Exchange:
     needed_later : int
         1 if the result is needed in the next iteration, 0 if in the same one.
     parallelism : {"data", "model"}
+    after : tuple of int
+        Exchanges of the same iteration whose results it waits for.
     """
 
     name: str
@@ -97,6 +110,7 @@ class Exchange:
     needed_task: int = -1
     needed_later: int = 0
     parallelism: Parallelism = "data"
+    after: tuple[int, ...] = ()
 
     @property
     def chunks(self) -> int:

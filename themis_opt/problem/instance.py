@@ -96,12 +96,14 @@ class Instance(Model):
                 element_bytes=own.element_bytes,
                 release=own.release,
             )
-        for tensor in self.iteration.tensors if self.iteration else ():
+        tensors = self.iteration.tensors if self.iteration else ()
+        places = {tensor.name: number for number, tensor in enumerate(tensors)}
+        for tensor in tensors:
             ready, needed = self.task_index[tensor.ready_after], self.task_index[tensor.needed_before]
             yield Exchange(
                 name=tensor.name,
                 kind=tensor.kind,
-                size=tensor.size,
+                size=tensor.required,
                 max_chunks=self.chunks,
                 span=self._span(tensor.dimensions),
                 element_bytes=tensor.element_bytes,
@@ -109,6 +111,7 @@ class Instance(Model):
                 needed_task=needed,
                 needed_later=int(tensor.needed_in == "next" or needed <= ready),
                 parallelism=tensor.parallelism,
+                after=tuple(places[name] for name in tensor.after),
             )
 
     def _span(self, chosen: tuple[str, ...] | None) -> tuple[int, ...]:
@@ -175,8 +178,11 @@ class Instance(Model):
                 for own, exchange in zip(self.collectives, self.exchanges, strict=True)
             ]
             return digest([FORMAT, self.network.identity, what, self.latency, self.ag_order])
-        apart = {"name", "dimensions", "ready_after", "needed_before", "needed_in"}
-        tensors = [tensor.model_dump(exclude=apart) for tensor in self.iteration.tensors]
+        apart = {"name", "dimensions", "ready_after", "needed_before", "needed_in", "after", "tolerance"}
+        tensors = [
+            tensor.model_dump(exclude=apart) | {"size": f"{own.size} B"} | ({"after": own.after} if own.after else {})
+            for tensor, own in zip(self.iteration.tensors, self.exchanges, strict=True)
+        ]
         where = [
             *([getattr(e, field) for e in self.exchanges] for field in ("ready_task", "needed_task", "needed_later")),
             [e.span for e in self.exchanges],
@@ -318,11 +324,15 @@ class Instance(Model):
             for name in task.after:
                 if name not in self.task_index:
                     raise ValueError(f"iteration.tasks[{number}].after names '{name}', there is no such task")
+        names = {tensor.name for tensor in iteration.tensors}
         for number, tensor in enumerate(iteration.tensors):
             field = f"iteration.tensors[{number}]"
             for key, name in (("ready_after", tensor.ready_after), ("needed_before", tensor.needed_before)):
                 if name not in self.task_index:
                     raise ValueError(f"{field}.{key} names '{name}', there is no such task")
+            for name in tensor.after:
+                if name not in names or name == tensor.name:
+                    raise ValueError(f"{field}.after names '{name}', there is no such other tensor")
             self._check_dimensions(field, tensor.dimensions or ())
 
     def _check_order(self, iteration: Iteration) -> None:
@@ -331,14 +341,20 @@ class Instance(Model):
         for tensor, exchange in zip(iteration.tensors, self.exchanges, strict=True):
             if tensor.needed_in == "this" or not exchange.needed_later:
                 waits[tensor.needed_before].add(tensor.ready_after)
-        try:
-            tuple(TopologicalSorter(waits).static_order())
-        except CycleError as error:
-            raise ValueError(f"iteration: dependencies form a cycle: {' <- '.join(error.args[1])}") from None
+        for graph in (waits, {tensor.name: set(tensor.after) for tensor in iteration.tensors}):
+            try:
+                tuple(TopologicalSorter(graph).static_order())
+            except CycleError as error:
+                raise ValueError(f"iteration: dependencies form a cycle: {' <- '.join(error.args[1])}") from None
         for task in iteration.tasks:
             late = [name for name in waits[task.name] if self.task_index[name] >= self.task_index[task.name]]
             if late:
                 raise ValueError(f"iteration.tasks: '{task.name}' waits for '{late[0]}', which is listed after it")
+        for number, exchange in enumerate(self.exchanges):
+            early = [own for own in exchange.after if self.exchanges[own].ready_task > exchange.ready_task]
+            if early:
+                rule = f"is ready before '{self.exchanges[early[0]].name}', which it comes after"
+                raise ValueError(f"iteration.tensors[{number}]: '{exchange.name}' {rule}")
 
     @property
     def _splits(self) -> dict[str, Any]:

@@ -290,6 +290,7 @@ def default_launches(instance: Instance) -> tuple[Launch, ...]:
             tensors=(number,),
             after=TaskOf(own.ready_task, 0) if own.ready_task >= 0 else None,
             before=TaskOf(own.needed_task, own.needed_later) if own.needed_task >= 0 else None,
+            after_launches=own.after,
         )
         for number, own in enumerate(instance.exchanges)
     )

@@ -185,13 +185,14 @@ def serial_compute(schedule: Schedule) -> str | None:
 
 
 def release(schedule: Schedule) -> str | None:
-    """No stage starts before its release, before the task that makes its data ends, or a gather before its scatter."""
+    """No stage starts before its release, or before its data are made: by a task, other tensors, or a scatter."""
     instance, plan, known = schedule.instance, schedule.plan, schedule.start >= 0
     allowed = np.tile(plan.releases(instance), schedule.num_iterations)
     early = known & (schedule.start < allowed)
     if early.any():
         return _first_wrong(schedule, early, "starts at {} ps, is released at {}", schedule.start, allowed)
     scattered = {own.tensors: n for n, own in enumerate(plan.launches_of(instance)) if own.part == "scatter"}
+    carriers = _carriers(schedule)
     for number, launch in enumerate(plan.launches_of(instance)):
         if launch.part == "gather" and launch.tensors not in scattered:
             return f"{launch.name} gathers what was not scattered"
@@ -200,6 +201,8 @@ def release(schedule: Schedule) -> str | None:
             allowed = np.maximum(allowed, schedule.period.task_end[:, ready])
         if launch.part == "gather":
             allowed = np.maximum(allowed, _arrivals(schedule, scattered[launch.tensors]))
+        for source in sorted({source for n in launch.tensors for source in instance.exchanges[n].after}):
+            allowed = np.maximum(allowed, _arrivals(schedule, carriers[source]))
         starts = _rows(schedule, schedule.start)[:, plan.ends_of_chunks[number][0]]
         wrong = np.flatnonzero(((starts >= 0) & (starts < allowed[:, None])).any(axis=1))
         if len(wrong):
@@ -292,6 +295,12 @@ def _arrivals(schedule: Schedule, launch: int) -> IntArray:
     start, ready = (_rows(schedule, times)[:, last] for times in (schedule.start, schedule.ready))
     arrivals: IntArray = np.where(start >= 0, ready, NEVER).max(axis=1)
     return arrivals
+
+
+def _carriers(schedule: Schedule) -> dict[int, int]:
+    """For each exchange the launch that brings its result."""
+    launches = schedule.plan.launches_of(schedule.instance)
+    return {tensor: n for n, launch in enumerate(launches) if launch.part != "scatter" for tensor in launch.tensors}
 
 
 def _label(schedule: Schedule, row: int, stage: int) -> str:

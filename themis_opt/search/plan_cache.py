@@ -283,6 +283,7 @@ def _hasty_launch(plan: Plan, instance: Instance) -> str | None:
     """A launch of a plan with compute that is in time only by luck, which would leave a search that starts from it."""
     tasks, exchanges = len(instance.tasks), instance.exchanges
     scatters = {launch.tensors: number for number, launch in enumerate(plan.launches) if launch.part == "scatter"}
+    carrier = {t: n for n, launch in enumerate(plan.launches) if launch.part != "scatter" for t in launch.tensors}
     for number, launch in enumerate(plan.launches):
         after, before = (of.task + tasks * of.later if of else -1 for of in (launch.after, launch.before))
         late = after >= max(exchanges[tensor].ready_task for tensor in launch.tensors)
@@ -290,8 +291,10 @@ def _hasty_launch(plan: Plan, instance: Instance) -> str | None:
             exchanges[tensor].needed_task + tasks * exchanges[tensor].needed_later for tensor in launch.tensors
         )
         awaited = launch.part == "scatter" or before <= needed
-        gathers = launch.part != "gather" or scatters.get(launch.tensors) in _waits_for(plan, number)
-        if not (late and awaited and gathers):
+        waits_for = _waits_for(plan, number)
+        gathers = launch.part != "gather" or scatters.get(launch.tensors) in waits_for
+        chained = {carrier[source] for tensor in launch.tensors for source in exchanges[tensor].after} <= waits_for
+        if not (late and awaited and gathers and chained):
             return launch.name
     return None
 

@@ -60,8 +60,12 @@ def plan_key(instance: Instance) -> str:
     return digest(content, 64)
 
 
-def _waits(instance: Instance) -> list[tuple[int, int, int]]:
-    return [(own.ready_task, own.needed_task, own.needed_later) for own in instance.exchanges]
+def _waits(instance: Instance) -> list[tuple[Any, ...]]:
+    """Who waits for whom: without the tensors before a tensor where there are none, as before there were any."""
+    return [
+        (own.ready_task, own.needed_task, own.needed_later, *([own.after] if own.after else []))
+        for own in instance.exchanges
+    ]
 
 
 def _shares(instance: Instance) -> list[float]:

@@ -5,10 +5,15 @@ on they can be exchanged, then gradients of the inputs, which the first layer do
 layer ends its forward pass, and its gradients of the inputs, with an all-reduce that the next task waits for
 (M. Shoeybi et al., https://arxiv.org/abs/1909.08053, section 3); with recomputation there is one more.
 
+With local losses (`local_blocks`) the backward pass of a block of layers follows its forward pass at once, and no
+gradient flows from a block to the one before it.
+
 With accumulation (PyTorch's ``no_sync``) several steps run one after another and only the last exchanges gradients.
 With ZeRO stage 2 (S. Rajbhandari et al., https://arxiv.org/abs/1910.02054) gradients are reduce-scattered, each NPU
 updates its shard after the backward pass, in the order in which gradients come, and parameters are all-gathered.
 """
+
+from itertools import pairwise
 
 from themis_opt.base.errors import InputError
 from themis_opt.problem.iteration import Iteration
@@ -53,20 +58,35 @@ def _check_sharded(layers: tuple[Layer, ...], parallelism: str) -> None:
 
 def _iteration(layers: tuple[Layer, ...], setup: Setup, groups: Groups) -> Iteration:
     passes = Passes(setup.element_bytes)
+    blocks = _blocks(layers, setup)
     if setup.update and not setup.zero:
-        passes.compute("update", setup.update)
+        passes.compute("update", setup.optimizer)
     for step in range(setup.accumulate):
         prefix = f"step{step + 1}/" if setup.accumulate > 1 else ""
-        _forward(passes, layers, setup, groups, prefix, keep=step == 0)
-        _backward(passes, layers, setup, groups, prefix)
+        for block in blocks:
+            _forward(passes, block, setup, groups, prefix, keep=step == 0)
+            _backward(passes, block, setup, groups, prefix)
         _look_up(passes, layers, setup, prefix)
     last = prefix
     first = "step1/" if setup.accumulate > 1 else ""
+    copied = [layer for block in blocks for layer in reversed(block) if layer.kind != "table"]
     if setup.zero:
-        _sharded_update(passes, layers, setup, groups, last, first)
+        _sharded_update(passes, copied, setup, groups, last, first)
     else:
-        _gradients(passes, layers, setup, groups, last, first)
+        _gradients(passes, copied, setup, groups, last, first)
     return passes.iteration(groups.splits, setup.accumulate)
+
+
+def _blocks(layers: tuple[Layer, ...], setup: Setup) -> list[tuple[Layer, ...]]:
+    """Layers in as many blocks as there are losses, as equal in their number as can be."""
+    count = setup.local_blocks
+    if count > len(layers):
+        rule = f"must be at most the number of layers, {len(layers)}"
+        raise InputError(rule, field="--local-blocks", value=count)
+    if count > 1 and any(layer.kind == "table" for layer in layers):
+        raise InputError("is not for models with tables", field="--local-blocks", value=count)
+    edges = [len(layers) * number // count for number in range(count + 1)]
+    return [layers[begin:end] for begin, end in pairwise(edges)]
 
 
 def _parts(layer: Layer, groups: Groups) -> int:
@@ -115,18 +135,13 @@ def _look_up(passes: Passes, layers: tuple[Layer, ...], setup: Setup, prefix: st
         passes.exchange(f"{table}.row_gradients", kind, elements, ready, needed, model=True)
 
 
-def _copied(layers: tuple[Layer, ...]) -> list[Layer]:
-    """Layers of which data-parallel NPUs have copies, in the order of the backward pass."""
-    return [layer for layer in reversed(layers) if layer.kind != "table"]
-
-
-def _gradients(passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: Groups, last: str, first: str) -> None:
-    """All-reduces of gradients, needed before the update or before the layer's next forward pass."""
+def _gradients(passes: Passes, copied: list[Layer], setup: Setup, groups: Groups, last: str, first: str) -> None:
+    """All-reduces of gradients of copied layers, needed before the update or before the layer's next forward pass."""
     if setup.granularity == "fused":
-        total = sum(layer.elements(groups.size) for layer in _copied(layers))
+        total = sum(layer.elements(groups.size) for layer in copied)
         passes.exchange("gradients", ALL_REDUCE, total, passes.last_task, passes.first_task, groups.replicas)
         return
-    for layer in _copied(layers):
+    for layer in copied:
         ready = f"{last}{layer.name}.weight_gradient"
         needed = "update" if setup.update else f"{first}{layer.name}.forward"
         parts = {f"{layer.name}.gradients": layer.elements(groups.size)}
@@ -136,15 +151,13 @@ def _gradients(passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: 
             passes.exchange(name, ALL_REDUCE, elements, ready, needed, groups.replicas)
 
 
-def _sharded_update(
-    passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: Groups, last: str, first: str
-) -> None:
+def _sharded_update(passes: Passes, copied: list[Layer], setup: Setup, groups: Groups, last: str, first: str) -> None:
     """Reduce-scatter of gradients, update of a shard, all-gather of parameters, for each layer."""
-    copied = [layer for layer in _copied(layers) if layer.parameters]
+    copied = [layer for layer in copied if layer.parameters]
     total = sum(layer.elements(groups.size) for layer in copied)
     for layer in copied:
         elements, name = layer.elements(groups.size), layer.name
-        passes.compute(f"{name}.update", setup.update * elements // total)
+        passes.compute(f"{name}.update", setup.optimizer * elements // total)
         ready = f"{last}{name}.weight_gradient"
         scatter, gather, update = CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER, f"{name}.update"
         passes.exchange(f"{name}.gradients", scatter, elements, ready, update, groups.replicas)

@@ -10,6 +10,7 @@ from themis_opt.workloads.hybrid import data, hybrid, tensor
 from themis_opt.workloads.layers import Layer, TrainingModel
 from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.splitbrain import splitbrain
+from themis_opt.workloads.transformations import transformed
 
 PARALLELISMS: Mapping[str, Callable[[tuple[Layer, ...], Setup], Iteration]] = MappingProxyType(
     {"data": data, "tensor": tensor, "hybrid": hybrid, "splitbrain": splitbrain}
@@ -42,11 +43,12 @@ def make_workload(
     if parallelism not in PARALLELISMS:
         rule = f"unknown parallelism; use one of {', '.join(PARALLELISMS)}"
         raise InputError(rule, field="--parallelism", value=parallelism)
+    iteration = PARALLELISMS[parallelism](layers, setup)
     return Instance(
         format=FORMAT,
         name=f"{setup.network.name or 'network'} {model.title} {parallelism}",
         description=f"Layers: {model.source}. {setup}",
         network=setup.network,
-        iteration=PARALLELISMS[parallelism](layers, setup),
+        iteration=transformed(iteration, setup.compression, setup.refresh, setup.tolerance),
         chunks=chunks,
     )

@@ -9,6 +9,8 @@ from themis_opt.base.errors import InputError
 from themis_opt.problem.network import Network
 from themis_opt.workloads.layers import Layer, Parameter
 from themis_opt.workloads.timing import LayerTimes, Timing
+from themis_opt.workloads.transformations import NO_COMPRESSION, Compression
+from themis_opt.workloads.unequal import EQUAL, Unequal
 
 Granularity = Literal["fused", "layer", "parameter"]
 
@@ -46,6 +48,17 @@ class Setup:
         Picoseconds of the optimizer.
     shared : bool
         Whether the two parts of a dimension that is split share its bandwidth.
+    unequal : Unequal
+        Speeds of NPUs that are not equal, and how they share the batch.
+    compression : Compression
+        Fewer bytes of tensors.
+    refresh : int
+        Picoseconds of each iteration in which what compression needs is computed.
+    tolerance : float
+        Fraction of the bytes between data-parallel NPUs that may be lost.
+    local_blocks : int
+        Blocks of layers with a loss of their own, whose gradients leave in the forward sweep; 1 for one loss at the end
+        (M. Laskin et al., *Parallel Training of Deep Networks with Local Updates*, https://arxiv.org/abs/2012.03837).
     """
 
     network: Network
@@ -59,12 +72,18 @@ class Setup:
     recompute: bool = False
     update: int = 0
     shared: bool = True
+    unequal: Unequal = EQUAL
+    compression: Compression = NO_COMPRESSION
+    refresh: int = 0
+    tolerance: float = 0.0
+    local_blocks: int = 1
 
     def __post_init__(self) -> None:
         for field, value in (
             ("--batch", self.batch),
             ("--accumulate", self.accumulate),
             ("--tensor-group", self.group),
+            ("--local-blocks", self.local_blocks),
         ):
             if value is not None and value < 1:
                 raise InputError("must be 1 or more", field=field, value=value)
@@ -77,16 +96,27 @@ class Setup:
             raise InputError("must be 0 or 2", field="--zero", value=self.zero)
         if self.zero and self.granularity != "layer":
             raise InputError("must be layer with --zero 2", field="--granularity", value=self.granularity)
+        self.unequal.check(self.network.num_npus, self.batch)
 
     def __str__(self) -> str:
         choices = [f"Batch {self.batch}", f"{self.element_bytes} bytes per element", str(self.timing)]
+        choices += [str(self.unequal)] * (self.unequal is not EQUAL)
+        choices += [str(self.compression)] * bool(self.compression.ratios)
+        choices += [f"{self.tolerance:g} of the bytes may be lost"] * bool(self.tolerance)
+        choices += [f"{self.local_blocks} local blocks"] * (self.local_blocks > 1)
         choices += [f"{self.accumulate} steps"] * (self.accumulate > 1) + [f"ZeRO stage {self.zero}"] * bool(self.zero)
         return ", ".join(choices + ["activations recomputed"] * self.recompute) + "."
 
     def times(self, layer: Layer, parts: int = 1) -> LayerTimes:
-        """Times of a layer for the batch, divided in equal parts."""
+        """Times of a layer for the batch, divided in equal parts, on the NPU that takes longest."""
+        factor = self.unequal.slowest(self.batch) / parts
         times = self.timing(layer, self.batch)
-        return times if parts == 1 else times.divided(parts)
+        return times if factor == 1 else times.scaled(factor)
+
+    @property
+    def optimizer(self) -> int:
+        """Picoseconds of the optimizer on the slowest NPU."""
+        return round(self.update * self.unequal.slowest_speed)
 
 
 def element_bytes(dtype: str) -> int:

@@ -97,8 +97,9 @@ def _check(setup: Setup) -> None:
     for field, given in (("--zero", setup.zero), ("--recompute", setup.recompute), ("--update", setup.update)):
         if given:
             raise InputError("is not for splitbrain", field=field, value=given)
-    if setup.accumulate > 1:
-        raise InputError("must be 1 for splitbrain", field="--accumulate", value=setup.accumulate)
+    for field, count in (("--accumulate", setup.accumulate), ("--local-blocks", setup.local_blocks)):
+        if count > 1:
+            raise InputError("must be 1 for splitbrain", field=field, value=count)
     if setup.granularity != "layer":
         raise InputError("must be layer for splitbrain", field="--granularity", value=setup.granularity)
 

@@ -29,9 +29,9 @@ class LayerTimes(Model):
     weight_gradient: Picoseconds = Field(ge=0)
     input_gradient: Picoseconds = Field(ge=0)
 
-    def divided(self, parts: int) -> "LayerTimes":
-        """The times where the work is shared equally among NPUs or rounds."""
-        times = {name: f"{round(Fraction(time, parts))} ps" for name, time in self}
+    def scaled(self, factor: Fraction) -> "LayerTimes":
+        """The times multiplied by a factor: less where work is shared, more where the slowest NPU is waited for."""
+        times = {name: f"{round(time * factor)} ps" for name, time in self}
         return LayerTimes(**times)
 
 

@@ -37,21 +37,31 @@ class Launching:
 def fusible(instance: Instance) -> list[Bucket]:
     """Data-parallel tensors needed in the next iteration, in one bucket per kind, span and element.
 
-    Others are left out.  Within a bucket they stand in the order they become ready.
+    Others are left out, and so are those that wait for other tensors or are waited for.  Within a bucket they stand in
+    the order they become ready.
     """
     groups: dict[object, list[int]] = {}
+    chained = {tensor for own in instance.exchanges for tensor in own.after}
     for number, tensor in enumerate(instance.exchanges):
-        if tensor.parallelism == "data" and instance.exchanges[number].needed_later:
+        if tensor.parallelism == "data" and tensor.needed_later and not tensor.after and number not in chained:
             key = (tensor.kind, instance.exchanges[number].span, tensor.element_bytes)
             groups.setdefault(key, []).append(number)
     return [tuple(sorted(own, key=lambda t: (instance.exchanges[t].ready_task, t))) for own in groups.values()]
 
 
 def launches_alone(instance: Instance) -> list[Launch]:
-    """One launch for each tensor that is not fusible: model-parallel ones, and those needed in the same iteration."""
+    """One launch for each tensor that is not fusible, the first of all launches of a plan.
+
+    These are model-parallel ones, those needed in the same iteration, and those that come one after the other.
+    """
     fused = {tensor for bucket in fusible(instance) for tensor in bucket}
     rest = [number for number in range(len(instance.exchanges)) if number not in fused]
-    return [whole(instance, (number,)) for number in rest]
+    place = {number: launch for launch, number in enumerate(rest)}
+    launches = [whole(instance, (number,)) for number in rest]
+    return [
+        replace(launch, after_launches=tuple(place[n] for n in instance.exchanges[number].after))
+        for number, launch in zip(rest, launches, strict=True)
+    ]
 
 
 def capped(instance: Instance, tensors: Iterable[int], cap: int, first_cap: int | None = None) -> list[Bucket]:

@@ -17,17 +17,19 @@ class Horovod(Launching):
 
     Cycles are counted in compute time from the start of the iteration, and a buffer is launched when the last of its
     tensors is ready rather than at the end of the cycle.  https://horovod.readthedocs.io/en/stable/tensor-fusion.html.
+    The defaults are those since release 0.21 (https://github.com/horovod/horovod/pull/2468); before they were
+    ``horovod:buffer=64MiB:cycle=5ms``.
 
     Parameters
     ----------
     buffer : bytes
-        Capacity of the fusion buffer, 64 MiB by default; a larger tensor goes alone.
+        Capacity of the fusion buffer, 128 MiB by default; a larger tensor goes alone.
     cycle : time
-        Time between two looks at what is ready.
+        Time between two looks at what is ready, 1 ms by default.
     """
 
-    buffer: Annotated[Bytes, Field(gt=0)] = 64 * 2**20
-    cycle: Annotated[Picoseconds, Field(gt=0)] = 3_500_000_000
+    buffer: Annotated[Bytes, Field(gt=0)] = 128 * 2**20
+    cycle: Annotated[Picoseconds, Field(gt=0)] = 1_000_000_000
 
     def launches(self, instance: Instance) -> tuple[Launch, ...]:
         """Launches for `instance`."""

@@ -1,0 +1,131 @@
+"""Changes of a finished iteration: fewer bytes, bytes that need not arrive, and the compute that this costs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import MappingProxyType
+from typing import get_args
+
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import parse_time
+from themis_opt.problem.exchanges import Parallelism, Tensor
+from themis_opt.problem.iteration import ComputeTask, Iteration
+
+REFRESH = "refresh"
+"""Name of the task that sets thresholds anew."""
+
+
+@dataclass(frozen=True)
+class Compression:
+    """Values above a threshold travel with their places, the others stay.
+
+    V. Gupta et al., *Training Recommender Systems at Scale: Communication-Efficient Model and Data Parallelism* (DCT),
+    https://arxiv.org/abs/2010.08899.  What compression does to convergence is outside of the model.
+
+    Attributes
+    ----------
+    ratios : mapping
+        Values per value that is sent, at least 1, for tensors between data-parallel and model-parallel NPUs.
+    index_bytes : int
+        Bytes of the place of a value.
+    """
+
+    ratios: Mapping[Parallelism, Fraction] = field(default_factory=lambda: MappingProxyType({}))
+    index_bytes: int = 4
+
+    def __post_init__(self) -> None:
+        if self.index_bytes < 0:
+            raise InputError("must be 0 or more", field="--index-bytes", value=self.index_bytes)
+
+    def __str__(self) -> str:
+        ratios = ", ".join(f"{kind} {float(ratio):g}" for kind, ratio in self.ratios.items())
+        return f"compressed {ratios} with {self.index_bytes} bytes per index"
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        """The tensor with the bytes that are sent; as it was where its values alone are no more."""
+        values = -(-tensor.size // tensor.element_bytes / self.ratios.get(tensor.parallelism, Fraction(1)))
+        size = -(-values * (tensor.element_bytes + self.index_bytes) // tensor.element_bytes) * tensor.element_bytes
+        return tensor.varied(size=min(int(size), tensor.size))
+
+
+NO_COMPRESSION = Compression()
+"""Everything travels as it is."""
+
+
+def parse_compression(text: str, index_bytes: int) -> Compression:
+    """Compression of a text such as ``"data=100,model=20"``; nothing is compressed without one.
+
+    Raises
+    ------
+    InputError
+        If a kind is unknown or stands twice, or a ratio is no number of at least 1.
+    """
+    ratios: dict[Parallelism, Fraction] = {}
+    for part in filter(None, text.split(",")):
+        kind, _, number = (own.strip() for own in part.partition("="))
+        known: dict[str, Parallelism] = {name: name for name in get_args(Parallelism)}
+        if kind not in known or known[kind] in ratios:
+            raise InputError("must name data, model or both, each once", field="--compress", value=text)
+        try:
+            ratios[known[kind]] = Fraction(number)
+        except (ValueError, ZeroDivisionError):
+            ratios[known[kind]] = Fraction(0)
+        if ratios[known[kind]] < 1:
+            rule = "must be ratios of at least 1, such as data=100,model=20"
+            raise InputError(rule, field="--compress", value=text)
+    return Compression(MappingProxyType(ratios), index_bytes)
+
+
+def parse_refresh(text: str) -> int:
+    """Picoseconds in each iteration of what happens every so many of them, such as ``"50 ms/1000"``.
+
+    Raises
+    ------
+    InputError
+        If it is no time, or no whole number of iterations follows the slash.
+    """
+    time, slash, count = text.partition("/")
+    try:
+        iterations = int(count) if slash else 1
+        if iterations < 1:
+            raise ValueError("must be a time, or a time over 1 iteration or more, such as 50 ms/1000")
+        return round(Fraction(parse_time(time.strip()), iterations))
+    except ValueError as error:
+        raise InputError(str(error), field="--refresh", value=text) from None
+
+
+def transformed(iteration: Iteration, compression: Compression, refresh: int, tolerance: float) -> Iteration:
+    """The iteration with smaller tensors.
+
+    Parameters
+    ----------
+    iteration : Iteration
+        What is exchanged without compression and loss.
+    compression : Compression
+        Fewer bytes of every tensor.
+    refresh : int
+        Picoseconds of a task that comes first, for what compression has to compute.
+    tolerance : float
+        Fraction of the bytes of gradients and parameters between data-parallel NPUs that may be lost.
+
+    Raises
+    ------
+    InputError
+        If the tolerance is not at least 0 and less than 1, or there is nothing to refresh.
+    """
+    if not 0 <= tolerance < 1:
+        raise InputError("must be at least 0 and less than 1", field="--tolerance", value=tolerance)
+    if refresh and not compression.ratios:
+        raise InputError("needs --compress", field="--refresh", value=f"{refresh} ps")
+    if compression.ratios:
+        iteration = iteration.varied(tensors=tuple(map(compression, iteration.tensors)))
+    if tolerance:
+        iteration = iteration.varied(tensors=tuple(_tolerant(tensor, tolerance) for tensor in iteration.tensors))
+    if refresh:
+        task = ComputeTask(name=REFRESH, duration=f"{refresh} ps")
+        iteration = iteration.varied(tasks=(task, *iteration.tasks))
+    return iteration
+
+
+def _tolerant(tensor: Tensor, tolerance: float) -> Tensor:
+    return tensor.varied(tolerance=tolerance) if tensor.parallelism == "data" else tensor
