@@ -1,0 +1,321 @@
+r"""What a dimension costs, from measured times of collectives on it alone: a robust fit that says where it fails.
+
+Data
+    Measurements :math:`i` of a collective of :math:`s_i` bytes on :math:`P_i` NPUs that took :math:`t_i`.
+Model
+    A collective of :math:`p` phases with :math:`k` steps in all sends :math:`n = p s (P - 1) / P` bytes and takes
+    :math:`p \, o + k \, a + n / B` (:mod:`themis_opt.problem.cost`, one chunk): launch overhead :math:`o`, latency
+    :math:`a`, bandwidth :math:`B`.
+Objective
+    The sum of Huber's loss over the relative residuals, so that small and large messages count alike and outliers
+    little (P. J. Huber, 1964, https://doi.org/10.1214/aoms/1177703732), by least squares that are reweighted until
+    they stay; o, a, 1/B >= 0.
+
+Warnings
+--------
+    Where the median residual of neighbouring sizes is large, the model does not hold: protocols change with the size,
+    or the network is no such dimension.  Where a value has a large standard error, the measurements do not tell it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from themis_opt.base.arrays import FloatArray, IntArray
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_percent, format_rate, format_short_time, format_size
+from themis_opt.problem.cost import steps
+from themis_opt.problem.network import Algorithm, Dimension, Kind
+from themis_opt.problem.phases import CollectiveKind
+
+
+class Measurement(NamedTuple):
+    """A collective that was timed on one dimension alone.
+
+    Attributes
+    ----------
+    kind : CollectiveKind
+    size : int
+        Bytes, counted like the size of a collective.
+    num_npus : int
+        NPUs of the group.
+    time : float
+        Picoseconds.
+    """
+
+    kind: CollectiveKind
+    size: int
+    num_npus: int
+    time: float
+
+
+@dataclass(frozen=True)
+class FitParams:
+    """Numbers that steer the fit.
+
+    Attributes
+    ----------
+    huber : float
+        Residuals beyond so many standard deviations count less; 1.345 keeps 95 % of the efficiency of least squares
+        under normal noise (P. J. Huber).
+    rounds : int
+        Limit on reweighting; it stays after about ten rounds.
+    window : int
+        Neighbouring sizes of which the median residual must be small: a lone outlier is none.
+    deviation : float
+        Median residual above which the model does not hold; three times the noise of a usual log.
+    uncertainty : float
+        Relative standard error above which a value is not told by the measurements.
+    """
+
+    huber: float = 1.345
+    rounds: int = 100
+    window: int = 3
+    deviation: float = 0.10
+    uncertainty: float = 0.10
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """The costs of a dimension that fit measurements best.
+
+    Attributes
+    ----------
+    topology : Kind
+        How the NPUs of the dimension are wired, as was assumed.
+    algorithm : Algorithm
+    bandwidth : float
+        Bytes per second of one NPU.
+    latency, launch_overhead : float
+        Picoseconds of a step, and of a stage.
+    errors : dict of float
+        Relative standard error of each value that was fitted, by its name.
+    measurements : tuple of Measurement
+    fitted : float64 array, shape (measurements,)
+        Picoseconds that the model gives.
+    warnings : tuple of str
+        Where the model does not hold, and what the measurements do not tell.
+    """
+
+    topology: Kind
+    algorithm: Algorithm
+    bandwidth: float
+    latency: float
+    launch_overhead: float
+    errors: dict[str, float]
+    measurements: tuple[Measurement, ...]
+    fitted: FloatArray
+    warnings: tuple[str, ...]
+
+    @property
+    def residuals(self) -> FloatArray:
+        """Measured over fitted times, minus 1; shape (measurements,)."""
+        residuals: FloatArray = _times(self.measurements) / self.fitted - 1
+        return residuals
+
+    def dimension(self, size: int, **more: Any) -> Dimension:
+        """A dimension of some NPUs with these costs."""
+        launch = round(self.launch_overhead)
+        return Dimension(
+            kind=self.topology,
+            algorithm=self.algorithm,
+            size=size,
+            bandwidth=self.bandwidth,
+            latency=f"{round(self.latency)} ps",
+            **({"launch_overhead": f"{launch} ps"} if launch else {}),
+            **more,
+        )
+
+    def rows(self) -> list[dict[str, str]]:
+        """One row per measurement, in words."""
+        return [
+            {
+                "collective": own.kind.value,
+                "NPUs": str(own.num_npus),
+                "size": format_size(own.size),
+                "measured": format_short_time(own.time),
+                "fitted": format_short_time(float(fitted)),
+                "residual": format_percent(float(residual)),
+            }
+            for own, fitted, residual in zip(self.measurements, self.fitted, self.residuals, strict=True)
+        ]
+
+    def values(self) -> list[dict[str, str]]:
+        """One row per value, in words."""
+        words = {
+            "bandwidth": format_rate(self.bandwidth),
+            "latency": format_short_time(self.latency),
+            "launch_overhead": format_short_time(self.launch_overhead),
+        }
+        errors = {name: f"+-{format_percent(error)}" for name, error in self.errors.items()}
+        return [{"value": name, "fit": text, "standard error": errors.get(name, "-")} for name, text in words.items()]
+
+
+_COSTS = ("launch_overhead", "latency", "bandwidth")
+"""The values in the order of the columns of the model."""
+
+
+def calibrate(
+    measurements: Sequence[Measurement],
+    topology: Kind = Kind.RING,
+    algorithm: Algorithm | None = None,
+    params: FitParams | None = None,
+) -> Calibration:
+    """Fit the costs of a dimension to measured times.
+
+    Parameters
+    ----------
+    measurements : sequence of Measurement
+        At least four, of two sizes or more.
+    topology : Kind
+        How its NPUs are wired.
+    algorithm : Algorithm, optional
+        The one usual for the topology if not given.
+    params : FitParams, optional
+        Numbers that steer the fit.
+
+    Raises
+    ------
+    InputError
+        If there are too few measurements, or a time, size or group is not positive.
+    """
+    params = params or FitParams()
+    usual = Dimension(kind=topology, size=2, bandwidth=1.0, algorithm=algorithm).basic_algorithm
+    _check(measurements)
+    design = np.array([_row(own, topology, usual) for own in measurements])
+    told = _told(design)
+    relative = design[:, told] / _times(measurements)[:, None]
+    chosen, weights = _reweighted(relative, params)
+    values = np.zeros(len(_COSTS))
+    values[told] = chosen
+    if not values[-1] > 0:
+        raise InputError("times do not grow with sizes, so they tell no bandwidth", field="measurements")
+    errors = _errors(relative, chosen, weights, tuple(_COSTS[k] for k in told))
+    fitted: FloatArray = design @ values
+    found = Calibration(
+        topology=topology,
+        algorithm=usual,
+        bandwidth=PICOSECONDS_PER_SECOND / float(values[2]),
+        latency=float(values[1]),
+        launch_overhead=float(values[0]),
+        errors=errors,
+        measurements=tuple(measurements),
+        fitted=fitted,
+        warnings=(),
+    )
+    return Calibration(**(vars(found) | {"warnings": tuple(_warnings(found, params))}))
+
+
+def _check(measurements: Sequence[Measurement]) -> None:
+    for number, own in enumerate(measurements):
+        if not (own.time > 0 and own.size > 0 and own.num_npus > 1):
+            rule = "must have a positive time and size, and two NPUs or more"
+            raise InputError(rule, field=f"measurements[{number}]", value=tuple(own))
+    if len(measurements) < 4 or len({own.size for own in measurements}) < 2:
+        rule = "must be at least 4, of two sizes or more: latency and bandwidth are not told by fewer"
+        raise InputError(rule, field="measurements", value=len(measurements))
+
+
+def _row(own: Measurement, topology: Kind, algorithm: Algorithm) -> tuple[float, float, float]:
+    """Stages, steps and bytes sent: what launch overhead, latency and the inverse of bandwidth multiply."""
+    dimension = Dimension(kind=topology, size=own.num_npus, bandwidth=1.0, algorithm=algorithm)
+    phases = own.kind.rule.phases
+    num_steps = sum(steps(dimension, phase) for phase in phases)
+    return len(phases), num_steps, len(phases) * own.size * (own.num_npus - 1) / own.num_npus
+
+
+def _times(measurements: Sequence[Measurement]) -> FloatArray:
+    return np.array([own.time for own in measurements], dtype=np.float64)
+
+
+def _told(design: FloatArray) -> list[int]:
+    """Columns that the measurements can tell apart: where steps follow stages, all of a step is latency."""
+    ratio = design[:, 1] / design[:, 0]
+    return [1, 2] if np.allclose(ratio, ratio[0]) else [0, 1, 2]
+
+
+def _reweighted(relative: FloatArray, params: FitParams) -> tuple[FloatArray, FloatArray]:
+    """Values of the columns and weights of the rows for Huber's loss, against a right-hand side of ones."""
+    weights = np.ones(len(relative))
+    values = _non_negative(relative, weights)
+    for _ in range(params.rounds):
+        residuals = np.abs(relative @ values - 1)
+        scale = 1.4826 * float(np.median(residuals))  # the standard deviation, of normal noise
+        if scale < 1e-12:
+            break
+        weights = np.minimum(1.0, params.huber * scale / np.maximum(residuals, 1e-300))
+        before, values = values, _non_negative(relative, weights)
+        if np.allclose(before, values, rtol=1e-10, atol=0):
+            break
+    return values, weights
+
+
+def _non_negative(relative: FloatArray, weights: FloatArray) -> FloatArray:
+    """Weighted least squares with values of at least 0: the best of those with some values at 0."""
+    root = np.sqrt(weights)
+    columns = range(relative.shape[1])
+    best, least = np.zeros(relative.shape[1]), np.inf
+    for count in range(1, len(columns) + 1):
+        for kept in combinations(columns, count):
+            solution = _least_squares(relative[:, kept] * root[:, None], root)
+            if (solution < 0).any():
+                continue
+            loss = float((root * (relative[:, kept] @ solution - 1)) @ (root * (relative[:, kept] @ solution - 1)))
+            if loss < least:
+                least, best = loss, np.zeros(relative.shape[1])
+                best[list(kept)] = solution
+    return best
+
+
+def _least_squares(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    """Least squares with columns scaled to one size: picoseconds per byte and per step differ by many orders."""
+    scale = np.linalg.norm(matrix, axis=0)
+    scale[scale == 0] = 1.0
+    solution: FloatArray = np.linalg.lstsq(matrix / scale, right, rcond=None)[0] / scale
+    return solution
+
+
+def _errors(relative: FloatArray, values: FloatArray, weights: FloatArray, names: Sequence[str]) -> dict[str, float]:
+    """Relative standard errors of the values that are not 0, from the weighted residuals."""
+    kept = np.flatnonzero(values > 0)
+    matrix = relative[:, kept] * values[kept] * np.sqrt(weights)[:, None]
+    freedom = max(len(relative) - len(kept), 1)
+    variance = float((weights * (relative @ values - 1) ** 2).sum()) / freedom
+    covariance = variance * np.linalg.pinv(matrix.T @ matrix)
+    return {names[int(k)]: float(np.sqrt(max(covariance[j, j], 0.0))) for j, k in enumerate(kept)}
+
+
+def _warnings(found: Calibration, params: FitParams) -> list[str]:
+    warnings = []
+    worst, size = _worst_run(found, params.window)
+    if abs(worst) > params.deviation:
+        warnings.append(
+            f"outside the model: around {format_size(size)} collectives take {format_percent(abs(worst))} "
+            f"{'more' if worst > 0 else 'less'} than the fit; protocols or algorithms change with the size, so "
+            "calibrate the range of sizes that is used"
+        )
+    for name, error in found.errors.items():
+        if error > params.uncertainty:
+            warnings.append(f"{name} is not told by these sizes: its standard error is {format_percent(error)}")
+    if "latency" not in found.errors:
+        warnings.append("latency is not told by these sizes: the best fit has none")
+    return warnings
+
+
+def _worst_run(found: Calibration, window: int) -> tuple[float, int]:
+    """The median residual of neighbouring sizes that is farthest from 0, and the size in their middle."""
+    worst, place = 0.0, found.measurements[0].size
+    keys = [(own.kind.value, own.num_npus) for own in found.measurements]
+    for key in sorted(set(keys)):
+        chosen: IntArray = np.array([k for k, own in enumerate(keys) if own == key])
+        sizes = np.array([found.measurements[k].size for k in chosen])
+        levels = np.unique(sizes)
+        medians = np.array([np.median(found.residuals[chosen[sizes == level]]) for level in levels])
+        for start in range(max(len(levels) - window + 1, 1)):
+            run = float(np.median(medians[start : start + window]))
+            if abs(run) > abs(worst):
+                worst, place = run, int(levels[min(start + window // 2, len(levels) - 1)])
+    return worst, place
