@@ -1,0 +1,167 @@
+"""Programs, run by threads: every rank ends with exactly what the collective defines."""
+
+import json
+from dataclasses import replace
+from itertools import count, cycle
+
+import numpy as np
+import pytest
+from programs import instance, network, program, schedule
+
+from themis_opt.base.errors import CyclicPlan, InputError
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.exchanges import Collective, Tensor
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.iteration import ComputeTask, Iteration
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.problem.random_networks import random_instance
+from themis_opt.runtime import threads
+from themis_opt.runtime.elements import DTYPES, REDUCTIONS
+from themis_opt.runtime.links import RankFailure
+from themis_opt.runtime.program import Program, RunOptions, compile_program
+from themis_opt.runtime.reference import sources
+from themis_opt.runtime.threads import run_in_threads
+from themis_opt.schedules.simulator import simulate
+
+NETWORKS = ("s4 r2", "s3 f2", "r3 s5", "s2 r2 f2", "s8")
+
+
+@pytest.mark.parametrize("kind", CollectiveKind)
+@pytest.mark.parametrize("words", NETWORKS)
+def test_every_kind_ends_with_its_definition(words, kind):
+    assert run_in_threads(program(words, kind, "random:seed=3")) is None
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_type_and_reduction_is_exact(dtype, reduction):
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes", reason="bfloat16 needs ml_dtypes")
+    options = RunOptions(dtype=dtype, reduction=reduction, paced=False)
+    assert run_in_threads(program("s3 r2", size=1_000, chunks=3, options=options)) is None
+
+
+def test_random_schedules_are_exact():
+    kinds, networks, flights = cycle(CollectiveKind), cycle(NETWORKS), cycle((1, 2, 3))
+    for seed in range(40):
+        options = RunOptions(in_flight=next(flights), paced=False)
+        own = program(next(networks), next(kinds), f"random:seed={seed}", options, size=2 * (997 + seed), chunks=7)
+        assert run_in_threads(own, seed) is None
+
+
+def test_several_collectives_on_parts_of_the_network_run_beside_each_other():
+    several = tuple(
+        Collective(kind=kind, size=6_006, chunks=4, dimensions=span)
+        for kind, span in (("all_reduce", ("dim1", "dim3")), ("all_to_all", ("dim2",)), ("broadcast", None))
+    )
+    problem = Instance(network=network("s2 r3 f2"), collectives=several)
+    planned = simulate(problem, make_policy("themis+scf")(problem))
+    assert run_in_threads(compile_program(planned, RunOptions(paced=False))) is None
+
+
+def test_iterations_run_with_their_compute():
+    tasks = tuple(ComputeTask(name=name, duration="1 ms") for name in ("forward", "backward"))
+    tensors = tuple(
+        Tensor(name=name, size=4_000, ready_after="backward", needed_before="forward") for name in ("a", "b")
+    )
+    problem = Instance(network=network("s2 r2"), iteration=Iteration(tasks=tasks, tensors=tensors), chunks=3)
+    for policy in ("ddp/themis+scf", "dear/themis+scf", "priority/baseline+fifo"):
+        planned = simulate(problem, make_policy(policy)(problem))
+        own = compile_program(planned, RunOptions(paced=False, iterations=3))
+        assert own.iterations == 3
+        assert run_in_threads(own) is None
+
+
+def test_more_chunks_than_elements_leave_some_without_any():
+    assert run_in_threads(program("s4 r2", size=40, chunks=20)) is None
+
+
+def test_programs_survive_json():
+    own = program("s4 r2", options=RunOptions(paced=True))
+    assert Program.read(json.loads(json.dumps(own.document()))) == own
+
+
+def test_padding_is_less_than_an_element_per_rank():
+    own = program("s3 r5", size=2 * 7_919, options=RunOptions(dtype="int16", paced=False))
+    (launch,) = own.launches
+    assert 0 <= own.elements(launch) - 7_919 < own.num_ranks
+
+
+def test_sources_are_those_of_the_definition():
+    everyone = tuple((member, 0) for member in range(3))
+    assert sources(CollectiveKind.ALL_REDUCE, 3)[2][0] == everyone
+    assert sources(CollectiveKind.REDUCE, 3)[0][0] == everyone
+    assert sources(CollectiveKind.REDUCE, 3)[1] == ((), (), ())
+    assert sources(CollectiveKind.ALL_TO_ALL, 3)[2][1] == ((1, 2),)
+    assert sources(CollectiveKind.ALL_GATHER, 3)[2][1] == ((1, 1),)
+
+
+def test_wrong_results_are_found(monkeypatch):
+    """A reduction that is not the one that was asked for must not pass."""
+    asked, done = program("s4 r2", options=RunOptions(reduction="sum", paced=False)), threads.wrong_element
+    monkeypatch.setattr(
+        threads, "wrong_element", lambda mover, own, *rest: done(mover, replace(own, reduction="max"), *rest)
+    )
+    wrong = run_in_threads(asked)
+    assert wrong is not None
+    assert "element (" in wrong
+
+
+def one_differs(monkeypatch, rank, other):
+    """Have one rank follow another program."""
+    real, ranks = threads.Engine, count()
+    monkeypatch.setattr(threads, "Engine", lambda own, mover: real(other if next(ranks) == rank else own, mover))
+
+
+def test_swapped_stages_of_one_rank_are_named(monkeypatch):
+    """One rank that follows another order must be stopped by the headers, not by luck of sizes."""
+    own = program("s4 r2", policy="baseline+fifo", size=2**14, chunks=2)
+    queue = own.queues[0]
+    swapped = replace(own, queues=((queue[1], queue[0], *queue[2:]), *own.queues[1:]))
+    one_differs(monkeypatch, 3, swapped)
+    with pytest.raises(RankFailure, match=r"rank \d sent .* chunk \d RS on dim1 .* where .* chunk \d RS on dim1"):
+        run_in_threads(own, patience=2)
+
+
+def test_silent_ranks_are_named(monkeypatch):
+    own = program("s4 r2", size=2**14, chunks=2)
+    one_differs(monkeypatch, 2, replace(own, queues=tuple(() for _ in own.queues)))
+    with pytest.raises(RankFailure, match=r"rank \d sent nothing for 0\.5 s"):
+        run_in_threads(own, patience=0.5)
+
+
+@pytest.mark.parametrize(("field", "value"), [("in_network", True), ("compression", 2.0)])
+def test_what_ranks_cannot_do_is_refused(field, value):
+    problem = instance("s4 r2")
+    dimensions = (problem.network.dimensions[0].replace(**{field: value}), problem.network.dimensions[1])
+    problem = problem.replace(network=problem.network.replace(dimensions=dimensions))
+    planned = simulate(problem, make_policy("baseline+fifo")(problem))
+    with pytest.raises(InputError, match=rf"network.dimensions\[0\].{field}"):
+        compile_program(planned)
+
+
+def test_cyclic_orders_are_refused():
+    planned = schedule("s2 r2", "all_reduce", "baseline+fifo", chunks=2)
+    backwards = tuple(np.asarray(own)[::-1] for own in planned.enforced_plan().sequences)
+    cyclic = replace(planned, plan=planned.plan.enforcing(backwards))
+    object.__setattr__(cyclic, "start", planned.start[::-1].copy())
+    with pytest.raises(CyclicPlan, match="wait for each other"):
+        compile_program(cyclic)
+
+
+@pytest.mark.parametrize(("name", "value"), [("dtype", "float8"), ("reduction", "median")])
+def test_unknown_options_are_refused(name, value):
+    with pytest.raises(InputError, match=f"{name} = '{value}': must be one of"):
+        program("s2", options=RunOptions(**{name: value}))
+
+
+def test_buffers_beyond_the_limit_are_refused():
+    with pytest.raises(InputError, match=r"needs .* on every rank"):
+        program("s2", size=2**40, chunks=4)
+
+
+def test_random_instances_compile():
+    for seed in range(6):
+        problem = random_instance(seed).overridden(size="64 KiB", chunks=8)
+        planned = simulate(problem, make_policy("themis+scf")(problem))
+        assert compile_program(planned).num_ranks == problem.fabric.num_npus

@@ -1,0 +1,149 @@
+"""Where data lie: NPUs by number, buffers as tensors, and the part of one that a stage works on.
+
+Ranks count dimensions from the innermost outwards: rank r has along dimension k the coordinate
+r / (P_1 ... P_{k-1}) mod P_k.  The members of a group that a collective spans are numbered alike.
+
+The buffer of a collective on N NPUs is a matrix of N rows, one for each member, as MPI numbers them.  Seen as a tensor
+it has one axis per dimension and a last one for the columns; a chunk is a range of columns.  Stages work on it in
+place: a dimension that the chunk is scattered over is fixed at the own coordinate.  So a chunk may gather in any order
+and still ends at its place, without a permutation.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from themis_opt.problem.phases import CollectiveKind, Data, Phase
+
+Array = NDArray[Any]
+
+
+def coordinates(rank: int, sizes: Sequence[int]) -> tuple[int, ...]:
+    """Coordinates of a rank along all dimensions."""
+    places = []
+    for size in sizes:
+        rank, place = divmod(rank, size)
+        places.append(place)
+    return tuple(places)
+
+
+def rank_at(places: Sequence[int], sizes: Sequence[int]) -> int:
+    """The rank with these coordinates."""
+    rank = 0
+    for place, size in zip(reversed(places), reversed(sizes), strict=True):
+        rank = rank * size + place
+    return rank
+
+
+def neighbours(rank: int, sizes: Sequence[int], dimension: int) -> tuple[int, ...]:
+    """Ranks that differ at most in their coordinate along a dimension, by that coordinate; the rank itself included."""
+    places = list(coordinates(rank, sizes))
+    found = []
+    for place in range(sizes[dimension]):
+        places[dimension] = place
+        found.append(rank_at(places, sizes))
+    return tuple(found)
+
+
+def group_of(rank: int, sizes: Sequence[int], span: Sequence[int]) -> tuple[int, ...]:
+    """Ranks of the group that a collective on `span` runs in, in the order of their numbers there."""
+    places = list(coordinates(rank, sizes))
+    own_sizes = [sizes[k] for k in span]
+    found = []
+    for member in range(math.prod(own_sizes)):
+        for k, place in zip(span, coordinates(member, own_sizes), strict=True):
+            places[k] = place
+        found.append(rank_at(places, sizes))
+    return tuple(found)
+
+
+def cut_columns(sizes: Sequence[int], num_columns: int) -> tuple[int, ...]:
+    """First column of each chunk and the number of columns: chunks have columns in proportion to their bytes.
+
+    All chunks together are padded by less than one element per member of the group; a chunk of fewer elements may have
+    no column at all.
+    """
+    total, before, firsts = sum(sizes), 0, [0]
+    for size in sizes:
+        before += size
+        firsts.append((before * num_columns + total // 2) // total)
+    return tuple(firsts)
+
+
+@dataclass(frozen=True)
+class StageView:
+    """What a stage works on, for one rank.
+
+    Attributes
+    ----------
+    fixed : tuple of (int or None)
+        Per dimension of the span, the coordinate at which the chunk is held there, or None where it is whole.
+    axis : int
+        Position of the dimension of the stage in the span.
+    first, last : int
+        Columns.
+    takes_part : bool
+        Whether the rank has anything to do: where there is a root, some have not.
+    """
+
+    fixed: tuple[int | None, ...]
+    axis: int
+    first: int
+    last: int
+    takes_part: bool
+
+    @cached_property
+    def _index(self) -> tuple[slice, ...]:
+        rows = (slice(None) if place is None else slice(place, place + 1) for place in reversed(self.fixed))
+        return (*rows, slice(self.first, self.last))
+
+    def of(self, tensor: Array) -> Array:
+        """The view into a tensor, shape (blocks along the dimension, ..., columns)."""
+        return np.moveaxis(tensor[self._index], len(self.fixed) - 1 - self.axis, 0)
+
+
+def stage_view(
+    kind: CollectiveKind, span: Sequence[int], places: Sequence[int], path: Sequence[int], position: int, first: int,
+    last: int,
+) -> StageView:  # fmt: skip
+    """What the stage at a position of a path works on.
+
+    Parameters
+    ----------
+    span : sequence of int
+        Dimensions of the collective.
+    places : sequence of int
+        Coordinates of the rank along all dimensions of the network.
+    first, last : int
+        Columns of the chunk.
+    """
+    phases = kind.rule.phases
+    width = len(path) // len(phases)
+    phase, own = phases[position // width].rule, path[position]
+    leg = path[position // width * width :][:width]
+    before, after = leg[: position % width], leg[position % width + 1 :]
+    scattered = {Data.SHRINK: before, Data.GROW: after, Data.STAY: []}[phase.data]
+    unheld = {Data.SHRINK: after, Data.GROW: before, Data.STAY: []}[phase.data] if phase.rooted else []
+    return StageView(
+        fixed=tuple(places[k] if k in scattered else None for k in span),
+        axis=list(span).index(own),
+        first=first,
+        last=last,
+        takes_part=all(places[k] == 0 for k in unheld),
+    )
+
+
+def buffer_tensor(buffer: Array, span_sizes: Sequence[int]) -> Array:
+    """A flat buffer as a tensor: one axis per dimension, the outermost first, and the columns."""
+    return buffer.reshape(*reversed(span_sizes), -1)
+
+
+def phase_at(kind: CollectiveKind, num_stages: int, position: int) -> Phase:
+    """The phase of the stage at a position of a path."""
+    phases = kind.rule.phases
+    return phases[position * len(phases) // num_stages]

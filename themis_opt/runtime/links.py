@@ -1,0 +1,85 @@
+"""What the runtime needs of a network: links that send and receive messages at once."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from themis_opt.base.errors import ThemisError
+
+Frame = memoryview
+"""A message with its header, as bytes."""
+
+
+class RankFailure(ThemisError):
+    """A rank that does not do its part.
+
+    Parameters
+    ----------
+    rank : int
+        The one to blame.
+    what : str
+        What it did, such as ``closed its connection``.
+    """
+
+    def __init__(self, rank: int, what: str) -> None:
+        self.rank, self.what = rank, what
+        super().__init__(f"rank {rank} {what}")
+
+
+class Outgoing(NamedTuple):
+    """A message to send.
+
+    Attributes
+    ----------
+    peer : int
+        The rank that it is for.
+    due : float
+        Seconds of the monotonic clock before which it must not leave.
+    pack : callable
+        Makes the frame; called when it leaves.
+    """
+
+    peer: int
+    due: float
+    pack: Callable[[], Frame]
+
+
+class Incoming(NamedTuple):
+    """A message to receive.
+
+    Attributes
+    ----------
+    peer : int
+        The rank that sends it.
+    size, head : int
+        Bytes of the frame, and of the header it begins with.
+    check : callable
+        Takes the header as soon as it is there; raises :class:`RankFailure` if it is of another message.
+    unpack : callable
+        Takes the whole frame.
+    """
+
+    peer: int
+    size: int
+    head: int
+    check: Callable[[Frame], None]
+    unpack: Callable[[Frame], None]
+
+
+class Link(Protocol):
+    """The connections of a rank along one dimension; one thread uses a link."""
+
+    def exchange(self, outgoing: Sequence[Outgoing], incoming: Sequence[Incoming]) -> None:
+        """Send and receive messages at once; returns when all have left and arrived.
+
+        Messages between two ranks arrive in the order in which they were sent.
+
+        Parameters
+        ----------
+        outgoing : sequence of Outgoing
+            In the order of their due times.
+
+        Raises
+        ------
+        RankFailure
+            If a rank is gone, sends something else, or does nothing for too long.
+        """

@@ -1,0 +1,321 @@
+"""A schedule as a program: everything a rank must know to do its part, as plain values.
+
+What runs in which order is what the simulator sees (:func:`themis_opt.schedules.simulator.build_operations`): compute
+tasks and stages, who waits for whom, and the order on every dimension.  A rank follows it with its own clock.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_size
+from themis_opt.problem.cost import variable_occupancy
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Algorithm, Dimension
+from themis_opt.problem.phases import CollectiveKind, Phase
+from themis_opt.runtime.elements import REDUCTIONS, element_type
+from themis_opt.runtime.layout import cut_columns
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import build_operations, simulate
+
+MAX_RANK_BYTES = 4 * 2**30
+"""Bytes of buffers that a rank may need."""
+
+SEGMENT_SECONDS = 0.005
+"""A message carries what a paced dimension sends in this time; its last bytes then follow the pace closely."""
+
+SMALLEST_SEGMENT, LARGEST_SEGMENT = 2**14, 2**20
+
+
+@dataclass(frozen=True)
+class LaunchPart:
+    """A collective operation of the program.
+
+    Attributes
+    ----------
+    name : str
+    kind : str
+    span : tuple of int
+        Dimensions.
+    columns : tuple of int
+        First column of each chunk, and the number of columns.
+    paths : tuple of tuple of int
+        Dimension of each stage of each chunk.
+    """
+
+    name: str
+    kind: str
+    span: tuple[int, ...]
+    columns: tuple[int, ...]
+    paths: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What a link of the model takes, where the runtime has to wait in the place of a network.
+
+    Attributes
+    ----------
+    seconds_per_byte : tuple of tuple of float
+        Per phase and dimension.
+    launch, latency : tuple of float
+        Seconds per dimension: before a stage sends, and of each of its steps.
+    """
+
+    seconds_per_byte: tuple[tuple[float, ...], ...]
+    launch: tuple[float, ...]
+    latency: tuple[float, ...]
+
+    @classmethod
+    def of(cls, instance: Instance) -> Self:
+        """The pace of a network, by the cost model."""
+        dimensions = range(len(instance.fabric.dimensions))
+        one = np.ones(1)
+        per_byte = tuple(
+            tuple(
+                float(variable_occupancy(instance, phase, np.array([k]), one, whole_packets=False)[0])
+                / PICOSECONDS_PER_SECOND
+                for k in dimensions
+            )
+            for phase in Phase
+        )
+        own = instance.fabric.dimensions
+        return cls(
+            seconds_per_byte=per_byte,
+            launch=tuple(d.launch_overhead / PICOSECONDS_PER_SECOND for d in own),
+            latency=tuple(d.latency / PICOSECONDS_PER_SECOND for d in own),
+        )
+
+
+@dataclass(frozen=True)
+class Program:
+    """What all ranks do; times in seconds, operations numbered as the simulator does, iteration by iteration.
+
+    Attributes
+    ----------
+    names, sizes, algorithms : tuple
+        Per dimension.
+    dtype, reduction : str
+    launches : tuple of LaunchPart
+    num_tasks, num_stages, iterations : int
+        Operations of an iteration are its tasks, then its stages.
+    durations : tuple of float
+        Of the tasks.
+    queues : tuple of tuple of int
+        Operations in the order that each resource of the network serves them; the last entry is that of compute.
+    successor_start, successor, num_predecessors : tuple of int
+        Who waits for whom.
+    release : tuple of float
+        Earliest start of every operation.
+    in_flight : int
+        Stages that a resource may have under way at once.
+    segment : tuple of int
+        Bytes of a message at most, per dimension.
+    pace : Pace or None
+        How long links take, if not the network decides.
+    """
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    algorithms: tuple[str, ...]
+    dtype: str
+    reduction: str
+    launches: tuple[LaunchPart, ...]
+    num_tasks: int
+    num_stages: int
+    iterations: int
+    durations: tuple[float, ...]
+    queues: tuple[tuple[int, ...], ...]
+    successor_start: tuple[int, ...]
+    successor: tuple[int, ...]
+    num_predecessors: tuple[int, ...]
+    release: tuple[float, ...]
+    in_flight: int
+    segment: tuple[int, ...]
+    pace: Pace | None = None
+
+    @property
+    def num_ranks(self) -> int:
+        """NPUs."""
+        return math.prod(self.sizes)
+
+    @property
+    def num_operations(self) -> int:
+        """Operations of one iteration."""
+        return self.num_tasks + self.num_stages
+
+    @cached_property
+    def stage_places(self) -> tuple[tuple[int, int, int], ...]:
+        """Launch, chunk and position of every stage of an iteration."""
+        return tuple(
+            (launch, chunk, position)
+            for launch, own in enumerate(self.launches)
+            for chunk, path in enumerate(own.paths)
+            for position in range(len(path))
+        )
+
+    def elements(self, launch: LaunchPart) -> int:
+        """Elements of the buffer of a launch on a rank, padding included."""
+        return launch.columns[-1] * math.prod(self.sizes[k] for k in launch.span)
+
+    def document(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Self:
+        """The program of :meth:`document`, also after JSON has made lists of tuples."""
+        values = {name: _tuples(value) for name, value in document.items()}
+        values["launches"] = tuple(
+            LaunchPart(**{name: _tuples(value) for name, value in own.items()}) for own in document["launches"]
+        )
+        if document["pace"] is not None:
+            values["pace"] = Pace(**{name: _tuples(value) for name, value in document["pace"].items()})
+        return cls(**values)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(own) for own in value) if isinstance(value, list | tuple) else value
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a schedule is run.
+
+    Attributes
+    ----------
+    dtype, reduction : str
+        Element type and reduction.
+    in_flight : int
+        Stages that a dimension may have under way at once: with 1 it waits for the result of each, latency included.
+    paced : bool
+        Whether links take as long as the model says, because nothing else slows them.
+    iterations : int
+        How many in a row, where there is compute.
+    """
+
+    dtype: str = "float32"
+    reduction: str = "sum"
+    in_flight: int = 1
+    paced: bool = True
+    iterations: int = 4
+
+
+def prediction(schedule: Schedule, options: RunOptions) -> Schedule:
+    """What the model says that a run of the schedule takes: its order enforced, as a runtime does."""
+    instance = schedule.instance
+    if options.in_flight == 1 and instance.latency == "lag":
+        instance = instance.replace(latency="occupy")
+    plan = schedule.enforced_plan()
+    return simulate(instance, plan, options.iterations if schedule.has_period else None)
+
+
+def compile_program(schedule: Schedule, options: RunOptions | None = None) -> Program:
+    """The program of a schedule.
+
+    Raises
+    ------
+    InputError
+        If a runtime cannot do what the schedule says: links that reduce or compress, or buffers beyond
+        :data:`MAX_RANK_BYTES`.
+    CyclicPlan
+        If stages wait for each other.
+    """
+    options = options or RunOptions()
+    _check(schedule.instance, options)
+    predicted = prediction(schedule, options)
+    instance, plan = predicted.instance, predicted.plan
+    iterations = predicted.num_iterations
+    operations = build_operations(instance, plan, plan.costs(instance), iterations)
+    starts = np.concatenate([predicted.task_start, predicted.start.reshape(iterations, -1)], axis=1).ravel()
+    size = element_type(options.dtype).itemsize
+    program = Program(
+        names=instance.fabric.dimension_names,
+        sizes=instance.fabric.sizes,
+        algorithms=tuple(own.basic_algorithm.value for own in instance.fabric.dimensions),
+        dtype=options.dtype,
+        reduction=options.reduction,
+        launches=tuple(_launch_parts(predicted, size)),
+        num_tasks=len(instance.tasks),
+        num_stages=plan.num_stages,
+        iterations=iterations,
+        durations=tuple(task.duration / PICOSECONDS_PER_SECOND for task in instance.tasks),
+        queues=_queues(operations.resource, operations.major, starts, instance.num_resources),
+        successor_start=tuple(operations.successor_start.tolist()),
+        successor=tuple(operations.successor.tolist()),
+        num_predecessors=tuple(operations.num_predecessors.tolist()),
+        release=tuple((operations.release / PICOSECONDS_PER_SECOND).tolist()),
+        in_flight=options.in_flight,
+        segment=tuple(_segment(own, options.paced) for own in instance.fabric.dimensions),
+        pace=Pace.of(instance) if options.paced else None,
+    )
+    _check_memory(program, size)
+    return program
+
+
+def _check(instance: Instance, options: RunOptions) -> None:
+    element_type(options.dtype)
+    if options.reduction not in REDUCTIONS:
+        rule = f"must be one of {', '.join(REDUCTIONS)}"
+        raise InputError(rule, field="reduction", value=options.reduction)
+    for number, dimension in enumerate(instance.fabric.dimensions):
+        for field in ("in_network", "compression"):
+            value = getattr(dimension, field)
+            if value != Dimension.model_fields[field].default:
+                rule = "cannot be run: the ranks send and reduce all bytes themselves"
+                raise InputError(rule, field=f"network.dimensions[{number}].{field}", value=value)
+
+
+def _launch_parts(schedule: Schedule, element_bytes: int) -> list[LaunchPart]:
+    sizes = schedule.instance.fabric.sizes
+    parts = []
+    for exchange, chunks in zip(schedule.launched, schedule.plan.chunks, strict=True):
+        members = math.prod(sizes[k] for k in exchange.span)
+        columns = -(-exchange.size // (element_bytes * members))
+        parts.append(
+            LaunchPart(
+                name=exchange.name,
+                kind=exchange.kind.value,
+                span=exchange.span,
+                columns=cut_columns(chunks.sizes.tolist(), columns),
+                paths=tuple(map(tuple, chunks.paths.tolist())),
+            )
+        )
+    return parts
+
+
+def _queues(resource: Any, major: Any, starts: Any, num_resources: int) -> tuple[tuple[int, ...], ...]:
+    """Operations of each resource and of compute in the order they are served; without those that never start."""
+    queues = []
+    for number in range(num_resources + 1):
+        own = np.flatnonzero((resource == number) & (starts >= 0))
+        queues.append(tuple(own[np.lexsort((own, major[own]))].tolist()))
+    return tuple(queues)
+
+
+def _segment(dimension: Dimension, paced: bool) -> int:
+    if not paced:
+        return LARGEST_SEGMENT
+    return int(min(max(dimension.bandwidth * SEGMENT_SECONDS, SMALLEST_SEGMENT), LARGEST_SEGMENT))
+
+
+def _check_memory(program: Program, element_bytes: int) -> None:
+    needed = program.iterations * element_bytes * sum(program.elements(own) for own in program.launches)
+    if needed > MAX_RANK_BYTES:
+        rule = f"needs {format_size(needed)} on every rank, at most {format_size(MAX_RANK_BYTES)} are allowed"
+        raise InputError(rule, field="size")
+
+
+def kind_of(launch: LaunchPart) -> CollectiveKind:
+    """The kind of a launch."""
+    return CollectiveKind(launch.kind)
+
+
+def algorithm_of(program: Program, dimension: int) -> Algorithm:
+    """The algorithm of a dimension."""
+    return Algorithm(program.algorithms[dimension])

@@ -1,0 +1,113 @@
+"""Data for a run, and what they must become, bit for bit.
+
+Data are whole numbers so small that their sums are exact in every element type, so that the order of sums does not
+matter and a single wrong bit is an error.  Every rank can make the data of every other rank by itself.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+
+from themis_opt.problem.phases import CollectiveKind, Data
+from themis_opt.runtime.elements import REDUCTIONS, divide, element_type, exact_limit
+from themis_opt.runtime.layout import Array
+
+SLICE = 2**16
+"""Elements made at once: a rank holds little more than its buffer."""
+
+_MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9))
+"""Odd constants of the generator SplitMix64 (G. Steele et al., 2014, https://doi.org/10.1145/2714064.2660195)."""
+
+Source = tuple[int, int]
+"""A member of a group and the row of its buffer."""
+
+
+@lru_cache(maxsize=64)
+def sources(kind: CollectiveKind, num_members: int) -> tuple[tuple[tuple[Source, ...], ...], ...]:
+    """What is added up in each row of each member's buffer in the end: the definition of the kind, as sources.
+
+    Every row that a member holds in the beginning is one bit of a whole number, so that sums show where they come from.
+
+    Returns
+    -------
+    tuple
+        Per member and row; no source where a member must hold nothing.
+    """
+    grows = kind.rule.phases[0].rule.data is Data.GROW
+    rows = [[member] if grows else range(num_members) for member in range(num_members)]
+    initial = np.array([[1 << (g * num_members + j) for j in own] for g, own in enumerate(rows)], dtype=object)
+    outcome = kind.rule.outcome(initial)
+    found: list[list[tuple[Source, ...]]] = [[()] * num_members for _ in range(num_members)]
+    for member, row in enumerate(outcome):
+        places = [member] if len(row) < num_members else range(num_members)
+        for place, bits in zip(places, row, strict=True):
+            found[member][place] = tuple(_sources(bits, num_members))
+    return tuple(map(tuple, found))
+
+
+def _sources(bits: int, num_members: int) -> Iterator[Source]:
+    while bits:
+        lowest = bits & -bits
+        yield divmod(lowest.bit_length() - 1, num_members)
+        bits ^= lowest
+
+
+def values(seed: int, rank: int, start: int, count: int, dtype: str, num_ranks: int) -> Array:
+    """Elements of the buffer of a rank, from position `start` on."""
+    place = np.arange(start, start + count, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        mixed = (place + np.uint64(rank + 1) * _MIX[1] + np.uint64(seed) * _MIX[0]) * _MIX[0]
+        mixed = (mixed ^ (mixed >> np.uint64(31))) * _MIX[1]
+    limited = (mixed >> np.uint64(40)) % np.uint64(exact_limit(dtype, num_ranks) + 1)
+    return limited.astype(element_type(dtype))
+
+
+def fill(buffer: Array, seed: int, rank: int, num_members: int, dtype: str) -> None:
+    """Fill the buffer of a rank, shape (rows * columns,), with its data."""
+    for first in range(0, len(buffer), SLICE):
+        part = buffer[first : first + SLICE]
+        part[:] = values(seed, rank, first, len(part), dtype, num_members)
+
+
+def first_difference(
+    buffer: Array, kind: CollectiveKind, seed: int, member: int, group: tuple[int, ...], dtype: str, reduction: str
+) -> tuple[int, int, str, str] | None:
+    """The first element that is not what it must be: its row, its column, the value it has and the right one.
+
+    Parameters
+    ----------
+    buffer : array, shape (rows * columns,)
+        What the rank holds in the end.
+    member : int
+        Its number in the group.
+    group : tuple of int
+        The ranks of the group.
+    """
+    num_columns = len(buffer) // len(group)
+    for row, origin in enumerate(sources(kind, len(group))[member]):
+        if not origin:
+            continue
+        for first in range(0, num_columns, SLICE):
+            count = min(SLICE, num_columns - first)
+            held = buffer[row * num_columns + first :][:count]
+            expected = _reduced(origin, seed, group, first, count, num_columns, dtype, reduction)
+            differs = np.flatnonzero(held.view(np.uint8) != expected.view(np.uint8))
+            if len(differs):
+                place = int(differs[0]) // held.itemsize
+                return row, first + place, str(held[place]), str(expected[place])
+    return None
+
+
+def _reduced(
+    origin: tuple[Source, ...], seed: int, group: tuple[int, ...], first: int, count: int, num_columns: int,
+    dtype: str, reduction: str,
+) -> Array:  # fmt: skip
+    rule, total = REDUCTIONS[reduction], None
+    for member, row in origin:
+        own = values(seed, group[member], row * num_columns + first, count, dtype, len(group))
+        total = own if total is None else rule.combine(total, own, out=total)
+    assert total is not None
+    if rule.divides and len(origin) > 1:
+        divide(total, len(origin))
+    return total
