@@ -10,6 +10,7 @@ from background import PATIENCE
 
 from themis_opt.cli.listing import DETAILED, LISTED
 from themis_opt.formats.bundle import WRITERS
+from themis_opt.formats.exports import EXPORTS
 from themis_opt.policies.registry import LAUNCHED, LAUNCHING, POLICIES, REFERENCE
 from themis_opt.problem.catalog import READERS, shipped
 from themis_opt.reports.registry import REPORTS
@@ -126,6 +127,7 @@ OWN = {
     "launching": LAUNCHING,
     "readers": READERS,
     "writers": WRITERS,
+    "exports": EXPORTS,
     "reports": REPORTS,
     "models": MODELS,
     "instances": shipped(),

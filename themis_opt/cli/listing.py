@@ -16,6 +16,7 @@ LISTED: Mapping[str, str] = MappingProxyType(
         "launching": "themis_opt.policies.registry:LAUNCHING",
         "readers": "themis_opt.problem.catalog:READERS",
         "writers": "themis_opt.formats.bundle:WRITERS",
+        "exports": "themis_opt.formats.exports:EXPORTS",
         "formats": "themis_opt.formats.catalogue:formats",
         "reports": "themis_opt.reports.registry:REPORTS",
         "models": "themis_opt.workloads.models:MODELS",

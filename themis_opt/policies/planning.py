@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
-from functools import cached_property
 from graphlib import TopologicalSorter
 from typing import Protocol, TypeVar
 
@@ -75,16 +74,16 @@ def plan_launches(instance: Instance, launches: Sequence[Launch], order: Order, 
     """
     launches = tuple(launches)
     exchanges = fused(instance, launches)
-    groups = _planned_groups(instance, exchanges, _groups(launches), chunk_policy)
-    chunks = {n: own for members, group in groups.items() for n, own in zip(members, group.plan.chunks, strict=True)}
+    plans = _plans(instance, exchanges, _groups(launches), chunk_policy)
+    chunks = {launch: own for members, plan in plans.items() for launch, own in zip(members, plan.chunks, strict=True)}
     mirrors = _mirrors(instance, launches)
     for gather, scatter in mirrors.items():
         chunks[gather] = Chunks(chunks[scatter].sizes, chunks[scatter].paths[:, ::-1])
     ordered = tuple(chunks[launch] for launch in range(len(launches)))
-    whole = Plan(ordered, next(iter(groups.values())).plan.dispatch, launches=launches, order=order)
-    if not any(group.plan.sequences for group in groups.values()):
+    whole = Plan(ordered, next(iter(plans.values())).dispatch, launches=launches, order=order)
+    if not any(plan.sequences for plan in plans.values()):
         return whole
-    keys = _positions(instance, whole, groups, _starts(groups, mirrors))
+    keys = _positions(instance, whole, plans, _starts(instance, exchanges, plans, mirrors))
     by_priority = replace(whole, keys=keys)
     return fastest(instance, (by_priority, _one_group_after_another(instance, by_priority, keys))).plan
 
@@ -102,46 +101,21 @@ def _groups(launches: Sequence[Launch]) -> list[tuple[int, ...]]:
     return [tuple(members) for members in groups.values()]
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Collective operations that one event releases, as a problem of their own, and their plan."""
-
-    instance: Instance
-    plan: Plan
-
-    @cached_property
-    def schedule(self) -> Schedule:
-        """What comes of the plan where nothing else is on the network."""
-        return simulate(self.instance, self.plan)
+def _group(instance: Instance, exchanges: Sequence[Exchange], members: Sequence[int]) -> Instance:
+    return instance.group(exchanges[number] for number in members)
 
 
-def _planned_groups(
+def _plans(
     instance: Instance, exchanges: Sequence[Exchange], groups: Sequence[tuple[int, ...]], chunk_policy: Policy
-) -> dict[tuple[int, ...], _Group]:
-    """The plan of every group; equal groups are planned once, and the others share the seconds of the policy.
-
-    A large model has thousands of launches and a handful of different ones.
-    """
-    looks = {members: tuple(_look(exchanges[number]) for number in members) for members in groups}
-    policy = within(chunk_policy, (seconds_of(chunk_policy) or math.inf) / len(set(looks.values())))
-    planned: dict[object, _Group] = {}
-    for members, look in looks.items():
-        if look not in planned:
-            problem = instance.group(exchanges[number] for number in members)
-            planned[look] = _Group(problem, policy(problem))
-    return {members: planned[look] for members, look in looks.items()}
-
-
-def _look(exchange: Exchange) -> tuple[object, ...]:
-    """What of a collective operation decides about its plan."""
-    return (
-        exchange.kind,
-        exchange.size,
-        exchange.chunks,
-        exchange.span,
-        exchange.element_bytes,
-        exchange.release,
-    )
+) -> dict[tuple[int, ...], Plan]:
+    """The plan of every group; equal groups are planned once, and the others share the seconds of the policy."""
+    instances = {members: _group(instance, exchanges, members) for members in groups}
+    different: dict[str, Instance] = {}
+    for group in instances.values():
+        different.setdefault(group.fingerprint, group)
+    policy = within(chunk_policy, (seconds_of(chunk_policy) or math.inf) / len(different))
+    known = {fingerprint: policy(group) for fingerprint, group in different.items()}
+    return {members: known[group.fingerprint] for members, group in instances.items()}
 
 
 def _mirrors(instance: Instance, launches: Sequence[Launch]) -> dict[int, int]:
@@ -152,14 +126,19 @@ def _mirrors(instance: Instance, launches: Sequence[Launch]) -> dict[int, int]:
     return {n: scatters[launch.tensors] for n, launch in enumerate(launches) if launch.part == "gather"}
 
 
-def _starts(groups: Mapping[tuple[int, ...], _Group], mirrors: Mapping[int, int]) -> dict[int, IntArray]:
+def _starts(
+    instance: Instance,
+    exchanges: Sequence[Exchange],
+    plans: Mapping[tuple[int, ...], Plan],
+    mirrors: Mapping[int, int],
+) -> dict[int, IntArray]:
     """Per launch, when its stages start if its group runs alone, shape (chunks, stages).
 
     A gather that reverses a scatter runs like it, backwards in time.
     """
     starts, ends = {}, {}
-    for members, group in groups.items():
-        plan, schedule = group.plan, group.schedule
+    for members, plan in plans.items():
+        schedule = simulate(_group(instance, exchanges, members), plan)
         for place, launch in enumerate(members):
             own, shape = slice(*plan.offsets[place : place + 2]), plan.chunks[place].paths.shape
             starts[launch], ends[launch] = schedule.start[own].reshape(shape), schedule.end[own].reshape(shape)
@@ -173,22 +152,16 @@ def _positions(
 
     Starts of all dimensions are compared, so that no two resources make each other wait, shared ones included.
     """
-    start = np.concatenate([starts[launch].ravel() for launch in range(len(whole.chunks))])
-    queue = _group_of_launches(groups, len(whole.chunks))[whole.launch_of_stage] * instance.num_resources
-    queue += whole.stage_resources(instance)
-    order = np.lexsort((whole.positions, start, queue))
-    first = np.flatnonzero(np.diff(queue[order], prepend=-1))
     keys = np.zeros(whole.num_stages)
-    keys[order] = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
+    start = np.concatenate([starts[launch].ravel() for launch in range(len(whole.chunks))])
+    resources = whole.stage_resources(instance)
+    for members in groups:
+        stages = np.concatenate([np.arange(whole.offsets[n], whole.offsets[n + 1]) for n in members])
+        ordered = stages[np.lexsort((whole.positions[stages], start[stages]))]
+        for resource in range(instance.num_resources):
+            own = ordered[resources[ordered] == resource]
+            keys[own] = np.arange(len(own))
     return keys
-
-
-def _group_of_launches(groups: Iterable[tuple[int, ...]], launches: int) -> IntArray:
-    """The number of the group of every launch, shape (launches,)."""
-    group = np.zeros(launches, dtype=np.int64)
-    for number, members in enumerate(groups):
-        group[list(members)] = number
-    return group
 
 
 def _one_group_after_another(instance: Instance, plan: Plan, keys: FloatArray) -> Plan:
@@ -202,7 +175,9 @@ def _one_group_after_another(instance: Instance, plan: Plan, keys: FloatArray) -
         for number in (_moment, _shift, lambda launch: not launch.urgent)
     )
     depth = _depths(plan.launches)[own]
-    group = _group_of_launches(_groups(plan.launches), len(plan.launches))
+    group = np.zeros(len(plan.launches), dtype=np.int64)
+    for number, members in enumerate(_groups(plan.launches)):
+        group[list(members)] = number
     order = np.lexsort((np.arange(len(own)), keys, group[own], rest, depth, moment))
     resources = plan.stage_resources(instance)[order]
     return plan.enforcing(tuple(order[resources == r] for r in range(instance.num_resources)), shift)

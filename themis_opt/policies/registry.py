@@ -236,8 +236,10 @@ def _known_dispatch(policy: Any, specification: str, dispatch: str) -> str:
     return dispatch
 
 
-def knobs_of(policy: Any, specification: str, settings: list[str]) -> dict[str, Any]:
+def knobs_of(policy: Any, specification: str, settings: list[str], field: str = "policy") -> dict[str, Any]:
     """The knobs of a policy that texts such as ``name=value`` set, checked against the types of its fields.
+
+    Errors name `field`, which is another one where knobs of something else are set.
 
     Raises
     ------
@@ -251,16 +253,16 @@ def knobs_of(policy: Any, specification: str, settings: list[str]) -> dict[str, 
     for setting in settings:
         name, _, text = setting.partition("=")
         if name in knobs:
-            raise InputError(f"sets knob '{name}' twice", field="policy", value=specification)
+            raise InputError(f"sets knob '{name}' twice", field=field, value=specification)
         if name not in types:
             raise InputError(
                 f"unknown knob '{name}'; use one of {', '.join(types) or 'none'}",
-                field="policy",
+                field=field,
                 value=specification,
             )
         try:
             knobs[name] = TypeAdapter[Any](types[name]).validate_python(text)
         except ValidationError as error:
             rule = error.errors()[0]["msg"]
-            raise InputError(f"knob {name}: {rule}", field="policy", value=specification) from None
+            raise InputError(f"knob {name}: {rule}", field=field, value=specification) from None
     return knobs

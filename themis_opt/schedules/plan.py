@@ -226,13 +226,10 @@ class Plan:
 
     def costs(self, instance: Instance) -> StageCosts:
         """Costs of every stage, arrays of shape (stages,)."""
-        known: dict[tuple[CollectiveKind, int], StageCosts] = {}  # equal launches share their chunks in large models
-        parts = []
-        for exchange, chunks in zip(self.launched(instance), self.chunks, strict=True):
-            key = exchange.kind, id(chunks)
-            if key not in known:
-                known[key] = path_costs(instance, exchange.kind, chunks.sizes, chunks.paths)
-            parts.append(known[key])
+        parts = [
+            path_costs(instance, exchange.kind, chunks.sizes, chunks.paths)
+            for exchange, chunks in zip(self.launched(instance), self.chunks, strict=True)
+        ]
         return StageCosts(*(np.concatenate([a.ravel() for a in arrays]) for arrays in zip(*parts, strict=True)))
 
     def releases(self, instance: Instance) -> IntArray:

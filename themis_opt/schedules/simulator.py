@@ -14,7 +14,7 @@ from themis_opt.problem.cost import StageCosts, check_clock, path_costs
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.dispatch import DISPATCH, PriorityKeys
 from themis_opt.schedules.kernel import Operations, start_times, start_times_of_runs
-from themis_opt.schedules.plan import Plan, TaskOf
+from themis_opt.schedules.plan import Launch, Plan, TaskOf
 from themis_opt.schedules.schedule import Schedule
 
 FEWEST, MOST = 4, 64
@@ -202,7 +202,7 @@ def build_operations(instance: Instance, plan: Plan, costs: StageCosts, iteratio
     _check_clock_of_row(instance, costs, iterations)
     tasks = len(instance.tasks)
     count = tasks + plan.num_stages
-    source, target = _edges(instance, plan, iterations)
+    edges = _edges(instance, plan, iterations)
     major, minor, sign = _priorities(instance, plan, costs, iterations)
     major, enforced = _enforced(instance, plan, major)
 
@@ -216,9 +216,9 @@ def build_operations(instance: Instance, plan: Plan, costs: StageCosts, iteratio
         lag=of_row(0, costs.lag),
         release=of_row(0, plan.releases(instance)),
         # Read-only, as where there are chains alone: another type would be compiled anew.
-        successor_start=read_only(np.searchsorted(source, np.arange(iterations * count + 1))),
-        successor=read_only(target),
-        num_predecessors=read_only(np.bincount(target, minlength=iterations * count)),
+        successor_start=read_only(np.searchsorted(edges[:, 0], np.arange(iterations * count + 1))),
+        successor=read_only(np.ascontiguousarray(edges[:, 1])),
+        num_predecessors=read_only(np.bincount(edges[:, 1], minlength=iterations * count)),
         major=major.ravel(),
         minor=minor.ravel(),
         time_sign=sign.ravel(),
@@ -258,48 +258,48 @@ def _check_clock_of_row(instance: Instance, costs: StageCosts, iterations: int) 
         raise InputError(rule, field="iteration")
 
 
-def _edges(instance: Instance, plan: Plan, iterations: int) -> tuple[IntArray, IntArray]:
-    """Who waits for whom: sources and targets, sorted by source so that successors of one operation stand together.
+def _edges(instance: Instance, plan: Plan, iterations: int) -> IntArray:
+    """Who waits for whom, shape (edges, 2), sorted by source so that successors of one operation stand together.
 
     Waits in iterations after the last are left out.  What waits for a later iteration has an edge whose source is
     beyond all operations: it is never reached.
     """
-    count = len(instance.tasks) + plan.num_stages
-    source, target = _edges_of_iteration(instance, plan, count)
-    later, source = np.divmod(source, count)  # counted from the iteration of the source: its target may be earlier
-    target = target - later * count
-    order = np.lexsort((target, source))
-    first = (np.arange(iterations + 1) * count)[:, None]  # one more, of which only what others wait for is left
-    source, target = ((first + own[order]).ravel() for own in (source, target))
-    inside = (target >= 0) & (target < iterations * count)
-    return source[inside], target[inside]
-
-
-def _edges_of_iteration(instance: Instance, plan: Plan, count: int) -> tuple[IntArray, IntArray]:
-    """Sources and targets of the edges of one iteration; operations of the next one are numbered on from `count`."""
-    tasks, launches = len(instance.tasks), plan.launches_of(instance)
-    first, last = (tasks + np.concatenate(ends) for ends in zip(*plan.ends_of_chunks, strict=True))
-    launch = np.repeat(np.arange(len(launches)), [len(own.sizes) for own in plan.chunks])
-    after, before = (
-        np.array([-1 if of is None else of.task + of.later * count for of in tasks_of])[launch]
-        for tasks_of in ([own.after for own in launches], [own.before for own in launches])
-    )
-    continues = np.ones(plan.num_stages, dtype=np.bool_)
-    continues[last - tasks] = False
-    inner = tasks + np.flatnonzero(continues)
-    parts = [(inner, inner + 1), (after[after >= 0], first[after >= 0]), (last[before >= 0], before[before >= 0])]
+    tasks, stages = len(instance.tasks), plan.num_stages
+    count = tasks + stages
+    parts = []
     if tasks:  # in turn, and the first of the next iteration after the last of this one
-        parts.append((np.arange(tasks), np.append(np.arange(1, tasks), count)))
-    for number, own in enumerate(launches):
-        for other in own.after_launches:
-            ends, starts = plan.ends_of_chunks[other][1], plan.ends_of_chunks[number][0]
-            parts.append(_all_pairs(tasks + ends, tasks + starts))
-    sources, targets = zip(*parts, strict=True)
-    return np.concatenate(sources), np.concatenate(targets)
+        parts = [np.stack([np.arange(tasks - 1), np.arange(1, tasks)], axis=1), np.array([[tasks - 1, count]])]
+    for number, launch in enumerate(plan.launches_of(instance)):
+        parts += _launch_edges(plan, number, launch, tasks, count)
+    continues = np.ones(stages, dtype=np.bool_)
+    for _, last in plan.ends_of_chunks:
+        continues[last] = False
+    inner = tasks + np.flatnonzero(continues)
+    parts.append(np.stack([inner, inner + 1], axis=1))
+    one = np.concatenate(parts)
+    every = (one[None] + (np.arange(iterations) * count)[:, None, None]).reshape(-1, 2)
+    every = every[every[:, 1] < iterations * count]
+    edges: IntArray = every[np.lexsort((every[:, 1], every[:, 0]))]
+    return edges
 
 
-def _all_pairs(before: IntArray, after: IntArray) -> tuple[IntArray, IntArray]:
-    return np.repeat(before, len(after)), np.tile(after, len(before))
+def _launch_edges(plan: Plan, number: int, launch: Launch, tasks: int, count: int) -> list[IntArray]:
+    """Edges into the first stages of the chunks of a launch, and out of their last ones."""
+    first, last = (tasks + ends for ends in plan.ends_of_chunks[number])
+    parts = [_all_pairs(tasks + plan.ends_of_chunks[other][1], first) for other in launch.after_launches]
+    if launch.after is not None:
+        parts.append(_all_pairs(_task(launch.after, count), first))
+    if launch.before is not None:
+        parts.append(_all_pairs(last, _task(launch.before, count)))
+    return parts
+
+
+def _task(of: TaskOf, count: int) -> IntArray:
+    return np.array([of.task + of.later * count])
+
+
+def _all_pairs(before: IntArray, after: IntArray) -> IntArray:
+    return np.stack([np.repeat(before, len(after)), np.tile(after, len(before))], axis=1)
 
 
 def _priorities(
@@ -312,20 +312,23 @@ def _priorities(
     tasks, stages = len(instance.tasks), plan.num_stages
     keys = DISPATCH[plan.dispatch](costs, _chains(_shapes(plan)).last_of_chunk)
     own = keys.major if plan.keys is None else plan.keys
+    ranks = _launch_ranks(instance, plan, iterations)[:, plan.launch_of_stage]
     major = np.zeros((iterations, tasks + stages))
-    of_launch, of_stage = (
-        np.unique(key, return_inverse=True)[1] for key in (_launch_ranks(instance, plan, iterations), own)
-    )
-    major[:, tasks:] = of_launch.reshape(iterations, -1)[:, plan.launch_of_stage] * stages + of_stage
+    major[:, tasks:] = _dense(ranks.ravel(), np.tile(own, iterations)).reshape(iterations, stages)
     minor, sign = (np.zeros((iterations, tasks + stages), dtype=np.int64) for _ in range(2))
     if plan.keys is None:
         minor[:, tasks:], sign[:, tasks:] = keys.minor, keys.time_sign
     return major, minor, sign
 
 
-def _places(keys: FloatArray) -> IntArray:
-    """Place of every key among the distinct ones."""
-    return np.unique(keys, return_inverse=True)[1]
+def _dense(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Whole numbers that order pairs as they are ordered, equal for equal pairs."""
+    order = np.lexsort((second, first))
+    first, second = first[order], second[order]
+    differs = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
+    dense = np.zeros(len(order))
+    dense[order] = np.concatenate([[0], np.cumsum(differs)])
+    return dense
 
 
 def _launch_ranks(instance: Instance, plan: Plan, iterations: int) -> FloatArray:

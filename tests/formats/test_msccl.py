@@ -1,0 +1,205 @@
+"""MSCCL XML: proven on data for all collectives and dialects, refused beyond each limit, wrong files found."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.formats.exports import export, make_exporter
+from themis_opt.formats.msccl.algorithm import DIALECTS, Gpu, Step, ThreadBlock, check_limits, from_xml, to_xml
+from themis_opt.formats.msccl.exporter import Msccl
+from themis_opt.formats.msccl.interpreter import interpret
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Network
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.simulator import simulate
+
+NETWORKS = {
+    "8 GPUs": (("ring", 4), ("fully_connected", 2)),
+    "16 GPUs": (("switch", 4), ("fully_connected", 4)),
+    "odd": (("switch", 5), ("line", 3)),
+    "three dimensions": (("fully_connected", 2), ("switch", 4), ("ring", 2)),
+}
+
+
+def instance(wires, kind="all_reduce", chunks=3):
+    dimensions = [Dimension(kind=k, size=n, bandwidth=f"{100 // n} GB/s", latency="1 us") for k, n in wires]
+    collective = Collective(kind=kind, size="24 MiB", chunks=chunks)
+    return Instance(network=Network(dimensions=tuple(dimensions)), collectives=(collective,))
+
+
+def schedule(wires, kind="all_reduce", chunks=3, policy="hourglass"):
+    made = instance(wires, kind, chunks)
+    return simulate(made, make_policy(policy)(made))
+
+
+@pytest.mark.parametrize("kind", CollectiveKind)
+@pytest.mark.parametrize("wires", NETWORKS.values(), ids=NETWORKS)
+def test_every_collective_ends_with_its_result_in_every_dialect(tmp_path, wires, kind):
+    if kind is CollectiveKind.ALL_TO_ALL and ("line", 3) in wires:
+        with pytest.raises(InputError, match="an all-to-all on a line"):
+            Msccl().algorithm(schedule(wires, kind))
+        return
+    made = schedule(wires, kind)
+    for dialect in DIALECTS:
+        files = export(made, f"msccl:dialect={dialect}", tmp_path / dialect)
+        lines = list(make_exporter(f"msccl:dialect={dialect}").check(made, tmp_path / dialect))
+        assert len(lines) == len(files) + 1
+        in_place = kind is not CollectiveKind.ALL_TO_ALL
+        assert len(files) == (2 if dialect == "msccl" and in_place else 1)
+        assert ("in place" in lines[0]) == (dialect != "msccl" and in_place)
+
+
+def test_dialects_spell_what_their_readers_want():
+    made = schedule(NETWORKS["8 GPUs"], "reduce_scatter")
+    heads = {dialect: next(iter(Msccl(dialect=dialect).files(made)))[1].splitlines()[0] for dialect in DIALECTS}
+    assert 'coll="reduce_scatter"' in heads["msccl"]
+    assert "outofplace" not in heads["msccl"]
+    assert 'maxBytes="1099511627776"' in heads["msccl"]  # without it, messages above 128 MiB would be left to NCCL
+    for dialect in ("azure", "rccl"):
+        assert 'coll="reducescatter" inplace="1" outofplace="1" minBytes="0" maxBytes="0"' in heads[dialect]
+
+
+def test_the_loop_has_as_many_units_as_the_buffers_say():
+    for kind, (inputs, outputs) in {"all_gather": (16, 1), "reduce_scatter": (1, 16), "all_to_all": (1, 1)}.items():
+        algorithm, _ = Msccl().algorithm(schedule(NETWORKS["16 GPUs"], kind))
+        for gpu in algorithm.gpus:
+            assert gpu.i_chunks * inputs == gpu.o_chunks * outputs == algorithm.nchunksperloop == 16 * 3
+
+
+def test_unequal_chunks_take_their_shares():
+    plan = make_policy("themis+scf")(instance(NETWORKS["16 GPUs"], chunks=6))
+    sizes = np.array([9, 6, 4, 3, 1, 1]) * 2**20 + np.array([-32, 32, 0, 0, 0, 0])
+    made = simulate(instance(NETWORKS["16 GPUs"]), replace(plan, chunks=(replace(plan.chunks[0], sizes=sizes),)))
+    algorithm, _ = Msccl().algorithm(made)
+    assert algorithm.nchunksperloop == 16 * 24
+    interpret(algorithm, in_place=False)
+    interpret(algorithm, in_place=True)
+    assert any("24 equal units: sizes differ by at most 0.00 %" in note for note in Msccl().notes(made))
+    assert max(step.cnt for gpu in algorithm.gpus for own in gpu.threadblocks for step in own.steps) <= 71
+
+
+def test_long_threadblocks_are_continued_on_other_channels():
+    made = schedule((("ring", 4), ("ring", 2)), chunks=24)
+    long, short = (Msccl(dialect=dialect).algorithm(made)[0] for dialect in ("msccl", "rccl"))
+    assert long.longest > 64 >= short.longest
+    assert short.nchannels > long.nchannels == 2
+    interpret(short, in_place=True)
+
+
+def small():
+    """An algorithm well within every limit."""
+    step = Step("s", "i", 0, "i", 0, 1)
+    gpus = [Gpu(0, 4, 4, 0, [ThreadBlock(0, 1, -1, 0, [step])]), Gpu(1, 4, 4, 0, [ThreadBlock(0, 0, -1, 0, [step])])]
+    algorithm, _ = Msccl().algorithm(schedule((("ring", 2),), chunks=1))
+    return replace(algorithm, gpus=gpus)
+
+
+def blocks(count, steps=1, channel=0):
+    return [Gpu(0, 4, 4, 0, [ThreadBlock(i, 1, -1, i * channel, [Step("s", cnt=1)] * steps) for i in range(count)])]
+
+
+BEYOND = {
+    "characters in its name": {"name": "n" * 64},
+    "units in a loop": {"nchunksperloop": 32_768},
+    "units in a buffer": {"gpus": [Gpu(0, 4, 4, 40_000, blocks(1)[0].threadblocks)]},
+    "channels": {"nchannels": 33},
+    "threadblocks on a GPU": {"gpus": blocks(217, channel=1)},
+    "peers on a channel of a GPU": {"gpus": blocks(33)},
+    "steps in a threadblock": {"gpus": blocks(1, steps=257)},
+    "units in a step": {"gpus": [Gpu(0, 4, 4, 0, [ThreadBlock(0, 1, -1, 0, [Step("s", cnt=72)])])]},
+    "XML elements for a GPU": {"gpus": blocks(17, steps=250, channel=1)},
+}
+
+
+@pytest.mark.parametrize("what", BEYOND)
+def test_each_limit_refuses_what_is_beyond_it(what):
+    check_limits(small(), "msccl")
+    with pytest.raises(InputError, match=rf"has [\d,]+ {what}, dialect msccl allows [\d,]+; "):
+        check_limits(replace(small(), **BEYOND[what]), "msccl")
+
+
+def test_too_many_units_are_refused_with_numbers(hetero):
+    made = simulate(hetero, make_policy("themis+scf")(hetero))
+    with pytest.raises(InputError, match=r"64 chunks x 1024 GPUs = 65,536 units.* use at most 31 chunks"):
+        Msccl().algorithm(made)
+
+
+def test_too_many_peers_are_refused_with_numbers():
+    made = schedule((("fully_connected", 40),), chunks=1)
+    with pytest.raises(InputError, match="78 threadblocks on a GPU, dialect rccl allows 64"):
+        Msccl(dialect="rccl").algorithm(made)
+    interpret(Msccl(dialect="azure").algorithm(made)[0], in_place=False)
+
+
+def test_one_collective_is_written():
+    made = instance(NETWORKS["8 GPUs"])
+    two = made.replace(collectives=(*made.collectives, Collective(kind="broadcast", size="1 MiB", chunks=2, name="b")))
+    planned = simulate(two, make_policy("themis+scf")(two))
+    with pytest.raises(InputError, match="choose one of all_reduce1, b"):
+        Msccl().algorithm(planned)
+    algorithm, _ = Msccl(collective="b").algorithm(planned)
+    interpret(algorithm, in_place=False)
+
+
+@pytest.fixture(scope="module")
+def text():
+    (_, content), *_ = Msccl().files(schedule(NETWORKS["8 GPUs"], policy="themis+scf"))
+    return content
+
+
+def test_a_file_reads_back(text):
+    assert to_xml(from_xml(text, "a.xml")) == text
+
+
+def test_a_dependency_that_is_missing_is_a_race(text):
+    broken = re.sub(r'depid="\d+" deps="\d+"', 'depid="-1" deps="-1"', text.replace('type="nop"', 'type="cpy"'))
+    with pytest.raises(InvalidSchedule, match="in no known order"):
+        interpret(from_xml(broken, "a.xml"), in_place=False)
+
+
+def test_waiting_in_a_circle_is_found(text):
+    algorithm = from_xml(text, "a.xml")
+    for gpu in algorithm.gpus:
+        last = next(own for own in gpu.threadblocks if own.recv >= 0)
+        for own in gpu.threadblocks:
+            if own.send >= 0 and own.steps[0].depid < 0:
+                own.steps[0].depid, own.steps[0].deps = last.id, len(last.steps) - 1
+    with pytest.raises(InvalidSchedule, match="wait in a circle"):
+        interpret(algorithm, in_place=False)
+
+
+def test_a_wrong_result_is_found(text):
+    with pytest.raises(InvalidSchedule, match="ends with a wrong unit"):
+        interpret(from_xml(text.replace('type="rrc"', 'type="r"'), "a.xml"), in_place=False)
+
+
+def test_a_step_outside_its_buffer_is_found(text):
+    with pytest.raises(InvalidSchedule, match="leaves buffer"):
+        interpret(from_xml(re.sub(r'srcoff="0"', 'srcoff="4000"', text), "a.xml"), in_place=False)
+
+
+def test_a_connection_has_one_threadblock_at_each_end(text):
+    with pytest.raises(InvalidSchedule, match="exactly one threadblock must send and one receive"):
+        interpret(from_xml(text.replace('recv="1" chan="0"', 'recv="2" chan="0"'), "a.xml"), in_place=False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        ("<algo", '<!DOCTYPE a [<!ENTITY b "c">]><algo', "no entities"),
+        ("</algo>", "", "not XML"),
+        ('type="s"', 'type="x"', "unknown type of step 'x'"),
+        ('ngpus="8"', 'ngpus="9"', "ngpus=9"),
+        (' cnt="', ' count="', "'cnt'"),
+        ('deps="0"', 'deps="900"', "waits for a step that does not exist"),
+    ],
+)
+def test_what_is_no_algorithm_is_refused(text, old, new, rule):
+    assert old in text
+    with pytest.raises(InputError, match=re.escape(rule)):
+        from_xml(text.replace(old, new), "a.xml")

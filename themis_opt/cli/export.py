@@ -1,0 +1,35 @@
+"""``themis-opt export``: a schedule for tools that run or show it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from themis_opt.cli import options
+
+
+def export(
+    path: options.ScheduleFile,
+    to: Annotated[str, typer.Option(help="Format, with knobs behind colons, such as msccl:dialect=rccl.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder for the files; FORMAT.export by default.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Read the files again, and run them by the rules of their format.")
+    ] = False,
+) -> None:
+    """Write a schedule in the format of another tool; ``themis-opt list exports`` names the formats."""
+    schedule = options.load_schedule(path)
+
+    from themis_opt.cli.printing import tell, tell_files
+    from themis_opt.formats.exports import export as write
+    from themis_opt.formats.exports import make_exporter
+
+    exporter = make_exporter(to)
+    folder = output or Path(f"{to.partition(':')[0]}.export")
+    tell_files(write(schedule, to, folder))
+    for note in exporter.notes(schedule):
+        tell(f"note: {note}")
+    if check:
+        for line in exporter.check(schedule, folder):
+            typer.echo(f"checked: {line}")

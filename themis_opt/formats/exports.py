@@ -1,0 +1,69 @@
+"""Schedules for tools that run or show them: exporters by name, and what one writes in a folder."""
+
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from themis_opt.base.documents import make_folder, write_atomically
+from themis_opt.base.errors import InputError
+from themis_opt.base.registries import Registry
+from themis_opt.policies.registry import knobs_of
+from themis_opt.schedules.schedule import Schedule
+
+EXPORTS = Registry("themis_opt.exports", {"msccl": "themis_opt.formats.msccl.exporter:Msccl"})
+"""Exporters: frozen dataclasses whose fields are their knobs, as those of policies are."""
+
+
+class Exporter(Protocol):
+    """What writes a schedule in a format."""
+
+    endings: ClassVar[tuple[str, ...]]
+    """Of the names of its files."""
+
+    def files(self, schedule: Schedule) -> Iterator[tuple[str, str | bytes]]:
+        """Names and contents, one at a time, so that large exports need not fit in memory."""
+
+    def notes(self, schedule: Schedule) -> Iterator[str]:
+        """What a user of the files has to know, a sentence each."""
+
+    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
+        """What holds of the files in a folder, a sentence each; raises an error about what does not."""
+
+
+def make_exporter(specification: str) -> Exporter:
+    """The exporter that ``format[:knob=value...]`` describes, such as ``msccl:dialect=rccl``.
+
+    Raises
+    ------
+    InputError
+        If the format, a knob or its value is unknown.
+    """
+    name, *settings = specification.split(":")
+    if name not in EXPORTS:
+        raise InputError(f"unknown format; use one of {', '.join(EXPORTS)}", field="--to", value=name)
+    kind: Any = EXPORTS.load(name)
+    if not is_dataclass(kind):
+        raise InputError(f"must be a dataclass, is not in {EXPORTS.origin(name)}", field="--to", value=name)
+    made: Exporter = _with_knobs(kind, knobs_of(kind, specification, settings, field="--to"))
+    return made
+
+
+def _with_knobs(kind: Any, knobs: dict[str, Any]) -> Any:
+    return kind(**knobs)
+
+
+def export(schedule: Schedule, specification: str, folder: Path) -> list[Path]:
+    """Write a schedule in a format; returns the files written.
+
+    Raises
+    ------
+    InputError
+        If the format is unknown, cannot express the schedule, or a file cannot be written.
+    """
+    exporter, files = make_exporter(specification), []
+    make_folder(folder)
+    for name, content in exporter.files(schedule):
+        write_atomically(folder / name, content)
+        files.append(folder / name)
+    return files

@@ -1,0 +1,275 @@
+"""The file: an MSCCL algorithm as threadblocks of steps, its dialects and their limits.
+
+The format and the limits are those of the readers in https://github.com/microsoft/msccl (``msccl``),
+https://github.com/Azure/msccl-executor-nccl (``azure``) and https://github.com/ROCm/rccl (``rccl``).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+from xml.etree import ElementTree
+from xml.sax.saxutils import quoteattr
+
+from themis_opt.base.errors import InputError
+from themis_opt.problem.phases import CollectiveKind
+
+MAX_NAME = 63
+ANY_SIZE = 1 << 40
+"""Bytes that stand for no limit where 0 does not: without a limit, MSCCL leaves messages above 128 MiB to NCCL."""
+
+RECEIVES = ("r", "rcs", "rrs", "rrc", "rrcs")
+SENDS = ("s", "rcs", "rrs", "rrcs")
+LOCAL = ("cpy", "re", "nop")
+
+COLLECTIVES: Mapping[CollectiveKind, str] = MappingProxyType(
+    {
+        CollectiveKind.ALL_REDUCE: "allreduce",
+        CollectiveKind.REDUCE_SCATTER: "reduce_scatter",
+        CollectiveKind.ALL_GATHER: "allgather",
+        CollectiveKind.ALL_TO_ALL: "alltoall",
+        CollectiveKind.BROADCAST: "broadcast",
+        CollectiveKind.REDUCE: "reduce",
+    }
+)
+"""How MSCCL calls the collectives."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What a reader of the format understands.
+
+    Attributes
+    ----------
+    max_steps : int
+        Steps of a threadblock.
+    max_threadblocks : int
+        Threadblocks of a GPU.
+    max_peers : int
+        Threadblocks of a GPU that send, and that receive, on one channel.
+    max_channels : int
+    max_count : int
+        Units of one step.
+    max_offset : int
+        Units of a loop: offsets are numbers of 16 bits.
+    max_nodes : int
+        XML elements of one GPU.
+    says_out_of_place : bool
+        Whether one file serves both in place and out of place and says so, and 0 bytes stand for no limit.
+    reduce_scatter : str
+        How it spells that collective.
+    """
+
+    max_steps: int
+    max_threadblocks: int
+    max_peers: int = 32
+    max_channels: int = 32
+    max_count: int = 71
+    max_offset: int = 32_767
+    max_nodes: int = 4096
+    says_out_of_place: bool = True
+    reduce_scatter: str = "reducescatter"
+
+    def collective(self, kind: CollectiveKind) -> str:
+        """How it spells a collective."""
+        return self.reduce_scatter if kind is CollectiveKind.REDUCE_SCATTER else COLLECTIVES[kind]
+
+
+DIALECTS: Mapping[str, Dialect] = MappingProxyType(
+    {
+        "msccl": Dialect(256, 216, says_out_of_place=False, reduce_scatter="reduce_scatter"),
+        "azure": Dialect(64, 216),
+        "rccl": Dialect(64, 64),
+    }
+)
+"""The readers of the format."""
+
+
+@dataclass
+class Step:
+    """A step of a threadblock; it waits for step `deps` of threadblock `depid` of its GPU, if that is not -1."""
+
+    type: str
+    srcbuf: str = "i"
+    srcoff: int = -1
+    dstbuf: str = "o"
+    dstoff: int = -1
+    cnt: int = 0
+    depid: int = -1
+    deps: int = -1
+    hasdep: int = 0
+
+
+@dataclass
+class ThreadBlock:
+    """Steps that run one after the other, with one peer to send to and one to receive from; -1 stands for none."""
+
+    id: int
+    send: int
+    recv: int
+    chan: int
+    steps: list[Step]
+
+
+@dataclass
+class Gpu:
+    """The threadblocks of a GPU, and the units of its buffers."""
+
+    id: int
+    i_chunks: int
+    o_chunks: int
+    s_chunks: int
+    threadblocks: list[ThreadBlock]
+
+
+@dataclass
+class Algorithm:
+    """An algorithm, with the attributes that its file spells."""
+
+    name: str
+    coll: str
+    proto: str
+    nchannels: int
+    nchunksperloop: int
+    ngpus: int
+    inplace: int
+    outofplace: int | None
+    min_bytes: int
+    max_bytes: int
+    gpus: list[Gpu]
+
+    @property
+    def kind(self) -> CollectiveKind:
+        """The collective."""
+        plain = {name.replace("_", ""): kind for kind, name in COLLECTIVES.items()}
+        return plain[self.coll.replace("_", "")]
+
+    @property
+    def longest(self) -> int:
+        """Steps of the longest threadblock."""
+        return max(len(block.steps) for gpu in self.gpus for block in gpu.threadblocks)
+
+
+def check_limits(algorithm: Algorithm, dialect: str) -> None:
+    """Refuse an algorithm that the readers of a dialect would refuse, or would silently not run.
+
+    Raises
+    ------
+    InputError
+        With what it has, what the dialect allows, and what would help.
+    """
+    limits = DIALECTS[dialect]
+    for what, has, most, remedy in _measures(algorithm, limits):
+        if has > most:
+            rule = f"has {has:,} {what}, dialect {dialect} allows {most:,}; {remedy}"
+            raise InputError(rule, field="msccl", value=algorithm.name)
+
+
+def _measures(algorithm: Algorithm, limits: Dialect) -> Iterator[tuple[str, int, int, str]]:
+    """What is limited: its name, how much of it there is, how much there may be, and what makes it less."""
+    blocks = [gpu.threadblocks for gpu in algorithm.gpus]
+    fewer = "fewer chunks make it less"
+    yield "characters in its name", len(algorithm.name), MAX_NAME, "a shorter one helps"
+    yield "units in a loop", algorithm.nchunksperloop, limits.max_offset, fewer
+    scratch = max(max(gpu.i_chunks, gpu.o_chunks, gpu.s_chunks) for gpu in algorithm.gpus)
+    yield "units in a buffer", scratch, limits.max_offset, fewer
+    yield "channels", algorithm.nchannels, limits.max_channels, fewer
+    yield "threadblocks on a GPU", max(map(len, blocks)), limits.max_threadblocks, f"{fewer}, and so do fewer peers"
+    yield "peers on a channel of a GPU", max(map(_peers, blocks)), limits.max_peers, "use fewer peers"
+    yield "steps in a threadblock", algorithm.longest, limits.max_steps, fewer
+    counts = [step.cnt for own in blocks for block in own for step in block.steps]
+    yield "units in a step", max(counts), limits.max_count, "use more, smaller steps"
+    nodes = [2 + sum(1 + len(block.steps) for block in own) for own in blocks]
+    yield "XML elements for a GPU", max(nodes), limits.max_nodes, fewer
+
+
+def _peers(blocks: Iterable[ThreadBlock]) -> int:
+    """How many threadblocks send, or receive, on one channel."""
+    ends: dict[tuple[str, int], int] = {("send", -1): 0}
+    for block in blocks:
+        for way, peer in (("send", block.send), ("recv", block.recv)):
+            if peer >= 0:
+                ends[way, block.chan] = ends.get((way, block.chan), 0) + 1
+    return max(ends.values())
+
+
+def to_xml(algorithm: Algorithm) -> str:
+    """The text of the file."""
+    named = ("name", "proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace", "outofplace")
+    head = {name: getattr(algorithm, name) for name in named if getattr(algorithm, name) is not None}
+    lines = [f"<algo{_attributes(head | {'minBytes': algorithm.min_bytes, 'maxBytes': algorithm.max_bytes})}>"]
+    for gpu in algorithm.gpus:
+        lines.append(f"  <gpu{_attributes({name: v for name, v in vars(gpu).items() if name != 'threadblocks'})}>")
+        for block in gpu.threadblocks:
+            lines.append(f"    <tb{_attributes({name: v for name, v in vars(block).items() if name != 'steps'})}>")
+            lines += [f"      <step{_attributes({'s': s} | vars(step))}/>" for s, step in enumerate(block.steps)]
+            lines.append("    </tb>")
+        lines.append("  </gpu>")
+    return "\n".join([*lines, "</algo>", ""])
+
+
+def _attributes(values: Mapping[str, object]) -> str:
+    return "".join(f" {name}={quoteattr(str(value))}" for name, value in values.items())
+
+
+def from_xml(text: str, source: str) -> Algorithm:
+    """Read the text of a file.
+
+    Raises
+    ------
+    InputError
+        If it is no algorithm, or declares entities.
+    """
+    if "<!" in text:
+        raise InputError("must declare no document type and no entities", source=source)
+    try:
+        root = ElementTree.fromstring(text)
+        return _algorithm(root)
+    except ElementTree.ParseError as error:
+        raise InputError(f"not XML: {error}", source=source) from None
+    except (KeyError, ValueError) as error:
+        raise InputError(f"not an MSCCL algorithm: {error}", source=source) from None
+
+
+def _algorithm(root: ElementTree.Element) -> Algorithm:
+    numbers = {name: int(root.attrib[name]) for name in ("nchannels", "nchunksperloop", "ngpus", "inplace")}
+    gpus = [_gpu(own) for own in root.iter("gpu")]
+    if [gpu.id for gpu in gpus] != list(range(numbers["ngpus"])):
+        raise ValueError(f"ngpus={numbers['ngpus']} but GPUs {[gpu.id for gpu in gpus]}")
+    return Algorithm(
+        name=root.attrib["name"],
+        coll=root.attrib["coll"],
+        proto=root.attrib["proto"],
+        outofplace=int(root.attrib["outofplace"]) if "outofplace" in root.attrib else None,
+        min_bytes=int(root.attrib.get("minBytes", 0)),
+        max_bytes=int(root.attrib.get("maxBytes", 0)),
+        gpus=gpus,
+        **numbers,
+    )
+
+
+def _gpu(own: ElementTree.Element) -> Gpu:
+    blocks = []
+    for block in own.iter("tb"):
+        steps = list(block.iter("step"))
+        if [step.attrib["s"] for step in steps] != [str(s) for s in range(len(steps))]:
+            raise ValueError(f"steps of threadblock {block.attrib['id']} are not numbered from 0")
+        numbers = {name: int(block.attrib[name]) for name in ("id", "send", "recv", "chan")}
+        blocks.append(ThreadBlock(steps=[_step(step.attrib) for step in steps], **numbers))
+    if [block.id for block in blocks] != list(range(len(blocks))):
+        raise ValueError(f"threadblocks of GPU {own.attrib['id']} are not numbered from 0")
+    for made in blocks:
+        for number, (step, following) in enumerate(zip(made.steps, [*made.steps[1:], None], strict=True)):
+            if step.depid >= 0 and not (step.depid < len(blocks) and 0 <= step.deps < len(blocks[step.depid].steps)):
+                raise ValueError(f"step {number} of threadblock {made.id} waits for a step that does not exist")
+            if step.type == "nop" and (step.depid < 0 or following is None or following.depid < 0):
+                raise ValueError(f"nop {number} of threadblock {made.id} must wait, and so must the step behind it")
+    return Gpu(threadblocks=blocks, **{n: int(own.attrib[n]) for n in ("id", "i_chunks", "o_chunks", "s_chunks")})
+
+
+def _step(values: Mapping[str, str]) -> Step:
+    if values["type"] not in (*RECEIVES, *SENDS, *LOCAL):
+        raise ValueError(f"unknown type of step '{values['type']}'")
+    fields: dict[str, Any] = {name: values[name] for name in ("type", "srcbuf", "dstbuf")}
+    fields |= {name: int(values[name]) for name in ("srcoff", "dstoff", "cnt", "depid", "deps", "hasdep")}
+    return Step(**fields)

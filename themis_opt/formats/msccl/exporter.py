@@ -1,0 +1,155 @@
+"""The exporter ``msccl``: one collective of a schedule as XML, and its check."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.base.units import format_percent
+from themis_opt.formats.msccl.algorithm import (
+    ANY_SIZE,
+    DIALECTS,
+    MAX_NAME,
+    Algorithm,
+    check_limits,
+    from_xml,
+    to_xml,
+)
+from themis_opt.formats.msccl.interpreter import SLOTS, interpret
+from themis_opt.formats.msccl.threadblocks import algorithm_of
+from themis_opt.formats.msccl.transfers import deviation, only_launch, share_units, transfers_of
+from themis_opt.schedules.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Msccl:
+    """MSCCL XML: programs of threadblocks that MSCCL and RCCL run.
+
+    Attributes
+    ----------
+    dialect : {"msccl", "azure", "rccl"}
+        Who reads it.
+    collective : str
+        Which collective of the schedule; the only one by default.
+    protocol : {"Simple", "LL", "LL128"}
+        How data are sent.
+    min_bytes, max_bytes : int
+        For which messages it is used; 0 stands for no limit.
+    """
+
+    endings: ClassVar[tuple[str, ...]] = ("xml",)
+
+    dialect: Literal["msccl", "azure", "rccl"] = "msccl"
+    collective: str = ""
+    protocol: Literal["Simple", "LL", "LL128"] = "Simple"
+    min_bytes: int = 0
+    max_bytes: int = 0
+
+    def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
+        """Names and texts of the files: the reader ``msccl`` wants one each for in place and out of place.
+
+        Raises
+        ------
+        InputError
+            If the collective cannot be expressed within the limits of the dialect.
+        """
+        algorithm, works_in_place = self.algorithm(schedule)
+        if DIALECTS[self.dialect].says_out_of_place:
+            yield f"{algorithm.name}.xml", to_xml(replace(algorithm, inplace=int(works_in_place), outofplace=1))
+            return
+        yield f"{algorithm.name}.xml", to_xml(algorithm)
+        if works_in_place:
+            yield f"{algorithm.name}.inplace.xml", to_xml(replace(algorithm, inplace=1))
+
+    def algorithm(self, schedule: Schedule) -> tuple[Algorithm, bool]:
+        """The algorithm, and whether it works in place too."""
+        limits = DIALECTS[self.dialect]
+        launch = only_launch(schedule, self.collective, "MSCCL")
+        exchange, chunks = schedule.launched[launch], schedule.plan.chunks[launch]
+        num_gpus, count = self._num_gpus(schedule, launch), len(chunks.sizes)
+        if num_gpus * count > limits.max_offset:
+            rule = (
+                f"{count} chunks x {num_gpus} GPUs = {num_gpus * count:,} units; offsets end at {limits.max_offset:,}"
+            )
+            raise InputError(f"{rule}: use at most {limits.max_offset // num_gpus} chunks", field="chunks", value=count)
+        units = share_units(chunks.sizes, exchange.element_bytes, limits.max_offset // num_gpus)
+        program = transfers_of(schedule, launch, units)
+        head = Algorithm(
+            name=_name(schedule, exchange.name),
+            coll=limits.collective(exchange.kind),
+            proto=self.protocol,
+            nchannels=0,
+            nchunksperloop=num_gpus * int(units.sum()),
+            ngpus=num_gpus,
+            inplace=0,
+            outofplace=None,
+            min_bytes=self.min_bytes,
+            max_bytes=self.max_bytes or (0 if limits.says_out_of_place else ANY_SIZE),
+            gpus=[],
+        )
+        algorithm = algorithm_of(program, limits, head)
+        check_limits(algorithm, self.dialect)
+        return algorithm, program.layout.works_in_place
+
+    def notes(self, schedule: Schedule) -> Iterator[str]:
+        """What a user has to know."""
+        launch = only_launch(schedule, self.collective, "MSCCL")
+        exchange, sizes = schedule.launched[launch], schedule.plan.chunks[launch].sizes
+        num_gpus = self._num_gpus(schedule, launch)
+        units = share_units(sizes, exchange.element_bytes, DIALECTS[self.dialect].max_offset // num_gpus)
+        yield f"used for messages that divide by {num_gpus * int(units.sum()):,} elements; order is kept, times are not"
+        error = deviation(units, sizes)
+        if sizes.max() - sizes.min() > exchange.element_bytes:
+            yield f"chunks take {int(units.sum())} equal units: sizes differ by at most {format_percent(error)}"
+
+    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
+        """Read the files, check limits, and run them on data.
+
+        Raises
+        ------
+        InputError, InvalidSchedule
+            If a file breaks a limit, or does not compute its collective.
+        """
+        for name, _ in self.files(schedule):
+            path = folder / name
+            try:
+                algorithm = from_xml(path.read_text(encoding="utf-8"), str(path))
+            except (OSError, UnicodeDecodeError) as error:
+                raise InputError(f"cannot be read: {error}", source=str(path)) from None
+            check_limits(algorithm, self.dialect)
+            ways = _ways(algorithm)
+            for in_place in ways:
+                try:
+                    interpret(algorithm, in_place=in_place)
+                except InvalidSchedule as error:
+                    raise error.within(str(path)) from None
+            yield f"{name}: {_words(algorithm)}; {' and '.join('in place' if w else 'out of place' for w in ways)}"
+        yield f"every GPU ends with its result; no circle of waits with {SLOTS} message per connection, no race"
+
+    @staticmethod
+    def _num_gpus(schedule: Schedule, launch: int) -> int:
+        number = 1
+        for k in schedule.launched[launch].span:
+            number *= schedule.instance.fabric.sizes[k]
+        return number
+
+
+def _ways(algorithm: Algorithm) -> list[bool]:
+    """How an algorithm may be used: in place, or not."""
+    out_of_place = not algorithm.inplace if algorithm.outofplace is None else bool(algorithm.outofplace)
+    return [way for way, may in ((False, out_of_place), (True, bool(algorithm.inplace))) if may]
+
+
+def _words(algorithm: Algorithm) -> str:
+    blocks = max(len(gpu.threadblocks) for gpu in algorithm.gpus)
+    return (
+        f"{algorithm.ngpus} GPUs, {algorithm.nchannels} channels, at most {blocks} threadblocks "
+        f"and {algorithm.longest} steps in one"
+    )
+
+
+def _name(schedule: Schedule, collective: str) -> str:
+    text = f"{schedule.instance.name}.{collective}" if schedule.instance.name else collective
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:MAX_NAME].strip("._") or "schedule"

@@ -1,0 +1,253 @@
+"""An MSCCL algorithm run on data, by the rules of the format alone.
+
+The steps of a threadblock run one after the other.  A step first waits for another threadblock of its GPU, if it says
+so.  What a threadblock sends arrives at the one of the peer that receives from it on the same channel, in the order it
+was sent; a connection holds one message, less than any real one.
+
+One run proves all: where two steps touch a unit and one of them writes it, one is known on the GPU to come after the
+other, or the algorithm is refused.  So what a message holds depends on no timing, and whether threadblocks get stuck
+does not either (they are a Kahn network: G. Kahn, *The semantics of a simple language for parallel programming*, 1974).
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from themis_opt.base.errors import InvalidSchedule
+from themis_opt.formats.msccl.algorithm import RECEIVES, SENDS, Algorithm, Gpu, Step, ThreadBlock
+from themis_opt.problem.phases import CollectiveKind
+
+Units = NDArray[np.uint32]
+"""One number per unit; sums wrap around, so that they do not depend on their order."""
+
+SLOTS = 1
+"""Messages that a connection holds."""
+
+Memory = dict[str, Units]
+Clock = dict[int, int]
+
+
+def interpret(algorithm: Algorithm, *, in_place: bool, seed: int = 0) -> None:
+    """Run an algorithm on random data and check what every GPU ends with.
+
+    Parameters
+    ----------
+    in_place : bool
+        Whether output and input are the same memory.
+
+    Raises
+    ------
+    InvalidSchedule
+        With the rule ``data``, if threadblocks wait in a circle, if the result depends on timing, or if it is wrong.
+    """
+    generator = np.random.default_rng(seed)
+    memories = [_memory(algorithm, gpu, generator, in_place=in_place) for gpu in algorithm.gpus]
+    inputs = np.stack([memory["i"] for memory in memories])
+    _Machine(algorithm, memories, in_place=in_place).run()
+    for gpu, expected in _expected(algorithm.kind, inputs).items():
+        wrong = np.flatnonzero(memories[gpu]["o"][: len(expected)] != expected)
+        if len(wrong):
+            raise InvalidSchedule("data", f"GPU {gpu} ends with a wrong unit {wrong[0]} of its output")
+
+
+def _memory(algorithm: Algorithm, gpu: Gpu, generator: np.random.Generator, *, in_place: bool) -> Memory:
+    """Buffers full of random numbers."""
+
+    def units(count: int) -> Units:
+        return generator.integers(2**32, size=count, dtype=np.uint32)
+
+    memory = {"i": units(gpu.i_chunks), "o": units(gpu.o_chunks), "s": units(gpu.s_chunks)}
+    if in_place and gpu.i_chunks <= gpu.o_chunks:
+        memory["i"] = memory["o"][_own(gpu, gpu.i_chunks, gpu.o_chunks)]
+    elif in_place:
+        memory["o"] = memory["i"][_own(gpu, gpu.o_chunks, gpu.i_chunks)]
+    # The copy that is compared with later is taken by np.stack, before anything runs.
+    return memory
+
+
+def _own(gpu: Gpu, part: int, whole: int) -> slice:
+    """Where the part of a GPU lies in what all have together."""
+    return slice(0, whole) if part == whole else slice(gpu.id * part, (gpu.id + 1) * part)
+
+
+def _expected(kind: CollectiveKind, inputs: Units) -> dict[int, Units]:
+    """What GPUs must hold in the end, of those that must hold anything."""
+    gpus, total = range(len(inputs)), inputs.sum(axis=0, dtype=np.uint32)
+    if kind is CollectiveKind.REDUCE:
+        return {0: total}
+    if kind is CollectiveKind.REDUCE_SCATTER:
+        return dict(enumerate(np.split(total, len(inputs))))
+    if kind is CollectiveKind.ALL_TO_ALL:
+        blocks = inputs.reshape(len(inputs), len(inputs), -1)
+        return {gpu: blocks[:, gpu].ravel() for gpu in gpus}
+    same = {
+        CollectiveKind.ALL_REDUCE: total,
+        CollectiveKind.ALL_GATHER: inputs.ravel(),
+        CollectiveKind.BROADCAST: inputs[0],
+    }
+    return dict.fromkeys(gpus, same[kind])
+
+
+@dataclass
+class _Running:
+    """A threadblock and how far it is."""
+
+    gpu: int
+    block: ThreadBlock
+    next: int = 0
+    clocks: list[Clock] = field(default_factory=list)
+
+    @property
+    def step(self) -> Step | None:
+        return self.block.steps[self.next] if self.next < len(self.block.steps) else None
+
+
+class _Machine:
+    """All threadblocks of all GPUs."""
+
+    def __init__(self, algorithm: Algorithm, memories: list[Memory], *, in_place: bool) -> None:
+        self.memories = memories
+        self.running = [[_Running(gpu.id, block) for block in gpu.threadblocks] for gpu in algorithm.gpus]
+        self.links = {ends: deque[Units]() for ends in _connections(algorithm)}
+        self.watch = [_Watch(_names(gpu, in_place=in_place)) for gpu in algorithm.gpus]
+
+    def run(self) -> None:
+        """Run until nothing is left."""
+        waiting = [own for blocks in self.running for own in blocks if own.step]
+        while waiting:
+            moved = sum(self._advance(own) for own in waiting)
+            waiting = [own for own in waiting if own.step]
+            if waiting and not moved:
+                stuck = waiting[0]
+                where = f"GPU {stuck.gpu} threadblock {stuck.block.id} step {stuck.next}"
+                raise InvalidSchedule("data", f"{len(waiting)} threadblocks wait in a circle, such as {where}")
+        if any(self.links.values()):
+            raise InvalidSchedule("data", "messages were sent that nobody receives")
+
+    def _advance(self, own: _Running) -> int:
+        """Run the steps of a threadblock as far as they go; returns how many."""
+        begin = own.next
+        while own.step and self._may_run(own, own.step):
+            self._execute(own, own.step)
+            own.next += 1
+        return own.next - begin
+
+    def _may_run(self, own: _Running, step: Step) -> bool:
+        if step.depid >= 0 and self.running[own.gpu][step.depid].next <= step.deps:
+            return False
+        if step.type in RECEIVES and not self._link(own.block.recv, own.gpu, own.block.chan):
+            return False
+        return step.type not in SENDS or len(self._link(own.gpu, own.block.send, own.block.chan)) < SLOTS
+
+    def _link(self, source: int, target: int, channel: int) -> deque[Units]:
+        return self.links[source, target, channel]
+
+    def _execute(self, own: _Running, step: Step) -> None:
+        clock = dict(own.clocks[-1]) if own.clocks else {}
+        if step.depid >= 0:
+            for block, ended in (*self.running[own.gpu][step.depid].clocks[step.deps].items(), (step.depid, step.deps)):
+                clock[block] = max(clock.get(block, -1), ended)
+        own.clocks.append(clock)
+        if step.type == "nop":
+            return
+        data = self._received(own, step)
+        at = self.watch[own.gpu].at(own, clock)
+        memory = self.memories[own.gpu]
+        if step.type in ("s", "cpy", "re") or step.type.startswith("rr"):
+            data = data + at.read(step.srcbuf, step.srcoff, step.cnt, memory)
+        if step.type == "re":
+            data = data + at.read(step.dstbuf, step.dstoff, step.cnt, memory)
+        if step.type in ("r", "rcs", "rrc", "rrcs", "cpy", "re"):
+            at.write(step.dstbuf, step.dstoff, data, memory)
+        if step.type in SENDS:
+            self._link(own.gpu, own.block.send, own.block.chan).append(data)
+
+    def _received(self, own: _Running, step: Step) -> Units:
+        """What arrived; zeros, to add to, where a step receives nothing."""
+        if step.type not in RECEIVES:
+            return np.zeros(step.cnt, dtype=np.uint32)
+        data = self._link(own.block.recv, own.gpu, own.block.chan).popleft()
+        if len(data) != step.cnt:
+            raise InvalidSchedule("data", f"GPU {own.gpu} receives {len(data)} units where it expects {step.cnt}")
+        return data
+
+
+def _connections(algorithm: Algorithm) -> set[tuple[int, int, int]]:
+    """All pairs of GPUs and channels that have one threadblock at each end."""
+    ends: dict[str, list[tuple[int, int, int]]] = {"send": [], "recv": []}
+    for gpu in algorithm.gpus:
+        for block in gpu.threadblocks:
+            ends["send"] += [(gpu.id, block.send, block.chan)] * (block.send >= 0)
+            ends["recv"] += [(block.recv, gpu.id, block.chan)] * (block.recv >= 0)
+    for own, other in (("send", "recv"), ("recv", "send")):
+        alone = sorted(set(ends[own]) - set(ends[other]))
+        if alone or len(set(ends[own])) < len(ends[own]):
+            place = alone[0] if alone else next(end for end in ends[own] if ends[own].count(end) > 1)
+            ways = f"from GPU {place[0]} to {place[1]} on channel {place[2]}"
+            raise InvalidSchedule("data", f"{ways}: exactly one threadblock must send and one receive")
+    return set(ends["send"])
+
+
+def _names(gpu: Gpu, *, in_place: bool) -> dict[str, tuple[str, int]]:
+    """For each buffer the memory it lies in, and where it begins there."""
+    names = {buffer: (buffer, 0) for buffer in "ios"}
+    if in_place and gpu.i_chunks <= gpu.o_chunks:
+        names["i"] = ("o", _own(gpu, gpu.i_chunks, gpu.o_chunks).start)
+    elif in_place:
+        names["o"] = ("i", _own(gpu, gpu.o_chunks, gpu.i_chunks).start)
+    return names
+
+
+class _Watch:
+    """Who touched which unit of a GPU last, to find steps whose order is not known."""
+
+    def __init__(self, names: dict[str, tuple[str, int]]) -> None:
+        self.names = names
+        self.writers: dict[tuple[str, int], tuple[int, int]] = {}
+        self.readers: dict[tuple[str, int], Clock] = {}
+
+    def at(self, own: _Running, clock: Clock) -> "_Access":
+        """What a step does."""
+        return _Access(self, own, clock)
+
+
+@dataclass
+class _Access:
+    """A step, and what it knows to have ended."""
+
+    watch: _Watch
+    own: _Running
+    clock: Clock
+
+    def read(self, buffer: str, offset: int, count: int, memory: Memory) -> Units:
+        for unit in self._units(buffer, offset, count, memory):
+            self._after(unit, self.watch.writers.get(unit))
+            self.watch.readers.setdefault(unit, {})[self.own.block.id] = self.own.next
+        return memory[buffer][offset : offset + count].copy()
+
+    def write(self, buffer: str, offset: int, data: Units, memory: Memory) -> None:
+        for unit in self._units(buffer, offset, len(data), memory):
+            self._after(unit, self.watch.writers.get(unit))
+            for reader in self.watch.readers.pop(unit, {}).items():
+                self._after(unit, reader)
+            self.watch.writers[unit] = self.own.block.id, self.own.next
+        memory[buffer][offset : offset + len(data)] = data
+
+    def _units(self, buffer: str, offset: int, count: int, memory: Memory) -> Iterator[tuple[str, int]]:
+        if offset < 0 or offset + count > len(memory[buffer]):
+            where = f"GPU {self.own.gpu} threadblock {self.own.block.id} step {self.own.next}"
+            raise InvalidSchedule("data", f"{where} leaves buffer {buffer} of {len(memory[buffer])} units")
+        name, start = self.watch.names[buffer]
+        return ((name, start + offset + unit) for unit in range(count))
+
+    def _after(self, unit: tuple[str, int], other: tuple[int, int] | None) -> None:
+        """Refuse what may run before, after or beside another step that touches the same unit."""
+        if other is None or other[0] == self.own.block.id or self.clock.get(other[0], -1) >= other[1]:
+            return
+        steps = f"step {self.own.next} of threadblock {self.own.block.id} and step {other[1]} of {other[0]}"
+        raise InvalidSchedule(
+            "data", f"GPU {self.own.gpu}: {steps} touch unit {unit[1]} of {unit[0]} in no known order"
+        )

@@ -1,0 +1,216 @@
+"""Transfers as threadblocks: who carries them out, on which channel, and what waits for what.
+
+Every peer of a GPU has a threadblock that sends and one that receives.  Transfers are handed out in the order of the
+program, so that each dimension keeps the order of its chunks, dimensions work beside each other, and nobody waits in a
+circle, even where nothing is buffered.  A threadblock that is full is continued by another one on another channel,
+which first waits for it.
+
+A step waits for the steps that made what it reads, and for those that read or wrote what it writes.  It can wait for
+one other threadblock; for more there are ``nop`` steps before it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from themis_opt.base.errors import InputError
+from themis_opt.formats.msccl.algorithm import Algorithm, Dialect, Gpu, Step, ThreadBlock
+from themis_opt.formats.msccl.transfers import Place, Program
+
+SEND, RECEIVE, COPY = "send", "recv", "copy"
+
+Clock = dict["Key", int]
+"""The last step of other threadblocks that is known to have ended."""
+
+
+class Lane(NamedTuple):
+    """What becomes a channel.
+
+    Attributes
+    ----------
+    dimension : int
+    share : int
+        Which part of the peers along the dimension, where they are too many for one channel.
+    continuation : int
+        How many threadblocks of the same peer came before.
+    """
+
+    dimension: int
+    share: int
+    continuation: int
+
+
+class Key(NamedTuple):
+    """A threadblock of a GPU."""
+
+    lane: Lane
+    way: str
+    peer: int
+
+    @property
+    def before(self) -> "Key":
+        """The threadblock that it continues."""
+        return self._replace(lane=self.lane._replace(continuation=self.lane.continuation - 1))
+
+
+def algorithm_of(program: Program, dialect: Dialect, head: Algorithm) -> Algorithm:
+    """The algorithm that carries out a program, with the attributes of `head`.
+
+    Raises
+    ------
+    InputError
+        If a threadblock that sends one message is longer than the dialect allows.
+    """
+    messages = dialect.max_steps
+    while messages:
+        algorithm = _assembled(program, dialect, messages, head)
+        if algorithm.longest <= dialect.max_steps:
+            return algorithm
+        messages = min(messages - 1, messages * dialect.max_steps // algorithm.longest)
+    raise InputError(f"a message needs more than the {dialect.max_steps} steps of a threadblock", field="msccl")
+
+
+def _assembled(program: Program, dialect: Dialect, messages: int, head: Algorithm) -> Algorithm:
+    """The algorithm whose threadblocks send or receive at most so many messages each."""
+    layout, buffers = program.layout, program.layout.buffers
+    builders = [_Builder(gpu, program) for gpu in range(layout.num_gpus)]
+    sent: dict[tuple[int, int], int] = defaultdict(int)
+    for transfer in program.transfers:
+        for taken, added, kept, count in _split(transfer.taken, transfer.added, transfer.kept, transfer.units, dialect):
+            ends = transfer.source, transfer.target
+            lane = Lane(transfer.dimension, _share(program, *ends, transfer.dimension, dialect), sent[ends] // messages)
+            sent[ends] += 1
+            builders[ends[0]].send(lane, ends[1], taken, count)
+            builders[ends[1]].receive(lane, ends[0], added, kept, count)
+    for copy in program.copies:
+        for taken, _, kept, count in _split(copy.taken, None, copy.kept, copy.units, dialect):
+            builders[copy.gpu].copy(taken, kept, count, dialect.max_steps)
+    lanes = sorted({key.lane for builder in builders for key in builder.steps if key.way != COPY})
+    channels = {lane: number for number, lane in enumerate(lanes)}
+    gpus = [
+        Gpu(number, buffers.input, buffers.output, buffers.scratch, builder.threadblocks(channels))
+        for number, builder in enumerate(builders)
+    ]
+    return replace(head, gpus=gpus, nchannels=len(lanes))
+
+
+def _split(
+    taken: Place, added: Place | None, kept: Place, count: int, dialect: Dialect
+) -> Iterator[tuple[Place, Place | None, Place, int]]:
+    """A run of units as runs of a length that one step may have."""
+    for done in range(0, count, dialect.max_count):
+        moved = (own and own._replace(offset=own.offset + done) for own in (taken, added, kept))
+        yield *moved, min(count - done, dialect.max_count)  # type: ignore[misc]
+
+
+def _share(program: Program, source: int, target: int, axis: int, dialect: Dialect) -> int:
+    """Which part of the peers along a dimension a pair belongs to: the same seen from both ends."""
+    coordinates, size = program.layout.coordinates, program.layout.sizes[axis]
+    distance = (coordinates[target][axis] - coordinates[source][axis]) % size
+    return (distance - 1) // dialect.max_peers
+
+
+class _Builder:
+    """The threadblocks of one GPU as they grow."""
+
+    def __init__(self, gpu: int, program: Program) -> None:
+        self.gpu, self.layout = gpu, program.layout
+        self.steps: dict[Key, list[Step]] = defaultdict(list)
+        self.clocks: dict[Key, list[Clock]] = defaultdict(list)
+        self.writers: dict[Place, tuple[Key, int]] = {}
+        self.readers: dict[Place, Clock] = defaultdict(dict)
+        self.waits: list[tuple[Step, Key]] = []
+
+    def send(self, lane: Lane, peer: int, taken: Place, count: int) -> None:
+        """Send units to a peer."""
+        step = Step("s", taken.buffer, taken.offset, taken.buffer, taken.offset, count)
+        self._add(Key(lane, SEND, peer), step, self._units(taken, count), ())
+
+    def receive(self, lane: Lane, peer: int, added: Place | None, kept: Place, count: int) -> None:
+        """Receive units from a peer, and add own ones to them or not."""
+        source = added or kept
+        step = Step("rrc" if added else "r", *source, *kept, count)
+        reads = self._units(added, count) if added else ()
+        self._add(Key(lane, RECEIVE, peer), step, reads, self._units(kept, count))
+
+    def copy(self, taken: Place, kept: Place, count: int, most: int) -> None:
+        """Copy units."""
+        copies = sum(len(steps) for key, steps in self.steps.items() if key.way == COPY)
+        key = Key(Lane(0, 0, copies // (most // 2)), COPY, -1)
+        self._add(key, Step("cpy", *taken, *kept, count), self._units(taken, count), self._units(kept, count))
+
+    def _units(self, place: Place, count: int) -> list[Place]:
+        """Units by the names that those have in common which may be the same memory."""
+        shared = self.layout.same_memory(self.gpu, place)
+        return [shared._replace(offset=shared.offset + unit) for unit in range(count)]
+
+    def _add(self, key: Key, step: Step, reads: Iterable[Place], writes: Iterable[Place]) -> None:
+        """Append a step, behind what it has to wait for."""
+        needed = self._needed(key, reads, writes)
+        own = self.steps[key]
+        clock = dict(self.clocks[key][-1]) if own else {}
+        waits = self._shortest(needed, clock)
+        for other, number in waits:
+            for third, known in (*self.clocks[other][number].items(), (other, number)):
+                clock[third] = max(clock.get(third, -1), known)
+        for place, (other, number) in enumerate(waits):
+            waiting = step if place == len(waits) - 1 else Step("nop")
+            waiting.deps = number
+            self.waits.append((waiting, other))
+            self.steps[other][number].hasdep = 1
+            if waiting is not step:
+                own.append(waiting)
+                self.clocks[key].append(clock)
+        own.append(step)
+        self.clocks[key].append(clock)
+        for unit in reads:
+            self.readers[unit][key] = len(own) - 1
+        for unit in writes:
+            self.writers[unit] = key, len(own) - 1
+            self.readers.pop(unit, None)
+
+    def _needed(self, key: Key, reads: Iterable[Place], writes: Iterable[Place]) -> Clock:
+        """What has to have ended before a step, by threadblock."""
+        needed: Clock = {}
+        if key.lane.continuation and key not in self.steps:
+            needed[key.before] = len(self.steps[key.before]) - 1
+        for unit in reads:
+            self._after_writer(unit, needed)
+        for unit in writes:
+            self._after_writer(unit, needed)
+            for other, number in self.readers.get(unit, {}).items():
+                needed[other] = max(needed.get(other, -1), number)
+        needed.pop(key, None)
+        return needed
+
+    def _after_writer(self, unit: Place, needed: Clock) -> None:
+        if unit in self.writers:
+            other, number = self.writers[unit]
+            needed[other] = max(needed.get(other, -1), number)
+
+    def _shortest(self, needed: Clock, clock: Mapping[Key, int]) -> list[tuple[Key, int]]:
+        """What of it does not follow from the rest, or from what is known."""
+        new = {other: number for other, number in needed.items() if clock.get(other, -1) < number}
+        return [
+            (other, number)
+            for other, number in new.items()
+            if not any(self.clocks[by][at].get(other, -1) >= number for by, at in new.items() if by != other)
+        ]
+
+    def threadblocks(self, channels: Mapping[Lane, int]) -> list[ThreadBlock]:
+        """The finished threadblocks, numbered."""
+        keys = sorted(self.steps)
+        ids = {key: number for number, key in enumerate(keys)}
+        for step, other in self.waits:
+            step.depid = ids[other]
+        return [
+            ThreadBlock(
+                ids[key],
+                key.peer if key.way == SEND else -1,
+                key.peer if key.way == RECEIVE else -1,
+                0 if key.way == COPY else channels[key.lane],
+                self.steps[key],
+            )
+            for key in keys
+        ]

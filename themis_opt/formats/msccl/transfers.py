@@ -1,0 +1,410 @@
+"""A schedule as transfers between the buffers of GPUs, whatever runtime carries them out.
+
+A collective of N NPUs is cut in N U *units*, each chunk taking its share of U in every of the N blocks.  Where data lie
+is tracked symbolically: every GPU knows for each block of each chunk which buffer holds it.  A block that is received
+goes to its place in the output if no other GPU needs it from there in another shape, else to scratch; what GPUs began
+with is never overwritten, unless input and output are the same memory.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from themis_opt.base.arrays import IntArray
+from themis_opt.base.errors import InputError
+from themis_opt.problem.cost import stage_phases
+from themis_opt.problem.exchanges import Exchange
+from themis_opt.problem.network import Dimension
+from themis_opt.problem.phases import CollectiveKind, Data, Phase
+from themis_opt.schedules.messages import Messages, stage_messages
+from themis_opt.schedules.schedule import Schedule
+
+INPUT, OUTPUT, SCRATCH = "i", "o", "s"
+
+SHARE_TOLERANCE = 0.005
+"""By how much of a chunk its share in whole units may differ from its share in bytes, where units allow it."""
+
+
+class Place(NamedTuple):
+    """Units of a buffer, from `offset` on."""
+
+    buffer: str
+    offset: int
+
+
+class Transfer(NamedTuple):
+    """Units on their way from one GPU to another.
+
+    Attributes
+    ----------
+    source, target : int
+        GPUs.
+    dimension : int
+        Position of the dimension in the span of the collective.
+    taken : Place
+        Where the source reads them.
+    added : Place or None
+        What the target adds to them, of its own.
+    kept : Place
+        Where the target writes them.
+    units : int
+        How many there are.
+    chunk : int
+        Chunk of the collective that they belong to.
+    """
+
+    source: int
+    target: int
+    dimension: int
+    taken: Place
+    added: Place | None
+    kept: Place
+    units: int
+    chunk: int
+
+
+class Copy(NamedTuple):
+    """Units that a GPU copies, since they never moved and belong in the output."""
+
+    gpu: int
+    taken: Place
+    kept: Place
+    units: int
+    chunk: int
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """Units of each buffer of a GPU."""
+
+    input: int
+    output: int
+    scratch: int
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where the parts of a collective lie in the buffers.
+
+    Attributes
+    ----------
+    exchange : Exchange
+        The collective.
+    sizes : tuple of int
+        GPUs along each dimension it spans, the innermost first.
+    units : int64 array, shape (chunks,)
+        Units of each chunk in every block.
+    paths : int64 array, shape (chunks, stages)
+        As in :class:`~themis_opt.schedules.plan.Chunks`, but positions in the span.
+    """
+
+    exchange: Exchange
+    sizes: tuple[int, ...]
+    units: IntArray
+    paths: IntArray
+
+    @property
+    def kind(self) -> CollectiveKind:
+        """What is run."""
+        return self.exchange.kind
+
+    @cached_property
+    def num_gpus(self) -> int:
+        """GPUs of the collective."""
+        return math.prod(self.sizes)
+
+    @cached_property
+    def total(self) -> int:
+        """Units of one block, of all chunks together."""
+        return int(self.units.sum())
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """First unit of each chunk."""
+        return [0, *np.cumsum(self.units)[:-1].tolist()]
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether blocks may lie in any order, since every GPU has all of them before or after, or none."""
+        return self.kind in (CollectiveKind.ALL_REDUCE, CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
+
+    @cached_property
+    def buffers(self) -> Buffers:
+        """How long the buffers are."""
+        whole, block = self.num_gpus * self.total, self.total
+        if self.kind is CollectiveKind.ALL_GATHER:
+            return Buffers(block, whole, 0)
+        if self.kind is CollectiveKind.REDUCE_SCATTER:
+            return Buffers(whole, block, whole)
+        if self.kind is CollectiveKind.ALL_TO_ALL:
+            return Buffers(whole, whole, (len(self.sizes) - 1) * whole)
+        return Buffers(whole, whole, whole if self.kind is CollectiveKind.REDUCE else 0)
+
+    def address(self, chunk: int, block: int) -> int:
+        """First unit of a block of a chunk in a buffer that holds all blocks.
+
+        Where blocks may lie in any order, those that the scatter of the chunk keeps together lie together.
+        """
+        return self._addresses[chunk][block]
+
+    @cached_property
+    def _addresses(self) -> list[list[int]]:
+        return [[self._address(chunk, b) for b in range(self.num_gpus)] for chunk in range(len(self.units))]
+
+    def _address(self, chunk: int, block: int) -> int:
+        if not self.is_flat:
+            return block * self.total + self.starts[chunk]
+        place = 0
+        for axis in self.paths[chunk, : len(self.sizes)].tolist():
+            place = place * self.sizes[axis] + self.coordinates[block][axis]
+        return self.num_gpus * self.starts[chunk] + place * int(self.units[chunk])
+
+    @cached_property
+    def coordinates(self) -> list[tuple[int, ...]]:
+        """Coordinates of every GPU, and of every block, by its number."""
+        return [tuple(reversed(own)) for own in product(*(range(size) for size in reversed(self.sizes)))]
+
+    @cached_property
+    def strides(self) -> list[int]:
+        """How far two GPUs are apart that are neighbours along each dimension."""
+        return [math.prod(self.sizes[:axis]) for axis in range(len(self.sizes))]
+
+    def same_memory(self, gpu: int, place: Place) -> Place:
+        """A place under the name that it shares with others where output and input are the same memory."""
+        if self.kind is CollectiveKind.ALL_GATHER and place.buffer == INPUT:
+            return Place(OUTPUT, gpu * self.total + place.offset)
+        if self.kind is CollectiveKind.REDUCE_SCATTER and place.buffer == OUTPUT:
+            return Place(INPUT, gpu * self.total + place.offset)
+        return Place(OUTPUT, place.offset) if self.is_flat and place.buffer == INPUT else place
+
+    @property
+    def works_in_place(self) -> bool:
+        """Whether output and input may be the same memory."""
+        return self.kind is not CollectiveKind.ALL_TO_ALL
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """All transfers of a collective, in an order in which they could be carried out, and the copies at its end."""
+
+    layout: Layout
+    transfers: list[Transfer]
+    copies: list[Copy]
+
+
+def only_launch(schedule: Schedule, name: str, runtime: str) -> int:
+    """The number of the collective that is written, the only one if none is named.
+
+    Raises
+    ------
+    InputError
+        If there is no such collective, or several and none is named, or there is compute beside.
+    """
+    names = [own.name for own in schedule.launched]
+    if schedule.has_period:
+        raise InputError(
+            f"{runtime} runs collectives; export one of a training iteration on its own", field="iteration"
+        )
+    if name and name not in names:
+        raise InputError(f"must be one of {', '.join(names)}", field="collective", value=name)
+    if not name and len(names) > 1:
+        rule = f"{runtime} runs one collective at a time; choose one of {', '.join(names)} by collective=NAME"
+        raise InputError(rule, field="collectives", value=len(names))
+    return names.index(name) if name else 0
+
+
+def share_units(sizes: IntArray, element_bytes: int, most: int) -> IntArray:
+    """How many units each chunk gets: one if all are equal, else as few as make their shares right.
+
+    Parameters
+    ----------
+    sizes : int64 array, shape (chunks,)
+        Bytes of the chunks.
+    most : int
+        How many units there may be, at least as many as chunks.
+    """
+    count = len(sizes)
+    if sizes.max() - sizes.min() <= element_bytes:
+        return np.ones(count, dtype=np.int64)
+    shares, best, least = sizes / sizes.sum(), np.ones(count, dtype=np.int64), math.inf
+    for total in range(count, most + 1):
+        units = np.maximum(np.rint(shares * total), 1).astype(np.int64)
+        error = deviation(units, sizes) if units.sum() <= most else math.inf
+        if error < least:
+            best, least = units, error
+        if least <= SHARE_TOLERANCE:
+            break
+    return best
+
+
+def deviation(units: IntArray, sizes: IntArray) -> float:
+    """By how much of a chunk its share in units differs from its share in bytes, at most."""
+    return float(np.abs(units / units.sum() * sizes.sum() / sizes - 1).max())
+
+
+def transfers_of(schedule: Schedule, launch: int, units: IntArray) -> Program:
+    """The transfers of one collective of a schedule, stage after stage by their starts."""
+    exchange, chunks = schedule.launched[launch], schedule.plan.chunks[launch]
+    position = np.full(len(schedule.instance.fabric.sizes), -1)
+    position[list(exchange.span)] = range(len(exchange.span))
+    dimensions = [schedule.instance.fabric.dimensions[k] for k in exchange.span]
+    layout = Layout(exchange, tuple(d.size for d in dimensions), units, position[chunks.paths])
+    tracker = _Tracker(layout, dimensions)
+    offset, width = schedule.plan.offsets[launch], chunks.paths.shape[1]
+    starts = schedule.start[offset : offset + chunks.paths.size]
+    order = np.lexsort((np.arange(len(starts)), np.tile(np.arange(width), len(units)), starts))
+    transfers = [own for stage in order.tolist() for own in tracker.stage(*divmod(stage, width))]
+    return Program(layout, transfers, list(tracker.copies()))
+
+
+class _Move(NamedTuple):
+    """A block on its way, before neighbours are joined."""
+
+    taken: Place
+    added: Place | None
+    kept: Place
+
+
+_Arrived = dict[tuple[int, int], Place]
+"""Where GPUs have written blocks in a step, by GPU and block."""
+
+
+def _by_ends(messages: Messages) -> list[tuple[tuple[int, int], list[int]]]:
+    """Which blocks each NPU of a dimension sends to which."""
+    joined: dict[tuple[int, int], list[int]] = {}
+    for source, target, block in zip(*(array.tolist() for array in messages), strict=True):
+        joined.setdefault((source, target), []).append(block)
+    return list(joined.items())
+
+
+class _Tracker:
+    """Where every GPU holds every block of every chunk."""
+
+    def __init__(self, layout: Layout, dimensions: Sequence[Dimension]) -> None:
+        self.layout, self.dimensions = layout, dimensions
+        self.phases = [Phase(p) for p in stage_phases(layout.kind, layout.paths.shape[1])]
+        self.steps = {
+            (phase, axis): stage_messages(phase, dimension)
+            for phase in set(self.phases)
+            for axis, dimension in enumerate(dimensions)
+        }
+        chunks = range(len(layout.units))
+        self.held = [[self._initial(gpu, chunk) for chunk in chunks] for gpu in range(layout.num_gpus)]
+
+    def _initial(self, gpu: int, chunk: int) -> list[Place]:
+        layout = self.layout
+        if layout.kind is CollectiveKind.ALL_GATHER:
+            return [Place(INPUT, layout.starts[chunk])] * layout.num_gpus
+        return [Place(INPUT, layout.address(chunk, block)) for block in range(layout.num_gpus)]
+
+    def stage(self, chunk: int, position: int) -> Iterator[Transfer]:
+        """The transfers of a stage, step by step."""
+        axis, phase = int(self.layout.paths[chunk, position]), self.phases[position]
+        width = len(self.layout.sizes)
+        leg = self.layout.paths[chunk, position // width * width : position].tolist()
+        rest = [other for other in range(width) if other not in (*leg, axis)]
+        is_open = {Data.SHRINK: rest, Data.GROW: leg, Data.STAY: [*leg, *rest]}[phase.rule.data]
+        groups = self._groups(axis, leg if phase.rule.data is Data.GROW else rest if phase.rule.rooted else [], phase)
+        arrived: _Arrived = {}
+        for messages in self.steps[phase, axis]:
+            for base in groups:
+                moves = [(ends, self._blocks(base, axis, own, is_open)) for ends, own in _by_ends(messages)]
+                yield from self._step(chunk, position, axis, base, moves, arrived)
+            if phase.rule.data is not Data.STAY:  # an all-to-all sends what was there before the stage
+                self._keep(chunk, arrived)
+        self._keep(chunk, arrived)
+
+    def _groups(self, axis: int, at_root: Sequence[int], phase: Phase) -> list[int]:
+        """Of every group along a dimension that has something to do the GPU with coordinate 0."""
+        rooted = at_root if phase.rule.rooted else ()
+        fixed = (axis, *rooted)
+        return [gpu for gpu, own in enumerate(self.layout.coordinates) if all(own[k] == 0 for k in fixed)]
+
+    def _blocks(self, base: int, axis: int, along: Sequence[int], is_open: Sequence[int]) -> list[int]:
+        """Numbers of the blocks with coordinates `along` a dimension, any along open ones, else those of the group."""
+        layout = self.layout
+        first = base - sum(layout.coordinates[base][k] * layout.strides[k] for k in is_open)
+        free = product(*([n * layout.strides[k] for n in range(layout.sizes[k])] for k in is_open))
+        return [first + own * layout.strides[axis] + sum(rest) for rest in free for own in along]
+
+    def _step(
+        self,
+        chunk: int,
+        position: int,
+        axis: int,
+        base: int,
+        moves: Sequence[tuple[tuple[int, int], list[int]]],
+        arrived: _Arrived,
+    ) -> Iterator[Transfer]:
+        """The transfers of one step in a group; those to one block are added up one after the other."""
+        stride, rule = self.layout.strides[axis], self.phases[position].rule
+        for (near, far), blocks in moves:
+            source, target = base + near * stride, base + far * stride
+            shift = (near - far) * stride if rule.data is Data.STAY else 0  # kept as the block of the source
+            found = []
+            for block in blocks:
+                place = target, block + shift
+                own = arrived.get(place, self.held[target][chunk][block]) if rule.reduces else None
+                kept = self._kept(target, chunk, block + shift, position)
+                found.append(_Move(self.held[source][chunk][block], own, kept))
+                arrived[place] = kept
+            for move, count in _joined(found, int(self.layout.units[chunk])):
+                yield Transfer(source, target, axis, *move, count, chunk)
+
+    def _keep(self, chunk: int, arrived: _Arrived) -> None:
+        """From now on, what arrived is held where it was written."""
+        for (target, block), kept in arrived.items():
+            self.held[target][chunk][block] = kept
+        arrived.clear()
+
+    def _kept(self, gpu: int, chunk: int, block: int, position: int) -> Place:
+        """Where a block is written that a GPU receives."""
+        layout = self.layout
+        address = layout.address(chunk, block)
+        if layout.kind is CollectiveKind.REDUCE_SCATTER:
+            return Place(OUTPUT, layout.starts[chunk]) if block == gpu else Place(SCRATCH, address)
+        if layout.kind is CollectiveKind.REDUCE and gpu != 0:
+            return Place(SCRATCH, address)
+        if layout.kind is CollectiveKind.ALL_TO_ALL:
+            left = layout.paths[chunk, position + 1 :].tolist()
+            if any(layout.coordinates[block][k] != layout.coordinates[gpu][k] for k in left):
+                return Place(SCRATCH, position * layout.num_gpus * layout.total + address)
+        return Place(OUTPUT, address)
+
+    def copies(self) -> Iterator[Copy]:
+        """What has to be copied to where it belongs after everything moved."""
+        for gpu, chunks in enumerate(self.held):
+            for chunk, held in enumerate(chunks):
+                wanted = self._wanted(gpu, chunk)
+                moves = [_Move(held[b], None, kept) for b, kept in wanted if held[b] != kept]
+                for move, count in _joined(moves, int(self.layout.units[chunk])):
+                    yield Copy(gpu, move.taken, move.kept, count, chunk)
+
+    def _wanted(self, gpu: int, chunk: int) -> Iterator[tuple[int, Place]]:
+        """The blocks that a GPU must have in the end, and where."""
+        layout = self.layout
+        if layout.kind is CollectiveKind.REDUCE_SCATTER:
+            yield gpu, Place(OUTPUT, layout.starts[chunk])
+        elif layout.kind is not CollectiveKind.REDUCE or gpu == 0:
+            for block in range(layout.num_gpus):
+                yield block, Place(OUTPUT, layout.address(chunk, block))
+
+
+def _joined(moves: Sequence[_Move], units: int) -> Iterator[tuple[_Move, int]]:
+    """Neighbouring blocks as one, with how many units they have together."""
+    moves = sorted(moves, key=lambda move: move.kept)
+    first = 0
+    for end in range(1, len(moves) + 1):
+        if end == len(moves) or not _follows(moves[first], moves[end], (end - first) * units):
+            yield moves[first], (end - first) * units
+            first = end
+
+
+def _follows(first: _Move, other: _Move, distance: int) -> bool:
+    pairs = zip(first, other, strict=True)
+    return all(a is b is None or (a and b and a._replace(offset=a.offset + distance) == b) for a, b in pairs)
