@@ -15,10 +15,13 @@ from background import PATIENCE
 from matplotlib.image import imread
 from report_rows import SAMPLED, sample, write_rows
 
+import themis_opt
 from themis_opt.reports.experiment import Experiment
 from themis_opt.reports.registry import report_function
 from themis_opt.reports.rendering.page import HTML, write_report
 from themis_opt.reports.rows import read_rows
+from themis_opt.reports.solution import write_page
+from themis_opt.study.comparison import compare
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next((path for name in BROWSERS if (path := shutil.which(name))), "")
@@ -196,6 +199,47 @@ def test_a_click_on_a_name_in_the_legend_singles_its_series_out(tmp_path, profil
     (drawn,) = re.findall(r'id="seconds-by-chunks".*?</figure>', after(page, profile, script), flags=re.DOTALL)
     lines = re.findall(r'class="mark-line[^>]*><path [^>]*opacity="([0-9.]+)"', drawn)
     assert sorted(lines) == ["0.1", "0.1", "0.1", "0.1", "1"]
+
+
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory):
+    """The page of a comparison."""
+    instance = themis_opt.load("3d-sw_sw_sw_hetero.all_reduce.100MiB").overridden(chunks=16)
+    folder = tmp_path_factory.mktemp("solved")
+    return write_page(folder, compare(instance, ["baseline+fifo", "themis+scf"]), ["A verdict."])
+
+
+BARS = "#schedule .mark-rect path"
+
+
+def bars_after(page, profile, script):
+    """The bars of a picture of a schedule, as tags."""
+    (drawn,) = re.findall(r'class="mark-rect[^>]*>(.*?)</g>', after(page, profile, script), flags=re.DOTALL)
+    return re.findall(r"<path [^>]*>", drawn)
+
+
+def test_a_click_on_a_bar_follows_its_chunk(solved, profile, tmp_path):
+    page = Path(shutil.copy(solved, tmp_path))
+    script = f"""
+        const first = document.querySelector("{BARS}");
+        for (const kind of ["pointerdown", "pointerup", "click"])
+            first.dispatchEvent(new PointerEvent(kind, {{ bubbles: true }}));
+    """
+    bars = bars_after(page, profile, script)
+    assert len(bars) == 2 * 16 * 6
+    assert len([bar for bar in bars if ' opacity="0.12"' not in bar]) == 6
+
+
+def test_the_wheel_zooms_a_schedule(solved, profile, tmp_path):
+    page = Path(shutil.copy(solved, tmp_path))
+    script = f"""
+        const shape = () => document.querySelector("{BARS}:nth-child(9)").getAttribute("d");
+        const before = shape();
+        document.querySelector("{BARS}").dispatchEvent(
+            new WheelEvent("wheel", {{ deltaY: -500, bubbles: true, clientX: 400, clientY: 300 }}));
+        setTimeout(() => {{ document.documentElement.dataset.zoomed = shape() !== before; }}, 500);
+    """
+    assert 'data-zoomed="true"' in after(page, profile, script)
 
 
 def test_a_request_to_elsewhere_is_noticed(tmp_path, profile):

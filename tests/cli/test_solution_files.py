@@ -18,6 +18,7 @@ FILES = {
     "comparison.json",
     "gantt.png",
     "gantt.svg",
+    "schedule.html",
     "order.csv",
     "order.json",
     "schedule.json",

@@ -110,6 +110,7 @@ def _compare(
     from themis_opt.base.documents import make_folder
     from themis_opt.cli.printing import print_json, tell_files
     from themis_opt.cli.progress import comparison_progress
+    from themis_opt.reports.solution import write_page
     from themis_opt.search.plan_cache import PlanCache
     from themis_opt.study import comparison
     from themis_opt.study.bundle import write_comparison
@@ -124,7 +125,7 @@ def _compare(
         compared = comparison.compare(instance, tuple(policies), progress=progress, cache=cache, **limits)
     with undisturbed():
         if folder is not None:
-            tell_files(write_comparison(folder, compared, settings))
+            tell_files([*write_comparison(folder, compared, settings), write_page(folder, compared)])
         if as_json:
             print_json([result.row() for result in compared.results])
         else:

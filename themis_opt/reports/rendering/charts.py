@@ -80,6 +80,9 @@ CROWDED = 70
 BRIGHT = 0.6
 """Place along the colours of a heatmap from which black reads better than white."""
 
+MOST_SERIES = 12
+"""Series of bars in a legend."""
+
 WHISKERS = (0.05, 0.95)
 """Quantiles at the ends of a box's whiskers."""
 
@@ -302,6 +305,60 @@ def shares(frame: pd.DataFrame, name: str, share: Axis) -> Chart:
     drawn = base.mark_bar(color=next(iter(PALETTE)), height=alt.RelativeBandSize(0.7))
     texts = base.mark_text(align="left", dx=5, color=INK).encode(alt.Text(field=f"{share.field}_text", type="nominal"))
     return _sized([drawn, texts], ROW * len(frame))
+
+
+def timeline(frame: pd.DataFrame, unit: str, marks: pd.DataFrame) -> Chart:
+    """Bars along time in rows, such as stages on dimensions; the wheel zooms, a drag moves, a click follows one key.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Bars: ``row``, ``start`` and ``end``, ``series`` (which has the colour) and ``place`` (0..1 within it),
+        ``key`` (what a click singles out), ``solid`` (opacity), and in columns of other names what is said under the
+        pointer.
+    unit : str
+        Unit of time.
+    marks : DataFrame
+        Instants drawn as lines across all rows: ``time`` and ``label``.
+    """
+    said = [name for name in frame.columns if name not in BAR_COLUMNS]
+    followed = alt.selection_point(name=SHOWN, fields=["key"])
+    moved = alt.selection_interval(name="moved", bind="scales", encodings=["x"])
+    x = alt.X(field="start", type="quantitative", title=f"time ({unit})", scale=alt.Scale(nice=False, padding=0))
+    bars = (
+        alt.Chart(_data(frame))
+        .mark_bar(height=alt.RelativeBandSize(0.84), clip=True)
+        .encode(
+            x,
+            alt.X2("end"),
+            _names(alt.Y, "row", list(frame["row"].unique())),
+            _bar_colours(frame),
+            fillOpacity=alt.FillOpacity(field="solid", type="quantitative", scale=None, legend=None),
+            opacity=alt.when(followed).then(alt.value(1)).otherwise(alt.value(0.12)),
+            tooltip=[alt.Tooltip(field=name, type="nominal") for name in said],
+        )
+        .add_params(followed, moved)
+    )
+    lines = alt.Chart(_data(marks)).encode(alt.X(field="time", type="quantitative"))
+    rules = lines.mark_rule(color=INK, strokeDash=[5, 3], clip=True)
+    texts = lines.mark_text(align="right", baseline="bottom", dx=-4, dy=-2, y=0, color=QUIET, clip=False)
+    labels = texts.encode(alt.Text(field="label", type="nominal"))
+    return _sized([bars, rules, labels], ROW * frame["row"].nunique())
+
+
+BAR_COLUMNS = ("row", "start", "end", "series", "place", "key", "solid")
+"""Columns of bars that are drawn; others are said."""
+
+
+def _bar_colours(frame: pd.DataFrame) -> alt.Color:
+    """Colours along one series, or one for each of several."""
+    if frame["series"].nunique() == 1:
+        scale = alt.Scale(scheme="viridis", domain=[0, 1.15])
+        return alt.Color(field="place", type="quantitative", scale=scale, legend=None)
+    styles = {name: _style(place) for name, place in _places(frame["series"]).items()}
+    scale = alt.Scale(domain=list(styles), range=[style.colour for style in styles.values()])
+    shown = alt.Legend(symbolType="square", symbolSize=SYMBOLS["square"]) if len(styles) <= MOST_SERIES else None
+    return alt.Color(field="series", type="nominal", scale=scale, legend=shown)
 
 
 class _Style(NamedTuple):

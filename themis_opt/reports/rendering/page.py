@@ -3,15 +3,19 @@
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from platformdirs import user_cache_path
 from vl_convert import javascript_bundle
 
-from themis_opt.base.documents import write_atomically
+from themis_opt.base.documents import make_folder, write_atomically
+from themis_opt.base.errors import InputError
 from themis_opt.reports.rendering.charts import CONFIG, ON_DARK, save, specification
 from themis_opt.reports.rendering.document import Figure, Report, Section, Table
 from themis_opt.reports.rendering.tables import cell, is_number
@@ -106,10 +110,23 @@ def _scripts(figures: tuple[Figure, ...]) -> dict[str, str]:
     charts = {figure.name: specification(figure.chart) for figure in figures}
     data = {"charts": charts, "config": CONFIG, "onDark": dict(ON_DARK)}
     return {
-        "vega": Markup(javascript_bundle("window.vegaEmbed = vegaEmbed;")),
+        "vega": Markup(_vega()),
         "data": _as_script(data),
         "script": _asset("report.js"),
     }
+
+
+def _vega() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script, kept in the user's cache folder: bundling them takes a second."""
+    path = user_cache_path("themis_opt", appauthor=False) / f"vega-{version('vl-convert-python')}.js"
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        script = javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    with suppress(InputError):  # a folder that cannot be written costs the second again
+        make_folder(path.parent)
+        write_atomically(path, script)
+    return script
 
 
 def _asset(name: str) -> str:

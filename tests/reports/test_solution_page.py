@@ -1,0 +1,85 @@
+"""The page of a comparison: what its bars say, and what is left out where a browser could not show it."""
+
+import re
+from itertools import pairwise
+
+import pytest
+
+import themis_opt
+from themis_opt.formats.tables import stage_rows
+from themis_opt.reports import solution
+from themis_opt.reports.solution import solution_page, write_page
+from themis_opt.study.comparison import Comparison, compare
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    instance = themis_opt.load("3d-sw_sw_sw_hetero.all_reduce.100MiB").overridden(chunks=16)
+    return compare(instance, ["baseline+fifo", "themis+scf"])
+
+
+def bars_of(comparison: Comparison) -> list[dict]:
+    """The bars of the picture, as the browser gets them."""
+    (figure,) = solution_page(comparison).figures
+    chart = figure.chart.to_dict()
+    bars: list[dict] = chart["datasets"][chart["layer"][0]["data"]["name"]]
+    return bars
+
+
+def test_the_best_schedule_stands_above_the_baseline(comparison: Comparison) -> None:
+    rows = list(dict.fromkeys(bar["row"] for bar in bars_of(comparison)))
+    assert rows == [f"{policy} · dim{k}" for policy in ("themis+scf", "baseline+fifo") for k in (1, 2, 3)]
+
+
+def test_bars_are_the_stages(comparison: Comparison) -> None:
+    bars = [bar for bar in bars_of(comparison) if bar["row"].startswith("themis")]
+    drawn = sorted((round(bar["start"] * 1e3), round(bar["end"] * 1e3), bar["phase"]) for bar in bars)
+    stages = stage_rows(comparison.best.schedule)
+    written = [(round(s["start_ns"]), round(s["end_ns"]), s["phase"].replace("_", "-")) for s in stages]
+    assert drawn == sorted(written)
+
+
+def test_a_bar_says_how_long_its_chunk_waited(comparison: Comparison) -> None:
+    stages = stage_rows(comparison.best.schedule)
+    waited = {
+        (after["chunk"], after["phase"], after["dimension"])
+        for before, after in pairwise(stages)
+        if after["position"] and after["start_ns"] > before["ready_ns"]
+    }
+    bars = [bar for bar in bars_of(comparison) if bar["row"].startswith("themis")]
+    said = {
+        (int(bar["chunk"].split()[0]), bar["phase"].replace("-", "_"), bar["row"].split()[-1])
+        for bar in bars
+        if bar["waited"] != "0"
+    }
+    assert said == waited != set()
+
+
+def test_the_best_policy_alone_has_one_picture(comparison: Comparison) -> None:
+    alone = compare(comparison.instance, ["baseline+fifo"])
+    assert {bar["row"].split()[0] for bar in bars_of(alone)} == {"baseline+fifo"}
+
+
+@pytest.mark.parametrize(("most", "shown"), [(192, 2), (191, 1), (95, 0)])
+def test_too_many_stages_are_left_out(
+    comparison: Comparison, monkeypatch: pytest.MonkeyPatch, most: int, shown: int
+) -> None:
+    monkeypatch.setattr(solution, "MOST_BARS", most)
+    (section, *_) = solution_page(comparison).sections
+    assert len({bar["row"].split()[0] for bar in bars_of(comparison)} if section.figures else set()) == shown
+    assert bool(section.text) == (shown == 0)
+
+
+def test_an_iteration_has_its_compute_and_the_ends_of_its_periods() -> None:
+    compared = compare(themis_opt.load("v100-256.resnet-50"), ["ddp"])
+    (figure,) = solution_page(compared).figures
+    text = figure.chart.to_json()
+    assert "ddp · compute" in text
+    assert len(re.findall(r'"label": "period"', text)) == solution.PERIODS
+
+
+def test_verdict_and_every_policy_and_bound_are_on_the_page(comparison: Comparison, tmp_path) -> None:
+    text = write_page(tmp_path, comparison, ["Nothing to win."]).read_text(encoding="utf-8")
+    for told in ("Nothing to win.", *comparison.bounds, *(result.policy for result in comparison.results)):
+        assert told in text
+    assert len(text) < 3_000_000

@@ -1,0 +1,179 @@
+"""The page of a comparison: its table, and the best schedule above the baseline on one axis of time, to look into."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from themis_opt.base.arrays import IntArray
+from themis_opt.base.documents import write_atomically
+from themis_opt.base.units import format_duration, format_short_time, format_size, time_unit
+from themis_opt.formats.gantt import phase_title
+from themis_opt.formats.window import Window, last_periods
+from themis_opt.problem.phases import Phase, growing
+from themis_opt.reports.rendering.charts import Chart, timeline
+from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
+from themis_opt.reports.rendering.page import render_html
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.solving.bounds import bounds_of
+from themis_opt.study.columns import Form, columns_of
+from themis_opt.study.comparison import Comparison, Result
+
+PAGE = "schedule.html"
+
+MOST_BARS = 6_000
+"""Bars that a browser moves without delay; schedules of more stages are on the page as numbers alone."""
+
+MICRO = "µs"
+"""What the page calls microseconds."""
+
+GATHERING = 0.55
+"""Opacity of bars whose chunks grow."""
+
+PERIODS = 2
+"""Periods that are shown where there is compute."""
+
+FORMATS: dict[Form, str] = {
+    "text": "text", "time": "duration", "share": "percent", "bandwidth": "bandwidth", "ratio": "factor",
+    "count": "count",
+}  # fmt: skip
+
+
+def write_page(folder: Path, comparison: Comparison, verdict: Sequence[str] = ()) -> Path:
+    """Write :func:`solution_page` as one file that needs no network; returns its path.
+
+    Parameters
+    ----------
+    verdict : sequence of str
+        What the comparison says, in sentences.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
+    path = folder / PAGE
+    write_atomically(path, render_html(solution_page(comparison, verdict)))
+    return path
+
+
+def solution_page(comparison: Comparison, verdict: Sequence[str] = ()) -> Report:
+    """The results of a comparison, the best schedule beside the baseline where there is one, and the bounds."""
+    shown = _shown(comparison)
+    figures = (_figure(comparison, shown),) if shown else ()
+    sections = (
+        Section("Schedule", () if figures else ("The schedules have too many stages for a picture.",), (), figures),
+        Section("Policies", tables=(_results(comparison),)),
+        Section("Bounds", ("No schedule is faster than the largest of them.",), (_bounds(comparison),)),
+    )
+    return Report(comparison.instance.name or "Schedule", tuple(verdict), sections)
+
+
+def _shown(comparison: Comparison) -> list[Result]:
+    """The best result and the first one, as far as they are two and a browser can show them."""
+    chosen = [comparison.best]
+    if comparison.results[0] is not comparison.best:
+        chosen.append(comparison.results[0])
+    while chosen and sum(len(_window(result.schedule).stages) for result in chosen) > MOST_BARS:
+        chosen.pop()
+    return chosen
+
+
+def _figure(comparison: Comparison, shown: Sequence[Result]) -> Figure:
+    return Figure(
+        "schedule",
+        " and ".join(f"{result.policy}: {_short(result.makespan)}" for result in shown),
+        _timeline(comparison, shown),
+        "Turn the wheel to zoom, drag to move, double-click to see all again; click a bar to follow its chunk through "
+        "the dimensions, and beside the bars to see all chunks.  Bars are lighter while chunks grow.",
+    )
+
+
+def _timeline(comparison: Comparison, shown: Sequence[Result]) -> Chart:
+    windows = {result.policy: _window(result.schedule) for result in shown}
+    unit, scale = time_unit(max(window.length for window in windows.values()), micro="µs")
+    frame = pd.concat([_bars(policy, window, scale) for policy, window in windows.items()], ignore_index=True)
+    marks = [(float(end), "period") for end in next(iter(windows.values())).periods[1:]] if _repeats(shown) else []
+    if not marks:
+        marks = [(max(comparison.bounds.values()), "bound")]
+    return timeline(
+        frame, unit, pd.DataFrame([(time / scale, label) for time, label in marks], columns=["time", "label"])
+    )
+
+
+def _repeats(shown: Sequence[Result]) -> bool:
+    return any(result.schedule.has_period for result in shown)
+
+
+def _window(schedule: Schedule) -> Window:
+    return last_periods(schedule, PERIODS if schedule.has_period else 1)
+
+
+def _bars(policy: str, window: Window, scale: int) -> pd.DataFrame:
+    """Every stage of a window as a bar, and every task."""
+    schedule, plan = window.schedule, window.schedule.plan
+    numbers, held = window.stage_in_plan, window.end > window.start
+    launch, chunk = plan.launch_of_stage[numbers], plan.chunk_of_stage[numbers]
+    chunks = np.array([len(own.sizes) for own in plan.chunks])[launch]
+    phases, names = plan.phases(schedule.instance)[numbers], schedule.instance.fabric.dimension_names
+    frame = pd.DataFrame(
+        {
+            "row": [f"{policy} · {names[k]}" for k in window.dimensions],
+            "start": window.start / scale,
+            "end": window.end / scale,
+            "series": [schedule.launched[own].name for own in launch],
+            "place": chunk / np.maximum(chunks - 1, 1),
+            "key": [f"{policy} {own} {part}" for own, part in zip(launch, chunk, strict=True)],
+            "solid": np.where(growing(phases), GATHERING, 1.0),
+            "collective": [schedule.launched[own].name for own in launch],
+            "chunk": [f"{part} of {count}" for part, count in zip(chunk, chunks, strict=True)],
+            "phase": [phase_title(Phase(phase)) for phase in phases],
+            "sent": [format_size(round(size)) for size in schedule.costs.sent[numbers]],
+            "takes": [_short(time) for time in window.end - window.start],
+            "waited": [_short(time) for time in _waits(window)],
+        }
+    )[held]
+    order = {f"{policy} · {name}": place for place, name in enumerate(names)}
+    return pd.concat([_tasks(policy, window, scale), frame.sort_values("row", key=lambda row: row.map(order))])
+
+
+def _short(picoseconds: int) -> str:
+    return format_short_time(picoseconds, micro=MICRO)
+
+
+def _waits(window: Window) -> IntArray:
+    """How long each stage waits for its dimension after its input is there; 0 for the first of a chunk."""
+    position = window.schedule.plan.positions[window.stage_in_plan]
+    waits = np.zeros(len(window.stages), dtype=np.int64)
+    later = np.flatnonzero(position[1:] > position[:-1]) + 1
+    waits[later] = np.maximum(window.start[later] - window.ready[later - 1], 0)
+    return waits
+
+
+def _tasks(policy: str, window: Window, scale: int) -> pd.DataFrame:
+    """The compute tasks as bars, if there are any."""
+    if not window.schedule.has_period:
+        return pd.DataFrame()
+    start, end = window.tasks
+    names = [task.name for task in window.schedule.instance.tasks] * len(start)
+    frame = pd.DataFrame({"start": start.ravel() / scale, "end": end.ravel() / scale, "key": names, "task": names})
+    return frame.assign(row=f"{policy} · compute", series="compute", place=0.0, solid=1.0)
+
+
+def _results(comparison: Comparison) -> Table:
+    columns = [c for c in columns_of([r.schedule for r in comparison.results], judged=True) if c.title]
+    rows = [
+        (result.policy, *(column.value(result if column.judged else result.schedule) for column in columns))
+        for result in comparison.results
+    ]
+    return Table((Column("policy"), *(Column(c.title, FORMATS[c.form]) for c in columns)), tuple(rows))
+
+
+def _bounds(comparison: Comparison) -> Table:
+    known = bounds_of(comparison.instance)
+    rows = tuple(
+        (name, format_duration(bound), known[name].scope if name in known else "within the model")
+        for name, bound in sorted(comparison.bounds.items(), key=lambda pair: -pair[1])
+    )
+    return Table((Column("bound"), Column("time"), Column("holds")), rows)
