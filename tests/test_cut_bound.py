@@ -79,6 +79,14 @@ def test_it_is_reached_on_one_dimension(kind: str, in_network: bool) -> None:
     assert cut(one) == pytest.approx(simulate(one, make_policy("baseline")(one)).makespan)
 
 
+@pytest.mark.parametrize(("kind", "expected"), [("all_gather", 3 / 4), ("all_reduce", 1), ("broadcast", 1)])
+def test_the_end_of_a_line_has_one_link(kind: str, expected: float) -> None:
+    """A line of 4 NPUs: an all-reduce of S sends 6 S in all over 6 links, as much as its end alone sends."""
+    line = Dimension(kind=Kind.LINE, size=4, bandwidth="1 GB/s")
+    collective = Collective(kind=CollectiveKind(kind), size=4 * 10**9)
+    assert seconds(Instance(network=Network(dimensions=(line,)), collectives=(collective,))) == 4 * expected
+
+
 def test_compressed_data_and_headers_count_as_on_the_wire() -> None:
     wire = {"compression": 2.0, "packet": {"payload": "4000 B", "header": "400 B"}}
     assert seconds(two_levels(3, "all_to_all", **wire)) == pytest.approx(SIZE * 2 / 3 / 25e9 / 2 * 1.1)

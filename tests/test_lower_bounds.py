@@ -141,7 +141,7 @@ def test_a_reversed_gather_order_never_lowers_a_bound(mixed: Instance) -> None:
 
 
 def test_free_sizes_leave_out_bounds_of_equal_chunks(figure_5: Instance) -> None:
-    assert set(bounds(figure_5, equal_sizes=False)) == {"ideal", "fluid", "head_tail", "chain", "cut"}
+    assert set(bounds(figure_5, equal_sizes=False)) == {"ideal", "fluid", "head_tail", "chain", "chunk_count", "cut"}
 
 
 def test_equal_sizes_have_all_bounds(figure_5: Instance) -> None:

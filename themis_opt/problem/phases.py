@@ -157,10 +157,10 @@ class CollectiveRule:
             return Fraction(1)
         return Fraction(len(self.phases) * (num_npus - 1), num_npus)
 
-    def crossing_share(self, num_groups: int, num_npus: int, *, multicast: bool = False) -> Fraction:
-        """Least bytes that an NPU sends to other groups, whatever the algorithm, over the size of the collective.
+    def crossing_share(self, num_groups: int, num_npus: int, *, multicast: bool = False, mean: bool = True) -> Fraction:
+        """Least bytes that an NPU exchanges with other groups, whatever the algorithm, over the size of the collective.
 
-        The mean over the NPUs of a group that all send most; :mod:`themis_opt.solving.cut` derives it.
+        :mod:`themis_opt.solving.cut` derives it.
 
         Parameters
         ----------
@@ -170,13 +170,20 @@ class CollectiveRule:
             NPUs of each group.
         multicast : bool
             Whether switches between the groups sum and copy, so that what leaves a group counts once.
+        mean : bool
+            In the mean over all groups what they send, or of one group what it sends or receives.
         """
         if num_groups == 1:
             return Fraction(0)
-        crossing = self.bus_share(num_groups)
-        if multicast and self.phases[-1].rule.in_network and self.closes:
-            crossing = Fraction(1) if self.opens else Fraction(1, num_groups)
-        return crossing / num_npus if self.order_matters else crossing
+        rooted = any(phase.rule.rooted for phase in self.phases)
+        share = Fraction(num_groups - 1, num_groups)
+        if mean:
+            share *= 1 if rooted else len(self.phases)
+        elif len(self.phases) > 1:
+            share = Fraction(1)  # it ends with all there is, or what it has ends elsewhere
+        if multicast and self.closes and self.phases[-1].rule.in_network and (mean or not self.opens):
+            share = Fraction(1, 1 if self.opens and not rooted else num_groups)
+        return share / num_npus if self.order_matters else share
 
 
 def _sum(initial: Blocks) -> Blocks:

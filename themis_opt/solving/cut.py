@@ -1,34 +1,34 @@
 r"""The cut bound: what no algorithm can beat, whatever it sends where and in which order.
 
 Divide the N NPUs of a collective of S bytes in M = N / p groups of the p NPUs that differ in the dimensions of a set K
-alone.  What goes from one group to another goes over the other dimensions, and over dimension k an NPU sends at most
-:math:`B_k` bytes per second: its bandwidth counts both directions of a ring, all links of a fully connected dimension
-and the port of a switch.  So a collective of which an NPU must send c S bytes to other groups, in the mean over the
-NPUs, takes
+alone.  What goes from one group to another goes over the other dimensions, and over dimension k an NPU sends, and
+receives, at most :math:`B_k` bytes per second: its bandwidth counts both directions of a ring, all links of a fully
+connected dimension and the port of a switch; at the end of a line it is that of the one link, which in the mean over
+the line is :math:`2 (P_k - 1) / P_k` times as much.  So, for every K that is not all dimensions,
 
-.. math:: T \ge \frac{c \, S}{\sum_{k \notin K} B_k} \qquad \text{for every } K \text{ that is not all dimensions.}
+.. math:: T \ge c \, S \Big/ \sum_{k \notin K} B_k
 
-The share c is
+with the share c that an NPU must send to other groups in the mean over all groups, or with the share that the NPUs of
+one group, at the ends of all lines, must send or receive.  Both are
 
 - :math:`(M - 1) / (M p)` for all-gather, since every group receives the :math:`S (M - 1) / M` bytes of the others, and
   for reduce-scatter, since as many bytes of sums of every group belong to others;
-- twice that for all-reduce, where a message is about one element: in the order of messages, when the first group knows
-  the result, each other has sent one message, and then each other receives one, which makes 2 (M - 1) per element (the
-  same as for gossip with one-way messages; F. Harary, A. Schwenk, 1974,
-  https://doi.org/10.1016/0016-0032(74)90061-5);
-- :math:`1 / p` for broadcast, where the group of the root sends all there is, and for reduce, where every group without
-  the root does;
-- :math:`(M - 1) / M` for all-to-all, where every NPU has as much for the NPUs of other groups.
+- :math:`(M - 1) / M` for all-to-all, where every NPU has as much for the NPUs of other groups;
+- :math:`2 (M - 1) / (M p)` for all-reduce in the mean, where every message is about one element: when the first group
+  knows the result, each other has sent one message about it, and then each other receives one, which makes 2 (M - 1)
+  per element, the number of one-way messages of gossip (F. Harary, A. Schwenk, 1974,
+  https://doi.org/10.1016/0016-0032(74)90061-5); of one group 1 / p, since it contributes to everything;
+- :math:`1 / p` for broadcast, where the group of the root sends all there is, and any other receives it, and for
+  reduce; in the mean over all groups :math:`(M - 1) / (M p)`.
 
-With K empty, all-to-all apart, it is the bus bandwidth of nccl-tests.  Where a dimension outside of K reduces and
-multicasts in the network, what leaves a group counts once however many it reaches: :math:`1 / p` for all-reduce, to
-which every group contributes, and :math:`1 / (M p)` for all-gather; the others stay.
+With K empty it is the bus bandwidth of nccl-tests.  Where a dimension outside of K reduces and multicasts in the
+network, what leaves a group counts once however many it reaches: :math:`1 / p` for all-reduce, to which every group
+contributes, :math:`1 / (M p)` for all-gather, and for broadcast in the mean; the others stay.
 
 Compressed data count as they are on the wire, in packets with their share of a header.  Latency, launches and sums are
-left out.  Several collectives add up where they are released at or after one moment; their shares are means over all
-groups then, so those with a root count :math:`(M - 1) / M` of theirs, or with multicast :math:`1 / M`.  Collectives
-that span some dimensions run in all groups along them at the same time.  On product networks the throughput of the
-best algorithms for all-gather is that of the worst cut (ForestColl, https://arxiv.org/abs/2402.06787).
+left out.  The means of several collectives add up where they are released at or after one moment.  Collectives that
+span some dimensions run in all groups along them at the same time.  On product networks the throughput of the best
+algorithms for all-gather is that of the worst cut (ForestColl, https://arxiv.org/abs/2402.06787).
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ from math import prod
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import Dimension
+from themis_opt.problem.network import Dimension, Kind
 from themis_opt.problem.phases import CollectiveKind
 
 Group = tuple[CollectiveKind, tuple[int, ...]]
@@ -60,9 +60,10 @@ def time_across(instance: Instance, exchanges: Sequence[Exchange]) -> float:
     size_by_group = Counter[Group]()
     for own in exchanges:
         size_by_group[own.kind, own.span] += own.size
-    alone = len(exchanges) == 1
     used = sorted({k for _, span in size_by_group for k in span})
-    return max((_time(instance, size_by_group, set(inside), alone) for inside in _proper_subsets(used)), default=0.0)
+    ways = (True, False) if len(exchanges) == 1 else (True,)
+    times = (_time(instance, size_by_group, set(inside), mean) for inside in _proper_subsets(used) for mean in ways)
+    return max(times, default=0.0)
 
 
 def _proper_subsets(dimensions: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -70,31 +71,29 @@ def _proper_subsets(dimensions: Sequence[int]) -> Iterator[tuple[int, ...]]:
         yield from combinations(dimensions, count)
 
 
-def _time(instance: Instance, size_by_group: Mapping[Group, int], inside: set[int], alone: bool) -> float:
-    """Picoseconds for what crosses one cut: K is `inside`."""
+def _time(instance: Instance, size_by_group: Mapping[Group, int], inside: set[int], mean: bool) -> float:
+    """Picoseconds for what crosses one cut, whose K is `inside`: in the mean over all groups, or of one group."""
     across = {k for _, span in size_by_group for k in span} - inside
-    sent = sum(size * _share(instance, group, inside, alone) for group, size in size_by_group.items())
+    sent = sum(size * _share(instance, group, inside, mean) for group, size in size_by_group.items())
     speeds: dict[int, float] = {}
     for k in across:  # dimensions that share a resource hold it in turn, so it counts once
-        own = _bytes_per_second(instance.fabric.dimensions[k])
+        own = _bytes_per_second(instance.fabric.dimensions[k], mean)
         speeds[instance.resources[k]] = max(speeds.get(instance.resources[k], 0.0), own)
     return sent * PICOSECONDS_PER_SECOND / sum(speeds.values())
 
 
-def _share(instance: Instance, group: Group, inside: set[int], alone: bool) -> float:
-    """Share of a collective that an NPU sends to other groups: of a root if it is `alone`, else in the mean of all."""
+def _share(instance: Instance, group: Group, inside: set[int], mean: bool) -> float:
+    """Share of a collective that an NPU exchanges with other groups."""
     kind, span = group
     every = instance.fabric.dimensions
     outside = [k for k in span if k not in inside]
-    num_groups = prod(every[k].size for k in outside)
+    groups, npus = prod(every[k].size for k in outside), prod(every[k].size for k in inside & set(span))
     multicast = any(every[k].in_network for k in outside)
-    share = kind.rule.crossing_share(num_groups, prod(every[k].size for k in inside & set(span)), multicast=multicast)
-    if alone or not any(phase.rule.rooted for phase in kind.rule.phases):
-        return float(share)
-    return float(share) * (1 / num_groups if multicast else 1 - 1 / num_groups)
+    return float(kind.rule.crossing_share(groups, npus, multicast=multicast, mean=mean))
 
 
-def _bytes_per_second(dimension: Dimension) -> float:
+def _bytes_per_second(dimension: Dimension, mean: bool) -> float:
     """Bytes, as they are before compression and without headers, that an NPU sends per second at most."""
     header = dimension.packet.header / dimension.packet.payload if dimension.packet else 0.0
-    return dimension.bandwidth * dimension.compression / (1 + header)
+    links = 2 * (dimension.size - 1) / dimension.size if mean and dimension.kind is Kind.LINE else 1
+    return dimension.bandwidth * links * dimension.compression / (1 + header)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -35,6 +35,15 @@ def job_class(
     legs = tuple(_leg(instance, phase, exchange.span, size, measure) for phase in exchange.kind.rule.phases)
     mirrored = exchange.kind.rule.mirrors and instance.ag_order == "reverse"
     return JobClass(exchange.span, legs, count, exchange.release, mirrored)
+
+
+def without_fixed(job: JobClass, least: JobClass) -> JobClass:
+    """A job class without what its stages cost whatever they send: the durations of `least`, its jobs of no size."""
+    legs = tuple(
+        Leg({arc: duration - one.duration[arc] for arc, duration in leg.duration.items()}, leg.lag)
+        for leg, one in zip(job.legs, least.legs, strict=True)
+    )
+    return replace(job, legs=legs)
 
 
 def _leg(instance: Instance, phase: Phase, span: tuple[int, ...], size: int, measure: Measure) -> Leg:

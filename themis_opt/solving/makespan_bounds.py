@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from formulations.budget import PROVEN_GAP, Budget
+from formulations.chunk_count import ChunkCount
 from formulations.fluid import fluid_bound
 from formulations.head_tail import MAX_HEADS, head_tail_bound
 from formulations.lattice import JobClass, cheapest_path
@@ -17,7 +18,7 @@ from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.solving.cut import cut
-from themis_opt.solving.lowering import job_class, rounded_down
+from themis_opt.solving.lowering import job_class, rounded_down, without_fixed
 
 RESOLUTION = 2**26
 """Ticks into which the order-count bound divides the makespan: rounding a thousand stages down hides 2e-5 of it."""
@@ -32,7 +33,7 @@ class BoundParams:
     order_count_work : float
         Seconds of work for the order counts.
     max_arcs : int
-        Lattice arcs up to which heads and tails are looked at, in about a fifth of a second.
+        Lattice arcs up to which heads and tails, and chunk counts, are looked at, in about a fifth of a second.
     max_heads : int
         Most heads that are tried for a window on one machine.
     """
@@ -118,10 +119,30 @@ def _least_equal(exchange: Exchange) -> int:
 def _head_tail(instance: Instance, least_sizes: Sequence[int], params: BoundParams) -> float:
     jobs = [job_class(instance, own, own.size, "fluid") for own in instance.exchanges]
     known = max(fluid_bound(jobs), chain(instance))
-    if sum(len(job.legs) * len(job.machines) * 2 ** len(job.machines) for job in jobs) > params.max_arcs:
+    if _num_arcs(instance) > params.max_arcs:
         return known
     least = [job_class(instance, *own, "fluid") for own in zip(instance.exchanges, least_sizes, strict=True)]
     return head_tail_bound(jobs, least, known, params.max_heads)
+
+
+def chunk_counts(instance: Instance) -> ChunkCount:
+    """The data of :mod:`formulations.chunk_count`, in picoseconds."""
+    whole = [job_class(instance, own, own.size, "fluid") for own in instance.exchanges]
+    least = [job_class(instance, own, 0, "fluid") for own in instance.exchanges]
+    jobs = [without_fixed(*pair) for pair in zip(whole, least, strict=True)]
+    return ChunkCount(jobs, least, [own.chunks for own in instance.exchanges])
+
+
+def chunk_count(instance: Instance, params: BoundParams = USUAL) -> float:
+    """What is fixed for every chunk, and few chunks being long, over all numbers (:mod:`formulations.chunk_count`)."""
+    known = chain(instance)
+    if _num_arcs(instance) > params.max_arcs:
+        return known
+    return chunk_counts(instance).bound(known)
+
+
+def _num_arcs(instance: Instance) -> int:
+    return sum(len(own.kind.rule.phases) * len(own.span) * 2 ** len(own.span) for own in instance.exchanges)
 
 
 def chain(instance: Instance) -> float:
@@ -145,6 +166,7 @@ MAKESPAN_BOUNDS: Mapping[str, Bound] = MappingProxyType(
         "head_tail": Bound(head_tail, False, "load of a dimension between the stages before and after, lags alone"),
         "head_tail_equal": Bound(head_tail_equal, True, "load of a dimension between the stages before and after"),
         "chain": Bound(chain, False, "one chunk through all its stages"),
+        "chunk_count": Bound(chunk_count, False, "what every chunk costs, or how long few chunks are"),
         "cut": Bound(cut, False, "bytes between groups of NPUs over the links between them", any_algorithm=True),
     }
 )

@@ -1,0 +1,126 @@
+"""No bound is above the makespan of a schedule: random networks with every cost, random plans, sizes and orders.
+
+``python -m pytest -m benchmarks tests/benchmarks/test_bounds_on_random_schedules.py`` looks at 100,000 schedules in
+some minutes, and prints how near the best of them comes to each bound.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from themis_opt.base.arrays import IntArray
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.exchanges import Collective, Exchange
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Algorithm, Dimension, Kind, Network
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.dispatch import DISPATCH
+from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.solving.bounds import bounds
+from themis_opt.solving.sizing import resized
+
+pytestmark = pytest.mark.benchmarks
+
+NUM_INSTANCES, PLANS_EACH = 1_000, 100
+RESIZED_EACH = 3
+"""Plans of an instance whose sizes are optimised, which comes nearer to the bounds."""
+
+TOLERANCE = 1e-9
+
+
+def random_dimension(generator: np.random.Generator) -> Dimension:
+    kind = generator.choice(list(Kind))
+    algorithms = [Algorithm.LINE] if kind == Kind.LINE else [own for own in Algorithm if own is not Algorithm.LINE]
+    packet = {"payload": int(generator.integers(64, 9000)), "header": int(generator.integers(0, 200))}
+    return Dimension(
+        kind=kind,
+        size=int(generator.integers(2, 17)),
+        bandwidth=float(generator.integers(1, 400)) * 1e9,
+        latency=f"{generator.integers(0, 5000)} ns",
+        algorithm=generator.choice([None, *algorithms]),
+        in_network=kind != Kind.LINE and bool(generator.random() < 0.2),
+        packet=packet if generator.random() < 0.5 else None,
+        launch_overhead=f"{generator.choice([0, 2000, 10000])} ns",
+        compression=float(generator.choice([1.0, 1.0, 2.0])),
+        reduction="200 GB/s" if generator.random() < 0.3 else None,
+    )
+
+
+def random_collective(generator: np.random.Generator, names: tuple[str, ...]) -> Collective:
+    span = tuple(generator.permutation(names)[: generator.integers(1, len(names) + 1)].tolist())
+    return Collective(
+        kind=generator.choice(list(CollectiveKind)),
+        size=int(2 ** generator.uniform(12, 26)) * 2,
+        chunks=int(generator.integers(1, 9)),
+        dimensions=span,
+        release=f"{generator.choice([0, 0, 50_000])} ns",
+    )
+
+
+def random_instance(seed: int) -> Instance:
+    generator = np.random.default_rng(seed)
+    network = Network(dimensions=tuple(random_dimension(generator) for _ in range(generator.integers(1, 5))))
+    count = int(generator.choice([1, 1, 2]))
+    return Instance(
+        network=network,
+        collectives=tuple(random_collective(generator, network.dimension_names) for _ in range(count)),
+        latency=generator.choice(["lag", "occupy"]),
+        ag_order=generator.choice(["free", "reverse"]),
+    )
+
+
+def random_sizes(generator: np.random.Generator, own: Exchange) -> IntArray:
+    """Equal sizes, or any number of sizes."""
+    if generator.random() < 0.4:
+        return equal_sizes(own)
+    elements, count = own.size // own.element_bytes, int(generator.integers(1, own.chunks + 1))
+    cuts = np.sort(generator.choice(elements - 1, count - 1, replace=False) + 1).tolist()
+    return np.array([b - a for a, b in pairwise([0, *cuts, elements])], dtype=np.int64) * own.element_bytes
+
+
+def random_plan(generator: np.random.Generator, instance: Instance) -> Plan:
+    chunks = []
+    for own in instance.exchanges:
+        paths, sizes = [], random_sizes(generator, own)
+        for _ in sizes:
+            legs = [generator.permutation(own.span) for _ in own.kind.rule.phases]
+            if own.kind.rule.mirrors and instance.ag_order == "reverse":
+                legs[1] = legs[0][::-1]
+            paths.append(np.concatenate(legs))
+        chunks.append(Chunks(sizes, np.array(paths, dtype=np.int64)))
+    return Plan(tuple(chunks), generator.choice(sorted(DISPATCH)))
+
+
+def random_schedules(instance: Instance, seed: int, count: int) -> Iterator[Schedule]:
+    """Of random plans, some with the best sizes, and of a policy that comes near to the bounds."""
+    generator = np.random.default_rng([seed, 1])
+    for sizes in ("equal", "free"):
+        yield simulate(instance, make_policy(f"hourglass(sizes={sizes})")(instance))
+    for number in range(count):
+        schedule = simulate(instance, random_plan(generator, instance))
+        yield schedule
+        if number < RESIZED_EACH:
+            yield resized(schedule)
+
+
+def check(seed: int, plans: int) -> dict[str, float]:
+    """How near the best schedules of an instance come to each bound: bound over makespan."""
+    instance = random_instance(seed)
+    free, equal = bounds(instance, equal_sizes=False), bounds(instance)
+    nearest = dict.fromkeys(equal, 0.0)
+    for schedule in random_schedules(instance, seed, plans):
+        for name, bound in (equal if schedule.has_equal_sizes else free).items():
+            assert bound <= schedule.makespan * (1 + TOLERANCE), (seed, name)
+            nearest[name] = max(nearest[name], bound / schedule.makespan)
+    return nearest
+
+
+def test_no_bound_is_above_a_makespan() -> None:
+    nearest = [check(seed, PLANS_EACH) for seed in range(NUM_INSTANCES)]
+    for name in nearest[0]:
+        ratios = [own[name] for own in nearest]
+        print(f"{name}: median {np.median(ratios):.3f}, most {max(ratios):.6f} of the best makespan")
