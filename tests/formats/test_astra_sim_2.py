@@ -1,6 +1,5 @@
 """Network and system files of ASTRA-sim 2, against the figures of the simulator."""
 
-import json
 import math
 
 import pytest
@@ -11,21 +10,6 @@ from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import import_files, load
 from themis_opt.problem.parts import Request
 from themis_opt.schedules.simulator import simulate
-
-
-@pytest.fixture
-def write(tmp_path):
-    """Write files by name; returns their paths."""
-
-    def files(**contents):
-        paths = []
-        for name, content in contents.items():
-            paths.append(tmp_path / name.replace("__", "."))
-            text = content if isinstance(content, str) else json.dumps(content)
-            paths[-1].write_text(text, encoding="utf-8")
-        return paths
-
-    return files
 
 
 def rows(network):

@@ -7,7 +7,7 @@ and once more at the end of a stage.  To sum it reads twice and writes once: at 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -101,8 +101,28 @@ def algorithms(source: Source, by_collective: Mapping[str, tuple[Algorithm, ...]
     return next(iter(chosen.values()), ())
 
 
-def executed(source: Source, machine: Machine, own: Sequence[Algorithm], numbers: Mapping[str, float]) -> Machine:
+def one_queue(dimension: Dimension, own: Algorithm) -> float:
+    """Share of the links of an NPU that an algorithm uses at a time in one queue per dimension."""
+    return 1.0 if own is Algorithm.DIRECT else 1 / links(dimension.kind, dimension.size)
+
+
+def executed(
+    source: Source,
+    machine: Machine,
+    own: Sequence[Algorithm],
+    numbers: Mapping[str, float],
+    share: Callable[[Dimension, Algorithm], float] = one_queue,
+) -> Machine:
     """The machine on which native algorithms run, with the delays and rates of the system.
+
+    Parameters
+    ----------
+    own : sequence of Algorithm
+        Of each dimension; none if not given.
+    numbers : mapping of float
+        Values of :data:`USED` that are given.
+    share : callable
+        Share of the links of a dimension that an algorithm uses at a time.
 
     Raises
     ------
@@ -117,7 +137,10 @@ def executed(source: Source, machine: Machine, own: Sequence[Algorithm], numbers
     memory = numbers.get("local-mem-bw", 0.0) * 1e9
 
     def changes(k: int, dimension: Dimension) -> Mapping[str, Any]:
-        changed: dict[str, Any] = _one_queue(dimension, own[k]) if own else {}
+        changed: dict[str, Any] = {}
+        if own:
+            bandwidth = format_bandwidth(dimension.bandwidth * share(dimension, own[k]))
+            changed = {"algorithm": own[k].value, "bandwidth": bandwidth}
         if delay:
             changed["latency"] = format_time(dimension.latency + delay)
             changed["launch_overhead"] = nanoseconds(numbers["endpoint-delay"])
@@ -132,13 +155,6 @@ def executed(source: Source, machine: Machine, own: Sequence[Algorithm], numbers
         flops=numbers["peak-perf"] * 1e12 if numbers.get("peak-perf") else None,
         memory_bandwidth=memory or None,
     )
-
-
-def _one_queue(dimension: Dimension, own: Algorithm) -> dict[str, Any]:
-    """The algorithm, and the bandwidth of the links that it uses at a time."""
-    everything = links(dimension.kind, dimension.size)
-    used = everything if own is Algorithm.DIRECT else 1
-    return {"algorithm": own.value, "bandwidth": format_bandwidth(dimension.bandwidth * used / everything)}
 
 
 def _notes(document: Mapping[str, Any], own: Sequence[Algorithm]) -> list[str]:

@@ -1,0 +1,89 @@
+"""System files (text) of ASTRA-sim 1: ``key: value`` lines, algorithms joined by underscores.
+
+Source: https://github.com/astra-sim/astra-sim, branch ASTRA-sim-1.0, ``Sys.cc``.  A message of the analytical backend
+uses all links of an NPU in its dimension, but where all NPUs are connected, those to one of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from themis_opt.base.sources import Source
+from themis_opt.formats.readers.astra_sim_system import (
+    IGNORED,
+    NATIVE,
+    POLICIES,
+    USED,
+    algorithm,
+    algorithms,
+    executed,
+)
+from themis_opt.problem.fields import MAX_CHUNKS
+from themis_opt.problem.network import Algorithm, Dimension, Kind
+from themis_opt.problem.parts import Machine, Part, Reader, only
+
+CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        **POLICIES,
+        "intra-dimension-scheduling": ("FIFO", "RG", "SCF", "smallestFirst", "lessRemainingPhaseFirst"),
+        "inter-dimension-scheduling": (
+            *("baseline", "ascending", "themis", "offlineGreedy", "themisFlex", "offlineGreedyFlex", "roundRobin"),
+        ),
+    }
+)
+FIELDS = (*USED, *CHOICES, *NATIVE, *IGNORED, "seprate-log")
+
+
+def _recognizes(source: Source) -> bool:
+    return sum(f"{name}:" in source.head for name in FIELDS) >= 3
+
+
+def _read(sources: Sequence[Source]) -> Part:
+    source = only(sources, "system")
+    given = _pairs(source)
+    source.check_keys(given, FIELDS)
+    for name, known in CHOICES.items():
+        source.choice(given.get(name, known[0]), dict.fromkeys(known), name)
+    numbers = {
+        name: source.number(_number(source, given[name], name), name, most=1e12) for name in USED if name in given
+    }
+    if "preferred-dataset-splits" in given:
+        source.whole(int(numbers["preferred-dataset-splits"]), "preferred-dataset-splits", least=1, most=MAX_CHUNKS)
+    own = algorithms(source, {name: _split(source, given[name], name) for name in NATIVE if name in given})
+
+    def change(machine: Machine) -> Machine:
+        return executed(source, machine, own, numbers, _share)
+
+    notes = "ASTRA-sim: a cycle is a nanosecond; a chunk alone in its dimension also holds it for the latency."
+    return Part(change=change, notes=(notes,))
+
+
+def _pairs(source: Source) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for number, line in source.lines:
+        name, colon, value = (part.strip() for part in line.partition(":"))
+        if not colon or not value:
+            raise source.error(f"must be 'key: value' (line {number})", value=line.strip())
+        if name in pairs:
+            raise source.error(f"stands twice (line {number})", name)
+        pairs[name] = value
+    return pairs
+
+
+def _number(source: Source, text: str, name: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise source.error("must be a number", name, text) from None
+
+
+def _split(source: Source, text: str, name: str) -> tuple[Algorithm, ...]:
+    return tuple(algorithm(source, part, name) for part in text.split("_"))
+
+
+def _share(dimension: Dimension, own: Algorithm) -> float:
+    """Share of the links of an NPU that a message uses."""
+    one_of_many = dimension.kind is Kind.FULLY_CONNECTED and own is not Algorithm.DIRECT
+    return 1 / (dimension.size - 1) if one_of_many else 1.0
+
+
+READER = Reader("system of ASTRA-sim 1", ("txt",), _recognizes, _read)

@@ -1,0 +1,131 @@
+"""A training iteration under construction from a trace: names made unique, empty collectives left out and counted."""
+
+import math
+from collections.abc import Sequence
+
+from themis_opt.base.sources import Source
+from themis_opt.problem.exchanges import Parallelism, Tensor
+from themis_opt.problem.instance import FORMAT, Instance
+from themis_opt.problem.iteration import MAX_TASKS, MAX_TENSORS, ComputeTask, Iteration, Split
+from themis_opt.problem.parts import Machine
+from themis_opt.problem.phases import CollectiveKind
+
+MAX_NAME = 200
+
+
+class Draft:
+    """Collects tasks in the order they run, and tensors between them.
+
+    Parameters
+    ----------
+    source : Source
+        The file, for errors.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.tasks: list[ComputeTask] = []
+        self.tensors: list[Tensor] = []
+        self.empty = 0
+        self._uses: dict[str, int] = {}
+
+    def unique(self, name: str) -> str:
+        """The name, or one with a number where it stands already."""
+        name = "".join(c if c.isprintable() else "?" for c in name[:MAX_NAME]) or "task"
+        while True:
+            self._uses[name] = self._uses.get(name, 0) + 1
+            if self._uses[name] == 1:
+                return name
+            name = f"{name}#{self._uses[name]}"
+
+    def compute(self, name: str, picoseconds: int) -> str:
+        """Add a task that runs after the others; returns its name, which is unique.
+
+        Raises
+        ------
+        InputError
+            If there are too many.
+        """
+        if len(self.tasks) == MAX_TASKS:
+            raise self._source.error(f"makes more than {MAX_TASKS} tasks")
+        self.tasks.append(ComputeTask(name=self.unique(name), duration=f"{picoseconds} ps"))
+        return self.tasks[-1].name
+
+    def exchange(
+        self,
+        name: str,
+        kind: CollectiveKind,
+        size: int,
+        between: tuple[str, str],
+        dimensions: tuple[str, ...] | None,
+        *,
+        parallelism: Parallelism = "data",
+        later: bool = False,
+    ) -> None:
+        """Add a tensor, unless it is empty or no NPU takes part.
+
+        Parameters
+        ----------
+        between : (str, str)
+            The task that makes it, and the one that needs the result.
+        dimensions : tuple of str, or None
+            That it spans; None for all.
+        later : bool
+            Whether the result is needed in the next iteration, where the order of the tasks does not say so.
+
+        Raises
+        ------
+        InputError
+            If there are too many.
+        """
+        if not size or dimensions == ():
+            self.empty += 1
+            return
+        if len(self.tensors) == MAX_TENSORS:
+            raise self._source.error(f"makes more than {MAX_TENSORS} tensors")
+        tensor = Tensor(
+            name=self.unique(name),
+            kind=kind,
+            size=size,
+            ready_after=between[0],
+            needed_before=between[1],
+            parallelism=parallelism,
+            element_bytes=math.gcd(size, 4),
+            **({"dimensions": dimensions} if dimensions else {}),
+            **({"needed_in": "next"} if later else {}),
+        )
+        self.tensors.append(tensor)
+
+    def instance(self, name: str, machine: Machine, splits: Sequence[Split] = ()) -> Instance:
+        """The iteration on a machine.
+
+        Raises
+        ------
+        InputError
+            If nothing is exchanged.
+        """
+        if not self.tensors:
+            raise self._source.error("exchanges nothing between NPUs of this network")
+        empty = f"{self.empty} collectives without bytes or partners are left out." if self.empty else ""
+        return Instance(
+            format=FORMAT,
+            name=name,
+            description=empty,
+            network=machine.network,
+            iteration=Iteration(tasks=tuple(self.tasks), tensors=tuple(self.tensors), splits=tuple(splits)),
+            chunks=machine.chunks,
+            latency=machine.latency,
+        )
+
+
+def needs_network(source: Source, machine: Machine | None) -> Machine:
+    """The machine, which must be described.
+
+    Raises
+    ------
+    InputError
+        If no file describes it.
+    """
+    if machine is None:
+        raise source.error("says nothing of the network: name a file, or a shipped instance, that does")
+    return machine
