@@ -25,12 +25,13 @@ from themis_opt.search.exact import Exact, Reference
 
 FAST = tuple(name for name in POLICIES if takes_dispatch(name))
 COMBINATIONS = [f"{policy}+{dispatch}" for policy in FAST for dispatch in DISPATCH]
+RULES = [*COMBINATIONS, "hierarchical", "nccl", "hourglass"]
 QUICK_SEARCH = "search:evaluations=200"
 QUICK_EXACT = "exact:seconds=0.2:workers=1"
 Run = Callable[[Instance, str], Schedule]
 
 
-@pytest.mark.parametrize("specification", [*COMBINATIONS, "hourglass", QUICK_SEARCH, QUICK_EXACT])
+@pytest.mark.parametrize("specification", [*RULES, QUICK_SEARCH, QUICK_EXACT])
 def test_plans_hold_equal_chunks(mixed: Instance, specification: str) -> None:
     instance = mixed.overridden(chunks=3)
     for collective, chunks in zip(instance.exchanges, make_policy(specification)(instance).chunks, strict=True):
@@ -38,13 +39,13 @@ def test_plans_hold_equal_chunks(mixed: Instance, specification: str) -> None:
 
 
 @pytest.mark.parametrize("ag_order", ["free", "reverse"])
-@pytest.mark.parametrize("specification", [*COMBINATIONS, "hourglass", QUICK_SEARCH, QUICK_EXACT])
+@pytest.mark.parametrize("specification", [*RULES, QUICK_SEARCH, QUICK_EXACT])
 def test_plans_lead_to_valid_schedules(every_kind: Instance, specification: str, ag_order: str) -> None:
     instance = every_kind.overridden(chunks=3, ag_order=ag_order)
     validate(simulate(instance, make_policy(specification)(instance)))
 
 
-@given(instances(), st.sampled_from(COMBINATIONS))
+@given(instances(), st.sampled_from([*COMBINATIONS, "hierarchical", "nccl"]))
 def test_plans_of_random_instances_lead_to_valid_schedules(instance: Instance, specification: str) -> None:
     validate(simulate(instance, make_policy(specification)(instance)))
 
@@ -78,7 +79,10 @@ def test_a_specification_sets_knobs_and_dispatch() -> None:
 @pytest.mark.parametrize(
     ("specification", "rule"),
     [
-        ("", "unknown policy; use one of baseline, themis, hourglass, search, random, exact"),
+        (
+            "",
+            "unknown policy; use one of baseline, cyclic, hierarchical, nccl, themis, hourglass, search",
+        ),
         ("greedy", "unknown policy"),
         ("seed=3", "exact; knobs follow their policy after colons"),
         ("Themis", "unknown policy"),

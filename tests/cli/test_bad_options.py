@@ -11,7 +11,7 @@ HARD = "3d-sw_sw_sw_hetero.all_reduce.100MiB"
 
 POLICIES = [
     # policies, what the message must say
-    ("magic", "'magic': unknown policy; use one of baseline, themis"),
+    ("magic", "'magic': unknown policy; use one of baseline, cyclic"),
     ("Baseline", "'Baseline': unknown policy"),
     ("baseline,magic", "'magic': unknown policy"),
     ("baseline+magic", "'baseline+magic': unknown dispatch rule; use one of fifo"),

@@ -209,7 +209,10 @@ REFUSED = [
     ("missing", "cannot be loaded from tiny-policies 1.2"),
     ("function", "must be a dataclass, is not in tiny-policies 1.2"),
     ("picky", "knob taste must be set"),
-    ("nothing", "unknown policy; use one of baseline, themis, hourglass, search, random, exact, function, missing"),
+    (
+        "nothing",
+        "unknown policy; use one of baseline, cyclic, hierarchical, nccl, themis, hourglass, search, random, exact",
+    ),
 ]
 
 

@@ -28,6 +28,9 @@ POLICIES = Registry(
     "themis_opt.policies",
     {
         "baseline": "themis_opt.policies.baseline:Baseline",
+        "cyclic": "themis_opt.policies.cyclic:Cyclic",
+        "hierarchical": "themis_opt.policies.hierarchical:Hierarchical",
+        "nccl": "themis_opt.policies.nccl:Nccl",
         "themis": "themis_opt.policies.themis:Themis",
         "hourglass": "themis_opt.policies.hourglass.policy:Hourglass",
         "search": "themis_opt.search.annealed:Search",
