@@ -1,11 +1,13 @@
 """Bytes, occupation and lag of every stage, by hand."""
 
+import math
+from fractions import Fraction
 from itertools import permutations
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import instances, plans
 
@@ -155,6 +157,51 @@ def test_occupation_is_rounded_up_to_picoseconds() -> None:
     assert costs("reduce_scatter", [0], dimension(bandwidth="7 GB/s")).occupancy.tolist() == [[102_858]]
 
 
+def test_long_transfers_are_rounded_up_too() -> None:
+    """720 bytes at 7 B/s take 102857142857142.857 ps."""
+    assert costs("reduce_scatter", [0], dimension(bandwidth="7 B/s")).occupancy.item() == 102_857_142_857_143
+
+
+def test_whole_picoseconds_stay_what_they_are() -> None:
+    """6 bytes at 0.3 B/s take 20 s."""
+    assert costs("reduce_scatter", [0], dimension(bandwidth="0.3 B/s"), size=8).occupancy.item() == 20 * 10**12
+
+
+@given(
+    st.integers(2, 64),
+    st.integers(2, 64),
+    st.integers(1, 2**50),
+    st.one_of(st.integers(1, 10**12), st.floats(1e-3, 1e13), st.sampled_from([1e9, 25e9, 200 * 2.0**30])),
+    st.sampled_from([1.0, 1.1, 2.3, 3.0]) | st.floats(1, 100),
+    st.none() | st.tuples(st.integers(1, 9000), st.integers(0, 200)),
+    st.none() | st.integers(1, 10**12),
+)
+def test_occupation_is_exact(
+    size: int,
+    other: int,
+    sent: int,
+    bandwidth: float,
+    compression: float,
+    packet: tuple[int, int] | None,
+    reduction: int | None,
+) -> None:
+    """Against fractions, in the second of two dimensions, where a chunk of `sent` bytes is 1/`other` of it."""
+    framing = packet and {"payload": f"{packet[0]} B", "header": f"{packet[1]} B"}
+    last = dimension(
+        kind="ring", size=size, bandwidth=bandwidth, compression=compression, packet=framing, reduction=reduction
+    )
+    network = Network(dimensions=(dimension(size=other), last))
+    problem = Instance(network=network, collectives=(Collective(kind="reduce_scatter", size=2, chunks=1),))
+    here = Fraction(sent * (size - 1), other * size) / Fraction(repr(compression))
+    wire = here + (math.ceil(here / packet[0]) * packet[1] if packet else 0)
+    exact = wire / Fraction(repr(float(bandwidth)))
+    if reduction:
+        exact += here * Fraction(repr(compression)) / reduction
+    assume(exact < 10**6)
+    result = path_costs(problem, CollectiveKind.REDUCE_SCATTER, np.array([sent]), np.array([[0, 1]]))
+    assert result.occupancy[0, 1] == math.ceil(exact * 10**12)
+
+
 def test_latency_lags_behind_the_occupation() -> None:
     result = costs("reduce_scatter", [0], dimension(latency="5 ns"))
     assert (result.occupancy.item(), result.lag.item()) == (720_000, 2 * 5_000)
@@ -192,6 +239,12 @@ def test_compression_leaves_what_is_held() -> None:
 def test_packets_hold_compressed_bytes() -> None:
     packed = dimension(compression=3, packet={"payload": "100 B", "header": "7 B"})
     assert costs("reduce_scatter", [0], packed).occupancy.item() == (240 + 3 * 7) * 1000
+
+
+def test_a_full_packet_is_one_packet() -> None:
+    """46 / 2 / 2.3 is 10 bytes, though floating point says a little more."""
+    packed = dimension(size=2, compression=2.3, packet={"payload": "10 B", "header": "7 B"})
+    assert costs("reduce_scatter", [0], packed, size=46).occupancy.item() == (10 + 7) * 1000
 
 
 def test_sums_hold_the_dimension_too() -> None:

@@ -124,6 +124,12 @@ def test_times_survive_the_cut_to_whole_nanoseconds(mixed):
     assert [nanoseconds(e["ts"]) for e in events(mixed, "X")] == (mixed.start // 1000).tolist()
 
 
+def test_times_keep_their_picoseconds(mixed):
+    slices = events(mixed, "X")
+    assert [round(e["ts"] * 10**6) for e in slices] == mixed.start.tolist()
+    assert [round(e["dur"] * 10**6) for e in slices] == (mixed.end - mixed.start).tolist()
+
+
 def test_a_time_without_an_exact_float_is_not_cut_to_the_nanosecond_before():
     assert int(1001 / 1000 * 1000) == 1000
     schedule = scheduled(Collective(kind="all_to_all", size="1 MB", chunks=1, release="1001 ns"))

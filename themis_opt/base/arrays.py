@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
+ObjectArray = NDArray[np.object_]
 
 
 def read_only(array: IntArray) -> IntArray:

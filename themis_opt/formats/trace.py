@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import NANOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_NANOSECOND
+from themis_opt.base.units import NANOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_NANOSECOND
 from themis_opt.formats.window import Window, is_pictured, last_iterations
 from themis_opt.problem.phases import Phase
 from themis_opt.schedules.schedule import Schedule
@@ -39,7 +39,7 @@ def chrome_trace(schedule: Schedule) -> dict[str, Any]:
     Process *network* has one track per dimension; a stage is a slice such as ``gradients c3 RS``, and arrows
     link the stages of each chunk.  Process *in flight* has one track per chunk and shows the step latencies
     that delay the chunk without holding a dimension.  Counters show which dimensions are busy, and the
-    share of the bandwidth that is.  Times are cut to the whole nanoseconds viewers keep.
+    share of the bandwidth that is.  Times are microseconds with all their picoseconds; viewers keep whole nanoseconds.
 
     With compute, the complete iterations are shown, the last ones where there are more than :data:`MAX_ITERATIONS` or
     more than :data:`MAX_STAGES` stages in all.  Process *NPU* has the track *compute*; for every launch an arrow leads
@@ -274,16 +274,17 @@ def _counter(name: str, series: str, values: Mapping[int, float], pid: int) -> I
 
 
 def _span(start: int, end: int) -> Event:
-    """Begin and duration; both ends are cut to nanoseconds first, so that neighbours still touch."""
-    begin, finish = (time - time % PICOSECONDS_PER_NANOSECOND for time in (start, end))
-    return {"ts": microseconds(start), "dur": microseconds(finish - begin)}
+    return {"ts": microseconds(start), "dur": microseconds(end - start)}
 
 
 def microseconds(picoseconds: int) -> float:
-    """Whole nanoseconds in microseconds, never below: Perfetto multiplies by 1000 and cuts the rest off."""
-    nanoseconds = int(picoseconds) // PICOSECONDS_PER_NANOSECOND
-    value = nanoseconds / NANOSECONDS_PER_MICROSECOND
-    return value if int(value * NANOSECONDS_PER_MICROSECOND) == nanoseconds else math.nextafter(value, math.inf)
+    """Picoseconds in microseconds; no less where Perfetto multiplies by 1000 and cuts all but whole nanoseconds off.
+
+    Cut begins and durations add up to no more than the cut end, so that neighbours never overlap there.
+    """
+    value = int(picoseconds) / PICOSECONDS_PER_MICROSECOND
+    cut = int(picoseconds) // PICOSECONDS_PER_NANOSECOND
+    return value if int(value * NANOSECONDS_PER_MICROSECOND) == cut else math.nextafter(value, math.inf)
 
 
 def trace_json(schedule: Schedule) -> str | None:

@@ -23,25 +23,27 @@ switch sums, at the speed of its links.
 The stage occupies its dimension for :math:`n / B_k`, plus the launch overhead, plus the bytes summed over the
 `reduction` of the dimension, since sums stand between the steps; and its result is ready
 :math:`A_k` = steps :math:`\times` latency later.  With ``latency: occupy`` the dimension is held for
-:math:`A_k` too.  Occupations are rounded up to whole picoseconds: data are never ready before they arrived.
+:math:`A_k` too.  Occupations are rounded up to whole picoseconds, exactly: data are never ready before
+they arrived.
 """
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from themis_opt.base.arrays import FloatArray, IntArray, read_only
+from themis_opt.base.arrays import BoolArray, FloatArray, IntArray, ObjectArray, read_only
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import MAX_CLOCK, PICOSECONDS_PER_SECOND, format_seconds
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension
 from themis_opt.problem.phases import CollectiveKind, Data, Phase
 
-_ROUNDING_SLACK = 1e-12
-"""Fraction of a time forgiven before rounding up, against noise of the floating-point division."""
+_NOISE = 1e-14
+"""Relative error that floating-point times and packet counts are sure to stay below: ten roundings are 1.1e-15."""
 
 
 class StageCosts(NamedTuple):
@@ -106,7 +108,7 @@ def _rates(instance: Instance) -> _Rates:
     delay = np.array([[steps(d, phase) * d.latency for d in dimensions] for phase in Phase])
     launch = np.array([d.launch_overhead for d in dimensions])
     occupies = instance.latency == "occupy"
-    sums = np.array([[_seconds_to_sum(d, phase) for d in dimensions] for phase in Phase])
+    sums = np.array([[float(_seconds_to_sum(d, phase)) for d in dimensions] for phase in Phase])
     return _Rates(
         size=np.array(instance.fabric.sizes),
         picoseconds_per_byte=PICOSECONDS_PER_SECOND / np.array(instance.fabric.bandwidths),
@@ -115,31 +117,37 @@ def _rates(instance: Instance) -> _Rates:
         has_headers=any(d.packet and d.packet.header for d in dimensions),
         sum_picoseconds_per_byte=PICOSECONDS_PER_SECOND * sums,
         has_sums=bool(sums.any()),
-        shares_sent=np.array([[_shares_sent(d, phase) for d in dimensions] for phase in Phase]),
+        shares_sent=np.array([[_blocks_sent(d, phase) / d.compression for d in dimensions] for phase in Phase]),
         fixed_occupancy=launch + occupies * delay,
         fixed_lag=(not occupies) * delay,
     )
 
 
-def _shares_sent(dimension: Dimension, phase: Phase) -> float:
-    """Blocks of 1/P of the larger side of the stage that an NPU, or the busiest link of a line, sends, compressed."""
+def _blocks_sent(dimension: Dimension, phase: Phase) -> int:
+    """Blocks of 1/P of the larger side of the stage that an NPU, or the busiest link of a line, sends."""
     if dimension.basic_algorithm is Algorithm.LINE and phase.rule.data is Data.STAY:
-        return dimension.size**2 // 4 / dimension.compression
+        return dimension.size**2 // 4
     if not (dimension.in_network and phase.rule.in_network):
-        return (dimension.size - 1) / dimension.compression
-    return (dimension.size if phase.rule.data is Data.SHRINK else 1) / dimension.compression
+        return dimension.size - 1
+    return dimension.size if phase.rule.data is Data.SHRINK else 1
 
 
-def _seconds_to_sum(dimension: Dimension, phase: Phase) -> float:
+def _seconds_to_sum(dimension: Dimension, phase: Phase) -> Fraction:
     """Seconds for which an NPU adds up for each byte that it sends: it receives as many, and sums them uncompressed.
 
     On a line the busiest NPU receives P + 1 blocks, two of them of its own, where its busiest link carries P - 1.
     """
     if dimension.reduction is None or not phase.rule.reduces or (dimension.in_network and phase.rule.in_network):
-        return 0.0
+        return Fraction(0)
     size = dimension.size
     inside_line = dimension.basic_algorithm is Algorithm.LINE and size > 2
-    return dimension.compression / dimension.reduction * ((size + 1) / (size - 1) if inside_line else 1)
+    blocks = Fraction(size + 1, size - 1) if inside_line else 1
+    return _exactly(dimension.compression) / _exactly(dimension.reduction) * blocks
+
+
+def _exactly(value: float) -> Fraction:
+    """A quantity as documents say it: its shortest decimal."""
+    return Fraction(repr(value))
 
 
 def _at(table: Any, phase: Phase | IntArray, dimension: int | IntArray) -> Any:
@@ -163,14 +171,14 @@ def bytes_sent(
     instance: Instance,
     phase: Phase | IntArray,
     dimension: int | IntArray,
-    size: FloatArray,
+    size: FloatArray | IntArray,
     scattered: IntArray,
 ) -> FloatArray:
     """Bytes an NPU sends in a stage, after compression.
 
     Parameters
     ----------
-    size : float64 array
+    size : float64 or int64 array
         Chunk bytes.
     scattered : int64 array
         Product of the sizes of the dimensions the chunk is scattered over on the scattered side of the stage
@@ -208,10 +216,93 @@ def variable_occupancy(
     return time
 
 
-def occupancy(instance: Instance, phase: Phase | IntArray, dimension: int | IntArray, sent: FloatArray) -> IntArray:
-    """Picoseconds for which stages that send `sent` bytes hold their dimension."""
-    variable = np.ceil(variable_occupancy(instance, phase, dimension, sent) * (1 - _ROUNDING_SLACK))
-    return variable.astype(np.int64) + fixed_occupancy(instance, phase, dimension)
+def occupancy(
+    instance: Instance, phase: Phase | IntArray, dimension: int | IntArray, size: IntArray, scattered: IntArray
+) -> IntArray:
+    """Picoseconds for which stages hold their dimension, rounded up exactly.
+
+    Floating point decides where it is sure on which side of a whole number it is, and whole numbers do elsewhere.
+
+    Parameters
+    ----------
+    size : int64 array
+        Chunk bytes.
+    scattered : int64 array
+        As :func:`bytes_sent` takes it.
+    """
+    sent = bytes_sent(instance, phase, dimension, size, scattered)
+    variable = np.asarray(variable_occupancy(instance, phase, dimension, sent))
+    doubtful = _is_doubtful(variable)
+    if _rates(instance).has_headers:
+        doubtful |= _is_doubtful(sent / _rates(instance).payload[dimension])
+    time = np.ceil(variable).astype(np.int64)
+    if doubtful.any():
+        exactly = (np.broadcast_to(array, time.shape)[doubtful] for array in (phase, dimension, size, scattered))
+        time[doubtful] = _rounded_up(instance, *exactly)
+    return time + fixed_occupancy(instance, phase, dimension)
+
+
+def _is_doubtful(value: FloatArray) -> BoolArray:
+    """Where a value is so close to a whole number that floating point cannot say how it is rounded up."""
+    doubtful: BoolArray = np.ceil(value * (1 - _NOISE)) != np.ceil(value * (1 + _NOISE))
+    return doubtful
+
+
+class _Ratios(NamedTuple):
+    """Variable occupations as ratios of whole numbers; arrays of Python integers, shape (phases, dimensions).
+
+    A chunk of S bytes scattered over W NPUs sends p = ceil(S `packets` / (W `payloads`)) packets in a stage that takes
+    (S `bytes` + W p `headers`) / (W `unit`) picoseconds.
+    """
+
+    bytes: ObjectArray
+    headers: ObjectArray
+    unit: ObjectArray
+    packets: ObjectArray
+    payloads: ObjectArray
+
+
+@lru_cache(maxsize=256)
+def _ratios(instance: Instance) -> _Ratios:
+    each = [[_ratio(d, phase) for d in instance.fabric.dimensions] for phase in Phase]
+    return _Ratios(*np.moveaxis(np.array(each, dtype=object), -1, 0))
+
+
+def _ratio(dimension: Dimension, phase: Phase) -> tuple[int, ...]:
+    """The entries of :class:`_Ratios`."""
+    per_byte = PICOSECONDS_PER_SECOND / _exactly(dimension.bandwidth)
+    sent = _blocks_sent(dimension, phase) / _exactly(dimension.compression)
+    time = sent * (per_byte + PICOSECONDS_PER_SECOND * _seconds_to_sum(dimension, phase))
+    packet = dimension.packet
+    header = packet.header * per_byte if packet else Fraction(0)
+    packets = sent / packet.payload if packet else Fraction(0)
+    unit = math.lcm(time.denominator, header.denominator)
+    return int(time * unit), int(header * unit), unit, packets.numerator, packets.denominator
+
+
+def _rounded_up(
+    instance: Instance, phase: IntArray, dimension: IntArray, size: IntArray, scattered: IntArray
+) -> IntArray:
+    """Variable occupations, rounded up, in whole numbers: machine words where they are long enough."""
+    ratios = [_at(table, phase, dimension) for table in _ratios(instance)]
+
+    def times(kind: Any) -> tuple[Any, Any]:
+        return _times(_Ratios(*(table.astype(kind) for table in ratios)), size.astype(kind), scattered.astype(kind))
+
+    fits = max(part.max() for part in times(np.float64)) < _WORD
+    above, below = times(np.int64 if fits else object)
+    time: IntArray = (-(-above // below)).astype(np.int64)
+    return time
+
+
+_WORD = 2**62
+"""Whole numbers below it fit a machine word, also where floating point says so."""
+
+
+def _times(ratios: _Ratios, size: Any, scattered: Any) -> tuple[Any, Any]:
+    """Numerators and denominators of variable occupations."""
+    packets = -(-size * ratios.packets // (scattered * ratios.payloads))
+    return size * ratios.bytes + scattered * packets * ratios.headers, scattered * ratios.unit
 
 
 def path_costs(instance: Instance, kind: CollectiveKind, sizes: IntArray, paths: IntArray) -> StageCosts:
@@ -226,16 +317,20 @@ def path_costs(instance: Instance, kind: CollectiveKind, sizes: IntArray, paths:
     """
     phase = stage_phases(kind, paths.shape[1])
     own = _rates(instance).size.take(paths)
-    size = sizes[:, None].astype(np.float64)
+    size = sizes[:, None]
     before, after, divisor = _along(kind, own)
-    sent = bytes_sent(instance, phase, paths, size, divisor)
     return StageCosts(
         held_before=size / before,
         held_after=size / after,
-        sent=sent,
-        occupancy=occupancy(instance, phase, paths, sent),
+        sent=bytes_sent(instance, phase, paths, size, divisor),
+        occupancy=occupancy(instance, phase, paths, size, divisor),
         lag=fixed_lag(instance, phase, paths),
     )
+
+
+def path_divisors(instance: Instance, kind: CollectiveKind, paths: IntArray) -> IntArray:
+    """What :func:`bytes_sent` divides by in every stage of paths, shape (chunks, stages)."""
+    return _along(kind, _rates(instance).size.take(paths)).divisor
 
 
 @lru_cache(maxsize=256)

@@ -49,8 +49,7 @@ def without_fixed(job: JobClass, least: JobClass) -> JobClass:
 def _leg(instance: Instance, phase: Phase, span: tuple[int, ...], size: int, measure: Measure) -> Leg:
     every = list(arcs(span))
     machine = np.array([k for _, k in every])
-    sent = bytes_sent(instance, phase, machine, np.array(float(size)), _divisors(instance, phase, span, every))
-    values = _measured(instance, phase, machine, sent, measure)
+    values = _measured(instance, phase, machine, np.array(size), _divisors(instance, phase, span, every), measure)
     return Leg(
         duration=dict(zip(every, values.tolist(), strict=True)),
         lag={k: int(fixed_lag(instance, phase, k)) for k in span},
@@ -73,20 +72,20 @@ def occupancies(instance: Instance, exchange: Exchange, sizes: IntArray) -> IntA
     machine = np.array(span)[local]
     for leg, phase in enumerate(phases):
         divisors = _divisors(instance, phase, span, list(arcs(span)))
-        sent = bytes_sent(instance, phase, machine, sizes[:, None].astype(np.float64), divisors)
-        table[:, leg, visited, local] = occupancy(instance, phase, machine, sent)
+        table[:, leg, visited, local] = occupancy(instance, phase, machine, sizes[:, None], divisors)
     return table
 
 
 def _measured(
-    instance: Instance, phase: Phase, machine: IntArray, sent: FloatArray, measure: Measure
+    instance: Instance, phase: Phase, machine: IntArray, size: IntArray, divisors: IntArray, measure: Measure
 ) -> FloatArray | IntArray:
+    if measure == "occupancy":
+        return occupancy(instance, phase, machine, size, divisors)
+    sent = bytes_sent(instance, phase, machine, size, divisors)
     if measure == "bytes":
         return sent
-    if measure == "fluid":
-        variable = variable_occupancy(instance, phase, machine, sent, whole_packets=False)
-        return variable + fixed_occupancy(instance, phase, machine)
-    return occupancy(instance, phase, machine, sent)
+    variable = variable_occupancy(instance, phase, machine, sent, whole_packets=False)
+    return variable + fixed_occupancy(instance, phase, machine)
 
 
 def _divisors(instance: Instance, phase: Phase, span: tuple[int, ...], every: Sequence[Arc]) -> IntArray:

@@ -26,7 +26,7 @@ import numpy as np
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import MAX_CLOCK, nanoseconds
-from themis_opt.problem.cost import StageCosts, fixed_lag, occupancy
+from themis_opt.problem.cost import StageCosts, fixed_lag, occupancy, path_divisors
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.kernel import Operations, start_times
 from themis_opt.schedules.period import Period
@@ -239,7 +239,8 @@ class _Run:
     costs: StageCosts
     phase: IntArray
     dimension: IntArray
-    sent: FloatArray
+    size: IntArray
+    scattered: IntArray
     factor: IntArray
     operations: dict[int, Operations]
 
@@ -271,8 +272,16 @@ def _prepared(instance: Instance, execution: Execution, disturbance: _Disturbanc
     if serial * slowest > MAX_CLOCK:
         rule = f"a sample up to {slowest:.3g} times as slow may outlast the clock"
         raise InputError(rule, field=", ".join(disturbance._fields))
-    where = plan.phases(instance), plan.stage_dimensions, costs.sent
-    return _Run(instance, execution, costs, *where, _factor_places(instance, plan), {})
+    stages = plan.phases(instance), plan.stage_dimensions, *_sizes_and_divisors(instance, plan)
+    return _Run(instance, execution, costs, *stages, _factor_places(instance, plan), {})
+
+
+def _sizes_and_divisors(instance: Instance, plan: Plan) -> tuple[IntArray, IntArray]:
+    """Bytes of the chunk of every stage, and what divides them."""
+    pairs = list(zip(plan.launched(instance), plan.chunks, strict=True))
+    sizes = [np.repeat(own.sizes, own.paths.shape[1]) for _, own in pairs]
+    divisors = [path_divisors(instance, exchange.kind, own.paths).ravel() for exchange, own in pairs]
+    return np.concatenate(sizes), np.concatenate(divisors)
 
 
 def _factor_places(instance: Instance, plan: Plan) -> IntArray:
@@ -303,7 +312,7 @@ def _costs(run: _Run, lagging: Instance, factors: FloatArray, occupies: bool) ->
     """Costs with lags multiplied by the `factors` of stages, which hold the dimension if latency occupies."""
     lag = fixed_lag(lagging, run.phase, run.dimension)
     late = np.ceil(lag * factors[run.factor]).astype(np.int64)
-    held = occupancy(lagging, run.phase, run.dimension, run.sent)
+    held = occupancy(lagging, run.phase, run.dimension, run.size, run.scattered)
     return run.costs._replace(occupancy=held + occupies * late, lag=(not occupies) * late)
 
 
