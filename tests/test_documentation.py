@@ -1,0 +1,87 @@
+"""The documentation site is built without a warning, and the tutorials run as they stand."""
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+
+BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', flags=re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """Code in a tutorial: a file of this name, or commands."""
+
+    language: str
+    name: str
+    text: str
+
+
+def blocks(tutorial: Path) -> list[Block]:
+    return [Block(*found) for found in BLOCK.findall(tutorial.read_text(encoding="utf-8"))]
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess:
+    """Run a command as a user would, with the tools of this environment."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+    return subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
+def test_a_tutorial_runs_from_above_to_below(tutorial: Path, tmp_path: Path) -> None:
+    commands = 0
+    for block in blocks(tutorial):
+        if block.name:
+            path = tmp_path / block.name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(block.text, encoding="utf-8")
+        elif block.language == "sh":
+            done = run(f"set -e\n{block.text}", tmp_path)
+            assert done.returncode == 0, f"{block.text}\n{done.stderr}"
+            commands += 1
+    assert commands >= 3
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site; warnings, such as links to nothing, are errors."""
+    if find_spec("mkdocs") is None:
+        pytest.skip("mkdocs is not installed (extra docs)")
+    folder = tmp_path_factory.mktemp("site")
+    done = run(f"{sys.executable} -m mkdocs build --strict --quiet -d {folder}", ROOT)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_site_holds_what_comes_from_the_code(site: Path) -> None:
+    commands = (site / "reference" / "commands" / "index.html").read_text(encoding="utf-8")
+    mathematics = (site / "reference" / "mathematics" / "index.html").read_text(encoding="utf-8")
+    python = (site / "reference" / "python" / "index.html").read_text(encoding="utf-8")
+    assert "--launch-overhead" in commands
+    assert "<math" in mathematics
+    assert "loss_distributions" in python
+
+
+def test_the_site_needs_no_other_host(site: Path) -> None:
+    for page in ("index.html", "tutorials/policy/index.html"):
+        text = (site / page).read_text(encoding="utf-8")
+        assert re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="https?://', text) == []
+
+
+def test_no_markup_of_docstrings_is_left(site: Path) -> None:
+    for page in site.glob("reference/*/index.html"):
+        assert re.findall(r":(?:class|func|mod|data|math):", page.read_text(encoding="utf-8")) == []
+
+
+def test_every_page_of_the_documentation_is_in_the_menu() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert [page for page in pages if page not in menu] == []
