@@ -238,6 +238,7 @@ FREE_HOURGLASS = ("free_chunks", "fewest_free_chunks")
 EQUAL_ONLY = ("first_work", "first_steps", "slice_work", "moves")
 FREE_ONLY = ("warm", "cool", "start_work", "start_steps", "free_counts", "max_turns")
 ITERATIONS_ONLY = ("launch_share",)
+CACHE_LIMITS = ("max_entries", "max_stages")
 COMMON_MOVES = ("again", "path_share", "copy_share", "neighbour_share", "swap_share")
 
 STUDIES: Mapping[str, Study] = {
@@ -254,7 +255,7 @@ STUDIES: Mapping[str, Study] = {
     "reference of iterations": Study(
         exact.USUAL.period, period_cases, (*FREE_ONLY, *COMMON_MOVES, "slice_work", "first_work", "first_steps")
     ),
-    "plan cache": Study(plan_cache.CacheParams(), cache_cases),
+    "plan cache": Study(plan_cache.CacheParams(), cache_cases, CACHE_LIMITS),
     "bounds": Study(makespan_bounds.USUAL, bounds_cases),
 }
 

@@ -17,6 +17,9 @@ from themis_opt.search.limits import Allowance, SearchLimits
 from themis_opt.search.local_search import MAX_ARCS, LocalSearch, LocalSearchParams
 from themis_opt.search.period_rounds import PeriodRounds, num_arcs
 
+PATIENCE = 5
+"""Waves of local search without gain after which it gives way; half and double are as good."""
+
 
 @dataclass(frozen=True)
 class PeriodParams:
@@ -30,8 +33,6 @@ class PeriodParams:
         Share of the time left for groups on their own, where they meet on the network and where they never do.
     local_share : float
         Share of the time left for local search before CP-SAT, after which it has the time that is left then.
-    local_patience : int
-        Waves of local search without gain after which it gives way.
     stages_per_second : int
         Stages that are planned and simulated in a second, roughly; candidates that would take too long are left out.
     candidates : CandidateParams
@@ -45,7 +46,6 @@ class PeriodParams:
     groups_share: float = 0.1
     groups_share_if_apart: float = 0.9
     local_share: float = 0.3
-    local_patience: int = 5
     stages_per_second: int = 20_000
     candidates: CandidateParams = field(default_factory=CandidateParams)
     local: LocalSearchParams = field(default_factory=partial(LocalSearchParams, hot=1e-7, cold=1e-8))
@@ -169,7 +169,7 @@ class PeriodReference:
         seed = (limits.seed, self.num_searches)
         search = LocalSearch(incumbent.best, workers=limits.workers, seed=seed, params=self.params.local)
         self.num_searches += 1
-        search.run(self.allowance, seconds, self.params.local_patience, is_enough)
+        search.run(self.allowance, seconds, PATIENCE, is_enough)
         incumbent.interrupted |= search.interrupted
 
 

@@ -58,7 +58,7 @@ class CacheParams:
     Attributes
     ----------
     max_entries : int
-        Entries of one key that are tried.
+        Entries of one key that are tried at most, for time.
     max_stages : int
         Stages of all plans that one recall simulates twice, about half a second; larger plans are not kept.
     rule : str
