@@ -2,6 +2,8 @@
 
 import json
 
+from themis_opt.formats.chakra import Node, NodeType, encoded
+
 RING_16 = "topology: [ Ring ]\nnpus_count: [ 16 ]\nbandwidth: [ 50.0 ]  # GB/s\nlatency: [ 500.0 ]  # ns\n"
 THREE_LEVELS = (
     "topology: [ Ring, FullyConnected, Switch ]\nnpus_count: [ 4, 8, 2 ]\n"
@@ -48,6 +50,19 @@ SIMAI = (
     "moe -1 1 ALLREDUCE 0 1 NONE 0 1 NONE 0 0\n"
 )
 
+
+def chakra_trace() -> bytes:
+    """Two tasks and two collectives between them."""
+    attributes = {"is_cpu_op": False, "comm_type": 0, "comm_size": 4096, "involved_dim": (True, True)}
+    nodes = [
+        Node(0, "forward", NodeType.COMP, duration=7),
+        Node(1, "gradients", NodeType.COMM_COLL, (0,), attributes=attributes),
+        Node(2, "more", NodeType.COMM_COLL, (1,), (0,), attributes=attributes | {"pg_name": ""}),
+        Node(3, "update", NodeType.COMP, (2,), (0, 1), duration=3),
+    ]
+    return b"".join(encoded(nodes))
+
+
 SAMPLES: dict[str, dict[str, str | bytes]] = {
     "json": {},
     "astra-sim-network": {"ring.yml": RING_16, "levels.yml": THREE_LEVELS},
@@ -55,12 +70,16 @@ SAMPLES: dict[str, dict[str, str | bytes]] = {
     "astra-sim-1-network": {"dgx2.json": json.dumps(DGX_2)},
     "astra-sim-1-system": {"system.txt": SYSTEM_1},
     "astra-sim-1-workload": {"data.txt": DATA_PARALLEL, "transformer.txt": TRANSFORMER, "simai.txt": SIMAI},
+    "astra-sim-groups": {"groups.json": '{"0": [0, 1, 2, 3], "1": [0, 4]}'},
+    "chakra": {"trace.0.et": chakra_trace()},
 }
 """Files by name of the format and of the file; of each format at least one."""
 
 COMPANIONS: dict[str, dict[str, str]] = {
     "astra-sim-system": {"network.yml": RING_16},
     "astra-sim-1-system": {"network.json": json.dumps(DGX_2)},
+    "astra-sim-groups": {"network.yml": RING_16},
+    "chakra": {"network.yml": RING_16},
     "astra-sim-1-workload": {"network.json": json.dumps(DGX_2)},
 }
 """What files of a format need beside them to make a whole problem; recognized as what they are."""

@@ -33,9 +33,11 @@ READERS = Registry(
         OWN_FORMAT: "themis_opt.problem.catalog:read_instance",
         "astra-sim-network": "themis_opt.formats.readers.astra_sim_network:READER",
         "astra-sim-system": "themis_opt.formats.readers.astra_sim_system:READER",
+        "astra-sim-groups": "themis_opt.formats.readers.astra_sim_groups:READER",
         "astra-sim-1-network": "themis_opt.formats.readers.astra_sim_1_network:READER",
         "astra-sim-1-system": "themis_opt.formats.readers.astra_sim_1_system:READER",
         "astra-sim-1-workload": "themis_opt.formats.readers.astra_sim_1_workload:READER",
+        "chakra": "themis_opt.formats.readers.chakra_trace:READER",
     },
 )
 """Formats by name: a :class:`~themis_opt.problem.parts.Reader`, or a function from a path to an instance, for files

@@ -61,8 +61,9 @@ class Draft:
         *,
         parallelism: Parallelism = "data",
         later: bool = False,
-    ) -> None:
-        """Add a tensor, unless it is empty or no NPU takes part.
+        after: tuple[str, ...] = (),
+    ) -> str:
+        """Add a tensor, unless it is empty or no NPU takes part; returns its name, which is unique, or none.
 
         Parameters
         ----------
@@ -72,6 +73,8 @@ class Draft:
             That it spans; None for all.
         later : bool
             Whether the result is needed in the next iteration, where the order of the tasks does not say so.
+        after : tuple of str
+            Tensors that must have arrived before it leaves.
 
         Raises
         ------
@@ -80,7 +83,7 @@ class Draft:
         """
         if not size or dimensions == ():
             self.empty += 1
-            return
+            return ""
         if len(self.tensors) == MAX_TENSORS:
             raise self._source.error(f"makes more than {MAX_TENSORS} tensors")
         tensor = Tensor(
@@ -93,8 +96,10 @@ class Draft:
             element_bytes=math.gcd(size, 4),
             **({"dimensions": dimensions} if dimensions else {}),
             **({"needed_in": "next"} if later else {}),
+            **({"after": after} if after else {}),
         )
         self.tensors.append(tensor)
+        return tensor.name
 
     def instance(self, name: str, machine: Machine, splits: Sequence[Split] = ()) -> Instance:
         """The iteration on a machine.

@@ -1,0 +1,348 @@
+"""Chakra execution traces as a training iteration; traces of equal NPUs are folded into one.
+
+Attributes as ASTRA-sim 2 reads them: ``comm_type``, ``comm_size`` (bytes that an NPU puts in: an all-gather makes P
+times as many), ``pg_name`` (the communicator: empty or 0 for all NPUs) or ``involved_dim`` (one flag per dimension),
+``num_ops`` and ``tensor_size`` of compute that has no duration.
+Source: https://github.com/astra-sim/astra-sim, ``astra-sim/workload/Workload.cc``.
+
+Compute runs in an order that obeys the dependencies, smaller ids first.  A collective is ready after the last compute
+that it waits for, and needed before the first that waits for it; it comes after those whose data it needs.  That
+collectives merely follow each other, as in a stream, is left to the policy.
+"""
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from themis_opt.base.sources import Source
+from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_SECOND
+from themis_opt.formats.chakra import Node, NodeType, read_trace
+from themis_opt.formats.readers.draft import Draft, needs_network
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import FORMAT, Instance
+from themis_opt.problem.parts import Machine, Part, Reader, dimensions_of
+from themis_opt.problem.phases import CollectiveKind
+
+KINDS: Mapping[int, CollectiveKind] = MappingProxyType(
+    {
+        0: CollectiveKind.ALL_REDUCE,
+        1: CollectiveKind.REDUCE,
+        2: CollectiveKind.ALL_GATHER,
+        5: CollectiveKind.BROADCAST,
+        6: CollectiveKind.ALL_TO_ALL,
+        7: CollectiveKind.REDUCE_SCATTER,
+        8: CollectiveKind.REDUCE_SCATTER,
+    }
+)
+UNKNOWN_KINDS: Mapping[int, str] = MappingProxyType({3: "gather", 4: "scatter", 9: "barrier"})
+COMPUTE = (NodeType.COMP, NodeType.MEM_LOAD, NodeType.MEM_STORE)
+PASSED_OVER = (NodeType.METADATA,)
+COMPARED = ("type", "data_deps", "ctrl_deps", "duration")
+ATTRIBUTES = ("comm_type", "comm_size", "involved_dim", "num_ops", "tensor_size")
+"""What must be equal for NPUs to be equal; communicators may have different names."""
+
+
+def _recognizes(source: Source) -> bool:
+    return True
+
+
+def _read(sources: Sequence[Source]) -> Part:
+    ranks = sorted(((_rank(source), source) for source in sources), key=lambda pair: pair[0])
+    first, *others = [(rank, source, _checked(source)) for rank, source in ranks]
+    for rank, source, nodes in others:
+        _compare(first, (rank, source, nodes))
+    groups = [
+        (rank, source, [_text(own, "pg_name") for own in nodes.values()]) for rank, source, nodes in (first, *others)
+    ]
+
+    def build(machine: Machine | None) -> Instance:
+        source, nodes = first[1], first[2]
+        found = needs_network(source, machine)
+        spans = [_spans(source, nodes, found, rank, names) for rank, source, names in groups]
+        for (_, source, _), own in zip(groups, spans, strict=True):
+            for number in nodes:
+                if own[number] != spans[0][number]:
+                    rule = f"spans other dimensions than on rank {groups[0][0]}"
+                    raise source.error(rule, f"nodes[{number}]", own[number])
+        return _built(source, nodes, spans[0], found)
+
+    folded = f"{len(sources)} equal NPUs are folded into one; " if others else ""
+    note = f"Chakra: {folded}an all-gather gathers its size from each NPU; collectives of one stream may be reordered."
+    return Part(workload=build, notes=(note,))
+
+
+def _rank(source: Source) -> int:
+    """The NPU of a file named ``prefix.RANK.et``; 0 where it does not say."""
+    parts = source.path.name.removesuffix(".gz").split(".")
+    number = parts[-2] if len(parts) > 2 else "0"
+    return int(number) if number.isdigit() and len(number) < 10 else 0
+
+
+def _text(node: Node, name: str) -> str:
+    return str(node.attributes.get(name, ""))
+
+
+def _checked(source: Source) -> dict[int, Node]:
+    """The nodes by their place in the file, which also stands for their ids: these differ between NPUs.
+
+    All of them are ones that a problem can have, and wait for nodes that there are.
+    """
+    trace = read_trace(source).nodes
+    if not trace:
+        raise source.error("has no nodes")
+    places = {own.id: place for place, own in enumerate(trace)}
+    nodes: dict[int, Node] = {}
+    for place, own in enumerate(trace):
+        for dep in (*own.data_deps, *own.ctrl_deps):
+            if dep not in places:
+                raise source.error("waits for a node that there is not", f"nodes[{place}]", dep)
+        deps = [tuple(sorted(places[dep] for dep in given)) for given in (own.data_deps, own.ctrl_deps)]
+        nodes[place] = replace(own, id=place, data_deps=deps[0], ctrl_deps=deps[1])
+        _check_type(source, nodes[place])
+    return nodes
+
+
+def _check_type(source: Source, own: Node) -> None:
+    field = f"nodes[{own.id}]"
+    if own.type in (NodeType.COMM_SEND, NodeType.COMM_RECV):
+        raise source.error("sends between two NPUs, as pipelines do, are not collectives", field, own.name)
+    if own.type not in (*COMPUTE, *PASSED_OVER, NodeType.COMM_COLL):
+        raise source.error(f"nodes of type {own.type.name} are not part of a problem", field, own.name)
+    if own.type is NodeType.COMM_COLL:
+        _kind(source, own)
+        source.whole(own.attributes.get("comm_size"), f"{field}.comm_size")
+
+
+def _kind(source: Source, node: Node) -> CollectiveKind:
+    number = node.attributes.get("comm_type")
+    field = f"nodes[{node.id}].comm_type"
+    if not isinstance(number, int) or isinstance(number, bool) or number not in {**KINDS, **UNKNOWN_KINDS}:
+        raise source.error("must be the number of a collective, 0 to 9", field, number)
+    if number not in KINDS:
+        raise source.error(f"{UNKNOWN_KINDS[number]} is not among the collectives here", field, number)
+    return KINDS[number]
+
+
+def _compare(first: tuple[int, Source, Mapping[int, Node]], other: tuple[int, Source, Mapping[int, Node]]) -> None:
+    """Refuse an NPU that differs from the first one, with the difference."""
+    (rank, _, expected), (own_rank, source, nodes) = first, other
+    if own_rank == rank:
+        raise source.error(f"is rank {rank} once more; files are named prefix.RANK.et")
+    if len(nodes) != len(expected):
+        raise source.error(f"rank {own_rank} differs from rank {rank}, which has {len(expected)}", "nodes", len(nodes))
+    for number, own in nodes.items():
+        for name in (*COMPARED, *ATTRIBUTES):
+            values = [getattr(n, name) if name in COMPARED else n.attributes.get(name) for n in (own, expected[number])]
+            if values[0] != values[1]:
+                rule = f"rank {own_rank} differs from rank {rank}, where it is {values[1]!r}"
+                raise source.error(rule, f"nodes[{number}].{name}", values[0])
+
+
+def _spans(
+    source: Source, nodes: Mapping[int, Node], machine: Machine, rank: int, names: Sequence[str]
+) -> dict[int, tuple[str, ...] | None]:
+    """Dimensions of each collective; None for all."""
+    cache: dict[str, tuple[str, ...] | None] = {}
+    spans: dict[int, tuple[str, ...] | None] = {}
+    for own, name in zip(nodes.values(), names, strict=True):
+        spans[own.id] = None
+        if own.type is not NodeType.COMM_COLL:
+            continue
+        flags = own.attributes.get("involved_dim")
+        if name not in ("", "0"):
+            if name not in cache:
+                cache[name] = _group(source, own, machine, rank, name)
+            spans[own.id] = cache[name]
+        elif isinstance(flags, tuple):
+            chosen = zip(machine.network.dimension_names, flags, strict=False)
+            spans[own.id] = tuple(dimension for dimension, flag in chosen if flag)
+    return spans
+
+
+def _group(source: Source, node: Node, machine: Machine, rank: int, name: str) -> tuple[str, ...]:
+    field = f"nodes[{node.id}].pg_name"
+    if name not in machine.groups:
+        raise source.error("names no known communicator: name the file of the groups too", field, name)
+    members = machine.groups[name]
+    if rank not in members:
+        raise source.error(f"the communicator does not hold rank {rank}", field, name)
+    if len(members) == 1:
+        return ()
+    found = dimensions_of(machine.network, members)
+    if found is None:
+        shape = " x ".join(map(str, machine.network.sizes))
+        raise source.error(f"its {len(members)} NPUs fill no dimensions of the network of {shape}", field, name)
+    return found
+
+
+def _order(source: Source, nodes: Mapping[int, Node]) -> list[Node]:
+    """All nodes in an order that obeys dependencies, smaller ids first."""
+    waiting = {number: len({*own.data_deps, *own.ctrl_deps}) for number, own in nodes.items()}
+    followers: dict[int, list[int]] = {}
+    for number, own in nodes.items():
+        for dep in {*own.data_deps, *own.ctrl_deps}:
+            followers.setdefault(dep, []).append(number)
+    free = [number for number, count in waiting.items() if not count]
+    heapq.heapify(free)
+    order = []
+    while free:
+        number = heapq.heappop(free)
+        order.append(nodes[number])
+        for follower in followers.get(number, ()):
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                heapq.heappush(free, follower)
+    if len(order) < len(nodes):
+        circle = min(number for number, count in waiting.items() if count)
+        raise source.error("waits for itself in a circle", f"nodes[{circle}]")
+    return order
+
+
+def _built(
+    source: Source, nodes: Mapping[int, Node], spans: Mapping[int, tuple[str, ...] | None], machine: Machine
+) -> Instance:
+    name = f"{machine.network.name or 'network'} {source.path.name.partition('.')[0]}"
+    order = _order(source, nodes)
+    if not any(own.type in COMPUTE for own in order):
+        return _alone(source, order, nodes, spans, machine, name)
+    return _Build(source, nodes, spans, machine).run(order).instance(name, machine)
+
+
+def _size(own: Node, machine: Machine, span: tuple[str, ...] | None) -> int:
+    """Bytes as we count them."""
+    size = int(str(own.attributes["comm_size"]))
+    if own.attributes["comm_type"] == 2:
+        sizes = dict(zip(machine.network.dimension_names, machine.network.sizes, strict=True))
+        for dimension in sizes if span is None else span:
+            size *= sizes[dimension]
+    return size
+
+
+def _alone(
+    source: Source,
+    order: Sequence[Node],
+    nodes: Mapping[int, Node],
+    spans: Mapping[int, tuple[str, ...] | None],
+    machine: Machine,
+    name: str,
+) -> Instance:
+    """Collectives without compute, all of them at once."""
+    unique = Draft(source)
+    collectives = []
+    for own in order:
+        if own.type is not NodeType.COMM_COLL or spans[own.id] == () or not own.attributes["comm_size"]:
+            continue
+        if any(nodes[dep].type is NodeType.COMM_COLL for dep in own.data_deps):
+            rule = "collectives that need the data of others, without compute between, are no problem here"
+            raise source.error(rule, f"nodes[{own.id}]", own.name)
+        span = spans[own.id]
+        collective = Collective(
+            name=unique.unique(own.name),
+            kind=_kind(source, own),
+            size=_size(own, machine, span),
+            chunks=machine.chunks,
+            element_bytes=1,
+            **({"dimensions": span} if span else {}),
+        )
+        collectives.append(collective)
+    if not collectives:
+        raise source.error("exchanges nothing between NPUs of this network")
+    return Instance(
+        format=FORMAT, name=name, network=machine.network, collectives=tuple(collectives), latency=machine.latency
+    )
+
+
+@dataclass
+class _Way:
+    """The way of a collective: the task after which it is ready, the one that needs it, and those it comes after."""
+
+    node: Node
+    ready: int
+    after: tuple[int, ...]
+    needed: int | None = None
+
+
+class _Build:
+    """The iteration of a trace.
+
+    For each node, `_ready` is the number of the last task before its result, and `_open` the collectives that whoever
+    waits for the node waits for.
+    """
+
+    def __init__(
+        self, source: Source, nodes: Mapping[int, Node], spans: Mapping[int, tuple[str, ...] | None], machine: Machine
+    ) -> None:
+        self.draft = Draft(source)
+        self._source, self._nodes, self._spans, self._machine = source, nodes, spans, machine
+        self._ready: dict[int, int] = {}
+        self._open: dict[int, frozenset[int]] = {}
+        self._ways: dict[int, _Way] = {}
+
+    def run(self, order: Sequence[Node]) -> Draft:
+        """Add tasks and tensors of all nodes."""
+        if order[0].type not in COMPUTE:
+            self.draft.compute("start", 0)
+        for own in order:
+            self._add(own)
+        names: dict[int, str] = {}
+        for number, way in self._ways.items():
+            names[number] = self._exchange(way, tuple(names[dep] for dep in way.after if names[dep]))
+        return self.draft
+
+    def _add(self, own: Node) -> None:
+        """Follow one node: what it waits for are tasks, and collectives that are under way."""
+        deps = {*own.data_deps, *own.ctrl_deps}
+        ready = max((self._ready[dep] for dep in deps), default=0)
+        if own.type in COMPUTE:
+            self._ready[own.id], self._open[own.id] = self._task(own, self._awaited(deps)), frozenset()
+        elif own.type in PASSED_OVER:
+            self._ready[own.id], self._open[own.id] = ready, self._awaited(deps)
+        else:
+            self._ways[own.id] = _Way(own, ready, tuple(sorted(self._awaited(own.data_deps))))
+            self._ready[own.id], self._open[own.id] = ready, frozenset((own.id,))
+
+    def _awaited(self, deps: Iterable[int]) -> frozenset[int]:
+        return frozenset().union(*(self._open[dep] for dep in deps))
+
+    def _task(self, own: Node, awaited: frozenset[int]) -> int:
+        """Add a task that needs the results of some collectives; returns its number."""
+        self.draft.compute(own.name or f"node {own.id}", self._time(own))
+        number = len(self.draft.tasks) - 1
+        for collective in awaited:
+            if self._ways[collective].needed is None:
+                self._ways[collective].needed = number
+        return number
+
+    def _exchange(self, way: _Way, after: tuple[str, ...]) -> str:
+        """Add the tensor of a collective; one that the very next task waits for is taken for model parallelism."""
+        own, span = way.node, self._spans[way.node.id]
+        later = way.needed is None
+        return self.draft.exchange(
+            own.name or f"node {own.id}",
+            _kind(self._source, own),
+            _size(own, self._machine, span),
+            (self.draft.tasks[way.ready].name, self.draft.tasks[way.needed or 0].name),
+            span,
+            later=later,
+            after=after,
+            parallelism="model" if way.needed == way.ready + 1 else "data",
+        )
+
+    def _time(self, own: Node) -> int:
+        """Picoseconds: the duration, or what operations take at the rates of the machine."""
+        operations = own.attributes.get("num_ops", 0)
+        if own.duration or not operations:
+            return own.duration * PICOSECONDS_PER_MICROSECOND
+        field = f"nodes[{own.id}].num_ops"
+        count = self._source.number(operations, field, most=1e30)
+        if self._machine.flops is None:
+            raise self._source.error("has no duration: name a system file with peak-perf too", field, operations)
+        seconds = count / self._machine.flops
+        moved = self._source.number(own.attributes.get("tensor_size", 0), f"nodes[{own.id}].tensor_size", most=1e30)
+        if self._machine.memory_bandwidth:
+            seconds = max(seconds, moved / self._machine.memory_bandwidth)
+        return round(seconds * PICOSECONDS_PER_SECOND)
+
+
+READER = Reader("execution traces of Chakra, one per NPU", ("et",), _recognizes, _read)
