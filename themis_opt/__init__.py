@@ -18,6 +18,7 @@ from themis_opt.base.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from themis_opt.batches.experiment_run import run_experiment
+    from themis_opt.formats.plot import plot
     from themis_opt.policies.registry import make_policy
     from themis_opt.problem.catalog import load
     from themis_opt.problem.exchanges import Collective, Exchange, Tensor
@@ -64,6 +65,7 @@ _HOME = {
     "loss_distributions": "study.robustness",
     "make_policy": "policies.registry",
     "make_report": "reports",
+    "plot": "formats.plot",
     "run_experiment": "batches.experiment_run",
     "simulate": "schedules.simulator",
     "solve": "study.comparison",
@@ -99,6 +101,7 @@ __all__ = [
     "loss_distributions",
     "make_policy",
     "make_report",
+    "plot",
     "run_experiment",
     "simulate",
     "solve",

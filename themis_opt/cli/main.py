@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "simulate": "themis_opt.cli.simulate:simulate",
         "validate": "themis_opt.cli.validate:validate",
         "explain": "themis_opt.cli.explain:explain",
+        "plot": "themis_opt.cli.plot:plot",
         "export": "themis_opt.cli.export:export",
         "robustness": "themis_opt.cli.robustness:robustness",
         "batch": "themis_opt.cli.batch:batch",

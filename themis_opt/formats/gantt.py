@@ -41,7 +41,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import Data, Phase, growing
 from themis_opt.schedules.schedule import Schedule
 
-SUFFIXES = (".png", ".svg")
+SUFFIXES = (".png", ".svg", ".pdf", ".pgf")
 
 WIDTH, ROW, STRIP = 12.0, 0.62, 0.8
 """Inches: the figure, the row of a dimension, the curve."""
@@ -113,19 +113,25 @@ def gantt(schedule: Schedule, title: str = "") -> Figure:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG or SVG; equal figures give equal files.
+    """Write a figure as PNG, SVG, PDF or, where LaTeX is installed, PGF; equal figures give equal files.
 
     Raises
     ------
     InputError
-        If the suffix of the path is neither, or the file cannot be written.
+        If the suffix of the path is another one, LaTeX is missing, or the file cannot be written.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise InputError(f"pictures end in {' or '.join(SUFFIXES)}", field="path", value=str(path))
+        raise InputError(f"pictures end in {', '.join(SUFFIXES)}", field="path", value=str(path))
     content = BytesIO()
+    dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     with rc_context({"svg.hashsalt": "themis-opt"}):
-        figure.savefig(content, format=suffix[1:], metadata={"Date": None} if suffix == ".svg" else None)
+        try:
+            figure.savefig(content, format=suffix[1:], metadata=dates.get(suffix))
+        except (RuntimeError, FileNotFoundError):
+            if suffix != ".pgf":
+                raise
+            raise InputError("PGF needs LaTeX, which is not installed", field="path", value=str(path)) from None
     write_atomically(path, content.getvalue())
 
 

@@ -14,7 +14,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from themis_opt.base.digests import digest
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import MAX_CLOCK, format_seconds
+from themis_opt.base.units import MAX_CLOCK, format_seconds, format_size
 from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.fields import MAX_CHUNKS, MAX_DIMENSIONS, Count, FieldError, Model
 from themis_opt.problem.iteration import ComputeTask, Iteration
@@ -180,7 +180,9 @@ class Instance(Model):
             return digest([FORMAT, self.network.identity, what, self.latency, self.ag_order])
         apart = {"name", "dimensions", "ready_after", "needed_before", "needed_in", "after", "tolerance"}
         tensors = [
-            tensor.model_dump(exclude=apart) | {"size": f"{own.size} B"} | ({"after": own.after} if own.after else {})
+            tensor.model_dump(exclude=apart)
+            | {"size": format_size(own.size)}
+            | ({"after": own.after} if own.after else {})
             for tensor, own in zip(self.iteration.tensors, self.exchanges, strict=True)
         ]
         where = [

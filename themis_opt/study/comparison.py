@@ -30,6 +30,7 @@ from themis_opt.study.columns import Value, result_row
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.axes import Axes
 
 Sizes = Literal["equal", "free"]
 SIZES: tuple[Sizes, ...] = ("equal", "free")
@@ -100,6 +101,12 @@ class Comparison:
     def best(self) -> Result:
         """The result with the least makespan."""
         return min(self.results, key=lambda result: result.makespan)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The makespans as bars across, and the bound as a line; on axes of a new figure if none are given."""
+        from themis_opt.formats.plot import plot_times
+
+        return plot_times({result.policy: result.makespan for result in self.results}, max(self.bounds.values()), ax)
 
     def __repr__(self) -> str:
         best = self.best

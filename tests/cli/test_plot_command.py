@@ -1,0 +1,8 @@
+"""The command `plot`."""
+
+
+def test_the_command_draws_beside_a_policy_for_a_paper(tmp_path, succeed):
+    succeed("solve", "fig5.all_reduce.256MB", "--policies", "themis", "--time-limit", "1", "-o", tmp_path)
+    picture = tmp_path / "picture.pdf"
+    succeed("plot", tmp_path / "schedule.json", "--style", "paper", "--beside", "baseline", "-o", picture)
+    assert picture.read_bytes().startswith(b"%PDF")

@@ -1,0 +1,58 @@
+"""``themis-opt plot``: a schedule as a picture, for a screen or for a paper."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from themis_opt.cli import options
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from themis_opt.schedules.schedule import Schedule
+
+
+def plot(
+    path: options.ScheduleFile,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The picture: PNG, SVG, PDF or (with LaTeX) PGF by its suffix.")
+    ],
+    beside: Annotated[
+        str | None, typer.Option(help="Policy whose schedule is drawn below on the same axis of time.")
+    ] = None,
+    style: Annotated[
+        Literal["screen", "paper"], typer.Option(help="paper: 3.3 inches wide, small letters, no legend.")
+    ] = "screen",
+) -> None:
+    """Draw a schedule; in papers, and beside another one, with the best bound as a line."""
+    schedule = options.load_schedule(path)
+
+    from matplotlib import rc_context
+
+    from themis_opt.cli.printing import tell_files
+    from themis_opt.formats.bundle import picture
+    from themis_opt.formats.gantt import save_figure
+    from themis_opt.formats.plot import PAPER
+
+    if style == "screen" and beside is None:
+        save_figure(picture(schedule), output)
+    else:
+        with rc_context(PAPER):
+            save_figure(_compact(schedule, beside), output)
+    tell_files([output])
+
+
+def _compact(schedule: "Schedule", beside: str | None) -> "Figure":
+    """The schedule, and that of another policy, on one axis of time."""
+    from themis_opt.formats.plot import plot as draw
+    from themis_opt.policies.registry import make_policy, specify
+    from themis_opt.schedules.simulator import simulate
+    from themis_opt.solving.bounds import bounds
+
+    instance, others = schedule.instance, {}
+    if beside is not None:
+        others[beside] = simulate(instance, make_policy(specify(beside, instance))(instance))
+    bound = None if schedule.has_period else max(bounds(instance, equal_sizes=schedule.has_equal_sizes).values())
+    figure: Figure = draw(schedule, beside=others, bound=bound).figure  # type: ignore[assignment]  # of its own
+    return figure
