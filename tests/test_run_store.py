@@ -1,8 +1,12 @@
+import random
 import sqlite3
+from types import SimpleNamespace
 
 import pytest
 
 from themis_opt.base.errors import InputError
+from themis_opt.batches.measured_run import code_version
+from themis_opt.batches.output import finished_rows
 from themis_opt.batches.store import RunStore
 
 
@@ -71,6 +75,43 @@ def test_a_store_in_use_is_refused(path):
 def test_a_closed_store_is_free(path):
     RunStore(path).close()
     assert kept(path) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("makespan_ns", "12.5"), ("chunks", 2.5), ("policy", 7), ("gap_asked", True), ("extra", {})]
+)
+def test_rows_of_wrong_types_are_not_exported(path, column, value):
+    run = SimpleNamespace(key="a", row=dict)
+    with RunStore(path) as store:
+        store.add([row("a", version=code_version(), **{column: value})])
+        with pytest.raises(InputError, match=rf"runs\.sqlite: row a: {column} = .*: must be a"):
+            finished_rows([run], store)
+
+
+def test_damaged_bytes_are_told_in_one_line(path):
+    """Whatever byte is another one: the rows are what they were, or the store says that it is damaged."""
+    rows = [row(f"{n:03}", makespan_ns=1.5, extra="x" * 100) for n in range(100)]
+    with RunStore(path) as store:
+        store.add(rows)
+    whole, generator, refused = path.read_bytes(), random.Random(0), 0
+    for _ in range(150):
+        damaged = bytearray(whole)
+        for _ in range(generator.choice([1, 1, 20])):
+            damaged[generator.randrange(len(damaged))] = generator.randrange(256)
+        path.write_bytes(damaged)
+        refused += _is_refused(path)
+    assert refused > 20
+
+
+def _is_refused(path):
+    try:
+        with RunStore(path) as store:
+            store.statuses("1")
+            list(store.rows("1"))
+            store.add([row("new")])
+    except InputError as error:
+        return str(path) in str(error)
+    return False
 
 
 def test_a_text_file_is_refused(path):

@@ -74,6 +74,57 @@ def test_piped_progress_is_apart_from_the_results(piped):
     assert "wrote" not in piped.stdout
 
 
+@pytest.mark.parametrize("command", [("list",), ("show", NAME), ("simulate", NAME, "--json")])
+def test_a_closed_output_is_no_failure(command):
+    """As ``themis-opt ... >&-`` starts it."""
+    process = run("sh", "-c", 'exec "$@" >&-', "sh", *PYTHON, *command)
+    assert (process.returncode, process.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="needs a device that is full")
+def test_a_full_disk_is_one_line():
+    with Path("/dev/full").open("w") as full:
+        command = [*PYTHON, "list"]
+        process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
+    assert (process.returncode, process.stderr) == (2, "error: No space left on device\n")
+
+
+@pytest.fixture
+def evil(tmp_path):
+    """An instance whose names are for terminals, spreadsheets and encodings."""
+    dimension = {"kind": "ring", "size": 4, "bandwidth": "1 GB/s", "name": "=cmd|x"}
+    document = {
+        "format": "themis-opt/instance/1",
+        "name": f"{ESCAPE}[31mred \u2603\a",
+        "network": {"dimensions": [dimension]},
+        "collectives": [{"kind": "all_reduce", "size": "1 MB", "chunks": 2, "name": "@a\tb"}],
+    }
+    path = tmp_path / "evil.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize("command", ["show", "simulate", "bound"])
+def test_names_command_neither_terminals_nor_tables(evil, command):
+    printed = run(*PYTHON, command, evil).stdout
+    assert printed
+    assert all(character.isprintable() or character in "\n\t" for character in printed)
+    assert "@a\tb" not in printed
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
+def test_a_narrow_encoding_is_no_failure(evil, encoding):
+    process = run(*PYTHON, "show", evil, env={**os.environ, "PYTHONIOENCODING": encoding})
+    assert (process.returncode, process.stderr) == (0, "")
+    assert "\\u2603" in process.stdout
+
+
+def test_cells_are_no_formulas(evil, tmp_path):
+    run(*PYTHON, "simulate", evil, "--policies", "baseline", "-o", tmp_path / "out")
+    cells = (tmp_path / "out" / "baseline" / "stages.csv").read_text().splitlines()[1].split(",")
+    assert (cells[0], cells[4]) == ("'@a\tb", "'=cmd|x")
+
+
 def test_piped_help_is_plain():
     assert ESCAPE not in run(*PYTHON, "solve", "--help").stdout
 
@@ -231,9 +282,9 @@ def test_terminal_shows_a_refusal_on_one_line(save):
 
 
 class Interrupted:
-    """A search on a hard instance, stopped with Ctrl-C two seconds after the solver starts."""
+    """A search on a hard instance, stopped by a signal two seconds after the solver starts."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, number):
         options = ("--time-limit", str(PATIENCE), "--workers", "1", "-o", str(folder), "--json")
         command = [sys.executable, "-c", LISTENING, "solve", *HARD, *options]
         self.folder = folder
@@ -242,7 +293,7 @@ class Interrupted:
             read_until("exact", process.stderr)
             time.sleep(2)
             began = time.monotonic()
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             self.stdout, self.stderr = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
@@ -250,9 +301,9 @@ class Interrupted:
         self.code = process.returncode
 
 
-@pytest.fixture(scope="module")
-def interrupted(tmp_path_factory):
-    return Interrupted(tmp_path_factory.mktemp("interrupted"))
+@pytest.fixture(scope="module", params=[signal.SIGINT, signal.SIGTERM], ids=["ctrl_c", "sigterm"])
+def interrupted(tmp_path_factory, request):
+    return Interrupted(tmp_path_factory.mktemp("interrupted"), request.param)
 
 
 def test_interrupted_search_exits_with_130(interrupted):

@@ -13,6 +13,7 @@ from enum import IntEnum
 from pathlib import Path
 from types import MappingProxyType
 
+from themis_opt.base.documents import MAX_FILE_BYTES, read_bytes
 from themis_opt.base.errors import InputError
 from themis_opt.base.protobuf import (
     BYTES,
@@ -33,9 +34,6 @@ from themis_opt.base.protobuf import (
 
 VERSION = "0.0.4"
 GZIP_MAGIC = b"\x1f\x8b"
-MAX_FILE_BYTES = 1 << 29
-"""Of a trace that is read, after it is unpacked: a file of some bytes could claim any size."""
-
 Value = bool | int | float | str | tuple[bool, ...]
 Attributes = Mapping[str, Value]
 
@@ -151,10 +149,7 @@ def read_trace(path: Path) -> list[Node]:
         If the file cannot be read or is no trace; the message says at which byte.
     """
     try:
-        data = _unpacked(path.read_bytes())
-        return list(_nodes(data))
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", source=str(path)) from None
+        return list(_nodes(_unpacked(read_bytes(path, "Chakra"))))
     except (MalformedMessage, zlib.error, EOFError, UnicodeDecodeError, ValueError) as error:
         raise InputError(f"not a Chakra trace: {error}", source=str(path)) from None
 

@@ -1,12 +1,23 @@
-"""JSON documents on disk: read strictly, written atomically."""
+"""Documents on disk: read strictly and up to a limit, written atomically."""
 
 import json
 import os
+import re
+import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, NoReturn
 
 from themis_opt.base.errors import InputError
+from themis_opt.base.units import format_size
+
+MAX_FILE_BYTES = 256 * 2**20
+"""Largest file that is read; a schedule of four million stages has so many bytes."""
+
+MAX_TOML_BYTES = 2**20
+"""Largest TOML file that is read: experiments are written by hand."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -17,7 +28,7 @@ def read_json(path: Path) -> dict[str, Any]:
     InputError
         If the file cannot be read, or holds anything but one JSON object without repeated keys.
     """
-    document = parse_json(_read_text(path), str(path))
+    document = parse_json(read_text(path, "JSON"), str(path))
     if not isinstance(document, dict):
         raise InputError("must be a JSON object", source=str(path))
     return document
@@ -47,15 +58,69 @@ def parse_json(text: str, source: str) -> Any:
     return document
 
 
-def _read_text(path: Path) -> str:
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML document.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is too large, or is no TOML.
+    """
+    import tomllib
+
     try:
-        return path.read_text(encoding="utf-8")
-    except IsADirectoryError:
-        raise InputError("is a directory, must be a JSON file", source=str(path)) from None
+        return tomllib.loads(read_text(path, "TOML", MAX_TOML_BYTES))
+    except RecursionError:
+        raise InputError("TOML nested too deeply", source=str(path)) from None
+    except ValueError as error:  # also integers of thousands of digits
+        raise InputError(f"not TOML: {error}", source=str(path)) from None
+
+
+def read_text(path: Path, form: str, most: int = MAX_FILE_BYTES) -> str:
+    """The text of a file.
+
+    Parameters
+    ----------
+    form : str
+        What it should be, such as JSON.
+    most : int
+        Bytes it may have.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is too large, or is not UTF-8.
+    """
+    try:
+        return read_bytes(path, form, most).decode()
     except UnicodeDecodeError:
-        raise InputError("not JSON: the file is not UTF-8 text", source=str(path)) from None
+        raise InputError(f"not {form}: the file is not UTF-8 text", source=str(path)) from None
+
+
+def read_bytes(path: Path, form: str, most: int = MAX_FILE_BYTES) -> bytes:
+    """The bytes of a file, as :func:`read_text` says.
+
+    Only regular files have an end for sure: devices may have none, and a pipe waits for whoever writes.
+    """
+    try:
+        with open(path, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InputError(f"is a pipe or a device, must be a {form} file", source=str(path))
+            data = file.read(most + 1)
+    except IsADirectoryError:
+        raise InputError(f"is a directory, must be a {form} file", source=str(path)) from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", source=str(path)) from None
+    except ValueError:
+        raise InputError("cannot be read: names of files hold no null characters", source=str(path)) from None
+    if len(data) > most:
+        raise InputError(f"must be at most {format_size(most)}", source=str(path))
+    return data
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open without waiting for the other end of a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _is_text(document: Any) -> bool:
@@ -110,16 +175,38 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             path.write_bytes(data)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = path.with_name(f".{path.name}.{token_hex(4)}")
         try:
-            with os.fdopen(handle, "wb") as file:
+            with open(temporary, "xb", opener=_opener_like(path)) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(temporary).chmod(0o644)
-            Path(temporary).replace(path)
+            temporary.replace(path)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from None
+
+
+def _opener_like(path: Path) -> Callable[[str, int], int]:
+    """Make files that whoever may read the file at a path may read; where there is none, whom the umask lets."""
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+
+    def opener(name: str, flags: int) -> int:
+        handle = os.open(name, flags, 0o666 if mode is None else 0o600)
+        if mode is not None:
+            Path(name).chmod(mode)
+        return handle
+
+    return opener
+
+
+_NOT_IN_NAMES = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]')
+_RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+
+
+def file_name(text: str) -> str:
+    """The text as the name of a file or folder that every system allows, Windows included."""
+    name = _NOT_IN_NAMES.sub("_", text).rstrip(". ") or "_"
+    return f"_{name}" if _RESERVED.fullmatch(name) else name

@@ -27,7 +27,7 @@ class InputError(ThemisError):
     def __str__(self) -> str:
         shown = "" if self.value is None else f" = {_short(self.value)}"
         place = ": ".join(part for part in (self.source, f"{self.field}{shown}".strip()) if part)
-        return _one_line(f"{place}: {self.rule}" if place else self.rule)
+        return printable(f"{place}: {self.rule}" if place else self.rule)
 
     def within(self, source: str) -> "InputError":
         """The same error, located in the file `source`."""
@@ -54,16 +54,16 @@ class InvalidSchedule(ThemisError):
     def __init__(self, rule: str, detail: str, *, source: str = "") -> None:
         self.rule, self.detail, self.source = rule, detail, source
         place = f"{source}: " if source else ""
-        super().__init__(_one_line(f"{place}schedule breaks rule '{rule}': {detail}"))
+        super().__init__(printable(f"{place}schedule breaks rule '{rule}': {detail}"))
 
     def within(self, source: str) -> "InvalidSchedule":
         """The same error, located in the file `source`."""
         return type(self)(self.rule, self.detail, source=source)
 
 
-def _one_line(text: str) -> str:
-    """The text with line breaks and other control characters escaped."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+def printable(text: str, keep: str = "") -> str:
+    """The text with line breaks, escape sequences and other control characters spelled out, but for those to `keep`."""
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
 
 
 def _short(value: object, limit: int = 60) -> str:

@@ -12,11 +12,8 @@ from typing import Any
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from themis_opt.base.documents import parse_json
+from themis_opt.base.documents import MAX_FILE_BYTES, parse_json, read_bytes
 from themis_opt.base.errors import InputError
-
-MAX_FILE_BYTES = 256 * 2**20
-"""Largest file, unpacked, that is read: a trace of some million events."""
 
 MAX_DOCUMENT_BYTES = 16 * 2**20
 """Largest JSON or XML file that is parsed whole: it takes about twenty times as much memory."""
@@ -64,15 +61,10 @@ class Source:
             If the file cannot be read, or is too large.
         """
         try:
-            with self.path.open("rb") as file:
-                raw = file.read(MAX_FILE_BYTES + 1)
+            raw = read_bytes(self.path, self.ending or "regular")
             data = _unpacked(raw) if raw[:2] == b"\x1f\x8b" else raw
         except (EOFError, zlib.error, gzip.BadGzipFile):
             raise self.error("cannot be unpacked: it is damaged") from None
-        except IsADirectoryError:
-            raise self.error("is a directory, must be a file") from None
-        except OSError as error:
-            raise self.error(f"cannot be read: {error.strerror}") from None
         if len(data) > MAX_FILE_BYTES:
             raise self.error(f"must be at most {MAX_FILE_BYTES // 2**20} MiB, unpacked")
         return data

@@ -109,6 +109,7 @@ def prepare_worker() -> None:
     """Make this process a worker: one thread, deaf to Ctrl-C, which the parent handles, and gone with its parent."""
     os.environ.update(ONE_THREAD)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     from themis_opt.batches import measured_run  # noqa: F401 - now, not in the first run
 

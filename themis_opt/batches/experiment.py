@@ -5,7 +5,6 @@ limits.  ``[quick]`` says what ``--quick`` leaves of them.  :mod:`themis_opt.bat
 """
 
 import math
-import tomllib
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -23,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.documents import read_toml
 from themis_opt.base.units import Bytes, parse_time
 from themis_opt.problem.cost_terms import COST_TERMS
 from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_NPUS, Count, Model, located
@@ -271,16 +270,6 @@ def read_experiment(path: Path) -> Experiment:
         If it cannot be read or breaks a rule; the message names file, field, value and rule.
     """
     try:
-        return Experiment.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except IsADirectoryError:
-        raise InputError("is a directory, must be an experiment file", source=str(path)) from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", source=str(path)) from None
-    except UnicodeDecodeError:
-        raise InputError("not TOML: the file is not UTF-8 text", source=str(path)) from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"not TOML: {error}", source=str(path)) from None
-    except RecursionError:
-        raise InputError("TOML nested too deeply", source=str(path)) from None
+        return Experiment.model_validate(read_toml(path))
     except ValidationError as error:
         raise located(error).within(str(path)) from None

@@ -18,6 +18,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.batches.expansion import Run
 from themis_opt.batches.measured_run import RECORDED, code_version
 from themis_opt.batches.store import RunStore
+from themis_opt.formats.tables import harmless
 from themis_opt.problem.cost_terms import COST_TERMS
 
 Kind = type[str] | type[int] | type[float]
@@ -72,7 +73,22 @@ def finished_rows(runs: Sequence[Run], store: RunStore) -> list[dict[str, Any]]:
     """The rows of an experiment that the store has, in the order of its runs."""
     keys = {run.key for run in runs}
     found = {row["key"]: row for row in store.rows(code_version()) if row["key"] in keys}
+    for key, row in found.items():
+        _check_types(row, f"{store.path}: row {key}")
     return [run.row(found[run.key]) for run in runs if run.key in found]
+
+
+def _check_types(row: Mapping[str, Any], source: str) -> None:
+    """Refuse a row of which a cell is not what its column holds."""
+    for name, kind in COLUMNS.items():
+        value = row.get(name)
+        kinds = (int, float) if kind is float else (kind,)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, kinds)):
+            rule = f"must be {_WORDS[kind]}: the row is damaged; restore a copy, or run without it"
+            raise InputError(rule, field=name, value=value, source=source)
+
+
+_WORDS: Mapping[Kind, str] = MappingProxyType({str: "a text", int: "a whole number", float: "a number"})
 
 
 def write_csv(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -80,7 +96,7 @@ def write_csv(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     text = io.StringIO(newline="")
     table = csv.DictWriter(text, list(COLUMNS), lineterminator="\n", extrasaction="ignore")
     table.writeheader()
-    table.writerows(rows)
+    table.writerows({name: harmless(value) for name, value in row.items()} for row in rows)
     write_atomically(path, text.getvalue())
 
 

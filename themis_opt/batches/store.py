@@ -166,6 +166,8 @@ class RunStore:
         """Say what SQLite has to say in one line that names the file."""
         try:
             yield
+        except UnicodeDecodeError:  # what SQLite found, or says about it, is no text
+            raise InputError(_RULES[sqlite3.SQLITE_CORRUPT], source=str(self.path)) from None
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of the code tells details
             raise InputError(_RULES.get(code, f"cannot be used: {error}"), source=str(self.path)) from None

@@ -80,7 +80,7 @@ def _command(experiment: Path, told: dict[str, Any]) -> str:
 
 def _conclude(finished: "Finished", as_json: bool) -> None:
     """Print what came of it, and leave with the exit code that says so."""
-    from themis_opt.cli.printing import print_json, tell, tell_files
+    from themis_opt.cli.printing import print_json, say, tell, tell_files
 
     outcome = finished.outcome
     summary = {name: finished.provenance[name] for name in ("runs", "rows", "failed", "seconds")}
@@ -89,7 +89,7 @@ def _conclude(finished: "Finished", as_json: bool) -> None:
     if as_json:
         print_json(summary)
     else:
-        typer.echo("{rows} of {runs} rows, {failed} failed, {executed} run now, {seconds:.1f} s".format(**summary))
+        say("{rows} of {runs} rows, {failed} failed, {executed} run now, {seconds:.1f} s".format(**summary))
         tell_files(finished.files)
         if not finished.files:
             tell(f"kept {finished.rows}, which holds more rows; -o names another file")

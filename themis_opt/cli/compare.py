@@ -41,10 +41,11 @@ def solve(
     """
     instance = options.load_instance(source, size, chunks, latency, ag_order)
 
+    from themis_opt.base.documents import file_name
     from themis_opt.policies.registry import REFERENCE, usual_policies
 
     names = options.choose_policies(instance, policies, lambda _: (*usual_policies(instance), REFERENCE))
-    folder = output or Path(f"{Path(source).name.removesuffix('.json')}.solution")
+    folder = output or Path(file_name(f"{Path(source).name.removesuffix('.json')}.solution"))
     limits = _limits(time_limit, workers, seed, gap, sizes, deterministic, memory)
     _compare(instance, names, limits, cached=not no_cache, asked_gap=gap, folder=folder, as_json=as_json)
 
@@ -161,10 +162,11 @@ def _bounds_in_words(compared: "Comparison") -> str:
 def _leave(compared: "Comparison", gap: float | None) -> None:
     """End with the exit code of the comparison, unless it is that of success."""
     from themis_opt.base.units import format_percent
+    from themis_opt.cli.printing import tell
 
     if compared.interrupted:
-        typer.echo("interrupted: the best schedules so far are kept", err=True)
+        tell("interrupted: the best schedules so far are kept")
         raise typer.Exit(INTERRUPTED)
     if gap is not None and compared.best.gap > gap:
-        typer.echo(f"the gap of {format_percent(gap)} was not reached: {format_percent(compared.best.gap)}", err=True)
+        tell(f"the gap of {format_percent(gap)} was not reached: {format_percent(compared.best.gap)}")
         raise typer.Exit(UNMET)

@@ -30,7 +30,7 @@ def import_command(
     """Read files of simulators, profilers and libraries, and put them together as one instance."""
     from pydantic import ValidationError
 
-    from themis_opt.cli.printing import print_json, print_table, tell
+    from themis_opt.cli.printing import print_json, print_table, say, tell
     from themis_opt.problem.catalog import import_files
     from themis_opt.problem.description import headline
     from themis_opt.problem.fields import located
@@ -51,7 +51,7 @@ def import_command(
         print_json(imported.summary() | {"fingerprint": instance.fingerprint})
     else:
         print_table("files", ("file", "format"), imported.formats)
-        typer.echo(headline(instance.replace(description="")))
+        say(headline(instance.replace(description="")))
         for title, rows in imported.tables.items():
             print_table(title, tuple(rows[0]), [tuple(row.values()) for row in rows])
     for note in imported.notes:

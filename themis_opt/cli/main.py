@@ -4,6 +4,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ import typer
 
 from themis_opt.base.errors import ThemisError
 from themis_opt.base.version import __version__
+from themis_opt.cli.printing import tell
 from themis_opt.cli.process import BAD_INPUT, INTERRUPTED
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
@@ -77,17 +79,25 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     def guarded(*arguments: Any, **options: Any) -> None:
         try:
             command(*arguments, **options)
+            sys.stdout.flush()
         except ThemisError as error:
-            typer.echo(f"error: {error}", err=True)
+            tell(f"error: {error}")
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
-            typer.echo("interrupted: there is no result yet", err=True)
+            tell("interrupted: there is no result yet")
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:  # the reader of our output went away
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _print_nowhere()
             raise typer.Exit(0) from None
         except OSError as error:
-            typer.echo(f"error: {error.strerror}", err=True)
+            tell(f"error: {error.strerror or error}")
+            _print_nowhere()
             raise typer.Exit(BAD_INPUT) from None
 
     return guarded
+
+
+def _print_nowhere() -> None:
+    """Let what is still buffered go nowhere, since the interpreter would fail over it at its end."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

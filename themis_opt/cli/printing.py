@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from themis_opt.base.errors import printable
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_percent, format_rate, format_times
 
 if TYPE_CHECKING:
@@ -19,10 +20,15 @@ if TYPE_CHECKING:
     from themis_opt.study.columns import Column, Form
 
 
+def say(text: str) -> None:
+    """Print lines; names may hold anything, and what a terminal would obey is spelled out."""
+    typer.echo(printable(text, keep="\n"))
+
+
 def tell(line: str) -> None:
     """Print a line on the error stream, if anybody still reads it."""
     with suppress(OSError):
-        typer.echo(line, err=True)
+        typer.echo(printable(line), err=True)
 
 
 def tell_files(files: Iterable["Path"]) -> None:
@@ -39,19 +45,19 @@ def print_json(value: Any) -> None:
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table: ruled on a terminal, tab-separated in a pipe."""
     if not sys.stdout.isatty():
-        typer.echo(f"# {title}")
+        typer.echo(f"# {printable(title)}")
         for row in (columns, *rows):
-            typer.echo("\t".join(row))
+            typer.echo("\t".join(printable(cell) for cell in row))
         return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title), title_justify="left", header_style="bold")
+    table = Table(title=Text(printable(title)), title_justify="left", header_style="bold")
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     Console().print(table)
 
 
@@ -97,7 +103,7 @@ def print_moved_data(report: "VerifyReport") -> None:
     """Print what a verification on data has run."""
     shapes = ", ".join("x".join(str(size) for size in sizes) for sizes in report.sizes)
     reduced = "reduced to " if report.reduced else ""
-    typer.echo(f"data: every NPU ends with its result, on {reduced}{shapes} NPUs, {report.num_paths} paths")
+    say(f"data: every NPU ends with its result, on {reduced}{shapes} NPUs, {report.num_paths} paths")
 
 
 def strongest(bounds: Mapping[str, float]) -> tuple[str, float]:

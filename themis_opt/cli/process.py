@@ -1,8 +1,12 @@
 """The process of a command: when it began, how it ends, and when Ctrl-C has to wait."""
 
+import io
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from signal import SIG_IGN, SIGINT, signal
+from pathlib import Path
+from signal import SIG_IGN, SIGINT, SIGTERM, default_int_handler, signal
 from threading import current_thread, main_thread
 from time import monotonic
 
@@ -20,14 +24,31 @@ def remaining(time_limit: float) -> float:
     return max(time_limit - (monotonic() - PROCESS_START), 0.0)
 
 
+def prepare_streams() -> None:
+    """Make printing safe: into closed streams, and of characters that the terminal's encoding lacks."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by whoever started the process
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def end_like_interrupted() -> None:
+    """Let SIGTERM, with which schedulers of clusters end jobs, do what Ctrl-C does: keep the best so far."""
+    if current_thread() is main_thread():
+        signal(SIGTERM, default_int_handler)
+
+
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Let Ctrl-C wait until results are written; outside the main thread it does not arrive anyway."""
+    """Let Ctrl-C and SIGTERM wait until results are written; outside the main thread it does not arrive anyway."""
     if current_thread() is not main_thread():
         yield
         return
-    before = signal(SIGINT, SIG_IGN)
+    before = {number: signal(number, SIG_IGN) for number in (SIGINT, SIGTERM)}
     try:
         yield
     finally:
-        signal(SIGINT, before)
+        for number, handler in before.items():
+            signal(number, handler)

@@ -18,7 +18,7 @@ def report(
     as_json: options.Json = False,
 ) -> None:
     """Write the report of an experiment (README.md, pictures as SVG, report.html) and print its summary."""
-    from themis_opt.cli.printing import print_json, tell_files
+    from themis_opt.cli.printing import print_json, say, tell_files
     from themis_opt.reports.making import make_report
 
     made = make_report(folder, rows=rows, output=output, html=html)
@@ -26,5 +26,5 @@ def report(
         print_json({"report": made.name, "rows": made.num_rows, "files": [str(file) for file in made.files]})
         return
     for line in (f"# {made.report.title}", *made.report.summary):
-        typer.echo(line)
+        say(line)
     tell_files(made.files)

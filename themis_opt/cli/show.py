@@ -14,14 +14,14 @@ def show(
     as_json: options.Json = False,
 ) -> None:
     """Describe an instance: its dimensions, its collectives or its training iteration, and its rules."""
-    from themis_opt.cli.printing import print_json, print_table
+    from themis_opt.cli.printing import print_json, print_table, say
     from themis_opt.problem.description import headline, tables
 
     instance = options.load_instance(source, size, chunks, latency, ag_order)
     if as_json:
         print_json(instance.model_dump(mode="json", exclude_defaults=True) | {"fingerprint": instance.fingerprint})
         return
-    typer.echo(headline(instance))
+    say(headline(instance))
     for title, rows in tables(instance).items():
         print_table(title, tuple(rows[0]), [tuple(row.values()) for row in rows])
 

@@ -23,6 +23,7 @@ def simulate(
     """Simulate policies and print makespan and utilisation, or what a training iteration takes."""
     instance = options.load_instance(source, size, chunks, latency, ag_order)
 
+    from themis_opt.base.documents import file_name
     from themis_opt.cli.printing import print_json, print_results, tell_files
     from themis_opt.formats.bundle import write_schedule
     from themis_opt.policies.registry import usual_policies
@@ -35,7 +36,7 @@ def simulate(
     for name, schedule in schedules.items():
         validate(schedule)
         if output is not None:
-            tell_files(write_schedule(output / name.replace(":", "_").replace("/", "_"), schedule, title=name))
+            tell_files(write_schedule(output / file_name(name), schedule, title=name))
     rows = [{"policy": name, **schedule_row(schedule)} for name, schedule in schedules.items()]
     if as_json:
         print_json(rows)

@@ -17,7 +17,7 @@ def validate(
     """Check a schedule against every rule of the model."""
     schedule = options.load_schedule(path, options.load_instance(instance) if instance else None)
 
-    from themis_opt.cli.printing import print_json, print_moved_data, times_in_words
+    from themis_opt.cli.printing import print_json, print_moved_data, say, times_in_words
     from themis_opt.schedules.validation import RULES
     from themis_opt.schedules.verification import verify
     from themis_opt.study.columns import schedule_row
@@ -27,6 +27,6 @@ def validate(
         checked = {"valid": True, "rules": list(RULES), "iterations": schedule.num_iterations}
         print_json(checked | schedule_row(schedule) | ({"data": asdict(moved)} if moved else {}))
         return
-    typer.echo(f"valid: {len(RULES)} rules hold ({', '.join(RULES)}), {times_in_words(schedule)}")
+    say(f"valid: {len(RULES)} rules hold ({', '.join(RULES)}), {times_in_words(schedule)}")
     if moved:
         print_moved_data(moved)

@@ -136,7 +136,7 @@ def _timing(flops: str, efficiency: float, times: Path | None, layers: tuple["La
 def _finish(instance: "Instance", layers: tuple["Layer", ...], output: Path | None, as_json: bool) -> None:
     """Write the instance if a file is given, and print what it consists of."""
     from themis_opt.base.units import format_milliseconds
-    from themis_opt.cli.printing import print_json, print_table
+    from themis_opt.cli.printing import print_json, print_table, say
     from themis_opt.workloads.files import write_instance
     from themis_opt.workloads.summary import workload_summary
 
@@ -159,7 +159,7 @@ def _finish(instance: "Instance", layers: tuple["Layer", ...], output: Path | No
     rows = [(e["kind"], e["parallelism"], str(e["tensors"]), f"{e['bytes']:,}") for e in summary["exchanges"]]
     print_table("exchanges", ("kind", "parallelism", "tensors", "bytes"), rows)
     if output is not None:
-        typer.echo(f"wrote {output}")
+        say(f"wrote {output}")
 
 
 def _print_models(as_json: bool) -> None:

@@ -10,6 +10,9 @@ from themis_opt.formats.window import last_iterations
 from themis_opt.problem.phases import Phase
 from themis_opt.schedules.schedule import Schedule
 
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
+"""With what begins a text that spreadsheets run as a formula."""
+
 
 def stage_rows(schedule: Schedule) -> list[dict[str, Any]]:
     """One row per stage, by collective, chunk and position along the path of the chunk.
@@ -60,6 +63,14 @@ def phase_name(phase: Phase) -> str:
     return phase.name.lower()
 
 
+def harmless(value: Any) -> Any:
+    """A value as a cell of CSV: an apostrophe stands before a text that spreadsheets would run as a formula.
+
+    https://owasp.org/www-community/attacks/CSV_Injection
+    """
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_SIGNS) and len(value) > 1 else value
+
+
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows of equal fields as CSV (RFC 4180, lines end with a line feed); no rows, no text."""
     if not rows:
@@ -67,7 +78,7 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: harmless(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
 
 

@@ -1,12 +1,11 @@
 """What a report needs to know of its experiment, and of how the rows were made."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from themis_opt.base.documents import read_json
+from themis_opt.base.documents import read_json, read_toml
 from themis_opt.base.errors import InputError
 from themis_opt.batches.experiment import EXPERIMENT, provenance_of
 
@@ -43,7 +42,7 @@ def read_experiment(folder: Path) -> Experiment:
     if not path.exists():
         name = folder.resolve().name
         return Experiment(name, name)
-    document = _read_toml(path)
+    document = read_toml(path)
     name = _text(document, "name", folder.resolve().name, path)
     return Experiment(
         name,
@@ -68,17 +67,6 @@ def read_provenance(rows: Path) -> dict[str, Any]:
 def _json(path: Path) -> dict[str, Any]:
     """The object in a file; nothing where there is none."""
     return read_json(path) if path.exists() else {}
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError:
-        raise InputError("not TOML: the file is not UTF-8 text", source=str(path)) from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"not TOML: {error}", source=str(path)) from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", source=str(path)) from None
 
 
 def _text(document: Mapping[str, Any], field: str, default: str, path: Path) -> str:

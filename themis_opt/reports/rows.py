@@ -1,6 +1,7 @@
 """Rows of measured runs, read from the CSV file of a batch and checked."""
 
 import csv
+import io
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Json, ValidationError, model_validator
 
+from themis_opt.base.documents import read_text
 from themis_opt.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -128,16 +130,12 @@ def read_rows(path: Path) -> Rows:
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Line number and cells of every record."""
     try:
-        with _long_cells(), path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
+        with _long_cells():
+            reader = csv.reader(io.StringIO(read_text(path, "CSV").removeprefix("\ufeff"), newline=""), strict=True)
             for record in reader:
                 yield reader.line_num, record
-    except UnicodeDecodeError:
-        raise InputError("not CSV: the file is not UTF-8 text", source=str(path)) from None
     except csv.Error as error:
         raise InputError(f"not CSV: {error}", field=f"line {reader.line_num}", source=str(path)) from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", source=str(path)) from None
 
 
 @contextmanager

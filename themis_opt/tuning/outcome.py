@@ -21,7 +21,7 @@ class Tuned:
         What could be chosen.
     objective : {"makespan", "pareto"}
     study, storage : str
-        Name of the study and where it is kept.
+        Name of the study and where it is kept, without passwords.
     best : Trial
         Of least makespan, or least geometric mean of makespan over ideal; then of fewest pieces.
     trials : tuple of Trial

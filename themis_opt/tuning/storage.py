@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, unquote_plus
 
 from themis_opt.base.errors import InputError
 
@@ -23,8 +24,21 @@ CONNECT_SECONDS = 10
 MOST_RIVALS, RIVAL_SECONDS = 5, 0.2
 """How often and when to look again for a new database whose tables other processes are making."""
 
-_PASSWORD = re.compile(r"(://[^:/@]*):[^@]*@")
+_SECRETS = (
+    re.compile(r"(?<=://)[^:/@]*:(?P<secret>.*)@"),
+    re.compile(r"[?&;][^=&;]*(?:pass|pwd|secret|token|key|credential)[^=&;]*=(?P<secret>[^&;]*)", re.IGNORECASE),
+)
+"""Where URLs hold what nobody else may read: the password of the user, and parameters."""
+
 _CONNECT_ARGUMENTS = {"postgresql": "connect_timeout", "mysql": "connect_timeout", "sqlite": "timeout"}
+
+
+def without_secrets(text: str, url: str) -> str:
+    """The text, of which the URL may be a part, with stars for the secrets of the URL."""
+    secrets = {match["secret"] for pattern in _SECRETS for match in pattern.finditer(url)}
+    for secret in sorted({form for own in secrets for form in (own, unquote(own), unquote_plus(own))}, key=len)[::-1]:
+        text = text.replace(secret, "***") if secret else text
+    return text
 
 
 class StorageError(InputError):
@@ -106,23 +120,27 @@ def storage_errors(url: str | None) -> Iterator[None]:
     from optuna.exceptions import ExperimentalWarning, OptunaError
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-    shown = _PASSWORD.sub(r"\1:***@", url or "memory")
+    shown = without_secrets(url or "memory", url or "")
+
+    def said(error: BaseException) -> str:
+        return without_secrets(_first_line(error), url or "")
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", category=ExperimentalWarning)
             yield
     except ImportError as error:
-        rule = f"needs a database driver that is not installed: {_first_line(error.__cause__ or error)}"
+        rule = f"needs a database driver that is not installed: {said(error.__cause__ or error)}"
         raise StorageError(rule, field="storage", value=shown) from None
     except (ArgumentError, NoSuchModuleError) as error:
-        rule = f"must be a storage URL such as sqlite:///study.db: {_first_line(error)}"
+        rule = f"must be a storage URL such as sqlite:///study.db: {said(error)}"
         raise StorageError(rule, field="storage", value=shown) from None
     except (OptunaError, SQLAlchemyError) as error:
-        raise StorageError(f"failed: {_first_line(_cause(error))}", field="storage", value=shown) from None
+        raise StorageError(f"failed: {said(_cause(error))}", field="storage", value=shown) from None
     except OSError as error:
-        raise StorageError(f"failed: {error.strerror or error}", field="storage", value=shown) from None
+        raise StorageError(f"failed: {error.strerror or said(error)}", field="storage", value=shown) from None
     except (RuntimeError, ValueError, KeyError, AssertionError) as error:  # damaged journals, other schema versions
-        raise StorageError(f"cannot be read: {_first_line(error)}", field="storage", value=shown) from None
+        raise StorageError(f"cannot be read: {said(error)}", field="storage", value=shown) from None
 
 
 def _cause(error: BaseException) -> BaseException:

@@ -53,10 +53,13 @@ class Search:
         return self.history.trials
 
     def run(self, trials: int, deadline: float, progress: Progress) -> None:
-        """Try choices until `trials` were run, all are known, or the clock (`monotonic`) passes the deadline."""
+        """Try choices until `trials` were run, all are known, or the clock (`monotonic`) passes the deadline.
+
+        The first one, nearest to what users do today, is tried whatever the clock says.
+        """
         first = list(islice(self._distinct(), trials + 1))
         exhaustive, total = len(first) <= trials, min(trials, len(first))
-        while self._num_known() < total and monotonic() < deadline:
+        while self._num_known() < total and (monotonic() < deadline or not self.history.known):
             if exhaustive or not self.history.known:
                 self._enqueue(self._next_unknown())
             elif self._repeats_in_a_row() >= MOST_REPEATS:

@@ -13,7 +13,7 @@ from themis_opt.tuning.history import OBJECTIVES, Objective, Trial, best_of
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.outcome import Tuned
 from themis_opt.tuning.space import Space
-from themis_opt.tuning.storage import StorageError, storage_errors
+from themis_opt.tuning.storage import StorageError, storage_errors, without_secrets
 from themis_opt.tuning.study import open_study
 from themis_opt.tuning.trials import Progress, Search
 
@@ -59,7 +59,7 @@ def tune(
     seed : int
         Of the sampler.
     time_limit : float
-        Seconds after which no new trial begins.
+        Seconds after which no new trial begins, but for the first: what users do today.
     objective : {"makespan", "pareto"}
         Whether to minimise the makespan, for an iteration its time, or both that and the number of chunks.
     storage : str, optional
@@ -145,7 +145,7 @@ def _tuned(search: Search, interrupted: bool) -> Tuned | None:
         space=space,
         objective=search.objective,
         study=search.study.study_name,
-        storage=search.url or "",
+        storage=without_secrets(search.url or "", search.url or ""),
         best=best,
         trials=tuple(search.trials),
         default=tuple(space.measure_reference(case) for case in range(len(space.cases))),

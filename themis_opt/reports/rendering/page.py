@@ -15,7 +15,7 @@ from platformdirs import user_cache_path
 from vl_convert import javascript_bundle
 
 from themis_opt.base.documents import make_folder, write_atomically
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, printable
 from themis_opt.reports.rendering.charts import CONFIG, ON_DARK, save, specification
 from themis_opt.reports.rendering.document import Figure, Report, Section, Table
 from themis_opt.reports.rendering.tables import cell, is_number
@@ -49,7 +49,11 @@ def write_report(report: Report, folder: Path, html: bool = True) -> list[Path]:
 def render_markdown(report: Report) -> str:
     """The report as GitHub-flavoured Markdown; the picture of a figure is ``NAME.svg`` in the same folder."""
     summary = "\n".join(f"- {_escaped(sentence)}" for sentence in report.summary)
-    parts = [f"# {_escaped(report.title)}", report.description, f"## Summary\n\n{summary}" if summary else ""]
+    parts = [
+        f"# {_escaped(report.title)}",
+        _paragraphs(report.description),
+        f"## Summary\n\n{summary}" if summary else "",
+    ]
     parts += [_section(section) for section in report.sections]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -84,7 +88,12 @@ def _figure(figure: Figure) -> str:
 
 def _escaped(text: str) -> str:
     """The text without line breaks, and with what Markdown would read as markup escaped."""
-    return re.sub(r"([\\`*|<>\[\]$~]|\b_|_\b)", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\`*|<>\[\]$~]|\b_|_\b)", r"\\\1", printable(" ".join(text.split())))
+
+
+def _paragraphs(text: str) -> str:
+    """Paragraphs of plain text."""
+    return "\n\n".join(_escaped(paragraph) for paragraph in re.split(r"\n\s*\n", text))
 
 
 def render_html(report: Report) -> str:
