@@ -9,7 +9,6 @@ from pydantic import ValidationError
 from strategies import instances
 
 import themis_opt
-from themis_opt.problem.catalog import load
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind
@@ -168,15 +167,3 @@ def test_replacing_keeps_quantities_to_the_last_bit() -> None:
 
 def test_equal_instances_hash_alike() -> None:
     assert hash(FULL.replace(name="other")) == hash(FULL)
-
-
-@pytest.mark.parametrize(
-    ("name", "fingerprint"),
-    [
-        ("3d-sw_sw_sw_hetero.all_reduce.100MiB", "55429ceefadfb692092ac94881c3c253"),
-        ("v100-256.bert-large", "1c8699d2e36c8de3216299a36fa01e62"),
-        ("2d-sw_sw.dlrm", "66853c9cda6468bc22200b9f4ff75d40"),
-    ],
-)
-def test_schedules_and_rows_written_before_still_belong_to_their_instance(name: str, fingerprint: str) -> None:
-    assert load(name).fingerprint == fingerprint

@@ -32,6 +32,9 @@ FILES = {
 }  # fmt: skip
 """What ``solve`` writes for both kinds."""
 
+WITHOUT_JSON = ("schema", "plot", "export")
+"""Commands whose results are files."""
+
 JUDGED = {"policy", "utilisation", "idle", "speedup", "bound_ns", "gap", "status"}
 TIMES = {
     "collectives": {"makespan_ns", "algbw_bytes_per_s", "busbw_bytes_per_s"},
@@ -64,6 +67,9 @@ def arguments(solution, trained, trained_solution, batched, tmp_path):
         "batch": ("batch", batched / "experiment.toml", "--jobs", 1),
         "report": ("report", batched, "-o", tmp_path / "report"),
         "workload": ("workload", "resnet-50", "--network", NAME),
+        "plot": ("plot", solution / "schedule.json", "-o", tmp_path / "picture.png"),
+        "export": ("export", solution / "schedule.json", "--to", "msccl", "-o", tmp_path / "plans", "--check"),
+        "import": ("import", NAME, "-o", tmp_path / "instance.json"),
         "list": ("list",),
         "schema": ("schema",),
     }
@@ -98,7 +104,7 @@ def test_subcommand_runs(succeed, arguments, kind, command):
     assert succeed(*arguments[kind][command]).strip()
 
 
-@pytest.mark.parametrize(("kind", "command"), [case for case in CASES if case[1] != "schema"])
+@pytest.mark.parametrize(("kind", "command"), [case for case in CASES if case[1] not in WITHOUT_JSON])
 def test_subcommand_prints_json(rows, kind, command):
     assert rows(kind, command)
 

@@ -1,5 +1,6 @@
 """``themis-opt plot``: a schedule as a picture, for a screen or for a paper."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,6 +11,7 @@ from themis_opt.cli import options
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from themis_opt.problem.instance import Instance
     from themis_opt.schedules.schedule import Schedule
 
 
@@ -30,29 +32,36 @@ def plot(
 
     from matplotlib import rc_context
 
+    from themis_opt.base.units import format_short_time
     from themis_opt.cli.printing import tell_files
     from themis_opt.formats.bundle import picture
     from themis_opt.formats.gantt import save_figure
     from themis_opt.formats.plot import PAPER
 
-    if style == "screen" and beside is None:
+    others = {} if beside is None else {beside: _scheduled(schedule.instance, beside)}
+    if style == "screen" and not others:
         save_figure(picture(schedule), output)
     else:
         with rc_context(PAPER):
-            save_figure(_compact(schedule, beside), output)
+            save_figure(_compact(schedule, others), output)
     tell_files([output])
+    times = [format_short_time(schedule.makespan), *(f"{n} {format_short_time(s.makespan)}" for n, s in others.items())]
+    typer.echo(f"{schedule.instance.name or 'instance'}: {', '.join(times)}")
 
 
-def _compact(schedule: "Schedule", beside: str | None) -> "Figure":
-    """The schedule, and that of another policy, on one axis of time."""
-    from themis_opt.formats.plot import plot as draw
+def _scheduled(instance: "Instance", policy: str) -> "Schedule":
     from themis_opt.policies.registry import make_policy, specify
     from themis_opt.schedules.simulator import simulate
+
+    return simulate(instance, make_policy(specify(policy, instance))(instance))
+
+
+def _compact(schedule: "Schedule", others: "Mapping[str, Schedule]") -> "Figure":
+    """Schedules on one axis of time, with the bound of the first."""
+    from themis_opt.formats.plot import plot as draw
     from themis_opt.solving.bounds import bounds
 
-    instance, others = schedule.instance, {}
-    if beside is not None:
-        others[beside] = simulate(instance, make_policy(specify(beside, instance))(instance))
-    bound = None if schedule.has_period else max(bounds(instance, equal_sizes=schedule.has_equal_sizes).values())
+    proven = bounds(schedule.instance, equal_sizes=schedule.has_equal_sizes)
+    bound = None if schedule.has_period else max(proven.values())
     figure: Figure = draw(schedule, beside=others, bound=bound).figure  # type: ignore[assignment]  # of its own
     return figure
