@@ -28,7 +28,8 @@ OTHERS = (
 MATHEMATICS = "reference/mathematics.md"
 
 FORMULATIONS = (
-    "lattice", "fluid", "order_count", "head_tail", "chunk_sizes", "chunk_order", "sequencing", "period", "period_sizes"
+    "lattice", "fluid", "order_count", "head_tail", "chunk_sizes", "chunk_order", "sequencing", "period",
+    "period_sizes", "allocation",
 )  # fmt: skip
 
 

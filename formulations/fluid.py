@@ -41,7 +41,7 @@ NO_CYCLING = "max_number_of_iterations: 10000"
 def fluid_bound(jobs: Sequence[JobClass]) -> float:
     """Lower bound on the makespan, in the unit of the durations; `count` of the classes is ignored."""
     layers = [job.layers(job.load) for job in jobs]
-    weights = _optimal_weights(jobs, layers)
+    weights = optimal_weights(jobs, layers)
     return lagrangian(jobs, layers, weights)
 
 
@@ -76,7 +76,7 @@ def least_lag(jobs: Sequence[JobClass], threshold: float, machine: int) -> float
     return min(leg.lag[machine] for job in users for leg in job.legs)
 
 
-def _optimal_weights(jobs: Sequence[JobClass], layers: Sequence[Sequence[Mapping[Arc, float]]]) -> dict[Row, float]:
+def optimal_weights(jobs: Sequence[JobClass], layers: Sequence[Sequence[Mapping[Arc, float]]]) -> dict[Row, float]:
     """Duals of (2) at the optimum of the linear programme, scaled to sum 1; equal weights if the solver gives up."""
     scale = max(d for own in layers for layer in own for d in layer.values()) or 1.0
     solver = pywraplp.Solver.CreateSolver("GLOP")

@@ -18,6 +18,8 @@ from themis_opt.base.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from themis_opt.batches.experiment_run import run_experiment
+    from themis_opt.designing.design import Design, design, pareto
+    from themis_opt.designing.problem import DesignProblem
     from themis_opt.formats.plot import plot
     from themis_opt.policies.registry import make_policy
     from themis_opt.problem.catalog import load
@@ -43,6 +45,8 @@ _HOME = {
     "Collective": "problem.exchanges",
     "Comparison": "study.comparison",
     "ComputeTask": "problem.iteration",
+    "Design": "designing.design",
+    "DesignProblem": "designing.problem",
     "Dimension": "problem.network",
     "Exchange": "problem.exchanges",
     "Execution": "study.robustness",
@@ -59,12 +63,14 @@ _HOME = {
     "Tensor": "problem.exchanges",
     "bounds": "solving.bounds",
     "compare": "study.comparison",
+    "design": "designing.design",
     "executions": "study.robustness",
     "explain": "schedules.explanation",
     "load": "problem.catalog",
     "loss_distributions": "study.robustness",
     "make_policy": "policies.registry",
     "make_report": "reports",
+    "pareto": "designing.design",
     "plot": "formats.plot",
     "run_experiment": "batches.experiment_run",
     "simulate": "schedules.simulator",
@@ -79,6 +85,8 @@ __all__ = [
     "Collective",
     "Comparison",
     "ComputeTask",
+    "Design",
+    "DesignProblem",
     "Dimension",
     "Exchange",
     "Execution",
@@ -95,12 +103,14 @@ __all__ = [
     "Tensor",
     "bounds",
     "compare",
+    "design",
     "executions",
     "explain",
     "load",
     "loss_distributions",
     "make_policy",
     "make_report",
+    "pareto",
     "plot",
     "run_experiment",
     "simulate",

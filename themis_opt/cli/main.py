@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "report": "themis_opt.cli.report:report",
         "import": "themis_opt.cli.importing:import_command",
         "tune": "themis_opt.cli.tune:tune",
+        "design": "themis_opt.cli.design:design",
         "workload": "themis_opt.cli.workload:workload",
         "list": "themis_opt.cli.listing:list_names",
         "show": "themis_opt.cli.show:show",

@@ -1,5 +1,7 @@
 """``themis-opt show`` and ``themis-opt schema``: an instance in words, and what its file may hold."""
 
+from typing import Annotated, Literal
+
 import typer
 
 from themis_opt.cli import options
@@ -26,8 +28,17 @@ def show(
         print_table(title, tuple(rows[0]), [tuple(row.values()) for row in rows])
 
 
-def schema() -> None:
-    """Print the JSON Schema of instance files."""
+def schema(
+    kind: Annotated[
+        Literal["instance", "design"], typer.Argument(help="instance, or design for the problems of `design`.")
+    ] = "instance",
+) -> None:
+    """Print the JSON Schema of instance files, or of design problems."""
+    if kind == "design":
+        from themis_opt.designing.problem import problem_schema
+
+        typer.echo(problem_schema(), nl=False)
+        return
     from themis_opt.problem.schema import SCHEMA_FILE
 
     typer.echo(SCHEMA_FILE.read_text(encoding="utf-8"), nl=False)

@@ -26,6 +26,8 @@ INSTANCES = next(p for p in (_PACKAGE / "instances", _PACKAGE.parent / "instance
 
 
 OWN_FORMAT = "json"
+DESIGN_SUFFIX = ".design.json"
+"""Ending of the shipped files that are no instances but networks to be designed."""
 
 READERS = Registry(
     "themis_opt.readers",
@@ -46,7 +48,8 @@ whose names end like that of the format.  A file that no reader recognizes is re
 
 def shipped() -> dict[str, Path]:
     """Files of the shipped instances by name, such as ``3d-sw_sw_sw_hetero.all_reduce.100MiB``."""
-    return {path.name.removesuffix(".json"): path for path in sorted(INSTANCES.rglob("*.json"))}
+    files = (path for path in sorted(INSTANCES.rglob("*.json")) if not path.name.endswith(DESIGN_SUFFIX))
+    return {path.name.removesuffix(".json"): path for path in files}
 
 
 def load(source: str | Path) -> Instance:

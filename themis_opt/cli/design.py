@@ -1,0 +1,161 @@
+"""``themis-opt design``: the bandwidths of a network that does not exist yet."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from themis_opt.cli import options
+
+if TYPE_CHECKING:
+    from themis_opt.designing.design import Design
+    from themis_opt.study.columns import Form
+
+READINGS = ("fixed", "free", "simulated")
+
+SUMMARY: "Mapping[str, tuple[str, Form]]" = MappingProxyType(
+    {
+        "reading": ("minimised", "text"),
+        "fixed_ns": ("fixed order", "time"),
+        "free_ns": ("free orders", "time"),
+        "simulated_ns": ("simulated", "time"),
+        "policy": ("policy", "text"),
+        "bound_ns": ("bound", "time"),
+        "gap": ("gap", "share"),
+        "bandwidth": ("bandwidth", "bandwidth"),
+        "dollars": ("dollars", "text"),
+    }
+)
+"""Title and form of what is said of each design as a whole."""
+
+DIMENSIONS: "Mapping[str, tuple[str, Form]]" = MappingProxyType(
+    {
+        "dimension": ("dimension", "text"),
+        "kind": ("kind", "text"),
+        "size": ("size", "count"),
+        "bandwidth": ("bandwidth", "bandwidth"),
+        "links": ("links", "text"),
+        "dollars": ("dollars", "text"),
+        "utilisation": ("utilisation", "share"),
+        "saved": ("one more GB/s saves", "text"),
+        "provisioned": ("beside the one before", "text"),
+    }
+)
+"""The same of each dimension."""
+
+
+def design(
+    source: Annotated[
+        str, typer.Argument(help="Design problem: a file, or the name of a shipped one.", metavar="PROBLEM")
+    ],
+    readings: Annotated[
+        str, typer.Option(help="What to minimise, with commas between: fixed, free, simulated.")
+    ] = ",".join(READINGS),
+    policy: Annotated[
+        str | None, typer.Option(help="Policy that simulates; hourglass, and baseline where the order is fixed.")
+    ] = None,
+    front: Annotated[
+        int, typer.Option("--pareto", help="Points of the front of money, or else bandwidth, against time.", min=0)
+    ] = 0,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder for the network's instances, tables and pictures.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Find the bandwidths of a network that make its workloads fastest, with a proof that none do better."""
+    from themis_opt.cli.printing import print_json
+    from themis_opt.designing.design import design, pareto
+    from themis_opt.designing.problem import load_problem
+
+    problem = load_problem(source)
+    chosen: Any = options.split(readings)
+    designs = [design(problem, reading, policy=policy) for reading in chosen]
+    points = pareto(problem, front, "fixed" if chosen == ("fixed",) else "free", policy=policy) if front else []
+    if output is not None:
+        _write(output, designs, points)
+    if as_json:
+        fronts = {"pareto": [own.summary() for own in points]} if points else {}
+        print_json({"problem": problem.name, "designs": [own.document() for own in designs]} | fronts)
+        return
+    _print(designs, points)
+
+
+def _print(designs: "Sequence[Design]", points: "Sequence[Design]") -> None:
+    from themis_opt.base.units import format_short_time
+    from themis_opt.cli.printing import print_rows
+
+    title = designs[0].problem.name or "design"
+    print_rows(f"{title}: {len(designs)} designs", [_summary(own) for own in designs], SUMMARY)
+    for own in designs:
+        print_rows(f"minimised: {own.reading}", [_readable(row) for row in own.rows()], _used(DIMENSIONS, own))
+    prices = [
+        {"minimised": own.reading, "constraint": text, "saved": format_short_time(price)}
+        for own in designs
+        for text, price in own.constraint_prices.items()
+    ]
+    if prices:
+        per = "one more GB/s or dollar saves"
+        heads = {"minimised": ("minimised", "text"), "constraint": ("constraint", "text"), "saved": (per, "text")}
+        print_rows("shadow prices", prices, heads)  # type: ignore[arg-type]
+    if points:
+        best = min(points, key=lambda own: own.time * (own.money or own.bandwidths.sum()))
+        rows = [_summary(own) | {"note": "least time x budget" if own is best else ""} for own in points]
+        print_rows("front", rows, {**SUMMARY, "note": ("", "text")})
+
+
+def _used(shown: "Mapping[str, tuple[str, Form]]", own: "Design") -> "dict[str, tuple[str, Form]]":
+    """Without the columns that say nothing of a problem."""
+    dimensions = own.problem.network.dimensions
+    left_out = set() if own.money else {"dollars"}
+    left_out |= set() if any(d.links for d in dimensions) else {"links"}
+    return {name: how for name, how in shown.items() if name not in left_out}
+
+
+def _summary(own: "Design") -> dict[str, Any]:
+    row = own.summary()
+    return row | ({"dollars": f"{own.money:,.0f}"} if own.money else {"dollars": "-"})
+
+
+def _readable(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of a dimension with its amounts in words."""
+    from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_short_time
+
+    factor = f" {row['provisioned_factor']:.3g}x" if row["provisioned"].endswith("provisioned") else ""
+    return row | {
+        "links": str(row["links"] or "-"),
+        "dollars": f"{row['money']:,.0f}",
+        "saved": format_short_time(row["saved_ns_per_gb_per_s"] * PICOSECONDS_PER_NANOSECOND),
+        "provisioned": row["provisioned"] + factor,
+    }
+
+
+def _write(folder: Path, designs: "Sequence[Design]", points: "Sequence[Design]") -> None:
+    """Instances of the last design, everything as JSON and CSV, and pictures."""
+    import json
+
+    from themis_opt.base.documents import make_folder, write_atomically
+    from themis_opt.cli.printing import tell_files
+    from themis_opt.formats.tables import to_csv
+    from themis_opt.reports.design_chart import bandwidths, front
+    from themis_opt.reports.rendering.charts import save
+
+    make_folder(folder)
+    written = {}
+    for name, instance in designs[-1].instances().items():
+        document = instance.model_dump(mode="json", exclude_defaults=True) | {"format": instance.format}
+        written[f"{name}.json"] = json.dumps(document, indent=2) + "\n"
+    rows = [{"reading": own.reading} | row for own in designs for row in own.rows()]
+    written["dimensions.csv"] = to_csv(rows)
+    written["design.json"] = json.dumps([own.document() for own in designs], indent=2) + "\n"
+    if points:
+        summaries = [own.summary() for own in points]
+        written["pareto.csv"] = to_csv(summaries)
+    for name, text in written.items():
+        write_atomically(folder / name, text)
+    title = designs[0].problem.name
+    charts = {"bandwidths.svg": bandwidths(designs)} | ({"pareto.svg": front(points)} if points else {})
+    for name, chart in charts.items():
+        save(chart, folder / name, title)
+    tell_files(folder / name for name in [*written, *charts])

@@ -1,0 +1,270 @@
+"""Design problems: a network whose bandwidths are to be found, what it is for, and what may be spent.
+
+The documents are described in ``docs/design.md``; like instances they are checked once, at the border.
+"""
+
+import json
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from themis_opt.base.documents import read_json
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import BytesPerSecond
+from themis_opt.designing.constraints import Constraint, read_constraint
+from themis_opt.problem.catalog import DESIGN_SUFFIX, INSTANCES, load
+from themis_opt.problem.cost import check_clock
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.fields import MAX_BANDWIDTH, MAX_DIMENSIONS, Count, FieldError, Model, located
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.iteration import Split
+from themis_opt.problem.network import Dimension, Kind, Network
+
+FORMAT: Literal["themis-opt/design/1"] = "themis-opt/design/1"
+DOLLARS_PER = 10**9
+"""Bytes per second of the bandwidth that prices are for: they are in dollars per GB/s."""
+
+Money = Annotated[float, Field(ge=0, le=1e18, strict=False)]
+
+
+class Price(Model):
+    """Dollars per GB/s of one NPU's bandwidth in a dimension; `switch` and `nic` count where the kind is a switch."""
+
+    link: Money = 0.0
+    switch: Money = 0.0
+    nic: Money = 0.0
+
+    def per_bandwidth(self, kind: Kind, size: int) -> float:
+        """Dollars per NPU for each GB/s of the dimension's `bandwidth`.
+
+        W. Won et al., *LIBRA* (ISPASS 2024), section 4: an NPU on a ring has two links of half the bandwidth, fully
+        connected P - 1 links, at a switch a link, a port of the switch and an adapter.  A line of P NPUs has P - 1
+        links of the whole bandwidth, counted from both ends as the others are.
+        """
+        if kind is Kind.SWITCH:
+            return self.link + self.switch + self.nic
+        return self.link * 2 * (size - 1) / size if kind is Kind.LINE else self.link
+
+
+class Links(Model):
+    """Bandwidth that comes in whole links of one rate."""
+
+    rate: Annotated[BytesPerSecond, Field(gt=0, le=MAX_BANDWIDTH)]
+    least: Annotated[Count, Field(ge=1, le=10**6)] = 1
+    most: Annotated[Count, Field(ge=1, le=10**6)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.least > self.most:
+            raise FieldError(f"must be at most most = {self.most}", "least")
+        return self
+
+
+class DesignDimension(Dimension):
+    """A dimension whose `bandwidth` is fixed if it is given, and else to be found.
+
+    `least` and `most` limit the bandwidth, `links` makes it a whole number of links; `price` is what it costs.
+    """
+
+    bandwidth: Annotated[BytesPerSecond, Field(gt=0, le=MAX_BANDWIDTH)] = MAX_BANDWIDTH
+    least: Annotated[BytesPerSecond, Field(ge=0, le=MAX_BANDWIDTH)] = 0.0
+    most: Annotated[BytesPerSecond, Field(gt=0, le=MAX_BANDWIDTH)] | None = None
+    links: Links | None = None
+    price: Price = Price()
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the bandwidth is given."""
+        return "bandwidth" in self.model_fields_set
+
+    def at(self, bandwidth: float) -> Dimension:
+        """The dimension with the bandwidth that was found for it."""
+        given = self.model_dump(mode="json", exclude_unset=True, include=set(Dimension.model_fields))
+        return Dimension(**(given | {"bandwidth": bandwidth}))
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        other = [name for name in ("least", "most", "links") if name in self.model_fields_set]
+        if self.is_fixed and other:
+            raise FieldError("a fixed bandwidth has no limits", other[0])
+        if self.links is not None and len(other) > 1:
+            raise FieldError("links have their own limits", next(name for name in other if name != "links"))
+        if self.most is not None and self.least > self.most:
+            raise FieldError(f"must be at most most = {self.most:g} B/s", "least")
+        return self
+
+
+class DesignNetwork(Model):
+    """Dimensions from the innermost outwards; `splits` divide some of them between two groups of NPUs."""
+
+    name: str = ""
+    dimensions: Annotated[tuple[DesignDimension, ...], Field(min_length=1, max_length=MAX_DIMENSIONS)]
+    splits: tuple[Split, ...] = ()
+
+    @cached_property
+    def dimension_names(self) -> tuple[str, ...]:
+        """The given names; ``dim1``, ``dim2``... where there is none."""
+        return tuple(d.name or f"dim{number}" for number, d in enumerate(self.dimensions, start=1))
+
+    def at(self, bandwidths: Iterable[float]) -> Network:
+        """The network with bandwidths in bytes per second, without splits."""
+        pairs = zip(self.dimensions, bandwidths, strict=True)
+        return Network(name=self.name, dimensions=tuple(own.at(bandwidth) for own, bandwidth in pairs))
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        try:
+            self.at(1.0 for _ in self.dimensions)
+        except ValidationError as error:
+            broken = located(error)
+            raise FieldError(broken.rule, broken.field) from None
+        for number, split in enumerate(self.splits):
+            if split.dimension not in self.dimension_names:
+                raise FieldError(f"the network has {', '.join(self.dimension_names)}", f"splits[{number}].dimension")
+            size = self.dimensions[self.dimension_names.index(split.dimension)].size
+            if split.sizes[0] * split.sizes[1] != size:
+                raise FieldError(f"must multiply to {size}", f"splits[{number}].sizes")
+        divided = [split.dimension for split in self.splits]
+        if len(set(divided)) < len(divided):
+            raise FieldError("splits a dimension twice", "splits")
+        return self
+
+
+class RepeatedCollective(Collective):
+    """A collective that runs `count` times, one after the other; its name and release have no meaning."""
+
+    count: Annotated[Count, Field(gt=0, le=10**9)] = 1
+
+
+class Workload(Model):
+    """What the network is for: collectives one after the other, or an instance as it stands.
+
+    `instance` names a file or a shipped instance; its exchanges may overlap, with each other and with its compute, and
+    its network must have the sizes of the network to be designed.
+    """
+
+    name: Annotated[str, Field(min_length=1)]
+    weight: Annotated[float, Field(gt=0, le=1e18)] = 1.0
+    collectives: Annotated[tuple[RepeatedCollective, ...], Field(min_length=1)] | None = None
+    instance: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.collectives is None) == (self.instance is None):
+            raise ValueError(f"workload '{self.name}' must have either collectives or an instance")
+        return self
+
+
+class Budget(Model):
+    """What may be spent: `bandwidth` summed over the dimensions, dollars for the whole network, or both."""
+
+    bandwidth: Annotated[BytesPerSecond, Field(gt=0, le=MAX_BANDWIDTH)] | None = None
+    money: Annotated[float, Field(gt=0, le=1e24)] | None = None
+
+
+class DesignProblem(Model):
+    """A network to be designed.
+
+    `constraints` are linear, as texts of dimension names, numbers and bandwidths, such as ``"node >= pod"`` or
+    ``"node + 2 pod == 200 GB/s"``.
+    """
+
+    format: Literal["themis-opt/design/1"] = FORMAT
+    name: str = ""
+    description: str = ""
+    source: str = ""
+    network: DesignNetwork
+    workloads: Annotated[tuple[Workload, ...], Field(min_length=1)]
+    budget: Budget = Budget()
+    constraints: tuple[str, ...] = ()
+
+    @cached_property
+    def rows(self) -> tuple[Constraint, ...]:
+        """The linear constraints, those with two signs as two."""
+        return tuple(row for text in self.constraints for row in read_constraint(text, self.network.dimension_names))
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for number, text in enumerate(self.constraints):
+            try:
+                read_constraint(text, self.network.dimension_names)
+            except ValueError as error:
+                raise FieldError(str(error), f"constraints[{number}]") from None
+        names = [workload.name for workload in self.workloads]
+        if len(set(names)) < len(names):
+            raise FieldError("workload names must differ", "workloads")
+        return self
+
+
+def load_problem(source: str | Path) -> DesignProblem:
+    """Read a design problem from a file, or a shipped one by its name.
+
+    Raises
+    ------
+    InputError
+        If there is none, or it breaks a rule; the message names file, field, value and rule.
+    """
+    path = _located(source)
+    document = read_json(path)
+    if document.get("format") != FORMAT:
+        raise InputError(f"must be '{FORMAT}'", field="format", value=document.get("format"), source=str(path))
+    try:
+        return DesignProblem.model_validate(document)
+    except ValidationError as error:
+        raise located(error).within(str(path)) from None
+
+
+def problem_schema() -> str:
+    """The JSON Schema of design problems."""
+    schema = DesignProblem.model_json_schema() | {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    required = sorted({*schema["required"], "format"})
+    return json.dumps(schema | {"required": required}, indent=2, sort_keys=True) + "\n"
+
+
+def shipped_problems() -> dict[str, Path]:
+    """Files of the shipped design problems by name."""
+    return {path.name.removesuffix(DESIGN_SUFFIX): path for path in sorted(INSTANCES.rglob(f"*{DESIGN_SUFFIX}"))}
+
+
+def instance_of(problem: DesignProblem, number: int, workload: Workload) -> Instance:
+    """The instance that a workload names, with the dimensions of the network to be designed.
+
+    Raises
+    ------
+    InputError
+        If there is none, or its network has other sizes.
+    """
+    field = f"workloads[{number}].instance"
+    try:
+        instance = load(str(workload.instance))
+    except InputError as error:
+        raise InputError(str(error), field=field) from None
+    sizes = tuple(d.size for d in problem.network.dimensions)
+    if instance.network.sizes != sizes:
+        rule = f"its network has sizes {instance.network.sizes}, the network to be designed {sizes}"
+        raise InputError(rule, field=field, value=workload.instance)
+    if problem.network.splits:
+        raise InputError("splits are those of the instance", field="network.splits")
+    return instance
+
+
+def checked(instance: Instance, where: str) -> Instance:
+    """An instance whose schedules do not outlast the clock."""
+    try:
+        check_clock(instance)
+    except InputError as error:
+        raise error.within(where) from None
+    return instance
+
+
+def _located(source: str | Path) -> Path:
+    path = Path(source)
+    if path.exists():
+        return path
+    name = path.name.removesuffix(DESIGN_SUFFIX)
+    if path.name != str(source) or name not in shipped_problems():
+        raise InputError("no such file, and no shipped design problem of that name", source=str(source))
+    return shipped_problems()[name]
