@@ -2,11 +2,25 @@
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 
 from themis_opt.base.errors import InputError
+from themis_opt.workloads.decoders import (
+    DEEPSEEK_V3,
+    LLAMA_3_8B,
+    LLAMA_3_70B,
+    LLAMA_3_405B,
+    MIXTRAL,
+    VIT_B,
+    VIT_H,
+    VIT_L,
+    decoder,
+    vision_transformer,
+)
 from themis_opt.workloads.dlrm import dlrm_mlperf, dlrm_totals
 from themis_opt.workloads.gnmt import gnmt
+from themis_opt.workloads.hugging_face import model_of_config, model_of_numbers
 from themis_opt.workloads.layers import TrainingModel
 from themis_opt.workloads.resnet import resnet
 from themis_opt.workloads.transformers import BERT_BASE, BERT_LARGE, GPT_3, ONE_TRILLION, transformer
@@ -16,6 +30,9 @@ _RESNET = "https://arxiv.org/abs/1512.03385, torchvision v1.5"
 _VGG = "https://arxiv.org/abs/1409.1556"
 _BERT = "https://arxiv.org/abs/1810.04805"
 _THEMIS = "https://arxiv.org/abs/2110.04478"
+_LLAMA = "https://arxiv.org/abs/2407.21783"
+_MIXTRAL, _DEEPSEEK = "https://arxiv.org/abs/2401.04088", "https://arxiv.org/abs/2412.19437"
+_VIT = "https://arxiv.org/abs/2010.11929"
 
 MODELS: Mapping[str, TrainingModel] = MappingProxyType(
     {
@@ -34,18 +51,32 @@ MODELS: Mapping[str, TrainingModel] = MappingProxyType(
         "transformer-1t": TrainingModel(
             "Transformer-1T", "https://arxiv.org/abs/2104.04473", partial(transformer, ONE_TRILLION), 2048
         ),
+        "llama-3-8b": TrainingModel("Llama 3 8B", _LLAMA, partial(decoder, LLAMA_3_8B), 8192),
+        "llama-3-70b": TrainingModel("Llama 3 70B", _LLAMA, partial(decoder, LLAMA_3_70B), 8192),
+        "llama-3-405b": TrainingModel("Llama 3 405B", _LLAMA, partial(decoder, LLAMA_3_405B), 8192),
+        "mixtral-8x7b": TrainingModel("Mixtral 8x7B", _MIXTRAL, partial(decoder, MIXTRAL), 4096),
+        "deepseek-v3": TrainingModel("DeepSeek-V3", _DEEPSEEK, partial(decoder, DEEPSEEK_V3), 4096),
+        "vit-b-16": TrainingModel("ViT-B/16", _VIT, partial(vision_transformer, VIT_B)),
+        "vit-l-16": TrainingModel("ViT-L/16", _VIT, partial(vision_transformer, VIT_L)),
+        "vit-h-14": TrainingModel("ViT-H/14", _VIT, partial(vision_transformer, VIT_H)),
     }
 )
 
 
 def find_model(name: str) -> TrainingModel:
-    """The model of that name.
+    """The model of a name, of numbers such as ``transformer:layers=32:hidden=4096``, or of a ``config.json``.
 
     Raises
     ------
     InputError
         If there is none.
     """
-    if name not in MODELS:
-        raise InputError(f"unknown model; use one of {', '.join(MODELS)}", field="MODEL", value=name)
-    return MODELS[name]
+    if name in MODELS:
+        return MODELS[name]
+    head, *settings = name.split(":")
+    if head == "transformer":
+        return model_of_numbers(settings)
+    if name.endswith(".json"):
+        return model_of_config(Path(name))
+    known = f"{', '.join(MODELS)}, transformer:layers=..:hidden=.. or a config.json"
+    raise InputError(f"unknown model; use one of {known}", field="MODEL", value=name)

@@ -45,21 +45,23 @@ def transformer(shape: Shape, sequence: int) -> tuple[Layer, ...]:
     hidden, size = shape.hidden, sequence * shape.hidden
     layers = [_embedding(shape, sequence)]
     for number in range(shape.layers):
-        layers += [
-            _attention(f"layer{number}.attention", hidden, sequence),
-            _feed_forward(f"layer{number}.mlp", hidden, sequence),
-        ]
+        layers += blocks(f"layer{number}", hidden, sequence)
     if shape.pooled:
         pooler = (Parameter("weight", hidden**2), Parameter("bias", hidden, "bias"))
         return (*layers, Layer("pooler", "linear", pooler, 2 * hidden**2, hidden, hidden))
     projected = 2 * size * shape.vocabulary
-    return (*layers, Layer("head", "linear", _norm(hidden), projected, size, sequence * shape.vocabulary))
+    return (*layers, Layer("head", "linear", norm(hidden), projected, size, sequence * shape.vocabulary))
+
+
+def blocks(name: str, hidden: int, sequence: int) -> tuple[Layer, Layer]:
+    """Attention and feed-forward of one layer."""
+    return _attention(f"{name}.attention", hidden, sequence), _feed_forward(f"{name}.mlp", hidden, sequence)
 
 
 def _embedding(shape: Shape, sequence: int) -> Layer:
     rows = {"words": shape.vocabulary, "positions": shape.positions, "segments": shape.segments}
     parameters = tuple(Parameter(name, number * shape.hidden) for name, number in rows.items() if number)
-    norms = _norm(shape.hidden) if shape.pooled else ()
+    norms = norm(shape.hidden) if shape.pooled else ()
     return Layer("embedding", "embedding", parameters + norms, 0, sequence, sequence * shape.hidden)
 
 
@@ -81,10 +83,11 @@ def _sublayer(name: str, kind: Kind, hidden: int, first: int, second: int, seque
         Parameter("in.bias", first, "bias", sharded=True),
         Parameter("out.weight", second * hidden, sharded=True),
         Parameter("out.bias", hidden, "bias"),
-        *_norm(hidden),
+        *norm(hidden),
     )
     return Layer(name, kind, parameters, flops, sequence * hidden, sequence * hidden)
 
 
-def _norm(hidden: int) -> tuple[Parameter, ...]:
+def norm(hidden: int) -> tuple[Parameter, ...]:
+    """Scale and shift of a layer norm."""
     return (Parameter("norm.weight", hidden, "norm"), Parameter("norm.bias", hidden, "norm"))

@@ -1,0 +1,133 @@
+"""Models of today have the parameters that their authors publish; others come from numbers and configurations."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from themis_opt.base.errors import InputError
+from themis_opt.workloads.layers import count
+from themis_opt.workloads.models import MODELS, find_model
+
+PARAMETERS = {
+    "llama-3-8b": 8_030_261_248,
+    "llama-3-70b": 70_553_706_496,
+    "llama-3-405b": 405_853_388_800,
+    "mixtral-8x7b": 46_702_792_704,
+    "deepseek-v3": 671_026_419_200 - 58 * 256,  # the biases of the routers are not trained by gradients
+    "vit-b-16": 86_567_656,
+    "vit-l-16": 304_326_632,
+    "vit-h-14": 632_045_800,
+}
+
+LLAMA = {
+    "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "vocab_size": 128_256,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14_336, "tie_word_embeddings": False,
+    "max_position_embeddings": 8192,
+}  # fmt: skip
+
+DEEPSEEK = {
+    "model_type": "deepseek_v3", "num_hidden_layers": 61, "hidden_size": 7168, "vocab_size": 129_280,
+    "num_attention_heads": 128, "num_key_value_heads": 128, "intermediate_size": 18_432, "q_lora_rank": 1536,
+    "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 256,
+    "num_experts_per_tok": 8, "n_shared_experts": 1, "moe_intermediate_size": 2048, "first_k_dense_replace": 3,
+}  # fmt: skip
+
+MIXTRAL = {
+    "model_type": "mixtral", "num_hidden_layers": 32, "hidden_size": 4096, "vocab_size": 32_000,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14_336, "num_local_experts": 8,
+    "num_experts_per_tok": 2, "head_dim": None,
+}  # fmt: skip
+
+BERT = {
+    "model_type": "bert", "num_hidden_layers": 12, "hidden_size": 768, "vocab_size": 30_522, "type_vocab_size": 2,
+    "max_position_embeddings": 512,
+}  # fmt: skip
+
+GPT_2 = {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "vocab_size": 50_257, "n_positions": 1024}
+
+
+@pytest.fixture
+def config(tmp_path: Path):
+    """Writes a configuration."""
+
+    def write(content: object) -> str:
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(content), encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_model_has_the_parameters_that_are_published(name: str) -> None:
+    assert count(MODELS[name].layers()) == PARAMETERS[name]
+
+
+def test_active_parameters_decide_about_operations() -> None:
+    """Of 671 thousand million parameters of DeepSeek-V3 37 are active, each in two operations per token."""
+    per_token = sum(layer.flops for layer in MODELS["deepseek-v3"].layers(1))
+    assert per_token / 2 == pytest.approx(37e9, rel=0.02)
+    assert sum(layer.flops for layer in MODELS["mixtral-8x7b"].layers(1)) / 2 == pytest.approx(12.9e9, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("content", "model"),
+    [(LLAMA, "llama-3-8b"), (DEEPSEEK, "deepseek-v3"), (MIXTRAL, "mixtral-8x7b"), (BERT, "bert-base")],
+)
+def test_a_configuration_is_the_model_it_belongs_to(config, content: dict, model: str) -> None:
+    read, known = find_model(config(content)), MODELS[model]
+    assert read.layers(128) == known.layers(128)
+
+
+def test_other_architectures() -> None:
+    tied = find_model("transformer:layers=2:hidden=256:vocabulary=1000:heads=4:groups=2:inner=512")
+    attention = 256 * (4 + 2 * 2) * 64 + 256 * 256
+    assert count(tied.layers()) == 2 * 1000 * 256 + 2 * (attention + 3 * 256 * 512) + 5 * 256
+
+
+def test_gpt_2_has_124_million_parameters(config) -> None:
+    assert count(find_model(config(GPT_2)).layers()) == 124_439_808
+
+
+def test_biases_and_tied_weights(config) -> None:
+    plain = find_model(config(LLAMA)).layers()
+    other = find_model(config(LLAMA | {"model_type": "qwen2", "tie_word_embeddings": True})).layers()
+    biases, head = 32 * (32 + 2 * 8) * 128, 128_256 * 4096
+    assert count(other) - count(plain) == biases - head
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"model_type": "mamba"}, "unknown architecture"),
+        ({"model_type": None}, "unknown architecture"),
+        ({"hidden_size": "4096"}, "hidden_size"),
+        ({"hidden_size": 0}, "hidden_size"),
+        ({"vocab_size": 10**12}, "vocab_size"),
+        ({"num_hidden_layers": None}, "num_hidden_layers"),
+        ({"tie_word_embeddings": "no"}, "must be true or false"),
+        ({"num_key_value_heads": 5}, "multiple of groups"),
+    ],
+)
+def test_a_wrong_configuration_is_refused(config, change: dict, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        find_model(config(LLAMA | change))
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("transformer", "needs layers"),
+        ("transformer:layers=2", "needs hidden"),
+        ("transformer:layers=2:hidden=0", "whole number"),
+        ("transformer:layers=2:hidden=64:width=3", "knobs of transformer"),
+        ("transformer:layers=2:layers=3", "each once"),
+        ("transformer:layers=2:hidden=64:experts=2:active=3:expert=8", "more than the experts"),
+        ("missing.json", "missing.json"),
+        ("llama-9", "unknown model"),
+    ],
+)
+def test_a_wrong_name_is_refused(name: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        find_model(name)

@@ -1,0 +1,192 @@
+"""Decoders of today: Llama 3, Mixtral and DeepSeek-V3, others of their kind by numbers, and vision transformers.
+
+Sources: A. Dubey et al., https://arxiv.org/abs/2407.21783, table 3; A. Jiang et al., https://arxiv.org/abs/2401.04088;
+DeepSeek-AI, https://arxiv.org/abs/2412.19437, section 4.2; A. Dosovitskiy et al., https://arxiv.org/abs/2010.11929,
+table 1; and the ``config.json`` that their weights are published with.
+
+As in :mod:`themis_opt.workloads.transformers` each layer is two, and tensor parallelism shards both.  Feed-forward
+layers are gated, of three matrices.  Of the experts of a layer each token uses some that a router chooses, and those
+that all tokens share; all parameters count, and the operations of those that are used.  A bias that the router
+of DeepSeek-V3 follows is not trained by gradients, and not counted.
+"""
+
+from dataclasses import dataclass
+
+from themis_opt.workloads.layers import Kind, Layer, Parameter
+from themis_opt.workloads.transformers import blocks, norm
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """Attention on compressed keys and values (DeepSeek-V2, https://arxiv.org/abs/2405.04434, section 2.1).
+
+    Ranks of what queries, and keys with values, are compressed to; and per head the sizes of the parts of queries and
+    keys without and with position, and of values.
+    """
+
+    query_rank: int
+    rank: int
+    plain: int
+    rotary: int
+    value: int
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Sizes of a decoder.
+
+    Attributes
+    ----------
+    layers, hidden, vocabulary : int
+        Blocks, width, and tokens.
+    heads, groups : int
+        Heads of queries, and of keys and values.
+    head : int
+        Size of a head.
+    inner : int
+        Width of a feed-forward layer that is not of experts.
+    tied : bool
+        Whether the output projection has the weights of the embedding.
+    biased : bool
+        Whether queries, keys and values have biases.
+    experts, active, shared, expert : int
+        Experts of a layer, those that a token uses, those that all use, and their width; 0 where there are none.
+    dense : int
+        First layers without experts.
+    compressed : Compressed, optional
+        Attention on compressed keys and values, in the place of `groups` and `head`.
+    """
+
+    layers: int
+    hidden: int
+    vocabulary: int
+    heads: int
+    groups: int
+    head: int
+    inner: int
+    tied: bool = False
+    biased: bool = False
+    experts: int = 0
+    active: int = 0
+    shared: int = 0
+    expert: int = 0
+    dense: int = 0
+    compressed: Compressed | None = None
+
+
+LLAMA_3_8B = Decoder(32, 4096, 128_256, 32, 8, 128, 14_336)
+LLAMA_3_70B = Decoder(80, 8192, 128_256, 64, 8, 128, 28_672)
+LLAMA_3_405B = Decoder(126, 16_384, 128_256, 128, 8, 128, 53_248)
+MIXTRAL = Decoder(32, 4096, 32_000, 32, 8, 128, 0, experts=8, active=2, expert=14_336)
+DEEPSEEK_V3 = Decoder(
+    61, 7168, 129_280, 128, 128, 0, 18_432, experts=256, active=8, shared=1, expert=2048, dense=3,
+    compressed=Compressed(query_rank=1536, rank=512, plain=128, rotary=64, value=128),
+)  # fmt: skip
+
+
+def decoder(shape: Decoder, sequence: int) -> tuple[Layer, ...]:
+    """Layers of a decoder, for samples of `sequence` tokens."""
+    size = sequence * shape.hidden
+    words = Parameter("words", shape.vocabulary * shape.hidden)
+    layers = [Layer("embedding", "embedding", (words,), 0, sequence, size)]
+    for number in range(shape.layers):
+        layers.append(_attention(shape, f"layer{number}.attention", sequence))
+        wide = shape.experts and number >= shape.dense
+        layers.append((_experts if wide else _feed_forward)(shape, f"layer{number}.mlp", sequence))
+    head = () if shape.tied else (Parameter("weight", shape.vocabulary * shape.hidden),)
+    last = Parameter("norm.weight", shape.hidden, "norm")
+    flops = 2 * size * shape.vocabulary
+    return (*layers, Layer("head", "linear", (last, *head), flops, size, sequence * shape.vocabulary))
+
+
+def _attention(shape: Decoder, name: str, sequence: int) -> Layer:
+    """Projections, scores of all pairs of tokens, of which a causal mask leaves half, and the weighted sum."""
+    parameters, scored, valued = _compressed(shape, shape.compressed) if shape.compressed else _grouped(shape)
+    weights = sum(parameter.elements for parameter in parameters if parameter.role == "weight")
+    flops = 2 * weights * sequence + 2 * shape.heads * (scored + valued) * sequence**2 // 2
+    return _layer(shape, name, "attention", parameters, flops, sequence)
+
+
+def _grouped(shape: Decoder) -> tuple[tuple[Parameter, ...], int, int]:
+    """Parameters, and sizes per head of what is scored and summed, where groups of heads share keys and values."""
+    projected = (shape.heads + 2 * shape.groups) * shape.head
+    biases = (Parameter("in.bias", projected, "bias", sharded=True),) if shape.biased else ()
+    weights = (
+        Parameter("in.weight", shape.hidden * projected, sharded=True),
+        *biases,
+        Parameter("out.weight", shape.heads * shape.head * shape.hidden, sharded=True),
+    )
+    return weights, shape.head, shape.head
+
+
+def _compressed(shape: Decoder, own: Compressed) -> tuple[tuple[Parameter, ...], int, int]:
+    """The same on compressed keys and values; what compresses is copied on all NPUs of a group."""
+    scored = own.plain + own.rotary
+    weights = (
+        Parameter("query_down.weight", shape.hidden * own.query_rank),
+        Parameter("query_norm.weight", own.query_rank, "norm"),
+        Parameter("query_up.weight", own.query_rank * shape.heads * scored, sharded=True),
+        Parameter("down.weight", shape.hidden * (own.rank + own.rotary)),
+        Parameter("norm_of_down.weight", own.rank, "norm"),
+        Parameter("up.weight", own.rank * shape.heads * (own.plain + own.value), sharded=True),
+        Parameter("out.weight", shape.heads * own.value * shape.hidden, sharded=True),
+    )
+    return weights, scored, own.value
+
+
+def _feed_forward(shape: Decoder, name: str, sequence: int) -> Layer:
+    weights = _gated(shape, shape.inner, "")
+    return _layer(shape, name, "feed_forward", weights, 2 * 3 * shape.hidden * shape.inner * sequence, sequence)
+
+
+def _experts(shape: Decoder, name: str, sequence: int) -> Layer:
+    """A router, the experts, and those that all tokens use."""
+    router = Parameter("router.weight", shape.hidden * shape.experts)
+    weights = _gated(shape, shape.experts * shape.expert, "experts.")
+    shared = _gated(shape, shape.shared * shape.expert, "shared.") if shape.shared else ()
+    used = 3 * shape.hidden * shape.expert * (shape.active + shape.shared) + router.elements
+    return _layer(shape, name, "feed_forward", (router, *weights, *shared), 2 * used * sequence, sequence)
+
+
+def _gated(shape: Decoder, width: int, of: str) -> tuple[Parameter, ...]:
+    return (
+        Parameter(f"{of}in.weight", 2 * shape.hidden * width, sharded=True),
+        Parameter(f"{of}out.weight", width * shape.hidden, sharded=True),
+    )
+
+
+def _layer(shape: Decoder, name: str, kind: Kind, weights: tuple[Parameter, ...], flops: int, sequence: int) -> Layer:
+    first = Parameter("norm.weight", shape.hidden, "norm")
+    return Layer(name, kind, (first, *weights), flops, sequence * shape.hidden, sequence * shape.hidden)
+
+
+@dataclass(frozen=True)
+class Vision:
+    """Sizes of a vision transformer: blocks, width, sides of an image and of a patch in pixels, and classes."""
+
+    layers: int
+    hidden: int
+    image: int = 224
+    patch: int = 16
+    classes: int = 1000
+
+
+VIT_B = Vision(12, 768)
+VIT_L = Vision(24, 1024)
+VIT_H = Vision(32, 1280, patch=14)
+
+
+def vision_transformer(shape: Vision) -> tuple[Layer, ...]:
+    """Layers of a vision transformer, whose blocks are those of GPT."""
+    patches, hidden = (shape.image // shape.patch) ** 2, shape.hidden
+    tokens, pixels = patches + 1, 3 * shape.patch**2
+    size = tokens * hidden
+    embedding = (
+        Parameter("patch.weight", pixels * hidden), Parameter("patch.bias", hidden, "bias"),
+        Parameter("class", hidden), Parameter("positions", size),
+    )  # fmt: skip
+    layers = [Layer("embedding", "embedding", embedding, 2 * patches * pixels * hidden, 3 * shape.image**2, size)]
+    for number in range(shape.layers):
+        layers += blocks(f"layer{number}", hidden, tokens)
+    head = (Parameter("weight", hidden * shape.classes), Parameter("bias", shape.classes, "bias"))
+    return (*layers, Layer("head", "linear", (*norm(hidden), *head), 2 * hidden * shape.classes, size, shape.classes))

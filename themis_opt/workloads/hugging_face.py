@@ -1,0 +1,184 @@
+"""Transformers by numbers, and of the ``config.json`` with which Hugging Face publishes weights.
+
+Fields: https://huggingface.co/docs/transformers/main_classes/configuration, and the page of each architecture there.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from themis_opt.base.documents import read_json
+from themis_opt.base.errors import InputError
+from themis_opt.workloads.decoders import Compressed, Decoder, decoder
+from themis_opt.workloads.layers import TrainingModel
+from themis_opt.workloads.transformers import Shape, transformer
+
+USUAL_SEQUENCE = 4096
+"""Tokens of a sample, where a model reads no fewer."""
+
+MAX_NUMBER = 10**9
+"""Of any size: larger ones are mistakes."""
+
+HEAD = 128
+"""Usual size of a head."""
+
+KNOBS = ("layers", "hidden", "vocabulary", "heads", "groups", "inner", "experts", "active", "shared", "expert", "dense")
+
+
+def model_of_numbers(settings: Iterable[str]) -> TrainingModel:
+    """A decoder of texts such as ``layers=32``, the rest as usual for its width.
+
+    Raises
+    ------
+    InputError
+        If a number is missing, unknown, or not allowed.
+    """
+    given: dict[str, int] = {}
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        if name not in KNOBS or name in given:
+            raise InputError(f"knobs of transformer, each once: {', '.join(KNOBS)}", field="MODEL", value=setting)
+        given[name] = _whole(text, setting)
+    missing = [name for name in ("layers", "hidden") if name not in given]
+    if missing:
+        raise InputError(
+            f"transformer needs {missing[0]}=..", field="MODEL", value=":".join(["transformer", *settings])
+        )
+    hidden = given["hidden"]
+    heads = given.get("heads", max(1, hidden // HEAD))
+    usual: dict[str, Any] = {
+        "vocabulary": 128_000,
+        "heads": heads,
+        "groups": heads,
+        "head": -(-hidden // heads),
+        "inner": 4 * hidden,
+    }
+    shape = _checked(Decoder(**usual | given), "MODEL")
+    return TrainingModel(
+        f"Transformer {shape.layers} x {hidden}", "given by numbers", partial(decoder, shape), USUAL_SEQUENCE
+    )
+
+
+def _whole(text: str, setting: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 0 < int(text) <= MAX_NUMBER):
+        raise InputError(f"must be a whole number from 1 to {MAX_NUMBER}", field="MODEL", value=setting)
+    return int(text)
+
+
+def model_of_config(path: Path) -> TrainingModel:
+    """The model of a ``config.json``.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, its architecture is not known, or a field is missing or not allowed.
+    """
+    content = read_json(path)
+    kind = content.get("model_type")
+    if not isinstance(kind, str) or kind not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise InputError(f"unknown architecture; known are {known}", field="model_type", value=kind, source=str(path))
+    fields = _Fields(content, str(path))
+    make = ARCHITECTURES[kind](fields)
+    return TrainingModel(kind, f"{path.name}", make, min(fields.positions, USUAL_SEQUENCE))
+
+
+class _Fields:
+    """Numbers of a configuration, checked."""
+
+    def __init__(self, content: Mapping[str, Any], source: str) -> None:
+        self.content, self.source = content, source
+
+    def __getitem__(self, name: str) -> int:
+        value = self.content.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_NUMBER:
+            rule = f"must be a whole number from 1 to {MAX_NUMBER}"
+            raise InputError(rule, field=name, value=value, source=self.source)
+        return value
+
+    def get(self, name: str, usual: int) -> int:
+        """A number that may be missing, or null."""
+        return usual if self.content.get(name) is None else self[name]
+
+    def is_true(self, name: str, usual: bool = False) -> bool:
+        value = self.content.get(name, usual)
+        if not isinstance(value, bool):
+            raise InputError("must be true or false", field=name, value=value, source=self.source)
+        return value
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence that is read."""
+        name = next((n for n in ("max_position_embeddings", "n_positions") if n in self.content), None)
+        return USUAL_SEQUENCE if name is None else self[name]
+
+
+Make = Callable[[int], tuple[Any, ...]]
+
+
+def _decoder(fields: _Fields, **others: Any) -> Make:
+    heads, hidden = fields["num_attention_heads"], fields["hidden_size"]
+    usual = {
+        "layers": fields["num_hidden_layers"],
+        "hidden": hidden,
+        "vocabulary": fields["vocab_size"],
+        "heads": heads,
+        "groups": fields.get("num_key_value_heads", heads),
+        "head": fields.get("head_dim", max(1, hidden // heads)),
+        "inner": fields["intermediate_size"],
+        "tied": fields.is_true("tie_word_embeddings"),
+    }
+    return partial(decoder, _checked(Decoder(**usual | others), fields.source))
+
+
+def _mixtral(fields: _Fields) -> Make:
+    number, active, width = fields["num_local_experts"], fields["num_experts_per_tok"], fields["intermediate_size"]
+    return _decoder(fields, inner=0, experts=number, active=active, expert=width)
+
+
+def _deepseek(fields: _Fields) -> Make:
+    compressed = Compressed(
+        query_rank=fields["q_lora_rank"], rank=fields["kv_lora_rank"], plain=fields["qk_nope_head_dim"],
+        rotary=fields["qk_rope_head_dim"], value=fields["v_head_dim"],
+    )  # fmt: skip
+    return _decoder(
+        fields, experts=fields["n_routed_experts"], active=fields["num_experts_per_tok"],
+        shared=fields.get("n_shared_experts", 0), expert=fields["moe_intermediate_size"],
+        dense=fields.get("first_k_dense_replace", 0), compressed=compressed,
+    )  # fmt: skip
+
+
+def _bert(fields: _Fields) -> Make:
+    layers, hidden = fields["num_hidden_layers"], fields["hidden_size"]
+    vocabulary, segments = fields["vocab_size"], fields.get("type_vocab_size", 2)
+    return partial(transformer, Shape(layers, hidden, vocabulary, fields.positions, segments, pooled=True))
+
+
+def _gpt_2(fields: _Fields) -> Make:
+    return partial(transformer, Shape(fields["n_layer"], fields["n_embd"], fields["vocab_size"], fields.positions))
+
+
+ARCHITECTURES: Mapping[str, Callable[[_Fields], Make]] = {
+    "llama": _decoder,
+    "mistral": _decoder,
+    "qwen2": partial(_decoder, biased=True),
+    "qwen3": _decoder,
+    "mixtral": _mixtral,
+    "deepseek_v3": _deepseek,
+    "bert": _bert,
+    "gpt2": _gpt_2,
+}
+"""How architectures are read, by their ``model_type``."""
+
+
+def _checked(shape: Decoder, source: str) -> Decoder:
+    """The shape, if its parts fit each other."""
+    if shape.heads % shape.groups:
+        raise InputError(
+            f"heads must be a multiple of groups = {shape.groups}", field="heads", value=shape.heads, source=source
+        )
+    if shape.active > shape.experts:
+        rule = f"a token cannot use more than the experts = {shape.experts} of a layer"
+        raise InputError(rule, field="active", value=shape.active, source=source)
+    return shape
