@@ -33,7 +33,7 @@ def add_job(
         mirror = legs[0] if job.mirrored and number == 1 else mirrored if number == 0 else None
         legs.append(_leg(model, job, number, latest, f"{name}_leg{number}", mirror))
     handover = model.new_int_var(int(job.release), latest, f"{name}_handover")
-    _handover(model, job, legs, handover)
+    add_handover(model, job, legs, handover)
     return JobVariables(job, tuple(legs), handover)
 
 
@@ -43,18 +43,18 @@ def _leg(
     if mirror is None:
         taken = {arc: model.new_bool_var(f"{name}_arc{arc[0]:b}_{arc[1]}") for arc in arcs(job.machines)}
         add_flow(model, replace(job, count=1), taken)
-        before = _order(model, job, taken, name)
+        before = add_order(model, job, taken, name)
     else:
         taken = {job.mirror(arc): variable for arc, variable in mirror.taken.items()}
         before = {(m, k): literal for (k, m), literal in mirror.before.items()}
     start, duration, end = _intervals(model, job, number, latest, name)
     leg = LegVariables(taken, before, start, duration, end)
     _durations(model, job, number, leg)
-    _precedence(model, job, number, leg)
+    add_precedence(model, job, number, leg)
     return leg
 
 
-def _order(model: cp_model.CpModel, job: JobClass, taken: Mapping[Arc, cp_model.IntVar], name: str) -> OrderLiterals:
+def add_order(model: cp_model.CpModel, job: JobClass, taken: Mapping[Arc, cp_model.IntVar], name: str) -> OrderLiterals:
     """(2)."""
     before: OrderLiterals = {}
     for k, m in combinations(sorted(job.machines), 2):
@@ -85,14 +85,16 @@ def _durations(model: cp_model.CpModel, job: JobClass, number: int, leg: LegVari
         model.add(leg.duration[k] == sum(d * taken for d, taken in choices))
 
 
-def _precedence(model: cp_model.CpModel, job: JobClass, number: int, leg: LegVariables) -> None:
+def add_precedence(model: cp_model.CpModel, job: JobClass, number: int, leg: LegVariables) -> None:
     """(4)."""
     for (k, m), before in leg.before.items():
         lag = int(job.legs[number].lag[k])
         model.add(leg.start[m] >= leg.end[k] + lag).only_enforce_if(before)
 
 
-def _handover(model: cp_model.CpModel, job: JobClass, legs: Sequence[LegVariables], handover: cp_model.IntVar) -> None:
+def add_handover(
+    model: cp_model.CpModel, job: JobClass, legs: Sequence[LegVariables], handover: cp_model.IntVar
+) -> None:
     """(5)."""
     for k in job.machines:
         model.add(handover >= legs[0].end[k] + int(job.legs[0].lag[k]))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 from formulations.chunk_order import ChunkOrder
@@ -14,6 +15,7 @@ from themis_opt.schedules.refinement import even_counts, refined
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.annealing import is_ready
+from themis_opt.search.count_proof import CountProof, ProofParams
 from themis_opt.search.limits import Allowance, SearchLimits
 from themis_opt.search.local_search import MAX_ARCS, MIN_GAIN, LocalSearch, LocalSearchParams
 from themis_opt.search.period_reference import PeriodParams, PeriodReference
@@ -42,6 +44,9 @@ START_SHARE = 0.3
 COARSE_SHARE = 0.2
 """Share of the time of local search in which few chunks stand for many; half and double are as good."""
 
+PROOF_SHARE = 0.7
+"""Share of the time left that the proof of free sizes takes, where chunks cost something."""
+
 PATIENCE = 5
 """Waves without gain after which local search gives way to a CP-SAT of few prospects; half and double are as good."""
 
@@ -57,7 +62,8 @@ class ExactParams:
     coarse_chunks, coarse_stages : int
         Equal chunks in more stages start from a plan with at most so many chunks.
     local_share_if_small, local_share : float
-        Share of the time after which local search gives way to CP-SAT, where the plan is small and where it is not.
+        Share of the time after which local search gives way to CP-SAT, where the plan is small or chunks of free sizes
+        cost something, and where not.
     patience_if_small : int
         Waves without gain after which local search gives way where the plan is small.
     free_patience : int
@@ -68,6 +74,8 @@ class ExactParams:
         The waves of local search.
     period : PeriodParams
         The search where there is compute.
+    proof : ProofParams
+        The proof for free sizes where every chunk costs something.
     """
 
     small_stages: int = 100
@@ -80,6 +88,7 @@ class ExactParams:
     sizes_share: float = 0.3
     local: LocalSearchParams = field(default_factory=LocalSearchParams)
     period: PeriodParams = field(default_factory=PeriodParams)
+    proof: ProofParams = field(default_factory=ProofParams)
 
 
 USUAL = ExactParams()
@@ -112,7 +121,9 @@ class Exact(SearchLimits):
     2. waves of local search (:mod:`themis_opt.search.local_search`), which for free sizes anneal orders and
        optimise sizes (:mod:`formulations.chunk_sizes`) in turn, from many starts;
     3. for plans of moderate size, CP-SAT (:mod:`formulations.chunk_order`) from the best plan so far, which finds
-       schedules that wait on purpose, and proves.
+       schedules that wait on purpose, and proves;
+    4. for free sizes of one collective whose chunks each cost something, CP-SAT on every number of chunks that may be
+       best, with sizes as variables (:mod:`themis_opt.search.count_proof`), which proves and finds schedules.
 
     With compute, where sizes are always free, it keeps the fastest of
 
@@ -214,10 +225,29 @@ class ExactSearch:
                 self.refine_coarse((COARSE_SHARE if self.is_searchable else 1.0) * self.local_seconds)
             if self.is_searchable:
                 self.search_locally(self.best, self.local_seconds, self.offer)
+        if self.proves_counts and not self.done:
+            self.prove_counts(PROOF_SHARE * self.allowance.left)
         if self.limits.cp_sat and not self.done:
             self.search_exactly()
         if searches and self.limits.sizes == "free" and not self.done:
             self.search_locally(self.best, self.allowance.left, self.offer)
+
+    @cached_property
+    def proves_counts(self) -> bool:
+        """Whether the number of chunks is free and decides."""
+        return self.limits.cp_sat and self.limits.sizes == "free" and CountProof.suits(self.instance)
+
+    def prove_counts(self, seconds: float) -> None:
+        """Raise the bound for free sizes where every chunk costs something."""
+
+        def report(bound: float) -> None:
+            self.bound = max(self.bound, bound)
+            self.report(self.best.makespan, self.bound)
+
+        proof = CountProof(self.limits, self.best, self.offer, report, self.params.proof)
+        report(proof.bound)
+        proof.run(self.allowance, seconds)
+        self.interrupted |= proof.interrupted
 
     def start(self, instance: Instance) -> Schedule:
         """The best schedule of the fast policies that are there in time, for equal chunks."""
@@ -252,7 +282,8 @@ class ExactSearch:
         """How long local search, or the wait for it, may take."""
         if not self.limits.cp_sat:
             return self.allowance.left
-        return self.allowance.left * (self.params.local_share_if_small if self.is_small else self.params.local_share)
+        early = self.is_small or self.proves_counts
+        return self.allowance.left * (self.params.local_share_if_small if early else self.params.local_share)
 
     @property
     def patience(self) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 
 from formulations.chunk_sizes import SizingData, best_shares
 from formulations.period_sizes import PeriodSizingData, best_period_shares
+from formulations.sized_order import SizedOutcome
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.problem.cost import fixed_occupancy, variable_occupancy
@@ -175,6 +176,18 @@ def with_sizes(plan: Plan, sizes: Sequence[IntArray]) -> Plan:
     shifts = plan.shifts[alive] if len(plan.shifts) else plan.shifts
     keys = None if plan.keys is None else plan.keys[alive]
     return replace(plan, chunks=chunks, keys=keys, sequences=sequences, shifts=shifts)
+
+
+def plan_with_shares(instance: Instance, outcome: SizedOutcome) -> Plan:
+    """The paths, sequences and sizes of a solution of :mod:`formulations.sized_order`, which has some."""
+    if outcome.jobs is None or outcome.shares is None:
+        raise ValueError("a horizon without a solution has no plan")
+    chunks = [np.array([[k for leg in job.paths for k in leg] for job in own]) for own in outcome.jobs]
+    starts = [np.array([s for job in own for leg in job.starts for s in leg]) for own in outcome.jobs]
+    plan = Plan(tuple(Chunks(np.ones(len(paths), dtype=np.int64), paths) for paths in chunks))
+    pairs = zip(outcome.shares, instance.exchanges, strict=True)
+    sizes = [rounded(np.array(shares), own.size, granule(instance, own)) for shares, own in pairs]
+    return with_sizes(plan.in_order_of(instance, np.concatenate(starts)), sizes)
 
 
 def even_plan(instance: Instance, plan: Plan) -> Plan:

@@ -306,7 +306,7 @@ class _Run:
             reference = policy.solve(self.instance, bound, report, self._start(policy, recalled))
             self._keep(reference, policy, monotonic() - began)
         self.schedules[specification] = reference.schedule
-        if self.equal_sizes and reference.bound > bound:
+        if (self.equal_sizes or policy.sizes == "free") and reference.bound > bound:
             self.bounds["cp_sat"] = reference.bound
         self.interrupted |= reference.status == "interrupted"
 

@@ -1,0 +1,162 @@
+"""The proof where every chunk costs something: one bound for every number of chunks, raised where it is least.
+
+A schedule of one collective has exactly n chunks for some n.  :mod:`formulations.chunk_count` bounds the makespan for
+every n at once; those n whose bound is below the best makespan are open.  The least of the bounds is what is proven, so
+:mod:`formulations.sized_order` is asked about that n alone: whether a makespan between the bound and the best is in
+reach. If it is not, the bound of n rises to it; if it is, there is a plan, which is simulated and may be the best.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from formulations.chunk_count import ChunkCount
+from formulations.sized_order import SizedOrder, SizedOutcome
+from themis_opt.base.errors import CyclicPlan
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.search.limits import Allowance, SearchLimits
+from themis_opt.solving.lowering import job_class
+from themis_opt.solving.makespan_bounds import chunk_counts
+from themis_opt.solving.sizing import plan_with_shares, resized
+
+
+@dataclass(frozen=True)
+class ProofParams:
+    """How horizons are chosen and searched; reports/references has what came of it.
+
+    Attributes
+    ----------
+    max_stages : int
+        Stages of the largest models that are built: larger ones are neither refuted nor solved in a minute.
+    max_open : int
+        Most numbers of chunks that are open; where there are more, chunks cost too little.
+    slots : int
+        Horizons tried in the time left at the start, each for an equal share, unless they take less.
+    step : float
+        Place of the first horizon between the bound and the best makespan.
+    retreat : float
+        By how much that shrinks after a horizon that was neither refuted nor reached.
+    least_step : float
+        Step at which a number of chunks is given up, and the proof with it.
+    resolution, units : int
+        Ticks of a horizon and units of size: coarse models are refuted sooner, and a plan is made exact afterwards.
+    """
+
+    max_stages: int = 64
+    max_open: int = 24
+    slots: int = 4
+    step: float = 0.3
+    retreat: float = 0.4
+    least_step: float = 0.03
+    resolution: int = 1_000
+    units: int = 512
+
+
+USUAL = ProofParams()
+
+
+class CountProof:
+    """Bounds by number of chunks for an instance of one collective.
+
+    Parameters
+    ----------
+    limits : SearchLimits
+        Threads, seed, memory and the gap at which to stop.
+    best : Schedule
+        The best schedule known, of free sizes.
+    offer : callable
+        Hears of better schedules.
+    report : callable
+        Hears of better bounds, in picoseconds.
+    params : ProofParams
+        How horizons are chosen.
+    """
+
+    def __init__(
+        self,
+        limits: SearchLimits,
+        best: Schedule,
+        offer: Callable[[Schedule], None],
+        report: Callable[[float], None],
+        params: ProofParams = USUAL,
+    ) -> None:
+        self.limits, self.best, self.offer, self.report, self.params = limits, best, offer, report, params
+        self.interrupted = False
+        self._counts = chunk_counts(best.instance)
+        self.bounds = _open_bounds(self._counts, best.makespan, params.max_open)
+
+    @staticmethod
+    def suits(instance: Instance) -> bool:
+        """Whether it says something of an instance: one collective on several dimensions, whose chunks each cost."""
+        if len(instance.exchanges) > 1 or len(instance.exchanges[0].span) == 1:
+            return False
+        least = job_class(instance, instance.exchanges[0], 0, "fluid")
+        return any(duration > 0 for leg in least.legs for duration in leg.duration.values())
+
+    @property
+    def bound(self) -> float:
+        """What is proven for all numbers of chunks, in picoseconds; 0 where too many are open."""
+        if self.bounds is None:
+            return 0.0
+        return min([*self.bounds.values(), float(self.best.makespan)])
+
+    def run(self, allowance: Allowance, seconds: float) -> None:
+        """Raise the least bound until it is near the best makespan, cannot be raised, or the seconds are over."""
+        last, slot = allowance.left - seconds, seconds / self.params.slots
+        bounds = self.bounds or {}
+        step = dict.fromkeys(bounds, self.params.step)
+        while bounds and allowance.left > last and not self._is_near and not self.interrupted:
+            count = min(bounds, key=bounds.__getitem__)
+            if step[count] < self.params.least_step or self._num_stages(count) > self.params.max_stages:
+                break
+            horizon = bounds[count] + step[count] * (self.best.makespan - bounds[count])
+            outcome = self._ask(count, horizon, min(slot, allowance.left - last))
+            allowance.charge(outcome.work)
+            if outcome.status == "infeasible":
+                bounds[count] = horizon
+                self.report(self.bound)
+            else:
+                step[count] *= self.params.retreat
+                self._take(outcome)
+
+    @property
+    def _is_near(self) -> bool:
+        return self.best.makespan <= self.bound * (1 + self.limits.gap)
+
+    def _num_stages(self, count: int) -> int:
+        own = self.best.instance.exchanges[0]
+        return count * len(own.span) * len(own.kind.rule.phases)
+
+    def _ask(self, count: int, horizon: float, seconds: float) -> SizedOutcome:
+        """Whether so many chunks fit into a horizon."""
+        jobs = [replace(job, count=count) for job in self._counts.jobs]
+        model = SizedOrder(jobs, self._counts.least, horizon, self.params.resolution, self.params.units)
+        outcome = model.solve(self.limits.budget(seconds))
+        self.interrupted |= outcome.status == "interrupted"
+        return outcome
+
+    def _take(self, outcome: SizedOutcome) -> None:
+        """Simulate a plan, if there is one, with the sizes that suit it best."""
+        if outcome.jobs is None or outcome.shares is None:
+            return
+        try:
+            found = resized(simulate(self.best.instance, plan_with_shares(self.best.instance, outcome)))
+        except CyclicPlan:
+            return
+        if found.makespan < self.best.makespan:
+            self.best = found
+            self.offer(found)
+
+
+def _open_bounds(counts: ChunkCount, makespan: float, max_open: int) -> dict[int, float] | None:
+    """Bounds of the numbers of chunks that may have a schedule as good as the best; None where there are too many."""
+    bounds: dict[int, float] = {}
+    for count in range(1, counts.most[0] + 1):
+        if counts.loads((count,), ends=False) >= makespan:
+            return bounds  # they grow with the number, so all others are closed
+        if len(bounds) == max_open:
+            return None
+        if counts.bound_of((count,)) < makespan:
+            bounds[count] = counts.bound_of((count,))
+    return bounds
