@@ -11,7 +11,13 @@ from themis_opt.base.registries import Registry
 from themis_opt.policies.registry import knobs_of
 from themis_opt.schedules.schedule import Schedule
 
-EXPORTS = Registry("themis_opt.exports", {"msccl": "themis_opt.formats.msccl.exporter:Msccl"})
+EXPORTS = Registry(
+    "themis_opt.exports",
+    {
+        "astra-sim": "themis_opt.formats.astra_sim.exporter:AstraSim",
+        "msccl": "themis_opt.formats.msccl.exporter:Msccl",
+    },
+)
 """Exporters: frozen dataclasses whose fields are their knobs, as those of policies are."""
 
 

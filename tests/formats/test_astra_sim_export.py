@@ -1,0 +1,208 @@
+"""ASTRA-sim 2 out: traces replayed by the rules of the simulator take the times of the schedule."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import yaml
+
+import themis_opt
+from themis_opt.base.chakra import Node, NodeType, read_trace, write_trace
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.formats.astra_sim.interpreter import LinkNetwork, replay
+from themis_opt.formats.exports import export, make_exporter
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Kind, Network
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.simulator import simulate
+
+LEVELS = ("stage", "step")
+DIMENSIONS = (
+    Dimension(kind="ring", size=3, bandwidth="300 GiB/s", latency="700 ns"),
+    Dimension(kind="fully_connected", size=3, bandwidth="100 GiB/s", latency="500 ns"),
+    Dimension(kind="switch", size=4, bandwidth="50 GiB/s", latency="1700 ns"),
+)
+
+
+def instance(*collectives, dimensions=DIMENSIONS, latency="occupy"):
+    collectives = collectives or (Collective(kind="all_reduce", size="24 MiB", chunks=4),)
+    return Instance(network=Network(dimensions=dimensions), collectives=collectives, latency=latency)
+
+
+def schedule(made, policy="themis+scf"):
+    return simulate(made, make_policy(policy)(made))
+
+
+def replayed(made, folder, level):
+    """What the check says of an export."""
+    export(made, f"astra-sim:level={level}", folder)
+    return list(make_exporter(f"astra-sim:level={level}").check(made, folder))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("policy", ["themis+scf", "hourglass"])
+def test_schedules_that_occupy_take_their_time_stage_by_stage(tmp_path, level, policy):
+    made = schedule(instance(), policy)
+    (_, times) = replayed(made, tmp_path, level)
+    assert "each stage takes its time" in times
+    end = int(times.split()[2])
+    assert abs(end - made.makespan / 1000) < 4 * made.plan.num_stages
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_schedules_that_lag_are_bounded_from_above(tmp_path, level):
+    made = schedule(instance(latency="lag"))
+    (_, times) = replayed(made, tmp_path, level)
+    assert "an upper bound" in times
+    assert int(times.split()[2]) > made.makespan / 1000
+    assert any("upper bounds" in note for note in make_exporter("astra-sim").notes(made))
+
+
+@pytest.mark.parametrize("kind", CollectiveKind)
+def test_every_kind_is_replayed_by_stage(tmp_path, kind):
+    made = schedule(instance(Collective(kind=kind, size="12 MiB", chunks=3)))
+    assert "each stage takes its time, to 0." in replayed(made, tmp_path, "stage")[1]
+
+
+def test_reference_schedules_with_free_sizes_are_replayed(tmp_path):
+    made = instance(Collective(kind="all_reduce", size="24 MiB", chunks=4), dimensions=DIMENSIONS[:2])
+    best = themis_opt.solve(made, time_limit=2, sizes="free", workers=1).best.schedule
+    for level in LEVELS:
+        assert "each stage takes its time" in replayed(best, tmp_path, level)[1]
+
+
+def test_collectives_together_with_releases_overheads_and_packets(tmp_path):
+    costs = {"launch_overhead": "3 us", "packet": {"payload": "4 KiB", "header": "64 B"}, "compression": 2.0}
+    parts = (
+        Collective(kind="all_reduce", size="6 MiB", chunks=2, name="a", dimensions=("dim1", "dim2")),
+        Collective(kind="reduce_scatter", size="6 MiB", chunks=2, name="b", dimensions=("dim3",), release="5 us"),
+    )
+    made = schedule(instance(*parts, dimensions=tuple(own.replace(**costs) for own in DIMENSIONS)))
+    assert "each stage takes its time, to 0." in replayed(made, tmp_path, "stage")[1]
+    nodes = read_trace(tmp_path / "collective.0.et")
+    assert [(n.type, n.duration_micros) for n in nodes if n.name == "release"] == [(NodeType.COMP, 5)]
+
+
+def test_files_say_what_the_simulator_wants(tmp_path):
+    made = schedule(instance(Collective(kind="all_gather", size="36 MiB", chunks=2)))
+    export(made, "astra-sim:level=step", tmp_path)
+    network = yaml.safe_load((tmp_path / "network.yml").read_text())
+    assert network["topology"] == ["Ring", "FullyConnected", "Switch"]
+    assert network["npus_count"] == [3, 3, 4]
+    assert network["bandwidth"] == [150, 50, 50]  # of one link
+    assert network["latency"] == [700, 500, 850]  # of one link
+    system = json.loads((tmp_path / "system.json").read_text())
+    assert system["all-gather-implementation-custom"] == ["collective"]
+    assert system["preferred-dataset-splits"] == 1
+    (node,) = read_trace(tmp_path / "workload.35.et")
+    assert node.type == NodeType.COMM_COLL
+    assert (node.attributes["comm_size"], node.attributes["is_cpu_op"]) == (2**20, False)
+    assert len(list(tmp_path.iterdir())) == 2 + 2 * 36
+
+
+def test_by_step_an_npu_sends_what_the_cost_model_says(tmp_path):
+    made = schedule(instance())
+    export(made, "astra-sim:level=step", tmp_path)
+    sent = sum(n.attributes["comm_size"] for n in read_trace(tmp_path / "collective.5.et") if n.name == "send")
+    assert sent == pytest.approx(made.costs.sent.sum(), rel=1e-6)
+    neighbours = {n.attributes["comm_dst"] for n in read_trace(tmp_path / "collective.5.et") if n.name == "send"}
+    assert neighbours == {3, 4, 2, 8, 14, 23}  # two along each dimension
+
+
+def test_no_two_messages_can_be_mistaken_for_each_other(tmp_path):
+    made = schedule(instance(latency="lag"))
+    export(made, "astra-sim:level=step", tmp_path)
+    seen = set()
+    for npu in range(made.instance.fabric.num_npus):
+        for node in read_trace(tmp_path / f"collective.{npu}.et"):
+            if node.type == NodeType.COMM_SEND:
+                key = node.attributes["comm_tag"], npu, node.attributes["comm_dst"]
+                assert key not in seen
+                seen.add(key)
+
+
+NO_PLACE = {
+    "kind": (DIMENSIONS[0].replace(kind="line"), "stage", r"dimensions\[0\].kind = .*: must be ring"),
+    "sums": (DIMENSIONS[0].replace(reduction="10 GB/s"), "stage", r"dimensions\[0\].reduction .*must be none"),
+    "overhead": (DIMENSIONS[0].replace(launch_overhead="1 us"), "step", r"launch_overhead .*use level=stage"),
+    "algorithm": (DIMENSIONS[0].replace(algorithm="direct"), "step", "does not use all links at once; use level=stage"),
+    "switch": (DIMENSIONS[2].replace(in_network=True), "step", "a switch that sums and copies sends no messages"),
+}
+
+
+@pytest.mark.parametrize("what", NO_PLACE)
+def test_what_the_simulator_has_no_place_for_is_refused(tmp_path, what):
+    dimension, level, rule = NO_PLACE[what]
+    with pytest.raises(InputError, match=rule):
+        export(schedule(instance(dimensions=(dimension, DIMENSIONS[1]))), f"astra-sim:level={level}", tmp_path)
+
+
+def test_latencies_of_one_link_must_agree(tmp_path):
+    kinds = (Collective(kind="all_reduce", size="1 MiB"), Collective(kind="all_to_all", size="1 MiB"))
+    with pytest.raises(InputError, match="stages on dim1 have latencies of"):
+        export(schedule(instance(*kinds, dimensions=DIMENSIONS[2:])), "astra-sim", tmp_path)
+
+
+def test_a_release_must_be_whole_microseconds(tmp_path):
+    part = Collective(kind="all_reduce", size="1 MiB", release="1500 ns")
+    with pytest.raises(InputError, match="must be whole microseconds"):
+        export(schedule(instance(part)), "astra-sim", tmp_path)
+
+
+def test_many_nodes_are_told():
+    made = schedule(themis_opt.load("3d-sw_sw_sw_homo.all_reduce.100MiB"))
+    assert any("nodes, about" in note for note in make_exporter("astra-sim:level=step").notes(made))
+    assert not any("nodes, about" in note for note in make_exporter("astra-sim:level=stage").notes(made))
+
+
+def changed(folder, npu, number, **fields):
+    path = folder / f"collective.{npu}.et"
+    nodes = read_trace(path)
+    nodes[number] = replace(nodes[number], **fields)
+    path.write_bytes(write_trace(nodes))
+
+
+def test_a_trace_that_differs_does_not_pass(tmp_path):
+    made = schedule(instance())
+    exporter = make_exporter("astra-sim")
+    export(made, "astra-sim", tmp_path)
+    changed(tmp_path, 3, -1, data_deps=(10**6,))
+    with pytest.raises(InvalidSchedule, match=r"1 nodes wait for ever, such as node \d+ of NPU 3"):
+        list(exporter.check(made, tmp_path))
+    export(made, "astra-sim", tmp_path)
+    for npu in range(36):
+        changed(tmp_path, npu, -1, data_deps=())
+        changed(tmp_path, npu, -2, data_deps=())
+    with pytest.raises(InvalidSchedule, match=r"runs from \d+ to \d+ ns, planned"):
+        list(exporter.check(made, tmp_path))
+
+
+def message(number, kind, peer, size=1000, deps=()):
+    name = "comm_dst" if kind == NodeType.COMM_SEND else "comm_src"
+    return Node(number, "m", kind, deps, attributes={name: peer, "comm_size": size, "comm_tag": 0})
+
+
+RING = LinkNetwork((Kind.RING,), (4,), (1.0,), (10.0,))
+
+
+def test_the_rules_of_the_interpreter_by_hand():
+    """Two messages on one link wait for each other; far away on a ring is two hops; compute lasts at least 1 ns."""
+    send, receive = NodeType.COMM_SEND, NodeType.COMM_RECV
+    traces = [
+        [message(0, send, 1), message(1, send, 1), Node(2, "c", NodeType.COMP, (1,)), message(3, send, 2, 5)],
+        [message(0, receive, 0), message(1, receive, 0, deps=(0,))],
+        [Node(0, "c", NodeType.COMP, duration_micros=3), message(1, receive, 0, 5, (0,))],
+        [],
+    ]
+    first, second, third, _ = replay(RING, traces)
+    assert first == {0: (0, 1010), 1: (0, 2020), 2: (2020, 2021), 3: (0, 25)}
+    assert second == {0: (0, 1010), 1: (1010, 2020)}
+    assert third == {0: (0, 3000), 1: (3000, 3000)}
+
+
+def test_a_switch_is_two_hops_and_dimensions_are_told_by_coordinates():
+    network = LinkNetwork((Kind.RING, Kind.SWITCH), (4, 2), (1.0, 0.5), (10.0, 100.0))
+    assert network.send(1, 5, 30)[1] == 260
+    assert network.send(5, 4, 30)[1] == 40

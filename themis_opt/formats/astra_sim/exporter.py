@@ -1,0 +1,197 @@
+"""The exporter ``astra-sim``: the inputs of a simulation that replays a schedule, and their check."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
+
+from themis_opt.base.chakra import Attributes, CommType, Node, NodeType, read_trace, write_trace
+from themis_opt.base.errors import InvalidSchedule
+from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_percent, nanoseconds
+from themis_opt.formats.astra_sim.collective import Collective
+from themis_opt.formats.astra_sim.interpreter import LinkNetwork, replay
+from themis_opt.formats.readers.astra_sim_network import GIGABYTE, KINDS
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.schedule import Schedule
+
+NETWORK, SYSTEM, WORKLOAD, COLLECTIVE = "network.yml", "system.json", "workload", "collective"
+
+COMM_TYPES: Mapping[CollectiveKind, tuple[CommType, str]] = MappingProxyType(
+    {
+        CollectiveKind.ALL_REDUCE: (CommType.ALL_REDUCE, "all-reduce"),
+        CollectiveKind.REDUCE_SCATTER: (CommType.REDUCE_SCATTER, "reduce-scatter"),
+        CollectiveKind.ALL_GATHER: (CommType.ALL_GATHER, "all-gather"),
+        CollectiveKind.ALL_TO_ALL: (CommType.ALL_TO_ALL, "all-to-all"),
+    }
+)
+"""What the simulator can replace by a trace; everything else runs in the place of an all-reduce."""
+
+MANY_NODES = 10**6
+BYTES_PER_NODE = 130
+"""Of traces at the level of steps; measured on the networks of the paper with 64 NPUs, 110 to 150."""
+
+
+@dataclass(frozen=True)
+class AstraSim:
+    """ASTRA-sim 2: network, system, workload and the schedule as a custom collective.
+
+    Attributes
+    ----------
+    level : {"stage", "step"}
+        One message per stage and NPU, or the messages of the basic algorithms.
+    """
+
+    endings: ClassVar[tuple[str, ...]] = ("yml", "json", "et")
+
+    level: Literal["stage", "step"] = "stage"
+
+    def files(self, schedule: Schedule) -> Iterator[tuple[str, str | bytes]]:
+        """Names and contents of the files, the traces one after the other.
+
+        Raises
+        ------
+        InputError
+            If the simulator has no place for something of the schedule.
+        """
+        collective = Collective(schedule, self.level)
+        yield NETWORK, _network(collective)
+        yield SYSTEM, json.dumps(_system(schedule), indent=2) + "\n"
+        workload = write_trace([_workload(schedule)])
+        for npu in range(schedule.instance.fabric.num_npus):
+            yield f"{WORKLOAD}.{npu}.et", workload
+            yield f"{COLLECTIVE}.{npu}.et", collective.trace(npu)
+
+    def notes(self, schedule: Schedule) -> Iterator[str]:
+        """What a user has to know."""
+        yield f"start the simulator in the folder: paths in {SYSTEM} are relative to it"
+        nodes = Collective(schedule, self.level).num_nodes * schedule.instance.fabric.num_npus
+        if nodes > MANY_NODES:
+            size = nodes * BYTES_PER_NODE / 1e9
+            yield f"{nodes:,} nodes, about {size:.1f} GB: the simulator holds them all in memory; level=stage has fewer"
+        if schedule.instance.latency == "lag" and any(d.latency for d in schedule.instance.fabric.dimensions):
+            yield "a send ends when it arrives, so latency holds the dimension: of latency 'lag' times are upper bounds"
+
+    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
+        """Replay the traces by the rules of the simulator.
+
+        Raises
+        ------
+        InputError, InvalidSchedule
+            If a file cannot be read, or the replay takes other times than the schedule.
+        """
+        collective = Collective(schedule, self.level)
+        network = LinkNetwork.read(folder / NETWORK)
+        npus = range(schedule.instance.fabric.num_npus)
+        traces = [read_trace(folder / f"{COLLECTIVE}.{npu}.et") for npu in npus]
+        times = replay(network, traces)
+        count = sum(map(len, traces))
+        yield f"{count:,} nodes of {len(traces)} NPUs: every message is expected, and nobody waits for ever"
+        yield _compared(collective, times)
+
+
+def _network(collective: Collective) -> str:
+    """The network file."""
+    topologies = {kind: name for name, kind in KINDS.items()}
+    dimensions, links = collective.schedule.instance.fabric.dimensions, collective.links
+    columns: dict[str, list[object]] = {
+        "topology": [topologies[own.kind] for own in dimensions],
+        "npus_count": [own.size for own in dimensions],
+        "bandwidth": [repr(link.bandwidth / GIGABYTE) for link in links],
+        "latency": [repr(link.latency / PICOSECONDS_PER_NANOSECOND) for link in links],
+    }
+    return "".join(f"{name}: [ {', '.join(str(value) for value in values)} ]\n" for name, values in columns.items())
+
+
+def _system(schedule: Schedule) -> dict[str, Any]:
+    """The system file: one chunk, since the trace has its own."""
+    return {
+        "scheduling-policy": "FIFO",
+        "endpoint-delay": 0,
+        "active-chunks-per-dimension": 1,
+        "preferred-dataset-splits": 1,
+        f"{_type(schedule)[1]}-implementation-custom": [COLLECTIVE],
+        "local-mem-bw": 1600,
+    }
+
+
+def _type(schedule: Schedule) -> tuple[CommType, str]:
+    kinds = {own.kind for own in schedule.launched}
+    return COMM_TYPES.get(kinds.pop() if len(kinds) == 1 else CollectiveKind.ALL_REDUCE, COMM_TYPES[_ANY])
+
+
+_ANY = CollectiveKind.ALL_REDUCE
+
+
+def _workload(schedule: Schedule) -> Node:
+    """The one node of a workload: all collectives of the schedule together."""
+    size = sum(own.size for own in schedule.launched)
+    kind = _type(schedule)[0]
+    if kind == CommType.ALL_GATHER:  # counted by what an NPU puts in
+        size //= schedule.instance.fabric.num_npus
+    flags = (True,) * len(schedule.instance.fabric.sizes)
+    attributes: Attributes = {
+        "is_cpu_op": False,
+        "comm_type": int(kind),
+        "comm_size": max(size, 1),
+        "involved_dim": flags,
+    }
+    return Node(0, "collectives", NodeType.COMM_COLL, attributes=attributes)
+
+
+def _compared(collective: Collective, times: list[dict[int, tuple[int, int]]]) -> str:
+    """The times of the replay beside those of the schedule, stage by stage where they must be equal."""
+    schedule = collective.schedule
+    end, planned = max(end for own in times for _, end in own.values()), nanoseconds(schedule.makespan)
+    depths = _depths(collective)
+    if schedule.instance.latency == "occupy" or not schedule.costs.lag.any():
+        worst = max(_deviation(collective, times, stage, depth) for stage, depth in depths.items())
+        words = f"each stage takes its time, to {worst:.2f} ns, of which the longest chain has {max(depths.values())}"
+        return f"replayed in {end} ns, planned {planned} ns: {words}"
+    if end < planned - max(depths.values()) * max(_rounding(collective, stage) for stage in depths):
+        raise InvalidSchedule("trace", f"replayed in {end} ns, less than the {planned} ns planned: no upper bound")
+    return f"replayed in {end} ns, an upper bound: {format_percent(end / planned - 1)} above the {planned} ns planned"
+
+
+def _deviation(collective: Collective, times: list[dict[int, tuple[int, int]]], stage: int, depth: int) -> float:
+    """By how many ns the length of a stage differs at most.
+
+    Raises
+    ------
+    InvalidSchedule
+        If its length, or its begin behind the `depth` stages it waited for, differs by more than rounding explains.
+    """
+    schedule, nodes, allowed = collective.schedule, collective.nodes[stage], _rounding(collective, stage)
+    start = nanoseconds(int(schedule.start[stage]))
+    length = nanoseconds(int(schedule.ready[stage])) - start
+    worst = 0.0
+    for npu, own in enumerate(times):
+        begin, end = own[nodes.first][0], max(own[node][1] for node in nodes.last)
+        worst = max(worst, abs(end - begin - length))
+        if worst > allowed or abs(begin - start) > depth * _most_rounding(collective):
+            where = f"{schedule.plan.label(schedule.instance, stage)} of NPU {npu}"
+            raise InvalidSchedule(
+                "trace", f"{where} runs from {begin} to {end} ns, planned {start} to {start + length}"
+            )
+    return worst
+
+
+def _rounding(collective: Collective, stage: int) -> float:
+    """By how many ns a stage may differ: every step is rounded down, and so are bytes, up or down."""
+    key = collective.phases[stage], collective.dimension_of_stage[stage]
+    return len(collective.shapes[key].shares) * (1.0 + 1e9 / collective.links[key[1]].bandwidth)
+
+
+def _most_rounding(collective: Collective) -> float:
+    """By how many ns any stage may differ."""
+    most = max(len(shape.shares) for shape in collective.shapes.values())
+    return most * (1.0 + 1e9 / min(link.bandwidth for link in collective.links))
+
+
+def _depths(collective: Collective) -> dict[int, int]:
+    """For every stage, itself and the most stages that follow on each other before it."""
+    depths: dict[int, int] = {}
+    for stage, before in collective.predecessors().items():
+        depths[stage] = 1 + max((depths[other] for other in before), default=0)
+    return depths
