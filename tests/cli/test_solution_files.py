@@ -16,6 +16,7 @@ QUICK = ("--time-limit", 5, "--workers", 1, "--sizes", "equal")
 FILES = {
     "comparison.csv",
     "comparison.json",
+    "comparison.tex",
     "gantt.png",
     "gantt.svg",
     "schedule.html",

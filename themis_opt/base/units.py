@@ -10,10 +10,10 @@ different units, and ``Gb/s`` counts bits.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
@@ -194,6 +194,22 @@ def format_megabytes(size: int) -> str:
 def format_percent(fraction: float) -> str:
     """The fraction as a percentage with two decimals."""
     return f"{100 * fraction:.2f} %"
+
+
+Form = Literal["text", "time", "share", "bandwidth", "ratio", "count"]
+"""How a cell of a table is shown: times are in nanoseconds, bandwidths in bytes per second."""
+
+FORMS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
+    {"text": str, "share": format_percent, "bandwidth": format_rate, "ratio": "{:.3f}x".format, "count": str}
+)
+"""How single values are shown, by the form of their column."""
+
+
+def cells(form: Form, values: Sequence[Any]) -> list[str]:
+    """The values of a column as a person reads them: times, which are nanoseconds, in one unit."""
+    if form == "time":
+        return format_times([PICOSECONDS_PER_NANOSECOND * value for value in values])
+    return [FORMS[form](value) for value in values]
 
 
 def _format_exact(amount: Decimal, units: Mapping[str, Decimal], base: str) -> str:

@@ -2,22 +2,21 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from themis_opt.base.errors import printable
-from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_percent, format_rate, format_times
+from themis_opt.base.units import Form, cells
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from themis_opt.schedules.schedule import Schedule
     from themis_opt.schedules.verification import VerifyReport
-    from themis_opt.study.columns import Column, Form
+    from themis_opt.study.columns import Column
 
 
 def say(text: str) -> None:
@@ -84,13 +83,6 @@ def _noted(column: "Column", values: Sequence[Any], schedules: Sequence["Schedul
     return [f"{cell} ({note})" if note else cell for cell, note in zip(cells(column.form, values), notes, strict=True)]
 
 
-def cells(form: "Form", values: Sequence[Any]) -> list[str]:
-    """The values of a column as a person reads them: times, which are nanoseconds, in one unit."""
-    if form == "time":
-        return format_times([PICOSECONDS_PER_NANOSECOND * value for value in values])
-    return [FORMS[form](value) for value in values]
-
-
 def times_in_words(schedule: "Schedule") -> str:
     """What a schedule takes: the times among its columns."""
     from themis_opt.study.columns import columns_of
@@ -109,9 +101,3 @@ def print_moved_data(report: "VerifyReport") -> None:
 def strongest(bounds: Mapping[str, float]) -> tuple[str, float]:
     """Name and value of the largest bound, the first of equals."""
     return max(bounds.items(), key=lambda item: item[1])
-
-
-FORMS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
-    {"text": str, "share": format_percent, "bandwidth": format_rate, "ratio": "{:.3f}x".format, "count": str}
-)
-"""How single values are shown, by the form of their column."""

@@ -10,7 +10,7 @@ import typer
 from themis_opt.cli import options
 
 if TYPE_CHECKING:
-    from themis_opt.study.columns import Form
+    from themis_opt.base.units import Form
     from themis_opt.study.robustness import LossDistribution
 
 RIVAL = "themis+scf"

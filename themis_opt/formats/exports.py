@@ -16,6 +16,10 @@ EXPORTS = Registry(
     {
         "astra-sim": "themis_opt.formats.astra_sim.exporter:AstraSim",
         "msccl": "themis_opt.formats.msccl.exporter:Msccl",
+        "order": "themis_opt.formats.flat_exports:Order",
+        "csv": "themis_opt.formats.flat_exports:Csv",
+        "parquet": "themis_opt.formats.flat_exports:Parquet",
+        "trace": "themis_opt.formats.flat_exports:Trace",
     },
 )
 """Exporters: frozen dataclasses whose fields are their knobs, as those of policies are."""

@@ -8,7 +8,7 @@ import pandas as pd
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.documents import write_atomically
-from themis_opt.base.units import format_duration, format_short_time, format_size, time_unit
+from themis_opt.base.units import Form, format_duration, format_short_time, format_size, time_unit
 from themis_opt.formats.gantt import phase_title
 from themis_opt.formats.window import Window, last_periods
 from themis_opt.problem.phases import Phase, growing
@@ -17,7 +17,7 @@ from themis_opt.reports.rendering.document import Column, Figure, Report, Sectio
 from themis_opt.reports.rendering.page import render_html
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.solving.bounds import bounds_of
-from themis_opt.study.columns import Form, columns_of
+from themis_opt.study.columns import columns_of
 from themis_opt.study.comparison import Comparison, Result
 
 PAGE = "schedule.html"

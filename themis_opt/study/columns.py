@@ -5,16 +5,14 @@ A new column is one entry of :data:`RESULT_COLUMNS`.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-from themis_opt.base.units import nanoseconds
+from themis_opt.base.units import Form, nanoseconds
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import has_launches
 from themis_opt.schedules.schedule import Schedule
 
 Value = str | int | float | bool
-Form = Literal["text", "time", "share", "bandwidth", "ratio", "count"]
-"""How a cell is shown: times are in nanoseconds, bandwidths in bytes per second."""
 
 
 class Judged(Protocol):

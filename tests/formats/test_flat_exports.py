@@ -1,0 +1,132 @@
+"""Tables, order table, trace with few tracks and LaTeX: written, checked, and read by others."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+from background import PATIENCE
+from iteration_schedules import collectives, scheduled, with_and_without_compute
+
+from themis_opt.base.errors import InvalidSchedule
+from themis_opt.formats.exports import export, make_exporter
+from themis_opt.formats.flat_exports import ORDER_SCHEMA
+from themis_opt.formats.latex import to_latex
+from themis_opt.formats.order_table import order_table
+from themis_opt.formats.tables import stage_rows
+from themis_opt.formats.trace import IN_FLIGHT, chrome_trace, trace_with_few_tracks
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "formats.md"
+
+
+@pytest.mark.parametrize("name", ["csv", "parquet", "order", "trace"])
+@with_and_without_compute
+def test_what_is_written_passes_its_check(tmp_path, name, schedule):
+    if name == "parquet":
+        pytest.importorskip("pyarrow")
+    files = export(schedule, name, tmp_path)
+    lines = list(make_exporter(name).check(schedule, tmp_path))
+    tables = 3 if schedule.has_period else 2
+    assert len(files) == {"csv": tables, "parquet": tables, "order": 2, "trace": 1}[name]
+    assert len(lines) == (tables if name in ("csv", "parquet") else 1)
+    assert list(make_exporter(name).notes(schedule))
+
+
+def test_data_frames_read_parquet(tmp_path):
+    pytest.importorskip("pyarrow")
+    import pandas
+
+    export(collectives(), "parquet", tmp_path)
+    frame = pandas.read_parquet(tmp_path / "stages.parquet")
+    assert frame.to_dict("records") == stage_rows(collectives())
+
+
+@pytest.mark.parametrize(("name", "file"), [("csv", "stages.csv"), ("order", "order.json")])
+def test_a_file_of_another_schedule_does_not_pass(tmp_path, name, file):
+    export(collectives(), name, tmp_path)
+    path = tmp_path / file
+    path.write_text(path.read_text().replace("all_gather", "gather", 1))
+    with pytest.raises(InvalidSchedule, match="differs from that of the schedule"):
+        list(make_exporter(name).check(collectives(), tmp_path))
+
+
+def test_a_table_that_is_cut_does_not_pass(tmp_path):
+    export(collectives(), "csv", tmp_path)
+    path = tmp_path / "order.csv"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(InvalidSchedule, match=r"has \d+ rows, the schedule \d+"):
+        list(make_exporter("csv").check(collectives(), tmp_path))
+
+
+@with_and_without_compute
+def test_order_tables_obey_their_schema(schedule):
+    jsonschema.validate(order_table(schedule), json.loads(ORDER_SCHEMA.read_text()))
+
+
+def test_the_schema_refuses_what_is_not_in_it():
+    table = order_table(collectives()) | {"colour": "red"}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(table, json.loads(ORDER_SCHEMA.read_text()))
+
+
+def test_the_reader_of_the_documentation_issues_every_stage(tmp_path):
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("runs JavaScript: needs node")
+    (script,) = re.findall(r"```js\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "read.js").write_text(script)
+    schedule = collectives()
+    export(schedule, "order", tmp_path)
+    arguments = [node, str(tmp_path / "read.js"), str(tmp_path / "order.json")]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == schedule.plan.num_stages
+    assert len(script.splitlines()) <= 22
+
+
+def test_a_trace_with_few_tracks_has_no_more_than_results_on_their_way_at_once(hetero, run):
+    schedule = run(hetero, "themis+scf")
+    many, few = chrome_trace(schedule)["traceEvents"], trace_with_few_tracks(schedule)["traceEvents"]
+    on_their_way = [[e for e in events if e["ph"] == "X" and e["pid"] == IN_FLIGHT] for events in (many, few)]
+    changes = sorted([(e["ts"], 1) for e in on_their_way[1]] + [(e["ts"] + e["dur"], -1) for e in on_their_way[1]])
+    most = now = 0
+    for _, change in changes:
+        now += change
+        most = max(most, now)
+    lanes = {e["tid"] for e in on_their_way[1]}
+    assert len({e["tid"] for e in on_their_way[0]}) == 64
+    assert lanes == set(range(1, len(lanes) + 1))
+    assert len(lanes) <= most + 1
+    named = {e["tid"] for e in few if e["ph"] == "M" and e["pid"] == IN_FLIGHT and e["name"] == "thread_name"}
+    assert named == lanes
+    assert [(e["ts"], e["dur"]) for e in on_their_way[0]] == [(e["ts"], e["dur"]) for e in on_their_way[1]]
+
+
+def test_overlapping_slices_are_found(tmp_path):
+    schedule = scheduled()
+    export(schedule, "trace", tmp_path)
+    path = tmp_path / "trace.json"
+    trace = json.loads(path.read_text())
+    slices = [event for event in trace["traceEvents"] if event["ph"] == "X" and event["dur"] > 0]
+    slices[0]["dur"] *= 1000
+    path.write_text(json.dumps(trace))
+    with pytest.raises(InvalidSchedule, match="overlap at"):
+        list(make_exporter("trace").check(schedule, tmp_path))
+
+
+def test_latex_escapes_names_and_ties_units():
+    text = to_latex(["policy", "gap"], [["themis_scf&co", "0.12 %"]], "an instance")
+    assert text.splitlines() == [
+        "% an instance",
+        r"% needs \usepackage{booktabs}",
+        r"\begin{tabular}{lr}",
+        r"\toprule",
+        r"policy & gap \\",
+        r"\midrule",
+        r"themis\_scf\&co & 0.12\,\% \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]

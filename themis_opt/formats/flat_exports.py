@@ -1,0 +1,175 @@
+"""Exporters whose files are single views of a schedule: tables, the order table, and a trace with few tracks."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+from themis_opt.base.documents import read_json
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.formats.order_table import order_json, order_rows
+from themis_opt.formats.tables import stage_rows, task_rows, to_csv
+from themis_opt.formats.trace import trace_with_few_tracks
+from themis_opt.schedules.schedule import Schedule
+
+Rows = Sequence[Mapping[str, Any]]
+
+TABLES: Mapping[str, Callable[[Schedule], Rows]] = {"stages": stage_rows, "order": order_rows, "tasks": task_rows}
+"""The tables of a schedule by name: functions from a schedule to rows."""
+
+ORDER_SCHEMA = Path(__file__).with_name("order.schema.json")
+
+
+def tables(schedule: Schedule) -> Iterator[tuple[str, Rows]]:
+    """The tables that have rows."""
+    for name, make in TABLES.items():
+        if name != "tasks" or schedule.has_period:
+            yield name, make(schedule)
+
+
+@dataclass(frozen=True)
+class Csv:
+    """Tables of stages, issue orders and compute tasks as CSV."""
+
+    endings: ClassVar[tuple[str, ...]] = ("csv",)
+
+    def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
+        """One file per table."""
+        for name, rows in tables(schedule):
+            yield f"{name}.csv", to_csv(rows)
+
+    def notes(self, schedule: Schedule) -> Iterator[str]:
+        """What a user has to know."""
+        yield "times are nanoseconds, sizes bytes of one NPU"
+
+    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
+        """Compare the rows of the files."""
+        for name, rows in tables(schedule):
+            path = folder / f"{name}.csv"
+            with _opened(path) as file:
+                found = list(csv.DictReader(file))
+            _same(path, found, [{key: str(value) for key, value in row.items()} for row in rows])
+            yield f"{path.name}: {len(rows)} rows"
+
+
+@dataclass(frozen=True)
+class Parquet:
+    """Tables of stages, issue orders and compute tasks as Parquet, for data frames and databases."""
+
+    endings: ClassVar[tuple[str, ...]] = ("parquet",)
+
+    def files(self, schedule: Schedule) -> Iterator[tuple[str, bytes]]:
+        """One file per table.
+
+        Raises
+        ------
+        InputError
+            If pyarrow is not installed.
+        """
+        pyarrow, parquet = _pyarrow()
+        for name, rows in tables(schedule):
+            buffer = io.BytesIO()
+            parquet.write_table(pyarrow.Table.from_pylist([dict(row) for row in rows]), buffer)
+            yield f"{name}.parquet", buffer.getvalue()
+
+    def notes(self, schedule: Schedule) -> Iterator[str]:
+        """What a user has to know."""
+        yield "times are nanoseconds, sizes bytes of one NPU"
+
+    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
+        """Compare the rows of the files."""
+        pyarrow, parquet = _pyarrow()
+        for name, rows in tables(schedule):
+            path = folder / f"{name}.parquet"
+            try:
+                found = parquet.read_table(path).to_pylist()
+            except (OSError, pyarrow.ArrowInvalid) as error:
+                raise InputError(f"cannot be read: {error}", source=str(path)) from None
+            _same(path, found, rows)
+            yield f"{path.name}: {len(rows)} rows"
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        rule = "needs the package pyarrow: pip install 'themis-opt[parquet]'"
+        raise InputError(rule, field="--to", value="parquet") from None
+    return pyarrow, parquet
+
+
+def _same(path: Path, found: Rows, expected: Rows) -> None:
+    """Refuse a table that is not the one of the schedule."""
+    for number, (row, own) in enumerate(zip(found, expected, strict=False)):
+        if dict(row) != dict(own):
+            raise InvalidSchedule("table", f"row {number} differs from that of the schedule", source=str(path))
+    if len(found) != len(expected):
+        raise InvalidSchedule("table", f"has {len(found)} rows, the schedule {len(expected)}", source=str(path))
+
+
+def _opened(path: Path) -> io.StringIO:
+    try:
+        return io.StringIO(path.read_text(encoding="utf-8"), newline="")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", source=str(path)) from None
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order table: what a runtime needs to follow a schedule, as JSON with a documented schema."""
+
+    endings: ClassVar[tuple[str, ...]] = ("json",)
+
+    def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
+        """The table and its JSON Schema."""
+        yield "order.json", order_json(schedule)
+        yield ORDER_SCHEMA.name, ORDER_SCHEMA.read_text(encoding="utf-8")
+
+    def notes(self, schedule: Schedule) -> Iterator[str]:
+        """What a user has to know."""
+        yield "issue the stages of each dimension in turn, one in flight, none before the one before it on its path"
+
+    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
+        """Compare the file."""
+        path = folder / "order.json"
+        if read_json(path) != json.loads(order_json(schedule)):
+            raise InvalidSchedule("table", "differs from that of the schedule", source=str(path))
+        yield f"{path.name}: the order table of the schedule"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Trace for Perfetto and chrome://tracing with as few tracks as results are on their way at once."""
+
+    endings: ClassVar[tuple[str, ...]] = ("json",)
+
+    def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
+        """The file."""
+        yield "trace.json", json.dumps(trace_with_few_tracks(schedule)) + "\n"
+
+    def notes(self, schedule: Schedule) -> Iterator[str]:
+        """What a user has to know."""
+        yield "open it on ui.perfetto.dev; nothing leaves the browser"
+
+    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
+        """Check that slices of a track never overlap, which viewers would draw wrong or drop."""
+        path = folder / "trace.json"
+        tracks: dict[tuple[int, int], list[tuple[float, float]]] = {}
+        for event in read_json(path)["traceEvents"]:
+            if event["ph"] == "X":
+                tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
+        for place, slices in tracks.items():
+            slices.sort()
+            for (_, end), (begin, _) in pairwise(slices):
+                if begin < end - _ROUNDING:
+                    raise InvalidSchedule("trace", f"slices of track {place} overlap at {begin} us", source=str(path))
+        yield f"{path.name}: {sum(map(len, tracks.values()))} slices on {len(tracks)} tracks, none overlap"
+
+
+_ROUNDING = 1e-6
+"""Microseconds, which is one picosecond: sums of decimal numbers in binary."""
