@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from themis_opt.base.units import Form, nanoseconds
+from themis_opt.base.units import Form as Form
+from themis_opt.base.units import nanoseconds
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import has_launches
 from themis_opt.schedules.schedule import Schedule
