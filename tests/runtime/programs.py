@@ -17,8 +17,10 @@ def network(words, bandwidth="1 GB/s"):
     return Network(dimensions=dimensions)
 
 
-def instance(words, kind="all_reduce", size=20_014, chunks=5, **settings):
-    return Instance(network=network(words), collectives=(Collective(kind=kind, size=size, chunks=chunks),), **settings)
+def instance(words, kind="all_reduce", size=20_014, chunks=5, bandwidth="1 GB/s", **settings):
+    return Instance(
+        network=network(words, bandwidth), collectives=(Collective(kind=kind, size=size, chunks=chunks),), **settings
+    )
 
 
 def schedule(words, kind="all_reduce", policy="themis+scf", **settings) -> Schedule:

@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "plot": "themis_opt.cli.plot:plot",
         "export": "themis_opt.cli.export:export",
         "robustness": "themis_opt.cli.robustness:robustness",
+        "run": "themis_opt.cli.run:run",
         "batch": "themis_opt.cli.batch:batch",
         "report": "themis_opt.cli.report:report",
         "import": "themis_opt.cli.importing:import_command",

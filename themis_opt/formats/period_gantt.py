@@ -85,7 +85,7 @@ def period_gantt(schedule: Schedule, title: str = "") -> Figure:
     window = last_periods(schedule, PERIODS)
     unit, scale = time_unit(window.length, micro=MICRO)
     figure, timeline, strip = panels(ROW * (len(schedule.instance.fabric.dimensions) + 1), TOP)
-    _draw_compute(timeline, window, scale)
+    draw_compute(timeline, window, scale)
     draw_bars(timeline, window, scale)
     draw_rows(timeline, window)
     draw_strip(strip, *_averaged(*window.busy_bandwidth, window.length), scale)
@@ -121,7 +121,8 @@ def _averaged(times: IntArray, shares: FloatArray, length: int) -> tuple[IntArra
     return edges.astype(np.int64), np.append(means, 0.0)
 
 
-def _draw_compute(axes: Axes, window: Window, scale: int) -> None:
+def draw_compute(axes: Axes, window: Window, scale: int) -> None:
+    """Draw the tasks of all shown iterations in the row of compute, and what lies between them."""
     names = [task.name for task in window.schedule.instance.tasks]
     start, end = (times.ravel() for times in window.tasks)
     colours = np.tile(task_colours(names), (len(window.iterations), 1))

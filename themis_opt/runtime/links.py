@@ -1,9 +1,10 @@
-"""What the runtime needs of a network: links that send and receive messages at once."""
+"""What the runtime needs of a network: links that send and receive messages at once, and who offers them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from themis_opt.base.errors import ThemisError
+from themis_opt.base.registries import Registry
 
 Frame = memoryview
 """A message with its header, as bytes."""
@@ -83,3 +84,51 @@ class Link(Protocol):
         RankFailure
             If a rank is gone, sends something else, or does nothing for too long.
         """
+
+
+Address = tuple[str, int]
+ChannelKey = tuple[int, int]
+"""Dimension and lane: as many lanes as stages may be in flight there."""
+
+
+class Endpoint(Protocol):
+    """One rank of a transport before it is connected.
+
+    Attributes
+    ----------
+    address : Address
+        Where others find it.
+    """
+
+    address: Address
+
+    def connect(
+        self, channels: Mapping[ChannelKey, Sequence[int]], addresses: Sequence[Address], patience: float
+    ) -> Mapping[ChannelKey, Link]:
+        """Connect to all neighbours.
+
+        Parameters
+        ----------
+        channels : mapping
+            Ranks along the dimension of each channel, this one included.
+        addresses : sequence of Address
+            Of all ranks.
+        patience : float
+            Seconds without anything from a rank after which a wait fails.
+
+        Raises
+        ------
+        RankFailure
+            If a neighbour is not there in time.
+        """
+
+
+TRANSPORTS = Registry(
+    "themis_opt.transports",
+    {
+        "tcp": "themis_opt.runtime.transports.tcp:TcpEndpoint",
+        "mpi": "themis_opt.runtime.transports.mpi:MpiEndpoint",
+        "torch": "themis_opt.runtime.transports.torch:TorchEndpoint",
+    },
+)
+"""Endpoints by the name of their transport: made of a rank, the token of the run, and the address to listen on."""

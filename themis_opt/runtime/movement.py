@@ -24,8 +24,8 @@ HEADER = struct.Struct("<4sHBBIIIIII")
 SUM_AT = HEADER.size - 4
 """Where the CRC stands: what is before it says which message it is."""
 
-BURST = 0.0005
-"""Seconds that a link may make up for when a rank wakes late, as the burst of a token bucket (6 KB at 100 Mb/s)."""
+BURST = 0.001
+"""Seconds that a link may make up for when a rank wakes late, as the burst of a token bucket (12 KB at 100 Mb/s)."""
 
 Corrupt = Callable[[Frame], None]
 
@@ -87,6 +87,23 @@ class Mover:
         self._neighbours = [neighbours(rank, program.sizes, k) for k in range(len(program.sizes))]
         self._dtype = element_type(program.dtype)
         self.buffers = self._make_buffers()
+        self._traffic = {key: [0, 0] for key in channels}
+
+    @property
+    def moved(self) -> list[int]:
+        """Bytes of data sent along each dimension, or received where that is more."""
+        lanes = range(self._program.in_flight)
+        ends = ([sum(self._traffic[k, lane][end] for lane in lanes) for end in (0, 1)] for k in self._dimensions)
+        return [max(own) for own in ends]
+
+    @property
+    def _dimensions(self) -> range:
+        return range(len(self._program.sizes))
+
+    def clear(self) -> None:
+        """Count traffic from zero."""
+        for counts in self._traffic.values():
+            counts[:] = [0, 0]
 
     def _make_buffers(self) -> dict[tuple[int, int], Array]:
         """One for every launch of every iteration."""
@@ -104,7 +121,7 @@ class Mover:
         launch = self._program.launches[stage.launch]
         sizes = [self._program.sizes[k] for k in launch.span]
         view = stage.view.of(buffer_tensor(self.buffers[stage.iteration, stage.launch], sizes))
-        self._move(stage, view, self._channels[stage.dimension, lane])
+        self._move(stage, view, lane)
         if stage.phase.rule.reduces and REDUCTIONS[self._program.reduction].divides:
             self._divide_if_last(launch, stage, view)
 
@@ -124,7 +141,8 @@ class Mover:
             own = self._places[stage.dimension]
             divide(view[own : own + 1], int(np.prod([self._program.sizes[k] for k in launch.span])))
 
-    def _move(self, stage: _Stage, view: Array, channel: Channel) -> None:
+    def _move(self, stage: _Stage, view: Array, lane: int) -> None:
+        channel = self._channels[stage.dimension, lane]
         size, own = self._program.sizes[stage.dimension], self._places[stage.dimension]
         source = view.copy() if stage.phase.rule.data is Data.STAY else view
         pace = self._program.pace
@@ -133,6 +151,8 @@ class Mover:
         algorithm = algorithm_of(self._program, stage.dimension)
         for number, step in enumerate(steps_of(stage.phase, algorithm, size, own)):
             self._exchange(stage, number, step, source, view, channel)
+            for end, parts in enumerate(step):
+                self._traffic[stage.dimension, lane][end] += sum(view[_index(own.blocks)].nbytes for own in parts)
 
     def _exchange(self, stage: _Stage, number: int, step: Step, source: Array, view: Array, channel: Channel) -> None:
         outgoing = list(self._outgoing(stage, number, step.sends, source, channel.pacer))

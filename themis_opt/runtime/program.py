@@ -269,6 +269,9 @@ def _check(instance: Instance, options: RunOptions) -> None:
             if value != Dimension.model_fields[field].default:
                 rule = "cannot be run: the ranks send and reduce all bytes themselves"
                 raise InputError(rule, field=f"network.dimensions[{number}].{field}", value=value)
+        if dimension.basic_algorithm is Algorithm.LINE:
+            rule = "cannot be run: only rings, direct links and halving-doubling can"
+            raise InputError(rule, field=f"network.dimensions[{number}].kind", value=dimension.kind.value)
 
 
 def _launch_parts(schedule: Schedule, element_bytes: int) -> list[LaunchPart]:

@@ -12,6 +12,7 @@ from themis_opt.runtime.transports.memory import Exchange
 
 def prepare(mover: Mover, program: Program, rank: int, seed: int) -> None:
     """Fill the buffers of a rank with the data of a run."""
+    mover.clear()
     for (iteration, number), buffer in mover.buffers.items():
         members = len(group_of(rank, program.sizes, program.launches[number].span))
         fill(buffer, _seed(seed, iteration, number), rank, members, program.dtype)

@@ -1,0 +1,233 @@
+"""Ranks as processes: exact results, faults that name the rank, and nothing left behind."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager, suppress
+
+import psutil
+import pytest
+from background import PATIENCE, wait_until
+from programs import program, schedule
+
+from themis_opt.runtime import coordinator as coordinating
+from themis_opt.runtime.control import TOKEN_VARIABLE, Line
+from themis_opt.runtime.coordinator import Coordinator, Host, local, on_hosts
+from themis_opt.runtime.execution import execute
+from themis_opt.runtime.links import RankFailure
+from themis_opt.runtime.program import RunOptions
+from themis_opt.runtime.worker import FAULT_VARIABLE
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="ranks are copies of one process, which needs fork")
+
+ENDS_WITHIN = 10.0
+"""Seconds in which a run must end after a fault."""
+
+SLOW = RunOptions(paced=True)
+
+
+def workers():
+    """Processes of ranks that this process started."""
+    children = psutil.Process().children(recursive=True)
+    return [own for own in children if own.is_running() and "themis_opt.runtime.worker" in " ".join(own.cmdline())]
+
+
+@contextmanager
+def ranks(num_ranks, transport="tcp"):
+    with Coordinator(num_ranks, local(num_ranks, transport)) as coordinator:
+        yield coordinator
+    assert workers() == []
+
+
+def run_once(own, transport="tcp"):
+    with ranks(own.num_ranks, transport) as coordinator:
+        coordinator.connect(own)
+        coordinator.load(0, own, "tested")
+        return coordinator.run(0, 7, longest=1.0)
+
+
+def test_paced_ranks_take_the_predicted_time_at_least():
+    planned = schedule("s2 r2", policy="themis+scf", size=2**20, chunks=4)
+    slower = planned.instance.network.dimensions[0].replace(bandwidth="10 MB/s")
+    network = planned.instance.network.replace(dimensions=(slower, planned.instance.network.dimensions[1]))
+    from themis_opt.policies.registry import make_policy
+    from themis_opt.schedules.simulator import simulate
+
+    problem = planned.instance.replace(network=network)
+    schedules = {name: simulate(problem, make_policy(name)(problem)) for name in ("baseline+fifo", "hourglass")}
+    with ranks(4) as coordinator:
+        done = execute(schedules, coordinator, repeat=2)
+    for own in done.executed:
+        assert min(own.seconds) > 0.97 * own.predicted_seconds
+        assert own.moved == own.expected_bytes
+        assert own.measured.plan == own.predicted.plan
+    assert done.num_runs == 4
+    assert "all 4 runs exact" in done.verdict()
+
+
+@pytest.mark.parametrize(("transport", "package"), [("mpi", "mpi4py"), ("torch", "torch")])
+def test_other_transports_are_exact(transport, package):
+    if transport == "mpi":
+        pytest.importorskip(package, reason=f"needs the extra {transport}")
+    pytest.importorskip(f"{package}.distributed" if package == "torch" else package, reason="needs an extra")
+    assert run_once(program("s2 r2", size=4_006, chunks=3), transport).seconds > 0
+
+
+def fail(own, disturb, transport="tcp"):
+    """Run a program that somebody disturbs; returns the error, which must come in time, and leave nothing."""
+    with Coordinator(own.num_ranks, local(own.num_ranks, transport)) as coordinator:
+        coordinator.connect(own)
+        coordinator.load(0, own, "tested")
+        began = disturb()
+        with pytest.raises(RankFailure) as failure:
+            coordinator.run(0, 7, longest=0.5)
+        coordinator._kill()
+        assert time.monotonic() - began() < ENDS_WITHIN
+    assert workers() == []
+    assert "\n" not in str(failure.value)
+    return failure.value
+
+
+def slow_program():
+    """Takes about a second."""
+    return program("s2 r2", size=2**20, chunks=8, options=SLOW, bandwidth="2 MB/s")
+
+
+def signalled(number, rank):
+    """Send a signal to a rank some time after a run began; ranks start in their order."""
+    moment = [time.monotonic()]
+
+    def act():
+        time.sleep(0.3)
+        (root,) = psutil.Process().children()
+        own = sorted(root.children(), key=lambda process: process.pid)[rank]
+        moment[0] = time.monotonic()
+        os.kill(own.pid, number)
+
+    def disturb():
+        threading.Thread(target=act, daemon=True).start()
+        return lambda: moment[0]
+
+    return disturb
+
+
+def test_killed_ranks_are_named():
+    error = fail(slow_program(), signalled(signal.SIGKILL, 2))
+    assert error.rank == 2
+    pattern = r"rank 2 at 127\.0\.0\.1 \(coordinates 0, 1\) (died|closed its connection).* during tested"
+    assert re.search(pattern, str(error))
+
+
+def test_stopped_ranks_are_named():
+    error = fail(slow_program(), signalled(signal.SIGSTOP, 1))
+    assert error.rank == 1
+    assert "is silent for 5 s" in str(error)
+
+
+def test_garbage_names_its_sender(monkeypatch):
+    monkeypatch.setenv(FAULT_VARIABLE, "corrupt:3:2")
+    began = time.monotonic()
+    error = fail(slow_program(), lambda: lambda: began)
+    assert error.rank == 3
+    assert "sent garbage: the checksum of all_reduce1 chunk" in str(error)
+
+
+def test_other_versions_are_refused(monkeypatch):
+    monkeypatch.setattr(coordinating, "__version__", "99.0")
+    with pytest.raises(RankFailure, match=r"runs themis_opt .*, this is 99\.0"), ranks(2):
+        pass
+    assert workers() == []
+
+
+def test_strangers_are_turned_away():
+    """A connection without the token is closed, and the run goes on."""
+    words = []
+
+    def start(address, token):
+        host, port = address.split(":")
+        for greeting in (b"GET / HTTP/1.0\r\n\r\n", None):
+            stranger = socket.create_connection((host, int(port)))
+            if greeting:
+                stranger.sendall(greeting)
+                stranger.shutdown(socket.SHUT_WR)
+            else:
+                Line(stranger).say(token="guess", rank=0, version="0", address=["127.0.0.1", 1])
+            words.append(stranger)
+        return local(2)(address, token)
+
+    with Coordinator(2, start) as coordinator:
+        own = program("s2", size=1_000, chunks=2)
+        coordinator.connect(own)
+        coordinator.load(0, own)
+        assert coordinator.run(0, 0, longest=1.0).seconds > 0
+    for stranger in words:
+        stranger.settimeout(5)
+        with suppress(ConnectionResetError):
+            assert stranger.recv(1) == b""
+        stranger.close()
+
+
+def test_ranks_on_several_hosts_know_the_token_by_their_input():
+    own = program("s2 r2", size=1_000, chunks=2)
+    hosts = (Host("127.0.0.1", 1), Host("127.0.0.2", 3))
+    with Coordinator(4, on_hosts(hosts, "tcp", "env", sys.executable)) as coordinator:
+        assert [coordinator._peers[rank].address[0] for rank in range(4)] == ["127.0.0.1", *["127.0.0.2"] * 3]
+        coordinator.connect(own)
+        coordinator.load(0, own)
+        assert coordinator.run(0, 0, longest=1.0).seconds > 0
+    assert workers() == []
+
+
+def command(*arguments, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "themis_opt", "run", *map(str, arguments)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def instance_file(tmp_path):
+    path = tmp_path / "small.json"
+    network = schedule("s2 r2", size=2**20, chunks=4).instance
+    path.write_text(network.model_dump_json(), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_ranks_end_with_the_command(instance_file, number):
+    process = psutil.Popen(
+        [sys.executable, "-m", "themis_opt", "run", str(instance_file), "--pace", "1MB/s,1MB/s"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    wait_until(lambda: len(process.children(recursive=True)) == 5, process)
+    started = process.children(recursive=True)
+    process.send_signal(number)
+    process.wait(PATIENCE)
+    wait_until(lambda: not any(own.is_running() and own.status() != psutil.STATUS_ZOMBIE for own in started))
+    if number == signal.SIGINT:
+        assert process.returncode == 130
+
+
+def test_ranks_that_others_started_join(instance_file):
+    """As torchrun does it: one process per rank, and their numbers in the environment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    places = {"WORLD_SIZE": "4", TOKEN_VARIABLE: "secret"}
+    started = [
+        command(
+            instance_file, "--join", f"127.0.0.1:{port}", "--policies", "baseline", "--repeat", 1, "--json",
+            env=os.environ | places | {"RANK": str(rank)},
+        )
+        for rank in range(4)
+    ]  # fmt: skip
+    outputs = [process.communicate(timeout=PATIENCE) for process in started]
+    assert [process.returncode for process in started] == [0] * 4, outputs
+    assert json.loads(outputs[0][0])["rows"][0]["policy"] == "baseline"
+    assert [out for out, _ in outputs[1:]] == [""] * 3

@@ -1,0 +1,71 @@
+"""What the coordinator and the ranks say to each other: JSON objects over one connection per rank."""
+
+import json
+import socket
+import struct
+from contextlib import suppress
+from threading import Lock
+from typing import Any
+
+from themis_opt.runtime.transports.tcp import receive_exactly
+
+Words = dict[str, Any]
+
+ALIVE_EVERY = 0.5
+"""Seconds between two signs of life of a rank."""
+
+SILENT_FOR = 5.0
+"""Seconds without one after which a rank counts as lost: ten are missing."""
+
+TOKEN_VARIABLE = "THEMIS_OPT_TOKEN"
+
+LONGEST = 2**30
+"""Bytes of one message at most."""
+
+_LENGTH = struct.Struct("<I")
+
+
+class Garbage(ValueError):
+    """Bytes that are no message."""
+
+
+class Line:
+    """One end of a connection; any thread may send."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._sending = connection, Lock()
+        connection.settimeout(None)
+
+    def say(self, **words: Any) -> None:
+        """Send a message."""
+        data = json.dumps(words).encode()
+        with self._sending:
+            self._connection.sendall(_LENGTH.pack(len(data)) + data)
+
+    def hear(self) -> Words:
+        """The next message.
+
+        Raises
+        ------
+        EOFError, OSError
+            If the other end is gone.
+        Garbage
+            If it sends anything else.
+        """
+        (size,) = _LENGTH.unpack(receive_exactly(self._connection, _LENGTH.size))
+        if size > LONGEST:
+            raise Garbage
+        data = receive_exactly(self._connection, size)
+        try:
+            words = json.loads(data)
+        except ValueError:
+            raise Garbage from None
+        if not isinstance(words, dict):
+            raise Garbage
+        return words
+
+    def close(self) -> None:
+        """Close the connection, also for a thread that listens."""
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()

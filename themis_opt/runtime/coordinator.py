@@ -1,0 +1,377 @@
+"""Starts the ranks of a run, watches them, and ends them all."""
+
+import hmac
+import math
+import os
+import queue
+import secrets
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from themis_opt.base.arrays import FloatArray
+from themis_opt.base.version import __version__
+from themis_opt.runtime.control import SILENT_FOR, TOKEN_VARIABLE, Garbage, Line, Words
+from themis_opt.runtime.layout import coordinates
+from themis_opt.runtime.links import RankFailure
+from themis_opt.runtime.program import Program
+from themis_opt.runtime.worker import boot_id
+
+START_SECONDS = 30.0
+"""In which all ranks must have reported."""
+
+STALL_SECONDS = 5.0
+"""Without any operation finished anywhere, beyond what the longest one should take, after which a run is over."""
+
+LEAD_SECONDS = 0.05
+"""From the sign to begin to the begin, so that it has reached all ranks."""
+
+Start = Callable[[str, str], Sequence[subprocess.Popen[bytes]]]
+"""Starts the processes of all ranks, given the address of the coordinator and the token."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What one run took.
+
+    Attributes
+    ----------
+    seconds : float
+        From the common begin to the end of the last operation of the last rank.
+    start, end : float64 arrays, shape (ranks, operations)
+        Seconds from the begin; not a number for what was not run.
+    cpu : float
+        Seconds of processor that all ranks used together.
+    memory : int
+        Bytes at most, of the largest rank.
+    moved : float64 array, shape (ranks, dimensions)
+        Bytes that a rank sent, or received where that is more.
+    """
+
+    seconds: float
+    start: FloatArray
+    end: FloatArray
+    cpu: float
+    memory: int
+    moved: FloatArray
+
+
+@dataclass
+class _Peer:
+    """What is known of a rank."""
+
+    line: Line
+    address: tuple[str, int]
+    heard: float = field(default_factory=monotonic)
+    done: int = 0
+    at: str = ""
+
+
+class Coordinator:
+    """The ranks of a run, as a context: they end with it, whatever happens.
+
+    Parameters
+    ----------
+    num_ranks : int
+    start : callable
+        Starts their processes.
+    host : str
+        Address at which ranks find the coordinator.
+    port : int
+        0 for any.
+    token : str, optional
+        What ranks must know; random by default.
+    """
+
+    def __init__(
+        self, num_ranks: int, start: Start, host: str = "127.0.0.1", port: int = 0, token: str | None = None
+    ) -> None:
+        self.token = token or secrets.token_hex(16)
+        self._num_ranks, self._start = num_ranks, start
+        self._listener = socket.create_server((host, port), backlog=1024)
+        self._address = "{}:{}".format(*self._listener.getsockname()[:2])
+        self._processes: Sequence[subprocess.Popen[bytes]] = ()
+        self._peers: dict[int, _Peer] = {}
+        self._inbox: queue.Queue[tuple[int, Words | str]] = queue.Queue()
+        self._sizes: tuple[int, ...] = ()
+        self._doing = "starting"
+        self._names: dict[int, str] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            self._processes = self._start(self._address, self.token)
+            self._gather()
+        except BaseException:
+            self._kill()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            for peer in self._peers.values():
+                with suppress(OSError):
+                    peer.line.say(do="end")
+            for process in self._processes:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(2.0)
+        self._kill()
+
+    def _gather(self) -> None:
+        """Wait for all ranks; connections that do not know the token are closed."""
+        deadline = monotonic() + START_SECONDS
+        while len(self._peers) < self._num_ranks:
+            self._listener.settimeout(0.25)
+            with suppress(TimeoutError):
+                connection, _ = self._listener.accept()
+                self._admit(connection)
+            missing = min(set(range(self._num_ranks)) - set(self._peers), default=-1)
+            if missing >= 0 and monotonic() > deadline:
+                raise RankFailure(missing, f"did not report within {START_SECONDS:g} s")
+            if missing >= 0 and self._processes and all(own.poll() is not None for own in self._processes):
+                raise RankFailure(missing, "ended before it reported")
+        self._listener.close()
+
+    def _admit(self, connection: socket.socket) -> None:
+        connection.settimeout(5.0)
+        line = Line(connection)
+        connection.settimeout(5.0)
+        try:
+            words = line.hear()
+            known = hmac.compare_digest(str(words.get("token")).encode(), self.token.encode())
+            rank = int(words["rank"]) if known else -1
+        except (OSError, EOFError, KeyError, TypeError, ValueError):
+            known, rank = False, -1
+        if not known or rank in self._peers or not 0 <= rank < self._num_ranks:
+            line.close()
+            return
+        if words["version"] != __version__:
+            raise RankFailure(rank, f"runs themis_opt {words['version']}, this is {__version__}")
+        if "failed" in words:
+            raise RankFailure(rank, str(words["failed"]))
+        connection.settimeout(None)
+        host, port = words["address"]
+        self._peers[rank] = _Peer(line, (host, port))
+        Thread(target=self._listen, args=(rank, line), daemon=True).start()
+
+    def _listen(self, rank: int, line: Line) -> None:
+        try:
+            while True:
+                self._inbox.put((rank, line.hear()))
+        except Garbage:
+            self._inbox.put((rank, "sent garbage to the coordinator"))
+        except (OSError, EOFError):
+            self._inbox.put((rank, "died"))
+
+    def connect(self, program: Program) -> None:
+        """Connect the ranks for programs on the network of this one.
+
+        Raises
+        ------
+        RankFailure
+            If one cannot be reached.
+        """
+        self._sizes, self._doing = program.sizes, "connecting"
+        addresses = [self._peers[rank].address for rank in range(self._num_ranks)]
+        self._tell(do="connect", program=program.document(), addresses=addresses)
+        self._collect("connected", math.inf)
+
+    def load(self, number: int, program: Program, name: str = "") -> None:
+        """Give all ranks a program, to be run by its number; `name` is said where they fail."""
+        self._names[number] = self._doing = name
+        self._tell(do="load", number=number, program=program.document())
+        self._collect("loaded", math.inf)
+
+    def run(self, number: int, seed: int, longest: float) -> Measured:
+        """Run a program that was loaded.
+
+        Parameters
+        ----------
+        number : int
+            That of the program.
+        seed : int
+            Of the data.
+        longest : float
+            Seconds that one operation should take at most.
+
+        Raises
+        ------
+        RankFailure
+            If a rank dies, hangs, sends garbage, or ends with a wrong result.
+        """
+        self._doing = self._names[number]
+        self._tell(do="run", number=number, seed=seed)
+        self._collect("ready", math.inf)
+        self._tell(do="go", at=monotonic() + LEAD_SECONDS, boot=boot_id())
+        answers = self._collect("done", STALL_SECONDS + 3 * longest)
+        for rank, words in sorted(answers.items()):
+            if words["wrong"]:
+                raise RankFailure(rank, f"ends with a wrong result during {self._doing}: {words['wrong']}")
+        return _measured([answers[rank] for rank in range(self._num_ranks)])
+
+    def _tell(self, **words: Any) -> None:
+        for rank, peer in self._peers.items():
+            try:
+                peer.line.say(**words)
+            except OSError:
+                raise self._named(rank, "died") from None
+
+    def _collect(self, kind: str, stall: float) -> dict[int, Words]:
+        """One message of a kind from every rank.
+
+        Parameters
+        ----------
+        stall : float
+            Seconds without any progress after which it is given up.
+        """
+        found: dict[int, Words] = {}
+        moved_at = began = monotonic()
+        for peer in self._peers.values():
+            peer.heard, peer.done = began, 0
+        while len(found) < self._num_ranks:
+            with suppress(queue.Empty):
+                rank, words = self._inbox.get(timeout=0.2)
+                peer = self._peers[rank]
+                peer.heard = monotonic()
+                if isinstance(words, str):
+                    raise self._named(rank, words)
+                if words["type"] == "failed":
+                    raise self._named(int(words["rank"]), words["what"])
+                if words["type"] == "alive":
+                    moved_at = monotonic() if words["done"] > peer.done else moved_at
+                    peer.done, peer.at = words["done"], words["at"]
+                elif words["type"] == kind:
+                    found[rank], moved_at = words, monotonic()
+                continue
+            self._check(found, moved_at, stall)
+        return found
+
+    def _check(self, found: Mapping[int, Words], moved_at: float, stall: float) -> None:
+        now = monotonic()
+        waiting = {rank: peer for rank, peer in self._peers.items() if rank not in found}
+        rank, peer = min(waiting.items(), key=lambda item: item[1].heard)
+        if now - peer.heard > SILENT_FOR:
+            raise self._named(rank, f"is silent for {SILENT_FOR:g} s")
+        if now - moved_at > stall:
+            rank, peer = min(waiting.items(), key=lambda item: item[1].done)
+            raise self._named(rank, f"hangs: no rank has finished anything for {stall:.0f} s, this one is the last")
+
+    def _named(self, rank: int, what: str) -> RankFailure:
+        """The failure with all that helps to find the rank."""
+        peer = self._peers[rank]
+        place = f" (coordinates {', '.join(map(str, coordinates(rank, self._sizes)))})" if self._sizes else ""
+        at = f", at {peer.at}" if peer.at else ""
+        return RankFailure(rank, f"at {peer.address[0]}{place} {what} during {self._doing}{at}")
+
+    def _kill(self) -> None:
+        """End all processes, and everything they started."""
+        for peer in self._peers.values():
+            peer.line.close()
+        self._listener.close()
+        for process in self._processes:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if process.stdin:
+                with suppress(OSError):
+                    process.stdin.close()
+
+
+def _measured(answers: Sequence[Words]) -> Measured:
+    start, end = (
+        np.array([own[name] for own in answers], dtype=np.float64) - np.array([[own["origin"]] for own in answers])
+        for name in ("start", "end")
+    )
+    return Measured(
+        seconds=float(np.nanmax(end)),
+        start=start,
+        end=end,
+        cpu=sum(own["cpu"] for own in answers),
+        memory=max(own["memory"] for own in answers),
+        moved=np.array([own["moved"] for own in answers], dtype=np.float64),
+    )
+
+
+def command(ranks: str, coordinator: str, host: str, transport: str, python: str = sys.executable) -> list[str]:
+    """The command line of a process that is some ranks."""
+    options = ["--ranks", ranks, "--coordinator", coordinator, "--host", host, "--transport", transport]
+    return [python, "-m", "themis_opt.runtime.worker", *options]
+
+
+def _launched(line: Sequence[str], token: str, *, by_input: bool) -> subprocess.Popen[bytes]:
+    """A process in a session of its own that ends when its standard input does."""
+    environment = os.environ | ({} if by_input else {TOKEN_VARIABLE: token})
+    process = subprocess.Popen(line, stdin=subprocess.PIPE, start_new_session=True, env=environment)
+    if by_input and process.stdin:
+        process.stdin.write(f"{token}\n".encode())
+        process.stdin.flush()
+    return process
+
+
+def local(num_ranks: int, transport: str = "tcp") -> Start:
+    """All ranks on this machine, on the loopback address; those of MPI are started by its mpiexec."""
+
+    def start(coordinator: str, token: str) -> Sequence[subprocess.Popen[bytes]]:
+        if transport == "mpi":
+            line = command("mpi", coordinator, "127.0.0.1", transport)
+            return [_launched([_mpiexec(), "-n", str(num_ranks), *line], token, by_input=False)]
+        line = command(",".join(map(str, range(num_ranks))), coordinator, "127.0.0.1", transport)
+        return [_launched(line, token, by_input=False)]
+
+    return start
+
+
+def _mpiexec() -> str:
+    """That of the environment of this interpreter, which belongs to its mpi4py, or else the first on the path."""
+    own = Path(sys.executable).parent / "mpiexec"
+    return str(own) if own.exists() else "mpiexec"
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine with some ranks."""
+
+    address: str
+    slots: int
+
+
+def on_hosts(hosts: Sequence[Host], transport: str, launcher: str, python: str) -> Start:
+    """The ranks on several machines, in the order of the hosts.
+
+    Parameters
+    ----------
+    launcher : str
+        How to start a command there, such as ``ssh {host}``; the token goes through its standard input.
+    python : str
+        The interpreter there.
+    """
+
+    def start(coordinator: str, token: str) -> Sequence[subprocess.Popen[bytes]]:
+        first, processes = 0, []
+        for own in hosts:
+            ranks = ",".join(map(str, range(first, first + own.slots)))
+            line = shlex.split(launcher.format(host=own.address))
+            words = command(ranks, coordinator, own.address, transport, python)
+            processes.append(_launched([*line, *words], token, by_input=True))
+            first += own.slots
+        return processes
+
+    return start
+
+
+def nobody(_coordinator: str, _token: str) -> Sequence[subprocess.Popen[bytes]]:
+    """Ranks that others start, such as torchrun or mpiexec."""
+    return ()

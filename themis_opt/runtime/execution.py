@@ -1,0 +1,253 @@
+"""Schedules run side by side by real ranks, and what the model says they take."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from themis_opt.base.arrays import FloatArray
+from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_percent
+from themis_opt.runtime.coordinator import Coordinator, Measured
+from themis_opt.runtime.program import Program, RunOptions, compile_program, prediction
+from themis_opt.schedules.schedule import Schedule
+
+RESOLVED = 0.02
+"""Differences of predictions below it are not resolved by measurements on shared machines."""
+
+SLOWEST_LINK = 20e6
+"""Bytes per second below which a link that nobody paces counts as hanging."""
+
+Progress = Callable[[str, int, int], None]
+"""Told what runs, how many runs are done, and how many there are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Executed:
+    """One schedule, run several times.
+
+    Attributes
+    ----------
+    name : str
+    predicted : Schedule
+        What the model says of the program that was run.
+    runs : tuple of Measured
+    """
+
+    name: str
+    predicted: Schedule
+    runs: tuple[Measured, ...]
+
+    @property
+    def predicted_seconds(self) -> float:
+        """The makespan; with compute, the mean time of an iteration after the first."""
+        if self.predicted.has_period:
+            return _mean_period(self.predicted.task_start[:, 0] / PICOSECONDS_PER_SECOND)
+        return self.predicted.makespan / PICOSECONDS_PER_SECOND
+
+    @cached_property
+    def seconds(self) -> tuple[float, ...]:
+        """The same as measured, of every run."""
+        if not self.predicted.has_period:
+            return tuple(run.seconds for run in self.runs)
+        columns = np.arange(self.predicted.num_iterations) * self._num_operations
+        return tuple(_mean_period(run.start[:, columns].mean(axis=0)) for run in self.runs)
+
+    @property
+    def measured_seconds(self) -> float:
+        """The median over the runs."""
+        return median(self.seconds)
+
+    @property
+    def error(self) -> float:
+        """Measured over predicted, minus 1."""
+        return self.measured_seconds / self.predicted_seconds - 1
+
+    @property
+    def compute_seconds(self) -> float:
+        """Compute of an iteration."""
+        return self.predicted.instance.compute / PICOSECONDS_PER_SECOND
+
+    @property
+    def _num_operations(self) -> int:
+        return len(self.predicted.instance.tasks) + self.predicted.plan.num_stages
+
+    @property
+    def cpu_share(self) -> float:
+        """Processors that all ranks kept busy together, in the median run."""
+        return median(run.cpu / run.seconds for run in self.runs)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the largest rank."""
+        return max(run.memory for run in self.runs)
+
+    @property
+    def moved(self) -> tuple[float, ...]:
+        """Bytes that the busiest rank moved along each dimension."""
+        return tuple(self.runs[0].moved.max(axis=0).tolist())
+
+    @property
+    def expected_bytes(self) -> tuple[float, ...]:
+        """The same by the cost model."""
+        schedule, ran = self.predicted, self.predicted.start.reshape(self.predicted.num_iterations, -1) >= 0
+        sent = (ran * schedule.costs.sent).sum(axis=0)
+        dimensions = schedule.plan.stage_dimensions
+        count = len(schedule.instance.fabric.dimensions)
+        return tuple(np.bincount(dimensions, weights=sent, minlength=count).tolist())
+
+    @cached_property
+    def measured(self) -> Schedule:
+        """The median run as a schedule: every time is the mean over the ranks, which keeps all precedences."""
+        run = self.runs[int(np.argsort(self.seconds)[len(self.seconds) // 2])]
+        tasks = len(self.predicted.instance.tasks)
+        start, end = (
+            _picoseconds(own.mean(axis=0)).reshape(self.predicted.num_iterations, -1) for own in (run.start, run.end)
+        )
+        stages = end[:, tasks:].ravel()
+        return replace(
+            self.predicted, start=start[:, tasks:].ravel(), end=stages, ready=stages, task_start=start[:, :tasks]
+        )
+
+
+def _mean_period(starts: FloatArray) -> float:
+    """From the begin of the second iteration to that of the last, per iteration."""
+    return float(starts[-1] - starts[1]) / (len(starts) - 2)
+
+
+def _picoseconds(seconds: FloatArray) -> Any:
+    return np.where(np.isnan(seconds), -1, np.round(np.nan_to_num(seconds) * PICOSECONDS_PER_SECOND)).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Execution:
+    """Schedules of one problem, all run by the same ranks; speedups are relative to the first.
+
+    Attributes
+    ----------
+    executed : tuple of Executed
+    """
+
+    executed: tuple[Executed, ...]
+
+    def speedups(self, own: Executed) -> tuple[float, float]:
+        """Predicted and measured, relative to the first."""
+        first = self.executed[0]
+        return (
+            first.predicted_seconds / own.predicted_seconds,
+            first.measured_seconds / own.measured_seconds,
+        )
+
+    @property
+    def num_runs(self) -> int:
+        """Runs in all, each with exact results."""
+        return sum(len(own.runs) for own in self.executed)
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether of any two schedules whose predictions differ by :data:`RESOLVED` the right one was faster."""
+        pairs = [(a, b) for a in self.executed for b in self.executed]
+        apart = [(a, b) for a, b in pairs if a.predicted_seconds * (1 + RESOLVED) <= b.predicted_seconds]
+        return all(a.measured_seconds < b.measured_seconds for a, b in apart)
+
+    def verdict(self) -> str:
+        """What the runs show, in one sentence."""
+        best = min(self.executed, key=lambda own: own.measured_seconds)
+        predicted, measured = self.speedups(best)
+        worst = max((own.error for own in self.executed), key=abs)
+        ratios = [self.speedups(own) for own in self.executed]
+        off = max(abs(measured / predicted - 1) for predicted, measured in ratios)
+        order = "the order of policies is the predicted one" if self.keeps_order else "the order of policies differs"
+        return (
+            f"{best.name} is {measured:.3f}x as fast as {self.executed[0].name}, predicted {predicted:.3f}x; times err "
+            f"by at most {format_percent(abs(worst))}, speedups by {format_percent(off)}, {order}; "
+            f"all {self.num_runs} runs exact"
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per schedule, for tables and JSON."""
+        return [self._row(own) for own in self.executed]
+
+    def _row(self, own: Executed) -> dict[str, Any]:
+        predicted, measured = self.speedups(own)
+        row: dict[str, Any] = {
+            "policy": own.name,
+            "predicted_s": own.predicted_seconds,
+            "measured_s": own.measured_seconds,
+            "fastest_s": min(own.seconds),
+            "slowest_s": max(own.seconds),
+            "error": own.error,
+            "speedup_predicted": predicted,
+            "speedup_measured": measured,
+        }
+        if own.predicted.has_period:
+            row |= {
+                "exposed_predicted_s": own.predicted_seconds - own.compute_seconds,
+                "exposed_measured_s": own.measured_seconds - own.compute_seconds,
+            }
+        return row | {
+            "runs": len(own.runs),
+            "processors_busy": own.cpu_share,
+            "memory_bytes": own.memory,
+            "bytes_per_dimension": list(own.moved),
+            "expected_bytes_per_dimension": list(own.expected_bytes),
+        }
+
+
+def execute(
+    schedules: Mapping[str, Schedule],
+    coordinator: Coordinator,
+    options: RunOptions | None = None,
+    *,
+    repeat: int = 5,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Execution:
+    """Run schedules of one problem in turn, several times.
+
+    Parameters
+    ----------
+    schedules : mapping
+        By name; speedups are relative to the first.
+    coordinator : Coordinator
+        The ranks, not yet connected.
+    repeat : int
+        Runs of each, after one that is not counted.
+    seed : int
+        Of the data, different in every run.
+
+    Raises
+    ------
+    RankFailure
+        If a rank dies, hangs, sends garbage, or ends with a wrong result.
+    InputError
+        If a schedule cannot be run.
+    """
+    options = options or RunOptions()
+    programs = {name: compile_program(own, options) for name, own in schedules.items()}
+    predicted = {name: prediction(own, options) for name, own in schedules.items()}
+    coordinator.connect(next(iter(programs.values())))
+    for number, (name, program) in enumerate(programs.items()):
+        coordinator.load(number, program, name)
+    measured: dict[str, list[Measured]] = {name: [] for name in schedules}
+    total = len(schedules) * repeat
+    for turn in range(-1, repeat):
+        for number, (name, program) in enumerate(programs.items()):
+            if progress is not None:
+                progress(name, max(turn, 0) * len(schedules) + (number if turn >= 0 else 0), total)
+            run = coordinator.run(number, seed + turn + 1, _longest(program, predicted[name]))
+            if turn >= 0:
+                measured[name].append(run)
+    return Execution(tuple(Executed(name, predicted[name], tuple(runs)) for name, runs in measured.items()))
+
+
+def _longest(program: Program, predicted: Schedule) -> float:
+    """Seconds that one operation should take at most."""
+    costs = predicted.costs
+    if program.pace is None:
+        longest = float(costs.sent.max()) / SLOWEST_LINK
+    else:
+        longest = float((costs.occupancy + costs.lag).max()) / PICOSECONDS_PER_SECOND
+    return max([longest, *program.durations])

@@ -1,0 +1,80 @@
+"""The network that a run has in the place of the one that an instance describes."""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import parse_bandwidth
+from themis_opt.problem.fields import located
+from themis_opt.problem.instance import Instance
+
+MAX_LOCAL_RANKS = 64
+"""Processes that are started at most."""
+
+AS_IN_INSTANCE = "instance"
+
+_FREE: dict[str, Any] = {
+    "latency": 0,
+    "launch_overhead": 0,
+    "packet": None,
+    "reduction": None,
+    "compression": 1.0,
+    "in_network": False,
+}
+"""Costs of a dimension that is paced by its bandwidth alone."""
+
+
+def on_network(instance: Instance, sizes: str | None, rates: str | None) -> Instance:
+    """The instance with other sizes and bandwidths of its dimensions.
+
+    Parameters
+    ----------
+    sizes : str, optional
+        NPUs along each dimension, such as ``4x2``.
+    rates : str, optional
+        Bandwidth of each dimension, such as ``100Mb/s,50Mb/s``; other costs are none then.
+
+    Raises
+    ------
+    InputError
+        If there is not one for each dimension, or there would be too many ranks.
+    """
+    if (sizes or rates) and instance.iteration is not None and instance.iteration.splits:
+        raise InputError("dimensions that are split keep their sizes and bandwidths", field="iteration.splits")
+    changes: list[dict[str, Any]] = [{} for _ in instance.network.dimensions]
+    for own, size in zip(changes, _sizes(instance, sizes), strict=True):
+        own["size"] = size
+    if rates is not None and rates != AS_IN_INSTANCE:
+        for own, rate in zip(changes, _rates(instance, rates), strict=True):
+            own |= _FREE | {"bandwidth": rate}
+    try:
+        dimensions = tuple(d.replace(**own) for d, own in zip(instance.network.dimensions, changes, strict=True))
+        changed = instance.replace(network=instance.network.replace(dimensions=dimensions))
+    except ValidationError as error:
+        raise located(error).within("command line") from None
+    if changed.fabric.num_npus > MAX_LOCAL_RANKS:
+        rule = f"would start {changed.fabric.num_npus} processes, at most {MAX_LOCAL_RANKS} are allowed; use --local"
+        raise InputError(rule, field="--local", value=sizes)
+    return changed
+
+
+def _sizes(instance: Instance, text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return instance.network.sizes
+    parts = text.lower().split("x")
+    if len(parts) != len(instance.network.sizes) or not all(part.isdecimal() for part in parts):
+        rule = f"must be {len(instance.network.sizes)} sizes, one for each dimension, with x between them"
+        raise InputError(rule, field="--local", value=text)
+    return tuple(map(int, parts))
+
+
+def _rates(instance: Instance, text: str) -> tuple[float, ...]:
+    parts = text.split(",")
+    if len(parts) != len(instance.network.sizes):
+        rule = f"must be {len(instance.network.sizes)} bandwidths, one for each dimension, with commas between them"
+        raise InputError(rule, field="--pace", value=text)
+    try:
+        return tuple(parse_bandwidth(part.strip()) for part in parts)
+    except ValueError as error:
+        raise InputError(str(error), field="--pace", value=text) from None

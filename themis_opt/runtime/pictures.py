@@ -1,0 +1,43 @@
+"""What is written of a run: rows, measured traces, and pictures with measured below predicted."""
+
+import json
+from pathlib import Path
+
+from themis_opt.base.documents import make_folder, write_atomically
+from themis_opt.formats.tables import to_csv
+from themis_opt.formats.trace import trace_json
+from themis_opt.formats.window import is_pictured
+from themis_opt.runtime.execution import Executed, Execution
+
+
+def write_execution(folder: Path, done: Execution) -> list[Path]:
+    """Write all of a run into a folder; returns the files written."""
+    make_folder(folder)
+    rows = done.rows()
+    flat = [{name: _cell(value) for name, value in row.items()} for row in rows]
+    texts = {
+        folder / "execution.json": json.dumps({"verdict": done.verdict(), "rows": rows}, indent=2) + "\n",
+        folder / "execution.csv": to_csv(flat),
+    }
+    for path, text in texts.items():
+        write_atomically(path, text)
+    return [*texts, *(path for own in done.executed for path in _write_one(folder, own))]
+
+
+def _cell(value: object) -> object:
+    return ";".join(f"{own:.0f}" for own in value) if isinstance(value, list) else value
+
+
+def _write_one(folder: Path, own: Executed) -> list[Path]:
+    from themis_opt.formats.execution_gantt import execution_gantt
+    from themis_opt.formats.gantt import save_figure
+
+    name = own.name.replace(":", "_").replace("/", "_")
+    trace, picture = folder / f"{name}.trace.json", folder / f"{name}.svg"
+    text = trace_json(own.measured)
+    if text is None or not is_pictured(own.measured):
+        return []
+    write_atomically(trace, text)
+    title = f"{own.predicted.instance.name or 'instance'}, {own.name}"
+    save_figure(execution_gantt(own.predicted, own.measured, title), picture)
+    return [trace, picture]

@@ -1,0 +1,77 @@
+"""Links over MPI (extra ``mpi``): nonblocking messages between ranks that mpiexec has started."""
+
+from collections.abc import Mapping, Sequence
+from time import monotonic, sleep
+from typing import Any
+
+import mpi4py
+import numpy as np
+
+from themis_opt.base.errors import InputError
+from themis_opt.runtime.links import Address, ChannelKey, Incoming, Outgoing, RankFailure
+
+mpi4py.rc.thread_level = "multiple"
+from mpi4py import MPI  # noqa: E402
+
+POLL_SECONDS = 0.0002
+"""Between two looks at requests: MPI makes progress only when it is asked, and ranks share processors."""
+
+
+def own_rank() -> int:
+    """Number of this process among those of mpiexec."""
+    return int(MPI.COMM_WORLD.rank)
+
+
+class MpiLink:
+    """A link on a communicator of its own; ranks are those of the world."""
+
+    def __init__(self, communicator: Any, patience: float) -> None:
+        self._communicator, self._patience = communicator, patience
+
+    def exchange(self, outgoing: Sequence[Outgoing], incoming: Sequence[Incoming]) -> None:
+        """Send and receive; see :class:`~themis_opt.runtime.links.Link`."""
+        frames = [np.empty(own.size, np.uint8) for own in incoming]
+        requests = [self._communicator.Irecv(f, own.peer) for f, own in zip(frames, incoming, strict=True)]
+        waiting, left = dict(enumerate(requests)), list(outgoing)
+        sent: list[tuple[memoryview, Any]] = []
+        moved_at = monotonic()
+        while left or waiting or sent:
+            while left and left[0].due <= monotonic():
+                message = left.pop(0)
+                frame = message.pack()
+                sent.append((frame, self._communicator.Isend(np.frombuffer(frame, np.uint8), message.peer)))
+            arrived = [number for number, request in waiting.items() if request.Test()]
+            for number in arrived:
+                incoming[number].check(frames[number].data)
+                incoming[number].unpack(frames[number].data)
+                del waiting[number]
+            sent = [own for own in sent if not own[1].Test()]
+            if arrived or left:
+                moved_at = monotonic()
+            elif monotonic() - moved_at > self._patience:
+                peers = [incoming[number].peer for number in waiting] or [outgoing[-1].peer]
+                raise RankFailure(peers[0], f"moved nothing for {self._patience:g} s")
+            if not arrived and (left or waiting or sent):
+                sleep(POLL_SECONDS)
+
+
+class MpiEndpoint:
+    """One rank of the world.
+
+    Parameters
+    ----------
+    rank, token, host
+        As for other transports; mpiexec has connected the ranks already.
+    """
+
+    def __init__(self, rank: int, token: str, host: str) -> None:
+        self._world = MPI.COMM_WORLD
+        self.address: Address = (host, 0)
+        if self._world.rank != rank:
+            raise InputError("is not the rank of this process in MPI", field="rank", value=rank)
+
+    def connect(
+        self, channels: Mapping[ChannelKey, Sequence[int]], addresses: Sequence[Address], patience: float
+    ) -> dict[ChannelKey, MpiLink]:
+        """A communicator for every channel; see :class:`~themis_opt.runtime.links.Endpoint`."""
+        return {key: MpiLink(self._world.Dup(), patience) for key in sorted(channels)}

@@ -1,0 +1,262 @@
+"""Links over TCP: one connection for each pair of neighbours and lane, and one thread that sends and receives."""
+
+import hmac
+import json
+import select
+import socket
+import struct
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from threading import Thread
+from time import monotonic
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from themis_opt.runtime.links import Address, ChannelKey, Frame, Incoming, Outgoing, RankFailure
+
+CONGESTION_CONTROL = b"reno"
+"""Congestion control that sends what it is given; BBR, the default of some systems, paces by itself."""
+
+GREETING_SECONDS = 10.0
+"""In which all neighbours must be connected."""
+
+_LENGTH = struct.Struct("<I")
+_LONGEST_GREETING = 1024
+
+T = TypeVar("T", Outgoing, Incoming)
+
+
+class TcpLink:
+    """A link over connections.
+
+    Parameters
+    ----------
+    connections : mapping
+        By rank.
+    patience : float
+        Seconds without a byte after which a wait fails.
+    """
+
+    def __init__(self, connections: Mapping[int, socket.socket], patience: float) -> None:
+        self._connections, self._patience = connections, patience
+        for connection in connections.values():
+            connection.setblocking(False)
+
+    def exchange(self, outgoing: Sequence[Outgoing], incoming: Sequence[Incoming]) -> None:
+        """Send and receive; see :class:`~themis_opt.runtime.links.Link`."""
+        senders = [_Sender(self._connections[peer], peer, own) for peer, own in _by_peer(outgoing)]
+        receivers = [_Receiver(self._connections[peer], peer, own) for peer, own in _by_peer(incoming)]
+        moved_at = monotonic()
+        while senders or receivers:
+            now = monotonic()
+            ready = [own for own in senders if own.due <= now]
+            due = min((own.due for own in senders if own.due > now), default=now + self._patience)
+            wait = max(min(due, moved_at + self._patience) - now, 0.0)
+            readable, writable, _ = select.select(receivers, ready, (), wait)
+            for receiver in readable:
+                receiver.progress()
+            for sender in writable:
+                sender.progress()
+            if readable or writable or len(ready) < len(senders):
+                moved_at = monotonic()
+            elif monotonic() - moved_at >= self._patience:
+                self._give_up(senders, receivers)
+            senders = [own for own in senders if own.left]
+            receivers = [own for own in receivers if own.left]
+
+    def _give_up(self, senders: Sequence["_Sender"], receivers: Sequence["_Receiver"]) -> None:
+        if receivers:
+            raise RankFailure(receivers[0].peer, f"sent nothing for {self._patience:g} s")
+        raise RankFailure(senders[0].peer, f"took nothing for {self._patience:g} s")
+
+
+def _by_peer(messages: Sequence[T]) -> Iterable[tuple[int, deque[T]]]:
+    found: dict[int, deque[T]] = {}
+    for message in messages:
+        found.setdefault(message.peer, deque()).append(message)
+    return found.items()
+
+
+class _Sender:
+    """Messages for one neighbour; a frame is made when it leaves."""
+
+    def __init__(self, connection: socket.socket, peer: int, messages: deque[Outgoing]) -> None:
+        self._connection, self.peer, self._messages = connection, peer, messages
+        self._rest: Frame | None = None
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    @property
+    def left(self) -> bool:
+        return bool(self._rest or self._messages)
+
+    @property
+    def due(self) -> float:
+        return 0.0 if self._rest else self._messages[0].due
+
+    def progress(self) -> None:
+        rest = self._rest or self._messages.popleft().pack()
+        try:
+            count = self._connection.send(rest)
+        except BlockingIOError:
+            count = 0
+        except OSError as error:
+            raise RankFailure(self.peer, f"closed its connection ({error.strerror})") from None
+        self._rest = rest[count:] or None
+
+
+class _Receiver:
+    """Messages from one neighbour; the header is checked before the rest is waited for."""
+
+    def __init__(self, connection: socket.socket, peer: int, messages: deque[Incoming]) -> None:
+        self._connection, self.peer, self._messages = connection, peer, messages
+        self._open()
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    def _open(self) -> None:
+        self._frame = np.empty(self._messages[0].size, np.uint8).data if self._messages else None
+        self._count = 0
+
+    @property
+    def left(self) -> bool:
+        return self._frame is not None
+
+    def progress(self) -> None:
+        frame, message = self._frame, self._messages[0]
+        assert frame is not None
+        until = message.head if self._count < message.head else len(frame)
+        try:
+            count = self._connection.recv_into(frame[self._count : until])
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise RankFailure(self.peer, f"closed its connection ({error.strerror})") from None
+        if not count:
+            raise RankFailure(self.peer, "closed its connection")
+        self._count += count
+        if until == message.head == self._count:
+            message.check(frame)
+        if self._count == len(frame):
+            message.unpack(frame)
+            self._messages.popleft()
+            self._open()
+
+
+class _Greeting(NamedTuple):
+    """The first words on a connection."""
+
+    token: str
+    rank: int
+    dimension: int
+    lane: int
+
+
+class TcpEndpoint:
+    """Where a rank listens, and how it reaches its neighbours.
+
+    Parameters
+    ----------
+    rank : int
+    token : str
+        Connections that do not know it are closed.
+    host : str
+        The address to listen on.
+    """
+
+    def __init__(self, rank: int, token: str, host: str) -> None:
+        self._rank, self._token = rank, token
+        self._listener = socket.create_server((host, 0), backlog=256)
+        self.address: Address = self._listener.getsockname()[:2]
+        self._accepted: dict[tuple[int, int, int], socket.socket] = {}
+
+    def connect(
+        self, channels: Mapping[ChannelKey, Sequence[int]], addresses: Sequence[Address], patience: float
+    ) -> dict[ChannelKey, TcpLink]:
+        """Connect to all neighbours: to those of lower rank, while those of higher rank connect to this one.
+
+        Parameters
+        ----------
+        channels : mapping
+            Ranks along the dimension of each channel, this one included.
+        addresses : sequence of (str, int)
+            Of all ranks.
+
+        Raises
+        ------
+        RankFailure
+            If a neighbour is not there in time.
+        """
+        wanted = {(peer, *key) for key, peers in channels.items() for peer in peers if peer != self._rank}
+        acceptor = Thread(target=self._accept, args=({own for own in wanted if own[0] > self._rank},), daemon=True)
+        acceptor.start()
+        found = {own: self._call(addresses[own[0]], *own) for own in sorted(wanted) if own[0] < self._rank}
+        acceptor.join(GREETING_SECONDS)
+        found |= self._accepted
+        missing = sorted(wanted - set(found))
+        if missing:
+            raise RankFailure(missing[0][0], f"did not connect within {GREETING_SECONDS:g} s")
+        self._listener.close()
+        return {
+            key: TcpLink({peer: found[peer, *key] for peer in peers if peer != self._rank}, patience)
+            for key, peers in channels.items()
+        }
+
+    def _call(self, address: Address, peer: int, dimension: int, lane: int) -> socket.socket:
+        try:
+            connection = socket.create_connection(address, timeout=GREETING_SECONDS)
+        except OSError as error:
+            raise RankFailure(peer, f"cannot be reached at {address[0]}: {error.strerror or error}") from None
+        _prepare(connection)
+        words = json.dumps(_Greeting(self._token, self._rank, dimension, lane)).encode()
+        connection.sendall(_LENGTH.pack(len(words)) + words)
+        return connection
+
+    def _accept(self, wanted: set[tuple[int, int, int]]) -> None:
+        deadline = monotonic() + GREETING_SECONDS
+        while wanted - set(self._accepted) and monotonic() < deadline:
+            self._listener.settimeout(max(deadline - monotonic(), 0.01))
+            with suppress(OSError):
+                connection, _ = self._listener.accept()
+                greeting = _greeting(connection, self._token)
+                if greeting is None or greeting not in wanted - set(self._accepted):
+                    connection.close()
+                    continue
+                _prepare(connection)
+                self._accepted[greeting] = connection
+
+
+def _greeting(connection: socket.socket, token: str) -> tuple[int, int, int] | None:
+    """Who calls, or None for strangers."""
+    connection.settimeout(1.0)
+    try:
+        (size,) = _LENGTH.unpack(receive_exactly(connection, _LENGTH.size))
+        if size > _LONGEST_GREETING:
+            return None
+        greeting = _Greeting(*json.loads(receive_exactly(connection, size)))
+        if not hmac.compare_digest(str(greeting.token).encode(), token.encode()):
+            return None
+        return int(greeting.rank), int(greeting.dimension), int(greeting.lane)
+    except (OSError, ValueError, TypeError, EOFError):
+        return None
+
+
+def receive_exactly(connection: socket.socket, count: int) -> bytes:
+    """So many bytes; raises EOFError where the connection ends before."""
+    data = b""
+    while len(data) < count:
+        part = connection.recv(count - len(data))
+        if not part:
+            raise EOFError
+        data += part
+    return data
+
+
+def _prepare(connection: socket.socket) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with suppress(OSError, AttributeError):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONGESTION_CONTROL)

@@ -1,0 +1,79 @@
+"""Links over PyTorch (extra ``torch``): point-to-point messages of gloo between processes."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from time import monotonic, sleep
+from typing import Any
+
+import numpy as np
+import torch
+from torch import distributed
+
+from themis_opt.runtime.links import Address, ChannelKey, Incoming, Outgoing, RankFailure
+
+
+class TorchLink:
+    """A link on a process group of the ranks of a dimension.
+
+    Requests of gloo finish only where somebody waits for them, so that this thread waits for one after another.
+    """
+
+    def __init__(self, group: Any, patience: float) -> None:
+        self._group, self._patience = group, patience
+
+    def exchange(self, outgoing: Sequence[Outgoing], incoming: Sequence[Incoming]) -> None:
+        """Send and receive; see :class:`~themis_opt.runtime.links.Link`."""
+        frames = [np.empty(own.size, np.uint8) for own in incoming]
+        receives = [
+            distributed.irecv(torch.from_numpy(frame), own.peer, group=self._group)
+            for frame, own in zip(frames, incoming, strict=True)
+        ]
+        sends = []
+        for message in outgoing:
+            sleep(max(message.due - monotonic(), 0.0))
+            tensor = torch.frombuffer(message.pack(), dtype=torch.uint8)
+            sends.append((message.peer, tensor, distributed.isend(tensor, message.peer, group=self._group)))
+        for frame, expected, request in zip(frames, incoming, receives, strict=True):
+            self._wait(request, expected.peer)
+            expected.check(frame.data)
+            expected.unpack(frame.data)
+        for peer, _, request in sends:
+            self._wait(request, peer)
+
+    def _wait(self, request: Any, peer: int) -> None:
+        try:
+            request.wait(timedelta(seconds=self._patience))
+        except RuntimeError as error:
+            raise RankFailure(peer, f"does not answer gloo ({str(error).splitlines()[0][:120]})") from None
+
+
+class TorchEndpoint:
+    """One rank; that of number 0 holds the store through which the others find each other.
+
+    Parameters
+    ----------
+    rank : int
+    token : str
+        Groups have names that begin with it.
+    host : str
+        Address of the store.
+    """
+
+    def __init__(self, rank: int, token: str, host: str) -> None:
+        self._rank, self._token = rank, token
+        self._store = distributed.TCPStore(host, 0, is_master=True, wait_for_workers=False) if rank == 0 else None
+        self.address: Address = (host, self._store.port if self._store else 0)
+
+    def connect(
+        self, channels: Mapping[ChannelKey, Sequence[int]], addresses: Sequence[Address], patience: float
+    ) -> dict[ChannelKey, TorchLink]:
+        """A process group for every channel; see :class:`~themis_opt.runtime.links.Endpoint`."""
+        host, port = addresses[0]
+        wait = timedelta(seconds=patience)
+        store = self._store or distributed.TCPStore(host, port, is_master=False, timeout=wait)
+        store = distributed.PrefixStore(self._token, store)
+        distributed.init_process_group("gloo", store=store, rank=self._rank, world_size=len(addresses), timeout=wait)
+        return {
+            key: TorchLink(distributed.new_group(list(peers), use_local_synchronization=True), patience)
+            for key, peers in sorted(channels.items())
+        }

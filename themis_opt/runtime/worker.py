@@ -1,0 +1,242 @@
+"""The process of a rank: ``python -m themis_opt.runtime.worker``, started by the coordinator.
+
+It connects to the coordinator, does what it says, and ends as soon as the coordinator is gone.  Started for several
+ranks it loads everything once and then is copied for each of them.
+"""
+
+import argparse
+import ctypes
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from threading import Thread
+from time import monotonic, process_time, sleep
+from typing import Any
+
+from themis_opt.base.version import __version__
+from themis_opt.runtime.control import ALIVE_EVERY, TOKEN_VARIABLE, Line, Words
+from themis_opt.runtime.engine import Engine, Progress, as_lists, describe
+from themis_opt.runtime.layout import neighbours
+from themis_opt.runtime.links import TRANSPORTS, ChannelKey, Endpoint, Frame, Link, RankFailure
+from themis_opt.runtime.movement import Channel, Corrupt, Mover
+from themis_opt.runtime.program import Program
+from themis_opt.runtime.threads import never_run, pacers, prepare, wrong_element
+
+FAULT_VARIABLE = "THEMIS_OPT_FAULT"
+"""For tests of faults: ``corrupt:RANK:COUNT`` flips one bit in the message with that number of a rank."""
+
+LOST = 3
+"""Exit code of a rank whose coordinator is gone."""
+
+PATIENCE = 60.0
+"""Seconds for which a rank waits for a neighbour; the coordinator, which sees all ranks, gives up earlier."""
+
+FIND_SECONDS = 30.0
+"""In which a rank must find its coordinator."""
+
+SWITCH_INTERVAL = 0.0005
+"""Seconds after which a thread lets others go on: the default of Python, 5 ms, is longer than many stages."""
+
+
+class Rank:
+    """One rank: its connections, and what it was told to run.
+
+    Parameters
+    ----------
+    number : int
+    line : Line
+        To the coordinator.
+    endpoint : Endpoint
+        To the other ranks.
+    """
+
+    def __init__(self, number: int, line: Line, endpoint: Endpoint) -> None:
+        self._number, self._line, self._endpoint = number, line, endpoint
+        self._links: Mapping[ChannelKey, Link] = {}
+        self._programs: dict[int, Program] = {}
+        self._mover: Mover | None = None
+        self._loaded = -1
+        self._progress = Progress()
+
+    def serve(self) -> None:
+        """Do what the coordinator says until it says that it is over."""
+        Thread(target=self._stay_alive, daemon=True).start()
+        while True:
+            words = self._line.hear()
+            if words["do"] == "end":
+                return
+            try:
+                getattr(self, f"_{words.pop('do')}")(**words)
+            except RankFailure as failure:
+                self._report(failure.rank, failure.what)
+            except Exception as error:
+                self._report(self._number, f"failed: {type(error).__name__}: {error}")
+
+    def _report(self, rank: int, what: str) -> None:
+        """Say who is to blame, and wait for the end: connections stay open, so that nobody blames this rank."""
+        self._line.say(type="failed", rank=rank, what=what)
+
+    def _connect(self, program: Words, addresses: Sequence[Sequence[Any]]) -> None:
+        own = Program.read(program)
+        channels = {
+            (k, lane): neighbours(self._number, own.sizes, k)
+            for k in range(len(own.sizes))
+            for lane in range(own.in_flight)
+        }
+        self._links = self._endpoint.connect(channels, [(host, port) for host, port in addresses], PATIENCE)
+        self._line.say(type="connected")
+
+    def _load(self, number: int, program: Words) -> None:
+        self._programs[number] = Program.read(program)
+        self._line.say(type="loaded")
+
+    def _mover_of(self, number: int) -> Mover:
+        """With buffers for a program; those of another one go before."""
+        if self._mover is None or number != self._loaded:
+            self._mover, program = None, self._programs[number]
+            own = pacers(program)
+            channels = {
+                (k, lane): Channel(link, own[k]) for (k, lane), link in self._links.items() if lane < program.in_flight
+            }
+            self._mover, self._loaded = Mover(program, self._number, channels, _fault(self._number)), number
+        return self._mover
+
+    def _run(self, number: int, seed: int) -> None:
+        program, mover = self._programs[number], self._mover_of(number)
+        prepare(mover, program, self._number, seed)
+        self._progress = Progress()
+        engine = Engine(program, mover, self._progress)
+        self._line.say(type="ready")
+        words = self._line.hear()
+        if words["do"] == "end":
+            os._exit(0)
+        origin = words["at"] if words["boot"] == boot_id() else monotonic()
+        began = process_time()
+        engine.run(origin)
+        used: Words = {"cpu": process_time() - began}
+        wrong = wrong_element(mover, program, self._number, seed, never_run(program))
+        used |= {"memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "moved": mover.moved}
+        self._line.say(type="done", origin=origin, wrong=wrong, **used, **as_lists(engine))
+
+    def _stay_alive(self) -> None:
+        """Say so, with how far the run is, until the coordinator is gone."""
+        while True:
+            sleep(ALIVE_EVERY)
+            progress, program = self._progress, self._programs.get(self._loaded)
+            current = min(progress.current.values(), default=None)
+            at = describe(program, current) if program and current is not None else ""
+            try:
+                self._line.say(type="alive", done=progress.done, at=at)
+            except OSError:
+                os._exit(LOST)
+
+
+def _fault(rank: int) -> Corrupt | None:
+    """What the environment asks to be done to the messages of a rank."""
+    kind, _, rest = os.environ.get(FAULT_VARIABLE, "").partition(":")
+    chosen, _, count = rest.partition(":")
+    if kind != "corrupt" or int(chosen) != rank:
+        return None
+    left = int(count)
+
+    def corrupt(frame: Frame) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            frame[-1] ^= 1
+
+    return corrupt
+
+
+def boot_id() -> str:
+    """The same for all processes that share a monotonic clock."""
+    with suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123
+        return file.read().strip()
+    return f"{socket.gethostname()} {os.getppid()}"
+
+
+def serve(rank: int, coordinator: tuple[str, int], host: str, transport: str, token: str) -> int:
+    """Be a rank until the coordinator says that it is over; returns the exit code."""
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        connection = _called(coordinator)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        line, words = Line(connection), {"token": token, "rank": rank, "version": __version__}
+        try:
+            endpoint = TRANSPORTS.load(transport)(rank, token, host)
+        except Exception as error:
+            line.say(**words, failed=f"cannot use {transport}: {error}")
+            return LOST
+        line.say(**words, address=endpoint.address)
+        Rank(rank, line, endpoint).serve()
+    except (OSError, EOFError):
+        return LOST
+    return 0
+
+
+def _called(address: tuple[str, int]) -> socket.socket:
+    """A connection to the coordinator, which may begin later than its ranks."""
+    deadline = monotonic() + FIND_SECONDS
+    while True:
+        try:
+            return socket.create_connection(address, timeout=FIND_SECONDS)
+        except ConnectionRefusedError:
+            if monotonic() > deadline:
+                raise
+            sleep(0.1)
+
+
+def end_with_parent() -> None:
+    """Have the kernel kill this process with its parent, where it can, even while it is stopped."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _serve_all(ranks: Sequence[int], arguments: argparse.Namespace, token: str) -> None:
+    """One process per rank; they end with this one, which ends when its standard input does."""
+    TRANSPORTS.load(arguments.transport)  # once, before there are copies
+    for rank in ranks:
+        if os.fork() == 0:
+            end_with_parent()
+            os._exit(serve(rank, arguments.coordinator, arguments.host, arguments.transport, token))
+    Thread(target=_end_with_input, daemon=True).start()
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
+def _end_with_input() -> None:
+    while os.read(0, 1024):
+        pass
+    os._exit(LOST)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+def main() -> int:
+    """Be one rank or several."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ranks", required=True, help="numbers with commas between them, or 'mpi'")
+    parser.add_argument("--coordinator", type=_address, required=True)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--transport", default="tcp")
+    arguments = parser.parse_args()
+    token = os.environ.get(TOKEN_VARIABLE) or sys.stdin.readline().strip()
+    if arguments.ranks == "mpi":
+        from themis_opt.runtime.transports.mpi import own_rank
+
+        return serve(own_rank(), arguments.coordinator, arguments.host, arguments.transport, token)
+    _serve_all([int(own) for own in arguments.ranks.split(",")], arguments, token)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

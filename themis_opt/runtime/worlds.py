@@ -1,0 +1,95 @@
+"""Ranks that are on other machines, or that others have started."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from themis_opt.base.errors import InputError
+from themis_opt.runtime.control import TOKEN_VARIABLE
+from themis_opt.runtime.coordinator import Coordinator, Host, nobody
+from themis_opt.runtime.worker import serve
+
+WORLD_VARIABLES = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+"""Where torchrun, Open MPI, MPICH and Slurm say which rank a process is, and of how many."""
+
+
+def read_hosts(path: Path, num_ranks: int) -> tuple[Host, ...]:
+    """Hosts from a file: an address and a number of ranks on each line, and comments after ``#``.
+
+    Raises
+    ------
+    InputError
+        If a line is something else, or the ranks are not as many as NPUs.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", source=str(path)) from None
+    hosts = []
+    for number, line in enumerate(lines, start=1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        if len(words) != 2 or not words[1].isdecimal():
+            rule = "must be an address and a number of ranks, such as 10.0.0.1 4"
+            raise InputError(rule, field=f"line {number}", value=line, source=str(path))
+        hosts.append(Host(words[0], int(words[1])))
+    total = sum(own.slots for own in hosts)
+    if total != num_ranks:
+        raise InputError(f"has {total} ranks, the network {num_ranks}", source=str(path))
+    return tuple(hosts)
+
+
+def own_world() -> tuple[int, int]:
+    """Rank of this process, and how many there are.
+
+    Raises
+    ------
+    InputError
+        If nobody says so.
+    """
+    for rank, size in WORLD_VARIABLES:
+        if rank in os.environ and size in os.environ:
+            return int(os.environ[rank]), int(os.environ[size])
+    rule = "needs a process started by torchrun, mpiexec or srun, which say its rank in the environment"
+    raise InputError(rule, field="--join")
+
+
+@contextmanager
+def joined(place: str, num_ranks: int, transport: str, address: str) -> Iterator[Coordinator]:
+    """The coordinator of a world that others started; only the process of rank 0 comes here, twice.
+
+    Every process is one rank; that of rank 0 makes a copy of itself, which coordinates.  So the context is entered in
+    the copy alone, and in all others the process ends with the code of its rank.
+
+    Parameters
+    ----------
+    place : str
+        Host and port where rank 0 coordinates.
+    address : str
+        The address of this process, for the other ranks.
+    """
+    rank, world = own_world()
+    host, _, port = place.rpartition(":")
+    if not host or not port.isdecimal():
+        raise InputError("must be a host and a port, such as 10.0.0.1:29600", field="--join", value=place)
+    if world != num_ranks:
+        raise InputError(f"is {world}, the network has {num_ranks} NPUs", field="number of processes")
+    token = os.environ.get(TOKEN_VARIABLE)
+    if not token:
+        raise InputError("must hold the same random text for all ranks", field=TOKEN_VARIABLE)
+    child = os.fork() if rank == 0 else -1
+    if child == 0:
+        with Coordinator(num_ranks, nobody, host, int(port), token) as coordinator:
+            yield coordinator
+        return
+    code = serve(rank, (host, int(port)), address, transport, token)
+    if child > 0:
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os._exit(code)
