@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 import psutil
 import pytest
-from background import PATIENCE, wait_until
+from background import LISTENING, PATIENCE, wait_until
 from programs import program, schedule
 
 from themis_opt.runtime import coordinator as coordinating
@@ -202,7 +202,7 @@ def instance_file(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_ranks_end_with_the_command(instance_file, number):
     process = psutil.Popen(
-        [sys.executable, "-m", "themis_opt", "run", str(instance_file), "--pace", "1MB/s,1MB/s"],
+        [sys.executable, "-c", LISTENING, "run", str(instance_file), "--pace", "1MB/s,1MB/s"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     wait_until(lambda: len(process.children(recursive=True)) == 5, process)

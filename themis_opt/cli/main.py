@@ -28,6 +28,8 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "export": "themis_opt.cli.export:export",
         "robustness": "themis_opt.cli.robustness:robustness",
         "run": "themis_opt.cli.run:run",
+        "calibrate": "themis_opt.cli.calibrate:calibrate",
+        "emulate": "themis_opt.cli.emulate:emulate",
         "batch": "themis_opt.cli.batch:batch",
         "report": "themis_opt.cli.report:report",
         "import": "themis_opt.cli.importing:import_command",

@@ -1,58 +1,31 @@
 """``themis-opt run``: schedules executed by real processes, beside what the model says."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from themis_opt.base.errors import InputError
-from themis_opt.cli import options
-from themis_opt.cli.process import UNMET
+from themis_opt.cli import options, ranks
 
 if TYPE_CHECKING:
-    from themis_opt.runtime.coordinator import Coordinator
-    from themis_opt.runtime.execution import Execution, Progress
+    from themis_opt.runtime.execution import Execution
     from themis_opt.schedules.schedule import Schedule
 
 Source = Annotated[
     str, typer.Argument(help="Schedule file, instance file, or the name of a shipped instance.", metavar="SOURCE")
 ]
-Local = Annotated[
-    str | None, typer.Option(help="Run on this machine, on dimensions of these sizes, such as 4x2.", metavar="SIZES")
-]
-Pace = Annotated[
-    str | None,
-    typer.Option(
-        help="Bandwidth of each dimension that the ranks keep to, such as 100Mb/s,50Mb/s; 'instance' for that of the "
-        "instance, with its latencies and launches. Without it the network decides."
-    ),
-]
-Transport = Annotated[str, typer.Option(help="tcp, or with the extra of that name mpi or torch.")]
 Dtype = Annotated[str, typer.Option(help="Element type, such as float32, float16, bfloat16 or int64.")]
 InFlight = Annotated[int, typer.Option(help="Stages that a dimension may have under way at once.", min=1, max=16)]
-Hosts = Annotated[
-    Path | None, typer.Option(help="Run on the machines of this file: an address and a number of ranks on each line.")
-]
-Launcher = Annotated[str, typer.Option(help="How to start a command on a host of --hosts.")]
-Address = Annotated[str, typer.Option(help="Address of this machine at which the ranks find the coordinator.")]
-Join = Annotated[
-    str | None,
-    typer.Option(
-        help="Be one rank of those that torchrun or mpiexec started; HOST:PORT is where rank 0 coordinates.",
-        metavar="HOST:PORT",
-    ),
-]
 
 
 def run(
     source: Source,
-    local: Local = None,
-    pace: Pace = None,
+    local: ranks.Local = None,
+    pace: ranks.Pace = None,
     policies: options.Policies = None,
     repeat: Annotated[int, typer.Option(help="Runs of each schedule; one more is not counted.", min=1)] = 5,
-    transport: Transport = "tcp",
+    transport: ranks.Transport = "tcp",
     size: options.Size = None,
     chunks: options.NumChunks = None,
     dtype: Dtype = "float32",
@@ -60,10 +33,10 @@ def run(
     in_flight: InFlight = 1,
     iterations: Annotated[int, typer.Option(help="How many in a row, where there is compute.", min=3)] = 6,
     seed: options.Seed = 0,
-    hosts: Hosts = None,
-    launcher: Launcher = "ssh {host}",
-    address: Address = "127.0.0.1",
-    join: Join = None,
+    hosts: ranks.Hosts = None,
+    launcher: ranks.Launcher = "ssh {host}",
+    address: ranks.Address = "127.0.0.1",
+    join: ranks.Join = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for rows, measured traces and pictures.")
     ] = None,
@@ -74,22 +47,16 @@ def run(
     Ranks wait in the place of a slow network where --pace says how fast it is; compute is run as sleeps.
     """
     from themis_opt.runtime.execution import execute
-    from themis_opt.runtime.links import RankFailure
     from themis_opt.runtime.program import RunOptions
 
     schedules = _schedules(source, local, pace, policies, size, chunks)
     settings = RunOptions(dtype, reduction, in_flight, pace is not None, iterations)
-    _check_available(transport)
     num_ranks = next(iter(schedules.values())).instance.fabric.num_npus
-    try:
-        with (
-            _ranks(num_ranks, transport, hosts, launcher, address, join) as coordinator,
-            _progress() as progress,
-        ):
-            done = execute(schedules, coordinator, settings, repeat=repeat, seed=seed, progress=progress)
-    except RankFailure as failure:
-        typer.echo(f"error: {failure}", err=True)
-        raise typer.Exit(UNMET) from None
+    with (
+        ranks.ranks(num_ranks, transport, hosts, launcher, address, join) as coordinator,
+        ranks.run_progress() as progress,
+    ):
+        done = execute(schedules, coordinator, settings, repeat=repeat, seed=seed, progress=progress)
     _tell(done, output, as_json=as_json)
 
 
@@ -124,52 +91,6 @@ def _planned(source: str) -> "Schedule | None":
         return None
     is_schedule = "schedule" in str(read_json(path).get("format"))
     return options.load_schedule(path) if is_schedule else None
-
-
-def _check_available(transport: str) -> None:
-    from importlib.util import find_spec
-
-    from themis_opt.runtime.links import TRANSPORTS
-
-    if transport not in TRANSPORTS:
-        raise InputError(f"must be one of {', '.join(TRANSPORTS)}", field="--transport", value=transport)
-    needed = {"mpi": "mpi4py", "torch": "torch"}.get(transport)
-    if needed and find_spec(needed) is None:
-        rule = f"needs {needed}: pip install 'themis-opt[{transport}]'"
-        raise InputError(rule, field="--transport", value=transport)
-
-
-@contextmanager
-def _ranks(
-    num_ranks: int, transport: str, hosts: Path | None, launcher: str, address: str, join: str | None
-) -> "Iterator[Coordinator]":
-    """The ranks, however they are started."""
-    import sys
-
-    from themis_opt.runtime.coordinator import Coordinator, local, on_hosts
-    from themis_opt.runtime.worlds import joined, read_hosts
-
-    if join is not None:
-        with joined(join, num_ranks, transport, address) as coordinator:
-            yield coordinator
-        return
-    start = local(num_ranks, transport)
-    if hosts is not None:
-        start = on_hosts(read_hosts(hosts, num_ranks), transport, launcher, sys.executable)
-    with Coordinator(num_ranks, start, address) as coordinator:
-        yield coordinator
-
-
-@contextmanager
-def _progress() -> "Iterator[Progress]":
-    from themis_opt.cli.progress import live
-
-    with live(quiet=2.0) as show:
-
-        def report(name: str, done: int, total: int) -> None:
-            show(f"{name}  run {done + 1} of {total}", done, total, name)
-
-        yield report
 
 
 def _tell(done: "Execution", output: Path | None, *, as_json: bool) -> None:

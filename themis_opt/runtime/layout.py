@@ -98,13 +98,14 @@ class StageView:
     takes_part: bool
 
     @cached_property
-    def _index(self) -> tuple[slice, ...]:
+    def index(self) -> tuple[slice, ...]:
+        """The part of a tensor, one slice per axis."""
         rows = (slice(None) if place is None else slice(place, place + 1) for place in reversed(self.fixed))
         return (*rows, slice(self.first, self.last))
 
     def of(self, tensor: Array) -> Array:
         """The view into a tensor, shape (blocks along the dimension, ..., columns)."""
-        return np.moveaxis(tensor[self._index], len(self.fixed) - 1 - self.axis, 0)
+        return np.moveaxis(tensor[self.index], len(self.fixed) - 1 - self.axis, 0)
 
 
 def stage_view(

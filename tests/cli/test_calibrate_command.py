@@ -1,0 +1,73 @@
+"""Calibration: a robust fit, and a network that is found again."""
+
+import json
+
+import numpy as np
+import pytest
+from programs import network, schedule
+
+from themis_opt.base.errors import InputError
+from themis_opt.problem.catalog import load
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Algorithm
+from themis_opt.problem.phases import Phase
+from themis_opt.runtime.calibration import Calibration, CalibrationParams, Fit, Sample, calibrate, robust_fit
+from themis_opt.runtime.calibration_picture import calibration_picture
+
+TRUE = (2e-4, 8e-8, 1e-8)
+
+
+def design(sizes):
+    return np.array([[1.0, size, size * sums] for sums in (0, 1) for size in sizes])
+
+
+def test_exact_times_are_fitted_exactly():
+    rows = design(np.geomspace(1e4, 1e6, 5))
+    assert robust_fit(rows, rows @ TRUE, CalibrationParams()) == pytest.approx(TRUE, rel=1e-6)
+
+
+def test_outliers_count_little():
+    rows = design(np.geomspace(1e4, 1e6, 5))
+    times = rows @ TRUE
+    times[3] *= 1.6
+    found = robust_fit(rows, times, CalibrationParams())
+    assert found[1] == pytest.approx(TRUE[1], rel=0.02)
+
+
+def test_costs_are_never_negative():
+    rows = design(np.geomspace(1e4, 1e6, 5))
+    times = rows @ (0.0, 8e-8, -1e-8)
+    fixed, per_byte, per_sum = robust_fit(rows, times, CalibrationParams())
+    assert per_sum == 0
+    assert fixed >= 0
+    assert 7e-8 < per_byte < 8e-8
+
+
+def test_paced_networks_are_found_again(succeed, tmp_path):
+    problem = schedule("s4 s2", size=2**19, chunks=4).instance
+    path, found = tmp_path / "guess.json", tmp_path / "measured.json"
+    path.write_text(problem.model_dump_json(), encoding="utf-8")
+    said = succeed("calibrate", path, "--pace", "8MB/s,4MB/s", "--repeat", 1, "-o", found, "--json")
+    rates = [row["bandwidth"] for row in json.loads(said)]
+    assert rates == pytest.approx([8e6, 4e6], rel=0.25)
+    assert rates[0] > 1.4 * rates[1]
+    assert [own.source for own in load(found).network.dimensions] == ["measured"] * 2
+    assert found.with_suffix(".svg").read_text().startswith("<?xml")
+
+
+def test_split_dimensions_are_refused():
+    problem = load("2d-sw_sw.transformer-1t")
+    assert problem.fabric is not problem.network
+    with pytest.raises(InputError, match="dimensions that are split cannot be calibrated"):
+        calibrate(problem, schedule("s2 r2"), None)
+
+
+def test_pictures_show_fits_without_sums():
+    samples = tuple(
+        Sample(0, phase, Algorithm.DIRECT, sent, sent * 1e-8)
+        for phase in (Phase.ALL_GATHER, Phase.REDUCE_SCATTER)
+        for sent in (1e4, 1e5)
+    )
+    problem = Instance(network=network("f4"), collectives=schedule("f4").instance.collectives)
+    figure = calibration_picture(Calibration(problem, (Fit(0.0, 1e-8, 0.0, 0.0, samples),)))
+    assert len(figure.axes) == 2

@@ -1,0 +1,93 @@
+"""``emulate``: a network of namespaces that a command runs in, counted, and gone with it."""
+
+import json
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from background import LISTENING, PATIENCE, wait_until
+
+from themis_opt.base.errors import InputError
+from themis_opt.runtime import emulation
+
+SENDER = """
+import os, socket
+rank, others = int(os.environ["RANK"]), {"10.77.0.1", "10.77.0.2", "10.77.0.3", "10.77.0.4"}
+if rank == 0:
+    server = socket.create_server(("10.77.0.1", 29500))
+    for _ in range(2):
+        connection, _ = server.accept()
+        while connection.recv(65536):
+            pass
+elif rank < 3:
+    for attempt in range(100):
+        try:
+            connection = socket.create_connection(("10.77.0.1", 29500), timeout=5)
+            break
+        except OSError:
+            import time
+            time.sleep(0.05)
+    connection.sendall(bytes(200_000))
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _allowed():
+    try:
+        emulation.emulate((2,), (1e6,), ["true"])
+    except (InputError, FileNotFoundError) as error:
+        pytest.skip(f"needs network namespaces: {error}")
+
+
+def test_neighbours_use_the_link_they_share(succeed):
+    """NPU 1 is a neighbour of NPU 0 along dim1, NPU 2 along dim2."""
+    said = succeed("emulate", "2x2", "--rates", "50MB/s,50MB/s", "--json", "--", sys.executable, "-c", SENDER)
+    done = json.loads(said)
+    assert done["code"] == 0
+    sent = done["sent_bytes"]
+    assert sent[1][0] > 200_000
+    assert sent[2][1] > 200_000
+    assert max(sent[1][1], sent[2][0], *sent[3]) < 20_000
+
+
+def test_failures_end_all_and_give_the_exit_code(invoke):
+    words = ["sh", "-c", "test $RANK = 1 && exit 7; sleep 60"]
+    assert invoke("emulate", "2", "--rates", "1MB/s", "--", *words).exit_code >= 7
+
+
+def test_nothing_is_left_behind(succeed):
+    devices = Path("/proc/net/dev").read_text().count("\n")
+    succeed("emulate", "2x2", "--rates", "1MB/s,1MB/s", "--", "true")
+    assert Path("/proc/net/dev").read_text().count("\n") == devices
+    assert psutil.Process().children(recursive=True) == []
+
+
+@pytest.mark.parametrize("method", ["kill", "terminate"])
+def test_commands_end_with_the_emulation(method):
+    words = [sys.executable, "-c", LISTENING, "emulate", "2", "--rates", "1MB/s", "--", "sleep", "100"]
+    process = psutil.Popen(words)
+    wait_until(lambda: len(process.children(recursive=True)) == 3, process)
+    started = process.children(recursive=True)
+    getattr(process, method)()
+    process.wait(PATIENCE)
+    wait_until(lambda: not any(own.is_running() and own.status() != psutil.STATUS_ZOMBIE for own in started))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        (("4", "--rates", "1MB/s,2MB/s", "--", "true"), "--rates = '1MB/s,2MB/s': must be 1 bandwidths"),
+        (("4x", "--rates", "1MB/s", "--", "true"), "SIZES = '4x': must be sizes of at least 2"),
+        (("4", "--rates", "fast", "--", "true"), "--rates = 'fast': must be a number with a unit"),
+        (("100", "--rates", "1MB/s", "--", "true"), "SIZES = '100': must have 2 to 64 NPUs"),
+    ],
+)
+def test_wrong_options_are_refused(refuse, arguments, rule):
+    assert rule in refuse("emulate", *arguments)
+
+
+def test_systems_that_do_not_allow_it_are_told(refuse, monkeypatch):
+    monkeypatch.setattr(emulation, "_answered", lambda plan: ({"refused": "Operation not permitted"}, 97))
+    said = refuse("emulate", "2", "--rates", "1MB/s", "--", "true")
+    assert "network namespaces cannot be made here: Operation not permitted" in said

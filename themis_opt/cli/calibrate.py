@@ -1,0 +1,74 @@
+"""``themis-opt calibrate``: the costs of a network, measured where it is used."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from themis_opt.cli import options, ranks
+
+if TYPE_CHECKING:
+    from themis_opt.runtime.calibration import Calibration
+
+
+def calibrate(
+    source: options.InstanceSource,
+    local: ranks.Local = None,
+    pace: ranks.Pace = None,
+    repeat: Annotated[int, typer.Option(help="Runs of each measurement.", min=1)] = 5,
+    transport: ranks.Transport = "tcp",
+    size: options.Size = None,
+    chunks: options.NumChunks = None,
+    hosts: ranks.Hosts = None,
+    launcher: ranks.Launcher = "ssh {host}",
+    address: ranks.Address = "127.0.0.1",
+    join: ranks.Join = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Write the calibrated instance to this file.")] = Path(
+        "calibrated.json"
+    ),
+    as_json: options.Json = False,
+) -> None:
+    """Measure bandwidth, launch overhead, latency and sums of each dimension at the sizes of a schedule's stages.
+
+    Writes the instance with what was measured, and a picture of times and residuals beside it.
+    """
+    instance = options.load_instance(source, size, chunks)
+
+    from themis_opt.cli.printing import print_json, print_table, tell_files
+    from themis_opt.formats.gantt import save_figure
+    from themis_opt.policies.registry import make_policy, specify
+    from themis_opt.runtime.calibration import calibrate as measure
+    from themis_opt.runtime.calibration_picture import calibration_picture
+    from themis_opt.runtime.local_network import on_network
+    from themis_opt.runtime.program import RunOptions
+    from themis_opt.schedules.simulator import simulate
+    from themis_opt.workloads.files import write_instance
+
+    instance = on_network(instance, local, pace)
+    schedule = simulate(instance, make_policy(specify("baseline", instance))(instance))
+    with (
+        ranks.ranks(instance.fabric.num_npus, transport, hosts, launcher, address, join) as coordinator,
+        ranks.run_progress() as progress,
+    ):
+        settings = RunOptions(paced=pace is not None)
+        done = measure(instance, schedule, coordinator, settings, repeat=repeat, progress=progress)
+    write_instance(done.instance, output)
+    picture = output.with_suffix(".svg")
+    save_figure(calibration_picture(done), picture)
+    tell_files([output, picture])
+    if as_json:
+        print_json(done.rows())
+    else:
+        print_table("measured", *_table(done))
+
+
+def _table(done: "Calibration") -> tuple[list[str], list[list[str]]]:
+    from themis_opt.base.units import format_percent, format_rate, format_short_time
+
+    rows = []
+    for row in done.rows():
+        sums = "-" if row["reduction"] is None else format_rate(row["reduction"])
+        times = (format_short_time(row[name] * 1000) for name in ("launch_overhead_ns", "latency_ns"))
+        off = (format_percent(row[name]) for name in ("median_residual", "largest_residual"))
+        rows.append([row["dimension"], format_rate(row["bandwidth"], ".4g"), *times, sums, *off])
+    return ["dimension", "bandwidth", "launch", "latency", "sums at", "median residual", "largest"], rows

@@ -1,0 +1,97 @@
+"""Ranks of a command, and the options that say how they are started."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from themis_opt.base.errors import InputError
+
+if TYPE_CHECKING:
+    from themis_opt.runtime.coordinator import Coordinator
+    from themis_opt.runtime.execution import Progress
+
+Local = Annotated[
+    str | None, typer.Option(help="Run on this machine, on dimensions of these sizes, such as 4x2.", metavar="SIZES")
+]
+Pace = Annotated[
+    str | None,
+    typer.Option(
+        help="Bandwidth of each dimension that the ranks keep to, such as 100Mb/s,50Mb/s; 'instance' for that of the "
+        "instance, with its latencies and launches. Without it the network decides."
+    ),
+]
+Transport = Annotated[str, typer.Option(help="tcp, or with the extra of that name mpi or torch.")]
+Hosts = Annotated[
+    Path | None, typer.Option(help="Run on the machines of this file: an address and a number of ranks on each line.")
+]
+Launcher = Annotated[str, typer.Option(help="How to start a command on a host of --hosts.")]
+Address = Annotated[str, typer.Option(help="Address of this machine at which the ranks find the coordinator.")]
+Join = Annotated[
+    str | None,
+    typer.Option(
+        help="Be one rank of those that torchrun or mpiexec started; HOST:PORT is where rank 0 coordinates.",
+        metavar="HOST:PORT",
+    ),
+]
+
+_PACKAGES = {"mpi": "mpi4py", "torch": "torch"}
+
+
+@contextmanager
+def ranks(
+    num_ranks: int,
+    transport: str,
+    hosts: Path | None = None,
+    launcher: str = "ssh {host}",
+    address: str = "127.0.0.1",
+    join: str | None = None,
+) -> "Iterator[Coordinator]":
+    """The ranks, however they are started; if one fails, a line on the error stream and exit code 1."""
+    import sys
+
+    from themis_opt.cli.process import UNMET
+    from themis_opt.runtime.coordinator import Coordinator, local, on_hosts
+    from themis_opt.runtime.links import RankFailure
+    from themis_opt.runtime.worlds import joined, read_hosts
+
+    _check_available(transport)
+    if hosts is not None:
+        start = on_hosts(read_hosts(hosts, num_ranks), transport, launcher, sys.executable)
+    else:
+        start = local(num_ranks, transport)
+    world = Coordinator(num_ranks, start, address) if join is None else joined(join, num_ranks, transport, address)
+    try:
+        with world as coordinator:
+            yield coordinator
+    except RankFailure as failure:
+        typer.echo(f"error: {failure}", err=True)
+        raise typer.Exit(UNMET) from None
+
+
+def _check_available(transport: str) -> None:
+    from importlib.util import find_spec
+
+    from themis_opt.runtime.links import TRANSPORTS
+
+    if transport not in TRANSPORTS:
+        raise InputError(f"must be one of {', '.join(TRANSPORTS)}", field="--transport", value=transport)
+    needed = _PACKAGES.get(transport)
+    if needed and find_spec(needed) is None:
+        rule = f"needs {needed}: pip install 'themis-opt[{transport}]'"
+        raise InputError(rule, field="--transport", value=transport)
+
+
+@contextmanager
+def run_progress() -> "Iterator[Progress]":
+    """Show which schedule runs, and how many runs are done."""
+    from themis_opt.cli.progress import live
+
+    with live(quiet=2.0) as show:
+
+        def report(name: str, done: int, total: int) -> None:
+            show(f"{name}  run {done + 1} of {total}", done, total)
+
+        yield report

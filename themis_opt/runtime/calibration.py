@@ -1,0 +1,299 @@
+"""The costs of a network, measured where it is used: bandwidth, launch overhead, latency and sums of each dimension.
+
+A stage that sends n bytes on a dimension of the model takes
+
+    T = launch + steps latency + n / B                (all-gather)
+    T = launch + steps latency + n / B + n / R        (reduce-scatter, R the speed of sums)
+
+if each dimension serves one stage at a time and waits for its result.  Both are run alone on every dimension, several
+stages in a row, at sizes between those of the stages of a schedule, since tiny messages overstate what large ones get.
+A robust linear fit of relative errors gives launch + steps latency, 1 / B and 1 / R; the direct algorithm, which takes
+one step, tells launch and latency apart where the algorithm of the dimension takes more.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from themis_opt.base.arrays import FloatArray
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, PICOSECONDS_PER_SECOND
+from themis_opt.policies.baseline import Baseline
+from themis_opt.problem.cost import steps
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Algorithm, Dimension
+from themis_opt.problem.phases import CollectiveKind, Phase
+from themis_opt.runtime.coordinator import Coordinator
+from themis_opt.runtime.execution import Executed, Progress, execute
+from themis_opt.runtime.program import RunOptions
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+
+ELEMENT_BYTES = 4
+KINDS = (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER)
+"""Collectives of one phase: with sums, and without."""
+
+
+@dataclass(frozen=True)
+class CalibrationParams:
+    """What is measured, and how it is fitted.
+
+    Attributes
+    ----------
+    num_sizes : int
+        Sizes per dimension and phase, in geometric steps between the smallest and the largest stage.
+    stages : int
+        In a row: what the begin of a run costs counts for one part in so many.
+    huber : float
+        Relative error beyond which a measurement counts less; a shared machine is off by 1 to 2 % in quiet moments.
+    rounds : int
+        Of reweighting; the fit no longer changes in the third digit after 10.
+    """
+
+    num_sizes: int = 5
+    stages: int = 8
+    huber: float = 0.02
+    rounds: int = 20
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The time of one stage.
+
+    Attributes
+    ----------
+    dimension : int
+    phase : Phase
+    algorithm : Algorithm
+    sent : float
+        Bytes that an NPU sends.
+    seconds : float
+        The median over runs.
+    """
+
+    dimension: int
+    phase: Phase
+    algorithm: Algorithm
+    sent: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What the samples of a dimension say.
+
+    Attributes
+    ----------
+    fixed : float
+        Seconds of a stage whatever it sends: launch and the latency of all its steps.
+    per_byte, per_sum : float
+        Seconds for each byte sent, and in a reduce-scatter for each byte summed besides.
+    latency : float
+        Seconds of a step, as far as it can be told from the launch.
+    samples : tuple of Sample
+    """
+
+    fixed: float
+    per_byte: float
+    per_sum: float
+    latency: float
+    samples: tuple[Sample, ...]
+
+    def seconds(self, sent: float, phase: Phase) -> float:
+        """The time of a stage."""
+        return self.fixed + sent * (self.per_byte + phase.rule.reduces * self.per_sum)
+
+    @property
+    def residuals(self) -> tuple[float, ...]:
+        """Measured over fitted, minus 1, of each sample."""
+        return tuple(own.seconds / self.seconds(own.sent, own.phase) - 1 for own in self.samples)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A network as it was measured.
+
+    Attributes
+    ----------
+    instance : Instance
+        The problem on it.
+    fits : tuple of Fit
+        One per dimension.
+    """
+
+    instance: Instance
+    fits: tuple[Fit, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per dimension, for tables and JSON."""
+        rows = []
+        for name, own, fit in zip(
+            self.instance.network.dimension_names, self.instance.network.dimensions, self.fits, strict=True
+        ):
+            off = [abs(residual) for residual in fit.residuals]
+            rows.append(
+                {
+                    "dimension": name,
+                    "bandwidth": own.bandwidth,
+                    "launch_overhead_ns": own.launch_overhead / PICOSECONDS_PER_NANOSECOND,
+                    "latency_ns": own.latency / PICOSECONDS_PER_NANOSECOND,
+                    "reduction": own.reduction,
+                    "median_residual": median(off),
+                    "largest_residual": max(off),
+                }
+            )
+        return rows
+
+
+def calibrate(
+    instance: Instance,
+    schedule: Schedule,
+    coordinator: Coordinator,
+    options: RunOptions | None = None,
+    *,
+    repeat: int = 5,
+    params: CalibrationParams | None = None,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Measure all dimensions of a network at the sizes of the stages of a schedule.
+
+    Parameters
+    ----------
+    instance : Instance
+        What is to be calibrated; its sizes and algorithms stay.
+    schedule : Schedule
+        Of that instance.
+    coordinator : Coordinator
+        The ranks, not yet connected.
+    repeat : int
+        Runs of each measurement.
+
+    Raises
+    ------
+    InputError
+        If a dimension is split between groups, so that it is not what ranks see.
+    RankFailure
+        If a rank does not do its part.
+    """
+    if instance.fabric is not instance.network:
+        raise InputError("dimensions that are split cannot be calibrated", field="iteration.splits")
+    params, options = params or CalibrationParams(), options or RunOptions(paced=False)
+    trials = dict(_trials(instance, schedule, params))
+    done = execute(
+        {name: planned for name, (_, planned) in trials.items()}, coordinator, options, repeat=repeat, progress=progress
+    )
+    samples = [_sample(trials[own.name][0], own) for own in done.executed]
+    fits = tuple(_fit(instance, k, samples, params) for k in range(len(instance.network.dimensions)))
+    network = instance.network.model_dump(mode="json", exclude_unset=True)
+    for document, dimension, fit in zip(network["dimensions"], instance.network.dimensions, fits, strict=True):
+        document |= _measured_costs(dimension, fit)
+    return Calibration(instance.replace(network=network), fits)
+
+
+def _trials(
+    instance: Instance, schedule: Schedule, params: CalibrationParams
+) -> Iterator[tuple[str, tuple[Sample, Schedule]]]:
+    """What is run, by name, with a sample that has no time yet."""
+    for k, dimension in enumerate(instance.network.dimensions):
+        sizes = _sizes(schedule, k, params)
+        for kind in KINDS:
+            for sent in sizes:
+                yield _trial(instance, k, kind, dimension.basic_algorithm, sent, params)
+        if steps(dimension, KINDS[0].rule.phases[0]) > 1:
+            yield _trial(instance, k, KINDS[0], Algorithm.DIRECT, sizes[0], params)
+
+
+def _sizes(schedule: Schedule, dimension: int, params: CalibrationParams) -> list[float]:
+    """Bytes that a stage on a dimension sends; a factor of 2 to both sides where all stages are alike."""
+    sent = schedule.costs.sent[schedule.plan.stage_dimensions == dimension]
+    smallest, largest = (float(sent.min()), float(sent.max())) if len(sent) else (2.0**16, 2.0**20)
+    if largest < 2 * smallest:
+        smallest, largest = smallest / 2, largest * 2
+    return [float(size) for size in np.geomspace(max(smallest, 1.0), largest, params.num_sizes)]
+
+
+def _trial(
+    instance: Instance, k: int, kind: CollectiveKind, algorithm: Algorithm, sent: float, params: CalibrationParams
+) -> tuple[str, tuple[Sample, Schedule]]:
+    own = instance.network.dimensions[k]
+    elements = max(round(sent / (own.size - 1) / ELEMENT_BYTES), 1)
+    changed = tuple(
+        d.replace(algorithm=algorithm) if number == k else d for number, d in enumerate(instance.network.dimensions)
+    )
+    collective = Collective(
+        kind=kind,
+        size=elements * own.size * ELEMENT_BYTES * params.stages,
+        chunks=params.stages,
+        dimensions=(instance.network.dimension_names[k],),
+        element_bytes=ELEMENT_BYTES,
+    )
+    problem = Instance(
+        network=instance.network.varied(dimensions=changed), collectives=(collective,), latency=instance.latency
+    )
+    phase, real = kind.rule.phases[0], float(elements * (own.size - 1) * ELEMENT_BYTES)
+    name = f"{instance.network.dimension_names[k]} {phase.rule.label} {algorithm} {real:.0f} B"
+    return name, (Sample(k, phase, algorithm, real, 0.0), simulate(problem, Baseline()(problem)))
+
+
+def _sample(asked: Sample, done: Executed) -> Sample:
+    stages = done.predicted.plan.num_stages
+    each = [float(np.nanmax(run.end) - np.nanmin(run.start)) / stages for run in done.runs]
+    return Sample(asked.dimension, asked.phase, asked.algorithm, asked.sent, median(each))
+
+
+def _fit(instance: Instance, k: int, samples: Sequence[Sample], params: CalibrationParams) -> Fit:
+    dimension = instance.network.dimensions[k]
+    own = tuple(s for s in samples if s.dimension == k and s.algorithm == dimension.basic_algorithm)
+    design = np.array([[1.0, s.sent, s.sent * s.phase.rule.reduces] for s in own])
+    fixed, per_byte, per_sum = robust_fit(design, np.array([s.seconds for s in own]), params)
+    latency, count = 0.0, steps(dimension, KINDS[0].rule.phases[0])
+    direct = [s for s in samples if s.dimension == k and s.algorithm != dimension.basic_algorithm]
+    if direct and count > 1:
+        one_step = direct[0].seconds - direct[0].sent * per_byte
+        latency = min(max((fixed - one_step) / (count - 1), 0.0), fixed / count)
+    return Fit(fixed, per_byte, per_sum, latency, own)
+
+
+def robust_fit(design: FloatArray, times: FloatArray, params: CalibrationParams) -> tuple[float, ...]:
+    """Coefficients that are not negative, with least Huber loss of relative errors, by reweighting.
+
+    P. Huber, *Robust Estimation of a Location Parameter* (1964), https://doi.org/10.1214/aoms/1177703732.
+    """
+    kept = list(range(design.shape[1]))
+    while True:
+        found = _reweighted(design[:, kept] / times[:, None], params)
+        if (found >= 0).all():
+            whole = np.zeros(design.shape[1])
+            whole[kept] = found
+            return tuple(whole.tolist())
+        kept.pop(int(found.argmin()))
+
+
+def _reweighted(design: FloatArray, params: CalibrationParams) -> FloatArray:
+    """Fit ones, since both sides were divided by the times; columns are scaled so that none is lost in rounding."""
+    scale, weights = np.abs(design).max(axis=0), np.ones(len(design))
+    scale[scale == 0] = 1.0
+    found = np.zeros(design.shape[1])
+    for _ in range(params.rounds):
+        root = np.sqrt(weights)
+        found = np.linalg.lstsq(design / scale * root[:, None], root, rcond=None)[0]
+        errors = np.abs(design / scale @ found - 1)
+        weights = np.minimum(1.0, params.huber / np.maximum(errors, 1e-12))
+    return np.asarray(found / scale)
+
+
+def _measured_costs(dimension: Dimension, fit: Fit) -> dict[str, Any]:
+    """Fields of a dimension in its document."""
+    count = steps(dimension, KINDS[0].rule.phases[0])
+    return {
+        "bandwidth": 1 / fit.per_byte,
+        "latency": f"{round(fit.latency * PICOSECONDS_PER_SECOND)} ps",
+        "launch_overhead": f"{round((fit.fixed - count * fit.latency) * PICOSECONDS_PER_SECOND)} ps",
+        "reduction": 1 / fit.per_sum if fit.per_sum > 0 else None,
+        "packet": None,
+        "source": "measured",
+    }

@@ -1,0 +1,114 @@
+"""A network on this machine for programs that know nothing of it: one namespace per NPU, one shaped link per dimension.
+
+Links are slowed where packets leave, by token buckets.  Every NPU has one address; neighbours share exactly one
+dimension, so a route for each of them makes any TCP program use the right link, and the counters of the links show
+which algorithm it really runs.
+"""
+
+import json
+import math
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from themis_opt.base.errors import InputError
+from themis_opt.runtime.control import TOKEN_VARIABLE
+from themis_opt.runtime.emulator import REFUSED
+from themis_opt.runtime.layout import coordinates, neighbours
+
+MAX_NPUS = 64
+
+LONGEST = 3600.0
+"""Seconds for which a command may run at most."""
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """What a command did on an emulated network.
+
+    Attributes
+    ----------
+    code : int
+        The largest exit code of all NPUs.
+    sent : tuple of tuple of int
+        Bytes that each NPU sent on each dimension, headers included.
+    """
+
+    code: int
+    sent: tuple[tuple[int, ...], ...]
+
+
+def emulate(sizes: Sequence[int], rates: Sequence[float], command: Sequence[str], seconds: float = LONGEST) -> Emulated:
+    """Run a command once per NPU, each in a network namespace of its own.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        NPUs along each dimension.
+    rates : sequence of float
+        Bytes per second that an NPU sends on each dimension at most.
+    command : sequence of str
+        ``{address}`` stands for the address of the NPU; the environment says ``RANK``, ``WORLD_SIZE``,
+        ``MASTER_ADDR``, ``MASTER_PORT`` and the token of runs.
+    seconds : float
+        After which it is ended.
+
+    Raises
+    ------
+    InputError
+        If the system does not allow namespaces, or lacks ``ip`` and ``tc``.
+    """
+    plan = {
+        "npus": _npus(sizes),
+        "rates": list(rates),
+        "command": list(command),
+        "environment": {TOKEN_VARIABLE: os.environ.get(TOKEN_VARIABLE) or secrets.token_hex(16)},
+        "seconds": seconds,
+    }
+    answer, code = _answered(plan)
+    if code == REFUSED or "refused" in answer:
+        reason = answer.get("refused", "a command could not be started")
+        raise InputError(f"network namespaces cannot be made here: {reason}", field="emulate")
+    if "code" not in answer:
+        raise InputError(f"ended with code {code}", field="emulate")
+    return Emulated(answer["code"], tuple(map(tuple, answer["sent"])))
+
+
+def _answered(plan: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """What the emulator says, and its exit code."""
+    reader, writer = os.pipe()
+    line = [sys.executable, "-m", "themis_opt.runtime.emulator", json.dumps(plan), str(writer)]
+    process = subprocess.Popen(line, pass_fds=[writer])
+    os.close(writer)
+    try:
+        with os.fdopen(reader, encoding="utf-8") as file:
+            text = file.read()
+        return (json.loads(text) if text else {}), process.wait()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _npus(sizes: Sequence[int]) -> list[dict[str, Any]]:
+    """Addresses of all NPUs, and for each dimension the group and the neighbours there."""
+    count = math.prod(sizes)
+    if not 2 <= count <= MAX_NPUS:
+        raise InputError(f"must have 2 to {MAX_NPUS} NPUs, has {count}", field="SIZES", value="x".join(map(str, sizes)))
+    addresses = [f"10.77.{number // 250}.{number % 250 + 1}" for number in range(count)]
+    return [
+        {
+            "address": addresses[rank],
+            "links": [
+                {
+                    "group": min(neighbours(rank, sizes, k)),
+                    "peers": [addresses[peer] for peer in neighbours(rank, sizes, k) if peer != rank],
+                }
+                for k in range(len(coordinates(rank, sizes)))
+            ],
+        }
+        for rank in range(count)
+    ]

@@ -1,0 +1,192 @@
+"""All-reduces of PyTorch that follow a schedule, on process groups per dimension (extra ``torch``).
+
+Examples
+--------
+In every process, after ``torch.distributed.init_process_group``::
+
+    schedule = read_schedule("solution/schedule.json")
+    model = DistributedDataParallel(model)
+    model.register_comm_hook(None, themis_opt.torch.ddp_hook(schedule))
+"""
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from themis_opt.base.errors import InputError
+from themis_opt.problem.phases import CollectiveKind, Data
+from themis_opt.runtime.engine import Engine
+from themis_opt.runtime.layout import cut_columns, phase_at, stage_view
+from themis_opt.runtime.program import Program, RunOptions, compile_program
+from themis_opt.schedules.schedule import Schedule
+
+# What newer versions call otherwise.
+_reduce_scatter = getattr(distributed, "reduce_scatter_single", None) or distributed.reduce_scatter_tensor
+_all_gather = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
+
+
+class ScheduledAllReduce:
+    """An all-reduce that follows a schedule.
+
+    The tensor is flattened and padded by less than one element per rank, and cut in chunks in proportion to those of
+    the schedule.  Every dimension has a thread that issues its reduce-scatters and all-gathers in order.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        One all-reduce over all dimensions, of any size.
+    mesh : DeviceMesh, optional
+        Its dimensions are those of the network with the outermost first, so that ranks count the innermost first; by
+        default one is made of all ranks.
+
+    Raises
+    ------
+    InputError
+        If the schedule is of anything else, or the mesh has other sizes.
+    """
+
+    def __init__(self, schedule: Schedule, mesh: DeviceMesh | None = None) -> None:
+        self._program = compile_program(schedule, RunOptions(paced=False))
+        _check(schedule)
+        shape = tuple(reversed(self._program.sizes))
+        self._mesh = _made_mesh(shape) if mesh is None else mesh
+        if tuple(self._mesh.mesh.shape) != shape:
+            rule = f"must have the sizes of the dimensions, the outermost first: {shape}"
+            raise InputError(rule, field="mesh", value=tuple(self._mesh.mesh.shape))
+        own = self._mesh.get_coordinate()
+        self._places = tuple(reversed(own or ()))
+        self._groups = [self._mesh.get_group(len(shape) - 1 - k) for k in range(len(shape))]
+        self._weights = tuple(schedule.plan.chunks[0].sizes.tolist())
+
+    @property
+    def num_ranks(self) -> int:
+        """Ranks of the mesh."""
+        return self._program.num_ranks
+
+    def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Add up a tensor over all ranks, in place; returns the tensor."""
+        flat = tensor.detach().reshape(-1)
+        columns = -(-flat.numel() // self.num_ranks)
+        padded = flat
+        if columns * self.num_ranks != flat.numel() or flat.data_ptr() != tensor.data_ptr():
+            padded = flat.new_zeros(columns * self.num_ranks)
+            padded[: flat.numel()] = flat
+        program = _resized(self._program, cut_columns(self._weights, columns))
+        self._run(program, padded.view(*reversed(program.sizes), columns))
+        if padded is not flat:
+            tensor.copy_(padded[: flat.numel()].view_as(tensor))
+        return tensor
+
+    def _run(self, program: Program, tensor: torch.Tensor) -> None:
+        Engine(program, lambda operation, _: self._move(program, operation, tensor)).run()
+
+    def _move(self, program: Program, operation: int, tensor: torch.Tensor) -> None:
+        """Run one stage as a collective of the group of its dimension."""
+        _, chunk, position = program.stage_places[operation]
+        (launch,) = program.launches
+        path = launch.paths[chunk]
+        first, last = launch.columns[chunk : chunk + 2]
+        kind, k = CollectiveKind(launch.kind), path[position]
+        view = stage_view(kind, launch.span, self._places, path, position, first, last)
+        blocks = torch.movedim(tensor[view.index], len(path) // 2 - 1 - view.axis, 0)
+        if first == last:
+            return
+        with torch.no_grad():
+            if phase_at(kind, len(path), position).rule.data is Data.SHRINK:
+                self._reduce_scatter(blocks, k)
+            else:
+                self._all_gather(blocks, k)
+
+    def _reduce_scatter(self, blocks: torch.Tensor, k: int) -> None:
+        own = blocks[self._places[k]]
+        output = torch.empty(own.numel(), dtype=own.dtype, device=own.device)
+        _reduce_scatter(output, blocks.contiguous().view(-1), group=self._groups[k])
+        own.copy_(output.view(own.shape))
+        _finish(own)
+
+    def _all_gather(self, blocks: torch.Tensor, k: int) -> None:
+        own = blocks[self._places[k]].contiguous().view(-1)
+        output = torch.empty(blocks.numel(), dtype=own.dtype, device=own.device)
+        _all_gather(output, own, group=self._groups[k])
+        blocks.copy_(output.view(blocks.shape))
+        _finish(own)
+
+
+def _finish(tensor: torch.Tensor) -> None:
+    """Wait for a device that works beside this thread: stages of other dimensions may use the result next."""
+    if tensor.is_cuda:
+        torch.cuda.current_stream(tensor.device).synchronize()
+
+
+def _check(schedule: Schedule) -> None:
+    exchanges, count = schedule.instance.exchanges, len(schedule.instance.fabric.dimensions)
+    is_one = len(exchanges) == 1 and not schedule.has_period
+    if not is_one or exchanges[0].kind is not CollectiveKind.ALL_REDUCE or len(exchanges[0].span) != count:
+        raise InputError("must be one all-reduce over all dimensions", field="schedule")
+
+
+def _made_mesh(shape: tuple[int, ...]) -> DeviceMesh:
+    if distributed.get_world_size() != math.prod(shape):
+        rule = f"must be {math.prod(shape)}, the NPUs of the schedule"
+        raise InputError(rule, field="world size", value=distributed.get_world_size())
+    device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
+    return init_device_mesh(device, shape)
+
+
+@lru_cache(maxsize=256)
+def _resized(program: Program, columns: tuple[int, ...]) -> Program:
+    """The program for a tensor of another size."""
+    return replace(program, launches=(replace(program.launches[0], columns=columns),))
+
+
+def all_reduce(tensor: torch.Tensor, schedule: Schedule, mesh: DeviceMesh | None = None) -> torch.Tensor:
+    """Add up a tensor over the ranks of a mesh as a schedule says, in place.
+
+    For more than one tensor make a :class:`ScheduledAllReduce` once: it makes the process groups.
+    """
+    return ScheduledAllReduce(schedule, mesh)(tensor)
+
+
+def ddp_hook(
+    schedule: Schedule, mesh: DeviceMesh | None = None
+) -> Callable[[Any, distributed.GradBucket], torch.futures.Future[torch.Tensor]]:
+    """A communication hook for ``DistributedDataParallel`` that averages gradients as a schedule says.
+
+    A bucket is already one flat tensor; it is padded where its elements do not divide by the ranks, at the cost of two
+    copies.  Buckets run one after the other, beside the rest of the backward pass.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        One all-reduce over all dimensions; of about the size of a bucket, 25 MiB by default.
+    mesh : DeviceMesh, optional
+        As for :class:`ScheduledAllReduce`.
+
+    Returns
+    -------
+    callable
+        For ``model.register_comm_hook(None, ...)``.
+    """
+    scheduled, turns = ScheduledAllReduce(schedule, mesh), ThreadPoolExecutor(max_workers=1)
+
+    def hook(_state: Any, bucket: distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        gradients = bucket.buffer()
+
+        def run() -> None:
+            try:
+                done.set_result(scheduled(gradients.div_(scheduled.num_ranks)))
+            except Exception as error:
+                done.set_exception(error)
+
+        turns.submit(run)
+        return done
+
+    return hook
