@@ -96,8 +96,8 @@ def test_provenance_stands_at_the_end(folder):
     document = {"commit": "abc", "versions": {"numpy": "2"}, "command": ["a", "b"], "failed": 0, "note": None}
     (folder / "provenance.json").write_text(json.dumps(document), encoding="utf-8")
     files_of(folder)
-    *_, last = (folder / "README.md").read_text(encoding="utf-8").split("\n## ")
-    assert last.startswith("Provenance\n")
+    *_, last = (folder / "README.md").read_text(encoding="utf-8").split("\n<summary><b>")
+    assert last.startswith("Provenance</b>")
     for fact in ("commit | abc", "versions.numpy | 2", "command | a b", "failed | 0", "code version | 0.1.0-abc"):
         assert f"| {fact} |" in last
     assert "note" not in last

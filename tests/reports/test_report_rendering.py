@@ -378,9 +378,21 @@ def test_a_chart_of_an_unknown_kind_of_file_is_refused(tmp_path):
 
 def test_markdown_has_title_description_summary_and_sections_in_this_order():
     text = render_markdown(page(figure("line"), description="Why."))
-    parts = ["# Title", "Why.", "## Summary", "- One sentence.", "## Heading", "A text.", "A caption.", "| policy"]
-    places = [text.index(part) for part in (*parts, "![Line]")]
+    parts = ["# Title", "Why.", "## Summary", "- One sentence.", "![Line]", "<b>Heading</b>", "A text.", "A caption."]
+    places = [text.index(part) for part in (*parts, "| policy")]
     assert places == sorted(places)
+
+
+def test_five_sentences_and_one_figure_are_open():
+    section = Section("Later", figures=(figure("line"), figure("box")))
+    report = Report("Title", tuple(f"Sentence {n}." for n in range(7)), (section,))
+    markdown = render_markdown(report)
+    opened, folded = markdown.partition("<details")[::2]
+    assert [f"Sentence {n}." in opened for n in range(7)] == [True] * 5 + [False] * 2
+    assert (opened.count("!["), folded.count("![")) == (1, 1)
+    assert all(f"Sentence {n}." in folded for n in (5, 6))
+    html = render_html(report)
+    assert html.index("Sentence 4.") < html.index("<details>") < html.index("Sentence 5.")
 
 
 def test_numbers_stand_at_the_right():

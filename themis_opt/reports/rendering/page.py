@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from importlib.resources import files
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from platformdirs import user_cache_path
 from vl_convert import javascript_bundle
 
@@ -21,6 +21,12 @@ from themis_opt.reports.rendering.document import Figure, Report, Section, Table
 from themis_opt.reports.rendering.tables import cell, is_number
 
 MARKDOWN, HTML = "README.md", "report.html"
+
+MOST_SENTENCES = 5
+"""Sentences of a summary that are not folded."""
+
+MOST_ROWS = 12
+"""Rows of a table up to which it is not folded on pages."""
 
 
 def write_report(report: Report, folder: Path, html: bool = True) -> list[Path]:
@@ -47,23 +53,32 @@ def write_report(report: Report, folder: Path, html: bool = True) -> list[Path]:
 
 
 def render_markdown(report: Report) -> str:
-    """The report as GitHub-flavoured Markdown; the picture of a figure is ``NAME.svg`` in the same folder."""
-    summary = "\n".join(f"- {_escaped(sentence)}" for sentence in report.summary)
-    parts = [
-        f"# {_escaped(report.title)}",
-        _paragraphs(report.description),
-        f"## Summary\n\n{summary}" if summary else "",
-    ]
-    parts += [_section(section) for section in report.sections]
+    """The report as GitHub-flavoured Markdown; the picture of a figure is ``NAME.svg`` in the same folder.
+
+    The first sentences and the first figure are open, everything else is folded.
+    """
+    sentences = [f"- {_escaped(sentence)}" for sentence in report.summary]
+    first, others = "\n".join(sentences[:MOST_SENTENCES]), "\n".join(sentences[MOST_SENTENCES:])
+    headline = report.figures[:1]
+    parts = [f"# {_escaped(report.title)}", report.description, f"## Summary\n\n{first}" if first else ""]
+    parts += [_figure(figure) for figure in headline]
+    parts += [_folded("More findings", [others])] if others else []
+    parts += [_folded(section.heading, _contents(section, headline)) for section in report.sections]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _section(section: Section) -> str:
-    parts = [f"## {_escaped(section.heading)}"]
-    parts += [_escaped(paragraph) for paragraph in section.text]
+def _folded(heading: str, contents: Iterable[str]) -> str:
+    """Contents that a click on their heading opens; pages of other tools read them as Markdown too."""
+    body = "\n\n".join(contents)
+    return (
+        f'<details markdown="1">\n<summary><b>{escape(heading)}</b></summary>\n\n{body}\n\n</details>' if body else ""
+    )
+
+
+def _contents(section: Section, shown: Collection[Figure]) -> list[str]:
+    parts = [_escaped(paragraph) for paragraph in section.text]
     parts += [_table(table) for table in section.tables]
-    parts += [_figure(figure) for figure in section.figures]
-    return "\n\n".join(parts)
+    return parts + [_figure(figure) for figure in section.figures if figure not in shown]
 
 
 def _table(table: Table) -> str:
@@ -108,6 +123,8 @@ def render_html(report: Report) -> str:
     environment.filters |= {"cell": cell, "is_number": is_number}
     return environment.get_template("report.html.jinja").render(
         report=report,
+        most_sentences=MOST_SENTENCES,
+        most_rows=MOST_ROWS,
         paragraphs=[text for text in report.description.split("\n\n") if text.strip()],
         style=_asset("report.css"),
         **(_scripts(report.figures) if report.figures else {}),
