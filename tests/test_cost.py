@@ -366,6 +366,19 @@ def test_a_schedule_that_could_outlast_the_clock_is_refused(slow: Dimension) -> 
         check_clock(instance("all_reduce", slow))
 
 
+@pytest.mark.parametrize(("chunks", "refused"), [(125_000, False), (125_001, True)])
+def test_chunks_may_have_a_million_stages(chunks: int, refused: bool) -> None:
+    """Two dimensions, twice, by two all-reduces."""
+    collective = Collective(kind=CollectiveKind.ALL_REDUCE, size=10**9, chunks=chunks)
+    network = Network(dimensions=(dimension(), dimension()))
+    problem = Instance(network=network, collectives=(collective, collective.replace(name="other")))
+    if not refused:
+        check_clock(problem)
+        return
+    with pytest.raises(InputError, match=r"collectives: their chunks must have at most 1000000 stages together"):
+        check_clock(problem)
+
+
 def test_headers_of_partly_filled_packets_count_for_the_clock() -> None:
     """Each of 10 000 chunks starts a packet of its own on each stage: 1e15 bytes of header at 1 GB/s."""
     slow = dimension(packet={"payload": "1000 TB", "header": "1000 TB"})

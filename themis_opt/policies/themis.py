@@ -4,8 +4,9 @@ S. Rashidi, W. Won, S. Srinivasan, S. Sridharan, T. Krishna, *Themis: A Network 
 Scheduling Policy for Distributed Training of DL Models*, ISCA 2022, https://arxiv.org/abs/2110.04478.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from themis_opt.problem.cost import (
     bytes_sent,
     fixed_lag,
     fixed_occupancy,
-    path_costs,
+    path_divisors,
     stage_phases,
     variable_occupancy,
 )
@@ -90,21 +91,17 @@ class Themis:
         def added(size: int, path: tuple[int, ...]) -> tuple[float, ...]:
             return self._stage_times(instance, collective, size, path)
 
+        @cache
+        def threshold(dimension: int, size: int) -> float:
+            return self._threshold(instance, collective, dimension, size)
+
         paths = []
         for size in sizes.tolist():
-            path = self._path(instance, collective, loads, size)
+            path = _path(collective, loads, partial(threshold, size=size))
             for k, time in zip(path, added(size, path), strict=False):
                 loads[k] += time
             paths.append(path)
         return Chunks(sizes, np.array(paths, dtype=np.int64))
-
-    def _path(self, instance: Instance, collective: Exchange, loads: list[float], size: int) -> tuple[int, ...]:
-        ascending = sorted(collective.span, key=lambda k: (loads[k], k))
-        lowest, highest = ascending[0], ascending[-1]
-        balanced = loads[highest] - loads[lowest] < self._threshold(instance, collective, lowest, size)
-        if balanced or not collective.kind.rule.order_matters:
-            return fixed_path(collective)
-        return fixed_path(collective, tuple(ascending))
 
     def _threshold(self, instance: Instance, collective: Exchange, dimension: int, size: int) -> float:
         phase = collective.kind.rule.phases[0]
@@ -119,10 +116,21 @@ class Themis:
     ) -> tuple[float, ...]:
         """Predicted busy time that a chunk adds along its path, in picoseconds."""
         whole_path = np.array([path])
-        costs = path_costs(instance, collective.kind, np.array([size]), whole_path)
         phases = stage_phases(collective.kind, len(path))
-        times = variable_occupancy(instance, phases, whole_path, costs.sent)[0]
+        divisors = path_divisors(instance, collective.kind, whole_path)
+        sent = bytes_sent(instance, phases, whole_path, np.array(size), divisors)
+        times = variable_occupancy(instance, phases, whole_path, sent)[0]
         if self.load_latency:
             times = times + [self._fixed(instance, Phase(phase), k) for phase, k in zip(phases, path, strict=True)]
         counted = len(path) if self.load_phases == "all" else len(path) // len(collective.kind.rule.phases)
         return tuple(times[:counted].tolist())
+
+
+def _path(collective: Exchange, loads: list[float], threshold: Callable[[int], float]) -> tuple[int, ...]:
+    """The fixed order while the loads are balanced, else the dimensions by ascending load."""
+    ascending = sorted(collective.span, key=lambda k: (loads[k], k))
+    lowest, highest = ascending[0], ascending[-1]
+    balanced = loads[highest] - loads[lowest] < threshold(lowest)
+    if balanced or not collective.kind.rule.order_matters:
+        return fixed_path(collective)
+    return fixed_path(collective, tuple(ascending))

@@ -38,6 +38,7 @@ import numpy as np
 from themis_opt.base.arrays import BoolArray, FloatArray, IntArray, ObjectArray, read_only
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import MAX_CLOCK, PICOSECONDS_PER_SECOND, format_seconds
+from themis_opt.problem.fields import MAX_STAGES
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension
 from themis_opt.problem.phases import CollectiveKind, Data, Phase
@@ -382,13 +383,15 @@ def _along(kind: CollectiveKind, own: IntArray) -> Spread:
 
 
 def check_clock(instance: Instance) -> None:
-    """Refuse an instance whose schedules could outlast the integer clock.
+    """Refuse an instance whose schedules could outlast the integer clock, or fill the memory.
 
     Raises
     ------
     InputError
-        If one stage after another would take longer than :data:`~themis_opt.base.units.MAX_CLOCK` picoseconds.
+        If one stage after another would take longer than :data:`~themis_opt.base.units.MAX_CLOCK` picoseconds, or
+        chunks of collectives have more than :data:`~themis_opt.problem.fields.MAX_STAGES` stages together.
     """
+    _check_stages(instance)
     total = float(instance.compute + max(exchange.release for exchange in instance.exchanges))
     for exchange in instance.exchanges:
         k = np.array(exchange.span)
@@ -404,3 +407,10 @@ def check_clock(instance: Instance) -> None:
             f"more than the {format_seconds(MAX_CLOCK)} the clock holds",
             field="iteration" if instance.tasks else "collectives",
         )
+
+
+def _check_stages(instance: Instance) -> None:
+    stages = sum(own.chunks * len(own.span) * len(own.kind.rule.phases) for own in instance.exchanges)
+    if not instance.tasks and stages > MAX_STAGES:
+        rule = f"their chunks must have at most {MAX_STAGES} stages together, have {stages}; take fewer chunks"
+        raise InputError(rule, field="collectives")

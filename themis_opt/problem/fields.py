@@ -9,6 +9,9 @@ from themis_opt.base.errors import InputError
 
 MAX_DIMENSIONS = 12
 MAX_CHUNKS = 10**6
+MAX_STAGES = 10**6
+"""Stages of all chunks of collectives: heuristics plan so many in about ten seconds and a gigabyte."""
+
 MAX_NPUS = 2**40
 MAX_BYTES = 2**50
 MAX_BANDWIDTH = 1e18
