@@ -43,7 +43,11 @@ def damaged(name: str, generator: random.Random) -> tuple[str, bytes]:
     """A sample of the format after one to four cuts, repetitions, exchanges and insertions, with the file's name."""
     file = generator.choice(sorted(SAMPLES[name]))
     content = SAMPLES[name][file]
-    data = content.encode() if isinstance(content, str) else content
+    return file, damaged_bytes(content.encode() if isinstance(content, str) else content, generator)
+
+
+def damaged_bytes(data: bytes, generator: random.Random) -> bytes:
+    """The bytes after one to four cuts, repetitions, exchanges and insertions."""
     for _ in range(generator.randint(1, 4)):
         start = generator.randrange(len(data) + 1)
         end = min(len(data), start + generator.choice((0, 1, 1, 2, 4, 8, 32)))
@@ -51,7 +55,7 @@ def damaged(name: str, generator: random.Random) -> tuple[str, bytes]:
             (b"", data[start:end] * 2, generator.choice(NASTY), bytes([generator.randrange(256)]))
         )
         data = data[:start] + insert + data[end:]
-    return file, data
+    return data
 
 
 def attempt(name: str, path: Path, content: bytes) -> str:

@@ -25,6 +25,11 @@ def test_bandwidth_is_of_all_links_and_a_switch_is_two_hops(write):
     ]
 
 
+def test_a_number_that_the_model_does_not_take_is_refused_in_one_line(write):
+    with pytest.raises(InputError, match=r"net\.yml: latency .*must lie between"):
+        import_files(write(net__yml=RING_16.replace("500.0", "5.0e-298")))
+
+
 def test_a_ring_of_two_npus_has_one_link(write):
     network = import_files(write(net__yml=RING_16.replace("16", "2"))).instance.network
     assert rows(network) == [("ring", 2, 50, 500_000)]

@@ -181,7 +181,11 @@ def _recognizes(name: str, reader: _Entry, source: Source) -> bool:
 
 
 def _part(reader: Reader, sources: Sequence[Source]) -> Part:
-    return replace(reader.read(sources), source=", ".join(str(source) for source in sources))
+    names = ", ".join(str(source) for source in sources)
+    try:
+        return replace(reader.read(sources), source=names)
+    except ValidationError as error:  # a number of the file that the reader takes and the model does not
+        raise located(error).within(names) from None
 
 
 def _parts(reader: _Entry, paths: Sequence[Path], *, alone: bool) -> list[Part]:

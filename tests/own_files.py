@@ -1,0 +1,112 @@
+"""Small files of every format of our own, and what reads them."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import iteration_schedules
+from report_rows import bound, row
+
+import themis_opt
+from themis_opt.batches.experiment import read_experiment
+from themis_opt.batches.store import RunStore
+from themis_opt.formats.schedule_json import read_schedule, schedule_document
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.catalog import shipped
+from themis_opt.reports import experiment as head_of_experiment
+from themis_opt.reports.experiments.table import table
+from themis_opt.reports.rows import read_rows
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.search.plan_entry import read_entry
+from themis_opt.study import best_known
+from themis_opt.workloads.models import find_model
+from themis_opt.workloads.timing import read_times
+
+SMALL = "fig5.all_reduce.256MB"
+
+EXPERIMENT = """\
+name = "small"
+title = "Small"
+description = "Some **runs**."
+[[runs]]
+instances = ["fig5.all_reduce.256MB"]
+policies = ["baseline", "themis+scf", "exact"]
+chunks = [4, 8]
+launch_overhead = ["0 s", "2 us"]
+time_limit = 10
+[quick]
+time_limit = 1
+"""
+
+
+class OwnFile(NamedTuple):
+    """A file of a format of our own: its name, what is in it, and what reads it and looks at all of it."""
+
+    name: str
+    content: bytes
+    read: Callable[[Path], object]
+
+
+def own_files() -> dict[str, OwnFile]:
+    """A file of every format of our own, by what it is."""
+    collective, period = (_schedule(instance) for instance in (themis_opt.load(SMALL), iteration_schedules.layers()))
+    layers = find_model("resnet-50").layers(None)
+    passes = dict.fromkeys(("forward", "weight_gradient", "input_gradient"), "10 us")
+    times = {"layers": {layer.name: passes for layer in layers[:3]}}
+    best = b"".join(best_known.TABLE.read_bytes().splitlines(keepends=True)[:6])
+    return {
+        "instance": OwnFile("a.json", shipped()[SMALL].read_bytes(), themis_opt.load),
+        "iteration": OwnFile("b.json", _json(iteration_schedules.layers().model_dump(mode="json")), themis_opt.load),
+        "schedule": OwnFile("c.json", collective, lambda path: validate(read_schedule(path))),
+        "iteration schedule": OwnFile("d.json", period, lambda path: validate(read_schedule(path))),
+        "experiment": OwnFile("experiment.toml", EXPERIMENT.encode(), _read_experiment),
+        "rows": OwnFile("rows.csv", _rows(), _report),
+        "times": OwnFile("times.json", _json(times), lambda path: read_times(path, layers[:3])),
+        "best known": OwnFile("best.csv", best, best_known.read),
+        "store": OwnFile("runs.sqlite", _store(), _read_store),
+        "plan": OwnFile("plan.json", _json({"key": "k", "sizes": [1]}), lambda path: read_entry(path, "k")),
+    }
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document).encode()
+
+
+def _schedule(instance: themis_opt.Instance) -> bytes:
+    return _json(schedule_document(simulate(instance, make_policy("baseline")(instance))))
+
+
+def _rows() -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(row()))
+    writer.writeheader()
+    writer.writerows([row(), row(policy="hourglass", makespan_ns=900.0), bound(), row(status="failed", makespan_ns="")])
+    return text.getvalue().encode()
+
+
+def _read_experiment(path: Path) -> None:
+    read_experiment(path)
+    head_of_experiment.read_experiment(path.parent)
+
+
+def _report(path: Path) -> None:
+    table(read_rows(path).to_frame(), head_of_experiment.Experiment("small", "Small"))
+
+
+def _store() -> bytes:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "runs.sqlite"
+        with RunStore(path) as store:
+            store.add([{"key": str(n), "code_version": "1", "status": "ok", "makespan_ns": 1.5} for n in range(20)])
+        return path.read_bytes()
+
+
+def _read_store(path: Path) -> None:
+    with RunStore(path) as store:
+        store.statuses("1")
+        list(store.rows("1"))
