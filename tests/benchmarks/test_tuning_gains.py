@@ -2,18 +2,20 @@
 
 The networks of the paper, all-reduce of 100 MiB, 100 trials, seed 0; a stage is launched in 2 us and packets are those
 of InfiniBand with 4096 B of payload and 30 B of headers.  Step latencies delay the chunk (`lag`) or hold the
-dimension (`occupy`).  THEMIS_OPT_BENCHMARK_OUTPUT sets the folder for the table `tuning`, as CSV and Markdown.
+dimension (`occupy`).  THEMIS_OPT_BENCHMARK_OUTPUT sets the folder for the table `tuning`, as CSV, Markdown and SVG.
 """
 
 import os
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from paper_networks import PAPER_NETWORKS
 
 import themis_opt
 from themis_opt.formats.tables import to_csv
+from themis_opt.reports.rendering.charts import Axis, bars, save
 from themis_opt.tuning import Tuned, tune
 from themis_opt.tuning.history import key_of
 
@@ -52,6 +54,14 @@ def row_of(network: str, latency: str, tuned: Tuned) -> dict[str, Any]:
     }
 
 
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """The default and the tuned time of each network, where the latency delays the chunk."""
+    names = {"default_us": "64 chunks, themis+scf", "best_us": "tuned"}
+    frame = pd.DataFrame(rows).query("latency == 'lag'").melt("network", list(names), "setting", "us")
+    frame = frame.assign(setting=frame["setting"].map(names))
+    save(bars(frame, "network", Axis("us", "makespan, µs"), "setting"), path)
+
+
 def write(rows: list[dict[str, Any]]) -> None:
     if OUTPUT is None:
         return
@@ -59,6 +69,7 @@ def write(rows: list[dict[str, Any]]) -> None:
     Path(OUTPUT).mkdir(parents=True, exist_ok=True)
     (Path(OUTPUT) / "tuning.csv").write_text(to_csv(rows), encoding="utf-8")
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    draw(rows, Path(OUTPUT) / "tuning.svg")
     (Path(OUTPUT) / "tuning.md").write_text(table, encoding="utf-8")
 
 
