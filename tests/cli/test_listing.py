@@ -14,6 +14,7 @@ from themis_opt.formats.exports import EXPORTS
 from themis_opt.policies.registry import LAUNCHED, LAUNCHING, POLICIES, REFERENCE
 from themis_opt.problem.catalog import READERS, shipped
 from themis_opt.reports.registry import REPORTS
+from themis_opt.runtime.links import TRANSPORTS
 from themis_opt.workloads.models import MODELS
 
 NAME = "fig5.all_reduce.256MB"
@@ -128,6 +129,7 @@ OWN = {
     "readers": READERS,
     "writers": WRITERS,
     "exports": EXPORTS,
+    "transports": TRANSPORTS,
     "reports": REPORTS,
     "models": MODELS,
     "instances": shipped(),

@@ -84,7 +84,7 @@ def fail(own, disturb, transport="tcp"):
     with Coordinator(own.num_ranks, local(own.num_ranks, transport)) as coordinator:
         coordinator.connect(own)
         coordinator.load(0, own, "tested")
-        began = disturb()
+        began = disturb(coordinator)
         with pytest.raises(RankFailure) as failure:
             coordinator.run(0, 7, longest=0.5)
         coordinator._kill()
@@ -100,18 +100,16 @@ def slow_program():
 
 
 def signalled(number, rank):
-    """Send a signal to a rank some time after a run began; ranks start in their order."""
+    """Send a signal to a rank some time after a run began."""
     moment = [time.monotonic()]
 
-    def act():
+    def act(coordinator):
         time.sleep(0.3)
-        (root,) = psutil.Process().children()
-        own = sorted(root.children(), key=lambda process: process.pid)[rank]
         moment[0] = time.monotonic()
-        os.kill(own.pid, number)
+        os.kill(coordinator.process_of(rank), number)
 
-    def disturb():
-        threading.Thread(target=act, daemon=True).start()
+    def disturb(coordinator):
+        threading.Thread(target=act, args=(coordinator,), daemon=True).start()
         return lambda: moment[0]
 
     return disturb
@@ -133,7 +131,7 @@ def test_stopped_ranks_are_named():
 def test_garbage_names_its_sender(monkeypatch):
     monkeypatch.setenv(FAULT_VARIABLE, "corrupt:3:2")
     began = time.monotonic()
-    error = fail(slow_program(), lambda: lambda: began)
+    error = fail(slow_program(), lambda _: lambda: began)
     assert error.rank == 3
     assert "sent garbage: the checksum of all_reduce1 chunk" in str(error)
 

@@ -18,6 +18,7 @@ LISTED: Mapping[str, str] = MappingProxyType(
         "writers": "themis_opt.formats.bundle:WRITERS",
         "exports": "themis_opt.formats.exports:EXPORTS",
         "formats": "themis_opt.formats.catalogue:formats",
+        "transports": "themis_opt.runtime.links:TRANSPORTS",
         "reports": "themis_opt.reports.registry:REPORTS",
         "models": "themis_opt.workloads.models:MODELS",
         "instances": "themis_opt.problem.catalog:shipped",

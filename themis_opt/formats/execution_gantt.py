@@ -47,7 +47,9 @@ def execution_gantt(predicted: Schedule, measured: Schedule, title: str = "") ->
     label_time(axes[1], length / scale, unit)
     axes[1].tick_params(axis="x", bottom=True, labelbottom=True)
     error = windows[1].length / windows[0].length - 1
-    draw_heading(figure, title or predicted.instance.name, f"measured over predicted: {format_percent(error)} more")
+    where = "above" if error >= 0 else "below"
+    caption = f"what was measured lies {format_percent(abs(error))} {where} what was predicted"
+    draw_heading(figure, title or predicted.instance.name, caption)
     return figure
 
 

@@ -74,6 +74,7 @@ class _Peer:
 
     line: Line
     address: tuple[str, int]
+    pid: int
     heard: float = field(default_factory=monotonic)
     done: int = 0
     at: str = ""
@@ -164,7 +165,7 @@ class Coordinator:
             raise RankFailure(rank, str(words["failed"]))
         connection.settimeout(None)
         host, port = words["address"]
-        self._peers[rank] = _Peer(line, (host, port))
+        self._peers[rank] = _Peer(line, (host, port), int(words["pid"]))
         Thread(target=self._listen, args=(rank, line), daemon=True).start()
 
     def _listen(self, rank: int, line: Line) -> None:
@@ -175,6 +176,10 @@ class Coordinator:
             self._inbox.put((rank, "sent garbage to the coordinator"))
         except (OSError, EOFError):
             self._inbox.put((rank, "died"))
+
+    def process_of(self, rank: int) -> int:
+        """Number of the process of a rank on its machine."""
+        return self._peers[rank].pid
 
     def connect(self, program: Program) -> None:
         """Connect the ranks for programs on the network of this one.

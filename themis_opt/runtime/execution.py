@@ -154,6 +154,9 @@ class Execution:
 
     def verdict(self) -> str:
         """What the runs show, in one sentence."""
+        if len(self.executed) == 1:
+            (only,) = self.executed
+            return f"the time of {only.name} errs by {format_percent(only.error)}; all {self.num_runs} runs exact"
         best = min(self.executed, key=lambda own: own.measured_seconds)
         predicted, measured = self.speedups(best)
         worst = max((own.error for own in self.executed), key=abs)

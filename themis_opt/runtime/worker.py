@@ -166,7 +166,7 @@ def serve(rank: int, coordinator: tuple[str, int], host: str, transport: str, to
     try:
         connection = _called(coordinator)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        line, words = Line(connection), {"token": token, "rank": rank, "version": __version__}
+        line, words = Line(connection), {"token": token, "rank": rank, "version": __version__, "pid": os.getpid()}
         try:
             endpoint = TRANSPORTS.load(transport)(rank, token, host)
         except Exception as error:

@@ -92,4 +92,4 @@ def joined(place: str, num_ranks: int, transport: str, address: str) -> Iterator
     code = serve(rank, (host, int(port)), address, transport, token)
     if child > 0:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    os._exit(code)
+    raise SystemExit(code)  # not at once: MPI has to be finalized
