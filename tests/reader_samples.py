@@ -2,7 +2,7 @@
 
 import json
 
-from themis_opt.formats.chakra import Node, NodeType, encoded
+from themis_opt.base.chakra import Node, NodeType, write_trace
 
 RING_16 = "topology: [ Ring ]\nnpus_count: [ 16 ]\nbandwidth: [ 50.0 ]  # GB/s\nlatency: [ 500.0 ]  # ns\n"
 THREE_LEVELS = (
@@ -55,12 +55,12 @@ def chakra_trace() -> bytes:
     """Two tasks and two collectives between them."""
     attributes = {"is_cpu_op": False, "comm_type": 0, "comm_size": 4096, "involved_dim": (True, True)}
     nodes = [
-        Node(0, "forward", NodeType.COMP, duration=7),
+        Node(0, "forward", NodeType.COMP, duration_micros=7),
         Node(1, "gradients", NodeType.COMM_COLL, (0,), attributes=attributes),
         Node(2, "more", NodeType.COMM_COLL, (1,), (0,), attributes=attributes | {"pg_name": ""}),
-        Node(3, "update", NodeType.COMP, (2,), (0, 1), duration=3),
+        Node(3, "update", NodeType.COMP, (2,), (0, 1), duration_micros=3),
     ]
-    return b"".join(encoded(nodes))
+    return write_trace(nodes)
 
 
 SAMPLES: dict[str, dict[str, str | bytes]] = {

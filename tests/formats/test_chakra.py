@@ -1,161 +1,105 @@
-"""Execution traces of Chakra."""
+"""Chakra traces: read back as written, and as the protobuf library writes and reads them."""
+
+import random
+from contextlib import suppress
 
 import pytest
-from reader_samples import RING_16, SYSTEM, chakra_trace
 
+from themis_opt.base.chakra import Node, NodeType, packed_trace, read_trace, write_trace
 from themis_opt.base.errors import InputError
-from themis_opt.base.sources import Source
-from themis_opt.formats.chakra import Node, NodeType, encoded, read_trace
-from themis_opt.policies.registry import make_policy
-from themis_opt.problem.catalog import import_files
-from themis_opt.schedules.simulator import simulate
-from themis_opt.schedules.validation import validate
 
-NET = RING_16.replace("16", "4")
-TWO_LEVELS = NET.replace("[ Ring ]", "[ Ring, Switch ]").replace("[ 4 ]", "[ 4, 2 ]").replace(".0 ]", ".0, 9 ]")
-PUBLISHED = bytes.fromhex(
-    "070a05302e302e344812"
-    "14616c6c5f7265647563655f346e7075735f314d42"
-    "1807520e0a0969735f6370755f6f70d801"
-    "00520d0a09636f6d6d5f747970654800520f0a09636f6d6d5f73697a65488080"
-    "40"
-)
-"""An all-reduce of 1 MiB as it stands in a trace, byte for byte: version, one node, three attributes."""
-
-
-@pytest.fixture
-def trace(tmp_path):
-    """Write the trace of a rank."""
-
-    def save(nodes, rank=0):
-        path = tmp_path / f"work.{rank}.et"
-        path.write_bytes(nodes if isinstance(nodes, bytes) else b"".join(encoded(nodes)))
-        return path
-
-    return save
-
-
-def comm(number, deps=(), ctrl=(), kind=0, size=4096, **more):
-    attributes = {"is_cpu_op": False, "comm_type": kind, "comm_size": size} | more
-    return Node(number, f"comm{number}", NodeType.COMM_COLL, deps, ctrl, attributes=attributes)
-
-
-def comp(number, deps=(), duration=5, **attributes):
-    return Node(number, f"comp{number}", NodeType.COMP, deps, duration=duration, attributes=attributes)
-
-
-def test_the_published_bytes_of_a_node_are_read(trace):
-    read = read_trace(Source(trace(PUBLISHED)))
-    assert read.version == "0.0.4"
-    (node,) = read.nodes
-    assert (node.name, node.type) == ("all_reduce_4npus_1MB", NodeType.COMM_COLL)
-    assert node.attributes == {"is_cpu_op": False, "comm_type": 0, "comm_size": 2**20}
-
-
-def test_what_is_written_is_read_again(trace):
-    values = {"a": -3, "b": 0.5, "c": "x", "d": (True, False), "e": b"\xff", "f": (1, 2), "g": True}
-    nodes = (Node(7, "n", NodeType.COMP, (1,), (2, 3), 9, values), comm(8))
-    assert read_trace(Source(trace(nodes))).nodes == nodes
-
-
-def test_every_scalar_kind_is_read(trace):
-    kinds = ("int32", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64", "int64")
-    for kind in kinds:
-        nodes = [
-            Node(0, "n", NodeType.COMM_COLL, attributes={"comm_type": 0, "comm_size": 64}, kinds={"comm_size": kind})
-        ]
-        assert read_trace(Source(trace(nodes))).nodes[0].attributes["comm_size"] == 64
-
-
-def test_collectives_alone_are_a_problem_without_compute(write, trace):
-    ranks = [trace([comm(rank, kind=2, size=1000)], rank) for rank in range(4)]
-    imported = import_files([*write(net__yml=NET), *ranks])
-    (collective,) = imported.instance.collectives
-    assert (collective.kind.value, collective.size) == ("all_gather", 4000)
-    assert "4 equal NPUs are folded into one" in imported.notes[1]
-
-
-def test_compute_and_collectives_become_an_iteration(write, trace):
-    nodes = [comp(0), comp(1, (0,)), comm(2, (0,)), comp(3, (1,)), comm(4, (3,), (2,)), comp(5, (2, 4))]
-    instance = import_files([*write(net__yml=NET), trace(nodes)]).instance
-    assert [(task.name, task.duration) for task in instance.tasks] == [(f"comp{k}", 5_000_000) for k in (0, 1, 3, 5)]
-    ends = {t.name: (t.ready_after, t.needed_before, t.after) for t in instance.iteration.tensors}
-    assert ends == {"comm2": ("comp0", "comp5", ()), "comm4": ("comp3", "comp5", ())}
-    schedule = simulate(instance, make_policy("wait_free/baseline")(instance))
-    validate(schedule)
-
-
-def test_collectives_that_need_each_others_data_come_one_after_the_other(write, trace):
-    nodes = [comp(0), comm(1, (0,), kind=7), comm(2, (1,)), Node(3, "m", NodeType.METADATA, (2,)), comp(4, (3,))]
-    instance = import_files([*write(net__yml=NET), trace(nodes)]).instance
-    tensors = {t.name: (t.after, t.needed_before) for t in instance.iteration.tensors}
-    assert tensors["comm2"] == (("comm1",), "comp4")
-
-
-def test_a_result_that_no_compute_needs_is_needed_in_the_next_iteration(write, trace):
-    instance = import_files([*write(net__yml=NET), trace([comp(0), comm(1, (0,))])]).instance
-    assert instance.exchanges[0].needed_later == 1
-
-
-def test_involved_dimensions_and_groups_are_spans(write, trace):
-    files = write(net__yml=TWO_LEVELS, groups__json={"1": [0, 4], "2": [1, 5]})
-    nodes = [comp(0), comm(1, (0,), involved_dim=(True, False, False, False)), comm(2, (0,), pg_name="1")]
-    instance = import_files([*files, trace(nodes)]).instance
-    assert [t.dimensions for t in instance.iteration.tensors] == [("dim1",), ("dim2",)]
-
-
-def test_ranks_of_different_groups_of_one_shape_are_equal(write, trace):
-    files = write(net__yml=TWO_LEVELS, groups__json={"1": [0, 4], "2": [1, 5]})
-    ranks = [trace([comp(0), comm(1, (0,), pg_name=str(rank + 1))], rank) for rank in range(2)]
-    assert import_files([*files, *ranks]).instance.iteration.tensors[0].dimensions == ("dim2",)
-
-
-def test_operations_take_what_the_system_says(write, trace):
-    files = write(net__yml=NET, sys__json=SYSTEM | {"peak-perf": 2, "local-mem-bw": 100})
-    nodes = [
-        comp(0, duration=0, num_ops=2 * 10**9),
-        comp(1, (0,), duration=0, num_ops=1, tensor_size=10**9),
-        comm(2, (1,)),
-    ]
-    instance = import_files([*files, trace(nodes)]).instance
-    assert [task.duration for task in instance.tasks] == [10**9, 10**10]  # at 2 TFLOP/s, and at 100 GB/s
-
-
-BROKEN = [
-    ([comp(0), comm(1, (9,))], "nodes[1] = 9: waits for a node that there is not"),
-    ([comp(0, (1,)), comp(1, (0,)), comm(2)], "nodes[0]: waits for itself in a circle"),
-    ([comp(0), comp(0)], "id = 0: stands twice"),
-    ([comm(0, kind=3)], "nodes[0].comm_type = 3: gather is not among the collectives here"),
-    ([comm(0, kind=77)], "nodes[0].comm_type = 77: must be the number of a collective"),
-    ([comm(0, size=-1)], "nodes[0].comm_size = -1: must be at least 0"),
-    ([Node(0, "s", NodeType.COMM_SEND)], "sends between two NPUs"),
-    ([Node(0, "s", NodeType.STORAGE)], "nodes of type STORAGE are not part of a problem"),
-    ([comm(0, pg_name="3")], "names no known communicator"),
-    ([comp(0, duration=0, num_ops=9), comm(1)], "name a system file with peak-perf too"),
-    (PUBLISHED[:-3], "is no stream of messages: 72 bytes announced at byte 8"),
-    (b"\xff" * 9, "is no stream of messages"),
-    (b"", "the file is empty"),
-    (PUBLISHED[:8] + b"\x02\x78\x01", "unknown field 15 of a node at byte 8"),
+NODES = [
+    Node(0, "wait", NodeType.COMP, duration_micros=3, attributes={"is_cpu_op": False, "num_ops": 12}),
+    Node(
+        1,
+        "send",
+        NodeType.COMM_SEND,
+        data_deps=(0,),
+        attributes={"comm_size": 1 << 40, "comm_dst": 300, "comm_tag": 7, "ratio": 0.5, "involved_dim": (True, False)},
+    ),
+    Node(2, "all", NodeType.COMM_COLL, (0, 1), (1,), attributes={"pg_name": "0", "comm_priority": -1}),
 ]
 
 
-@pytest.mark.parametrize(("nodes", "rule"), BROKEN)
-def test_traces_that_break_a_rule_are_refused(write, trace, nodes, rule):
-    path = trace(nodes)
-    with pytest.raises(InputError) as refused:
-        import_files([*write(net__yml=NET), path])
-    assert rule in str(refused.value)
-    assert str(refused.value).startswith(str(path))
+def save(path, data):
+    path.write_bytes(data)
+    return path
 
 
-def test_ranks_that_differ_are_refused_with_the_difference(write, trace):
-    ranks = [trace([comp(0, duration=5 + rank), comm(1, (0,))], rank) for rank in range(2)]
-    with pytest.raises(InputError) as refused:
-        import_files([*write(net__yml=NET), *ranks])
-    assert "nodes[0].duration = 6: rank 1 differs from rank 0, where it is 5" in str(refused.value)
+@pytest.mark.parametrize("pack", [bytes, packed_trace], ids=["plain", "gzip"])
+def test_a_trace_reads_back(tmp_path, pack):
+    assert read_trace(save(tmp_path / "t.0.et", pack(write_trace(NODES)))) == NODES
 
 
-def test_the_sample_is_a_whole_iteration(write, tmp_path):
-    (tmp_path / "sample.0.et").write_bytes(chakra_trace())
-    instance = import_files([*write(net__yml=NET), tmp_path / "sample.0.et"]).instance
-    assert len(instance.tasks) == 2
+@pytest.fixture(scope="module")
+def schema():
+    """The messages of the schema that are needed here, made by the protobuf library."""
+    descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
+    from google.protobuf import descriptor_pool, message_factory
+
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="trial.proto", package="trial", syntax="proto3")
+    attribute = file.message_type.add(name="Attribute")
+    scalars = {1: "string", 3: "double", 5: "float", 7: "int32", 9: "int64", 11: "uint32", 13: "uint64", 15: "sint32"}
+    scalars |= {17: "sint64", 19: "fixed32", 21: "fixed64", 23: "sfixed32", 25: "sfixed64", 27: "bool", 29: "string"}
+    for number, kind in scalars.items():
+        kind = getattr(kinds, f"TYPE_{kind.upper()}")
+        attribute.field.add(name=f"f{number}", number=number, type=kind, label=kinds.LABEL_OPTIONAL)
+    node = file.message_type.add(name="Node")
+    for number, kind in {1: "uint64", 2: "string", 3: "int32", 7: "uint64"}.items():
+        kind = getattr(kinds, f"TYPE_{kind.upper()}")
+        node.field.add(name=f"f{number}", number=number, type=kind, label=kinds.LABEL_OPTIONAL)
+    for number in (4, 5):
+        node.field.add(name=f"f{number}", number=number, type=kinds.TYPE_UINT64, label=kinds.LABEL_REPEATED)
+    many = {"type": kinds.TYPE_MESSAGE, "type_name": ".trial.Attribute", "label": kinds.LABEL_REPEATED}
+    node.field.add(name="f10", number=10, **many)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("trial.Node"))
+
+
+def behind_its_length(message):
+    data = message.SerializeToString()
+    assert len(data) < 128
+    return bytes([len(data)]) + data
+
+
+def test_the_protobuf_library_reads_what_is_written(schema):
+    data = write_trace(NODES[:1])
+    message = data[1 + data[0] :]
+    own = schema.FromString(message[1:])
+    assert (own.f1, own.f2, own.f3, own.f7) == (0, "wait", 4, 3)
+    assert [(a.f1, a.f9) for a in own.f10] == [("is_cpu_op", 0), ("num_ops", 12)]
+
+
+@pytest.mark.parametrize(
+    ("number", "value"),
+    [
+        *((3, 0.25), (5, 0.25), (7, -3), (9, -(1 << 60)), (11, 9), (13, 1 << 62), (15, -5), (17, 7), (19, 8)),
+        *((21, 9), (23, -4), (25, -(1 << 40)), (27, True), (29, "0")),
+    ],
+)
+def test_every_kind_of_value_of_the_protobuf_library_is_read(tmp_path, schema, number, value):
+    own = schema(f1=4, f3=5, f4=[3], f5=[1, 300])
+    own.f10.add(f1="some", **{f"f{number}": value})
+    (node,) = read_trace(save(tmp_path / "t.0.et", b"\0" + behind_its_length(own)))
+    assert (node.id, node.type, node.ctrl_deps, node.data_deps) == (4, NodeType.COMM_SEND, (3,), (1, 300))
+    assert node.attributes == {"some": value}
+
+
+def test_any_bytes_are_a_trace_or_refused_in_one_line(tmp_path):
+    generator, good = random.Random(4), write_trace(NODES)
+    for _ in range(1500):
+        data = bytearray(good[: generator.randrange(len(good) + 1)])
+        for _ in range(generator.randrange(4)):
+            if data:
+                data[generator.randrange(len(data))] = generator.randrange(256)
+        path = save(tmp_path / "t.0.et", bytes(data))
+        with suppress(InputError):
+            read_trace(path)
+
+
+def test_a_small_file_cannot_claim_much_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("themis_opt.base.sources.MAX_FILE_BYTES", 1000)
+    with pytest.raises(InputError, match="must be at most"):
+        read_trace(save(tmp_path / "t.0.et", packed_trace(bytes(5000))))

@@ -6,14 +6,12 @@ with gzip.  Field numbers are those of the schema, https://github.com/mlcommons/
 
 import gzip
 import struct
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from types import MappingProxyType
 
-from themis_opt.base.documents import MAX_FILE_BYTES, read_bytes
 from themis_opt.base.errors import InputError
 from themis_opt.base.protobuf import (
     BYTES,
@@ -31,9 +29,12 @@ from themis_opt.base.protobuf import (
     read_varint,
     signed,
 )
+from themis_opt.base.sources import Source
 
 VERSION = "0.0.4"
-GZIP_MAGIC = b"\x1f\x8b"
+NODE_FIELDS = range(1, 12)
+"""Numbers of the fields of a node; others are of a schema that is not known here."""
+
 Value = bool | int | float | str | tuple[bool, ...]
 Attributes = Mapping[str, Value]
 
@@ -149,18 +150,9 @@ def read_trace(path: Path) -> list[Node]:
         If the file cannot be read or is no trace; the message says at which byte.
     """
     try:
-        return list(_nodes(_unpacked(read_bytes(path, "Chakra"))))
-    except (MalformedMessage, zlib.error, EOFError, UnicodeDecodeError, ValueError) as error:
+        return list(_nodes(Source(path).data))
+    except (MalformedMessage, struct.error, ValueError) as error:
         raise InputError(f"not a Chakra trace: {error}", source=str(path)) from None
-
-
-def _unpacked(data: bytes) -> bytes:
-    if not data.startswith(GZIP_MAGIC):
-        return data
-    unpacked = zlib.decompressobj(wbits=31).decompress(data, MAX_FILE_BYTES + 1)
-    if len(unpacked) > MAX_FILE_BYTES:
-        raise ValueError(f"unpacks to more than {MAX_FILE_BYTES} bytes")
-    return unpacked
 
 
 def packed_trace(data: bytes) -> bytes:
@@ -193,6 +185,8 @@ def _node(message: bytes) -> Node:
     numbers, deps = {1: 0, 3: 0, 7: 0}, {4: list[int](), 5: list[int]()}
     name, attributes = "", dict[str, Value]()
     for own in read_fields(message):
+        if own.number not in NODE_FIELDS:
+            raise ValueError(f"unknown field {own.number} of a node")
         if own.number in numbers and isinstance(own.value, int):
             numbers[own.number] = own.value
         elif own.number in deps and own.wire_type in (VARINT, BYTES):

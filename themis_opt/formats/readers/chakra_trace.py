@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from themis_opt.base.chakra import Node, NodeType, read_trace
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_SECOND
-from themis_opt.formats.chakra import Node, NodeType, read_trace
 from themis_opt.formats.readers.draft import Draft, needs_network
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import FORMAT, Instance
@@ -36,9 +36,10 @@ KINDS: Mapping[int, CollectiveKind] = MappingProxyType(
     }
 )
 UNKNOWN_KINDS: Mapping[int, str] = MappingProxyType({3: "gather", 4: "scatter", 9: "barrier"})
+MAX_NODES = 200_000
 COMPUTE = (NodeType.COMP, NodeType.MEM_LOAD, NodeType.MEM_STORE)
 PASSED_OVER = (NodeType.METADATA,)
-COMPARED = ("type", "data_deps", "ctrl_deps", "duration")
+COMPARED = ("type", "data_deps", "ctrl_deps", "duration_micros")
 ATTRIBUTES = ("comm_type", "comm_size", "involved_dim", "num_ops", "tensor_size")
 """What must be equal for NPUs to be equal; communicators may have different names."""
 
@@ -88,12 +89,16 @@ def _checked(source: Source) -> dict[int, Node]:
 
     All of them are ones that a problem can have, and wait for nodes that there are.
     """
-    trace = read_trace(source).nodes
+    trace = read_trace(source.path)
     if not trace:
         raise source.error("has no nodes")
+    if len(trace) > MAX_NODES:
+        raise source.error(f"must have at most {MAX_NODES}", "nodes", len(trace))
     places = {own.id: place for place, own in enumerate(trace)}
     nodes: dict[int, Node] = {}
     for place, own in enumerate(trace):
+        if places[own.id] != place:
+            raise source.error("stands twice", "id", own.id)
         for dep in (*own.data_deps, *own.ctrl_deps):
             if dep not in places:
                 raise source.error("waits for a node that there is not", f"nodes[{place}]", dep)
@@ -332,8 +337,8 @@ class _Build:
     def _time(self, own: Node) -> int:
         """Picoseconds: the duration, or what operations take at the rates of the machine."""
         operations = own.attributes.get("num_ops", 0)
-        if own.duration or not operations:
-            return own.duration * PICOSECONDS_PER_MICROSECOND
+        if own.duration_micros or not operations:
+            return own.duration_micros * PICOSECONDS_PER_MICROSECOND
         field = f"nodes[{own.id}].num_ops"
         count = self._source.number(operations, field, most=1e30)
         if self._machine.flops is None:

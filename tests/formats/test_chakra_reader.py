@@ -1,0 +1,143 @@
+"""Execution traces of Chakra."""
+
+import pytest
+from reader_samples import RING_16, SYSTEM, chakra_trace
+
+from themis_opt.base.chakra import Node, NodeType, read_trace, write_trace
+from themis_opt.base.errors import InputError
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.catalog import import_files
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+
+NET = RING_16.replace("16", "4")
+TWO_LEVELS = NET.replace("[ Ring ]", "[ Ring, Switch ]").replace("[ 4 ]", "[ 4, 2 ]").replace(".0 ]", ".0, 9 ]")
+PUBLISHED = bytes.fromhex(
+    "070a05302e302e344812"
+    "14616c6c5f7265647563655f346e7075735f314d42"
+    "1807520e0a0969735f6370755f6f70d801"
+    "00520d0a09636f6d6d5f747970654800520f0a09636f6d6d5f73697a65488080"
+    "40"
+)
+"""An all-reduce of 1 MiB as it stands in a trace, byte for byte: version, one node, three attributes."""
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """Write the trace of a rank."""
+
+    def save(nodes, rank=0):
+        path = tmp_path / f"work.{rank}.et"
+        path.write_bytes(nodes if isinstance(nodes, bytes) else write_trace(nodes))
+        return path
+
+    return save
+
+
+def comm(number, deps=(), ctrl=(), kind=0, size=4096, **more):
+    attributes = {"is_cpu_op": False, "comm_type": kind, "comm_size": size} | more
+    return Node(number, f"comm{number}", NodeType.COMM_COLL, deps, ctrl, attributes=attributes)
+
+
+def comp(number, deps=(), duration=5, **attributes):
+    return Node(number, f"comp{number}", NodeType.COMP, deps, duration_micros=duration, attributes=attributes)
+
+
+def test_the_published_bytes_of_a_node_are_read(trace):
+    (node,) = read_trace(trace(PUBLISHED))
+    assert (node.name, node.type) == ("all_reduce_4npus_1MB", NodeType.COMM_COLL)
+    assert node.attributes == {"is_cpu_op": False, "comm_type": 0, "comm_size": 2**20}
+
+
+def test_collectives_alone_are_a_problem_without_compute(write, trace):
+    ranks = [trace([comm(rank, kind=2, size=1000)], rank) for rank in range(4)]
+    imported = import_files([*write(net__yml=NET), *ranks])
+    (collective,) = imported.instance.collectives
+    assert (collective.kind.value, collective.size) == ("all_gather", 4000)
+    assert "4 equal NPUs are folded into one" in imported.notes[1]
+
+
+def test_compute_and_collectives_become_an_iteration(write, trace):
+    nodes = [comp(0), comp(1, (0,)), comm(2, (0,)), comp(3, (1,)), comm(4, (3,), (2,)), comp(5, (2, 4))]
+    instance = import_files([*write(net__yml=NET), trace(nodes)]).instance
+    assert [(task.name, task.duration) for task in instance.tasks] == [(f"comp{k}", 5_000_000) for k in (0, 1, 3, 5)]
+    ends = {t.name: (t.ready_after, t.needed_before, t.after) for t in instance.iteration.tensors}
+    assert ends == {"comm2": ("comp0", "comp5", ()), "comm4": ("comp3", "comp5", ())}
+    schedule = simulate(instance, make_policy("wait_free/baseline")(instance))
+    validate(schedule)
+
+
+def test_collectives_that_need_each_others_data_come_one_after_the_other(write, trace):
+    nodes = [comp(0), comm(1, (0,), kind=7), comm(2, (1,)), Node(3, "m", NodeType.METADATA, (2,)), comp(4, (3,))]
+    instance = import_files([*write(net__yml=NET), trace(nodes)]).instance
+    tensors = {t.name: (t.after, t.needed_before) for t in instance.iteration.tensors}
+    assert tensors["comm2"] == (("comm1",), "comp4")
+
+
+def test_a_result_that_no_compute_needs_is_needed_in_the_next_iteration(write, trace):
+    instance = import_files([*write(net__yml=NET), trace([comp(0), comm(1, (0,))])]).instance
+    assert instance.exchanges[0].needed_later == 1
+
+
+def test_involved_dimensions_and_groups_are_spans(write, trace):
+    files = write(net__yml=TWO_LEVELS, groups__json={"1": [0, 4], "2": [1, 5]})
+    nodes = [comp(0), comm(1, (0,), involved_dim=(True, False, False, False)), comm(2, (0,), pg_name="1")]
+    instance = import_files([*files, trace(nodes)]).instance
+    assert [t.dimensions for t in instance.iteration.tensors] == [("dim1",), ("dim2",)]
+
+
+def test_ranks_of_different_groups_of_one_shape_are_equal(write, trace):
+    files = write(net__yml=TWO_LEVELS, groups__json={"1": [0, 4], "2": [1, 5]})
+    ranks = [trace([comp(0), comm(1, (0,), pg_name=str(rank + 1))], rank) for rank in range(2)]
+    assert import_files([*files, *ranks]).instance.iteration.tensors[0].dimensions == ("dim2",)
+
+
+def test_operations_take_what_the_system_says(write, trace):
+    files = write(net__yml=NET, sys__json=SYSTEM | {"peak-perf": 2, "local-mem-bw": 100})
+    nodes = [
+        comp(0, duration=0, num_ops=2 * 10**9),
+        comp(1, (0,), duration=0, num_ops=1, tensor_size=10**9),
+        comm(2, (1,)),
+    ]
+    instance = import_files([*files, trace(nodes)]).instance
+    assert [task.duration for task in instance.tasks] == [10**9, 10**10]  # at 2 TFLOP/s, and at 100 GB/s
+
+
+BROKEN = [
+    ([comp(0), comm(1, (9,))], "nodes[1] = 9: waits for a node that there is not"),
+    ([comp(0, (1,)), comp(1, (0,)), comm(2)], "nodes[0]: waits for itself in a circle"),
+    ([comp(0), comp(0)], "id = 0: stands twice"),
+    ([comm(0, kind=3)], "nodes[0].comm_type = 3: gather is not among the collectives here"),
+    ([comm(0, kind=77)], "nodes[0].comm_type = 77: must be the number of a collective"),
+    ([comm(0, size=-1)], "nodes[0].comm_size = -1: must be at least 0"),
+    ([Node(0, "s", NodeType.COMM_SEND)], "sends between two NPUs"),
+    ([Node(0, "s", NodeType.INVALID)], "nodes of type INVALID are not part of a problem"),
+    ([comm(0, pg_name="3")], "names no known communicator"),
+    ([comp(0, duration=0, num_ops=9), comm(1)], "name a system file with peak-perf too"),
+    (PUBLISHED[:-3], "72 bytes are promised at byte 9, 69 are left"),
+    (b"\xff" * 9, "no varint at byte 0"),
+    (b"", "the file is empty"),
+    (PUBLISHED[:8] + b"\x02\x78\x01", "unknown field 15 of a node"),
+]
+
+
+@pytest.mark.parametrize(("nodes", "rule"), BROKEN)
+def test_traces_that_break_a_rule_are_refused(write, trace, nodes, rule):
+    path = trace(nodes)
+    with pytest.raises(InputError) as refused:
+        import_files([*write(net__yml=NET), path])
+    assert rule in str(refused.value)
+    assert str(refused.value).startswith(str(path))
+
+
+def test_ranks_that_differ_are_refused_with_the_difference(write, trace):
+    ranks = [trace([comp(0, duration=5 + rank), comm(1, (0,))], rank) for rank in range(2)]
+    with pytest.raises(InputError) as refused:
+        import_files([*write(net__yml=NET), *ranks])
+    assert "nodes[0].duration_micros = 6: rank 1 differs from rank 0, where it is 5" in str(refused.value)
+
+
+def test_the_sample_is_a_whole_iteration(write, tmp_path):
+    (tmp_path / "sample.0.et").write_bytes(chakra_trace())
+    instance = import_files([*write(net__yml=NET), tmp_path / "sample.0.et"]).instance
+    assert len(instance.tasks) == 2
