@@ -1,6 +1,7 @@
 """Small files of other tools, written for these tests from what is known of their formats, by name of the format."""
 
 import json
+from collections.abc import Sequence
 
 from themis_opt.base.chakra import Node, NodeType, write_trace
 
@@ -63,6 +64,122 @@ def chakra_trace() -> bytes:
     return write_trace(nodes)
 
 
+def nccl_table(times: Sequence[tuple[int, float, float]], program: str = "all_reduce_perf", ranks: int = 8) -> str:
+    """The output of nccl-tests for sizes with their times out of place and in place, in microseconds."""
+    lines = ["# nccl-tests version 2.19.6", f"# Collective test starting: {program}", "# Using devices"]
+    lines += [f"#  Rank {k:2} Group  0 Pid {100 + k} on  node0 device {k:2} [0000:0{k}:00] GPU" for k in range(ranks)]
+    lines += ["#", "#                                  out-of-place                       in-place"]
+    lines += ["#  size count type redop root time algbw busbw #wrong time algbw busbw #wrong"]
+    lines += ["#  (B) (elements) (us) (GB/s) (GB/s) (us) (GB/s) (GB/s)"]
+    for size, out, within in times:
+        busy = [f"{time:.2f} {size / time / 1000:.2f} {1.75 * size / time / 1000:.2f} 0" for time in (out, within)]
+        lines.append(f"{size:12} {size // 4:12} float sum -1 {busy[0]} {busy[1]}")
+    return "\n".join([*lines, "# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 1.5", "#", ""])
+
+
+TOPOLOGY = """<system version="1">
+  <cpu numaid="0" arch="x86_64" vendor="AuthenticAMD" familyid="143" modelid="1">
+    <pci busid="0000:0b:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
+      <pci busid="0000:0f:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
+        <gpu dev="0" sm="80" rank="0" gdr="1">
+          <nvlink target="0000:c7:00.0" count="12" tclass="0x068000"/>
+        </gpu>
+      </pci>
+      <pci busid="0000:10:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
+        <gpu dev="1" sm="80" rank="1" gdr="1">
+          <nvlink target="0000:c7:00.0" count="12" tclass="0x068000"/>
+        </gpu>
+      </pci>
+      <nic>
+        <net name="mlx5_0" dev="0" speed="200000" port="1" guid="0x1" maxconn="131072" gdr="1"/>
+      </nic>
+    </pci>
+  </cpu>
+</system>
+"""
+GRAPH = """<graphs version="1">
+  <graph id="0" pattern="4" crossnic="0" nchannels="2" speedintra="20" speedinter="12.5" typeintra="NVL">
+    <channel><net dev="0"/><gpu dev="0"/><gpu dev="1"/><net dev="0"/></channel>
+    <channel><net dev="0"/><gpu dev="0"/><gpu dev="1"/><net dev="0"/></channel>
+  </graph>
+</graphs>
+"""
+MATRIX = (
+    "\tGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\n"
+    "GPU0\t X \tNV12\tNV12\tPXB\t0-47\nGPU1\tNV12\t X \tNV12\tPXB\t0-47\nGPU2\tNV12\tNV12\t X \tSYS\t48-95\n"
+    "NIC0\tPXB\tPXB\tSYS\t X \n\nLegend:\n  X    = Self\n"
+)
+
+LINEAR = [(size, 42 + 1.75 * size / 200_000, 42 + 1.75 * size / 200_000) for size in (2**k for k in range(10, 31, 2))]
+"""A ring of 8 with 3 us per step and 200 GB/s."""
+
+NCCL_JSON = {
+    "version": 3,
+    "args": ["./all_gather_perf", "-b", "8"],
+    "config": {"ngpus": 1, "devices": [{"rank": k, "group": k % 2} for k in range(8)]},
+    "results": [
+        {
+            "size": 2**k,
+            "out_of_place": {"time": 5 + 2**k / 1e5, "alg_bw": 1.0, "bus_bw": 1.0, "nwrong": 0},
+            "in_place": None,
+        }
+        for k in range(10, 30)
+    ],
+}
+
+
+def inspector_line(coll: str, size: int, microseconds: float, ranks: int = 8, nodes: int = 1, blocks: int = 1) -> str:
+    """A line of the NCCL Inspector."""
+    perf = {"coll": coll, "coll_sn": 1, "coll_msg_size_bytes": size, "coll_exec_time_us": microseconds}
+    perf |= {"coll_algobw_gbs": blocks * size / microseconds / 1000}
+    return json.dumps({"header": {"rank": 0, "n_ranks": ranks, "nnodes": nodes}, "coll_perf": perf}) + "\n"
+
+
+def kernel(start: float, end: float, stream: int = 7, **collective: object) -> dict[str, object]:
+    """A kernel of a PyTorch trace; a collective if it has arguments."""
+    name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL" if collective else "gemm"
+    args = {"stream": stream} | collective
+    return {
+        "ph": "X",
+        "cat": "kernel",
+        "name": name,
+        "pid": 0,
+        "tid": stream,
+        "ts": start,
+        "dur": end - start,
+        "args": args,
+    }
+
+
+def collective_arguments(
+    name: str = "allreduce", elements: int = 10**6, ranks: int = 8, stride: int = 1
+) -> dict[str, object]:
+    """The arguments that PyTorch gives to a kernel of NCCL."""
+    return {
+        "Collective name": name,
+        "dtype": "Float",
+        "In msg nelems": elements,
+        "Out msg nelems": elements,
+        "Group size": ranks,
+        "Process Group Name": f"pg{stride}",
+        "Process Group Ranks": str([stride * k for k in range(ranks)]),
+    }
+
+
+def pytorch_trace(events: Sequence[dict[str, object]]) -> str:
+    """A trace of the PyTorch profiler with some events."""
+    head = {"schemaVersion": 1, "deviceProperties": [], "traceEvents": list(events), "traceName": "trace.json"}
+    return json.dumps(head)
+
+
+OVERLAPPED = (
+    {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "ts": 0, "dur": 1300},
+    {"ph": "M", "name": "process_name", "args": {"name": "python"}},
+    *(kernel(0, 400), kernel(400, 800), kernel(800, 900), kernel(1200, 1300)),
+    *(kernel(400, 700, 20, **collective_arguments()), kernel(900, 1200, 20, **collective_arguments())),
+)
+"""Two all-reduces of 4 MB, one beside compute and one after it; an update in the end."""
+
 SAMPLES: dict[str, dict[str, str | bytes]] = {
     "json": {},
     "astra-sim-network": {"ring.yml": RING_16, "levels.yml": THREE_LEVELS},
@@ -71,6 +188,11 @@ SAMPLES: dict[str, dict[str, str | bytes]] = {
     "astra-sim-1-system": {"system.txt": SYSTEM_1},
     "astra-sim-1-workload": {"data.txt": DATA_PARALLEL, "transformer.txt": TRANSFORMER, "simai.txt": SIMAI},
     "astra-sim-groups": {"groups.json": '{"0": [0, 1, 2, 3], "1": [0, 4]}'},
+    "nccl-tests": {"all_reduce.txt": nccl_table(LINEAR[::4]), "gather.json": json.dumps(NCCL_JSON)},
+    "nccl-inspector": {"log.json": "".join(inspector_line("AllReduce", size, out) for size, out, _ in LINEAR[::3])},
+    "pytorch-trace": {"trace.json": pytorch_trace(OVERLAPPED)},
+    "nccl-topology": {"topology.xml": TOPOLOGY, "graph.xml": GRAPH},
+    "nvidia-smi": {"topo.txt": MATRIX},
     "chakra": {"trace.0.et": chakra_trace()},
 }
 """Files by name of the format and of the file; of each format at least one."""

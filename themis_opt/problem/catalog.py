@@ -39,6 +39,11 @@ READERS = Registry(
         "astra-sim-1-network": "themis_opt.formats.readers.astra_sim_1_network:READER",
         "astra-sim-1-system": "themis_opt.formats.readers.astra_sim_1_system:READER",
         "astra-sim-1-workload": "themis_opt.formats.readers.astra_sim_1_workload:READER",
+        "nccl-tests": "themis_opt.formats.readers.nccl_tests:READER",
+        "nccl-inspector": "themis_opt.formats.readers.nccl_inspector:READER",
+        "nccl-topology": "themis_opt.formats.readers.nccl_topology:READER",
+        "nvidia-smi": "themis_opt.formats.readers.nvidia_smi:READER",
+        "pytorch-trace": "themis_opt.formats.readers.kineto:READER",
         "chakra": "themis_opt.formats.readers.chakra_trace:READER",
     },
 )
@@ -138,11 +143,15 @@ def import_files(files: Sequence[str | Path], *, request: Request | None = None)
         found.append((str(file), name))
     parts = [part for reader, paths in readers.values() for part in _parts(reader, paths, alone=len(readers) == 1)]
     needs_request = not any(part.workload for part in parts)
+    instance = assemble(parts, request or (Request() if needs_request else None))
+    judged = [part.judge(instance) for part in parts if part.judge]
     return Import(
-        instance=assemble(parts, request or (Request() if needs_request else None)),
+        instance=instance,
         formats=tuple(found),
         notes=tuple(note for part in parts for note in part.notes),
-        tables={title: rows for part in parts for title, rows in part.tables.items()},
+        tables={
+            title: rows for tables in (*(part.tables for part in parts), *judged) for title, rows in tables.items()
+        },
         pictures=tuple(part.picture for part in parts if part.picture),
     )
 

@@ -59,6 +59,8 @@ class Part:
         How units were read, and what was assumed or left out: one sentence each.
     tables : mapping
         What was found beside the problem: rows by the title of their table.
+    judge : callable or None
+        More tables, from the problem that all files together make.
     picture : callable or None
         Draws it into a file of the given name.
     source : str
@@ -70,6 +72,7 @@ class Part:
     workload: Callable[[Machine | None], Instance] | None = None
     notes: tuple[str, ...] = ()
     tables: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=lambda: MappingProxyType({}))
+    judge: Callable[[Instance], Mapping[str, Sequence[Mapping[str, str]]]] | None = None
     picture: Callable[[Path], None] | None = None
     source: str = ""
 

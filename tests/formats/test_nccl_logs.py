@@ -1,0 +1,96 @@
+"""Networks calibrated from nccl-tests and the NCCL Inspector."""
+
+import json
+
+import numpy as np
+import pytest
+from reader_samples import LINEAR, NCCL_JSON, inspector_line, nccl_table
+
+from themis_opt.base.errors import InputError
+from themis_opt.problem.catalog import import_files
+
+US = 10**6
+
+
+def dimensions(imported):
+    return [(d.size, d.bandwidth / 1e9, d.latency / US) for d in imported.instance.network.dimensions]
+
+
+def test_a_table_becomes_a_dimension(write):
+    imported = import_files(write(all_reduce__txt=nccl_table(LINEAR)))
+    ((size, bandwidth, latency),) = dimensions(imported)
+    assert size == 8
+    assert bandwidth == pytest.approx(200, rel=1e-3)
+    assert latency == pytest.approx(3, rel=1e-3)
+    assert len(imported.tables["dim1: measured against fitted"]) == 2 * len(LINEAR)
+
+
+def test_noise_of_three_percent_moves_bandwidth_by_two_percent_and_latency_by_ten(write):
+    generator = np.random.default_rng(5)
+    exact = ((2**k, 42 + 1.75 * 2**k / 200_000) for k in range(10, 31))
+    rows = [(size, *(time * (1 + 0.03 * generator.standard_normal(2)))) for size, time in exact]
+    ((_, bandwidth, latency),) = dimensions(import_files(write(all_reduce__txt=nccl_table(rows))))
+    assert bandwidth == pytest.approx(200, rel=0.02)
+    assert latency == pytest.approx(3, rel=0.1)
+
+
+def test_a_file_per_dimension_is_a_network_and_a_picture(write, tmp_path):
+    files = write(all_reduce_inner__txt=nccl_table(LINEAR), outer__json=NCCL_JSON)
+    imported = import_files(files)
+    assert [own[0] for own in dimensions(imported)] == [8, 4]  # of eight ranks in two groups
+    (picture,) = imported.draw(tmp_path / "network.json")
+    assert picture.name == "network.svg"
+    assert picture.read_text(encoding="utf-8").count("residual (%)") >= 1
+
+
+def test_an_all_gather_counts_what_it_makes(write):
+    ((_, bandwidth, latency),) = dimensions(import_files(write(x__json=NCCL_JSON)))
+    assert bandwidth == pytest.approx(0.75 * 100, rel=1e-3)  # 3/4 of the bytes are sent at 1e5 bytes per microsecond
+    assert latency == pytest.approx(5 / 3, rel=1e-3)
+
+
+def test_protocols_that_change_with_the_size_are_told(write):
+    def time(size):
+        sent = 1.75 * size / 1000
+        return min(15 + sent / 150, 40.6 + sent / 276, 56 + sent / 300)
+
+    rows = [(2**k, time(2**k), time(2**k)) for k in range(10, 31)]
+    imported = import_files(write(all_reduce__txt=nccl_table(rows)))
+    assert any(note.startswith("dim1: outside the model: around ") for note in imported.notes)
+
+
+def test_the_inspector_tells_dimensions_by_nodes(write):
+    inner = "".join(inspector_line("AllReduce", size, out) for size, out, _ in LINEAR)
+    outer = "".join(inspector_line("AllReduce", size, 2 * out, ranks=4, nodes=4) for size, out, _ in LINEAR)
+    imported = import_files(write(log__json=inner + outer + inspector_line("AllReduce", 8, 9.0, ranks=16, nodes=4)))
+    assert [own[0] for own in dimensions(imported)] == [8, 4]
+    assert any("1 collectives that span both dimensions" in note for note in imported.notes)
+
+
+def test_the_inspector_gives_a_reduce_scatter_by_its_result(write):
+    lines = [inspector_line("ReduceScatter", size // 8, out / 2, blocks=8) for size, out, _ in LINEAR]
+    ((_, bandwidth, latency),) = dimensions(import_files(write(log__json="".join(lines))))
+    assert bandwidth == pytest.approx(200, rel=1e-3)
+    assert latency == pytest.approx(3, rel=1e-3)
+
+
+BROKEN = [
+    (nccl_table(LINEAR, program="latency_perf"), "must be one of|does not say which collective"),
+    (nccl_table(LINEAR, ranks=1), "must list two ranks or more"),
+    (nccl_table(LINEAR).replace("Rank  1 ", "Rank  0 "), "each once"),
+    (nccl_table(LINEAR).replace("(us)", "(ms)"), r"line 16: times must be in microseconds"),
+    (nccl_table(LINEAR).replace("float sum -1", "float sum", 1), "line 17 = '12 columns': must have 13 columns"),
+    (nccl_table(LINEAR[:1]), "must be at least 4"),
+    (json.dumps(NCCL_JSON | {"results": {}}), "results: must be a list"),
+    (json.dumps(NCCL_JSON | {"config": {}}), r"config\.devices: must be a list"),
+    (inspector_line("AllReduce", 8, 5.0) + "{}\n", "line 2: header: must be an object"),
+    (inspector_line("AllReduces", 8, 5.0), "must be one of allreduce, .*; the nearest is 'allreduce'"),
+    (inspector_line("AllReduce", 8, 5.0, blocks=3), "coll_algobw_gbs = .*: must be bytes over time"),
+]
+
+
+@pytest.mark.parametrize(("text", "rule"), BROKEN)
+def test_logs_that_break_a_rule_are_refused(write, text, rule):
+    name = "x__txt" if text.startswith("#") else "x__json"
+    with pytest.raises(InputError, match=rule):
+        import_files(write(**{name: text}))

@@ -1,0 +1,73 @@
+"""Topologies and graphs of NCCL, and the matrix of nvidia-smi."""
+
+import pytest
+from reader_samples import GRAPH, MATRIX, TOPOLOGY
+
+from themis_opt.base.errors import InputError
+from themis_opt.problem.catalog import import_files
+
+
+def rows(imported):
+    return [
+        (d.name, d.kind.value, d.size, d.bandwidth / 1e9, d.latency // 1000)
+        for d in imported.instance.network.dimensions
+    ]
+
+
+def test_a_topology_is_a_node_and_the_network_between_two(write):
+    imported = import_files(write(topology__xml=TOPOLOGY))
+    assert rows(imported) == [("node", "switch", 2, 240, 3400), ("net", "switch", 2, 12.5, 14_000)]
+    assert "2 nodes, since its name says no number such as 16nodes" in imported.notes[0]
+
+
+def test_the_name_of_the_file_says_the_number_of_nodes(write):
+    imported = import_files(write(topology__16nodes__xml=TOPOLOGY))
+    assert [own[2] for own in rows(imported)] == [2, 16]
+
+
+def test_links_between_gpus_without_a_switch_connect_all(write):
+    links = TOPOLOGY.replace('"0x068000"', '"0x030200"')
+    assert rows(import_files(write(topology__xml=links)))[0][:3] == ("node", "fully_connected", 2)
+
+
+def test_a_node_without_nvlinks_is_as_fast_as_its_pci_links(write):
+    lines = [line for line in TOPOLOGY.splitlines() if "nvlink" not in line]
+    assert rows(import_files(write(topology__xml="\n".join(lines))))[0] == ("node", "switch", 2, 32, 5700)
+
+
+def test_hopper_and_blackwell_have_faster_links(write):
+    found = [rows(import_files(write(t__xml=TOPOLOGY.replace('sm="80"', f'sm="{sm}"'))))[0][3] for sm in (90, 100)]
+    assert found == pytest.approx([247.2, 481.2])
+
+
+def test_a_graph_has_channels_times_their_speed(write):
+    assert rows(import_files(write(graph__4nodes__xml=GRAPH))) == [
+        ("node", "ring", 2, 40, 3400),
+        ("net", "switch", 4, 12.5, 14_000),
+    ]
+
+
+def test_a_matrix_of_equal_links_is_a_node(write):
+    assert rows(import_files(write(topo__txt=MATRIX))) == [("node", "switch", 3, 300, 3400)]
+    assert rows(import_files(write(topo__txt=MATRIX.replace("NV12", "PIX"))))[0][3:] == (32, 5700)
+
+
+BROKEN = [
+    ("x__xml", TOPOLOGY.replace('count="12"', 'count="8"', 1), "nvlink GB/s = .*: must be the same for all GPUs"),
+    ("x__xml", TOPOLOGY.replace('sm="80"', 'sm="61"'), "gpu.sm = '61': must be one of 7x"),
+    ("x__xml", TOPOLOGY.replace('version="1"', 'version="9"'), "system.version = '9': must be 1 or 2"),
+    ("x__xml", TOPOLOGY.replace("<net ", "<nett "), "must describe a network adapter"),
+    ("x__xml", "<!DOCTYPE system [<!ENTITY a 'b'>]>" + TOPOLOGY, "must not declare a document type or entities"),
+    ("x__xml", TOPOLOGY[:-12], "not XML: no element found at line"),
+    ("x__xml", "<system>" * 80, "must have at most 64 levels"),
+    ("x__xml", GRAPH.replace('pattern="4"', 'pattern="1"'), "graph = 'balanced tree': must hold a ring, pattern 4"),
+    ("x__txt", MATRIX.replace("NV12", "NV4", 1), "links = 'NV12, NV4': must be one kind of link between all"),
+    ("x__txt", MATRIX.replace("NV12", "NVX", 1), "line 2 = 'NVX': must be NV and a number"),
+    ("x__txt", MATRIX.replace("GPU2\tNV12", "GPU7\tNV12"), "GPUs = 2: must be a matrix of two GPUs or more"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "rule"), BROKEN)
+def test_files_that_break_a_rule_are_refused(write, name, text, rule):
+    with pytest.raises(InputError, match=rule):
+        import_files(write(**{name: text}))

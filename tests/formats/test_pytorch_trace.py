@@ -1,0 +1,114 @@
+"""Traces of the PyTorch profiler."""
+
+import gzip
+import json
+
+import pytest
+from reader_samples import OVERLAPPED, collective_arguments, kernel, pytorch_trace
+
+from themis_opt.base.errors import InputError
+from themis_opt.problem.catalog import import_files, load
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Network
+from themis_opt.workloads.files import instance_text
+
+US = 10**6
+
+
+def shares(imported):
+    return {row["quantity"]: (row["time"], row["share"]) for row in imported.tables["trace"]}
+
+
+def test_it_says_how_much_communication_is_exposed(write):
+    imported = import_files(write(t__json=pytorch_trace(OVERLAPPED)))
+    assert shares(imported)["step"] == ("1.3 ms", "100.00 %")
+    assert shares(imported)["communication"] == ("600 us", "46.15 %")
+    assert shares(imported)["communication exposed"] == ("300 us", "23.08 %")
+    assert shares(imported)["communication is the bottleneck"][0] == "partly"
+
+
+def test_tasks_lie_between_collectives_and_gradients_are_needed_after_the_gap(write):
+    instance = import_files(write(t__json=pytorch_trace(OVERLAPPED))).instance
+    assert [task.duration for task in instance.tasks] == [0, 400 * US, 500 * US, 0, 100 * US]
+    ends = [(t.size, t.ready_after, t.needed_before) for t in instance.iteration.tensors]
+    assert ends == [(4_000_000, "compute 1", "compute 4"), (4_000_000, "compute 2", "compute 4")]
+
+
+def test_the_model_gives_the_measured_time_back(write):
+    imported = import_files(write(t__json=pytorch_trace(OVERLAPPED)))
+    rows = {row["iteration"]: row["time"] for row in imported.tables["what the best launch would gain"]}
+    assert rows["measured"] == rows["as traced, in the model (wait_free/baseline)"] == "1.3 ms"
+
+
+def test_parameters_are_needed_by_the_next_kernel(write):
+    gather = kernel(0, 100, 20, **collective_arguments("_allgather_base"))
+    instance = import_files(
+        write(t__json=pytorch_trace([kernel(0, 50), gather, kernel(90, 150), kernel(150, 300)]))
+    ).instance
+    (tensor,) = instance.iteration.tensors
+    assert (tensor.kind.value, tensor.needed_before) == ("all_gather", "compute 2")
+    assert [task.duration for task in instance.tasks] == [0, 110 * US, 150 * US]  # 40 us were exposed
+
+
+def test_a_collective_that_ends_last_is_needed_in_the_next_iteration(write):
+    events = [kernel(0, 100), kernel(100, 300, 20, **collective_arguments())]
+    assert import_files(write(t__json=pytorch_trace(events))).instance.exchanges[0].needed_later == 1
+
+
+def test_a_packed_trace_is_a_whole_problem(tmp_path):
+    path = tmp_path / "trace.pt.trace.json.gz"
+    path.write_bytes(gzip.compress(pytorch_trace(OVERLAPPED).encode()))
+    assert load(path).network.sizes == (8,)
+
+
+def test_groups_are_dimensions(write):
+    inner, outer = collective_arguments(ranks=4), collective_arguments(ranks=2, stride=4)
+    events = [kernel(0, 10), kernel(10, 30, 20, **inner), kernel(30, 90, 20, **outer), kernel(90, 100)]
+    instance = import_files(write(t__json=pytorch_trace(events))).instance
+    assert instance.network.sizes == (4, 2)
+    assert [t.dimensions for t in instance.iteration.tensors] == [("dim1",), ("dim2",)]
+    assert instance.network.bandwidths == pytest.approx([2 * 4e6 * 0.75 / 20e-6, 2 * 4e6 * 0.5 / 60e-6])
+
+
+def test_a_network_of_ones_own_takes_the_place_of_the_fitted_one(write):
+    network = Network(dimensions=(Dimension(kind="switch", size=8, bandwidth="1 TB/s"),))
+    own = Instance(network=network, collectives=(Collective(kind="all_reduce", size="1 MB"),))
+    text = instance_text(own)
+    instance = import_files(write(t__json=pytorch_trace(OVERLAPPED), net__json=text)).instance
+    assert instance.network.dimensions[0].bandwidth == 1e12
+
+
+def test_the_median_step_is_read(write):
+    steps = [
+        {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{k}", "ts": 1000 * k, "dur": 10 + k}
+        for k in range(3)
+    ]
+    kernels = [kernel(1000 * k, 1000 * k + 5 + k, 20, **collective_arguments(elements=10 + k)) for k in range(3)]
+    imported = import_files(write(t__json=pytorch_trace([*steps, *kernels])))
+    assert imported.instance.iteration.tensors[0].size == 44
+    assert "ProfilerStep#1" in imported.notes[0]
+
+
+def changed(**arguments):
+    return pytorch_trace(
+        [kernel(0, 10, 20, **(collective_arguments() | {k.replace("_", " "): v for k, v in arguments.items()}))]
+    )
+
+
+BROKEN = [
+    (changed(Collective_name="allreduces"), "Collective name = 'allreduces': must be one of allreduce"),
+    (changed(Collective_name="send"), "sends between two NPUs"),
+    (changed(dtype="Floats"), "dtype = 'Floats': must be one of .*; the nearest is 'Float'"),
+    (changed(In_msg_nelems=-1), "In msg nelems = -1: must be at least 0"),
+    (pytorch_trace([kernel(0, 10)]), "holds no collective of NCCL with its sizes"),
+    (pytorch_trace(OVERLAPPED)[:-60], "not JSON at character"),
+    (json.dumps({"traceEvents": {}}), "must hold a list 'traceEvents'"),
+    (changed(Process_Group_Ranks="[0, 3, 6, 9, 12, 15, 18, 21]"), "groups fill no dimensions, each the next one"),
+]
+
+
+@pytest.mark.parametrize(("text", "rule"), BROKEN)
+def test_traces_that_break_a_rule_are_refused(write, text, rule):
+    with pytest.raises(InputError, match=rule):
+        import_files(write(t__json=text))

@@ -1,0 +1,431 @@
+"""Traces of the PyTorch profiler (Kineto, Chrome JSON) as a training iteration, and whether communication limits it.
+
+Of one step, the kernels of NCCL are collectives, all others compute.  Time in which a collective runs and compute does
+not is exposed; everything else is the time of tasks, also gaps in which the GPU waits for the host.  Tasks end where a
+collective starts, and where one is needed: gradients (all-reduce, reduce-scatter) after the next gap of compute that a
+collective fills, anything else by the first kernel after it ends.
+Source: https://docs.pytorch.org/docs/stable/profiler.html; arguments of NCCL events as PyTorch 2.13 writes them.
+
+Without a file of the network, the groups of the trace are its dimensions, with bandwidths and latencies that fit the
+times of their collectives.
+"""
+
+import json
+import math
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
+
+from themis_opt.base.errors import InputError
+from themis_opt.base.sources import Source, nearest
+from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, format_percent, format_short_time
+from themis_opt.formats.readers.draft import Draft
+from themis_opt.problem.calibration import Measurement, calibrate
+from themis_opt.problem.fields import MAX_BYTES
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Kind, Network
+from themis_opt.problem.parts import Machine, Part, Reader, dimensions_of, only
+from themis_opt.problem.phases import CollectiveKind
+
+GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+STEP = re.compile(r"ProfilerStep#(\d+)")
+STEPS = ("gpu_user_annotation", "user_annotation")
+MAX_EVENTS = 5_000_000
+MAX_KEPT = 1_000_000
+
+KINDS: Mapping[str, CollectiveKind] = MappingProxyType(
+    {
+        "allreduce": CollectiveKind.ALL_REDUCE,
+        "allreduce_coalesced": CollectiveKind.ALL_REDUCE,
+        "all_reduce": CollectiveKind.ALL_REDUCE,
+        "allgather": CollectiveKind.ALL_GATHER,
+        "all_gather": CollectiveKind.ALL_GATHER,
+        "_allgather_base": CollectiveKind.ALL_GATHER,
+        "all_gather_into_tensor": CollectiveKind.ALL_GATHER,
+        "allgather_into_tensor_coalesced": CollectiveKind.ALL_GATHER,
+        "reduce_scatter": CollectiveKind.REDUCE_SCATTER,
+        "_reduce_scatter_base": CollectiveKind.REDUCE_SCATTER,
+        "reduce_scatter_tensor": CollectiveKind.REDUCE_SCATTER,
+        "reduce_scatter_tensor_coalesced": CollectiveKind.REDUCE_SCATTER,
+        "all_to_all": CollectiveKind.ALL_TO_ALL,
+        "all_to_allv": CollectiveKind.ALL_TO_ALL,
+        "all_to_all_single": CollectiveKind.ALL_TO_ALL,
+        "broadcast": CollectiveKind.BROADCAST,
+        "broadcast_oop": CollectiveKind.BROADCAST,
+        "_broadcast_oop": CollectiveKind.BROADCAST,
+        "reduce": CollectiveKind.REDUCE,
+        "_reduce_oop": CollectiveKind.REDUCE,
+    }
+)
+PASSED_OVER = ("barrier", "init", "wait")
+GRADIENTS = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
+ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(
+    {
+        **dict.fromkeys(("Double", "Long", "ComplexFloat"), 8),
+        **dict.fromkeys(("Float", "Int"), 4),
+        **dict.fromkeys(("Half", "BFloat16", "Short"), 2),
+        **dict.fromkeys(("Byte", "Char", "Bool", "Float8_e4m3fn", "Float8_e5m2"), 1),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Event:
+    """A collective on the GPU: picoseconds from the start of the trace, bytes, and who takes part."""
+
+    start: int
+    end: int
+    kind: CollectiveKind
+    size: int
+    group: str
+    ranks: tuple[int, ...]
+    npus: int
+
+
+Span = tuple[int, int]
+
+
+def _recognizes(source: Source) -> bool:
+    return '"traceEvents"' in source.head or ('"schemaVersion"' in source.head and '"deviceProperties"' in source.head)
+
+
+def _read(sources: Sequence[Source]) -> Part:
+    source = only(sources, "trace")
+    step = _Step(source)
+
+    def build(machine: Machine | None) -> Instance:
+        found = machine or Machine(_network(source, step.collectives))
+        return _built(source, step, found)
+
+    derived = "without a network of its own, that of the trace is fitted to the times of its collectives"
+    note = f"PyTorch: {step.name}; a collective is ready when its kernel starts; {derived}."
+    return Part(workload=build, notes=(note,), tables={"trace": step.rows()}, judge=step.judged)
+
+
+def events(source: Source) -> Iterator[Mapping[str, Any]]:
+    """The events of a trace one by one, so that a long one need not fit in memory.
+
+    Raises
+    ------
+    InputError
+        If the file is no such trace.
+    """
+    text = source.text
+    opening = re.compile(r'"traceEvents"\s*:\s*\[\s*').search(text)
+    if opening is None:
+        raise source.error("must hold a list 'traceEvents'")
+    decoder, place, separator = json.JSONDecoder(), opening.end(), re.compile(r"\s*(,|\])\s*")
+    for _ in range(MAX_EVENTS):
+        if text.startswith("]", place):
+            return
+        try:
+            event, place = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            raise source.error(f"not JSON at character {place} of its events") from None
+        if isinstance(event, dict):
+            yield event
+        match = separator.match(text, place)
+        if match is None:
+            raise source.error(f"not JSON at character {place} of its events")
+        if match[1] == "]":
+            return
+        place = match.end()
+    raise source.error(f"must have at most {MAX_EVENTS} events")
+
+
+def _span(source: Source, event: Mapping[str, Any]) -> Span:
+    """Start and end in picoseconds."""
+    ends = []
+    for name in ("ts", "dur"):
+        value = event.get(name, 0)
+        number = float(value) if isinstance(value, str) and re.fullmatch(r"[0-9.]{1,30}", value) else value
+        ends.append(round(source.number(number, f"traceEvents: {name}", most=1e16) * PICOSECONDS_PER_MICROSECOND))
+    return ends[0], ends[0] + ends[1]
+
+
+class _Step:
+    """One step of a trace: collectives and compute on the GPU, and what is exposed."""
+
+    def __init__(self, source: Source) -> None:
+        compute: list[Span] = []
+        collectives: list[Event] = []
+        steps: dict[str, dict[str, Span]] = {category: {} for category in STEPS}
+        for event in events(source):
+            category = event.get("cat")
+            if event.get("ph") != "X" or not isinstance(category, str):
+                continue
+            if category in steps and STEP.fullmatch(str(event.get("name"))):
+                steps[category][str(event["name"])] = _span(source, event)
+            elif category in GPU:
+                collective = _collective(source, event)
+                if collective is not None:
+                    collectives.append(collective)
+                elif not _is_nccl(event):
+                    compute.append(_span(source, event))
+            if len(compute) + len(collectives) > MAX_KEPT:
+                raise source.error(f"must have at most {MAX_KEPT} kernels: profile fewer steps")
+        if not collectives:
+            raise source.error("holds no collective of NCCL with its sizes: profile with GPU activities, rank by rank")
+        self._choose(source, collectives, compute, next((own for own in steps.values() if own), {}))
+
+    def _choose(
+        self, source: Source, collectives: Sequence[Event], compute: Sequence[Span], steps: Mapping[str, Span]
+    ) -> None:
+        """Keep the step of median length of those that hold collectives, or all of the trace."""
+        everything = [(own.start, own.end) for own in collectives] + list(compute)
+        whole = (min(start for start, _ in everything), max(end for _, end in everything))
+        held = sorted(
+            (span[1] - span[0], name) for name, span in steps.items() if any(_within(own, span) for own in collectives)
+        )
+        self.name = held[len(held) // 2][1] if held else "the whole trace is one step"
+        span = steps[self.name] if held else whole
+        self.collectives = sorted((own for own in collectives if _within(own, span)), key=lambda own: own.start)
+        self.compute = _union([own for own in compute if span[0] <= own[0] < span[1]])
+        self.start = min([span[0], *(own.start for own in self.collectives[:1])])
+        self.end = max([span[1], *(own.end for own in self.collectives), *(end for _, end in self.compute[-1:])])
+        if self.end <= self.start:
+            raise source.error("must have a step that lasts", "traceEvents", self.name)
+        self.communication = _union([(own.start, own.end) for own in self.collectives])
+        self.exposed = _without(self.communication, self.compute)
+
+    @property
+    def length(self) -> int:
+        """Picoseconds of the step."""
+        return self.end - self.start
+
+    def rows(self) -> list[dict[str, str]]:
+        """What the trace itself says."""
+        busy = {"communication": _total(self.communication), "compute": _total(self.compute)}
+        share = _total(self.exposed) / self.length
+        rows = [{"quantity": "step", "time": format_short_time(self.length), "share": format_percent(1)}]
+        rows += [_row(name, time, self.length) for name, time in busy.items()]
+        rows.append(_row("communication exposed", _total(self.exposed), self.length))
+        limit = "yes" if share > 0.5 else "partly" if share >= 0.05 else "no"
+        return [*rows, {"quantity": "communication is the bottleneck", "time": limit, "share": format_percent(share)}]
+
+    def judged(self, instance: Instance) -> dict[str, list[dict[str, str]]]:
+        """What the best launching policy would gain, in the model, against the launches of the trace."""
+        from themis_opt.policies.registry import make_policy, usual_policies
+        from themis_opt.schedules.simulator import simulate
+        from themis_opt.solving.bounds import bounds
+
+        as_traced = "wait_free/baseline"
+        periods = {}
+        for name in dict.fromkeys((as_traced, *usual_policies(instance))):
+            periods[name] = simulate(instance, make_policy(name)(instance)).makespan
+        best = min(periods, key=lambda name: periods[name])
+        bound = max(bounds(instance).values())
+        now = periods[as_traced]
+        rows = [
+            _gain("measured", self.length, now),
+            _gain(f"as traced, in the model ({as_traced})", now, now),
+            _gain(f"best policy ({best})", periods[best], now),
+            _gain("no policy beats", bound, now),
+        ]
+        return {"what the best launch would gain": rows}
+
+
+def _row(name: str, time: int, whole: int) -> dict[str, str]:
+    return {"quantity": name, "time": format_short_time(time), "share": format_percent(time / whole)}
+
+
+def _gain(name: str, time: float, now: float) -> dict[str, str]:
+    return {"iteration": name, "time": format_short_time(time), "gain": format_percent(1 - time / now)}
+
+
+def _within(own: Event, span: Span) -> bool:
+    return span[0] <= own.start < span[1]
+
+
+def _union(spans: Sequence[Span]) -> list[Span]:
+    """The spans joined where they overlap, in order."""
+    joined: list[Span] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
+    """The parts of spans that no other covers; both are joined and in order."""
+    left: list[Span] = []
+    ends = [end for _, end in others]
+    for start, end in spans:
+        place = start
+        for number in range(bisect_right(ends, start), len(others)):
+            if others[number][0] >= end:
+                break
+            if others[number][0] > place:
+                left.append((place, others[number][0]))
+            place = max(place, others[number][1])
+        if place < end:
+            left.append((place, end))
+    return left
+
+
+def _total(spans: Sequence[Span]) -> int:
+    return sum(end - start for start, end in spans)
+
+
+def _is_nccl(event: Mapping[str, Any]) -> bool:
+    return "nccl" in str(event.get("name"))[:200].lower()
+
+
+def _collective(source: Source, event: Mapping[str, Any]) -> Event | None:
+    """The collective of a kernel of NCCL; none where it is compute, or moves nothing."""
+    own = event.get("args")
+    if not _is_nccl(event) or not isinstance(own, dict) or "Collective name" not in own:
+        return None
+    name = own["Collective name"]
+    if name in PASSED_OVER:
+        return None
+    if name in ("send", "recv"):
+        raise source.error("sends between two NPUs, as pipelines do, are not collectives", "Collective name", name)
+    kind: CollectiveKind = source.choice(name, KINDS, "Collective name")
+    dtype = own.get("dtype")
+    if not isinstance(dtype, str) or dtype not in ELEMENT_BYTES:
+        hint = nearest(dtype, list(ELEMENT_BYTES)) if isinstance(dtype, str) else ""
+        raise source.error(f"must be one of {', '.join(ELEMENT_BYTES)}{hint}", "dtype", dtype)
+    field = "Out msg nelems" if kind is CollectiveKind.ALL_GATHER else "In msg nelems"
+    size = source.whole(own.get(field), field, most=MAX_BYTES // 8) * ELEMENT_BYTES[dtype]
+    npus = source.whole(own.get("Group size"), "Group size", least=1, most=10**7)
+    start, end = _span(source, event)
+    if not size or npus == 1 or end <= start:
+        return None
+    ranks = _ranks(own.get("Process Group Ranks"))
+    group = f"{own.get('Process Group Name', '')} {own.get('Process Group Description', '')}".strip()
+    return Event(start, end, kind, size, group or "default", ranks if len(ranks) == npus else (), npus)
+
+
+def _ranks(text: object) -> tuple[int, ...]:
+    """Ranks of a list such as "[0, 1, 2]"; none where they are not all written."""
+    if isinstance(text, str) and re.fullmatch(r"\[[0-9, ]{0,100000}\]", text):
+        return tuple(int(word[:12]) for word in re.findall(r"[0-9]+", text))
+    return ()
+
+
+def _network(source: Source, collectives: Sequence[Event]) -> Network:
+    """Dimensions of the groups of a trace, innermost first."""
+    groups = {(own.ranks[1] - own.ranks[0] if len(own.ranks) > 1 else 1, own.npus) for own in collectives}
+    whole = max(npus for _, npus in groups)
+    inner = sorted((stride, npus) for stride, npus in groups if npus < whole or len(groups) == 1)
+    reached = 1
+    dimensions: list[Dimension] = []
+    for stride, npus in inner:
+        if stride != reached:
+            rule = "groups fill no dimensions, each the next one: name a file of the network too"
+            raise source.error(rule, "Process Group Ranks", f"{npus} ranks at steps of {stride}")
+        own = [event for event in collectives if event.npus == npus]
+        dimensions.append(_dimension(own, npus, f"dim{len(dimensions) + 1}"))
+        reached *= npus
+    if len(groups) > 1 and reached != whole:
+        if reached > whole and len(inner) == 2:
+            return Network(name="trace", dimensions=tuple(dimensions))
+        if whole % reached:
+            rule = f"must divide the {whole} ranks of the largest group: name a file of the network too"
+            raise source.error(rule, "Group size", reached)
+        rest = [event for event in collectives if event.npus == whole]
+        dimensions.append(_dimension(rest, whole // reached, f"dim{len(dimensions) + 1}"))
+    return Network(name="trace", dimensions=tuple(dimensions))
+
+
+def _dimension(collectives: Sequence[Event], npus: int, name: str) -> Dimension:
+    """A ring whose costs fit the times, or whose bandwidth alone does where they tell no more."""
+    measurements = [Measurement(own.kind, own.size, npus, float(own.end - own.start)) for own in collectives]
+    try:
+        fit = calibrate(measurements)
+        return fit.dimension(npus, name=name, source="fitted to the trace")
+    except InputError:
+        sent = sum(len(own.kind.rule.phases) * own.size * (npus - 1) / npus for own in collectives)
+        seconds = sum(own.end - own.start for own in collectives) / 1e12
+        bandwidth = sent / seconds
+        return Dimension(
+            kind=Kind.RING, size=npus, name=name, bandwidth=bandwidth, source="bytes over time of the trace"
+        )
+
+
+def _built(source: Source, step: _Step, machine: Machine) -> Instance:
+    """Tasks between the starts of collectives and the places where they are needed."""
+    needs = [_needed(step, own) for own in step.collectives]
+    starts = [own.start for own in step.collectives]
+    cuts = sorted({step.start, *starts, *(need for need in needs if need is not None), step.end})
+    exposed = [0, *_running(step.exposed, cuts)]
+    draft = Draft(source)
+    names = {step.start: draft.compute("start", 0)}
+    after: dict[int, str] = {}
+    for number, (start, end) in enumerate(pairwise(cuts), start=1):
+        time = end - start - (exposed[number + 1] - exposed[number])
+        names[end] = after[start] = draft.compute(f"compute {number}", time)
+    first = draft.tasks[0].name
+    for own, need in zip(step.collectives, needs, strict=True):
+        draft.exchange(
+            f"{own.kind.value} {own.group}"[:80],
+            own.kind,
+            own.size,
+            (names[own.start], first if need is None else after[need]),
+            _dimensions(source, own, machine.network),
+            parallelism="data" if own.kind in GRADIENTS else "model",
+            later=need is None,
+        )
+    return draft.instance(source.path.name.partition(".")[0], machine)
+
+
+def _running(spans: Sequence[Span], cuts: Sequence[int]) -> list[int]:
+    """Picoseconds of the spans before each cut."""
+    sums, total, number = [], 0, 0
+    for cut in cuts:
+        while number < len(spans) and spans[number][1] <= cut:
+            total += spans[number][1] - spans[number][0]
+            number += 1
+        partly = cut - spans[number][0] if number < len(spans) and spans[number][0] < cut else 0
+        sums.append(total + partly)
+    return sums
+
+
+def _needed(step: _Step, own: Event) -> int | None:
+    """When compute needs a collective: see the top of the module; none if that is in the next step."""
+    starts = [start for start, _ in step.compute]
+    number = bisect_left(starts, own.end)
+    if own.kind in GRADIENTS:
+        gaps = [start for start, _ in step.exposed]
+        while number < len(starts):
+            before = step.compute[number - 1][1] if number else step.start
+            gap = bisect_left(gaps, before)
+            if gap < len(gaps) and gaps[gap] < starts[number]:
+                break
+            number += 1
+    return max(starts[number], own.end) if number < len(starts) else None
+
+
+def _dimensions(source: Source, own: Event, network: Network) -> tuple[str, ...] | None:
+    """The dimensions that a group fills, by its ranks, or by its size where they are not known."""
+    if own.npus == network.num_npus:
+        return None
+    found = dimensions_of(network, own.ranks) if own.ranks else _by_size(own.npus, network)
+    if found is None:
+        shape = " x ".join(map(str, network.sizes))
+        raise source.error(
+            f"fills no dimensions of the network of {shape}", "Process Group Ranks", own.ranks or own.npus
+        )
+    return found
+
+
+def _by_size(npus: int, network: Network) -> tuple[str, ...] | None:
+    """The only dimensions, next to each other, that have so many NPUs."""
+    sizes, names = network.sizes, network.dimension_names
+    found = [
+        names[start:end]
+        for start in range(len(sizes))
+        for end in range(start + 1, len(sizes) + 1)
+        if math.prod(sizes[start:end]) == npus
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+READER = Reader("trace of the PyTorch profiler", ("json",), _recognizes, _read)

@@ -1,0 +1,97 @@
+"""Networks from measured times: one dimension per file, innermost first, each by a robust fit."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from themis_opt.base.errors import InputError
+from themis_opt.base.sources import Source
+from themis_opt.problem.calibration import Calibration, Measurement, calibrate
+from themis_opt.problem.network import Kind, Network
+from themis_opt.problem.parts import Part
+from themis_opt.problem.phases import CollectiveKind
+
+LARGEST_TABLE = 60
+"""Rows of measurements that are shown; files with more show the residuals that are farthest off."""
+
+
+class Log(NamedTuple):
+    """The measurements of one file."""
+
+    source: Source
+    measurements: tuple[Measurement, ...]
+
+
+KINDS = {
+    "allreduce": CollectiveKind.ALL_REDUCE,
+    "allgather": CollectiveKind.ALL_GATHER,
+    "reducescatter": CollectiveKind.REDUCE_SCATTER,
+    "alltoall": CollectiveKind.ALL_TO_ALL,
+    "broadcast": CollectiveKind.BROADCAST,
+    "reduce": CollectiveKind.REDUCE,
+}
+"""Collectives by their name in small letters, without what joins its words."""
+
+
+def collective(source: Source, name: str, field: str) -> CollectiveKind:
+    """The collective of a name such as AllReduce, all_reduce or alltoall.
+
+    Raises
+    ------
+    InputError
+        If it is not among ours.
+    """
+    kind: CollectiveKind = source.choice(name.lower().replace("_", "").replace("-", ""), KINDS, field)
+    return kind
+
+
+def calibrated(logs: Sequence[Log], tool: str) -> Part:
+    """The network that logs tell, with residuals and a picture.
+
+    Parameters
+    ----------
+    logs : sequence of Log
+        Measurements of each dimension; all of a file are of groups of one dimension.
+    tool : str
+        What measured them, for the notes.
+
+    Raises
+    ------
+    InputError
+        If a file tells no bandwidth or latency.
+    """
+    fits: dict[str, Calibration] = {}
+    dimensions = []
+    for number, log in enumerate(logs, start=1):
+        name = f"dim{number}"
+        try:
+            fits[name] = calibrate(log.measurements, Kind.RING)
+        except InputError as error:
+            raise error.within(str(log.source)) from None
+        npus = max(own.num_npus for own in log.measurements)
+        dimensions.append(fits[name].dimension(npus, name=name, source=f"calibrated: {log.source.path.name}"))
+    notes = [
+        f"{tool}: GB/s are 10^9 bytes per second; one dimension per file, innermost first, taken for a ring; what the "
+        "times do not tell apart from latency is latency."
+    ]
+    notes += [f"{name}: {warning}." for name, fit in fits.items() for warning in fit.warnings]
+    tables = {f"{name}: fit": fit.values() for name, fit in fits.items()}
+    tables |= {f"{name}: measured against fitted": _farthest(fit) for name, fit in fits.items()}
+
+    def picture(path: Path) -> None:
+        from themis_opt.formats.calibration_picture import save_calibrations
+
+        save_calibrations(fits, path)
+
+    return Part(
+        network=Network(name=tool, dimensions=tuple(dimensions)), notes=tuple(notes), tables=tables, picture=picture
+    )
+
+
+def _farthest(fit: Calibration) -> list[dict[str, str]]:
+    """The rows of the measurements, or of those with the largest residuals, in their order."""
+    rows = fit.rows()
+    if len(rows) <= LARGEST_TABLE:
+        return rows
+    kept = sorted(sorted(range(len(rows)), key=lambda k: -abs(fit.residuals[k]))[:LARGEST_TABLE])
+    return [rows[k] for k in kept]

@@ -1,0 +1,102 @@
+"""Lines of the NCCL Inspector (JSON): one measured collective each.
+
+``header`` says ``n_ranks`` and ``nnodes``, ``coll_perf`` the collective, its bytes, its time in microseconds and its
+``coll_algobw_gbs``.  The bytes of a reduce-scatter are those of its result, those of an all-gather of its input:
+the algorithm bandwidth, which is of the larger buffer, tells whether to multiply them by the ranks.
+Source: https://github.com/NVIDIA/nccl, ``ext-profiler/inspector/README.md`` (format v4.0).
+
+Communicators within one node are the inner dimension, those of which every GPU is on another node the outer one;
+others span both, and tell neither.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from themis_opt.base.sources import Source
+from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND
+from themis_opt.formats.readers.measurements import Log, calibrated, collective
+from themis_opt.problem.calibration import Measurement
+from themis_opt.problem.fields import MAX_BYTES
+from themis_opt.problem.parts import Part, Reader, only
+from themis_opt.problem.phases import CollectiveKind
+
+FIELDS = ("coll", "coll_msg_size_bytes", "coll_exec_time_us")
+MAX_LINE = 2**20
+TOLERANCE = 0.02
+"""Of the algorithm bandwidth, which is computed from a time that is not rounded."""
+
+
+def _recognizes(source: Source) -> bool:
+    return '"coll_perf"' in source.head and '"header"' in source.head
+
+
+def _read(sources: Sequence[Source]) -> Part:
+    source = only(sources, "log of the inspector")
+    inner: list[Measurement] = []
+    outer: list[Measurement] = []
+    mixed = 0
+    for own, nodes in _measured(source):
+        if nodes == 1:
+            inner.append(own)
+        elif nodes == own.num_npus:
+            outer.append(own)
+        else:
+            mixed += 1
+    logs = [Log(source, tuple(own)) for own in (inner, outer) if own]
+    if not logs:
+        raise source.error("holds no collective within a node, or between GPUs that are each on another node")
+    part = calibrated(logs, "NCCL Inspector")
+    if not mixed:
+        return part
+    return Part(
+        network=part.network,
+        tables=part.tables,
+        picture=part.picture,
+        notes=(*part.notes, f"{mixed} collectives that span both dimensions tell neither."),
+    )
+
+
+def _measured(source: Source) -> Iterator[tuple[Measurement, int]]:
+    """Every measurement, and the nodes of its communicator."""
+    for number, line in source.lines:
+        field = f"line {number}"
+        if len(line) > MAX_LINE:
+            raise source.error("is too long", field)
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            raise source.error("must be a JSON object", field) from None
+        header, perf = (_object(source, row, name, field) for name in ("header", "coll_perf"))
+        source.check_keys(perf, (*FIELDS, *perf), FIELDS, f"{field}: coll_perf")
+        npus = source.whole(header.get("n_ranks"), f"{field}: header.n_ranks", least=1, most=10**9)
+        nodes = source.whole(header.get("nnodes"), f"{field}: header.nnodes", least=1, most=10**9)
+        name = perf["coll"] if isinstance(perf["coll"], str) else ""
+        kind = collective(source, name, f"{field}: coll_perf.coll")
+        size = source.whole(perf["coll_msg_size_bytes"], f"{field}: coll_perf.coll_msg_size_bytes", most=MAX_BYTES)
+        time = source.number(perf["coll_exec_time_us"], f"{field}: coll_perf.coll_exec_time_us", most=1e12)
+        if size and time and npus > 1:
+            whole = size * _blocks(source, perf.get("coll_algobw_gbs"), size / time, npus, kind, field)
+            yield Measurement(kind, whole, npus, time * PICOSECONDS_PER_MICROSECOND), nodes
+
+
+def _blocks(source: Source, bandwidth: Any, rate: float, npus: int, kind: CollectiveKind, field: str) -> int:
+    """How many times the bytes that are given the larger buffer has; `rate` is these bytes per microsecond."""
+    if bandwidth is None:
+        return npus if kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER) else 1
+    given = source.number(bandwidth, f"{field}: coll_perf.coll_algobw_gbs")
+    for blocks in (1, npus):
+        if abs(given - blocks * rate / 1000) <= TOLERANCE * given:
+            return blocks
+    rule = "must be bytes over time, or as many times as there are ranks"
+    raise source.error(rule, f"{field}: coll_perf.coll_algobw_gbs", bandwidth)
+
+
+def _object(source: Source, row: Any, name: str, field: str) -> dict[str, Any]:
+    value = row.get(name) if isinstance(row, dict) else None
+    if not isinstance(value, dict):
+        raise source.error("must be an object", f"{field}: {name}")
+    return value
+
+
+READER = Reader("collectives measured by the NCCL Inspector", (), _recognizes, _read)

@@ -1,0 +1,223 @@
+"""Topology (``NCCL_TOPO_DUMP_FILE``) and graph (``NCCL_GRAPH_DUMP_FILE``) files of NCCL, in XML: two dimensions.
+
+A topology describes one node: GPUs with their NVLinks, and network adapters.  A graph file says the bandwidth that NCCL
+found on channels within a node and between nodes.  Neither says how many nodes there are: two, unless a file is named
+after their number, as in ``topology.16nodes.xml``.
+
+GB/s are 10^9 bytes per second: of an NVLink 20.0 (compute capability 7 and 8), 20.6 (9) or 40.1 (10) in each direction,
+of an adapter its speed (Mbit/s) over 8000, 10 if it has none.  Latencies of a step are those of NCCL's own model, ring,
+Simple: 3.4 us over NVLink, 5.7 us over PCI, 14 us between nodes.
+Source: https://github.com/NVIDIA/nccl, ``src/graph/topo.cc``, ``xml.cc`` and ``tuning.cc`` (2.30).
+"""
+
+import re
+from collections.abc import Sequence
+from xml.etree.ElementTree import Element
+
+from themis_opt.base.sources import Source
+from themis_opt.problem.network import Dimension, Kind, Network
+from themis_opt.problem.parts import Part, Reader, only
+
+NVLINK_BANDWIDTH = {7: 20.0, 8: 20.0, 9: 20.6, 10: 40.1}
+"""GB/s of one NVLink in one direction, by the first digits of the compute capability."""
+
+MEGABITS_PER_GIGABYTE = 8000
+NO_SPEED = 10_000 / MEGABITS_PER_GIGABYTE
+PCI_BANDWIDTH_PER_LANE = {
+    "2.5": 0.25,
+    "5": 0.5,
+    "5.0": 0.5,
+    "8": 1.0,
+    "8.0": 1.0,
+    "16": 2.0,
+    "16.0": 2.0,
+    "32": 4.0,
+    "32.0": 4.0,
+}
+"""GB/s of a lane by its rate in GT/s, before the encoding of packets."""
+
+LATENCY = {"nvlink": "3.4 us", "pci": "5.7 us", "net": "14 us"}
+USUAL_NODES = 2
+PATTERNS = {"4": "ring", "1": "balanced tree", "2": "split tree", "3": "tree", "5": "NVLS", "6": "CollNet direct"}
+
+
+def _recognizes(source: Source) -> bool:
+    return bool(re.search(r"<(system|graphs)\b", source.head))
+
+
+def _read(sources: Sequence[Source]) -> Part:
+    source = only(sources, "topology")
+    root = source.xml()
+    readers = {"system": _topology, "graphs": _graph}
+    network, notes = source.choice(root.tag, readers, "root element")(source, root)
+    return Part(network=network, notes=tuple(notes))
+
+
+def nodes_of(source: Source) -> tuple[int, str]:
+    """The number of nodes that the name of the file says, or the usual one, and a note about it."""
+    found = re.search(r"(\d{1,6})nodes", source.path.name)
+    nodes = int(found[1]) if found else USUAL_NODES
+    if nodes < 1:
+        raise source.error("must be 1 or more", "nodes in the name", nodes)
+    said = "" if found else ", since its name says no number such as 16nodes"
+    return nodes, f"NCCL: {nodes} nodes{said}; GB/s are 10^9 bytes per second; latencies are those of NCCL's own model."
+
+
+def _topology(source: Source, root: Element) -> tuple[Network, list[str]]:
+    _version(source, root)
+    gpus = list(root.iter("gpu"))
+    if len(gpus) < 1:
+        raise source.error("must describe a GPU", "gpu")
+    inner, link = _inside(source, root, gpus)
+    nodes, note = nodes_of(source)
+    adapters = [_speed(source, net) for net in root.iter("net")]
+    dimensions = [inner] if inner else []
+    if nodes > 1:
+        if not adapters:
+            raise source.error("must describe a network adapter, since there are several nodes", "net")
+        share = sum(adapters) / len(gpus)
+        found = f"{len(adapters)} adapters of {sum(adapters):g} GB/s for {len(gpus)} GPUs"
+        dimensions.append(between(nodes, share, found))
+    if not dimensions:
+        raise source.error("has one GPU and one node: nothing is exchanged")
+    return Network(name=source.path.stem, dimensions=tuple(dimensions)), [note, *link]
+
+
+def between(nodes: int, gigabytes: float, found: str) -> Dimension:
+    """The dimension between nodes, of some GB/s per GPU."""
+    return Dimension(
+        kind=Kind.SWITCH,
+        size=nodes,
+        name="net",
+        bandwidth=f"{gigabytes:.12g} GB/s",
+        latency=LATENCY["net"],
+        source=found,
+    )
+
+
+def _version(source: Source, root: Element) -> None:
+    if root.get("version") not in ("1", "2"):
+        raise source.error("must be 1 or 2", f"{root.tag}.version", root.get("version"))
+
+
+def _inside(source: Source, root: Element, gpus: Sequence[Element]) -> tuple[Dimension | None, list[str]]:
+    """The dimension within a node; none if it has one GPU."""
+    if len(gpus) == 1:
+        return None, []
+    bandwidths = [_nvlinks(source, gpu) for gpu in gpus]
+    if len(set(bandwidths)) > 1:
+        rule = "must be the same for all GPUs: a network whose NPUs differ is no product of dimensions"
+        raise source.error(rule, "nvlink GB/s", sorted(set(bandwidths)))
+    if bandwidths[0]:
+        targets = {link.get("tclass") for gpu in gpus for link in gpu.iter("nvlink")}
+        switched = targets == {"0x068000"}
+        if not switched:
+            _check_pairs(source, gpus)
+        kind, latency, found = Kind.SWITCH if switched else Kind.FULLY_CONNECTED, LATENCY["nvlink"], "NVLinks"
+        bandwidth = bandwidths[0]
+    else:
+        kind, latency, found = Kind.SWITCH, LATENCY["pci"], "PCI links of the GPUs"
+        bandwidth = min(_pci(source, root, gpu) for gpu in gpus)
+    dimension = Dimension(
+        kind=kind,
+        size=len(gpus),
+        name="node",
+        bandwidth=f"{bandwidth:.12g} GB/s",
+        latency=latency,
+        source=f"{found}, {bandwidth:g} GB/s per GPU",
+    )
+    return dimension, []
+
+
+def _nvlinks(source: Source, gpu: Element) -> float:
+    """GB/s of all NVLinks of a GPU in one direction."""
+    links = list(gpu.iter("nvlink"))
+    if not links:
+        return 0.0
+    capability = _whole(source, gpu, "sm") // 10
+    if capability not in NVLINK_BANDWIDTH:
+        known = ", ".join(f"{generation}x" for generation in NVLINK_BANDWIDTH)
+        raise source.error(
+            f"must be one of {known}: the bandwidth of other NVLinks is not known", "gpu.sm", gpu.get("sm")
+        )
+    return sum(_whole(source, link, "count") for link in links) * NVLINK_BANDWIDTH[capability]
+
+
+def _check_pairs(source: Source, gpus: Sequence[Element]) -> None:
+    """Without a switch, every GPU must have as many NVLinks to each of the others."""
+    for gpu in gpus:
+        counts: dict[str, int] = {}
+        for link in gpu.iter("nvlink"):
+            target = link.get("target", "")
+            counts[target] = counts.get(target, 0) + _whole(source, link, "count")
+        if len(counts) != len(gpus) - 1 or len(set(counts.values())) > 1:
+            rule = "must be as many to each other GPU: pairs that differ are no product of dimensions"
+            raise source.error(rule, f"nvlinks of gpu {gpu.get('dev')}", sorted(counts.values()))
+
+
+def _pci(source: Source, root: Element, gpu: Element) -> float:
+    """GB/s of the PCI link above a GPU."""
+    for pci in root.iter("pci"):
+        if gpu in list(pci):
+            speed = (pci.get("link_speed") or "").split(" ")[0]
+            lanes = _whole(source, pci, "link_width")
+            return float(source.choice(speed, PCI_BANDWIDTH_PER_LANE, "pci.link_speed")) * max(lanes, 1)
+    raise source.error("stands in no pci element, so that its bandwidth is not known", "gpu", gpu.get("dev"))
+
+
+def _speed(source: Source, net: Element) -> float:
+    """GB/s of a network adapter."""
+    speed = _whole(source, net, "speed", usual="0")
+    return speed / MEGABITS_PER_GIGABYTE if speed > 0 else NO_SPEED
+
+
+def _whole(source: Source, element: Element, name: str, usual: str | None = None) -> int:
+    text = element.get(name, usual)
+    if text is None or not re.fullmatch(r"-?[0-9]{1,9}", text):
+        raise source.error("must be a whole number", f"{element.tag}.{name}", text)
+    return source.whole(int(text), f"{element.tag}.{name}", least=-1, most=10**9)
+
+
+def _graph(source: Source, root: Element) -> tuple[Network, list[str]]:
+    """The network of the ring that was found: channels times their speed."""
+    _version(source, root)
+    graphs = {graph.get("pattern", ""): graph for graph in root.iter("graph")}
+    ring = graphs.get("4")
+    if ring is None:
+        seen = ", ".join(PATTERNS.get(pattern, pattern) for pattern in graphs) or "none"
+        raise source.error("must hold a ring, pattern 4", "graph", seen)
+    channels = list(ring.iter("channel"))
+    gpus = {gpu.get("rank", gpu.get("dev", "")) for gpu in ring.iter("gpu")}
+    if not channels or not gpus:
+        raise source.error("must list channels with their GPUs", "graph", ring.get("id"))
+    speeds = [_decimal(source, ring, name) * len(channels) for name in ("speedintra", "speedinter")]
+    nodes, note = nodes_of(source)
+    dimensions = []
+    if len(gpus) > 1:
+        latency = LATENCY["pci" if ring.get("typeintra") in ("PIX", "PXB", "PHB", "SYS") else "nvlink"]
+        found = f"ring of {len(channels)} channels, {speeds[0]:g} GB/s"
+        inner = Dimension(
+            kind=Kind.RING,
+            size=len(gpus),
+            name="node",
+            bandwidth=f"{speeds[0]:.12g} GB/s",
+            latency=latency,
+            source=found,
+        )
+        dimensions.append(inner)
+    if nodes > 1:
+        total = f"ring of {len(channels)} channels, {speeds[1]:g} GB/s for {len(gpus)} GPUs"
+        dimensions.append(between(nodes, speeds[1] / len(gpus), total))
+    if not dimensions:
+        raise source.error("has one GPU and one node: nothing is exchanged")
+    return Network(name=source.path.stem, dimensions=tuple(dimensions)), [note]
+
+
+def _decimal(source: Source, element: Element, name: str) -> float:
+    text = element.get(name, "")
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) or float(text) < 1e-3:
+        raise source.error("must be a positive number", f"{element.tag}.{name}", text)
+    return float(text)
+
+
+READER = Reader("topology or graph of one node, dumped by NCCL", ("xml",), _recognizes, _read)

@@ -1,0 +1,80 @@
+"""Output of ``nvidia-smi topo -m``: which link lies between every two GPUs of a node.
+
+The matrix says ``NVn`` for n NVLinks, else the way through PCI and CPUs.  It says neither the generation of the links
+nor the speed of adapters: bandwidths are of NVLinks of 25 GB/s, and of PCI 4.0 with 16 lanes; of the network between
+nodes nothing is read.
+Source: https://docs.nvidia.com/deploy/nvidia-smi, ``topo``; legend of the output itself.
+"""
+
+import re
+from collections.abc import Sequence
+
+from themis_opt.base.sources import Source
+from themis_opt.formats.readers.nccl_topology import LATENCY
+from themis_opt.problem.network import Dimension, Kind, Network
+from themis_opt.problem.parts import Part, Reader, only
+
+NVLINK = 25.0
+"""GB/s of one NVLink in one direction, by its data sheets since Volta."""
+
+PCI = 32.0
+"""GB/s of PCI 4.0 with 16 lanes in one direction."""
+
+PATHS = ("PIX", "PXB", "PHB", "NODE", "SYS")
+LINK = re.compile(r"NV([1-9][0-9]?)")
+ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def _recognizes(source: Source) -> bool:
+    return bool(re.search(r"^(\x1b\[[0-9;]*m|\s)*GPU0\b", source.head, re.MULTILINE))
+
+
+def _read(sources: Sequence[Source]) -> Part:
+    source = only(sources, "topology")
+    matrix = _matrix(source)
+    size = len(matrix)
+    pairs = {matrix[i][j] for i in range(size) for j in range(size) if i != j}
+    if len(pairs) > 1:
+        rule = "must be one kind of link between all GPUs: pairs that differ are no product of dimensions"
+        raise source.error(rule, "links", ", ".join(sorted(pairs)))
+    (link,) = pairs
+    found = LINK.fullmatch(link)
+    bandwidth = int(found[1]) * NVLINK if found else PCI
+    dimension = Dimension(
+        kind=Kind.SWITCH,
+        size=size,
+        name="node",
+        bandwidth=f"{bandwidth:g} GB/s",
+        latency=LATENCY["nvlink" if found else "pci"],
+        source=f"{link} between all GPUs",
+    )
+    each = "25 GB/s per NVLink and direction" if found else "32 GB/s, PCI 4.0 with 16 lanes"
+    note = f"nvidia-smi: {link} between all GPUs; bandwidth {each} is an assumption, latency that of NCCL's own model."
+    return Part(network=Network(name=source.path.stem, dimensions=(dimension,)), notes=(note,))
+
+
+def _matrix(source: Source) -> list[list[str]]:
+    """The links between GPUs, row by row."""
+    rows = [(number, ESCAPES.sub("", line).split()) for number, line in source.lines]
+    gpus: list[str] = []
+    matrix: list[list[str]] = []
+    for number, words in rows:
+        if not gpus and words and words[0] == "GPU0" and "X" not in words:
+            gpus = [word for word in words if re.fullmatch(r"GPU[0-9]{1,3}", word)]
+        elif gpus and words and words[0] == f"GPU{len(matrix)}" and len(matrix) < len(gpus):
+            matrix.append(_row(source, number, words[1 : len(gpus) + 1], len(matrix), len(gpus)))
+    if len(gpus) < 2 or len(matrix) != len(gpus):
+        raise source.error("must be a matrix of two GPUs or more, with a row for each", "GPUs", len(matrix))
+    return matrix
+
+
+def _row(source: Source, number: int, words: Sequence[str], own: int, size: int) -> list[str]:
+    if len(words) != size or words[own] != "X":
+        raise source.error(f"must have {size} links, with X where it meets itself", f"line {number}")
+    for word in words:
+        if word != "X" and word not in PATHS and not LINK.fullmatch(word):
+            raise source.error(f"must be NV and a number, or one of {', '.join(PATHS)}", f"line {number}", word)
+    return list(words)
+
+
+READER = Reader("matrix of `nvidia-smi topo -m`", ("txt", "log"), _recognizes, _read)
