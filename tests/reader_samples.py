@@ -110,6 +110,36 @@ MATRIX = (
     "NIC0\tPXB\tPXB\tSYS\t X \n\nLegend:\n  X    = Self\n"
 )
 
+DDP = {
+    "world_size": 16,
+    "backend_name": "nccl",
+    "bucket_sizes": "41984000",
+    "rebuilt_bucket_sizes": "8396800, 8396800, 8396800, 16793600",
+    "has_rebuilt_buckets": 1,
+    "avg_forward_compute_time": 1_000_000,
+    "avg_backward_compute_time": 5_000_000,
+    "avg_backward_comm_time": 4_000_000,
+    "avg_backward_compute_comm_overlap_time": 3_000_000,
+}
+DDP_LINES = "DDP Initialized with:\n" + "".join(f"{name}: {value} \n" for name, value in DDP.items())
+SHAPES = (
+    "conv1.weight torch.Size([64, 3, 7, 7])\nbn1.weight torch.Size([64])\nbn1.bias torch.Size([64])\n"
+    "bn1.running_mean torch.Size([64])\nbn1.num_batches_tracked torch.Size([])\nfc.weight (1000, 512)\n"
+    "fc.bias: [1000]\n"
+)
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "vocab_size": 1000,
+    "tie_word_embeddings": False,
+}
+
 LINEAR = [(size, 42 + 1.75 * size / 200_000, 42 + 1.75 * size / 200_000) for size in (2**k for k in range(10, 31, 2))]
 """A ring of 8 with 3 us per step and 200 GB/s."""
 
@@ -190,6 +220,9 @@ SAMPLES: dict[str, dict[str, str | bytes]] = {
     "astra-sim-groups": {"groups.json": '{"0": [0, 1, 2, 3], "1": [0, 4]}'},
     "nccl-tests": {"all_reduce.txt": nccl_table(LINEAR[::4]), "gather.json": json.dumps(NCCL_JSON)},
     "nccl-inspector": {"log.json": "".join(inspector_line("AllReduce", size, out) for size, out, _ in LINEAR[::3])},
+    "pytorch-ddp": {"ddp.txt": str(DDP), "ddp.json": json.dumps(DDP), "lines.log": DDP_LINES},
+    "pytorch-shapes": {"shapes.txt": SHAPES},
+    "hugging-face": {"config.json": json.dumps(CONFIG)},
     "pytorch-trace": {"trace.json": pytorch_trace(OVERLAPPED)},
     "nccl-topology": {"topology.xml": TOPOLOGY, "graph.xml": GRAPH},
     "nvidia-smi": {"topo.txt": MATRIX},
@@ -201,6 +234,9 @@ COMPANIONS: dict[str, dict[str, str]] = {
     "astra-sim-system": {"network.yml": RING_16},
     "astra-sim-1-system": {"network.json": json.dumps(DGX_2)},
     "astra-sim-groups": {"network.yml": RING_16},
+    "pytorch-ddp": {"network.yml": RING_16},
+    "pytorch-shapes": {"network.yml": RING_16},
+    "hugging-face": {"network.yml": RING_16},
     "chakra": {"network.yml": RING_16},
     "astra-sim-1-workload": {"network.json": json.dumps(DGX_2)},
 }

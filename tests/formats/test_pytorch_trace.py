@@ -104,7 +104,7 @@ BROKEN = [
     (pytorch_trace([kernel(0, 10)]), "holds no collective of NCCL with its sizes"),
     (pytorch_trace(OVERLAPPED)[:-60], "not JSON at character"),
     (json.dumps({"traceEvents": {}}), "must hold a list 'traceEvents'"),
-    (changed(Process_Group_Ranks="[0, 3, 6, 9, 12, 15, 18, 21]"), "groups fill no dimensions, each the next one"),
+    (changed(Process_Group_Ranks="[0, 3, 6, 9, 12, 15, 18, 21]"), "groups must be dimensions, each the next one"),
 ]
 
 

@@ -22,6 +22,7 @@ from themis_opt.workloads.dlrm import dlrm_mlperf, dlrm_totals
 from themis_opt.workloads.gnmt import gnmt
 from themis_opt.workloads.hugging_face import model_of_config, model_of_numbers
 from themis_opt.workloads.layers import TrainingModel
+from themis_opt.workloads.listing import model_of_listing
 from themis_opt.workloads.resnet import resnet
 from themis_opt.workloads.transformers import BERT_BASE, BERT_LARGE, GPT_3, ONE_TRILLION, transformer
 from themis_opt.workloads.vgg import vgg16
@@ -64,7 +65,9 @@ MODELS: Mapping[str, TrainingModel] = MappingProxyType(
 
 
 def find_model(name: str) -> TrainingModel:
-    """The model of a name, of numbers such as ``transformer:layers=32:hidden=4096``, or of a ``config.json``.
+    """The model of a name, of numbers such as ``transformer:layers=32:hidden=4096``, or of a file.
+
+    Files are a ``config.json``, or a text of the names and shapes of parameters.
 
     Raises
     ------
@@ -78,5 +81,7 @@ def find_model(name: str) -> TrainingModel:
         return model_of_numbers(settings)
     if name.endswith(".json"):
         return model_of_config(Path(name))
-    known = f"{', '.join(MODELS)}, transformer:layers=..:hidden=.. or a config.json"
+    if name.endswith(".txt"):
+        return model_of_listing(Path(name))
+    known = f"{', '.join(MODELS)}, transformer:layers=..:hidden=.. a config.json or a list of shapes (.txt)"
     raise InputError(f"unknown model; use one of {known}", field="MODEL", value=name)

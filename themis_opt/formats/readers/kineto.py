@@ -191,6 +191,8 @@ class _Step:
             raise source.error("must have a step that lasts", "traceEvents", self.name)
         self.communication = _union([(own.start, own.end) for own in self.collectives])
         self.exposed = _without(self.communication, self.compute)
+        self.exposed_ends = [end for _, end in self.exposed]
+        self.kernels = sorted(own[0] for own in compute if span[0] <= own[0] < span[1])
 
     @property
     def length(self) -> int:
@@ -313,25 +315,20 @@ def _ranks(text: object) -> tuple[int, ...]:
 def _network(source: Source, collectives: Sequence[Event]) -> Network:
     """Dimensions of the groups of a trace, innermost first."""
     groups = {(own.ranks[1] - own.ranks[0] if len(own.ranks) > 1 else 1, own.npus) for own in collectives}
-    whole = max(npus for _, npus in groups)
-    inner = sorted((stride, npus) for stride, npus in groups if npus < whole or len(groups) == 1)
     reached = 1
     dimensions: list[Dimension] = []
-    for stride, npus in inner:
-        if stride != reached:
-            rule = "groups fill no dimensions, each the next one: name a file of the network too"
-            raise source.error(rule, "Process Group Ranks", f"{npus} ranks at steps of {stride}")
-        own = [event for event in collectives if event.npus == npus]
-        dimensions.append(_dimension(own, npus, f"dim{len(dimensions) + 1}"))
-        reached *= npus
-    if len(groups) > 1 and reached != whole:
-        if reached > whole and len(inner) == 2:
-            return Network(name="trace", dimensions=tuple(dimensions))
-        if whole % reached:
-            rule = f"must divide the {whole} ranks of the largest group: name a file of the network too"
-            raise source.error(rule, "Group size", reached)
-        rest = [event for event in collectives if event.npus == whole]
-        dimensions.append(_dimension(rest, whole // reached, f"dim{len(dimensions) + 1}"))
+    spanning: list[int] = []
+    for stride, npus in sorted(groups):
+        if stride == reached:
+            own = [event for event in collectives if event.npus == npus]
+            dimensions.append(_dimension(own, npus, f"dim{len(dimensions) + 1}"))
+            reached *= npus
+        else:
+            spanning.append(npus if stride == 1 else 0)
+    if any(npus != reached for npus in spanning) or not dimensions:
+        rule = "groups must be dimensions, each the next one, or all of them: name a file of the network too"
+        shown = ", ".join(f"{npus} at steps of {stride}" for stride, npus in sorted(groups))
+        raise source.error(rule, "Process Group Ranks", shown)
     return Network(name="trace", dimensions=tuple(dimensions))
 
 
@@ -390,17 +387,14 @@ def _running(spans: Sequence[Span], cuts: Sequence[int]) -> list[int]:
 
 def _needed(step: _Step, own: Event) -> int | None:
     """When compute needs a collective: see the top of the module; none if that is in the next step."""
-    starts = [start for start, _ in step.compute]
-    number = bisect_left(starts, own.end)
+    place = own.end
     if own.kind in GRADIENTS:
-        gaps = [start for start, _ in step.exposed]
-        while number < len(starts):
-            before = step.compute[number - 1][1] if number else step.start
-            gap = bisect_left(gaps, before)
-            if gap < len(gaps) and gaps[gap] < starts[number]:
-                break
-            number += 1
-    return max(starts[number], own.end) if number < len(starts) else None
+        gap = bisect_left(step.exposed_ends, own.end)
+        if gap == len(step.exposed_ends):
+            return None
+        place = step.exposed_ends[gap]
+    kernel = bisect_left(step.kernels, place)
+    return step.kernels[kernel] if kernel < len(step.kernels) else None
 
 
 def _dimensions(source: Source, own: Event, network: Network) -> tuple[str, ...] | None:

@@ -1,0 +1,97 @@
+"""Models by their parameters or their config, and buckets of DDP, as training iterations."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from reader_samples import CONFIG, DDP, DDP_LINES, RING_16, SHAPES
+
+from themis_opt.base.errors import InputError
+from themis_opt.problem.catalog import import_files
+from themis_opt.workloads.layers import count
+from themis_opt.workloads.listing import model_of_module
+from themis_opt.workloads.models import find_model
+
+MS = 10**9
+
+
+@pytest.mark.parametrize("text", [json.dumps(DDP), str(DDP), DDP_LINES])
+def test_buckets_leave_in_the_backward_pass_and_are_needed_in_the_next_forward_pass(write, text):
+    imported = import_files(write(net__yml=RING_16, log__txt=text))
+    instance = imported.instance
+    assert [task.duration for task in instance.tasks] == [MS, MS, MS, MS, 2 * MS]
+    ends = [(t.size, t.ready_after, t.needed_before) for t in instance.iteration.tensors]
+    assert ends[0] == (8_396_800, "backward 1", "forward")
+    assert ends[3] == (16_793_600, "backward 4", "forward")
+    assert imported.tables["logged averages"][-1] == {
+        "quantity": "communication exposed",
+        "time": "1 ms",
+        "share": "14.29 %",
+    }
+
+
+def test_buckets_that_were_not_rebuilt_are_the_first_ones(write):
+    text = json.dumps(DDP | {"has_rebuilt_buckets": 0})
+    instance = import_files(write(net__yml=RING_16, log__json=text)).instance
+    assert [t.size for t in instance.iteration.tensors] == [41_984_000]
+
+
+BROKEN = [
+    (json.dumps(DDP | {"world_size": 8}), "world_size = 8: must be the NPUs of the network, 16"),
+    (json.dumps(DDP | {"avg_backward_compute_time": 0}), "DDP samples times from some iterations only"),
+    (json.dumps(DDP | {"rebuilt_bucket_sizes": "12, x"}), "rebuilt_bucket_sizes = 'x': must be a whole number"),
+    (str(DDP).replace("'nccl'", "__import__('os')"), "must be a dict as Python or JSON writes it"),
+    (DDP_LINES.replace("avg_forward", "avg_farward"), "avg_forward_compute_time: required field is missing"),
+]
+
+
+@pytest.mark.parametrize(("text", "rule"), BROKEN)
+def test_logs_that_break_a_rule_are_refused(write, text, rule):
+    with pytest.raises(InputError) as refused:
+        import_files(write(net__yml=RING_16, log__txt=text))
+    assert rule in str(refused.value)
+
+
+def test_shapes_are_layers_without_buffers(write):
+    (path,) = write(shapes__txt=SHAPES)
+    layers = find_model(str(path)).layers()
+    assert [(own.name, own.kind, own.elements()) for own in layers] == [
+        ("conv1", "convolution", 64 * 3 * 49),
+        ("bn1", "linear", 128),
+        ("fc", "linear", 1000 * 513),
+    ]
+    assert count(layers, ("norm",)) == 64
+    assert layers[2].flops == 2 * 512_000
+
+
+def test_a_module_has_the_layers_of_its_parameters():
+    shapes = {"a.weight": (4, 3), "a.bias": (4,), "scale": (2,)}
+    module = SimpleNamespace(named_parameters=lambda: [(n, SimpleNamespace(shape=s)) for n, s in shapes.items()])
+    assert [(own.name, own.elements()) for own in model_of_module(module).layers()] == [("a", 16), ("scale", 2)]
+
+
+def test_shapes_and_configs_are_trained_data_parallel(write):
+    for files in (write(net__yml=RING_16, s__txt=SHAPES), write(net__yml=RING_16, config__json=CONFIG)):
+        instance = import_files(files).instance
+        assert all(t.kind == "all_reduce" and t.parallelism == "data" for t in instance.iteration.tensors)
+        model = find_model(str(files[1]))
+        assert sum(t.size for t in instance.iteration.tensors) == 2 * count(model.layers())
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (SHAPES + "what is this\n", "line 8 = 'what is this': must be a name and a shape"),
+        (SHAPES + "fc.bias [2]\n", "line 8 = 'fc.bias': stands twice"),
+        (SHAPES + "x.y [0]\n", r"x.y = \(0,\): must have 1 to"),
+        ("bn1.running_mean [64]\n", "must list 1 to 20000 parameters"),
+    ],
+)
+def test_lists_that_break_a_rule_are_refused(write, text, rule):
+    with pytest.raises(InputError, match=rule):
+        import_files(write(net__yml=RING_16, s__txt=text))
+
+
+def test_a_config_of_an_unknown_architecture_is_refused(write):
+    with pytest.raises(InputError, match="model_type = 'lama': "):
+        import_files(write(net__yml=RING_16, config__json=CONFIG | {"model_type": "lama"}))

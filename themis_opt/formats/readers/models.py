@@ -1,0 +1,62 @@
+"""Descriptions of models as data-parallel training: ``config.json`` of Hugging Face, names and shapes of parameters.
+
+The choices are those of ``themis-opt workload`` where it is given none; that command takes these files too, and has an
+option for each choice.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from themis_opt.base.sources import Source
+from themis_opt.formats.readers.draft import needs_network
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.parts import Machine, Part, Reader, only
+from themis_opt.workloads.hugging_face import model_of_config
+from themis_opt.workloads.layers import TrainingModel
+from themis_opt.workloads.listing import LINE, model_of_listing
+from themis_opt.workloads.parallelisms import make_workload
+from themis_opt.workloads.setup import Setup
+from themis_opt.workloads.timing import Rate
+
+USUAL_FLOPS = 120 * 10**12
+"""Operations per second of an NPU, unless a file says so: as ``themis-opt workload`` takes them."""
+
+
+def _is_config(source: Source) -> bool:
+    return "model_type" in source.keys() and bool(source.keys() & {"architectures", "hidden_size", "n_embd", "d_model"})  # noqa: SIM118
+
+
+def _is_listing(source: Source) -> bool:
+    document = source.document
+    if isinstance(document, dict):
+        return bool(document) and all(isinstance(own, list) and "." in name for name, own in document.items())
+    first = source.head.lstrip().partition("\n")[0]
+    found = LINE.fullmatch(first)
+    return found is not None and "." in found[1]
+
+
+def _reading(model_of: Callable[[Path], TrainingModel]) -> Callable[[Sequence[Source]], Part]:
+    def read(sources: Sequence[Source]) -> Part:
+        source = only(sources, "model")
+        model = model_of(source.path)
+
+        def build(machine: Machine | None) -> Instance:
+            return _trained(source, model, needs_network(source, machine))
+
+        note = (
+            f"{model.title}: data parallel, 32 samples on each NPU, FP16; 'themis-opt workload' has options for more."
+        )
+        return Part(workload=build, notes=(note,))
+
+    return read
+
+
+def _trained(source: Source, model: TrainingModel, machine: Machine) -> Instance:
+    timing = Rate(int(machine.flops or USUAL_FLOPS))
+    return make_workload(model, model.layers(), Setup(network=machine.network, timing=timing), chunks=machine.chunks)
+
+
+HUGGING_FACE = Reader("config.json of Hugging Face", ("json",), _is_config, _reading(model_of_config))
+LISTING = Reader(
+    "names and shapes of the parameters of a model", ("txt", "json"), _is_listing, _reading(model_of_listing)
+)
