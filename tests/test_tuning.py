@@ -85,6 +85,11 @@ class TestTune:
         assert tuned.schedule.makespan < tuned.default_schedule.makespan
         assert tuned.gain == pytest.approx(1 - tuned.schedule.makespan / tuned.default_schedule.makespan)
 
+    def test_no_trial_beats_what_is_proven(self, tuned):
+        (proven,) = tuned.space.proven
+        assert all(t.measurements[0].makespan >= proven * (1 - 1e-9) for t in tuned.trials if t.measurements)
+        assert tuned.gaps == (tuned.best.measurements[0].makespan / proven - 1,)
+
     def test_the_best_is_the_least_of_all_trials(self, tuned):
         assert tuned.schedule.makespan == min(t.measurements[0].makespan for t in tuned.trials)
         assert tuned.schedule.makespan == tuned.best.measurements[0].makespan

@@ -116,10 +116,11 @@ def test_the_table_has_the_default_and_the_best(again, folder, search):
     title, *lines = again().splitlines()
     header, default, found = (line.split("\t") for line in lines)
     assert "6 settings tried, study one" in title
-    assert header == ["", "size", search.measured, "utilisation", "chunks", "gain", "setting"]
+    assert header == ["", "size", search.measured, "utilisation", "chunks", "gain", "gap", "setting"]
     assert (default[0], found[0]) == ("default", "best")
-    assert default[4:] == [search.chunks, "0.00 %", search.default]
-    assert found[6] == best(folder)["description"]
+    assert default[4:6] == [search.chunks, "0.00 %"]
+    assert default[7:] == [search.default]
+    assert found[7] == best(folder)["description"]
 
 
 def test_json_has_gain_and_setting(again, folder, search):
@@ -129,6 +130,8 @@ def test_json_has_gain_and_setting(again, folder, search):
     assert report["gain"] == pytest.approx(1 - found[name] / default[name])
     assert all(0 < row["utilisation"] <= 1 for row in report["results"])
     assert report["gain"] >= 0
+    assert report["gaps"] == [found["gap"]]
+    assert all(row["gap"] == pytest.approx(row[name] / row["bound_ns"] - 1) for row in report["results"])
     assert report["trials_run"] == 6
     assert (report["policy"], report["setting"]) == (best(folder)["policy"], best(folder)["setting"])
 

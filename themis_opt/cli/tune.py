@@ -145,6 +145,7 @@ def _print(tuned: "Tuned") -> None:
             "utilisation": ("utilisation", "share"),
             "chunks": ("chunks", "count"),
             "gain": ("gain", "share"),
+            "gap": ("gap", "share"),
             "described": ("setting", "text"),
         },
     )
@@ -187,6 +188,7 @@ def _summary(tuned: "Tuned") -> dict[str, Any]:
         "setting": dict(tuned.choice),
         "description": tuned.space.describe(tuned.choice),
         "gain": tuned.gain,
+        "gaps": tuned.gaps,
         "results": tuned.rows(),
         "importances": tuned.importances,
         "front": [

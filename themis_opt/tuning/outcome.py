@@ -65,6 +65,12 @@ class Tuned:
         return 1 - ratio_of(self.best.measurements) / ratio_of(self.default)
 
     @property
+    def gaps(self) -> tuple[float, ...]:
+        """How far the best choice of each case is from what is proven of all choices, and of all other schedules."""
+        pairs = zip(self.best.measurements, self.space.proven, strict=True)
+        return tuple(own.makespan / bound - 1 for own, bound in pairs)
+
+    @property
     def front(self) -> tuple[Trial, ...]:
         """The trials that no other beats in makespan and pieces."""
         return front_of(self.trials)
@@ -91,10 +97,11 @@ class Tuned:
 
     def rows(self) -> list[dict[str, Any]]:
         """The default and the best of every case as plain values: times in ns, fractions 0..1."""
+        measured = zip(self.space.cases, self.space.proven, self.default, self.best.measurements, strict=True)
         return [
-            _row(self.space.measured, case, setting, measured, 1 - measured.makespan / default.makespan)
-            for case, default, best in zip(self.space.cases, self.default, self.best.measurements, strict=True)
-            for setting, measured in (("default", default), ("best", best))
+            _row(self.space.measured, case, setting, own, bound, default)
+            for case, bound, default, best in measured
+            for setting, own in (("default", default), ("best", best))
         ]
 
     def trial_rows(self) -> list[dict[str, Any]]:
@@ -114,14 +121,18 @@ class Tuned:
         return row | {"error": trial.error}
 
 
-def _row(time: str, case: str, setting: str, measured: Measurement, gain: float) -> dict[str, Any]:
+def _row(
+    time: str, case: str, setting: str, measured: Measurement, bound: float, default: Measurement
+) -> dict[str, Any]:
     return {
         "size": case,
         "setting": setting,
         f"{time}_ns": nanoseconds(measured.makespan),
         "utilisation": measured.utilisation,
         "chunks": measured.pieces,
-        "gain": gain,
+        "gain": 1 - measured.makespan / default.makespan,
+        "bound_ns": nanoseconds(bound),
+        "gap": measured.makespan / bound - 1,
     }
 
 
