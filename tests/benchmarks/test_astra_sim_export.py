@@ -28,7 +28,7 @@ SIZES = {
 }
 """NPUs along each dimension."""
 
-POLICIES = ("themis+scf", "hourglass", "exact:sizes=equal:time_limit=8", "exact:sizes=free:time_limit=8")
+POLICIES = ("themis+scf", "hourglass", "exact:sizes=equal:seconds=8", "exact:sizes=free:seconds=8")
 MAX_SECONDS, MAX_BYTES = 10, 10**9
 
 

@@ -19,7 +19,7 @@ from themis_opt.formats.msccl.algorithm import (
 )
 from themis_opt.formats.msccl.interpreter import SLOTS, interpret
 from themis_opt.formats.msccl.threadblocks import algorithm_of
-from themis_opt.formats.msccl.transfers import deviation, only_launch, share_units, transfers_of
+from themis_opt.formats.msccl.transfers import deviation, num_gpus, only_launch, share_units, transfers_of
 from themis_opt.schedules.schedule import Schedule
 
 
@@ -68,21 +68,19 @@ class Msccl:
         limits = DIALECTS[self.dialect]
         launch = only_launch(schedule, self.collective, "MSCCL")
         exchange, chunks = schedule.launched[launch], schedule.plan.chunks[launch]
-        num_gpus, count = self._num_gpus(schedule, launch), len(chunks.sizes)
-        if num_gpus * count > limits.max_offset:
-            rule = (
-                f"{count} chunks x {num_gpus} GPUs = {num_gpus * count:,} units; offsets end at {limits.max_offset:,}"
-            )
-            raise InputError(f"{rule}: use at most {limits.max_offset // num_gpus} chunks", field="chunks", value=count)
-        units = share_units(chunks.sizes, exchange.element_bytes, limits.max_offset // num_gpus)
+        gpus, count = num_gpus(schedule, launch), len(chunks.sizes)
+        if gpus * count > limits.max_offset:
+            rule = f"{count} chunks x {gpus} GPUs = {gpus * count:,} units; offsets end at {limits.max_offset:,}"
+            raise InputError(f"{rule}: use at most {limits.max_offset // gpus} chunks", field="chunks", value=count)
+        units = share_units(chunks.sizes, exchange.element_bytes, limits.max_offset // gpus)
         program = transfers_of(schedule, launch, units)
         head = Algorithm(
-            name=_name(schedule, exchange.name),
+            name=plan_name(schedule, exchange.name),
             coll=limits.collective(exchange.kind),
             proto=self.protocol,
             nchannels=0,
-            nchunksperloop=num_gpus * int(units.sum()),
-            ngpus=num_gpus,
+            nchunksperloop=gpus * int(units.sum()),
+            ngpus=gpus,
             inplace=0,
             outofplace=None,
             min_bytes=self.min_bytes,
@@ -97,9 +95,9 @@ class Msccl:
         """What a user has to know."""
         launch = only_launch(schedule, self.collective, "MSCCL")
         exchange, sizes = schedule.launched[launch], schedule.plan.chunks[launch].sizes
-        num_gpus = self._num_gpus(schedule, launch)
-        units = share_units(sizes, exchange.element_bytes, DIALECTS[self.dialect].max_offset // num_gpus)
-        yield f"used for messages that divide by {num_gpus * int(units.sum()):,} elements; order is kept, times are not"
+        gpus = num_gpus(schedule, launch)
+        units = share_units(sizes, exchange.element_bytes, DIALECTS[self.dialect].max_offset // gpus)
+        yield f"used for messages that divide by {gpus * int(units.sum()):,} elements; order is kept, times are not"
         error = deviation(units, sizes)
         if sizes.max() - sizes.min() > exchange.element_bytes:
             yield f"chunks take {int(units.sum())} equal units: sizes differ by at most {format_percent(error)}"
@@ -128,13 +126,6 @@ class Msccl:
             yield f"{name}: {_words(algorithm)}; {' and '.join('in place' if w else 'out of place' for w in ways)}"
         yield f"every GPU ends with its result; no circle of waits with {SLOTS} message per connection, no race"
 
-    @staticmethod
-    def _num_gpus(schedule: Schedule, launch: int) -> int:
-        number = 1
-        for k in schedule.launched[launch].span:
-            number *= schedule.instance.fabric.sizes[k]
-        return number
-
 
 def _ways(algorithm: Algorithm) -> list[bool]:
     """How an algorithm may be used: in place, or not."""
@@ -150,6 +141,7 @@ def _words(algorithm: Algorithm) -> str:
     )
 
 
-def _name(schedule: Schedule, collective: str) -> str:
+def plan_name(schedule: Schedule, collective: str) -> str:
+    """A name for files, from the instance and the collective."""
     text = f"{schedule.instance.name}.{collective}" if schedule.instance.name else collective
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:MAX_NAME].strip("._") or "schedule"

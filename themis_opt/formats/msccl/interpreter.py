@@ -47,7 +47,7 @@ def interpret(algorithm: Algorithm, *, in_place: bool, seed: int = 0) -> None:
     memories = [_memory(algorithm, gpu, generator, in_place=in_place) for gpu in algorithm.gpus]
     inputs = np.stack([memory["i"] for memory in memories])
     _Machine(algorithm, memories, in_place=in_place).run()
-    for gpu, expected in _expected(algorithm.kind, inputs).items():
+    for gpu, expected in expected_results(algorithm.kind, inputs).items():
         wrong = np.flatnonzero(memories[gpu]["o"][: len(expected)] != expected)
         if len(wrong):
             raise InvalidSchedule("data", f"GPU {gpu} ends with a wrong unit {wrong[0]} of its output")
@@ -73,7 +73,7 @@ def _own(gpu: Gpu, part: int, whole: int) -> slice:
     return slice(0, whole) if part == whole else slice(gpu.id * part, (gpu.id + 1) * part)
 
 
-def _expected(kind: CollectiveKind, inputs: Units) -> dict[int, Units]:
+def expected_results(kind: CollectiveKind, inputs: Units) -> dict[int, Units]:
     """What GPUs must hold in the end, of those that must hold anything."""
     gpus, total = range(len(inputs)), inputs.sum(axis=0, dtype=np.uint32)
     if kind is CollectiveKind.REDUCE:

@@ -218,6 +218,11 @@ def only_launch(schedule: Schedule, name: str, runtime: str) -> int:
     return names.index(name) if name else 0
 
 
+def num_gpus(schedule: Schedule, launch: int) -> int:
+    """GPUs that a collective spans."""
+    return math.prod(schedule.instance.fabric.sizes[k] for k in schedule.launched[launch].span)
+
+
 def share_units(sizes: IntArray, element_bytes: int, most: int) -> IntArray:
     """How many units each chunk gets: one if all are equal, else as few as make their shares right.
 

@@ -1,0 +1,106 @@
+"""Plans for MSCCL++: within schema and limits, proven on data, wrong plans found."""
+
+import json
+
+import pytest
+from test_msccl import NETWORKS, schedule
+
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.formats.exports import export, make_exporter
+from themis_opt.formats.msccl.plus import MAX_OPERATIONS, MscclPlus, Plan, interpret_plan
+from themis_opt.problem.phases import CollectiveKind
+
+
+def plan_of(made, **knobs):
+    ((_, text),) = MscclPlus(**knobs).files(made)
+    return Plan.model_validate_json(text)
+
+
+@pytest.mark.parametrize("kind", CollectiveKind)
+@pytest.mark.parametrize("name", ["8 GPUs", "three dimensions"])
+def test_every_collective_ends_with_its_result(tmp_path, name, kind):
+    made = schedule(NETWORKS[name], kind, chunks=2)
+    if kind is CollectiveKind.ALL_TO_ALL and name == "three dimensions":
+        with pytest.raises(InputError, match=r"chunk 0 has \d+ operations and \d peers on GPU 0, a threadblock has"):
+            plan_of(made)
+        return
+    export(made, "mscclpp", tmp_path)
+    assert "schema and limits hold" in next(iter(make_exporter("mscclpp").check(made, tmp_path)))
+    if kind is CollectiveKind.ALL_TO_ALL:
+        with pytest.raises(InputError, match="needs an output of its own"):
+            plan_of(made, in_place=True)
+    else:
+        interpret_plan(plan_of(made, in_place=True))
+
+
+def test_channels_are_memory_within_a_node_and_ports_beyond_it():
+    plan = plan_of(schedule(NETWORKS["8 GPUs"], chunks=2), node_dimensions=1)
+    ways = {own.channel_type: set(own.connected_to) for own in plan.gpus[0].channels}
+    assert ways == {"memory": {1, 3}, "port": {4}}  # ring of four, then pairs
+    names = {op.name for block in plan.gpus[0].threadblocks for op in block.ops if op.channel_type == "port"}
+    assert names == {"signal", "wait", "pwsf"}
+    assert {own.channel_type for own in plan_of(schedule(NETWORKS["8 GPUs"]), node_dimensions=2).gpus[0].channels} == {
+        "memory"
+    }
+
+
+def test_each_chunk_has_a_threadblock_and_each_message_its_scratch():
+    plan = plan_of(schedule(NETWORKS["8 GPUs"], chunks=3))
+    for gpu in plan.gpus:
+        assert [block.id for block in gpu.threadblocks] == [0, 1, 2]
+        assert all(len(block.ops) <= MAX_OPERATIONS for block in gpu.threadblocks)
+        written = [
+            own
+            for other in plan.gpus
+            for block in other.threadblocks
+            for op in block.ops
+            if op.name in ("put", "pwsf") and _target(other, block, op) == gpu.id
+            for own in op.dst_buff
+        ]
+        units = [own.index + unit for own in written for unit in range(own.size)]
+        assert sorted(units) == list(range(gpu.scratch_chunks))
+
+
+def _target(gpu, block, op):
+    (ids,) = (own.channel_ids for own in block.channels if own.channel_type == op.channel_type)
+    (peers,) = (own.connected_to for own in gpu.channels if own.channel_type == op.channel_type)
+    return peers[ids[op.channel_ids[0]]]
+
+
+@pytest.fixture
+def plan():
+    return plan_of(schedule(NETWORKS["8 GPUs"]))
+
+
+def test_a_sum_that_is_missing_is_found(plan):
+    for block in plan.gpus[2].threadblocks:
+        for op in block.ops:
+            if op.name == "re":
+                op.name, op.src_buff = "copy", op.src_buff[:1]
+    with pytest.raises(InvalidSchedule, match="ends with a wrong unit"):
+        interpret_plan(plan)
+
+
+def test_a_signal_that_is_missing_is_found(plan):
+    ops = plan.gpus[2].threadblocks[0].ops
+    ops.remove(next(op for op in ops if op.name == "signal"))
+    with pytest.raises(InvalidSchedule, match="threadblocks wait for ever"):
+        interpret_plan(plan)
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (lambda plan: plan | {"colour": "red"}, "colour"),
+        (lambda plan: plan | {"protocol": "LL"}, "protocol"),
+        (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"].extend([{"name": "nop"}] * 64), "threadblocks.0.ops"),
+        (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"][0].update(name="get"), "ops.0.name"),
+    ],
+)
+def test_what_breaks_schema_or_limits_does_not_pass(tmp_path, change, place):
+    made = schedule(NETWORKS["8 GPUs"])
+    (path,) = export(made, "mscclpp", tmp_path)
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(change(document) or document))
+    with pytest.raises(InputError, match=place):
+        list(make_exporter("mscclpp").check(made, tmp_path))

@@ -1,0 +1,469 @@
+"""The exporter ``mscclpp``: one collective of a schedule as a plan for the executor of MSCCL++, and its check.
+
+A plan is one-sided: a GPU puts units into memory of its peer and signals, the peer waits.  Every message has scratch of
+its own at the receiver, which copies it, or adds it to what it has, to where it belongs; so nothing is overwritten that
+somebody still reads.  Before its first message a GPU tells its peers that it has begun, since scratch is used again by
+the next call.
+
+Each chunk has a threadblock of its own, in which everything happens one after the other: chunks need nothing of each
+other.  What the plan does not hold is the order of chunks on a dimension; there the hardware decides.
+
+The format is that of https://github.com/microsoft/mscclpp, ``src/core/executor/execution_plan.cc``.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from themis_opt.base.documents import read_json
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.formats.msccl.algorithm import COLLECTIVES
+from themis_opt.formats.msccl.exporter import plan_name
+from themis_opt.formats.msccl.interpreter import Units, expected_results
+from themis_opt.formats.msccl.transfers import (
+    INPUT,
+    OUTPUT,
+    SCRATCH,
+    Copy,
+    Place,
+    Program,
+    Transfer,
+    num_gpus,
+    only_launch,
+    share_units,
+    transfers_of,
+)
+from themis_opt.schedules.schedule import Schedule
+
+MAX_OPERATIONS = 64
+MAX_CHANNELS = 16
+"""Of a threadblock, the latter of each type."""
+
+MAX_UNITS = 4096
+"""Units of a block: more would make puts smaller than what links carry well."""
+
+ALIGNMENT = 16
+
+Count = Annotated[int, Field(ge=0)]
+Way = Literal["memory", "port"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Buffer(_Strict):
+    """Units of a buffer of the GPU, by its type, or of a remote one, by its number in the threadblock."""
+
+    type: Literal["i", "o", "s"] | None = None
+    buffer_id: Count | None = None
+    index: Count
+    size: Annotated[int, Field(gt=0)]
+
+
+class Operation(_Strict):
+    """An operation of a threadblock."""
+
+    name: Literal["nop", "put", "pwsf", "signal", "wait", "copy", "re"]
+    channel_type: Way | None = None
+    channel_ids: Annotated[list[Count], Field(max_length=8)] | None = None
+    src_buff: list[Buffer] | None = None
+    dst_buff: list[Buffer] | None = None
+    reduce_op: Literal["sum"] | None = None
+
+
+class Channels(_Strict):
+    """Channels that a threadblock uses, by their numbers on the GPU among those of a type."""
+
+    channel_type: Way
+    channel_ids: Annotated[list[Count], Field(max_length=MAX_CHANNELS)]
+
+
+class References(_Strict):
+    """Remote buffers that a threadblock uses, by their numbers on the GPU."""
+
+    access_channel_type: Way
+    remote_buffer_ids: list[Count]
+
+
+class Block(_Strict):
+    """A threadblock."""
+
+    id: Count
+    ops: Annotated[list[Operation], Field(max_length=MAX_OPERATIONS)]
+    channels: list[Channels]
+    remote_buffer_refs: list[References]
+
+
+class Connections(_Strict):
+    """The channels of a GPU of one type: the n-th to a peer is the other end of the peer's n-th to the GPU."""
+
+    channel_type: Way
+    connected_to: list[Count]
+
+
+class Remote(_Strict):
+    """A buffer of a peer that channels reach."""
+
+    rank: Count
+    type: Literal["i", "o", "s"]
+    access_channel_types: list[Way]
+
+
+class PlanGpu(_Strict):
+    """What a GPU does, and what it needs for it."""
+
+    id: Count
+    input_chunks: Count
+    output_chunks: Count
+    scratch_chunks: Count
+    channels: list[Connections]
+    remote_buffers: list[Remote]
+    semaphores: list[dict[str, int]]
+    threadblocks: list[Block]
+
+
+class Plan(_Strict):
+    """The file."""
+
+    name: str
+    collective: str
+    protocol: Literal["Simple"]
+    inplace: bool
+    reuse_resources: bool
+    use_double_scratch_buffer: bool
+    buffer_alignment: int
+    num_threads_per_block: int
+    min_message_size: Count
+    max_message_size: Count
+    gpus: list[PlanGpu]
+
+
+@dataclass(frozen=True)
+class MscclPlus:
+    """Execution plan for MSCCL++: puts, signals and waits of threadblocks.
+
+    Attributes
+    ----------
+    collective : str
+        Which collective of the schedule; the only one by default.
+    node_dimensions : int
+        How many dimensions lie within a node: there GPUs reach each other's memory, beyond it they use ports.
+    in_place : bool
+        Whether output and input are the same memory.
+    min_bytes, max_bytes : int
+        For which messages it is used.
+    """
+
+    endings: ClassVar[tuple[str, ...]] = ("json",)
+
+    collective: str = ""
+    node_dimensions: int = 1
+    in_place: bool = False
+    min_bytes: int = 0
+    max_bytes: int = 2**40
+
+    def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
+        """The plan.
+
+        Raises
+        ------
+        InputError
+            If a chunk has more operations or peers than a threadblock may have.
+        """
+        plan = self._plan(schedule)
+        yield f"{plan.name}.json", plan.model_dump_json(exclude_none=True) + "\n"
+
+    def _plan(self, schedule: Schedule) -> Plan:
+        launch = only_launch(schedule, self.collective, "MSCCL++")
+        exchange, chunks = schedule.launched[launch], schedule.plan.chunks[launch]
+        program = transfers_of(schedule, launch, share_units(chunks.sizes, exchange.element_bytes, MAX_UNITS))
+        if self.in_place and not program.layout.works_in_place:
+            raise InputError("must be false: this collective needs an output of its own", field="in_place", value=True)
+        return Plan(
+            name=plan_name(schedule, exchange.name),
+            collective=COLLECTIVES[exchange.kind].replace("_", ""),
+            protocol="Simple",
+            inplace=self.in_place,
+            reuse_resources=False,
+            use_double_scratch_buffer=False,
+            buffer_alignment=ALIGNMENT,
+            num_threads_per_block=1024,
+            min_message_size=self.min_bytes,
+            max_message_size=self.max_bytes,
+            gpus=_gpus(program, exchange.span, self.node_dimensions),
+        )
+
+    def notes(self, schedule: Schedule) -> Iterator[str]:
+        """What a user has to know."""
+        launch = only_launch(schedule, self.collective, "MSCCL++")
+        own = schedule.plan.chunks[launch].sizes
+        units = int(share_units(own, schedule.launched[launch].element_bytes, MAX_UNITS).sum())
+        count = num_gpus(schedule, launch) * units
+        yield f"buffers must divide by {count:,} x {ALIGNMENT} bytes; the order of chunks on a dimension is not kept"
+
+    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
+        """Check the file against its schema and limits, and run it on data.
+
+        Raises
+        ------
+        InputError, InvalidSchedule
+            If it breaks them, or does not compute its collective.
+        """
+        ((name, _),) = self.files(schedule)
+        document = read_json(folder / name)
+        try:
+            plan = Plan.model_validate(document)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            raise InputError(first["msg"], field=place, source=str(folder / name)) from None
+        try:
+            interpret_plan(plan)
+        except InvalidSchedule as error:
+            raise error.within(str(folder / name)) from None
+        longest = max(len(block.ops) for gpu in plan.gpus for block in gpu.threadblocks)
+        yield f"{name}: {len(plan.gpus)} GPUs, at most {longest} operations in a threadblock; schema and limits hold"
+        yield "every GPU ends with its result; nobody waits for ever"
+
+
+_Step = tuple[Transfer, ...] | tuple[Copy, ...]
+"""What a GPU sends to a peer, or receives from one, at once; or what it copies in the end."""
+
+
+class _Ends(NamedTuple):
+    """What a threadblock is connected to: channels and remote buffers by peer, each with its type."""
+
+    chunk: int
+    peers: Mapping[int, Way]
+
+
+def _gpus(program: Program, span: tuple[int, ...], node_dimensions: int) -> list[PlanGpu]:
+    layout, buffers = program.layout, program.layout.buffers
+    steps: dict[int, dict[int, list[_Step]]] = defaultdict(lambda: defaultdict(list))
+    for (chunk, *ends_of_message), message in groupby(program.transfers, lambda t: (t.chunk, t.source, t.target)):
+        parts = tuple(message)
+        for gpu in ends_of_message:
+            steps[gpu][chunk].append(parts)
+    for (chunk, gpu), copies in groupby(program.copies, lambda copy: (copy.chunk, copy.gpu)):
+        steps[gpu][chunk].append(tuple(copies))
+    slots, used = _slots(program)
+    gpus = []
+    for gpu in range(layout.num_gpus):
+        ends = [
+            _Ends(chunk, _peers(gpu, steps[gpu][chunk], span, node_dimensions)) for chunk in range(len(layout.units))
+        ]
+        connected = {way: [peer for own in ends for peer, kind in own.peers.items() if kind == way] for way in WAYS}
+        remote = sorted({(peer, way) for own in ends for peer, way in own.peers.items()})
+        blocks = [_block(gpu, own, steps[gpu][own.chunk], connected, ends, remote, slots) for own in ends]
+        gpus.append(
+            PlanGpu(
+                id=gpu,
+                input_chunks=buffers.input,
+                output_chunks=buffers.output,
+                scratch_chunks=buffers.scratch + used[gpu],
+                channels=[Connections(channel_type=way, connected_to=connected[way]) for way in WAYS if connected[way]],
+                remote_buffers=[Remote(rank=peer, type="s", access_channel_types=[way]) for peer, way in remote],
+                semaphores=[],
+                threadblocks=blocks,
+            )
+        )
+    return gpus
+
+
+WAYS: tuple[Way, ...] = ("memory", "port")
+
+
+def _peers(gpu: int, steps: list[_Step], span: tuple[int, ...], inside: int) -> dict[int, Way]:
+    """The peers of a chunk at a GPU, and how it reaches them; sorted, so that both ends number channels alike."""
+    found: dict[int, Way] = {}
+    for own in (step[0] for step in steps):
+        if isinstance(own, Transfer):
+            peer = own.target if own.source == gpu else own.source
+            found[peer] = "memory" if span[own.dimension] < inside else "port"
+    return dict(sorted(found.items()))
+
+
+def _slots(program: Program) -> tuple[dict[int, int], dict[int, int]]:
+    """The scratch of every message, by its identity, and how much every GPU uses for all of them."""
+    used: dict[int, int] = defaultdict(int)
+    slots = {}
+    for own in program.transfers:
+        slots[id(own)] = program.layout.buffers.scratch + used[own.target]
+        used[own.target] += own.units
+    return slots, used
+
+
+def _block(
+    gpu: int,
+    own: _Ends,
+    steps: list[_Step],
+    connected: Mapping[Way, list[int]],
+    ends: list[_Ends],
+    remote: list[tuple[int, Way]],
+    slots: Mapping[int, int],
+) -> Block:
+    """The threadblock of a chunk."""
+    ids: dict[Way, list[int]] = {way: [p for p, kind in own.peers.items() if kind == way] for way in WAYS}
+    before = {way: sum(list(e.peers.values()).count(way) for e in ends if e.chunk < own.chunk) for way in WAYS}
+    ops = [_channel_op(name, own, ids, peer) for name in ("signal", "wait") for peer in own.peers]
+    for step in steps:
+        ops += _operations(gpu, step, own, ids, slots)
+    if len(ops) > MAX_OPERATIONS or max(map(len, ids.values())) > MAX_CHANNELS:
+        rule = f"chunk {own.chunk} has {len(ops)} operations and {len(own.peers)} peers on GPU {gpu}"
+        allowed = f"a threadblock has at most {MAX_OPERATIONS} and {MAX_CHANNELS}; use smaller dimensions"
+        raise InputError(f"{rule}, {allowed}", field="mscclpp")
+    return Block(
+        id=own.chunk,
+        ops=ops,
+        channels=[
+            Channels(channel_type=way, channel_ids=[before[way] + n for n in range(len(ids[way]))])
+            for way in WAYS
+            if ids[way]
+        ],
+        remote_buffer_refs=[
+            References(access_channel_type=way, remote_buffer_ids=[remote.index((peer, way)) for peer in ids[way]])
+            for way in WAYS
+            if ids[way]
+        ],
+    )
+
+
+def _channel_op(name: Any, own: _Ends, ids: Mapping[Way, list[int]], peer: int, **more: Any) -> Operation:
+    way = own.peers[peer]
+    return Operation(name=name, channel_type=way, channel_ids=[ids[way].index(peer)], **more)
+
+
+def _operations(
+    gpu: int, step: _Step, own: _Ends, ids: Mapping[Way, list[int]], slots: Mapping[int, int]
+) -> Iterator[Operation]:
+    """What a GPU does for a message or for copies; ``nop`` makes the threads of a block wait for each other."""
+    transfers = [part for part in step if isinstance(part, Transfer)]
+    if transfers and transfers[0].source == gpu:
+        yield Operation(name="nop")
+        yield from _sent(transfers, own, ids, slots)
+    elif transfers:
+        yield from (_channel_op("wait", own, ids, transfers[0].source), Operation(name="nop"))
+        yield from (_received(part, Buffer(type="s", index=slots[id(part)], size=part.units)) for part in transfers)
+    else:
+        yield Operation(name="nop")
+        for part in step:
+            taken, kept = _local(part.taken, part.units), _local(part.kept, part.units)
+            yield Operation(name="copy", src_buff=[taken], dst_buff=[kept])
+
+
+def _sent(
+    parts: list[Transfer], own: _Ends, ids: Mapping[Way, list[int]], slots: Mapping[int, int]
+) -> Iterator[Operation]:
+    """Puts and one signal; a port does not return before it has read, so that what it sent may be overwritten."""
+    peer = parts[0].target
+    way = own.peers[peer]
+    for part in parts:
+        there = Buffer(buffer_id=ids[way].index(peer), index=slots[id(part)], size=part.units)
+        last = way == "port" and part is parts[-1]
+        buffers = {"src_buff": [_local(part.taken, part.units)], "dst_buff": [there]}
+        yield _channel_op("pwsf" if last else "put", own, ids, peer, **buffers)
+    if way == "memory":
+        yield from (Operation(name="nop"), _channel_op("signal", own, ids, peer))
+
+
+def _received(part: Transfer, arrived: Buffer) -> Operation:
+    """Move what arrived in scratch to where it belongs."""
+    kept = _local(part.kept, part.units)
+    if part.added is None:
+        return Operation(name="copy", src_buff=[arrived], dst_buff=[kept])
+    return Operation(name="re", src_buff=[_local(part.added, part.units), arrived], dst_buff=[kept], reduce_op="sum")
+
+
+def _local(place: Place, units: int) -> Buffer:
+    return Buffer(type=place.buffer, index=place.offset, size=units)  # type: ignore[arg-type]
+
+
+def interpret_plan(plan: Plan, seed: int = 0) -> None:
+    """Run a plan on random data and check what every GPU ends with.
+
+    Raises
+    ------
+    InvalidSchedule
+        With the rule ``data``, if threadblocks wait for ever, or a result is wrong.
+    """
+    generator = np.random.default_rng(seed)
+    memories = [_memory(plan, gpu, generator) for gpu in plan.gpus]
+    inputs = np.stack([memory[INPUT] for memory in memories])
+    signals: dict[tuple[int, int, Way, int], int] = defaultdict(int)
+    running = [(gpu, block) for gpu in plan.gpus for block in gpu.threadblocks]
+    done = dict.fromkeys(range(len(running)), 0)
+    while True:
+        moved = False
+        for number, (gpu, block) in enumerate(running):
+            while done[number] < len(block.ops) and _run(plan, memories, signals, gpu, block, block.ops[done[number]]):
+                done[number] += 1
+                moved = True
+        if not moved:
+            break
+    left = [own for number, own in enumerate(running) if done[number] < len(own[1].ops)]
+    if left:
+        where = f"threadblock {left[0][1].id} of GPU {left[0][0].id}"
+        raise InvalidSchedule("data", f"{len(left)} threadblocks wait for ever, such as {where}")
+    kinds = {name.replace("_", ""): kind for kind, name in COLLECTIVES.items()}
+    for rank, expected in expected_results(kinds[plan.collective], inputs).items():
+        wrong = np.flatnonzero(memories[rank][OUTPUT][: len(expected)] != expected)
+        if len(wrong):
+            raise InvalidSchedule("data", f"GPU {rank} ends with a wrong unit {wrong[0]} of its output")
+
+
+def _memory(plan: Plan, gpu: PlanGpu, generator: np.random.Generator) -> dict[str, Units]:
+    sizes = {INPUT: gpu.input_chunks, OUTPUT: gpu.output_chunks, SCRATCH: gpu.scratch_chunks}
+    memory = {name: generator.integers(2**32, size=size, dtype=np.uint32) for name, size in sizes.items()}
+    if plan.inplace:
+        small, large = sorted((INPUT, OUTPUT), key=lambda name: sizes[name])
+        start = gpu.id * sizes[small] if sizes[small] < sizes[large] else 0
+        memory[small] = memory[large][start : start + sizes[small]]
+    return memory
+
+
+def _run(
+    plan: Plan,
+    memories: list[dict[str, Units]],
+    signals: dict[tuple[int, int, Way, int], int],
+    gpu: PlanGpu,
+    block: Block,
+    own: Operation,
+) -> bool:
+    """Run an operation if it need not wait; returns whether it did."""
+    if own.channel_type is not None and own.channel_ids is not None:
+        peer, turn = _connection(gpu, block, own.channel_type, own.channel_ids[0])
+    if own.name == "wait":
+        arrived = signals[peer, gpu.id, own.channel_type or "memory", turn] > 0
+        key = peer, gpu.id, own.channel_type or "memory", turn
+        signals[key] -= 1 if signals[key] else 0
+        return arrived
+    if own.src_buff and own.dst_buff:
+        data = sum(_units(memories[gpu.id], source).copy() for source in own.src_buff)
+        there = memories[gpu.id] if own.name in ("copy", "re") else memories[peer]
+        kind = own.dst_buff[0].type or SCRATCH
+        _units(there, own.dst_buff[0].model_copy(update={"type": kind}))[:] = data
+    if own.name in ("signal", "pwsf"):
+        signals[gpu.id, peer, own.channel_type or "memory", turn] += 1
+    return True
+
+
+def _connection(gpu: PlanGpu, block: Block, way: Way, number: int) -> tuple[int, int]:
+    """The peer of a channel of a threadblock, and how many channels to that peer come before it."""
+    (ids,) = (own.channel_ids for own in block.channels if own.channel_type == way)
+    (peers,) = (own.connected_to for own in gpu.channels if own.channel_type == way)
+    peer = peers[ids[number]]
+    return peer, peers[: ids[number]].count(peer)
+
+
+def _units(memory: Mapping[str, Units], own: Buffer) -> Units:
+    buffer = memory[own.type or SCRATCH]
+    if own.index + own.size > len(buffer):
+        raise InvalidSchedule("data", f"units {own.index} to {own.index + own.size} leave buffer {own.type}")
+    return buffer[own.index : own.index + own.size]
