@@ -60,7 +60,7 @@ def solve(policy: Exact, instance: Instance, *arguments: Any, **keywords: Any) -
 @pytest.fixture
 def weak_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search starts without hourglass, so that there is something to find."""
-    monkeypatch.setattr(exact, "starting_schedule", lambda instance, _: usual_schedule(instance))
+    monkeypatch.setattr(exact, "starting_schedule", lambda instance, _, **options: usual_schedule(instance))
 
 
 def never_used(*_: Any, **__: Any) -> None:

@@ -72,7 +72,7 @@ class Idle:
     seeds: ClassVar[list[int]] = []
     steps: ClassVar[list[int]] = []
 
-    def __init__(self, start: Schedule, seed: int, moves: MoveParams) -> None:
+    def __init__(self, start: Schedule, seed: int, moves: MoveParams, *, resizes: bool) -> None:
         self.start, self.step_work = start, start.plan.num_stages
         self.seeds.append(seed)
 

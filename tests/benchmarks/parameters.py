@@ -23,6 +23,7 @@ import themis_opt
 from themis_opt.base.compiled import compile_at_once
 from themis_opt.policies.hourglass import policy as hourglass
 from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Packet
 from themis_opt.search import exact, local_search, plan_cache
 from themis_opt.search.annealing import is_ready
 from themis_opt.search.exact import Exact
@@ -234,6 +235,36 @@ def bounds_cases() -> Sequence[Run]:
     return [partial(run, instance=instance, compute=compute) for instance, compute in product(instances, computed)]
 
 
+def dear(networks: Iterable[str]) -> list[Instance]:
+    """Launches, packets and latency that hold the dimension, for few and many bytes."""
+    costs = {"launch_overhead": 2_000_000, "packet": Packet(payload=4096, header=30)}
+    grid = product(networks, ("16 MiB", "100 MiB"), ("lag", "occupy"))
+    free = [loaded(f"{n}.all_reduce.100MiB", size=s, latency=latency) for n, s, latency in grid]
+    return [instance.replace(network=instance.network.with_costs(costs)) for instance in free]
+
+
+def hourglass_dear_cases() -> Sequence[Run]:
+    """Free sizes where every chunk costs something."""
+
+    def run(params: Any, instance: Instance) -> int:
+        return hourglass.with_free_sizes(instance, params).makespan
+
+    return on_each(run, dear(PAPER))
+
+
+def annealing_dear_cases() -> Sequence[Run]:
+    """The same for the reference without CP-SAT; few chunks that cost nothing too."""
+    cheap = loaded("4d-ring_sw_sw_sw.all_reduce.100MiB", chunks=10)
+
+    def run(params: Any, instance: Instance) -> int:
+        policy = Exact(seconds=1.0, workers=1, deterministic=True, sizes="free", cp_sat=False)
+        return policy.solve(instance, params=replace(exact.USUAL, local=params)).schedule.makespan
+
+    return on_each(run, [*dear(PAPER[2::3]), cheap])
+
+
+DEAR_HOURGLASS = ("count_margin", "rebalanced", "rebalancing_rounds")
+DEAR_ONLY = ("few_chunks", "melting", "freezing", "size_share", "merge_share")
 FREE_HOURGLASS = ("free_chunks", "fewest_free_chunks")
 EQUAL_ONLY = ("first_work", "first_steps", "slice_work", "moves")
 FREE_ONLY = ("warm", "cool", "start_work", "start_steps", "free_counts", "max_turns")
@@ -242,18 +273,30 @@ CACHE_LIMITS = ("max_entries", "max_stages")
 COMMON_MOVES = ("again", "path_share", "copy_share", "neighbour_share", "swap_share")
 
 STUDIES: Mapping[str, Study] = {
-    "hourglass": Study(hourglass.USUAL, hourglass_cases, FREE_HOURGLASS, repeats=2),
+    "hourglass": Study(hourglass.USUAL, hourglass_cases, (*FREE_HOURGLASS, *DEAR_HOURGLASS), repeats=2),
     "hourglass, free sizes": Study(
         hourglass.USUAL,
         hourglass_free_cases,
         tuple(f.name for f in fields(hourglass.USUAL) if f.name not in FREE_HOURGLASS),
         repeats=2,
     ),
-    "annealing": Study(local_search.USUAL, annealing_cases, (*FREE_ONLY, *ITERATIONS_ONLY)),
-    "annealing, free sizes": Study(local_search.USUAL, free_sizes_cases, EQUAL_ONLY),
+    "hourglass, dear chunks": Study(
+        hourglass.USUAL,
+        hourglass_dear_cases,
+        tuple(f.name for f in fields(hourglass.USUAL) if f.name not in DEAR_HOURGLASS),
+    ),
+    "annealing": Study(local_search.USUAL, annealing_cases, (*FREE_ONLY, *DEAR_ONLY, *ITERATIONS_ONLY)),
+    "annealing, free sizes": Study(local_search.USUAL, free_sizes_cases, (*EQUAL_ONLY, *DEAR_ONLY)),
+    "annealing, dear chunks": Study(
+        local_search.USUAL,
+        annealing_dear_cases,
+        ("hot", "cold", *FREE_ONLY, *ITERATIONS_ONLY, *COMMON_MOVES, "slice_work", "first_work", "first_steps"),
+    ),
     "reference": Study(exact.USUAL, reference_cases, ("local", "period")),
     "reference of iterations": Study(
-        exact.USUAL.period, period_cases, (*FREE_ONLY, *COMMON_MOVES, "slice_work", "first_work", "first_steps")
+        exact.USUAL.period,
+        period_cases,
+        (*FREE_ONLY, *DEAR_ONLY, *COMMON_MOVES, "slice_work", "first_work", "first_steps"),
     ),
     "plan cache": Study(plan_cache.CacheParams(), cache_cases, CACHE_LIMITS),
     "bounds": Study(makespan_bounds.USUAL, bounds_cases),

@@ -192,6 +192,18 @@ def test_gaps_without_bounds_are_refused(name):
         made(name, [row()])
 
 
+@pytest.mark.parametrize("name", ["heuristic_gap", "random_networks"])
+def test_runs_with_costs_stand_apart(name):
+    costs = {"block": "with costs", "launch_overhead_ns": 2000.0, "packet": "4 KiB/30 B"}
+    dear = [own | costs for own in instance("dear", 100, b=300, t=250, h=200)]
+    without, both = made(name, TWO), made(name, [*TWO, *dear])
+    assert both.summary == without.summary
+    heading = "Where every chunk costs something"
+    assert [own.heading for own in both.sections] == [*(own.heading for own in without.sections), heading]
+    assert table(both, heading)["hourglass"][2:5] == pytest.approx((1.0, 1.0, 1.0))
+    assert "2 us" in both.sections[-1].text[0]
+
+
 def test_the_heatmap_has_the_best_policy_that_does_not_search():
     report = made("heuristic_gap", grid_rows(chunks=(2, 64), sizes=(2**16, 2**20, 2**30)))
     (figure,) = [figure for figure in report.figures if figure.name == "gap-by-chunks-and-size"]

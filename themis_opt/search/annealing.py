@@ -19,7 +19,8 @@ from themis_opt.schedules.plan import Chunks, Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import build_operations, simulate
 from themis_opt.search.annealing_loop import ANNEAL, BEST, MAX_TOUCHED, USUAL, MoveParams, Problem, State
-from themis_opt.solving.lowering import occupancies
+from themis_opt.solving.lowering import OccupancyParts, occupancies, occupancy_parts
+from themis_opt.solving.sizing import granule, rounded, with_sizes
 
 _compiling: Thread | None = None
 
@@ -45,7 +46,7 @@ def _compile() -> None:
 
 
 class Annealing:
-    """A search that starts from a schedule and keeps its chunk sizes.
+    """A search that starts from a schedule and keeps its chunk sizes, unless it `resizes`.
 
     A step changes the paths or the priorities of one or two chunks and simulates; a dimension always serves the waiting
     stage of the smallest priority, and the start times of an accepted plan are its priorities from then on.  A step
@@ -62,13 +63,16 @@ class Annealing:
         Equal seeds and calls of :meth:`run` give equal results.
     moves : MoveParams
         What one step changes.
+    resizes : bool
+        Whether a step may also move bytes from one chunk to another: all of them, where a chunk costs more than it is
+        good for.  Not where there is compute.
     """
 
-    def __init__(self, start: Schedule, seed: int = 0, moves: MoveParams = USUAL) -> None:
+    def __init__(self, start: Schedule, seed: int = 0, moves: MoveParams = USUAL, *, resizes: bool = False) -> None:
         self._start = start
         self._seeds = np.random.SeedSequence(seed)
         operations = build_operations(start.instance, start.plan, start.costs, start.num_iterations)
-        self._problem = _problem(start, moves)
+        self._problem = _problem(start, moves, resizes)
         self._state = _state(start, operations)
 
     def run(self, steps: int, hot: float, cold: float) -> None:
@@ -104,10 +108,18 @@ class Annealing:
             chunks.append(Chunks(own.sizes, np.array(exchange.span)[local].reshape(own.paths.shape)))
             starts.append(np.take_along_axis(self._state.best_key[stages].reshape(shape), local, axis=2).ravel())
         plan, start = replace(old, chunks=tuple(chunks), keys=None), np.concatenate(starts)
+        if self._problem.resizes:
+            return with_sizes(plan.in_order_of(self._start.instance, start), self._best_sizes())
         if not self._start.has_period:
             return plan.in_order_of(self._start.instance, start)
         later, place = np.divmod(start.astype(np.int64), self.makespan)
         return plan.in_order_of(self._start.instance, place, later)
+
+    def _best_sizes(self) -> list[IntArray]:
+        """Whole sizes of the chunks of every launch, 0 of those that are gone."""
+        parts = np.split(self._state.best_size, self._problem.first_chunk[1:-1])
+        pairs = zip(parts, self._start.launched, strict=True)
+        return [rounded(part, own.size, granule(self._start.instance, own)) for part, own in pairs]
 
 
 def can_anneal(schedule: Schedule) -> bool:
@@ -118,7 +130,7 @@ def can_anneal(schedule: Schedule) -> bool:
     return begins and schedule.period.is_steady and schedule.num_iterations <= FEW
 
 
-def _problem(start: Schedule, moves: MoveParams) -> Problem:
+def _problem(start: Schedule, moves: MoveParams, resizes: bool) -> Problem:
     launched, reverses = start.launched, start.instance.ag_order == "reverse"
     num_chunks = [len(own.sizes) for own in start.plan.chunks]
     launch = np.repeat(np.arange(len(num_chunks)), num_chunks)
@@ -126,6 +138,7 @@ def _problem(start: Schedule, moves: MoveParams) -> Problem:
     num_dimensions = np.array([len(own.span) for own in launched])
     num_stages = (num_legs * num_dimensions)[launch]
     size_class, duration = _durations(start, num_legs.max(), num_dimensions.max())
+    parts = _parts_of_durations(start, num_legs.max(), num_dimensions.max())
     return Problem(
         iterations=start.num_iterations,
         num_tasks=len(start.instance.tasks),
@@ -141,6 +154,11 @@ def _problem(start: Schedule, moves: MoveParams) -> Problem:
         span=_spans(start, num_dimensions.max()),
         duration=duration,
         lag=_lags(start, num_legs.max(), num_dimensions.max()),
+        resizes=resizes,
+        rate=parts.rate,
+        packets=parts.packets,
+        fixed=parts.fixed,
+        header=parts.header,
         moves=moves,
     )
 
@@ -175,9 +193,25 @@ def _durations(start: Schedule, num_legs: int, width: int) -> tuple[IntArray, In
     return np.concatenate(classes), np.concatenate(tables)
 
 
+def _parts_of_durations(start: Schedule, num_legs: int, width: int) -> OccupancyParts:
+    """What the durations of all launches consist of, in arrays of :class:`Problem`."""
+    count = len(start.launched)
+    whole = OccupancyParts(
+        rate=np.zeros((count, num_legs, 2**width, width)),
+        packets=np.zeros((count, num_legs, 2**width, width)),
+        fixed=np.zeros((count, num_legs, width), dtype=np.int64),
+        header=np.zeros((count, width)),
+    )
+    for number, exchange in enumerate(start.launched):
+        for array, part in zip(whole, occupancy_parts(start.instance, exchange), strict=True):
+            array[number][tuple(slice(size) for size in part.shape)] = part
+    return whole
+
+
 def _state(start: Schedule, operations: Operations) -> State:
     """The start as the current and the best plan; the kernel's view of it is laid out at the first step."""
     path, key = _paths_and_keys(start)
+    sizes = np.concatenate([own.sizes for own in start.plan.chunks]).astype(np.float64)
     return State(
         path=path,
         current_path=path.copy(),
@@ -185,6 +219,9 @@ def _state(start: Schedule, operations: Operations) -> State:
         key=key,
         current_key=key.copy(),
         best_key=key.copy(),
+        size=sizes,
+        current_size=sizes.copy(),
+        best_size=sizes.copy(),
         operations=_served_by_key(operations, start),
         load=_loads(operations, start.num_iterations),
         touched=np.zeros(MAX_TOUCHED + max(len(own.sizes) for own in start.plan.chunks), dtype=np.int64),

@@ -1,6 +1,6 @@
 """The inner loop of :mod:`themis_opt.search.annealing`: moves, simulation, acceptance.  Always compiled."""
 
-from math import exp, log
+from math import ceil, exp, log
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +36,10 @@ class MoveParams(NamedTuple):
     launch_share : float
         Where iterations are repeated, share of steps that begin with moving all stages of a launch, one of them beside
         a stage of another launch.
+    size_share, merge_share : float
+        Where sizes are free, share of changes that move bytes from one chunk to another, and of these the ones that
+        move all of them, so that a chunk is gone; a chunk that is gone may come back.  Half and double of the first
+        lengthen the mean makespan by 0.4 and 0.8 %, of the second they are chance.
     """
 
     again: float = 0.25
@@ -44,6 +48,8 @@ class MoveParams(NamedTuple):
     neighbour_share: float = 0.6
     swap_share: float = 0.17
     launch_share: float = 0.6
+    size_share: float = 0.3
+    merge_share: float = 0.1
 
 
 USUAL = MoveParams()
@@ -72,6 +78,12 @@ class Problem(NamedTuple):
         Picoseconds a stage holds its dimension, by mask of the local dimensions visited in the leg, and its own.
     lag : int64, shape (launches, legs, dimensions)
         Picoseconds from then to the result.
+    resizes : bool
+        Whether steps move bytes between chunks too; then the following decide how long stages are, not `duration`.
+    rate, packets : float64, shape (launches, legs, 2**dimensions, dimensions)
+        Picoseconds without headers, and packets, for each byte of a chunk; indexed as `duration`.
+    fixed, header : int64 and float64, shapes (launches, legs, dimensions) and (launches, dimensions)
+        Picoseconds whatever a stage sends, and for each packet.
     moves : MoveParams
         What one step changes.
     """
@@ -90,6 +102,11 @@ class Problem(NamedTuple):
     span: IntArray
     duration: IntArray
     lag: IntArray
+    resizes: bool
+    rate: FloatArray
+    packets: FloatArray
+    fixed: IntArray
+    header: FloatArray
     moves: MoveParams
 
 
@@ -103,6 +120,8 @@ class State(NamedTuple):
     key, current_key, best_key : float64
         Priority of a chunk on a local dimension, numbered ``first_stage + leg * num_dimensions + local dimension``; the
         time when it is served, counted from the begin of its iteration.
+    size, current_size, best_size : float64, shape (chunks,)
+        Bytes of every chunk; a chunk without any takes no time.
     operations : Operations
         The candidate as the kernel sees it; its `major` are the keys, from one iteration to the next as much later as
         an iteration takes, and no resource enforces a sequence.
@@ -122,6 +141,9 @@ class State(NamedTuple):
     key: FloatArray
     current_key: FloatArray
     best_key: FloatArray
+    size: FloatArray
+    current_size: FloatArray
+    best_size: FloatArray
     operations: Operations
     load: IntArray
     touched: IntArray
@@ -193,6 +215,8 @@ def change_one(problem: Problem, state: State, num_touched: int) -> int:
     # Not for one makespan alone: there each stage counts more than the order of launches.
     if num_touched == 0 and problem.iterations > 1 and np.random.random() < problem.moves.launch_share:
         return move_launch(problem, state, chunk)
+    if problem.resizes and np.random.random() < problem.moves.size_share:
+        return num_touched + move_bytes(problem, state, chunk, num_touched)
     leg = np.random.randint(1 if problem.mirrored[chunk] else problem.num_legs[chunk])
     state.touched[num_touched] = chunk
     if np.random.random() < problem.moves.path_share:
@@ -224,6 +248,22 @@ def move_launch(problem: Problem, state: State, chunk: int) -> int:
     for i in range(begin, begin + num_touched * problem.num_legs[chunk] * problem.num_dimensions[chunk]):
         state.key[i] += shift
     return num_touched
+
+
+def move_bytes(problem: Problem, state: State, chunk: int, num_touched: int) -> int:
+    """Move a part of the bytes of a chunk to another one of its launch, small parts more often, or all of them.
+
+    Returns how many chunks are touched.
+    """
+    other = np.random.randint(len(problem.first_stage))
+    if other == chunk or problem.launch[other] != problem.launch[chunk]:
+        return 0
+    merges = np.random.random() < problem.moves.merge_share
+    part = state.size[chunk] * (1.0 if merges else np.random.random() ** 3)
+    state.size[chunk] -= part
+    state.size[other] += part
+    state.touched[num_touched], state.touched[num_touched + 1] = chunk, other
+    return 2
 
 
 def change_path(problem: Problem, state: State, chunk: int, leg: int) -> None:
@@ -284,7 +324,11 @@ def place(problem: Problem, state: State, chunk: int) -> None:
         visited = 0
         for stage in range(first + leg * size, first + (leg + 1) * size):
             local = state.path[stage]
-            resource, duration = problem.span[launch, local], problem.duration[size_class, leg, visited, local]
+            resource = problem.span[launch, local]
+            duration, lag = problem.duration[size_class, leg, visited, local], problem.lag[launch, leg, local]
+            if problem.resizes:
+                duration = duration_of(problem, launch, leg, visited, local, state.size[chunk])
+                lag = lag if state.size[chunk] > 0 else 0
             i = problem.num_tasks + stage
             state.load[operations.resource[i]] -= operations.duration[i]
             state.load[resource] += duration
@@ -293,10 +337,20 @@ def place(problem: Problem, state: State, chunk: int) -> None:
             for iteration in range(problem.iterations):
                 operations.resource[i] = resource
                 operations.duration[i] = duration
-                operations.lag[i] = problem.lag[launch, leg, local]
+                operations.lag[i] = lag
                 operations.major[i] = key + iteration * state.makespans[CURRENT]
                 i += problem.num_operations
             visited |= 1 << local
+
+
+def duration_of(problem: Problem, launch: int, leg: int, visited: int, local: int, size: float) -> int:
+    """Picoseconds for which a stage of a chunk of so many bytes holds its dimension."""
+    if size <= 0:
+        return 0
+    packets = ceil(problem.packets[launch, leg, visited, local] * size)
+    variable = problem.rate[launch, leg, visited, local] * size + packets * problem.header[launch, local]
+    duration: int = problem.fixed[launch, leg, local] + ceil(variable)
+    return duration
 
 
 def keep(problem: Problem, state: State, num_touched: int) -> None:
@@ -304,6 +358,7 @@ def keep(problem: Problem, state: State, num_touched: int) -> None:
     for i in range(num_touched):
         chunk = state.touched[i]
         first = problem.first_stage[chunk]
+        state.current_size[chunk] = state.size[chunk]
         for stage in range(first, first + problem.num_legs[chunk] * problem.num_dimensions[chunk]):
             state.current_path[stage] = state.path[stage]
     # Of the last iteration that is whole.
@@ -325,6 +380,8 @@ def keep(problem: Problem, state: State, num_touched: int) -> None:
         for stage in range(len(state.path)):
             state.best_path[stage] = state.path[stage]
             state.best_key[stage] = state.key[stage]
+        for chunk in range(len(state.size)):
+            state.best_size[chunk] = state.size[chunk]
 
 
 def restore(problem: Problem, state: State, num_touched: int) -> None:
@@ -332,6 +389,7 @@ def restore(problem: Problem, state: State, num_touched: int) -> None:
     for i in range(num_touched):
         chunk = state.touched[i]
         first = problem.first_stage[chunk]
+        state.size[chunk] = state.current_size[chunk]
         for stage in range(first, first + problem.num_legs[chunk] * problem.num_dimensions[chunk]):
             state.path[stage] = state.current_path[stage]
             state.key[stage] = state.current_key[stage]

@@ -20,7 +20,7 @@ from themis_opt.search.limits import Allowance, SearchLimits
 from themis_opt.search.local_search import MAX_ARCS, MIN_GAIN, LocalSearch, LocalSearchParams
 from themis_opt.search.period_reference import PeriodParams, PeriodReference
 from themis_opt.search.starts import starting_schedule
-from themis_opt.solving.lowering import ChunkOrderData, chunk_order_data, enforced_plan, job_plans
+from themis_opt.solving.lowering import ChunkOrderData, chunk_order_data, chunk_overhead, enforced_plan, job_plans
 from themis_opt.solving.sizing import resized
 
 Progress = Callable[[float, float], None]
@@ -115,11 +115,13 @@ class Exact(SearchLimits):
     """Near-optimal paths, sequences and (where they are free) sizes of chunks.
 
     The search starts from the best of the fixed order, Themis with several dispatch rules, and the equal chunks of
-    hourglass (:mod:`themis_opt.policies.hourglass.policy`), so it never ends worse.  It composes
+    hourglass (:mod:`themis_opt.policies.hourglass.policy`), or as many as that chooses where sizes are free and chunks
+    cost something, so it never ends worse.  It composes
 
     1. for many equal chunks, a plan of fewer chunks, refined (:mod:`themis_opt.schedules.refinement`);
     2. waves of local search (:mod:`themis_opt.search.local_search`), which for free sizes anneal orders and
-       optimise sizes (:mod:`formulations.chunk_sizes`) in turn, from many starts;
+       optimise sizes (:mod:`formulations.chunk_sizes`) in turn, or both together where chunks are few or dear, from
+       many starts;
     3. for plans of moderate size, CP-SAT (:mod:`formulations.chunk_order`) from the best plan so far, which finds
        schedules that wait on purpose, and proves;
     4. for free sizes of one collective whose chunks each cost something, CP-SAT on every number of chunks that may be
@@ -214,7 +216,7 @@ class ExactSearch:
         self.params = params
         self.allowance = Allowance(limits.seconds, limits.deterministic)
         self.interrupted, self.num_searches = False, 0
-        self.best = self.start(instance)
+        self.best = self.start(instance, free_sizes=self.chooses_count(instance))
         report(self.best.makespan, self.bound)
 
     def run(self) -> None:
@@ -249,10 +251,14 @@ class ExactSearch:
         proof.run(self.allowance, seconds)
         self.interrupted |= proof.interrupted
 
-    def start(self, instance: Instance) -> Schedule:
-        """The best schedule of the fast policies that are there in time, for equal chunks."""
+    def chooses_count(self, instance: Instance) -> bool:
+        """Whether the number of chunks is free, and matters because each costs something."""
+        return self.limits.sizes == "free" and chunk_overhead(instance) > 0
+
+    def start(self, instance: Instance, *, free_sizes: bool = False) -> Schedule:
+        """The best schedule of the fast policies that are there in time, for equal chunks unless told."""
         seconds = None if self.limits.deterministic else max(START_SHARE * self.allowance.left, 0.0)
-        return starting_schedule(instance, seconds)
+        return starting_schedule(instance, seconds, free_sizes=free_sizes)
 
     def search_exactly(self) -> None:
         """Give CP-SAT paths and sequences where the plan is small enough, and sequences alone where it is not."""

@@ -13,6 +13,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.search.annealing import Annealing
 from themis_opt.search.annealing_loop import MoveParams
 from themis_opt.search.limits import Allowance
+from themis_opt.solving.lowering import chunk_overhead
 from themis_opt.solving.sizing import resized
 
 WORK_PER_SECOND = 10_000_000
@@ -24,6 +25,22 @@ MAX_ARCS = 200_000
 
 MOST_WORK = 2**27
 """Stages that each thread simulates in the longest wave, some ten seconds: in between nobody looks at the gap."""
+
+DEAR = 0.01
+"""Share of the makespan that the most chunks cost, whatever their sizes, from which their number is searched.
+
+Half and double change nothing.
+"""
+
+ROUNDS = 5
+"""Turns of each start where chunks are dear, each with twice the work of the one before; half and double as many change
+nothing in a second."""
+
+COUNTS, NEAR = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64), (0.6, 2.1)
+"""Chunks per collective from which to start then: those between these multiples of the number in the first schedule.
+
+Half and double of all change one makespan of nine: annealing sheds chunks.
+"""
 
 MIN_GAIN = 1e-5
 """Relative gain below which a schedule counts as no better, a tenth of a gap that counts as proven."""
@@ -55,6 +72,11 @@ class LocalSearchParams:
         Half of each save 30 % of the time, double take 15 % more.
     max_turns : int
         Most turns of orders and sizes from one start: half saves a quarter of the time.
+    few_chunks : int
+        Chunks up to which orders and sizes are annealed together: half lengthens the makespan of ten chunks by 2 %.
+    melting, freezing : float
+        Temperatures at the start and the end of an annealing of orders and sizes together.  Half and double of either
+        lengthen the mean makespan after a second by 0.2 to 0.6 %.
     moves : MoveParams
         What one step of annealing changes.
     """
@@ -70,6 +92,9 @@ class LocalSearchParams:
     start_steps: int = 100_000
     free_counts: tuple[int, ...] = (16, 24, 32, 64)
     max_turns: int = 6
+    few_chunks: int = 12
+    melting: float = 2e-2
+    freezing: float = 5e-4
     moves: MoveParams = field(default_factory=MoveParams)
 
 
@@ -83,8 +108,9 @@ class LocalSearch:
     """Waves that improve a schedule; equal seeds, workers and waves give equal results.
 
     Where chunk sizes stay, every thread of a wave anneals the best schedule so far with a seed of its own.  With free
-    sizes every thread starts anew from equal chunks, whose orders are annealed and whose sizes are optimised
-    (:mod:`formulations.chunk_sizes`) in turn; a chunk that hurts ends with no bytes.
+    sizes every thread starts anew from equal chunks.  Orders and sizes of few are annealed together; orders of many are
+    annealed and their sizes optimised (:mod:`formulations.chunk_sizes`) in turn.  A chunk that hurts ends with no
+    bytes.  Where chunks are dear the starts have about as many as the first schedule, and shed what they do not need.
 
     Parameters
     ----------
@@ -114,10 +140,11 @@ class LocalSearch:
         self.interrupted = False
         self._params, self._free_start, self._workers = params, free_start, workers
         self._seeds = np.random.SeedSequence(seed)
+        self._seed = seed if isinstance(seed, tuple) else (seed,)
         self._next_work = min(params.first_work, params.first_steps * best.plan.num_stages)
         self._num_starts = 0
-        limit = max(c.chunks for c in best.instance.exchanges)
-        self._counts = sorted({min(count, limit) for count in params.free_counts})
+        self._is_dear = chunk_overhead(best.instance) >= DEAR * best.makespan
+        self._counts = self._start_counts()
 
     def run(self, allowance: Allowance, seconds: float, patience: int, is_enough: Callable[[Schedule], bool]) -> None:
         """Run waves for so many seconds of an allowance, or until some in a row gain nothing or the best is enough.
@@ -134,12 +161,22 @@ class LocalSearch:
         def stops() -> bool:
             return not allowance.counts_work and allowance.left <= last
 
-        while idle < patience and allowance.left > last and not self.interrupted:
+        while not self._is_over(idle, patience) and allowance.left > last and not self.interrupted:
             before = self.best.makespan
             allowance.charge(self.wave((allowance.left - last) * WORK_PER_SECOND, stops) / WORK_PER_SECOND)
             idle = idle + 1 if self.best.makespan > before * (1 - MIN_GAIN) else 0
             if is_enough(self.best):
                 return
+
+    def _is_over(self, idle: int, patience: int) -> bool:
+        """Whether nothing more is to be expected.
+
+        Where chunks are dear every start has its turns whether others gain or not, so that a larger allowance of chunks
+        does not leave out what a smaller one would have found.
+        """
+        if self._free_start is not None and self._is_dear:
+            return self._num_starts >= ROUNDS * len(self._counts)
+        return idle >= patience
 
     def wave(self, most_work: float, stop: Stop) -> float:
         """Run one wave, or until `stop` says so.
@@ -157,11 +194,7 @@ class LocalSearch:
         seeds = [int(child.generate_state(1)[0]) for child in self._seeds.spawn(self._workers)]
         params, tasks = self._params, list[_Task]()
         if self._free_start is not None:
-            doublings = self._num_starts // len(self._counts)
-            for seed in seeds:
-                start, work = self._equal_start(self._free_start, doublings)
-                work = min(work, most_work / (1 + params.max_turns))
-                tasks.append(partial(_improve_sizes, start, work, seed, params))
+            tasks += [self._free_task(self._free_start, seed, most_work) for seed in seeds]
         else:
             work = min(self._next_work, most_work)
             self._next_work = min(2 * self._next_work, MOST_WORK)
@@ -171,13 +204,28 @@ class LocalSearch:
         self.best = min(self.best, *found, key=lambda schedule: schedule.makespan)
         return max(work for _, work in ends)
 
-    def _equal_start(self, starting_schedule: Callable[[Instance], Schedule], doublings: int) -> tuple[Schedule, float]:
-        """Equal chunks for the next start, and the stages to simulate."""
-        count = self._counts[self._num_starts % len(self._counts)]
+    def _start_counts(self) -> list[int]:
+        """Chunks per collective of the starts with free sizes."""
+        limit, params = max(c.chunks for c in self.best.instance.exchanges), self._params
+        if not self._is_dear:
+            return sorted({min(count, limit) for count in params.free_counts})
+        few = max(len(own.sizes) for own in self.best.plan.chunks)
+        near = [count for count in COUNTS if NEAR[0] * few <= count <= min(NEAR[1] * few, limit)]
+        return near or [limit]
+
+    def _free_task(self, starting_schedule: Callable[[Instance], Schedule], seed: int, most_work: float) -> _Task:
+        """The next start with free sizes, from equal chunks; `seed` is that of its thread."""
+        doublings, place = divmod(self._num_starts, len(self._counts))
+        count, params = self._counts[place], self._params
         self._num_starts += 1
         start = starting_schedule(self.best.instance.at_most(count))
-        work = min(self._params.start_work, self._params.start_steps * start.plan.num_stages)
-        return start, float(min(work << doublings, MOST_WORK))
+        first_work = min(params.start_work, params.start_steps * start.plan.num_stages)
+        work = float(min(first_work << doublings, MOST_WORK))
+        if self._is_dear:  # equal starts are equal whatever other counts have their turns
+            (seed,) = np.random.SeedSequence([*self._seed, count, doublings]).generate_state(1).tolist()
+        if self._is_dear or max(own.chunks for own in start.instance.exchanges) <= params.few_chunks:
+            return partial(_anneal_sizes, start, min(work, most_work), seed, params)
+        return partial(_improve_sizes, start, min(work, most_work / (1 + params.max_turns)), seed, params)
 
     def _adopted(self, schedule: Schedule) -> Schedule:
         """The schedule as one of the instance in question, which may allow more chunks."""
@@ -203,10 +251,18 @@ class LocalSearch:
 
 
 def _anneal(
-    start: Schedule, work: float, seed: int, hot: float, cold: float, params: LocalSearchParams, stop: Stop
+    start: Schedule,
+    work: float,
+    seed: int,
+    hot: float,
+    cold: float,
+    params: LocalSearchParams,
+    stop: Stop,
+    *,
+    resizes: bool = False,
 ) -> tuple[Schedule, float]:
     """The best schedule of one annealing, and the stages simulated."""
-    annealing = Annealing(start, seed, params.moves)
+    annealing = Annealing(start, seed, params.moves, resizes=resizes)
     num_slices = max(1, round(work / params.slice_work))
     steps = max(1, int(work / num_slices / annealing.step_work))
     temperatures = np.geomspace(hot, cold, num_slices + 1)
@@ -215,6 +271,14 @@ def _anneal(
         if stop():
             break
     return annealing.best(), steps * num_slices * annealing.step_work
+
+
+def _anneal_sizes(
+    start: Schedule, work: float, seed: int, params: LocalSearchParams, stop: Stop
+) -> tuple[Schedule, float]:
+    """Orders and sizes improved together, the sizes to the last byte at the end."""
+    annealed, done = _anneal(start, work, seed, params.melting, params.freezing, params, stop, resizes=True)
+    return resized(annealed), done
 
 
 def _improve_sizes(

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from formulations.job_variables import JobPlans, JobTimes
 from formulations.lattice import Arc, JobClass, Leg, arcs
 from themis_opt.base.arrays import FloatArray, IntArray
+from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.problem.cost import (
     bytes_sent,
     fixed_lag,
@@ -74,6 +75,55 @@ def occupancies(instance: Instance, exchange: Exchange, sizes: IntArray) -> IntA
         divisors = _divisors(instance, phase, span, list(arcs(span)))
         table[:, leg, visited, local] = occupancy(instance, phase, machine, sizes[:, None], divisors)
     return table
+
+
+class OccupancyParts(NamedTuple):
+    """What the picoseconds consist of for which chunks of any sizes hold a dimension.
+
+    Attributes
+    ----------
+    rate, packets : float64, shape (legs, 2**dimensions, dimensions)
+        Picoseconds without headers, and packets, for each byte of the chunk, indexed as :func:`occupancies`.
+    fixed : int64, shape (legs, dimensions)
+        Picoseconds whatever is sent.
+    header : float64, shape (dimensions,)
+        Picoseconds for each packet.
+    """
+
+    rate: FloatArray
+    packets: FloatArray
+    fixed: IntArray
+    header: FloatArray
+
+
+def occupancy_parts(instance: Instance, exchange: Exchange) -> OccupancyParts:
+    """What the :func:`occupancies` of one collective consist of."""
+    span, phases = exchange.span, exchange.kind.rule.phases
+    every = list(arcs(tuple(range(len(span)))))
+    visited, local = (np.array(column) for column in zip(*every, strict=True))
+    machine = np.array(span)[local]
+    framing = [instance.fabric.dimensions[k].packet for k in span]
+    payload = np.array([own.payload if own else math.inf for own in framing])
+    bandwidth = np.array([instance.fabric.bandwidths[k] for k in span])
+    header = np.array([own.header if own else 0.0 for own in framing]) * PICOSECONDS_PER_SECOND / bandwidth
+    rate = np.zeros((len(phases), 2 ** len(span), len(span)))
+    packets = np.zeros_like(rate)
+    for leg, phase in enumerate(phases):
+        sent = bytes_sent(instance, phase, machine, np.array(1.0), _divisors(instance, phase, span, list(arcs(span))))
+        packets[leg, visited, local] = sent / payload[local]
+        whole = variable_occupancy(instance, phase, machine, sent, whole_packets=False)
+        rate[leg, visited, local] = whole - packets[leg, visited, local] * header[local]
+    fixed = np.array([[int(fixed_occupancy(instance, phase, k)) for k in span] for phase in phases])
+    return OccupancyParts(rate, packets, fixed, header)
+
+
+def chunk_overhead(instance: Instance) -> float:
+    """Picoseconds that the most chunks hold some dimension whatever their sizes: launches, latency and headers."""
+    loads = np.zeros(len(instance.fabric.dimensions))
+    for own in instance.exchanges:
+        span, parts = list(own.span), occupancy_parts(instance, own)
+        loads[span] += own.chunks * (parts.fixed.sum(axis=0) + len(parts.fixed) * parts.header)
+    return float(loads.max())
 
 
 def _measured(

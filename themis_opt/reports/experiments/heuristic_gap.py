@@ -15,6 +15,8 @@ from themis_opt.reports.rendering.document import Column, Figure, Report, Sectio
 from themis_opt.reports.rendering.tables import cell, percent, plural, table, tick
 from themis_opt.reports.results import OPTIMAL, SEARCHES, results
 from themis_opt.reports.sections import (
+    COSTS,
+    costs_section,
     coverage,
     failures,
     gap_tables,
@@ -59,9 +61,19 @@ def heuristic_gap(rows: pd.DataFrame, experiment: Experiment) -> Report:
     """
     everything = results(rows)
     require_bounds(everything)
-    found = everything[everything["gap"].notna()]
-    summary = (*_summary(found), *warnings(rows, found), *unbounded(everything))
-    sections = (_overall(found), _chunks(found), _sizes(found), *_both(found), _optimal(found), *_anytime(found))
+    bounded = everything[everything["gap"].notna()]
+    is_dear = bounded["block"].isin(COSTS)
+    found = bounded[~is_dear]
+    summary = (*_summary(found), *warnings(rows, bounded), *unbounded(everything))
+    sections = (
+        _overall(found),
+        _chunks(found),
+        _sizes(found),
+        *_both(found),
+        _optimal(found),
+        *_anytime(found),
+        *costs_section(bounded[is_dear]),
+    )
     return Report(experiment.title, summary, (*sections, *failures(rows)))
 
 

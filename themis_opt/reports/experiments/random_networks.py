@@ -7,7 +7,15 @@ from themis_opt.reports.rendering.charts import Axis, boxes, ecdf
 from themis_opt.reports.rendering.document import Column, Figure, Report, Section
 from themis_opt.reports.rendering.tables import percent, plural, table, tick
 from themis_opt.reports.results import REFERENCE, SEARCHES, p90, results
-from themis_opt.reports.sections import failures, policy_tables, require_bounds, unbounded, warnings
+from themis_opt.reports.sections import (
+    COSTS,
+    costs_section,
+    failures,
+    policy_tables,
+    require_bounds,
+    unbounded,
+    warnings,
+)
 
 HEURISTIC, RIVAL = "hourglass", "themis+scf"
 
@@ -32,11 +40,18 @@ def random_networks(rows: pd.DataFrame, experiment: Experiment) -> Report:
     InputError
         If no makespan has a bound.
     """
-    found = results(rows)
-    require_bounds(found)
+    everything = results(rows)
+    require_bounds(everything)
+    is_dear = everything["block"].isin(COSTS)
+    found = everything[~is_dear]
     ratios, remaining = _duels(found), _remaining_losses(found)
-    said = (*_summary(found, ratios, remaining), *warnings(rows, found), *unbounded(found))
-    sections = (_gaps(found), *_duel_section(ratios), *_remaining_section(remaining))
+    said = (*_summary(found, ratios, remaining), *warnings(rows, everything), *unbounded(everything))
+    sections = (
+        _gaps(found),
+        *_duel_section(ratios),
+        *_remaining_section(remaining),
+        *costs_section(everything[is_dear]),
+    )
     return Report(experiment.title, said, (*sections, *failures(rows)))
 
 
