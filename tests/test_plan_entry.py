@@ -409,7 +409,7 @@ def test_where_nothing_can_be_written_nothing_is_kept(
     def refuse(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    monkeypatch.setattr("os.fsync", refuse)
     cache.keep(scheduled(few), "equal", 0.1, 1.0)
     assert cache.recall(few, "equal") is None
 

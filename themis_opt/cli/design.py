@@ -65,11 +65,13 @@ def design(
     as_json: options.Json = False,
 ) -> None:
     """Find the bandwidths of a network that make its workloads fastest, with a proof that none do better."""
-    from themis_opt.cli.printing import print_json
-    from themis_opt.designing.design import design, pareto
     from themis_opt.designing.problem import load_problem
 
     problem = load_problem(source)
+
+    from themis_opt.cli.printing import print_json
+    from themis_opt.designing.design import design, pareto
+
     chosen: Any = options.split(readings)
     designs = [design(problem, reading, policy=policy) for reading in chosen]
     points = pareto(problem, front, "fixed" if chosen == ("fixed",) else "free", policy=policy) if front else []

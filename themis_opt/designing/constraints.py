@@ -4,16 +4,18 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from formulations.allocation import Sense
 from themis_opt.base.units import parse_bandwidth
+
+if TYPE_CHECKING:
+    from formulations.allocation import Sense
 
 _SIGNS = re.compile(r"(<=|>=|==)")
 _OPERATOR = re.compile(r"\s+([-+])\s+")
 _FACTOR = re.compile(r"([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)?\s*\*?\s*(.*)")
 
-SENSES: dict[str, Sense] = {"<=": "<=", ">=": ">=", "==": "=="}
+SENSES: "dict[str, Sense]" = {"<=": "<=", ">=": ">=", "==": "=="}
 
 
 class Constraint(NamedTuple):
@@ -30,7 +32,7 @@ class Constraint(NamedTuple):
     """
 
     coefficients: tuple[float, ...]
-    sense: Sense
+    sense: "Sense"
     limit: float
     text: str
 
