@@ -99,7 +99,7 @@ def random_schedules(instance: Instance, seed: int, count: int) -> Iterator[Sche
     """Of random plans, some with the best sizes, and of a policy that comes near to the bounds."""
     generator = np.random.default_rng([seed, 1])
     for sizes in ("equal", "free"):
-        yield simulate(instance, make_policy(f"hourglass(sizes={sizes})")(instance))
+        yield simulate(instance, make_policy(f"hourglass:sizes={sizes}")(instance))
     for number in range(count):
         schedule = simulate(instance, random_plan(generator, instance))
         yield schedule

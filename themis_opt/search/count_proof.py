@@ -23,7 +23,12 @@ from themis_opt.solving.sizing import plan_with_shares, resized
 
 @dataclass(frozen=True)
 class ProofParams:
-    """How horizons are chosen and searched; reports/references has what came of it.
+    """How horizons are chosen and searched.
+
+    All-reduces of 16 MiB on networks of the Themis paper, one busy core, November 2026: a horizon 7 % above the bound
+    of :mod:`formulations.chunk_count` was refuted in 0.1 s for three chunks on three dimensions; five of seven that
+    were 6 to 22 % above it in 2 to 13 s for four chunks on four; those of five on four were neither refuted nor reached
+    in 25 s.
 
     Attributes
     ----------
