@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from themis_opt.solving.bounds import bounds
     from themis_opt.study.comparison import Comparison, Result, compare, solve
     from themis_opt.study.robustness import Execution, executions, loss_distributions
+    from themis_opt.study.sweep import sweep
     from themis_opt.tuning import tune
 
 
@@ -75,6 +76,7 @@ _HOME = {
     "run_experiment": "batches.experiment_run",
     "simulate": "schedules.simulator",
     "solve": "study.comparison",
+    "sweep": "study.sweep",
     "tune": "tuning",
     "validate": "schedules.validation",
     "verify": "schedules.verification",
@@ -115,6 +117,7 @@ __all__ = [
     "run_experiment",
     "simulate",
     "solve",
+    "sweep",
     "tune",
     "validate",
     "verify",

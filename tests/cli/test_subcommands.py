@@ -24,7 +24,11 @@ NS_PER_MS = 10**6
 
 KINDS = ("collectives", "iteration")
 FOR_BOTH = ("solve", "compare", "bound", "simulate", "validate", "robustness", "explain", "tune", "show")
-CASES = [("collectives", command) for command in COMMANDS] + [("iteration", command) for command in FOR_BOTH]
+WITH_PROCESSES = ("run", "calibrate", "emulate")
+"""Commands that start processes; they have tests of their own."""
+CASES = [("collectives", command) for command in COMMANDS if command not in WITH_PROCESSES] + [
+    ("iteration", command) for command in FOR_BOTH
+]
 
 FILES = {
     "comparison.csv", "comparison.json", "gantt.png", "gantt.svg", "order.csv", "order.json", "schedule.json",
@@ -71,6 +75,7 @@ def arguments(solution, trained, trained_solution, batched, tmp_path):
         "plot": ("plot", solution / "schedule.json", "-o", tmp_path / "picture.png"),
         "export": ("export", solution / "schedule.json", "--to", "msccl", "-o", tmp_path / "plans", "--check"),
         "import": ("import", NAME, "-o", tmp_path / "instance.json"),
+        "sweep": ("sweep", NAME, "--over", "size=4MB,8MB", "--policies", "baseline"),
         "list": ("list",),
         "schema": ("schema",),
     }

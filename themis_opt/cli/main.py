@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "import": "themis_opt.cli.importing:import_command",
         "tune": "themis_opt.cli.tune:tune",
         "design": "themis_opt.cli.design:design",
+        "sweep": "themis_opt.cli.sweep:sweep",
         "workload": "themis_opt.cli.workload:workload",
         "list": "themis_opt.cli.listing:list_names",
         "show": "themis_opt.cli.show:show",

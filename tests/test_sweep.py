@@ -1,0 +1,104 @@
+"""What-if questions: which combinations are run, and what their rows say."""
+
+from typing import Any
+
+import pytest
+
+from themis_opt.base.errors import InputError
+from themis_opt.problem.catalog import load
+from themis_opt.reports.rendering.charts import specification
+from themis_opt.reports.sweep_chart import curves
+from themis_opt.study.sweep import in_words, read_values, sweep
+
+INSTANCE = load("fig5.all_reduce.256MB")
+FIG_5 = ("baseline+fifo", "themis+scf")
+
+
+def test_every_combination_is_run_with_every_policy() -> None:
+    rows = sweep(INSTANCE, {"size": ["4 MB", "8 MB"], "chunks": [2, 4]}, FIG_5)
+    assert [(row["size"], row["chunks"], row["policy"]) for row in rows] == [
+        (size, chunks, policy) for size in (4_000_000, 8_000_000) for chunks in (2, 4) for policy in FIG_5
+    ]
+
+
+def test_without_latency_the_bandwidth_does_not_depend_on_the_size() -> None:
+    rows = sweep(INSTANCE, {"size": ["4 MB", "64 MB"]}, ["baseline"])
+    assert rows[0]["busbw_bytes_per_s"] == pytest.approx(rows[1]["busbw_bytes_per_s"], rel=1e-6)
+
+
+def test_more_bandwidth_shortens_and_more_latency_lengthens() -> None:
+    slow, fast = (
+        row["makespan_ns"] for row in sweep(INSTANCE, {"dim1.bandwidth": ["24 GB/s", "48 GB/s"]}, ["baseline"])
+    )
+    near, far = (row["makespan_ns"] for row in sweep(INSTANCE, {"dim1.latency": ["0 s", "1 ms"]}, ["baseline"]))
+    assert fast < slow
+    assert near < far
+
+
+def test_launches_and_npus_of_a_dimension_are_varied() -> None:
+    rows = sweep(INSTANCE, {"dim1.size": [2, 8], "dim2.launch_overhead": ["0 s", "10 us"]}, ["baseline"])
+    assert [row["dim1.size"] for row in rows] == [2, 2, 8, 8]
+    assert rows[0]["makespan_ns"] < rows[1]["makespan_ns"]
+
+
+def test_no_policy_exceeds_the_bound() -> None:
+    rows = sweep(INSTANCE, {"chunks": [1, 4, 16]}, FIG_5)
+    assert all(row["makespan_ns"] >= row["bound_ns"] * (1 - 1e-9) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "values"),
+    [
+        ("size", "64KiB..1MiB:4", ["64 KiB", "256 KiB", "1 MiB"]),
+        ("size", "3MB, 5 MB", ["3MB", "5 MB"]),
+        ("chunks", "4..20", [4, 8, 16]),
+        ("dim1.size", "2,6", [2, 6]),
+        ("dim1.bandwidth", "100GB/s..400GB/s", ["100 GB/s", "200 GB/s", "400 GB/s"]),
+        ("dim1.latency", "1us..4us", ["1 us", "2 us", "4 us"]),
+    ],
+)
+def test_values_and_ranges_are_read(name: str, text: str, values: list[Any]) -> None:
+    assert read_values(name, text) == values
+
+
+def test_values_are_shown_as_they_are_written() -> None:
+    assert [in_words("size", 2**20), in_words("dim1.latency", 1000), in_words("chunks", 4)] == ["1 MiB", "1 ns", "4"]
+
+
+@pytest.mark.parametrize(
+    ("over", "words"),
+    [
+        ({}, "must vary something"),
+        ({"bandwith": ["1 GB/s"]}, "must be one of size"),
+        ({"dim1.bandwith": ["1 GB/s"]}, "did you mean 'dim1.bandwidth'"),
+        ({"dim3.latency": ["1 us"]}, "must be one of"),
+        ({"dim1.bandwidth": ["0 GB/s"]}, "dim1.bandwidth = '0 GB/s': input should be greater than 0"),
+        ({"chunks": [0]}, "chunks=0"),
+        ({"size": ["4 MB"] * 200, "chunks": [2] * 100}, "at most 10000 combinations"),
+    ],
+)
+def test_what_cannot_be_varied_is_told(over: dict[str, list[Any]], words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        sweep(INSTANCE, over, ["baseline"])
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["4MB..1MB", "0MB..1MB", "1MB..2MB:1", "1MB..x"])
+def test_a_range_that_does_not_rise_is_told(text: str) -> None:
+    with pytest.raises(InputError, match="size"):
+        read_values("size", text)
+
+
+def test_pictures_show_every_policy_and_one_bound_for_each_curve() -> None:
+    rows = sweep(INSTANCE, {"size": ["4 MB", "64 MB"], "chunks": [2, 4]}, FIG_5)
+    charts = curves(rows, ["size", "chunks"])
+    assert set(charts) == {"algbw", "busbw"}
+    text = str(specification(charts["busbw"]))
+    assert all(f"{policy}, chunks {count}" in text for policy in FIG_5 for count in (2, 4))
+    assert "bound, chunks 2" in text
+
+
+def test_iterations_have_times() -> None:
+    rows = sweep(load("3d-sw_sw_sw_hetero.dlrm"), {"dim3.bandwidth": ["25 GB/s", "50 GB/s"]}, ["fused/baseline+fifo"])
+    assert rows[0]["iteration_ns"] > rows[1]["iteration_ns"]
+    assert set(curves(rows, ["dim3.bandwidth"])) == {"iteration"}

@@ -1,0 +1,93 @@
+"""``themis-opt sweep``: policies over message sizes, chunk counts and figures of dimensions."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from themis_opt.base.errors import InputError
+from themis_opt.cli import options
+
+if TYPE_CHECKING:
+    from themis_opt.study.columns import Form
+
+USUAL = "size=64KiB..1GiB:4"
+
+SHOWN: "dict[str, tuple[str, Form]]" = {
+    "policy": ("policy", "text"),
+    "makespan_ns": ("makespan", "time"),
+    "iteration_ns": ("iteration", "time"),
+    "algbw_bytes_per_s": ("algbw", "bandwidth"),
+    "busbw_bytes_per_s": ("busbw", "bandwidth"),
+    "utilisation": ("utilisation", "share"),
+    "gap": ("gap", "share"),
+}
+"""Title and form of what the table shows behind the varied values."""
+
+
+def sweep(
+    source: options.InstanceSource,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What to vary, once for each: size=64KiB..1GiB:4, chunks=8,16,32, or bandwidth, latency, "
+            "launch_overhead or size (NPUs) of a dimension, such as dim1.bandwidth=100GB/s,200GB/s."
+        ),
+    ] = None,
+    policies: options.Policies = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder for sweep.csv and pictures over what varies first.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Run policies over message sizes, chunk counts, or bandwidth, latency, launches and NPUs of a dimension."""
+    from themis_opt.cli.printing import print_json, print_rows
+    from themis_opt.problem.catalog import load
+    from themis_opt.study.sweep import sweep
+
+    instance = load(source)
+    usual = [USUAL] if instance.iteration is None else ["chunks=4..64"]
+    varied = _varied(over or usual)
+    rows = sweep(instance, varied, options.split(policies))
+    name = instance.name or "instance"
+    if output is not None:
+        _write(output, rows, list(varied), name)
+    if as_json:
+        print_json(rows)
+        return
+    heads: dict[str, tuple[str, Form]] = {own: (own, "text") for own in varied}
+    print_rows(f"{name}: {len(rows)} runs", _readable(rows, list(varied)), heads | SHOWN)
+
+
+def _varied(texts: Sequence[str]) -> dict[str, list[Any]]:
+    from themis_opt.study.sweep import read_values
+
+    varied: dict[str, list[Any]] = {}
+    for text in texts:
+        name, sign, values = text.partition("=")
+        if not sign or name.strip() in varied:
+            raise InputError("must be a name, = and values, each name once", field="--over", value=text)
+        varied[name.strip()] = read_values(name.strip(), values)
+    return varied
+
+
+def _readable(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    from themis_opt.study.sweep import in_words
+
+    return [row | {name: in_words(name, row[name]) for name in names} for row in rows]
+
+
+def _write(folder: Path, rows: Sequence[dict[str, Any]], names: Sequence[str], title: str) -> None:
+    from themis_opt.base.documents import make_folder, write_atomically
+    from themis_opt.cli.printing import tell_files
+    from themis_opt.formats.tables import to_csv
+    from themis_opt.reports.rendering.charts import save
+    from themis_opt.reports.sweep_chart import curves
+
+    make_folder(folder)
+    write_atomically(folder / "sweep.csv", to_csv(rows))
+    charts = curves(rows, names)
+    for name, chart in charts.items():
+        save(chart, folder / f"{name}.svg", title)
+    tell_files([folder / "sweep.csv", *(folder / f"{name}.svg" for name in charts)])
