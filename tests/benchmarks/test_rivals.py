@@ -1,0 +1,174 @@
+"""Problems that other groups published: ours, theirs and the bound; ``python -m pytest -m benchmarks -s``.
+
+Four tables: `rivals`, every problem of ``instances/rivals/answers.csv`` with several chunk counts; `designs`, the
+design problems there; `gains`, what free orders gain over the fixed one on networks of the paper, real clusters and
+rivals; `scale`, how long plans of very large networks take.  THEMIS_OPT_BENCHMARK_OUTPUT sets the folder for them, as
+CSV and Markdown.
+"""
+
+import csv
+import os
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+import themis_opt
+from themis_opt import Collective, Dimension, Instance, Network, Schedule, make_policy, simulate, validate
+from themis_opt.designing.problem import shipped_problems
+from themis_opt.formats.tables import to_csv
+from themis_opt.problem.catalog import INSTANCES, shipped
+
+pytestmark = pytest.mark.benchmarks
+
+OUTPUT = os.environ.get("THEMIS_OPT_BENCHMARK_OUTPUT")
+ANSWERS = list(csv.DictReader((INSTANCES / "rivals" / "answers.csv").open(encoding="utf-8")))
+CHUNKS = (1, 4, 64, 256, 1024)
+PS_PER_US, PS_PER_NS = 10**6, 10**3
+REPEATS = 5
+
+
+def planned(instance: Instance, policy: str = "hourglass") -> tuple[Schedule, float]:
+    """A validated schedule, and the median seconds that its plan takes once everything is loaded."""
+    chosen, seconds = make_policy(policy), []
+    for _ in range(REPEATS + 1):
+        started = perf_counter()
+        plan = chosen(instance)
+        seconds.append(perf_counter() - started)
+    schedule = simulate(instance, plan)
+    validate(schedule)
+    return schedule, statistics.median(seconds[1:])
+
+
+def write(name: str, rows: Sequence[dict[str, Any]]) -> None:
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *([str(value) for value in row.values()] for row in rows)]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    print("\n" + table)
+    if OUTPUT is None:
+        return
+    Path(OUTPUT).mkdir(parents=True, exist_ok=True)
+    (Path(OUTPUT) / f"{name}.csv").write_text(to_csv(rows), encoding="utf-8")
+    (Path(OUTPUT) / f"{name}.md").write_text(table, encoding="utf-8")
+
+
+def test_problems_of_rivals() -> None:
+    rows = []
+    for answer in ANSWERS:
+        instance, theirs = themis_opt.load(answer["instance"]), float(answer["time_us"])
+        cut = themis_opt.bounds(instance)["cut"] / PS_PER_US
+        row: dict[str, Any] = {"problem": answer["instance"], "rival": answer["rival"], "theirs_us": theirs}
+        for count in CHUNKS:
+            schedule, seconds = planned(instance.overridden(chunks=count))
+            row[f"ours_{count}_us"] = round(schedule.makespan / PS_PER_US, 2)
+            if count == 256:
+                row["plan_256_ms"] = round(1000 * seconds, 1)
+        best = min(row[f"ours_{count}_us"] for count in CHUNKS)
+        assert cut <= best * (1 + 1e-6)
+        rows.append(
+            row
+            | {
+                "cut_us": round(cut, 2),
+                "theirs_above_percent": round(100 * (theirs / cut - 1), 2),
+                "ours_256_above_percent": round(100 * (row["ours_256_us"] / cut - 1), 3),
+                "best_above_percent": round(100 * (best / cut - 1), 3),
+            }
+        )
+    write("rivals", rows)
+
+
+def test_design_problems_of_rivals() -> None:
+    rows = []
+    for name in shipped_problems():
+        row: dict[str, Any] = {"problem": name}
+        found = {}
+        for reading in ("fixed", "free", "simulated"):
+            started = perf_counter()
+            found[reading] = themis_opt.design(name, reading)
+            row[f"{reading}_s"] = round(perf_counter() - started, 2)
+        fixed, free, simulated = found["fixed"], found["free"], found["simulated"]
+        rows.append(
+            {
+                "problem": name,
+                "fixed_gb_per_s": " ".join(f"{b / 1e9:.2f}" for b in fixed.bandwidths),
+                "fixed_ns": round(fixed.time / PS_PER_NS),
+                "free_gb_per_s": " ".join(f"{b / 1e9:.2f}" for b in free.bandwidths),
+                "free_ns": round(free.time / PS_PER_NS),
+                "bound_ns": round(free.bound / PS_PER_NS),
+                "simulated_ns": round(simulated.time / PS_PER_NS),
+                "fixed_over_free": round(fixed.time / free.time, 3),
+                "simulated_above_bound_percent": round(100 * simulated.gap, 2),
+            }
+            | {key: value for key, value in row.items() if key.endswith("_s")}
+        )
+        assert free.bound <= free.time * (1 + 1e-9)
+    write("designs", rows)
+
+
+def test_which_networks_gain_how_much() -> None:
+    chosen = [
+        name
+        for name, path in shipped().items()
+        if path.parent.name in ("paper", "clusters") and name.endswith((".all_reduce.1GiB", ".all_reduce.1000MiB"))
+    ]
+    rows = []
+    for name in chosen:
+        instance = themis_opt.load(name).overridden(size="1 GiB", chunks=64)
+        (fixed, _), (free, seconds) = planned(instance, "baseline"), planned(instance)
+        bound = max(themis_opt.bounds(instance, equal_sizes=True).values())
+        rows.append(
+            {
+                "network": instance.network.name,
+                "bandwidths_gb_per_s": " ".join(f"{b / 1e9:.4g}" for b in instance.network.bandwidths),
+                "fixed_us": round(fixed.makespan / PS_PER_US, 1),
+                "hourglass_us": round(free.makespan / PS_PER_US, 1),
+                "faster_percent": round(100 * (fixed.makespan / free.makespan - 1), 1),
+                "most_possible_percent": round(100 * (fixed.makespan / bound - 1), 1),
+                "plan_ms": round(1000 * seconds, 1),
+            }
+        )
+    write("gains", sorted(rows, key=lambda row: row["faster_percent"]))
+
+
+def ring(size: int) -> Dimension:
+    return Dimension(kind="ring", size=size, bandwidth="100 GB/s", latency="1 us")
+
+
+def network(*dimensions: tuple[str, int, str, str]) -> tuple[Dimension, ...]:
+    return tuple(Dimension(kind=k, size=size, bandwidth=b, latency=late) for k, size, b, late in dimensions)
+
+
+LARGE: dict[str, Callable[[], tuple[Dimension, ...]]] = {
+    "torus 32 x 32 x 40": lambda: (ring(32), ring(32), ring(40)),
+    "six dimensions, 4 x 8 x 4 x 8 x 32 x 32": lambda: network(
+        ("ring", 4, "1000 GB/s", "20 ns"),
+        ("fully_connected", 8, "400 GB/s", "700 ns"),
+        ("ring", 4, "200 GB/s", "700 ns"),
+        ("switch", 8, "200 GB/s", "700 ns"),
+        ("switch", 32, "100 GB/s", "1700 ns"),
+        ("switch", 32, "50 GB/s", "1700 ns"),
+    ),
+    "six-dimensional torus, 10 each": lambda: tuple(ring(10) for _ in range(6)),
+}
+
+
+def test_plans_of_very_large_networks() -> None:
+    rows = []
+    for name, dimensions in LARGE.items():
+        collective = Collective(kind="all_reduce", size="1 GiB", chunks=64)
+        instance = Instance(network=Network(dimensions=dimensions()), collectives=(collective,))
+        schedule, seconds = planned(instance)
+        bounds = themis_opt.bounds(instance, equal_sizes=schedule.has_equal_sizes)
+        rows.append(
+            {
+                "network": name,
+                "npus": instance.network.num_npus,
+                "plan_ms": round(1000 * seconds, 1),
+                "makespan_us": round(schedule.makespan / PS_PER_US, 1),
+                "gap_percent": round(100 * (schedule.makespan / max(bounds.values()) - 1), 2),
+                "above_cut_percent": round(100 * (schedule.makespan / bounds["cut"] - 1), 2),
+            }
+        )
+    write("scale", rows)
