@@ -40,6 +40,10 @@ def with_dimension(number: int, **fields: Any) -> dict[str, Any]:
     return network
 
 
+def with_split(dimension: str, *names: str) -> dict[str, Any]:
+    return document()["network"] | {"splits": [{"dimension": dimension, "sizes": [4, 4], "names": names}]}
+
+
 def refusal(tmp_path: Path, changes: dict[str, Any]) -> str:
     file = tmp_path / "my.json"
     file.write_text(json.dumps(document(**changes)))
@@ -192,6 +196,10 @@ def test_a_chain_of_signs_is_several_constraints() -> None:
         ({"constraints": ["node >= rac"]}, ("constraints[0]", "did you mean 'rack'")),
         ({"constraints": ["node"]}, ("constraints[0]", "must have a sign")),
         ({"constraints": ["node >= node"]}, ("constraints[0]", "names no dimension")),
+        ({"constraints": ["1.2.3 node >= pod"]}, ("constraints[0]", "neither a dimension")),
+        ({"constraints": ["pod == 0 GB/s"]}, ("pod", "leave it no bandwidth")),
+        ({"network": with_split("pod", "a", "rack")}, ("network.splits", "different names")),
+        ({"network": with_split("pot", "a", "b")}, ("network.splits[0].dimension", "node, rack, pod")),
         ({"constraints": ["node >= 1 TB/s"]}, ("no bandwidths obey",)),
         ({"budget": {}}, ("node", "nothing limits its bandwidth")),
         ({"budget": {"bandwidth": "0 B/s"}}, ("budget.bandwidth", "greater than 0")),

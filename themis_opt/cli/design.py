@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from themis_opt.base.errors import InputError
 from themis_opt.cli import options
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def design(
     from themis_opt.designing.design import design, pareto
 
     chosen: Any = options.split(readings)
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise InputError("must name one or more readings, each once", field="--readings", value=readings)
     designs = [design(problem, reading, policy=policy) for reading in chosen]
     points = pareto(problem, front, "fixed" if chosen == ("fixed",) else "free", policy=policy) if front else []
     if output is not None:

@@ -78,9 +78,9 @@ def _read_term(text: str, names: Sequence[str]) -> tuple[float, str | None]:
     if text in names:
         return 1.0, text
     match = _FACTOR.fullmatch(text)
-    if match is not None and match[2] in names:
-        return float(match[1] or 1), match[2]
     try:
+        if match is not None and match[2] in names:
+            return float(match[1] or 1), match[2]
         return parse_bandwidth(text), None
     except ValueError:
         near = get_close_matches(match[2] if match else text, names, 1)

@@ -330,6 +330,8 @@ def _data(problem: DesignProblem, groups: tuple[Any, ...]) -> AllocationData:
     for name, limit in zip(problem.network.dimension_names, limits, strict=True):
         if limit == math.inf:
             raise InputError("nothing limits its bandwidth: give it 'most' or 'links', or a budget", field=name)
+        if limit <= 0:
+            raise InputError("the constraints leave it no bandwidth", field=name)
     return AllocationData(groups, rows, tuple(least), tuple(limits), tuple(units))
 
 

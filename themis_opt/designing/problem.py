@@ -130,6 +130,10 @@ class DesignNetwork(Model):
         divided = [split.dimension for split in self.splits]
         if len(set(divided)) < len(divided):
             raise FieldError("splits a dimension twice", "splits")
+        whole = [name for name in self.dimension_names if name not in divided]
+        names = [*whole, *(name for split in self.splits for name in split.names)]
+        if len(set(names)) < len(names) or len(names) > MAX_DIMENSIONS:
+            raise FieldError(f"must leave at most {MAX_DIMENSIONS} dimensions with different names", "splits")
         return self
 
 

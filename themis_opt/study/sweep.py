@@ -145,8 +145,9 @@ def _range(name: str, low: str, high: str, factor: str) -> list[Any]:
     try:
         start, end = (_amount(kind, text) for text in (low, high))
         step = float(factor)
-    except ValueError as error:
-        raise InputError(str(error), field=name, value=f"{low}..{high}") from None
+    except (ValueError, InputError) as error:
+        rule = error.rule if isinstance(error, InputError) else str(error)
+        raise InputError(rule, field=name, value=f"{low}..{high}") from None
     if not 0 < start <= end or not 1.001 <= step < math.inf:
         raise InputError("must rise from more than 0 by a factor above 1", field=name, value=f"{low}..{high}:{factor}")
     values, value = [], start
@@ -157,7 +158,7 @@ def _range(name: str, low: str, high: str, factor: str) -> list[Any]:
 
 
 def _amount(kind: str | None, text: str) -> float:
-    return float(int(text)) if kind is None else float(parse_quantity(text.strip(), *_UNITS[kind][:2]))
+    return float(_whole("", text)) if kind is None else float(parse_quantity(text.strip(), *_UNITS[kind][:2]))
 
 
 def _whole(name: str, text: str) -> int:
