@@ -168,6 +168,8 @@ class Allocation:
         For each machine, what the objective loses per unit of rate that it is given for nothing.
     rounds : int
         Programmes solved.
+    widest : float64 array, shape (machines,)
+        Rates that are as good, found before cheaper ones were looked for.
     """
 
     rates: FloatArray
@@ -176,6 +178,7 @@ class Allocation:
     row_prices: tuple[float, ...]
     rate_prices: tuple[float, ...]
     rounds: int
+    widest: FloatArray
 
 
 class Infeasible(ArithmeticError):
@@ -236,11 +239,11 @@ def allocate(data: AllocationData, prices: FloatArray, params: AllocationParams 
         value = master.cut(tried)
         if value < objective:
             best, objective = tried, value
-    shadow_prices = master.shadow_prices()
+    shadow_prices, widest = master.shadow_prices(), best
     cheapest = master.cheapest(prices, objective, params.as_good, params.price_rounds)
     if cheapest is not None and prices @ cheapest < prices @ best * (1 - params.worth):
         best, objective = cheapest, master.value(cheapest)
-    return Allocation(best, objective, min(bound, objective), *shadow_prices, rounds)
+    return Allocation(best, objective, min(bound, objective), *shadow_prices, rounds, widest)
 
 
 def _solver(data: AllocationData) -> pywraplp.Solver:

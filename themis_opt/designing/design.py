@@ -257,7 +257,7 @@ def design(
     rates = found.rates
     bound = min(found.bound, sum(part.weight * part.fluid_time(rates) for part in parts))
     if reading == "simulated":
-        rates = _refined(problem, parts, (rates, in_order.rates), policy, params or SearchParams())
+        rates = _refined(problem, parts, (rates, found.widest, in_order.rates), policy, params or SearchParams())
     return Design(problem, reading, policy, rates, bound, found, parts)
 
 
