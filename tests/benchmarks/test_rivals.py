@@ -1,9 +1,9 @@
 """Problems that other groups published: ours, theirs and the bound; ``python -m pytest -m benchmarks -s``.
 
-Four tables: `rivals`, every problem of ``instances/rivals/answers.csv`` with several chunk counts; `designs`, the
-design problems there; `gains`, what free orders gain over the fixed one on networks of the paper, real clusters and
-rivals; `scale`, how long plans of very large networks take.  THEMIS_OPT_BENCHMARK_OUTPUT sets the folder for them, as
-CSV and Markdown.
+Five tables: `rivals`, every problem of ``instances/rivals/answers.csv`` with several chunk counts; `designs`, the
+design problems there; `six`, the design of a network of six dimensions for five workloads; `gains`, what free orders
+gain over the fixed one on networks of the paper and real clusters; `scale`, how long plans of very large networks take.
+THEMIS_OPT_BENCHMARK_OUTPUT sets the folder for them, as CSV and Markdown.
 """
 
 import csv
@@ -18,7 +18,7 @@ import pytest
 
 import themis_opt
 from themis_opt import Collective, Dimension, Instance, Network, Schedule, make_policy, simulate, validate
-from themis_opt.designing.problem import shipped_problems
+from themis_opt.designing.problem import DesignProblem, shipped_problems
 from themis_opt.formats.tables import to_csv
 from themis_opt.problem.catalog import INSTANCES, shipped
 
@@ -105,6 +105,52 @@ def test_design_problems_of_rivals() -> None:
         )
         assert free.bound <= free.time * (1 + 1e-9)
     write("designs", rows)
+
+
+NAMES = ("chip", "board", "node", "rack", "pod", "hall")
+KINDS = ("ring", "fully_connected", "ring", "switch", "switch", "switch")
+SIX = DesignProblem.model_validate(
+    {
+        "name": "six dimensions, five workloads",
+        "network": {
+            "dimensions": [
+                {"name": name, "kind": kind, "size": size}
+                for name, kind, size in zip(NAMES, KINDS, (4, 8, 4, 8, 8, 8), strict=True)
+            ]
+        },
+        "workloads": [
+            {"name": name, "weight": weight, "collectives": [{"kind": kind, "size": size, "dimensions": span}]}
+            for name, weight, kind, size, span in (
+                ("a", 2, "all_reduce", "1 GiB", NAMES),
+                ("b", 1, "all_gather", "512 MiB", NAMES[:3]),
+                ("c", 1, "all_to_all", "64 MiB", NAMES[2:5]),
+                ("d", 1, "reduce_scatter", "2 GiB", NAMES[1:5]),
+                ("e", 1, "all_reduce", "300 MiB", NAMES[3:]),
+            )
+        ],
+        "budget": {"bandwidth": "2000 GB/s"},
+        "constraints": ["chip >= board", "node >= 2 rack", "pod + hall <= 300 GB/s"],
+    }
+)
+
+
+def test_a_design_of_six_dimensions_for_five_workloads() -> None:
+    rows = []
+    for reading in ("fixed", "free"):
+        started = perf_counter()
+        found = themis_opt.design(SIX, reading)
+        seconds = perf_counter() - started
+        rows.append(
+            {
+                "reading": reading,
+                "gb_per_s": " ".join(f"{b / 1e9:.1f}" for b in found.bandwidths),
+                "time_us": round(found.time / PS_PER_US, 1),
+                "gap": f"{found.gap:.1e}",
+                "seconds": round(seconds, 2),
+            }
+        )
+        assert found.gap < 1e-6
+    write("six", rows)
 
 
 def test_which_networks_gain_how_much() -> None:
