@@ -106,6 +106,8 @@ def costs_section(found: pd.DataFrame) -> tuple[Section, ...]:
     text = (
         f"A launch takes {launches}, packets are of {packets}, and the latency of the steps lags or occupies the "
         "dimension, so that small chunks are dear. With free sizes the number of chunks is free too.",
+        "Gaps are against bounds for the sizes of the run: equal chunks are judged by what as many equal chunks could "
+        "do. Speed-ups compare all policies.",
         *coverage(found),
     )
     tables = (*policy_tables(found), *gap_tables(found, "latency", "text", "what latency does")[1:])
