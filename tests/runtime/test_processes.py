@@ -16,6 +16,7 @@ import pytest
 from background import LISTENING, PATIENCE, wait_until
 from programs import program, schedule
 
+from themis_opt.base.version import __version__
 from themis_opt.runtime import coordinator as coordinating
 from themis_opt.runtime.control import TOKEN_VARIABLE, Line
 from themis_opt.runtime.coordinator import Coordinator, Host, local, on_hosts
@@ -113,6 +114,35 @@ def signalled(number, rank):
         return lambda: moment[0]
 
     return disturb
+
+
+def slow_checker(address, token):
+    """A rank that needs long to check its results, and says so, but runs nothing."""
+    host, port = address.split(":")
+    line = Line(socket.create_connection((host, int(port))))
+    line.say(token=token, rank=0, version=__version__, address=["127.0.0.1", 1], pid=0)
+    for kind in ("connected", "loaded", "ready"):
+        line.hear()
+        line.say(type=kind)
+    line.hear()
+    line.say(type="finished")
+    for _ in range(10):
+        time.sleep(0.1)
+        line.say(type="alive", done=1, at="")
+    line.say(type="done", origin=0.0, wrong=None, cpu=0.0, memory=0, moved=[0], start=[0.0], end=[1.0])
+
+
+def test_long_checks_are_not_taken_for_hanging(monkeypatch):
+    monkeypatch.setattr(coordinating, "STALL_SECONDS", 0.3)
+
+    def start(address, token):
+        threading.Thread(target=slow_checker, args=(address, token), daemon=True).start()
+        return ()
+
+    with Coordinator(1, start) as coordinator:
+        coordinator.connect(program("s2"))
+        coordinator.load(0, program("s2"))
+        assert coordinator.run(0, 0, longest=0.0).seconds == 1.0
 
 
 def test_killed_ranks_are_named():

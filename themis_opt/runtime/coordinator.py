@@ -221,7 +221,8 @@ class Coordinator:
         self._tell(do="run", number=number, seed=seed)
         self._collect("ready", math.inf)
         self._tell(do="go", at=monotonic() + LEAD_SECONDS, boot=boot_id())
-        answers = self._collect("done", STALL_SECONDS + 3 * longest)
+        self._collect("finished", STALL_SECONDS + 3 * longest)
+        answers = self._collect("done", math.inf)  # to check the results takes as long as it takes
         for rank, words in sorted(answers.items()):
             if words["wrong"]:
                 raise RankFailure(rank, f"ends with a wrong result during {self._doing}: {words['wrong']}")
@@ -256,7 +257,7 @@ class Coordinator:
                 if words["type"] == "failed":
                     raise self._named(int(words["rank"]), words["what"])
                 if words["type"] == "alive":
-                    moved_at = monotonic() if words["done"] > peer.done else moved_at
+                    moved_at = monotonic() if words["done"] != peer.done else moved_at
                     peer.done, peer.at = words["done"], words["at"]
                 elif words["type"] == kind:
                     found[rank], moved_at = words, monotonic()

@@ -118,6 +118,7 @@ class Rank:
         began = process_time()
         engine.run(origin)
         used: Words = {"cpu": process_time() - began}
+        self._line.say(type="finished")
         wrong = wrong_element(mover, program, self._number, seed, never_run(program))
         used |= {"memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "moved": mover.moved}
         self._line.say(type="done", origin=origin, wrong=wrong, **used, **as_lists(engine))
