@@ -1,0 +1,224 @@
+"""Makes the report of reports/execution from its rows.csv and checks.json."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from themis_opt.formats.gantt import save_figure
+from themis_opt.formats.palette import INK, LINE, QUIET
+
+HERE = Path(__file__).parents[3] / "reports" / "execution"
+TEXT = Path(__file__).with_name("text.md")
+LARGE = 100 * 2**10
+"""Bytes that the smallest stage of a case sends, from which the model is expected to hold."""
+
+COLOURS = {"tcp": "#1d4e89", "mpi": "#c8553d", "torch": "#588157"}
+CASE = ["network", "kind", "size", "chunks", "transport", "launch", "latency"]
+
+
+def rows() -> pd.DataFrame:
+    """The measurements, with the error of speedups, and whether all stages are large."""
+    frame = pd.read_csv(HERE / "rows.csv")
+    frame["ratio_error"] = frame.speedup_measured / frame.speedup_predicted - 1
+    frame["is_large"] = frame.smallest_stage_bytes >= LARGE
+    return frame
+
+
+def scatter(frame: pd.DataFrame) -> Figure:
+    """Predicted against measured times."""
+    figure = Figure(figsize=(9.5, 4.4), dpi=120, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    ends = [frame.predicted_s.min() * 0.9, frame.measured_s.max() * 1.1]
+    left.plot(ends, ends, color=QUIET, linewidth=0.8)
+    for (transport, is_large), own in frame.groupby(["transport", "is_large"]):
+        style = {"color": COLOURS[transport], "markersize": 4, "markerfacecolor": None if is_large else "white"}
+        label = f"{transport}, smallest stage {'≥' if is_large else '<'} 100 KiB"
+        left.plot(own.predicted_s, own.measured_s, "o", label=label, **style)
+        right.plot(own.smallest_stage_bytes / 2**10, 100 * own.error, "o", **style)
+    left.set(xscale="log", yscale="log", xlabel="predicted, s", ylabel="measured, s")
+    left.legend(frameon=False, fontsize=8)
+    right.set(xscale="log", xlabel="smallest stage, KiB", ylabel="measured over predicted, %", ylim=(-20, 90))
+    right.axhline(0, color=QUIET, linewidth=0.8)
+    for axes, title in ((left, "All runs"), (right, "Small stages take longer than predicted")):
+        axes.set_title(title, loc="left", color=INK, fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color=LINE, linewidth=0.6)
+        axes.tick_params(colors=QUIET, labelsize=8.5)
+    return figure
+
+
+def percent(value: float) -> str:
+    """With one decimal and a sign."""
+    return f"{100 * value:+.1f} %"
+
+
+def cases_table(frame: pd.DataFrame) -> str:
+    """One line per case."""
+    lines = [
+        "| network | collective | size | chunks | transport | launch, latency | smallest stage, KiB | error of times, "
+        "median (smallest .. largest) | largest error of speedups | fastest: predicted / measured | processors |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for case, own in frame.groupby(CASE, sort=False):
+        best = own.loc[own.predicted_s.idxmin()]
+        error = f"{percent(own.error.median())} ({percent(own.error.min())} .. {percent(own.error.max())})"
+        cells = [
+            *map(str, case[:5]),
+            "-" if case[5] == "0" and case[6] == "0" else f"{case[5]}, {case[6]}",
+            f"{own.smallest_stage_bytes.min() / 2**10:.0f}",
+            error,
+            f"{100 * own.ratio_error.abs().max():.1f} %",
+            f"{best.speedup_predicted:.3f}x / {best.speedup_measured:.3f}x",
+            f"{own.processors_busy.median():.2f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def quantiles(frame: pd.DataFrame) -> str:
+    """The distribution of errors by the size of stages."""
+    lines = [
+        "| smallest stage | rows | median error | 90 % of errors within | largest | speedups: 90 % within | largest |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    bins = [(0, 32), (32, 100), (100, 200), (200, 10**6)]
+    for low, high in bins:
+        own = frame[(frame.smallest_stage_bytes >= low * 2**10) & (frame.smallest_stage_bytes < high * 2**10)]
+        if own.empty:
+            continue
+        off, ratios = own.error.abs(), own.ratio_error.abs()
+        name = f"{low} to {high} KiB" if high < 10**6 else f"from {low} KiB"
+        cells = [f"{100 * value:.1f} %" for value in (off.quantile(0.9), off.max(), ratios.quantile(0.9), ratios.max())]
+        lines.append(f"| {name} | {len(own)} | {percent(own.error.median())} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def wins(frame: pd.DataFrame) -> str:
+    """How often hourglass was faster than Themis with SCF where it was predicted to be by 3 % or more."""
+    table = frame.pivot_table(index=CASE, columns="policy", values=["predicted_s", "measured_s"], sort=False)
+    predicted = table["predicted_s"]["themis+scf"] / table["predicted_s"]["hourglass"]
+    measured = table["measured_s"]["themis+scf"] / table["measured_s"]["hourglass"]
+    asked = predicted >= 1.03
+    return f"{int((measured[asked] > 1).sum())} of {int(asked.sum())}"
+
+
+def checks_text() -> str:
+    """What checks.json holds, in words."""
+    found = json.loads((HERE / "checks.json").read_text())
+    return "\n".join(words(found[name]) for name, words in WORDS.items() if name in found)
+
+
+def random_words(own: dict[str, Any]) -> str:
+    """Random schedules."""
+    return (
+        f"- **Exact.** {own['runs']} random schedules (six networks, all collectives, types, reductions, algorithms, "
+        f"1 to 3 stages in flight, sizes that do not divide): {len(own['wrong'])} wrong, no deadlock, "
+        f"{own['seconds']:.0f} s."
+    )
+
+
+def fault_words(own: dict[str, Any]) -> str:
+    """Faults."""
+    slowest = ", ".join(f"{kind} {seconds:.1f} s" for kind, seconds in own["slowest_seconds"].items())
+    return (
+        f"- **Faults.** One of four ranks killed, stopped or corrupted at {own['faults']} random instants: named "
+        f"{own['named']} times, longest from the begin of the run to its end: {slowest}; processes left: "
+        f"{len(own['left'])}."
+    )
+
+
+def iteration_words(own: dict[str, Any]) -> str:
+    """Exposed communication, predicted and measured."""
+    lines = ["| policy | iteration, predicted / measured, ms | exposed, predicted / measured, ms |", "|---|---|---|"]
+    for row in own["rows"]:
+        keys = [(f"{what}predicted_s", f"{what}measured_s") for what in ("", "exposed_")]
+        pair = [" / ".join(f"{1e3 * row[key]:.1f}" for key in both) for both in keys]
+        lines.append(f"| {row['policy']} | {pair[0]} | {pair[1]} |")
+    table = "\n".join(lines)
+    return f"- **Iterations**, six layers on 4x2, compute as sleeps: {own['verdict']}.\n\n{table}\n"
+
+
+def calibration_words(own: dict[str, Any]) -> str:
+    """Errors with nominal and with calibrated figures."""
+    pairs = "; ".join(
+        f"{row['policy']} {percent(row['nominal'])} and {percent(row['calibrated'])}" for row in own["errors"]
+    )
+    return (
+        "- **What calibration buys**, 4 MiB on 4x2, where the smallest stage is 64 KiB; error of predicted times with "
+        f"nominal bandwidths, and with the calibrated instance: {pairs}."
+    )
+
+
+def overhead_words(own: dict[str, Any]) -> str:
+    """Without pace, beside libraries."""
+    columns = ("baseline+fifo", "themis+scf", "gloo", "mpi")
+    lines = [
+        "| size | fixed order | Themis + SCF | gloo | MPI | ours / gloo | ours / MPI | MiB of the largest rank |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for size, row in own.items():
+        ours = min(row["baseline+fifo"], row["themis+scf"])
+        cells = [size, *(f"{1e3 * row[name]:.1f}" for name in columns)]
+        cells += [f"{ours / row['gloo']:.1f}", f"{ours / row['mpi']:.1f}", f"{row['memory_bytes'] / 2**20:.0f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    table = "\n".join(lines)
+    return (
+        "- **Unpaced**, 8 ranks on loopback, 2 chunks, ms, beside `torch.distributed.all_reduce` of gloo and "
+        f"`MPI_Allreduce` without shared memory; processors limit all of them:\n\n{table}\n"
+    )
+
+
+def hook_words(own: dict[str, Any]) -> str:
+    """Training with the hook."""
+    sent = [sum(npu) / 1e6 for npu in own["sent_bytes"]]
+    return (
+        f"- **DDP hook** on an emulated network (2x2, 100 and 50 Mb/s): weights at most {own['apart']:.1e} from those "
+        f"of plain DDP; a step takes {own['hooked_seconds']:.2f} s, with plain DDP {own['plain_seconds']:.2f} s; each "
+        f"NPU sent {min(sent):.1f} to {max(sent):.1f} MB in both together."
+    )
+
+
+WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "random": random_words,
+    "faults": fault_words,
+    "iterations": iteration_words,
+    "calibration": calibration_words,
+    "overhead": overhead_words,
+    "hook": hook_words,
+}
+
+
+def report(frame: pd.DataFrame) -> str:
+    """The whole page."""
+    large = frame[(frame.smallest_stage_bytes >= 2 * LARGE) & (frame.transport == "tcp")]
+    runs = int(frame.runs.sum())
+    stated = frame[(frame.smallest_stage_bytes >= LARGE) & (frame.transport == "tcp")]
+    return TEXT.read_text().format(
+        runs=runs,
+        cases=frame.groupby(CASE).ngroups,
+        error=f"{100 * large.error.abs().max():.1f} %",
+        ratio=f"{100 * large.ratio_error.abs().max():.1f} %",
+        within=f"{(stated.error.abs() <= 0.03).mean():.0%}",
+        ratios=f"{(stated.ratio_error.abs() <= 0.02).mean():.0%}",
+        wins=wins(frame),
+        quantiles=quantiles(frame),
+        checks=checks_text(),
+        table=cases_table(frame),
+    )
+
+
+def main() -> None:
+    """Write the page and its picture."""
+    frame = rows()
+    save_figure(scatter(frame), HERE / "scatter.svg")
+    (HERE / "README.md").write_text(report(frame), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
