@@ -116,30 +116,35 @@ def signalled(number, rank):
     return disturb
 
 
-def slow_checker(address, token):
-    """A rank that needs long to check its results, and says so, but runs nothing."""
+def actor(address, token, rank, checks):
+    """A rank that runs nothing, and needs long to check its results or no time at all."""
     host, port = address.split(":")
     line = Line(socket.create_connection((host, int(port))))
-    line.say(token=token, rank=0, version=__version__, address=["127.0.0.1", 1], pid=0)
+    line.say(token=token, rank=rank, version=__version__, address=["127.0.0.1", 1], pid=0)
     for kind in ("connected", "loaded", "ready"):
         line.hear()
         line.say(type=kind)
     line.hear()
+    time.sleep(0.1 * rank)
     line.say(type="finished")
-    for _ in range(10):
+    for _ in range(10 if checks else 0):
         time.sleep(0.1)
         line.say(type="alive", done=1, at="")
     line.say(type="done", origin=0.0, wrong=None, cpu=0.0, memory=0, moved=[0], start=[0.0], end=[1.0])
+    with suppress(EOFError, OSError):
+        line.hear()
 
 
-def test_long_checks_are_not_taken_for_hanging(monkeypatch):
+@pytest.mark.parametrize("checks", [True, False])
+def test_ranks_answer_one_after_the_other_however_long_they_check(monkeypatch, checks):
     monkeypatch.setattr(coordinating, "STALL_SECONDS", 0.3)
 
     def start(address, token):
-        threading.Thread(target=slow_checker, args=(address, token), daemon=True).start()
+        for rank in range(2):
+            threading.Thread(target=actor, args=(address, token, rank, checks), daemon=True).start()
         return ()
 
-    with Coordinator(1, start) as coordinator:
+    with Coordinator(2, start) as coordinator:
         coordinator.connect(program("s2"))
         coordinator.load(0, program("s2"))
         assert coordinator.run(0, 0, longest=0.0).seconds == 1.0

@@ -78,6 +78,7 @@ class _Peer:
     heard: float = field(default_factory=monotonic)
     done: int = 0
     at: str = ""
+    has_finished: bool = False
 
 
 class Coordinator:
@@ -221,8 +222,7 @@ class Coordinator:
         self._tell(do="run", number=number, seed=seed)
         self._collect("ready", math.inf)
         self._tell(do="go", at=monotonic() + LEAD_SECONDS, boot=boot_id())
-        self._collect("finished", STALL_SECONDS + 3 * longest)
-        answers = self._collect("done", math.inf)  # to check the results takes as long as it takes
+        answers = self._collect("done", STALL_SECONDS + 3 * longest)
         for rank, words in sorted(answers.items()):
             if words["wrong"]:
                 raise RankFailure(rank, f"ends with a wrong result during {self._doing}: {words['wrong']}")
@@ -241,12 +241,13 @@ class Coordinator:
         Parameters
         ----------
         stall : float
-            Seconds without any progress after which it is given up.
+            Seconds without any progress after which it is given up, unless all ranks that have not answered are
+            checking their results, which takes as long as it takes.
         """
         found: dict[int, Words] = {}
         moved_at = began = monotonic()
         for peer in self._peers.values():
-            peer.heard, peer.done = began, 0
+            peer.heard, peer.done, peer.has_finished = began, 0, False
         while len(found) < self._num_ranks:
             with suppress(queue.Empty):
                 rank, words = self._inbox.get(timeout=0.2)
@@ -259,6 +260,8 @@ class Coordinator:
                 if words["type"] == "alive":
                     moved_at = monotonic() if words["done"] != peer.done else moved_at
                     peer.done, peer.at = words["done"], words["at"]
+                elif words["type"] == "finished":
+                    peer.has_finished, moved_at = True, monotonic()
                 elif words["type"] == kind:
                     found[rank], moved_at = words, monotonic()
                 continue
@@ -271,8 +274,9 @@ class Coordinator:
         rank, peer = min(waiting.items(), key=lambda item: item[1].heard)
         if now - peer.heard > SILENT_FOR:
             raise self._named(rank, f"is silent for {SILENT_FOR:g} s")
-        if now - moved_at > stall:
-            rank, peer = min(waiting.items(), key=lambda item: item[1].done)
+        running = {rank: peer for rank, peer in waiting.items() if not peer.has_finished}
+        if running and now - moved_at > stall:
+            rank, peer = min(running.items(), key=lambda item: item[1].done)
             raise self._named(rank, f"hangs: no rank has finished anything for {stall:.0f} s, this one is the last")
 
     def _named(self, rank: int, what: str) -> RankFailure:
