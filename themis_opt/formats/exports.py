@@ -17,6 +17,7 @@ EXPORTS = Registry(
         "astra-sim": "themis_opt.formats.astra_sim.exporter:AstraSim",
         "msccl": "themis_opt.formats.msccl.exporter:Msccl",
         "mscclpp": "themis_opt.formats.msccl.plus:MscclPlus",
+        "fjsp": "themis_opt.formats.job_shop:FlexibleJobShop",
         "order": "themis_opt.formats.flat_exports:Order",
         "csv": "themis_opt.formats.flat_exports:Csv",
         "parquet": "themis_opt.formats.flat_exports:Parquet",

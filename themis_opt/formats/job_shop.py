@@ -1,0 +1,188 @@
+"""Schedules as flexible job shop problems, in the text of benchmark sets, for solvers of operations research.
+
+The first line holds the numbers of jobs and machines; each other line is a job: the number of its operations, and for
+each of them the number of machines that can do it, with machine (from 1) and time on each.
+Source: P. Brandimarte, *Routing and scheduling in a flexible job shop by tabu search* (1993), whose instances have
+this form.
+
+Given the path of every chunk, chunks are jobs, dimensions are machines and stages are operations that last as long as
+they hold their dimension, in picoseconds.  The form has no time between operations: what the latency adds where it
+does not hold the dimension is left out, so that the optimum of the file bounds these paths from below.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from themis_opt.base.arrays import IntArray
+from themis_opt.base.errors import InputError
+from themis_opt.base.sources import Source
+from themis_opt.base.units import MAX_CLOCK
+from themis_opt.schedules.schedule import Schedule
+
+FILE = "job_shop.fjs"
+MAX_OPERATIONS = 1_000_000
+
+
+class Choice(NamedTuple):
+    """A machine that can do an operation, from 0, and how long it takes."""
+
+    machine: int
+    time: int
+
+
+@dataclass(frozen=True)
+class JobShop:
+    """A flexible job shop problem.
+
+    Attributes
+    ----------
+    num_machines : int
+    jobs : tuple
+        Of each job its operations in their order, of each of these the machines to choose from.
+    """
+
+    num_machines: int
+    jobs: tuple[tuple[tuple[Choice, ...], ...], ...]
+
+    def text(self) -> str:
+        """The text of a file."""
+        lines = [f"{len(self.jobs)} {self.num_machines}"]
+        for job in self.jobs:
+            words = [str(len(job))]
+            for choices in job:
+                words.append(str(len(choices)))
+                words += [f"{own.machine + 1} {own.time}" for own in choices]
+            lines.append(" ".join(words))
+        return "\n".join(lines) + "\n"
+
+
+def read_job_shop(path: Path) -> JobShop:
+    """Read a problem.
+
+    Raises
+    ------
+    InputError
+        If a line does not hold the numbers that it announces, or one of them is not allowed.
+    """
+    source = Source(path)
+    lines = [(number, _numbers(source, number, line)) for number, line in source.lines]
+    if not lines or len(lines[0][1]) not in (2, 3):
+        raise source.error("must hold the numbers of jobs and machines", "line 1")
+    count, machines = (source.whole(value, "line 1", least=1, most=10**6) for value in map(int, lines[0][1][:2]))
+    if len(lines) - 1 != count:
+        raise source.error(f"must be the number of lines that follow, {len(lines) - 1}", "line 1", count)
+    return JobShop(machines, tuple(_job(source, number, machines, values) for number, values in lines[1:]))
+
+
+def _numbers(source: Source, number: int, line: str) -> list[float]:
+    words = line.split()
+    if len(words) > MAX_OPERATIONS:
+        raise source.error("is too long", f"line {number}")
+    try:
+        values = [int(word) if word.isdecimal() and len(word) < 20 else float(word) for word in words]
+    except ValueError:
+        raise source.error("must hold numbers", f"line {number}") from None
+    if not all(0 <= value <= MAX_CLOCK for value in values):
+        raise source.error(f"must hold numbers from 0 to {MAX_CLOCK}", f"line {number}")
+    return values
+
+
+def _job(source: Source, number: int, machines: int, values: Sequence[float]) -> tuple[tuple[Choice, ...], ...]:
+    rest = iter(values)
+    field = f"line {number}"
+
+    def take(least: int, most: int) -> int:
+        value = next(rest, -1.0)
+        if value != int(value):
+            raise source.error("must hold whole numbers", field, value)
+        return source.whole(int(value), field, least=least, most=most)
+
+    job = tuple(
+        tuple(Choice(take(1, machines) - 1, take(0, MAX_CLOCK)) for _ in range(take(1, machines)))
+        for _ in range(take(1, MAX_OPERATIONS))
+    )
+    if next(rest, None) is not None:
+        raise source.error("holds more numbers than it announces", field)
+    return job
+
+
+def job_shop(schedule: Schedule) -> JobShop:
+    """The problem of the paths of a schedule.
+
+    Raises
+    ------
+    InputError
+        If there is compute, or something is released later than the start.
+    """
+    instance = schedule.instance
+    if instance.tasks:
+        raise InputError("a job shop has no compute beside it: export its collectives one by one", field="iteration")
+    if any(own.release for own in instance.exchanges):
+        raise InputError("a job shop has no releases: all collectives must start at 0", field="release")
+    machines = np.array(instance.resources)[schedule.plan.stage_dimensions]
+    jobs: list[list[tuple[Choice, ...]]] = []
+    for position, machine, time in zip(
+        schedule.plan.positions.tolist(), machines.tolist(), schedule.costs.occupancy.tolist(), strict=True
+    ):
+        if position == 0:
+            jobs.append([])
+        jobs[-1].append((Choice(machine, time),))
+    return JobShop(instance.num_resources, tuple(tuple(job) for job in jobs))
+
+
+def replayed(shop: JobShop, start: IntArray) -> int:
+    """The makespan when every machine serves operations in the order of given starts, as soon as it can.
+
+    Parameters
+    ----------
+    start : int64 array, shape (operations,)
+        Job by job.
+    """
+    ready = [0] * len(shop.jobs)
+    free = [0] * shop.num_machines
+    owner = [(job, operation) for job, own in enumerate(shop.jobs) for operation in range(len(own))]
+    for number in np.argsort(start, kind="stable").tolist():
+        job, operation = owner[number]
+        own = shop.jobs[job][operation][0]
+        ready[job] = free[own.machine] = max(ready[job], free[own.machine]) + own.time
+    return max(ready)
+
+
+@dataclass(frozen=True)
+class FlexibleJobShop:
+    """A flexible job shop problem: chunks are jobs, dimensions machines, in picoseconds."""
+
+    endings: ClassVar[tuple[str, ...]] = ("fjs",)
+
+    def files(self, schedule: Schedule) -> Iterator[tuple[str, str | bytes]]:
+        """The one file."""
+        yield FILE, job_shop(schedule).text()
+
+    def notes(self, schedule: Schedule) -> Iterator[str]:
+        """What the form leaves out."""
+        if schedule.costs.lag.any():
+            yield "Latencies that do not hold a dimension are left out: the optimum bounds these paths from below."
+
+    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
+        """Read the file again, and serve its operations in the order of the schedule.
+
+        Raises
+        ------
+        InputError
+            If the file is another problem, or takes longer than the schedule.
+        """
+        shop = read_job_shop(folder / FILE)
+        if shop != job_shop(schedule):
+            raise InputError("is not the problem of this schedule", source=str(folder / FILE))
+        makespan = replayed(shop, schedule.start)
+        exact = not schedule.costs.lag.any()
+        if makespan > schedule.makespan:
+            rule = f"takes {makespan} ps, longer than the schedule"
+            raise InputError(rule, source=str(folder / FILE), value=schedule.makespan)
+        said = "no longer than the schedule" if exact else "at most as long as the schedule, which has latencies beside"
+        size = f"{len(shop.jobs)} jobs on {shop.num_machines} machines"
+        yield f"{size}; in the order of the schedule they take {makespan} ps, {said}"
