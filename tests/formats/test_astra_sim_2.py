@@ -139,3 +139,8 @@ def test_a_shipped_instance_can_be_the_network(write):
     instance = import_files(["fig5.all_reduce.256MB", *write(sys__json=system)]).instance
     assert instance.network.sizes == load("fig5.all_reduce.256MB").network.sizes
     assert instance.collectives[0].chunks == 4
+
+
+def test_a_value_that_no_network_can_have_is_refused_with_its_field(write):
+    with pytest.raises(InputError, match="reduction = .*: must lie between"):
+        import_files(write(net__yml=RING_16, sys__json=SYSTEM | {"local-mem-bw": 5e-299}))

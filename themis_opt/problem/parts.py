@@ -135,11 +135,11 @@ def assemble(parts: Sequence[Part], request: Request | None = None) -> Instance:
     InputError
         If a part is missing or stands twice, or the parts do not fit together.
     """
-    machine = _machine(parts)
     workloads = [(part.workload, part.source) for part in parts if part.workload]
     if len(workloads) > 1:
         raise InputError(f"says what is exchanged, and {workloads[0][1]} does so already", source=workloads[1][1])
     try:
+        machine = _machine(parts)
         if not workloads:
             instance = _requested(machine, request, parts)
         else:
