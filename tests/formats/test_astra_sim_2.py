@@ -142,5 +142,5 @@ def test_a_shipped_instance_can_be_the_network(write):
 
 
 def test_a_value_that_no_network_can_have_is_refused_with_its_field(write):
-    with pytest.raises(InputError, match="reduction = .*: must lie between"):
+    with pytest.raises(InputError, match=r"reduction = .*: must lie between"):
         import_files(write(net__yml=RING_16, sys__json=SYSTEM | {"local-mem-bw": 5e-299}))
