@@ -1,7 +1,8 @@
 r"""Training iteration: one period of compute and chunks that repeats itself, a constraint programme.
 
 Sets and data
-    Tasks :math:`t = 1..n` of a period, serial in this order, of the integer duration :math:`c_t`.  Launches
+    Tasks :math:`t = 1..n` of a period, of the integer duration :math:`c_t`, serial in chains :math:`C`, one for each
+    stage of a pipeline; pairs :math:`W` of tasks of different chains that wait for each other.  Launches
     :math:`\lambda`, each released by the end of task :math:`a_\lambda`, :math:`\alpha_\lambda \in \{0, 1\}` periods
     later, and by the results of launches :math:`A_\lambda`; task :math:`b_\lambda`, :math:`\beta_\lambda \in \{0, 1\}`
     periods later, waits for it.  Jobs :math:`i` of a launch are those of :mod:`formulations.chunk_order`, with arcs,
@@ -22,7 +23,9 @@ Objective
 Constraints
     1. *jobs*: (1) to (5) of :mod:`formulations.chunk_order`; where the gathers of a launch mirror the scatters of
        another one, x and b of these, reversed, stand for theirs;
-    2. *tasks*: :math:`\tau_1 = 0`, :math:`\tau_{t+1} \ge \tau_t + c_t`, :math:`T \ge \tau_n + c_n`;
+    2. *tasks*: :math:`\tau_1 = 0`; in each chain :math:`\tau_{t'} \ge \tau_t + c_t` for the task :math:`t'` after t,
+       and :math:`\tau_t + T \ge \tau_{t'} + c_{t'}` for its first t and its last :math:`t'`; and
+       :math:`\tau_{t'} \ge \tau_t + c_t` for :math:`(t, t') \in W`;
     3. *release*: :math:`s_{i1k} \ge \tau_{a} + c_{a} + \alpha_\lambda T`, and :math:`s_{i1k} \ge R_\mu` for
        :math:`\mu \in A_\lambda`;
     4. *results*: :math:`R_\lambda \ge f_{iqk} + l_{iqk}` in the last leg, and
@@ -33,10 +36,10 @@ Constraints
     7. *loads*: :math:`T \ge \sum p_{iqk}` on each resource;
     8. *windows*: for all events a and b, (2) and (3) of :mod:`formulations.order_count` with
        :math:`\tau_b + \beta T - \tau_a - c_a - \alpha T` for the makespan, on all launches released by a or later and
-       needed by b or earlier;
+       needed by b or earlier, all in one chain;
     9. *symmetry*: jobs of one class are numbered by their start on their first machine in the first leg, unless they
        mirror others;
-    10. *bounds*: :math:`L \le T \le H`, :math:`T \ge \sum c_t`.
+    10. *bounds*: :math:`L \le T \le H`, :math:`T \ge \sum_{t \in C} c_t`.
 
 Results are needed by :math:`2T` at the latest, so no stage starts after it and w is 0 or 1; a launch that is released
 and needed within one period, or needed by its end, has a known w.  Two intervals of the repeated schedule that overlap
@@ -93,7 +96,7 @@ class PeriodModel:
 
     def __init__(self, period: PeriodJobs, horizon: int, lower_bound: int = 0) -> None:
         self.data, self.horizon = period, horizon
-        self.lower_bound = max(lower_bound, sum(period.tasks))
+        self.lower_bound = max(lower_bound, period.compute)
         self.model = cp_model.CpModel()
         self.period = self.model.new_int_var(self.lower_bound, horizon, "period")
         self.task_start = self._tasks()
@@ -138,8 +141,12 @@ class PeriodModel:
         """(2)."""
         starts = [self.model.new_int_var(0, self.horizon, f"task{t}") for t in range(len(self.data.tasks))]
         self.model.add(starts[0] == 0)
-        for duration, (one, following) in zip(self.data.tasks, pairwise([*starts, self.period]), strict=True):
-            self.model.add(following >= one + duration)
+        for chain in self.data.chains:
+            turns = [*(starts[task] for task in chain), starts[chain[0]] + self.period]
+            for task, (one, following) in zip(chain, pairwise(turns), strict=True):
+                self.model.add(following >= one + self.data.tasks[task])
+        for before, task in self.data.waits:
+            self.model.add(starts[task] >= starts[before] + self.data.tasks[before])
         return starts
 
     def _launch(self, launch: LaunchJobs, name: str) -> LaunchVariables:
@@ -203,7 +210,7 @@ class PeriodModel:
 
     def _windows(self) -> Iterator[Window]:
         """(8)."""
-        for after, before, members in windows_of(self.data.launches):
+        for after, before, members in windows_of(self.data):
             length = self.model.new_int_var(0, 2 * self.horizon, f"window{after}_{before}")
             released = self.moment(after) + self.data.tasks[after[0]]
             self.model.add(length == self.moment(before) - released)

@@ -1,6 +1,6 @@
 """Data, solutions, windows and folded stages of :mod:`formulations.period`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ortools.sat.python import cp_model
@@ -56,11 +56,32 @@ class PeriodJobs:
     launches : tuple of LaunchJobs
     resources : tuple of int
         Resource of each machine; machines that share one are never busy at once.
+    chains : tuple of tuple of int
+        Tasks that are serial, those of each stage of a pipeline in their order; the first task of all is in the first.
+        None stands for all tasks in the order they are listed.
+    waits : tuple of (int, int)
+        Tasks of different chains of which the second waits for the first.
     """
 
     tasks: tuple[int, ...]
     launches: tuple[LaunchJobs, ...]
     resources: tuple[int, ...]
+    chains: tuple[tuple[int, ...], ...] = ()
+    waits: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.chains:
+            object.__setattr__(self, "chains", (tuple(range(len(self.tasks))),))
+
+    @property
+    def compute(self) -> int:
+        """Duration of the longest chain."""
+        return max(sum(self.tasks[task] for task in chain) for chain in self.chains)
+
+    @property
+    def chain_of(self) -> dict[int, int]:
+        """The chain of every task."""
+        return {task: number for number, chain in enumerate(self.chains) for task in chain}
 
 
 @dataclass(frozen=True)
@@ -109,23 +130,33 @@ class Window:
     rows: tuple[EndRow, ...]
 
 
-def windows_of(launches: Sequence[LaunchJobs]) -> Iterator[tuple[Moment, Moment, tuple[int, ...]]]:
+def windows_of(period: PeriodJobs) -> Iterator[tuple[Moment, Moment, tuple[int, ...]]]:
     """Windows between a release and a need that hold launches different from those of narrower ones.
 
-    Where there are many events, only some of them, evenly chosen, begin or end windows.
+    Both are tasks of one chain, whose order is that of time.  Where there are many events, only some of them, evenly
+    chosen, begin or end windows.
     """
-    releases = [launch.after[::-1] for launch in launches]
-    needs = [launch.before[::-1] for launch in launches]
-    for after in _some(releases):
-        for before in _some(needs):
-            inside = [n for n in range(len(launches)) if releases[n] >= after and needs[n] <= before]
+    of_task, launches = period.chain_of, period.launches
+    for chain in range(len(period.chains)):
+        own = [n for n, own in enumerate(launches) if {of_task[own.after[0]], of_task[own.before[0]]} == {chain}]
+        yield from _windows_of_chain(launches, own)
+
+
+def _windows_of_chain(
+    launches: Sequence[LaunchJobs], own: Sequence[int]
+) -> Iterator[tuple[Moment, Moment, tuple[int, ...]]]:
+    releases = {n: launches[n].after[::-1] for n in own}
+    needs = {n: launches[n].before[::-1] for n in own}
+    for after in _some(releases.values()):
+        for before in _some(needs.values()):
+            inside = [n for n in own if releases[n] >= after and needs[n] <= before]
             if min((releases[n] for n in inside), default=None) != after:
                 continue
             if max((needs[n] for n in inside), default=None) == before:
                 yield after[::-1], before[::-1], tuple(inside)
 
 
-def _some(events: Sequence[Moment]) -> list[Moment]:
+def _some(events: Iterable[Moment]) -> list[Moment]:
     distinct = sorted(set(events))
     few = min(len(distinct), MAX_EVENTS)
     return [distinct[number * len(distinct) // few] for number in range(few)]

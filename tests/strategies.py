@@ -39,7 +39,7 @@ def dimensions(max_size: int = 16) -> st.SearchStrategy[Dimension]:
 
 FLAGS = st.booleans()
 KINDS = st.sampled_from([kind for kind in Kind if kind is not Kind.LINE])
-ALGORITHMS = st.none() | st.sampled_from([algorithm for algorithm in Algorithm if algorithm is not Algorithm.LINE])
+ALGORITHMS = st.none() | st.sampled_from([Algorithm.RING, Algorithm.DIRECT, Algorithm.HALVING_DOUBLING])
 LINES: dict[str, Any] = {"kind": st.just(Kind.LINE), "algorithm": st.none(), "in_network": st.just(False)}
 
 

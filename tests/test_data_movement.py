@@ -23,7 +23,7 @@ def size(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 
 
-@pytest.fixture(params=[*Algorithm, "in_network"])
+@pytest.fixture(params=[*(own for own in Algorithm if own is not Algorithm.ADASUM), "in_network"])
 def dimension(request: pytest.FixtureRequest, size: int) -> Dimension:
     if request.param == "in_network":
         return Dimension(kind=Kind.SWITCH, size=size, bandwidth=1e9, in_network=True)

@@ -71,6 +71,7 @@ def arguments(solution, trained, trained_solution, batched, tmp_path):
         "batch": ("batch", batched / "experiment.toml", "--jobs", 1),
         "report": ("report", batched, "-o", tmp_path / "report"),
         "workload": ("workload", "resnet-50", "--network", NAME),
+        "scaling": ("scaling", "vgg-16-cifar", "--network", NAME, "--npus", "1,8", "--chunks", 1),
         "design": ("design", "libra.resnet-50_4d.multiple", "--readings", "fixed,free", "--policy", "baseline"),
         "plot": ("plot", solution / "schedule.json", "-o", tmp_path / "picture.png"),
         "export": ("export", solution / "schedule.json", "--to", "msccl", "-o", tmp_path / "plans", "--check"),

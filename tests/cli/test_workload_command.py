@@ -4,11 +4,17 @@ import json
 
 import pytest
 
+from themis_opt.cli.workload import PARALLELISM_NAMES
 from themis_opt.problem.catalog import load
 from themis_opt.workloads.models import MODELS
+from themis_opt.workloads.parallelisms import PARALLELISMS
 
 NETWORK = "2d-sw_sw.all_reduce.100MiB"
 HYBRID = ("--parallelism", "hybrid", "--tensor-group", 32, "--batch", 4, "--accumulate", 2, "--recompute")
+
+
+def test_names_of_parallelisms_are_those_there_are():
+    assert tuple(PARALLELISMS) == PARALLELISM_NAMES
 
 
 def test_list_names_every_model_with_parameters_and_source(succeed):

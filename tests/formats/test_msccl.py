@@ -18,6 +18,8 @@ from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.simulator import simulate
 
+KINDS = [kind for kind in CollectiveKind if kind is not CollectiveKind.SEND]
+
 NETWORKS = {
     "8 GPUs": (("ring", 4), ("fully_connected", 2)),
     "16 GPUs": (("switch", 4), ("fully_connected", 4)),
@@ -37,7 +39,12 @@ def schedule(wires, kind="all_reduce", chunks=3, policy="hourglass"):
     return simulate(made, make_policy(policy)(made))
 
 
-@pytest.mark.parametrize("kind", CollectiveKind)
+def test_messages_between_neighbours_are_refused():
+    with pytest.raises(InputError, match="kind = 'send'"):
+        Msccl().algorithm(schedule(next(iter(NETWORKS.values())), CollectiveKind.SEND))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("wires", NETWORKS.values(), ids=NETWORKS)
 def test_every_collective_ends_with_its_result_in_every_dialect(tmp_path, wires, kind):
     if kind is CollectiveKind.ALL_TO_ALL and ("line", 3) in wires:

@@ -92,7 +92,7 @@ TEN_MORE = [{"kind": "ring", "size": 2, "bandwidth": "1 GB/s"}] * 11
         ),
         (changed(*TENSORS, 0, "size", to=0), "iteration.tensors[0].size = 0: "),
         (changed(*TENSORS, 0, "size", to=1001), "size must be a multiple of element_bytes = 2, is 1001 bytes"),
-        (changed(*TENSORS, 0, "kind", to="send"), "iteration.tensors[0].kind = 'send'"),
+        (changed(*TENSORS, 0, "kind", to="shout"), "iteration.tensors[0].kind = 'shout'"),
         (changed(*TENSORS, 0, "parallelism", to="pipeline"), "iteration.tensors[0].parallelism = 'pipeline'"),
         (changed(*TENSORS, 0, "needed_in", to="last"), "iteration.tensors[0].needed_in = 'last'"),
         (

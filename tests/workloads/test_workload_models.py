@@ -16,6 +16,7 @@ def of_kind(name: str, *kinds: str) -> tuple[Layer, ...]:
     ("name", "parameters"),
     [
         ("resnet-50", 25_557_032),
+        ("densenet-201", 20_013_928),
         ("resnet-101", 44_549_160),
         ("resnet-152", 60_192_808),
         ("vgg-16", 138_357_544),
@@ -51,6 +52,7 @@ def test_parameters_of_the_parts_of_vgg(name: str, kind: str, parameters: int) -
     ("name", "kinds", "gmacs"),
     [
         ("resnet-50", ("convolution", "linear"), 4.089),
+        ("densenet-201", ("convolution", "linear"), 4.291),
         ("resnet-101", ("convolution", "linear"), 7.801),
         ("resnet-152", ("convolution", "linear"), 11.514),
         ("vgg-16", ("convolution",), 15.347),

@@ -109,8 +109,14 @@ class Workload(Model):
     compress: StrictStr = ""
     index_bytes: Count = 4
     refresh: StrictStr = "0 s"
+    adaptive: Annotated[float, Field(strict=True)] = 1.0
     tolerance: Annotated[float, Field(strict=True)] = 0.0
     local_blocks: Count = 1
+    stages: Count | None = None
+    microbatches: Count = 1
+    schedule: StrictStr = "1f1b"
+    skip: Count = 1
+    wait: Count = 0
     chunks: Annotated[Count, Field(gt=0, le=MAX_CHUNKS)] = 64
 
 

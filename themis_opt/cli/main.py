@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "design": "themis_opt.cli.design:design",
         "sweep": "themis_opt.cli.sweep:sweep",
         "workload": "themis_opt.cli.workload:workload",
+        "scaling": "themis_opt.cli.scaling:scaling",
         "list": "themis_opt.cli.listing:list_names",
         "show": "themis_opt.cli.show:show",
         "schema": "themis_opt.cli.show:schema",

@@ -13,10 +13,16 @@ if TYPE_CHECKING:
     from themis_opt.workloads.layers import Layer, TrainingModel
     from themis_opt.workloads.timing import Timing
 
+PARALLELISM_NAMES = (
+    *("data", "tensor", "hybrid", "splitbrain", "fsdp", "hsdp", "daso", "pipeline"),
+    *("filter", "channel", "spatial", "data+filter", "data+channel", "data+spatial"),
+)
+"""Those of :data:`themis_opt.workloads.parallelisms.PARALLELISMS`, without loading what makes them."""
+
 ModelName = Annotated[str | None, typer.Argument(help="Model, see --list.", metavar="MODEL")]
 ListModels = Annotated[bool, typer.Option("--list", help="List the models with parameters and sources.")]
 Network = Annotated[str | None, typer.Option(help="Instance file, or shipped instance, whose network to take.")]
-Parallelism = Annotated[str, typer.Option(help="data, tensor, hybrid or splitbrain.")]
+Parallelism = Annotated[str, typer.Option(help=f"{', '.join(PARALLELISM_NAMES)}.")]
 Batch = Annotated[int, typer.Option(help="Samples of one step, for each NPU or group that holds a copy of the model.")]
 Sequence = Annotated[int | None, typer.Option(help="Tokens of one sample, where the model reads sequences.")]
 DType = Annotated[str, typer.Option("--dtype", help="fp16, bf16 or fp32.")]
@@ -38,8 +44,14 @@ Share = Annotated[str, typer.Option(help="equal or proportional: how NPUs of une
 Compress = Annotated[str, typer.Option(help="Values per value sent, by parallelism, such as data=100,model=20.")]
 IndexBytes = Annotated[int, typer.Option(help="Bytes of the place of a value that is sent, where --compress.")]
 Refresh = Annotated[str, typer.Option(help="Time to set thresholds, and every how many iterations: '50 ms/1000'.")]
+Adaptive = Annotated[float, typer.Option(help="Compression of the slowest dimension; of others as they are slow.")]
 Tolerance = Annotated[float, typer.Option(help="Fraction of the bytes between data-parallel NPUs that may be lost.")]
 LocalBlocks = Annotated[int, typer.Option(help="Blocks with their own loss: gradients leave in the forward sweep.")]
+Stages = Annotated[int | None, typer.Option(help="Stages of a pipeline, along the outermost dimension.")]
+Microbatches = Annotated[int, typer.Option(help="Parts of the batch that go through a pipeline one by one.")]
+Schedule = Annotated[str, typer.Option(help="gpipe or 1f1b: order of the passes of a stage of a pipeline.")]
+Skip = Annotated[int, typer.Option(help="Batches from one exchange between all groups to the next (daso).")]
+Wait = Annotated[int, typer.Option(help="Batches that an exchange between all groups may take (daso).")]
 Chunks = Annotated[int, typer.Option(help="Chunks of each collective.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write the instance to this file.")]
 
@@ -68,8 +80,14 @@ def workload(
     compress: Compress = "",
     index_bytes: IndexBytes = 4,
     refresh: Refresh = "0 s",
+    adaptive: Adaptive = 1.0,
     tolerance: Tolerance = 0.0,
     local_blocks: LocalBlocks = 1,
+    stages: Stages = None,
+    microbatches: Microbatches = 1,
+    schedule: Schedule = "1f1b",
+    skip: Skip = 1,
+    wait: Wait = 0,
     chunks: Chunks = 64,
     output: Output = None,
     as_json: options.Json = False,
@@ -107,8 +125,14 @@ def workload(
         "compress": compress,
         "index_bytes": index_bytes,
         "refresh": refresh,
+        "adaptive": adaptive,
         "tolerance": tolerance,
         "local_blocks": local_blocks,
+        "stages": stages,
+        "microbatches": microbatches,
+        "schedule": schedule,
+        "skip": skip,
+        "wait": wait,
     }
     timing = _timing(flops, efficiency, times, layers)
     try:

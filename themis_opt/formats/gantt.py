@@ -195,7 +195,12 @@ def draw_rows(axes: Axes, window: Window) -> None:
     rows = {k: (_row_label(instance, k), _busy_share(window, k)) for k in range(len(instance.fabric.dimensions))}
     if window.schedule.has_period:
         start, end = window.tasks
-        rows = {COMPUTE_ROW: ("compute", f"{(end - start).sum() / window.length:.1%}")} | rows
+        computed = (end - start).sum(axis=0)
+        stages = {-1 - number: chain for number, chain in enumerate(reversed(instance.chains))}
+        for number, chain in stages.items():
+            label = "compute" if instance.num_stages == 1 else f"stage {instance.num_stages + number + 1}"
+            rows[number] = label, f"{computed[list(chain)].sum() / window.length:.1%}"
+        rows = dict(sorted(rows.items()))
     axes.set_yticks(list(rows), [label for label, _ in rows.values()])
     axes.set_ylim(max(rows) + 0.5, min(rows) - 0.5)
     axes.tick_params(axis="x", bottom=False, labelbottom=False)

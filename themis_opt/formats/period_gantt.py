@@ -84,7 +84,9 @@ def period_gantt(schedule: Schedule, title: str = "") -> Figure:
     """
     window = last_periods(schedule, PERIODS)
     unit, scale = time_unit(window.length, micro=MICRO)
-    figure, timeline, strip = panels(ROW * (len(schedule.instance.fabric.dimensions) + 1), TOP)
+    figure, timeline, strip = panels(
+        ROW * (len(schedule.instance.fabric.dimensions) + schedule.instance.num_stages), TOP
+    )
     draw_compute(timeline, window, scale)
     draw_bars(timeline, window, scale)
     draw_rows(timeline, window)
@@ -127,47 +129,57 @@ def draw_compute(axes: Axes, window: Window, scale: int) -> None:
     start, end = (times.ravel() for times in window.tasks)
     colours = np.tile(task_colours(names), (len(window.iterations), 1))
     wide = end - start > NARROWEST_EDGED * window.length
+    rows = np.tile(_rows(window.schedule), len(window.iterations))
     for chosen, style in ((wide, EDGE), (~wide, {})):
-        rows = np.full(chosen.sum(), COMPUTE_ROW)
-        draw_boxes(axes, start[chosen] / scale, end[chosen] / scale, rows, facecolors=colours[chosen], **style)
+        draw_boxes(axes, start[chosen] / scale, end[chosen] / scale, rows[chosen], facecolors=colours[chosen], **style)
     waits = _waits(window)
-    left, right = waits.T / scale
-    draw_boxes(axes, left, right, np.full(len(waits), COMPUTE_ROW), facecolors=WAIT)
-    for number, box in enumerate(np.stack([start, end], axis=1).tolist()):
+    left, right = waits[:, :2].T / scale
+    draw_boxes(axes, left, right, waits[:, 2], facecolors=WAIT)
+    for number, box in enumerate(np.stack([start, end, rows], axis=1).tolist()):
         _write(axes, window, box, scale, names[number % len(names)], "white" if is_dark(colours[number]) else INK)
     for box in waits.tolist():
         _write(axes, window, box, scale, f"waits_{_time(box[1] - box[0])}", INK)
 
 
+def _rows(schedule: Schedule) -> IntArray:
+    """The row of every task: those of the stages of a pipeline stand one below the other."""
+    last = schedule.instance.num_stages - 1
+    return np.array([COMPUTE_ROW - last + task.stage for task in schedule.instance.tasks], dtype=np.int64)
+
+
 def _waits(window: Window) -> IntArray:
-    """Start and end of the times in which the NPU waits, shape (waits, 2)."""
-    start, end = (times.ravel() for times in window.tasks)
-    following = np.append(start[1:], window.length)
-    return np.stack([end, following], axis=1)[following > end]
+    """Start, end and row of the times in which the NPUs of a stage wait, shape (waits, 3)."""
+    waits, rows = [], _rows(window.schedule)
+    for chain in window.schedule.instance.chains:
+        start, end = (times[:, list(chain)].ravel() for times in window.tasks)
+        following = np.append(start[1:], window.length)
+        own = np.stack([end, following, np.full_like(end, rows[chain[0]])], axis=1)
+        waits.append(own[following > end])
+    return np.concatenate(waits)
 
 
 def _write(axes: Axes, window: Window, box: list[int], scale: int, text: str, colour: str) -> None:
-    """Write into the row of compute between two times, on two lines where that helps, if there is room."""
-    start, end = box
+    """Write into a row of compute between two times, on two lines where that helps, if there is room."""
+    start, end, row = box
     room = (end - start) / window.length / LETTER_WIDTH - 2
     variants = (text.replace("_", " "), text.replace("_", "\n", 1).replace("_", " "))
     for shown in variants:
         if max(len(line) for line in shown.split("\n")) <= room:
             middle = (start + end) / 2 / scale
-            axes.text(middle, COMPUTE_ROW, plain_text(shown), fontsize=8, ha="center", va="center", color=colour)
+            axes.text(middle, row, plain_text(shown), fontsize=8, ha="center", va="center", color=colour)
             return
 
 
 def _draw_periods(timeline: Axes, strip: Axes, window: Window, scale: int, unit: str) -> None:
     """Lines between iterations, and over each of them its number and length."""
-    edges = window.periods.tolist()
+    edges, first = window.periods.tolist(), int(_rows(window.schedule).min())
     for moment in edges[1:-1]:
         for axes in (timeline, strip):
             axes.axvline(moment / scale, color=INK, linewidth=1.1, linestyle=(0, (4, 2)), zorder=3)
     for row, begin, end in zip(window.iterations, edges[:-1], edges[1:], strict=True):
         text = f"iteration {row + 1}: {(end - begin) / scale:.4g} {unit}"
         timeline.text(
-            (begin + end) / 2 / scale, COMPUTE_ROW - 0.62, text, color=QUIET, fontsize=8.5, ha="center", va="center"
+            (begin + end) / 2 / scale, first - 0.62, text, color=QUIET, fontsize=8.5, ha="center", va="center"
         )
 
 

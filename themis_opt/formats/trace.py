@@ -16,6 +16,7 @@ import numpy as np
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import NANOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_NANOSECOND
 from themis_opt.formats.window import Window, is_pictured, last_iterations
+from themis_opt.problem.iteration import ComputeTask
 from themis_opt.problem.phases import Phase
 from themis_opt.schedules.schedule import Schedule
 
@@ -224,15 +225,19 @@ def _compute_events(window: Window, marks: Mapping[_Task, list[Event]]) -> Itera
     schedule, begin = window.schedule, window.begin
     if not schedule.has_period:
         return
-    yield from _process(NPU, "NPU", [(COMPUTE, "compute")], 0)
-    busy = []
+    chains = schedule.instance.chains
+    names = [f"compute of stage {stage}" if len(chains) > 1 else "compute" for stage in range(1, len(chains) + 1)]
+    yield from _process(NPU, "NPU", list(enumerate(names, start=COMPUTE)), 0)
+    busy: list[list[tuple[int, int]]] = [[] for _ in chains]
     for task in _tasks(window):
         start, end = (int(times[task]) - begin for times in (schedule.task_start, schedule.period.task_end))
-        yield _task_slice(schedule.instance.tasks[task.number].name, task.iteration, start, end)
+        own = schedule.instance.tasks[task.number]
+        yield _task_slice(own, task.iteration, start, end)
         yield from marks.get(task, ())
         if end > start:
-            busy.append((start, end))
-    yield from _busy("busy compute", busy, NPU)
+            busy[own.stage].append((start, end))
+    for name, intervals in zip(names, busy, strict=True):
+        yield from _busy(f"busy {name}", intervals, NPU)
 
 
 def _tasks(window: Window) -> list[_Task]:
@@ -241,8 +246,8 @@ def _tasks(window: Window) -> list[_Task]:
     return [*(_Task(row, task) for row in window.iterations for task in tasks), _Task(window.iterations.stop, 0)]
 
 
-def _task_slice(name: str, iteration: int, start: int, end: int) -> Event:
-    event = {"ph": "X", "pid": NPU, "tid": COMPUTE, "name": name, "cat": "compute"}
+def _task_slice(task: ComputeTask, iteration: int, start: int, end: int) -> Event:
+    event = {"ph": "X", "pid": NPU, "tid": COMPUTE + task.stage, "name": task.name, "cat": "compute"}
     return {**event, **_span(start, end), "args": {"iteration": iteration}}
 
 
@@ -258,7 +263,8 @@ def _launch_arrows(window: Window) -> tuple[dict[_Task, list[Event]], dict[int, 
         )
         of_task, of_stage = (tail, head) if name == "launch" else (head, tail)
         start = int(schedule.task_start[task]) - window.begin
-        at_tasks[task].append(of_task | {"pid": NPU, "tid": COMPUTE, "ts": microseconds(start)})
+        tid = COMPUTE + schedule.instance.tasks[task.number].stage
+        at_tasks[task].append(of_task | {"pid": NPU, "tid": tid, "ts": microseconds(start)})
         place = stage - first
         where = {"pid": NETWORK, "tid": int(window.dimensions[place]) + 1, "ts": microseconds(window.start[place])}
         at_stages[place].append(of_stage | where)

@@ -75,16 +75,22 @@ def steps(dimension: Dimension, phase: Phase) -> int:
     Ring and line P-1, direct 1, halving-doubling ceil(log2 P): for sizes that are no power of two the algorithm of
     Bruck et al. (1997, https://doi.org/10.1109/71.642949), which sends the same bytes in that many steps, and
     binomial trees from or to a root.  All-to-all takes 1 step, on a ring or line P-1; in-network reduction and
-    multicast take 1.
+    multicast take 1, and so does a send.
+
+    Adasum (S. Maleki et al., https://arxiv.org/abs/2006.02924) is halving-doubling that, to combine two gradients at
+    level l of a reduce-scatter, all-reduces three scalars among the 2**l NPUs that hold them, in l steps more; their
+    bytes are left out.
     """
     algorithm = dimension.basic_algorithm
-    if dimension.in_network and phase.rule.in_network:
+    if phase.rule.shifts or (dimension.in_network and phase.rule.in_network):
         return 1
     if algorithm in (Algorithm.RING, Algorithm.LINE):
         return dimension.size - 1
     if algorithm is Algorithm.DIRECT or not phase.rule.relays:
         return 1
-    return math.ceil(math.log2(dimension.size))
+    levels = math.ceil(math.log2(dimension.size))
+    scalars = levels * (levels + 1) // 2 if algorithm is Algorithm.ADASUM and phase.rule.reduces else 0
+    return levels + scalars
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +132,8 @@ def _rates(instance: Instance) -> _Rates:
 
 def _blocks_sent(dimension: Dimension, phase: Phase) -> int:
     """Blocks of 1/P of the larger side of the stage that an NPU, or the busiest link of a line, sends."""
+    if phase.rule.shifts:
+        return dimension.size
     if dimension.basic_algorithm is Algorithm.LINE and phase.rule.data is Data.STAY:
         return dimension.size**2 // 4
     if not (dimension.in_network and phase.rule.in_network):
@@ -392,7 +400,7 @@ def check_clock(instance: Instance) -> None:
         chunks of collectives have more than :data:`~themis_opt.problem.fields.MAX_STAGES` stages together.
     """
     _check_stages(instance)
-    total = float(instance.compute + max(exchange.release for exchange in instance.exchanges))
+    total = float(instance.work + max(exchange.release for exchange in instance.exchanges))
     for exchange in instance.exchanges:
         k = np.array(exchange.span)
         whole = np.full(len(k), float(exchange.size))

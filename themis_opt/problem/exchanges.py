@@ -1,11 +1,13 @@
 """What is exchanged on a network: collectives, or tensors of a training iteration; one view of both."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from themis_opt.base.errors import InputError
 from themis_opt.base.units import Bytes, Picoseconds
 from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, Count, Model
 from themis_opt.problem.phases import CollectiveKind
@@ -46,7 +48,7 @@ class Tensor(Model):
     `size` counts like that of a collective; `ready_after` is the task that makes it, `needed_before` the next task
     that uses the result: of the same iteration if it runs later there, of the following one otherwise.
     `after` names tensors of the same iteration that must have arrived before it leaves; it is done when all but the
-    fraction `tolerance` of its bytes has arrived, and the rest is never sent (DLCP, https://arxiv.org/abs/2109.09475).
+    fraction `tolerance` of its bytes has arrived, and the rest is never sent.
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -116,3 +118,16 @@ class Exchange:
     def chunks(self) -> int:
         """Chunks into which it can be cut: no more than the problem allows, and than it has elements."""
         return min(self.max_chunks, self.size // self.element_bytes)
+
+
+def refuse_sends(exchanges: Iterable[Exchange], runtime: str) -> None:
+    """Refuse messages between neighbours where only collective operations can be run.
+
+    Raises
+    ------
+    InputError
+        For the first of them.
+    """
+    for own in exchanges:
+        if any(phase.rule.shifts for phase in own.kind.rule.phases):
+            raise InputError(f"{runtime} runs no messages between neighbours", field="kind", value=own.kind.value)

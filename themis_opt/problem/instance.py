@@ -18,9 +18,14 @@ from themis_opt.base.units import MAX_CLOCK, format_seconds, format_size
 from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.fields import MAX_CHUNKS, MAX_DIMENSIONS, Count, FieldError, Model
 from themis_opt.problem.iteration import ComputeTask, Iteration
-from themis_opt.problem.network import Dimension, Network
+from themis_opt.problem.network import Dimension, Fabric, Network
 
 FORMAT: Literal["themis-opt/instance/1"] = "themis-opt/instance/1"
+
+
+def _of_stage(name: str, stage: int) -> str:
+    """The name of a dimension of a stage: that of the network for the first one."""
+    return f"{name}@{stage + 1}" if stage else name
 
 
 class Instance(Model):
@@ -46,24 +51,63 @@ class Instance(Model):
 
     @cached_property
     def fabric(self) -> Network:
-        """The network as collectives see it: split dimensions are two."""
-        if not self._splits:
+        """The network as collectives see it: split dimensions are two, links are more, and each stage has its own."""
+        if self.num_stages == 1 and not self._links and not self._splits:
             return self.network
-        dimensions: list[Dimension] = []
+        dimensions = tuple(
+            own.replace(name=_of_stage(own.name, stage))
+            for stage in range(self.num_stages)
+            for own in self._dimensions_of_a_stage()
+        )
+        return Fabric(name=self.network.name, dimensions=dimensions, source=self.network.source)
+
+    def _dimensions_of_a_stage(self) -> Iterable[Dimension]:
+        """What the NPUs of one stage have."""
         for name, dimension in zip(self.network.dimension_names, self.network.dimensions, strict=True):
-            parts = [(name, dimension.size)]
             if name in self._splits:
                 split = self._splits[name]
-                parts = list(zip(split.names, split.sizes, strict=True))
-            dimensions += [dimension.replace(name=part, size=size) for part, size in parts]
-        return Network(name=self.network.name, dimensions=tuple(dimensions), source=self.network.source)
+                for part, size in zip(split.names, split.sizes, strict=True):
+                    yield dimension.replace(name=part, size=size)
+            else:
+                yield dimension.replace(name=name)
+        yield from self._links
+
+    @cached_property
+    def _names_of_a_stage(self) -> tuple[str, ...]:
+        """Names of the dimensions of a stage, without its number."""
+        names = self.network.dimension_names
+        parts = [part for name in names for part in (self._splits[name].names if name in self._splits else (name,))]
+        return (*parts, *(own.name for own in self._links))
+
+    @cached_property
+    def num_stages(self) -> int:
+        """Stages of the pipeline; 1 where all NPUs do the same."""
+        return self.iteration.num_stages if self.iteration else 1
+
+    @cached_property
+    def chains(self) -> tuple[tuple[int, ...], ...]:
+        """Per stage its tasks, in the order they run; none where collectives stand alone."""
+        chains: list[list[int]] = [[] for _ in range(self.num_stages if self.tasks else 0)]
+        for number, task in enumerate(self.tasks):
+            chains[task.stage].append(number)
+        return tuple(map(tuple, chains))
+
+    @cached_property
+    def waits(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of tasks of which the second waits for the first, of another stage."""
+        return tuple(
+            (self.task_index[name], number)
+            for number, task in enumerate(self.tasks)
+            for name in task.after
+            if self.tasks[self.task_index[name]].stage != task.stage
+        )
 
     @cached_property
     def resources(self) -> tuple[int, ...]:
         """For each dimension of the fabric, the resource it occupies; the compute of an NPU is one more."""
         shared = {split.names[1] for split in self._splits.values() if split.shared}
         numbers: list[int] = []
-        for name in self.fabric.dimension_names:
+        for name in self._names_of_a_stage * self.num_stages:
             numbers.append(numbers[-1] if name in shared else max(numbers, default=-1) + 1)
         return tuple(numbers)
 
@@ -105,7 +149,7 @@ class Instance(Model):
                 kind=tensor.kind,
                 size=tensor.required,
                 max_chunks=self.chunks,
-                span=self._span(tensor.dimensions),
+                span=self._span(tensor.dimensions, self.tasks[ready].stage),
                 element_bytes=tensor.element_bytes,
                 ready_task=ready,
                 needed_task=needed,
@@ -114,10 +158,13 @@ class Instance(Model):
                 after=tuple(places[name] for name in tensor.after),
             )
 
-    def _span(self, chosen: tuple[str, ...] | None) -> tuple[int, ...]:
-        """Indices of the named dimensions of the fabric, innermost first; of all of them without names."""
-        names = self.fabric.dimension_names
-        return tuple(range(len(names))) if chosen is None else tuple(sorted(names.index(name) for name in chosen))
+    def _span(self, chosen: tuple[str, ...] | None, stage: int = 0) -> tuple[int, ...]:
+        """Indices of the named dimensions of a stage, innermost first; of all of the network without names."""
+        names = self._names_of_a_stage
+        first = stage * len(names)
+        if chosen is None:
+            return tuple(range(first, first + len(names) - len(self._links)))
+        return tuple(sorted(first + names.index(name) for name in chosen))
 
     @property
     def tasks(self) -> tuple[ComputeTask, ...]:
@@ -129,9 +176,19 @@ class Instance(Model):
         """Position of each task in the order of execution."""
         return {task.name: number for number, task in enumerate(self.tasks)}
 
+    @cached_property
+    def busiest_chain(self) -> tuple[int, ...]:
+        """The tasks of the stage that computes longest."""
+        return max(self.chains, key=lambda chain: sum(self.tasks[task].duration for task in chain), default=())
+
     @property
     def compute(self) -> int:
-        """Picoseconds of compute in one iteration."""
+        """Picoseconds of compute in one iteration, of the stage that computes longest."""
+        return sum(self.tasks[task].duration for task in self.busiest_chain)
+
+    @property
+    def work(self) -> int:
+        """Picoseconds of compute in one iteration, of all stages together."""
         return sum(task.duration for task in self.tasks)
 
     @property
@@ -141,8 +198,8 @@ class Instance(Model):
 
     @property
     def memory(self) -> int:
-        """Bytes that the tasks claim on each NPU."""
-        return sum(task.parameter_bytes for task in self.tasks)
+        """Bytes that the tasks claim on each NPU, of the stage that claims most."""
+        return max((sum(self.tasks[task].parameter_bytes for task in chain) for chain in self.chains), default=0)
 
     def group(self, exchanges: Iterable[Exchange]) -> "Instance":
         """The problem of these exchanges without compute, on the same network and by the same rules."""
@@ -191,6 +248,8 @@ class Instance(Model):
             self.resources,
         ]
         durations = [task.duration for task in self.tasks]
+        if self.num_stages > 1:
+            where += [self.chains, self.waits]
         rules = [self.chunks, self.latency, self.ag_order]
         return digest([FORMAT, "iteration", self.fabric.identity, tensors, where, durations, *rules])
 
@@ -281,7 +340,7 @@ class Instance(Model):
             raise ValueError(f"collective names must differ, got {', '.join(labels)}")
 
     def _check_dimensions(self, field: str, chosen: tuple[str, ...]) -> None:
-        names = self.fabric.dimension_names
+        names = self._names_of_a_stage
         unknown = [name for name in chosen if name not in names]
         if unknown:
             raise ValueError(f"{field}.dimensions names '{unknown[0]}', the network has {', '.join(names)}")
@@ -297,9 +356,10 @@ class Instance(Model):
             if len(set(names)) < len(names):
                 repeated = min(name for name in names if names.count(name) > 1)
                 raise ValueError(f"iteration.{what}s: names must differ, '{repeated}' stands twice")
+        self._check_stages(iteration)
         self._check_references(iteration)
         self._check_order(iteration)
-        if self.compute > MAX_CLOCK:
+        if self.work > MAX_CLOCK:
             longest = format_seconds(MAX_CLOCK)
             raise ValueError(f"iteration.tasks must take at most the {longest} together that the clock holds")
 
@@ -314,9 +374,11 @@ class Instance(Model):
         divided = {split.dimension for split in iteration.splits}
         if len(divided) < len(iteration.splits):
             raise ValueError("iteration.splits splits a dimension twice")
-        if len(sizes) + len(divided) > MAX_DIMENSIONS:
+        if len(sizes) + len(divided) + len(iteration.links) > MAX_DIMENSIONS:
             raise ValueError(f"must have at most {MAX_DIMENSIONS} dimensions after splits")
-        parts = [name for split in iteration.splits for name in split.names]
+        parts = [name for split in iteration.splits for name in split.names] + [own.name for own in iteration.links]
+        if "" in parts:
+            raise ValueError("iteration.links must have names")
         names = [name for name in sizes if name not in divided] + parts
         if len(set(names)) < len(names):
             raise ValueError(f"dimension names must differ after splits, got {', '.join(names)}")
@@ -357,6 +419,15 @@ class Instance(Model):
             if early:
                 rule = f"is ready before '{self.exchanges[early[0]].name}', which it comes after"
                 raise ValueError(f"iteration.tensors[{number}]: '{exchange.name}' {rule}")
+
+    def _check_stages(self, iteration: Iteration) -> None:
+        idle = [stage for stage, chain in enumerate(self.chains) if not chain]
+        if idle:
+            raise ValueError(f"iteration.tasks: stage {idle[0]} of {self.num_stages} has no task")
+
+    @property
+    def _links(self) -> tuple[Dimension, ...]:
+        return self.iteration.links if self.iteration else ()
 
     @property
     def _splits(self) -> dict[str, Any]:

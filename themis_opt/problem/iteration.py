@@ -7,22 +7,25 @@ from pydantic import Field, StrictBool
 from themis_opt.base.units import Bytes, Picoseconds
 from themis_opt.problem.exchanges import Tensor
 from themis_opt.problem.fields import MAX_BYTES, Count, Model
+from themis_opt.problem.network import Dimension
 
 MAX_TASKS = 10_000
 MAX_TENSORS = 10_000
+MAX_STAGES = 64
 
 
 class ComputeTask(Model):
     """Work of the NPU that nothing interrupts, such as the forward pass of one layer.
 
     `after` names tasks of the same iteration that come first; `parameter_bytes` is the memory that it claims on
-    each NPU for as long as training lasts.
+    each NPU for as long as training lasts; `stage` is that of a pipeline whose NPUs run it.
     """
 
     name: Annotated[str, Field(min_length=1)]
     duration: Annotated[Picoseconds, Field(ge=0)]
     after: tuple[str, ...] = ()
     parameter_bytes: Annotated[Bytes, Field(ge=0, le=MAX_BYTES)] = 0
+    stage: Annotated[Count, Field(ge=0, lt=MAX_STAGES)] = 0
 
 
 class Split(Model):
@@ -40,10 +43,21 @@ class Split(Model):
 class Iteration(Model):
     """Compute tasks in the order they run, and the tensors exchanged beside them.
 
-    `steps` is the number of batches one iteration stands for, where gradients are not exchanged after each.
+    In a pipeline each stage has NPUs of its own, which run its tasks one after the other, beside those of other stages,
+    and dimensions of its own, as large as the network says: its tensors leave by them, those that go to other stages
+    included.
+    `steps` is the number of batches one iteration stands for, where gradients are not exchanged after each.  `links`
+    are dimensions that every NPU has beside the network, such as one to the memory of its host: only tensors that name
+    them use them.
     """
 
     tasks: Annotated[tuple[ComputeTask, ...], Field(min_length=1, max_length=MAX_TASKS)]
     tensors: Annotated[tuple[Tensor, ...], Field(min_length=1, max_length=MAX_TENSORS)]
     splits: tuple[Split, ...] = ()
     steps: Annotated[Count, Field(gt=0)] = 1
+    links: tuple[Dimension, ...] = ()
+
+    @property
+    def num_stages(self) -> int:
+        """Stages of the pipeline; 1 where all NPUs do the same."""
+        return 1 + max(task.stage for task in self.tasks)

@@ -29,6 +29,7 @@ class Algorithm(StrEnum):
     RING = "ring"
     DIRECT = "direct"
     HALVING_DOUBLING = "halving_doubling"
+    ADASUM = "adasum"
     LINE = "line"
 
 
@@ -87,6 +88,10 @@ class Dimension(Model):
             raise FieldError(
                 f"a {self.kind} cannot run '{self.basic_algorithm}': lines, and only they, run 'line'", "algorithm"
             )
+        if self.algorithm is Algorithm.ADASUM and self.size & (self.size - 1):
+            raise FieldError(f"'adasum' combines pairs of NPUs: {self.size} is no power of two", "size")
+        if self.algorithm is Algorithm.ADASUM and self.in_network:
+            raise FieldError("a switch sums, it does not compute 'adasum'", "in_network")
         if is_line and self.in_network:
             raise FieldError("a line has no switch that reduces", "in_network")
         return self
@@ -163,6 +168,21 @@ class Network(Model):
         names = self.dimension_names
         if len(set(names)) < len(names):
             raise ValueError(f"dimension names must differ, got {', '.join(names)}")
+        self._check_size()
+        return self
+
+    def _check_size(self) -> None:
         if self.num_npus > MAX_NPUS:
             raise ValueError(f"must have at most {MAX_NPUS} NPUs, has {self.num_npus}")
-        return self
+
+
+class Fabric(Network):
+    """The dimensions of an iteration: those of the network, split, with links beside it, once per stage of a pipeline.
+
+    They are no product: the sizes of all of them say nothing about how many NPUs there are.
+    """
+
+    dimensions: Annotated[tuple[Dimension, ...], Field(min_length=1)]
+
+    def _check_size(self) -> None:
+        """There is no limit on all of them together."""

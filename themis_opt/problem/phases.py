@@ -7,8 +7,9 @@ rules and pictures need to know of a kind follows from its phases.
 The phases are those of the algorithms for long messages: all-reduce and reduce begin with a reduce-scatter
 (Rabenseifner), all-reduce and broadcast end with an all-gather (van de Geijn); R. Thakur, R. Rabenseifner, W. Gropp,
 *Optimization of Collective Communication Operations in MPICH* (2005), https://doi.org/10.1177/1094342005051521.
-Broadcast and reduce have a root: the first NPU of each group that a collective spans, with coordinate 0 along all its
-dimensions.
+A send brings to every NPU what its neighbour holds, one further along each dimension: messages of a pipeline, borders
+between parts of an image.  Broadcast and reduce have a root: the first NPU of each group that a collective spans, with
+coordinate 0 along all its dimensions.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,6 +25,9 @@ from themis_opt.base.arrays import BoolArray, IntArray
 
 Blocks = NDArray[np.uint32]
 """What NPUs hold; sums wrap around, so that they do not depend on their order."""
+
+Sizes = tuple[int, ...]
+"""NPUs along each dimension of a collective."""
 
 
 class Data(Enum):
@@ -42,6 +46,7 @@ class Phase(IntEnum):
     ALL_GATHER = 2
     GATHER = 3
     ALL_TO_ALL = 4
+    SEND = 5
 
     @property
     def rule(self) -> "PhaseRule":
@@ -58,6 +63,7 @@ class CollectiveKind(StrEnum):
     ALL_TO_ALL = "all_to_all"
     BROADCAST = "broadcast"
     REDUCE = "reduce"
+    SEND = "send"
 
     @property
     def rule(self) -> "CollectiveRule":
@@ -83,6 +89,8 @@ class PhaseRule:
         Whether a switch that reduces and multicasts takes part: an NPU sends what it holds, once, in one step.
     rooted : bool
         Whether all data come from one NPU of the dimension, the root, or go to it; it is the one that stages wait for.
+    shifts : bool
+        Whether every NPU sends all it holds to its neighbour, whatever the algorithm of the dimension.
     """
 
     label: str
@@ -91,6 +99,7 @@ class PhaseRule:
     relays: bool
     in_network: bool
     rooted: bool = False
+    shifts: bool = False
 
 
 PHASE_RULES: Mapping[Phase, PhaseRule] = MappingProxyType(
@@ -100,6 +109,7 @@ PHASE_RULES: Mapping[Phase, PhaseRule] = MappingProxyType(
         Phase.ALL_GATHER: PhaseRule("AG", Data.GROW, reduces=False, relays=True, in_network=True),
         Phase.GATHER: PhaseRule("GA", Data.GROW, reduces=False, relays=True, in_network=False, rooted=True),
         Phase.ALL_TO_ALL: PhaseRule("A2A", Data.STAY, reduces=False, relays=False, in_network=False),
+        Phase.SEND: PhaseRule("P2P", Data.STAY, reduces=False, relays=False, in_network=False, shifts=True),
     }
 )
 """The phases."""
@@ -118,8 +128,9 @@ class CollectiveRule:
     phases : tuple of Phase
         In the order a chunk goes through them.
     outcome : callable
-        Its definition: from what NPUs hold in the beginning, shape (NPUs, blocks), to what they must hold in the end;
-        the root is the first of them, and the only row where no other NPU must hold anything.
+        Its definition: from what NPUs hold in the beginning, shape (NPUs, blocks), and the sizes of its dimensions, to
+        what they must hold in the end; the root is the first of them, and the only row where no other NPU must hold
+        anything.
     halves : tuple of CollectiveKind, or None
         The kinds that do the same one after the other, if it may be launched in halves.
     urgent : bool
@@ -127,7 +138,7 @@ class CollectiveRule:
     """
 
     phases: tuple[Phase, ...]
-    outcome: Callable[[Blocks], Blocks]
+    outcome: Callable[[Blocks, Sizes], Blocks]
     halves: Halves | None = None
     urgent: bool = False
 
@@ -152,8 +163,8 @@ class CollectiveRule:
         return any(phase.rule.data is not Data.STAY for phase in self.phases)
 
     def bus_share(self, num_npus: int) -> Fraction:
-        """Bus bandwidth over algorithm bandwidth (nccl-tests): (n - 1) / n for each phase, 1 where there is a root."""
-        if any(phase.rule.rooted for phase in self.phases):
+        """Bus bandwidth over algorithm bandwidth (nccl-tests): (n - 1) / n for each phase, 1 with a root or to send."""
+        if any(phase.rule.rooted or phase.rule.shifts for phase in self.phases):
             return Fraction(1)
         return Fraction(len(self.phases) * (num_npus - 1), num_npus)
 
@@ -186,33 +197,41 @@ class CollectiveRule:
         return share / num_npus if self.order_matters else share
 
 
-def _sum(initial: Blocks) -> Blocks:
+def _sum(initial: Blocks, sizes: Sizes = ()) -> Blocks:
     total: Blocks = initial.sum(axis=0, dtype=initial.dtype)
     return total
 
 
-def _all_to_all(initial: Blocks) -> Blocks:
+def _all_to_all(initial: Blocks, sizes: Sizes = ()) -> Blocks:
     return initial.T
 
 
-def _all_gather(initial: Blocks) -> Blocks:
+def _all_gather(initial: Blocks, sizes: Sizes = ()) -> Blocks:
     return np.broadcast_to(initial[:, 0], (len(initial), len(initial)))
 
 
-def _reduce_scatter(initial: Blocks) -> Blocks:
+def _reduce_scatter(initial: Blocks, sizes: Sizes = ()) -> Blocks:
     return _sum(initial)[:, None]
 
 
-def _all_reduce(initial: Blocks) -> Blocks:
+def _all_reduce(initial: Blocks, sizes: Sizes = ()) -> Blocks:
     return np.broadcast_to(_sum(initial), initial.shape)
 
 
-def _broadcast(initial: Blocks) -> Blocks:
+def _broadcast(initial: Blocks, sizes: Sizes = ()) -> Blocks:
     return np.broadcast_to(initial[0], initial.shape)
 
 
-def _reduce(initial: Blocks) -> Blocks:
+def _reduce(initial: Blocks, sizes: Sizes = ()) -> Blocks:
     return _sum(initial)[None]
+
+
+def _send(initial: Blocks, sizes: Sizes) -> Blocks:
+    """Along every dimension from the neighbour before; the first NPU there keeps its own."""
+    held = initial.reshape(*sizes, -1)
+    for axis, size in enumerate(sizes):
+        held = held.take(np.maximum(np.arange(size) - 1, 0), axis=axis)
+    return held.reshape(initial.shape)
 
 
 COLLECTIVE_RULES: Mapping[CollectiveKind, CollectiveRule] = MappingProxyType(
@@ -227,6 +246,7 @@ COLLECTIVE_RULES: Mapping[CollectiveKind, CollectiveRule] = MappingProxyType(
         CollectiveKind.ALL_TO_ALL: CollectiveRule((Phase.ALL_TO_ALL,), _all_to_all, urgent=True),
         CollectiveKind.BROADCAST: CollectiveRule((Phase.SCATTER, Phase.ALL_GATHER), _broadcast),
         CollectiveKind.REDUCE: CollectiveRule((Phase.REDUCE_SCATTER, Phase.GATHER), _reduce),
+        CollectiveKind.SEND: CollectiveRule((Phase.SEND,), _send),
     }
 )
 """The collectives."""

@@ -15,6 +15,7 @@ import numpy as np
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_size
 from themis_opt.problem.cost import variable_occupancy
+from themis_opt.problem.exchanges import refuse_sends
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension
 from themis_opt.problem.phases import CollectiveKind, Phase
@@ -263,6 +264,7 @@ def _check(instance: Instance, options: RunOptions) -> None:
     if options.reduction not in REDUCTIONS:
         rule = f"must be one of {', '.join(REDUCTIONS)}"
         raise InputError(rule, field="reduction", value=options.reduction)
+    refuse_sends(instance.exchanges, "the runtime")
     for number, dimension in enumerate(instance.fabric.dimensions):
         for field in ("in_network", "compression"):
             value = getattr(dimension, field)

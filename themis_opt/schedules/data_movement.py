@@ -147,6 +147,8 @@ def move(state: Tensor, axis: int, phase: Phase, dimension: Dimension) -> tuple[
 def _operation(phase: Phase, dimension: Dimension, size: int) -> Callable[[Tensor], tuple[Tensor, Traffic]]:
     """What to do with an array of shape (NPUs, blocks, all the rest), which it may overwrite."""
     rule, algorithm = Phase(phase).rule, dimension.basic_algorithm
+    if rule.shifts:
+        return _send
     if rule.rooted:
         rooted = {Data.SHRINK: _scatter, Data.GROW: _gather}
         return partial(rooted[rule.data], rooted_tree(algorithm, size))
@@ -157,7 +159,8 @@ def _operation(phase: Phase, dimension: Dimension, size: int) -> Callable[[Tenso
         return on_line[rule.data]
     if rule.data is Data.STAY:
         return partial(_all_to_all, exchange_pattern(algorithm, size))
-    run = {Data.SHRINK: _reduce_scatter, Data.GROW: _all_gather}[rule.data]
+    scatter = _reduce_scatter_of_pairs if algorithm is Algorithm.ADASUM else _reduce_scatter
+    run = {Data.SHRINK: scatter, Data.GROW: _all_gather}[rule.data]
     return partial(run, gather_pattern(algorithm, size))
 
 
@@ -170,6 +173,13 @@ def _reduce_scatter(pattern: Pattern, sums: Tensor) -> tuple[Tensor, Traffic]:
             sums[npus, blocks] += packet
             num_sent += packet.size
     return sums[npus, npus], Traffic(pattern.num_steps, num_sent)
+
+
+def _reduce_scatter_of_pairs(pattern: Pattern, sums: Tensor) -> tuple[Tensor, Traffic]:
+    """The messages of Adasum, which adds here: before level l its pairs all-reduce their products in l steps."""
+    moved, traffic = _reduce_scatter(pattern, sums)
+    levels = range(1, pattern.num_steps + 1)
+    return moved, Traffic(pattern.num_steps + sum(levels), traffic.num_blocks)
 
 
 def _all_gather(pattern: Pattern, own: Tensor) -> tuple[Tensor, Traffic]:
@@ -195,6 +205,12 @@ def _all_to_all(pattern: Pattern, sent: Tensor) -> tuple[Tensor, Traffic]:
             received[target, npus] = packet
             num_sent += packet.size
     return received, Traffic(pattern.num_steps, num_sent)
+
+
+def _send(held: Tensor) -> tuple[Tensor, Traffic]:
+    """Send everything to the next NPU, as if the last one sent as much; the first one keeps its own."""
+    before = np.maximum(np.arange(len(held)) - 1, 0)
+    return held[before], Traffic(1, held.size)
 
 
 def _scatter(tree: Tree, whole: Tensor) -> tuple[Tensor, Traffic]:

@@ -173,6 +173,15 @@ class _Graph:
         self._release: list[int] = plan.releases(instance).tolist()
         self._last = [last.tolist() for _, last in plan.ends_of_chunks]
         self._needed: list[list[tuple[int, int]]] = [[] for _ in instance.tasks]
+        turns = [(chain[-1:] + chain[:-1], chain) for chain in instance.chains]
+        self._turn = {
+            task: (before, int(task == chain[0]))
+            for earlier, chain in turns
+            for before, task in zip(earlier, chain, strict=True)
+        }
+        self._waits: list[list[int]] = [[] for _ in instance.tasks]
+        for one, other in instance.waits:
+            self._waits[other].append(one)
         for number, launch in enumerate(self.launches):
             if launch.before:
                 self._needed[launch.before.task].append((number, launch.before.later))
@@ -231,8 +240,11 @@ class _Graph:
         for number, later in self._needed[task]:
             if row >= later:
                 yield self._result(row - later, number)
-        if operation > self.tasks.start:
-            yield self._after_task(operation - 1)
+        for one in self._waits[task]:
+            yield self._after_task(self.task(row, one))
+        before, earlier = self._turn[task]
+        if row >= earlier:
+            yield self._after_task(self.task(row - earlier, before))
 
     def _data(self, stage: int) -> _Arc:
         return _Arc(stage, self.duration[stage] + self.lag[stage], "data")

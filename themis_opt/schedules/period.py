@@ -159,16 +159,17 @@ class Period:
 
     @cached_property
     def waits(self) -> tuple[Wait, ...]:
-        """What the NPU waits for in the last whole period, that before the next iteration included."""
-        row = self.num_iterations - 2
-        starts = np.append(self.task_start[row], self.task_start[row + 1, 0])
-        gaps = starts[1:] - self.task_end[row]
-        return tuple(self._wait(row, task + 1, int(gaps[task])) for task in np.flatnonzero(gaps > 0).tolist())
+        """What the NPU that computes longest waits for in the last whole period, that before the next one included."""
+        row, own = self.num_iterations - 2, list(self.instance.busiest_chain)
+        starts = np.append(self.task_start[row, own], self.task_start[row + 1, own[0]])
+        gaps = starts[1:] - self.task_end[row, own]
+        return tuple(self._wait(row, place + 1, int(gaps[place])) for place in np.flatnonzero(gaps > 0).tolist())
 
-    def _wait(self, iteration: int, task: int, length: int) -> Wait:
-        """The wait before a task, counted from an iteration on, for the launch that arrives last."""
-        later, number = divmod(task, len(self.instance.tasks))
-        start = int(self.task_end[iteration, task - 1] - self.task_start[iteration, 0])
+    def _wait(self, iteration: int, place: int, length: int) -> Wait:
+        """The wait before a task, by its place among those of its NPU from an iteration on: for what arrives last."""
+        own = self.instance.busiest_chain
+        later, number = place // len(own), own[place % len(own)]
+        start = int(self.task_end[iteration, own[place - 1]] - self.task_start[iteration, 0])
         name, row, launches = self.instance.tasks[number].name, iteration + later, self.plan.launches_of(self.instance)
         arrivals = [
             (int(self.launch_ready[row - launch.before.later, index]), launch.tensors[0], launch)

@@ -206,12 +206,14 @@ def build_operations(instance: Instance, plan: Plan, costs: StageCosts, iteratio
     major, minor, sign = _priorities(instance, plan, costs, iterations)
     major, enforced = _enforced(instance, plan, major)
 
+    stages = np.array([task.stage for task in instance.tasks], dtype=np.int64)
+
     def of_row(of_tasks: IntArray | int, of_stages: IntArray) -> IntArray:
         row = np.concatenate([np.full(tasks, of_tasks, dtype=np.int64), of_stages])
         return np.tile(row, iterations)
 
     return Operations(
-        resource=of_row(instance.num_resources, plan.stage_resources(instance)),
+        resource=of_row(instance.num_resources + stages, plan.stage_resources(instance)),
         duration=of_row(np.array([task.duration for task in instance.tasks], dtype=np.int64), costs.occupancy),
         lag=of_row(0, costs.lag),
         release=of_row(0, plan.releases(instance)),
@@ -251,7 +253,7 @@ def _chained(instance: Instance, plan: Plan, costs: StageCosts) -> Operations:
 
 def _check_clock_of_row(instance: Instance, costs: StageCosts, iterations: int) -> None:
     """Refuse iterations in a row that could outlast the clock, one operation after another."""
-    total = iterations * (instance.compute + float(np.sum(costs.occupancy + costs.lag, dtype=np.float64)))
+    total = iterations * (instance.work + float(np.sum(costs.occupancy + costs.lag, dtype=np.float64)))
     if total > MAX_CLOCK:
         time = format_seconds(total)
         rule = f"{iterations} of it, one operation after another, take {time}, more than the clock holds"
@@ -267,8 +269,9 @@ def _edges(instance: Instance, plan: Plan, iterations: int) -> IntArray:
     tasks, stages = len(instance.tasks), plan.num_stages
     count = tasks + stages
     parts = []
-    if tasks:  # in turn, and the first of the next iteration after the last of this one
-        parts = [np.stack([np.arange(tasks - 1), np.arange(1, tasks)], axis=1), np.array([[tasks - 1, count]])]
+    if tasks:
+        parts = [_chain_edges(chain, count) for chain in instance.chains]
+        parts += [np.array([wait]) for wait in instance.waits]
     for number, launch in enumerate(plan.launches_of(instance)):
         parts += _launch_edges(plan, number, launch, tasks, count)
     continues = np.ones(stages, dtype=np.bool_)
@@ -281,6 +284,11 @@ def _edges(instance: Instance, plan: Plan, iterations: int) -> IntArray:
     every = every[every[:, 1] < iterations * count]
     edges: IntArray = every[np.lexsort((every[:, 1], every[:, 0]))]
     return edges
+
+
+def _chain_edges(chain: Sequence[int], count: int) -> IntArray:
+    """Tasks of a stage in turn, and the first one of the next iteration after the last one of this."""
+    return np.array([*pairwise(chain), (chain[-1], chain[0] + count)])
 
 
 def _launch_edges(plan: Plan, number: int, launch: Launch, tasks: int, count: int) -> list[IntArray]:
@@ -363,7 +371,7 @@ def _enforced(instance: Instance, plan: Plan, major: FloatArray) -> tuple[FloatA
     """
     row: IntArray | int
     iterations, tasks = len(major), len(instance.tasks)
-    enforced: BoolArray = np.zeros(instance.num_resources + bool(tasks), dtype=np.bool_)
+    enforced: BoolArray = np.zeros(instance.num_resources + len(instance.chains), dtype=np.bool_)
     if not plan.sequences:
         return major, enforced
     _check_sequences(instance, plan)

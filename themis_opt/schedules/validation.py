@@ -173,14 +173,19 @@ def lag(schedule: Schedule) -> str | None:
 
 
 def serial_compute(schedule: Schedule) -> str | None:
-    """Tasks run one after the other, in the order of the instance."""
-    if not schedule.has_period:
-        return None
-    start, end = schedule.task_start.ravel(), schedule.period.task_end.ravel()
-    early = np.flatnonzero(start[1:] < end[:-1])
-    if start[0] < 0 or len(early):
-        row, task = divmod(int(early[0]) + 1 if len(early) else 0, len(schedule.instance.tasks))
-        return f"iteration {row}: task {schedule.instance.tasks[task].name} starts too early"
+    """Tasks of a stage run one after the other, in the order of the instance, and after those they wait for."""
+    tasks = schedule.instance.tasks
+    for chain in schedule.instance.chains:
+        own = list(chain)
+        start, end = schedule.task_start[:, own].ravel(), schedule.period.task_end[:, own].ravel()
+        early = np.flatnonzero(start < np.concatenate([[0], end[:-1]]))
+        if len(early):
+            row, place = divmod(int(early[0]), len(own))
+            return f"iteration {row}: task {tasks[own[place]].name} starts too early"
+    for before, task in schedule.instance.waits:
+        early = np.flatnonzero(schedule.task_start[:, task] < schedule.period.task_end[:, before])
+        if len(early):
+            return f"iteration {early[0]}: task {tasks[task].name} starts before {tasks[before].name} ends"
     return None
 
 

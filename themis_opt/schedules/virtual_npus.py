@@ -47,7 +47,7 @@ class Trial:
         generator = np.random.default_rng(seed)
         initial = generator.integers(2**32, size=(num_npus, num_blocks), dtype=np.uint32)
         resized = _resized(instance.group((exchange,)), dict(zip(exchange.span, sizes, strict=True)))
-        tensors = (_as_tensor(matrix, sizes) for matrix in (initial, rule.outcome(initial)))
+        tensors = (_as_tensor(matrix, sizes) for matrix in (initial, rule.outcome(initial, sizes)))
         return cls(resized, exchange, *tensors)
 
     def dimension(self, number: int) -> Dimension:

@@ -57,6 +57,7 @@ def plan_key(instance: Instance) -> str:
     content: list[Any] = [FORMAT, instance.fabric.identity, collectives, instance.latency, instance.ag_order]
     if has_launches(instance):
         content += [instance.resources, _waits(instance), _shares(instance)]
+        content += [instance.chains, instance.waits] if instance.num_stages > 1 else []
     return digest(content, 64)
 
 

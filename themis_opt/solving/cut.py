@@ -13,7 +13,8 @@ one group, at the ends of all lines, must send or receive.  Both are
 
 - :math:`(M - 1) / (M p)` for all-gather, since every group receives the :math:`S (M - 1) / M` bytes of the others, and
   for reduce-scatter, since as many bytes of sums of every group belong to others;
-- :math:`(M - 1) / M` for all-to-all, where every NPU has as much for the NPUs of other groups;
+- :math:`(M - 1) / M` for all-to-all, where every NPU has as much for the NPUs of other groups, and for sends, where all
+  groups but the last one send all they hold;
 - :math:`2 (M - 1) / (M p)` for all-reduce in the mean, where every message is about one element: when the first group
   knows the result, each other has sent one message about it, and then each other receives one, which makes 2 (M - 1)
   per element, the number of one-way messages of gossip (F. Harary, A. Schwenk, 1974,

@@ -6,18 +6,23 @@ busiest one, with the bytes split over orders as well as can be, is a bound; ste
 *critical path*: between the end of task a and the start of task b lies at least the time :math:`W(a, b)` that a network
 otherwise idle needs for all tensors made by a or later and needed before b or earlier.  It is the fluid bound of one
 collective per kind and span, or the one with heads and tails, neither of which knows how tensors are fused or cut.
-The longest path through tasks and windows from one start of a task to its next start is a bound.
+The longest path through tasks and windows from one start of a task to its next start is a bound.  In a pipeline tasks
+are serial within a stage: a window holds the tensors of one stage, and the longest path through all stages counts every
+tensor as if it were alone.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray
-from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Network
@@ -48,7 +53,7 @@ def compute(instance: Instance) -> float:
 
 def cut(instance: Instance) -> float:
     """Tasks one after the other, or what crosses the worst cut in one period (:mod:`themis_opt.solving.cut`)."""
-    return max(compute(instance), time_across(instance, instance.exchanges))
+    return max(compute(instance), *(time_across(instance, own) for own in _by_stage(instance)))
 
 
 def ideal(instance: Instance) -> float:
@@ -58,15 +63,32 @@ def ideal(instance: Instance) -> float:
 
 def communication(instance: Instance) -> float:
     """Load of the busiest dimension in one period."""
-    groups, of_tensor = _groups(instance)
-    held = [0] * len(groups)
-    for tensor, group in zip(instance.exchanges, of_tensor, strict=True):
-        held[group] += tensor.size
-    return _time(instance, dict(zip(groups, held, strict=True)), "load")
+    return max(_time(instance, _held(exchanges), "load") for exchanges in _by_stage(instance))
+
+
+def _held(exchanges: Iterable[Exchange]) -> dict[Group, int]:
+    """Bytes of every group."""
+    held = Counter[Group]()
+    for own in exchanges:
+        held[own.kind, own.span] += own.size
+    return held
 
 
 def critical_path(instance: Instance, measure: Literal["ideal", "head_tail"] = "head_tail") -> float:
-    """Longest path of tasks and windows over one period, with a bound of collectives as the length of windows."""
+    """Longest path of tasks and windows over one period, with a bound of collectives as the length of windows.
+
+    In a pipeline, those of each stage alone, and the longest path through all stages (:func:`_precedence`).
+    """
+    found = 0.0
+    if instance.num_stages > 1 or any(own.after for own in instance.exchanges):
+        found = _precedence(instance, measure)
+    if instance.num_stages == 1:
+        return max(found, _serial_path(instance, measure))
+    return max([found, *(_serial_path(own, measure) for own in _stages_alone(instance))])
+
+
+def _serial_path(instance: Instance, measure: Literal["ideal", "head_tail"]) -> float:
+    """Longest path of tasks that are serial, and windows between them."""
     windows = _windows(instance, "ideal" if measure == "ideal" else "bare")
     found, precise = 0.0, set[tuple[int, int]]()
     for _ in range(MAX_ROUNDS):
@@ -181,6 +203,72 @@ def _traced(
     return used
 
 
+def _stage(instance: Instance, own: Exchange) -> int:
+    return instance.tasks[own.ready_task].stage
+
+
+def _by_stage(instance: Instance) -> Iterable[list[Exchange]]:
+    """Tensors that leave by the dimensions of one stage."""
+    stages: dict[int, list[Exchange]] = {}
+    for own in instance.exchanges:
+        stages.setdefault(_stage(instance, own), []).append(own)
+    return stages.values()
+
+
+def _stages_alone(instance: Instance) -> Iterator[Instance]:
+    """For each stage the iteration of its tasks and of the tensors that it makes and needs itself, if there are any."""
+    if instance.iteration is None:
+        return
+    for stage, chain in enumerate(instance.chains):
+        tasks = tuple(instance.tasks[task].model_copy(update={"after": (), "stage": 0}) for task in chain)
+        tensors = tuple(
+            tensor.model_copy(update={"after": ()})
+            for tensor, own in zip(instance.iteration.tensors, instance.exchanges, strict=True)
+            if _stage(instance, own) == stage and own.needed_task in chain
+        )
+        if tensors:
+            yield instance.varied(iteration=instance.iteration.varied(tasks=tasks, tensors=tensors))
+
+
+def _precedence(instance: Instance, measure: Literal["ideal", "head_tail"]) -> float:
+    """Longest path from the start of a task to its next start, through tasks and tensors that wait for each other.
+
+    A tensor takes at least as long as alone on an idle network.  Nodes are tasks, then tensors, of two periods.
+    """
+    held = [((own.kind, own.span), own.size) for own in instance.exchanges]
+    alone = {(group, size): _time(instance, {group: size}, measure) for group, size in dict.fromkeys(held)}
+    durations = [float(task.duration) for task in instance.tasks] + [alone[own] for own in held]
+    tasks, count = len(instance.tasks), len(durations)
+    before: dict[int, set[int]] = {node: set() for node in range(2 * count)}
+    for row in (0, count):
+        for chain in instance.chains:
+            for one, other in pairwise(chain):
+                before[row + other].add(row + one)
+        for one, other in instance.waits:
+            before[row + other].add(row + one)
+        for number, own in enumerate(instance.exchanges, start=tasks):
+            before[row + number] = {row + own.ready_task, *(row + tasks + source for source in own.after)}
+            if row + count * own.needed_later <= count:
+                before[row + count * own.needed_later + own.needed_task].add(row + number)
+    for chain in instance.chains:
+        before[count + chain[0]].add(chain[-1])
+    order = tuple(TopologicalSorter(before).static_order())
+    return max(_longest_from(chain[0], chain[0] + count, order, before, durations) for chain in instance.chains)
+
+
+def _longest_from(
+    origin: int, goal: int, order: Iterable[int], before: Mapping[int, set[int]], durations: Sequence[float]
+) -> float:
+    """Length of the longest path from the start of one node to that of another."""
+    count = len(durations)
+    start = dict.fromkeys(order, -np.inf)
+    start[origin] = 0.0
+    for node in order:
+        for other in before[node]:
+            start[node] = max(start[node], start[other] + durations[other % count])
+    return float(start[goal])
+
+
 def _groups(instance: Instance) -> tuple[list[Group], list[int]]:
     """The groups, and which of them each tensor belongs to."""
     own = [(exchange.kind, exchange.span) for exchange in instance.exchanges]
@@ -199,7 +287,9 @@ def _time(instance: Instance, held: Mapping[Group, int], measure: Measure) -> fl
         dimensions = [dimension.replace(latency=0, launch_overhead=0) for dimension in dimensions]
     elif measure == "load" and instance.latency == "lag":
         dimensions = [dimension.replace(latency=0) for dimension in dimensions]
+    used = sorted({k for _, span in held for k in span})
     names = instance.fabric.dimension_names
+    dimensions = [dimensions[k].replace(name=names[k]) for k in used]
     collectives = tuple(
         Collective(
             name=f"group{number}",

@@ -54,7 +54,9 @@ def period_data(instance: Instance, plan: Plan, tick: int) -> PeriodData:
         for own, launch, mirror in zip(jobs, plan.launches, mirrored, strict=True)
     )
     tasks = tuple(task.duration // tick for task in instance.tasks)
-    return PeriodData(tick, PeriodJobs(tasks, launches, instance.resources), tuple(members))
+    return PeriodData(
+        tick, PeriodJobs(tasks, launches, instance.resources, instance.chains, instance.waits), tuple(members)
+    )
 
 
 def _event(task: TaskOf | None) -> TaskOf:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -135,8 +136,10 @@ def _period_data(schedule: Schedule, plan: Plan) -> PeriodSizingData:
 def _waits(schedule: Schedule, plan: Plan) -> Iterator[Wait]:
     """What waits for what: tasks, then stages, numbered through."""
     tasks, lag = len(schedule.instance.tasks), schedule.costs.lag.tolist()
-    yield from ((task, task + 1, 0, 0.0) for task in range(tasks - 1))
-    yield tasks - 1, 0, 1, 0.0
+    for chain in schedule.instance.chains:
+        yield from ((one, other, 0, 0.0) for one, other in pairwise(chain))
+        yield chain[-1], chain[0], 1, 0.0
+    yield from ((one, other, 0, 0.0) for one, other in schedule.instance.waits)
     for number, launch in enumerate(plan.launches_of(schedule.instance)):
         first, last = (ends.tolist() for ends in plan.ends_of_chunks[number])
         if launch.after is not None:

@@ -267,7 +267,7 @@ def _prepared(instance: Instance, execution: Execution, disturbance: _Disturbanc
     schedule = simulate(instance, plan)
     validate(schedule)
     costs = schedule.costs
-    serial = float(costs.occupancy.sum() + costs.lag.sum()) + instance.compute
+    serial = float(costs.occupancy.sum() + costs.lag.sum()) + instance.work
     serial = serial * (MOST if schedule.has_period else 1) + max(c.release for c in instance.exchanges)
     if serial * slowest > MAX_CLOCK:
         rule = f"a sample up to {slowest:.3g} times as slow may outlast the clock"

@@ -28,8 +28,6 @@ ALL_REDUCE = CollectiveKind.ALL_REDUCE
 
 def data(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """Every NPU holds the model; gradients are exchanged between all."""
-    if setup.group is not None:
-        raise InputError("is for tensor, hybrid and splitbrain", field="--tensor-group", value=setup.group)
     return _iteration(layers, setup, divide(setup.network, 1))
 
 

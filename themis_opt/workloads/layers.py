@@ -45,6 +45,10 @@ class Layer:
         Elements of the activations that come in and go out, per sample.
     joins : str
         For a table: the layer that uses what was looked up.
+    rows : int
+        Rows of the input where it is an image that parts of which different NPUs can hold; else 0.
+    halos : (int, int)
+        Elements per sample that a part needs of a neighbour: of the input, and of the gradients of the output.
     """
 
     name: str
@@ -54,6 +58,8 @@ class Layer:
     inputs: int
     outputs: int
     joins: str = ""
+    rows: int = 0
+    halos: tuple[int, int] = (0, 0)
 
     @property
     def sharded(self) -> bool:
@@ -137,4 +143,6 @@ def convolution(name: str, channels: tuple[int, int], kernel: int, side: int, st
     parameters = [Parameter("weight", inputs * outputs * kernel**2)]
     parameters += extra if norm else [Parameter("bias", outputs, "bias")]
     flops = 2 * inputs * outputs * kernel**2 * after**2
-    return Layer(name, "convolution", tuple(parameters), flops, inputs * side**2, outputs * after**2)
+    halos = (kernel // 2 * side * inputs, kernel // 2 * after * outputs)
+    sizes = (inputs * side**2, outputs * after**2)
+    return Layer(name, "convolution", tuple(parameters), flops, *sizes, rows=side, halos=halos)

@@ -18,6 +18,7 @@ from themis_opt.workloads.decoders import (
     decoder,
     vision_transformer,
 )
+from themis_opt.workloads.densenet import densenet_201
 from themis_opt.workloads.dlrm import dlrm_mlperf, dlrm_totals
 from themis_opt.workloads.gnmt import gnmt
 from themis_opt.workloads.hugging_face import model_of_config, model_of_numbers
@@ -28,6 +29,7 @@ from themis_opt.workloads.transformers import BERT_BASE, BERT_LARGE, GPT_3, ONE_
 from themis_opt.workloads.vgg import vgg16
 
 _RESNET = "https://arxiv.org/abs/1512.03385, torchvision v1.5"
+_DENSENET = "https://arxiv.org/abs/1608.06993, torchvision"
 _VGG = "https://arxiv.org/abs/1409.1556"
 _BERT = "https://arxiv.org/abs/1810.04805"
 _THEMIS = "https://arxiv.org/abs/2110.04478"
@@ -40,6 +42,7 @@ MODELS: Mapping[str, TrainingModel] = MappingProxyType(
         "resnet-50": TrainingModel("ResNet-50", _RESNET, partial(resnet, (3, 4, 6, 3))),
         "resnet-101": TrainingModel("ResNet-101", _RESNET, partial(resnet, (3, 4, 23, 3))),
         "resnet-152": TrainingModel("ResNet-152", _RESNET, partial(resnet, (3, 8, 36, 3))),
+        "densenet-201": TrainingModel("DenseNet-201", _DENSENET, densenet_201),
         "vgg-16": TrainingModel("VGG-16 (ImageNet)", _VGG, partial(vgg16, 224, 1000)),
         "vgg-16-cifar": TrainingModel("VGG-16 (CIFAR-10)", _VGG, partial(vgg16, 32, 10)),
         "gnmt": TrainingModel("GNMT", "https://arxiv.org/abs/1609.08144, NVIDIA v2", gnmt, 50),

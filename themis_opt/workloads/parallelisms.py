@@ -1,19 +1,59 @@
 """Ways to share a model among NPUs, by name, and the instance that each makes."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
+from typing import NamedTuple
 
 from themis_opt.base.errors import InputError
 from themis_opt.problem.instance import FORMAT, Instance
 from themis_opt.problem.iteration import Iteration
+from themis_opt.workloads.adaptive import adapted
+from themis_opt.workloads.convolutional import by_channels, by_filters, by_space
+from themis_opt.workloads.daso import daso
 from themis_opt.workloads.hybrid import data, hybrid, tensor
 from themis_opt.workloads.layers import Layer, TrainingModel
+from themis_opt.workloads.pipeline import pipeline
 from themis_opt.workloads.setup import Setup
+from themis_opt.workloads.sharded import fully_sharded, hybrid_sharded
 from themis_opt.workloads.splitbrain import splitbrain
 from themis_opt.workloads.transformations import transformed
 
-PARALLELISMS: Mapping[str, Callable[[tuple[Layer, ...], Setup], Iteration]] = MappingProxyType(
-    {"data": data, "tensor": tensor, "hybrid": hybrid, "splitbrain": splitbrain}
+
+class Parallelism(NamedTuple):
+    """A way to share a model.
+
+    Attributes
+    ----------
+    make : callable
+        Makes the iteration from the layers.
+    options : tuple of str
+        Those of :data:`themis_opt.workloads.setup.SOMETIMES` that it knows.
+    """
+
+    make: Callable[[tuple[Layer, ...], Setup], Iteration]
+    options: tuple[str, ...]
+
+
+STEPS = ("accumulate", "zero", "granularity", "recompute", "update", "local_blocks")
+
+PARALLELISMS: Mapping[str, Parallelism] = MappingProxyType(
+    {
+        "data": Parallelism(data, STEPS),
+        "tensor": Parallelism(tensor, ("group", *STEPS)),
+        "hybrid": Parallelism(hybrid, ("group", *STEPS)),
+        "splitbrain": Parallelism(splitbrain, ("group",)),
+        "fsdp": Parallelism(fully_sharded, ("recompute", "update")),
+        "hsdp": Parallelism(hybrid_sharded, ("group", "recompute", "update")),
+        "daso": Parallelism(daso, ("group", "granularity", "recompute", "update", "skip", "wait")),
+        "pipeline": Parallelism(pipeline, ("stages", "microbatches", "schedule", "granularity", "recompute", "update")),
+        "filter": Parallelism(by_filters, ("granularity", "update")),
+        "channel": Parallelism(by_channels, ("granularity", "update")),
+        "spatial": Parallelism(by_space, ("granularity", "update")),
+        "data+filter": Parallelism(partial(by_filters, copies=True), ("group", "granularity", "update")),
+        "data+channel": Parallelism(partial(by_channels, copies=True), ("group", "granularity", "update")),
+        "data+spatial": Parallelism(partial(by_space, copies=True), ("group", "granularity", "update")),
+    }
 )
 
 
@@ -43,8 +83,10 @@ def make_workload(
     if parallelism not in PARALLELISMS:
         rule = f"unknown parallelism; use one of {', '.join(PARALLELISMS)}"
         raise InputError(rule, field="--parallelism", value=parallelism)
-    iteration = PARALLELISMS[parallelism](layers, setup)
-    return Instance(
+    chosen = PARALLELISMS[parallelism]
+    setup.check_only(parallelism, chosen.options)
+    iteration = chosen.make(layers, setup)
+    instance = Instance(
         format=FORMAT,
         name=f"{setup.network.name or 'network'} {model.title} {parallelism}",
         description=f"Layers: {model.source}. {setup}",
@@ -52,3 +94,4 @@ def make_workload(
         iteration=transformed(iteration, setup.compression, setup.refresh, setup.tolerance),
         chunks=chunks,
     )
+    return instance if setup.adaptive == 1 else adapted(instance, setup.adaptive)

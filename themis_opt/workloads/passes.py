@@ -1,5 +1,7 @@
 """An iteration under construction: tasks in the order they run, and tensors that later tasks wait for."""
 
+from typing import Any
+
 from themis_opt.base.errors import InputError
 from themis_opt.problem.exchanges import Tensor
 from themis_opt.problem.iteration import MAX_TASKS, ComputeTask, Iteration, Split
@@ -19,7 +21,12 @@ class Passes:
         self._element_bytes = element_bytes
         self._tasks: list[ComputeTask] = []
         self._tensors: list[Tensor] = []
-        self._waiting: list[tuple[str, CollectiveKind, int, tuple[str, ...]]] = []
+        self._waiting: list[tuple[str, CollectiveKind, int, tuple[str, ...], tuple[str, ...]]] = []
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether a task was added."""
+        return bool(self._tasks)
 
     @property
     def first_task(self) -> str:
@@ -31,7 +38,7 @@ class Passes:
         """Name of the task added last."""
         return self._tasks[-1].name
 
-    def compute(self, name: str, duration: int, elements: int = 0) -> None:
+    def compute(self, name: str, duration: int, elements: int = 0, stage: int = 0) -> None:
         """Add a task of `duration` picoseconds that keeps some parameters; exchanges that block end before it.
 
         Raises
@@ -42,15 +49,24 @@ class Passes:
         if len(self._tasks) == MAX_TASKS:
             raise InputError(f"makes more than {MAX_TASKS} tasks", field="workload")
         given = {"parameter_bytes": elements * self._element_bytes} if elements else {}
+        given |= {"stage": stage} if stage else {}
         ready = self._tasks[-1].name if self._tasks else ""
         self._tasks.append(ComputeTask(name=name, duration=f"{duration} ps", **given))
         waiting, self._waiting = self._waiting, []
-        for tensor, kind, size, dimensions in waiting:
-            self.exchange(tensor, kind, size, ready, name, dimensions, model=True)
+        for tensor, kind, size, dimensions, after in waiting:
+            more = {"after": after} if after else {}
+            self.exchange(tensor, kind, size, ready, name, dimensions, model=True, **more)
 
-    def block(self, name: str, kind: CollectiveKind, elements: int, dimensions: tuple[str, ...]) -> None:
+    def block(
+        self,
+        name: str,
+        kind: CollectiveKind,
+        elements: int,
+        dimensions: tuple[str, ...],
+        after: tuple[str, ...] = (),
+    ) -> None:
         """Add an exchange between model-parallel NPUs that lies between the last task and the next one."""
-        self._waiting.append((name, kind, elements, dimensions))
+        self._waiting.append((name, kind, elements, dimensions, after))
 
     def exchange(
         self,
@@ -62,11 +78,13 @@ class Passes:
         dimensions: tuple[str, ...] | None = None,
         *,
         model: bool = False,
+        **given: Any,
     ) -> None:
-        """Add a tensor of some elements, unless it is empty or no NPU takes part."""
+        """Add a tensor of some elements, unless it is empty or no NPU takes part; `given` are more of its fields."""
         if not elements or dimensions == ():
             return
-        given = {"dimensions": dimensions} if dimensions else {}
+        if dimensions:
+            given["dimensions"] = dimensions
         tensor = Tensor(
             name=name,
             kind=kind,
@@ -79,6 +97,6 @@ class Passes:
         )
         self._tensors.append(tensor)
 
-    def iteration(self, splits: tuple[Split, ...] = (), steps: int = 1) -> Iteration:
-        """What was collected."""
-        return Iteration(tasks=tuple(self._tasks), tensors=tuple(self._tensors), splits=splits, steps=steps)
+    def iteration(self, splits: tuple[Split, ...] = (), steps: int = 1, **given: Any) -> Iteration:
+        """What was collected; `given` are more fields of the iteration."""
+        return Iteration(tasks=tuple(self._tasks), tensors=tuple(self._tensors), splits=splits, steps=steps, **given)

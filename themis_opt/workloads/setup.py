@@ -1,7 +1,7 @@
 """What a training iteration is made from, beside its model."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Literal, get_args
 
@@ -14,10 +14,23 @@ from themis_opt.workloads.unequal import EQUAL, Unequal
 
 Granularity = Literal["fused", "layer", "parameter"]
 
+MicrobatchSchedule = Literal["gpipe", "1f1b"]
+
 ELEMENT_BYTES: Mapping[str, int] = MappingProxyType({"fp16": 2, "bf16": 2, "fp32": 4})
 """Bytes of one element, by its type."""
 
 ZERO_STAGES = (0, 2)
+
+SOMETIMES: Mapping[str, str] = MappingProxyType(
+    {
+        name: "--tensor-group" if name == "group" else f"--{name.replace('_', '-')}"
+        for name in (
+            *("group", "accumulate", "zero", "granularity", "recompute", "update", "local_blocks"),
+            *("stages", "microbatches", "schedule", "skip", "wait"),
+        )
+    }
+)
+"""Choices that are not for every parallelism, and their options."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +67,17 @@ class Setup:
         Fewer bytes of tensors.
     refresh : int
         Picoseconds of each iteration in which what compression needs is computed.
+    adaptive : float
+        Compression of the slowest dimension, less of others (:mod:`themis_opt.workloads.adaptive`); 1 for none.
     tolerance : float
         Fraction of the bytes between data-parallel NPUs that may be lost.
+    stages, microbatches : int
+        Stages of a pipeline, None where there is none, and parts of the batch that go through them one by one.
+    schedule : {"gpipe", "1f1b"}
+        Order of forward and backward passes of a stage (:mod:`themis_opt.workloads.pipeline`).
+    skip, wait : int
+        Batches from one exchange between all groups to the next, and batches that it may take
+        (:mod:`themis_opt.workloads.daso`).
     local_blocks : int
         Blocks of layers with a loss of their own, whose gradients leave in the forward sweep; 1 for one loss at the end
         (M. Laskin et al., *Parallel Training of Deep Networks with Local Updates*, https://arxiv.org/abs/2012.03837).
@@ -75,8 +97,14 @@ class Setup:
     unequal: Unequal = EQUAL
     compression: Compression = NO_COMPRESSION
     refresh: int = 0
+    adaptive: float = 1.0
     tolerance: float = 0.0
     local_blocks: int = 1
+    stages: int | None = None
+    microbatches: int = 1
+    schedule: MicrobatchSchedule = "1f1b"
+    skip: int = 1
+    wait: int = 0
 
     def __post_init__(self) -> None:
         for field, value in (
@@ -84,6 +112,8 @@ class Setup:
             ("--accumulate", self.accumulate),
             ("--tensor-group", self.group),
             ("--local-blocks", self.local_blocks),
+            ("--microbatches", self.microbatches),
+            ("--skip", self.skip),
         ):
             if value is not None and value < 1:
                 raise InputError("must be 1 or more", field=field, value=value)
@@ -92,6 +122,9 @@ class Setup:
         if self.granularity not in get_args(Granularity):
             rule = f"must be one of {', '.join(get_args(Granularity))}"
             raise InputError(rule, field="--granularity", value=self.granularity)
+        if self.schedule not in get_args(MicrobatchSchedule):
+            rule = f"must be one of {', '.join(get_args(MicrobatchSchedule))}"
+            raise InputError(rule, field="--schedule", value=self.schedule)
         if self.zero not in ZERO_STAGES:
             raise InputError("must be 0 or 2", field="--zero", value=self.zero)
         if self.zero and self.granularity != "layer":
@@ -99,13 +132,33 @@ class Setup:
         self.unequal.check(self.network.num_npus, self.batch)
 
     def __str__(self) -> str:
+        """What is not as usual, in words."""
         choices = [f"Batch {self.batch}", f"{self.element_bytes} bytes per element", str(self.timing)]
         choices += [str(self.unequal)] * (self.unequal is not EQUAL)
         choices += [str(self.compression)] * bool(self.compression.ratios)
+        choices += [f"slowest dimension compressed {self.adaptive:g}"] * (self.adaptive != 1)
         choices += [f"{self.tolerance:g} of the bytes may be lost"] * bool(self.tolerance)
+        if self.stages is not None:
+            choices += [f"{self.stages} stages, {self.microbatches} microbatches, {self.schedule}"]
+        if self.skip > 1 or self.wait:
+            choices += [f"all groups every {self.skip} batches, {self.wait} later"]
         choices += [f"{self.local_blocks} local blocks"] * (self.local_blocks > 1)
         choices += [f"{self.accumulate} steps"] * (self.accumulate > 1) + [f"ZeRO stage {self.zero}"] * bool(self.zero)
         return ", ".join(choices + ["activations recomputed"] * self.recompute) + "."
+
+    def check_only(self, parallelism: str, allowed: Iterable[str]) -> None:
+        """Refuse choices that say nothing in a parallelism.
+
+        Raises
+        ------
+        InputError
+            For the first of :data:`SOMETIMES` that is given and not allowed.
+        """
+        defaults = {own.name: own.default for own in fields(self)}
+        for name, option in SOMETIMES.items():
+            value = getattr(self, name)
+            if name not in allowed and value != defaults[name]:
+                raise InputError(f"is not for {parallelism}", field=option, value=value)
 
     def times(self, layer: Layer, parts: int = 1) -> LayerTimes:
         """Times of a layer for the batch, divided in equal parts, on the NPU that takes longest."""

@@ -28,7 +28,7 @@ GATHER, SCATTER = CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER
 def splitbrain(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """The iteration of a model that is convolutions first and fully connected layers after them."""
     convolutions, connected = _parts(layers)
-    _check(setup)
+    setup.check_only("splitbrain", ("group",))
     groups = divide(setup.network, setup.group or setup.network.sizes[0], shared=setup.shared)
     passes = Passes(setup.element_bytes)
     for layer in convolutions:
@@ -91,17 +91,6 @@ def _parts(layers: tuple[Layer, ...]) -> tuple[tuple[Layer, ...], tuple[Layer, .
         rule = "needs a model of convolutions and then fully connected layers"
         raise InputError(rule, field="--parallelism", value="splitbrain")
     return convolutions, connected
-
-
-def _check(setup: Setup) -> None:
-    for field, given in (("--zero", setup.zero), ("--recompute", setup.recompute), ("--update", setup.update)):
-        if given:
-            raise InputError("is not for splitbrain", field=field, value=given)
-    for field, count in (("--accumulate", setup.accumulate), ("--local-blocks", setup.local_blocks)):
-        if count > 1:
-            raise InputError("must be 1 for splitbrain", field=field, value=count)
-    if setup.granularity != "layer":
-        raise InputError("must be layer for splitbrain", field="--granularity", value=setup.granularity)
 
 
 def _round(

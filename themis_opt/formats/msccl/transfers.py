@@ -18,7 +18,7 @@ import numpy as np
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InputError
 from themis_opt.problem.cost import stage_phases
-from themis_opt.problem.exchanges import Exchange
+from themis_opt.problem.exchanges import Exchange, refuse_sends
 from themis_opt.problem.network import Dimension
 from themis_opt.problem.phases import CollectiveKind, Data, Phase
 from themis_opt.schedules.messages import Messages, stage_messages
@@ -210,6 +210,7 @@ def only_launch(schedule: Schedule, name: str, runtime: str) -> int:
         raise InputError(
             f"{runtime} runs collectives; export one of a training iteration on its own", field="iteration"
         )
+    refuse_sends(schedule.launched, runtime)
     if name and name not in names:
         raise InputError(f"must be one of {', '.join(names)}", field="collective", value=name)
     if not name and len(names) > 1:

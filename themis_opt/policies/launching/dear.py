@@ -53,16 +53,18 @@ class Dear(Launching):
         by_readiness = sorted(groups, key=lambda group: max(instance.exchanges[t].ready_task for t in group))
         scatters = [_half(instance, group, "scatter", halves[0]) for group in by_readiness]
         every = tuple(range(number, number + len(scatters)))
-        last = TaskOf(len(instance.tasks) - 1, 0)
+        chain = instance.chains[instance.tasks[instance.exchanges[tensors[0]].ready_task].stage]
+        last = TaskOf(chain[-1], 0)
         gathers: list[Launch] = []
-        for place, group in enumerate(groups):
+        for turn, group in enumerate(groups):
             gather = _half(instance, group, "gather", halves[1])
-            if place == 0:
+            if turn == 0:
                 gathers.append(replace(gather, after=last, after_launches=every))
             else:
-                begun = first_need(instance, groups[place - 1])
-                previous = number + len(scatters) + place - 1
-                after = TaskOf(begun.task - 1, begun.later) if begun.task else last
+                begun = first_need(instance, groups[turn - 1])
+                previous = number + len(scatters) + turn - 1
+                place = chain.index(begun.task)
+                after = TaskOf(chain[place - 1], begun.later) if place else last
                 gathers.append(replace(gather, after=after, after_launches=(previous,)))
         return [*scatters, *gathers]
 

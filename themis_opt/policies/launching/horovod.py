@@ -33,10 +33,7 @@ class Horovod(Launching):
 
     def launches(self, instance: Instance) -> tuple[Launch, ...]:
         """Launches for `instance`."""
-        ends, clock = [], 0
-        for task in instance.tasks:
-            clock += task.duration
-            ends.append(clock)
+        ends = _ends(instance)
         launches = launches_alone(instance)
         for tensors in fusible(instance):
             for bucket in self._buffers(instance, tensors, ends):
@@ -54,3 +51,19 @@ class Horovod(Launching):
             buckets[-1].append(tensor)
             held += size
         return [tuple(bucket) for bucket in buckets]
+
+
+def _ends(instance: Instance) -> list[int]:
+    """When every task ends if none waits for communication."""
+    ends = [0] * len(instance.tasks)
+    clocks = [0] * instance.num_stages
+    before: dict[int, list[int]] = {}
+    for one, other in instance.waits:
+        before.setdefault(other, []).append(one)
+    for own in instance.exchanges:
+        if not own.needed_later:
+            before.setdefault(own.needed_task, []).append(own.ready_task)
+    for number, task in enumerate(instance.tasks):
+        start = max(clocks[task.stage], *(ends[one] for one in before.get(number, ())), 0)
+        ends[number] = clocks[task.stage] = start + task.duration
+    return ends

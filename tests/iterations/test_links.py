@@ -1,0 +1,59 @@
+"""Links beside the network, such as one to the memory of the host: swaps that compete with nothing but each other."""
+
+import pytest
+from pydantic import ValidationError
+
+from themis_opt.policies.registry import LAUNCHING, make_policy
+from themis_opt.problem.exchanges import Tensor
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.iteration import ComputeTask, Iteration
+from themis_opt.problem.network import Dimension, Network
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.solving.bounds import bounds
+
+NETWORK = Network(dimensions=(Dimension(kind="ring", size=4, bandwidth="1 GB/s", name="ring"),))
+HOST = Dimension(kind="switch", size=2, bandwidth="2 GB/s", latency="1 us", name="host")
+
+
+def instance(swapped: str, gradients: str, link: Dimension = HOST) -> Instance:
+    """Activations of a layer leave for the host after its forward pass and come back before its backward pass."""
+    names = ("forward 1", "forward 2", "backward 2", "backward 1")
+    swap = {"kind": "send", "size": swapped, "dimensions": ("host",), "parallelism": "model"}
+    out = Tensor(name="out", ready_after="forward 1", needed_before="backward 1", **swap)
+    back = Tensor(name="back", ready_after="forward 1", needed_before="backward 1", after=("out",), **swap)
+    gradient = Tensor(name="gradients", size=gradients, ready_after="backward 2", needed_before="forward 2")
+    tasks = tuple(ComputeTask(name=name, duration="1 ms") for name in names)
+    return Instance(
+        network=NETWORK, iteration=Iteration(tasks=tasks, tensors=(out, back, gradient), links=(link,)), chunks=2
+    )
+
+
+@pytest.mark.parametrize("launching", LAUNCHING)
+@pytest.mark.parametrize(("swapped", "gradients"), [("1 MB", "1 MB"), ("8 MB", "1 MB"), ("1 MB", "16 MB")])
+def test_iteration_is_never_below_compute_link_and_network(launching: str, swapped: str, gradients: str) -> None:
+    own = instance(swapped, gradients)
+    schedule = simulate(own, make_policy(f"{launching}/hourglass")(own))
+    validate(schedule)
+    out, _, gradient = own.exchanges
+    link, network = 2 * out.size / 2e9 * 1e12, 2 * 0.75 * gradient.size / 1e9 * 1e12
+    assert schedule.makespan >= max(own.compute, link, network)
+    assert schedule.makespan >= max(bounds(own).values()) * (1 - 1e-9)
+
+
+def test_swaps_and_gradients_do_not_share_a_resource() -> None:
+    own = instance("1 MB", "1 MB")
+    assert own.resource_names == ("ring", "host")
+    assert [exchange.span for exchange in own.exchanges] == [(1,), (1,), (0,)]
+
+
+def test_bound_counts_the_way_out_and_back() -> None:
+    own = instance("8 MB", "1 MB")
+    assert max(bounds(own).values()) == pytest.approx(1e9 + 2 * (4e9 + 1e6) + 1e9, rel=1e-6)
+
+
+def test_link_without_a_name_or_with_that_of_a_dimension_is_refused() -> None:
+    with pytest.raises(ValidationError, match="links must have names"):
+        instance("1 MB", "1 MB", HOST.replace(name=""))
+    with pytest.raises(ValidationError, match="names must differ"):
+        instance("1 MB", "1 MB", HOST.replace(name="ring"))

@@ -1,0 +1,185 @@
+"""Pipelines: cuts, order of passes, messages, bubbles, and the reference beside them."""
+
+from dataclasses import replace
+from itertools import combinations
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.formats.period_gantt import period_gantt
+from themis_opt.formats.trace import chrome_trace
+from themis_opt.policies.registry import LAUNCHING, make_policy
+from themis_opt.problem.instance import FORMAT, Instance
+from themis_opt.problem.network import Dimension, Network
+from themis_opt.schedules.explanation import explain
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.solving.bounds import bounds
+from themis_opt.workloads.layers import Layer, Parameter, linear
+from themis_opt.workloads.models import MODELS
+from themis_opt.workloads.parallelisms import make_workload
+from themis_opt.workloads.pipeline import balanced, in_order, pipeline
+from themis_opt.workloads.setup import Setup
+from themis_opt.workloads.timing import Rate
+from themis_opt.workloads.transformers import Shape, transformer
+
+Order = Literal["gpipe", "1f1b"]
+
+NETWORK = Network(
+    dimensions=(
+        Dimension(kind="ring", size=2, bandwidth="20 GB/s", latency="1 us", name="node"),
+        Dimension(kind="switch", size=8, bandwidth="2 GB/s", latency="3 us", name="rail"),
+    )
+)
+FAST = Network(dimensions=(Dimension(kind="switch", size=8, bandwidth=1e18, name="rail"),))
+SETUP = Setup(network=NETWORK, timing=Rate(10**12), batch=8, stages=4, microbatches=4)
+EQUAL = (
+    Layer("source", "embedding", (Parameter("weight", 512),), 0, 1, 512),
+    *(linear(f"layer{number}", 512, 512) for number in range(8)),
+)
+"""Layers of which all but the first one compute alike, which computes nothing."""
+
+
+def make(layers: tuple[Layer, ...] = EQUAL, **choices: Any) -> Instance:
+    setup = replace(SETUP, **choices)
+    return Instance(format=FORMAT, network=setup.network, iteration=pipeline(layers, setup), chunks=2)
+
+
+def run(instance: Instance, policy: str = "wait_free/hourglass") -> Schedule:
+    schedule = simulate(instance, make_policy(policy)(instance))
+    validate(schedule)
+    return schedule
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=8), st.data())
+def test_heaviest_part_is_as_light_as_can_be(weights: list[int], data: st.DataObject) -> None:
+    parts = data.draw(st.integers(1, len(weights)))
+
+    def heaviest(ends: tuple[int, ...]) -> int:
+        return max(sum(weights[a:b]) for a, b in zip((0, *ends), ends, strict=False))
+
+    ends = balanced(weights, parts)
+    cuts = combinations(range(1, len(weights)), parts - 1)
+    assert heaviest(ends) == min(heaviest((*cut, len(weights))) for cut in cuts)
+    assert len(ends) == parts
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize(("stages", "microbatches"), [(2, 1), (3, 2), (4, 8)])
+def test_every_pass_comes_once_after_those_it_waits_for(schedule: Order, stages: int, microbatches: int) -> None:
+    done: set[tuple[int, int, bool]] = set()
+    under_way = [0] * stages
+    most = [0] * stages
+    for stage, microbatch, backward in in_order(stages, microbatches, schedule):
+        before = (stage + 1, microbatch, True) if backward else (stage - 1, microbatch, False)
+        assert before in done or not 0 <= before[0] < stages
+        assert not backward or (stage, microbatch, False) in done
+        done.add((stage, microbatch, backward))
+        under_way[stage] += -1 if backward else 1
+        most[stage] = max(most[stage], under_way[stage])
+    assert len(done) == 2 * stages * microbatches
+    assert most == [min(stages - k, microbatches) if schedule == "1f1b" else microbatches for k in range(stages)]
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize("microbatches", [1, 2, 8])
+@pytest.mark.parametrize("stages", [2, 4, 8])
+def test_bubble_is_the_formula(schedule: Order, microbatches: int, stages: int) -> None:
+    instance = make(network=FAST, stages=stages, microbatches=microbatches, schedule=schedule)
+    one = instance.compute / microbatches
+    made = run(instance)
+    picosecond_per_stage = made.plan.num_stages  # each takes one at least
+    assert made.makespan == pytest.approx((microbatches + stages - 1) * one, rel=0, abs=picosecond_per_stage)
+    assert made.makespan == pytest.approx(max(bounds(instance).values()), rel=0, abs=picosecond_per_stage)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize("launching", LAUNCHING)
+def test_every_launching_policy_obeys_the_rules_and_the_bound(launching: str, schedule: Order) -> None:
+    instance = make(schedule=schedule)
+    assert run(instance, f"{launching}/themis+scf").makespan >= max(bounds(instance).values())
+
+
+def test_reference_is_no_slower_than_the_policies_and_above_its_bound() -> None:
+    instance = make(microbatches=2, stages=2)
+    reference = run(instance, "exact:seconds=4:workers=1")
+    assert max(bounds(instance).values()) <= reference.makespan
+    assert reference.makespan <= min(run(instance, f"{name}/hourglass").makespan for name in LAUNCHING)
+
+
+def test_messages_go_both_ways_between_neighbours_by_the_links_of_who_sends() -> None:
+    instance = make(stages=4, microbatches=2)
+    sends = [own for own in instance.exchanges if own.kind == "send"]
+    assert len(sends) == 2 * 2 * 3
+    assert {own.size for own in sends} == {8 // 2 * 512 * 2}
+    width = len(instance.fabric.dimensions) // 4
+    assert {own.span[0] // width for own in sends} == {0, 1, 2, 3}
+    assert all(own.span[0] // width == instance.tasks[own.ready_task].stage for own in sends)
+
+
+def test_gradients_stay_between_copies_of_a_stage() -> None:
+    instance = make(stages=4)
+    names = instance.fabric.dimension_names
+    spans = {tuple(names[k] for k in own.span) for own in instance.exchanges if own.parallelism == "data"}
+    assert spans == {tuple(f"{name}{stage}" for name in ("node", "rail_data")) for stage in ("", "@2", "@3", "@4")}
+
+
+def test_messages_and_gradients_share_the_adapter() -> None:
+    instance = make(stages=4)
+    assert instance.resource_names[:3] == ("node", "rail_data+rail_stages", "node@2")
+    assert make(stages=8).resource_names[:2] == ("node", "rail")
+
+
+def test_memory_is_that_of_the_largest_stage() -> None:
+    assert make(stages=8).memory == 2 * (512 + 512 * 513)
+
+
+def test_doubling_the_hidden_size_halves_the_share_of_messages() -> None:
+    def share(hidden: int) -> float:
+        layers = transformer(Shape(4, hidden, 64, 64), 16)
+        instance = make(layers, network=NETWORK.replace(dimensions=NETWORK.dimensions[1:]), stages=2, microbatches=1)
+        sent = sum(own.size for own in instance.exchanges if own.kind == "send")
+        return sent / instance.compute
+
+    assert share(8192) / share(4096) == pytest.approx(0.5, rel=0.01)
+
+
+def test_explanation_pictures_and_trace_show_every_stage() -> None:
+    schedule = run(make(stages=2, microbatches=2))
+    assert explain(schedule).steps
+    labels = [text.get_text() for text in period_gantt(schedule).axes[1].get_yticklabels()]
+    assert labels[:2] == ["stage 1", "stage 2"]
+    assert "compute of stage 2" in str(chrome_trace(schedule))
+
+
+def test_task_that_runs_before_its_stage_is_free_is_refused() -> None:
+    schedule = run(make(stages=2, microbatches=2))
+    starts = schedule.task_start.copy()
+    number = schedule.instance.chains[1][1]
+    starts[1, number] = starts[1, schedule.instance.chains[1][0]]
+    with pytest.raises(InvalidSchedule, match="starts too early"):
+        validate(replace(schedule, task_start=starts))
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"stages": None}, "--stages: is required"),
+        ({"stages": 3}, "--stages = 3: must divide the size of the outermost dimension, 8"),
+        ({"stages": 16}, "--stages = 16.*at most the 9"),
+        ({"microbatches": 3}, "--microbatches = 3: must divide the batch of 8"),
+        ({"schedule": "zigzag"}, "--schedule = 'zigzag'.*1f1b"),
+        ({"microbatches": 0}, "--microbatches = 0"),
+        ({"zero": 2}, "--zero = 2: is not for pipeline"),
+        ({"skip": 2}, "--skip = 2: is not for pipeline"),
+    ],
+)
+def test_choices_that_do_not_fit_are_refused(choices: dict[str, Any], words: str) -> None:
+    model = MODELS["vgg-16-cifar"]
+    layers = model.layers()[:9]
+    with pytest.raises(InputError, match=words):
+        make_workload(model, layers, replace(SETUP, **choices), parallelism="pipeline")

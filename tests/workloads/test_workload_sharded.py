@@ -1,0 +1,145 @@
+"""Full and hybrid sharding, and exchanges between groups every few batches."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from themis_opt.base.errors import InputError
+from themis_opt.policies.registry import LAUNCHING, make_policy
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Network
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.solving.bounds import bounds
+from themis_opt.workloads.layers import count
+from themis_opt.workloads.models import MODELS
+from themis_opt.workloads.parallelisms import make_workload
+from themis_opt.workloads.setup import Setup
+from themis_opt.workloads.timing import Rate
+
+NODE, NODES = 4, 8
+FAST, SLOW = 40 * 10**9, 10**9
+NETWORK = Network(
+    dimensions=(
+        Dimension(kind="ring", size=NODE, bandwidth=FAST, latency="1 us", name="node"),
+        Dimension(kind="switch", size=NODES, bandwidth=SLOW, latency="3 us", name="rail"),
+    )
+)
+SETUP = Setup(network=NETWORK, timing=Rate(10**13), batch=4)
+MODEL = "vgg-16-cifar"
+WEIGHTS = count(MODELS[MODEL].layers())
+
+
+def make(parallelism: str, model: str = MODEL, chunks: int = 1, **choices: Any) -> Instance:
+    setup = replace(SETUP, **choices)
+    return make_workload(MODELS[model], MODELS[model].layers(), setup, parallelism=parallelism, chunks=chunks)
+
+
+def run(instance: Instance, policy: str = "wait_free/hourglass") -> Schedule:
+    schedule = simulate(instance, make_policy(policy)(instance))
+    validate(schedule)
+    return schedule
+
+
+def sent(instance: Instance, kind: str, dimension: int) -> int:
+    return sum(own.size for own in instance.exchanges if own.kind == kind and own.span == (dimension,))
+
+
+@pytest.mark.parametrize("launching", LAUNCHING)
+@pytest.mark.parametrize(
+    ("parallelism", "choices"),
+    [("fsdp", {}), ("hsdp", {}), ("hsdp", {"recompute": True, "update": 10**9}), ("daso", {"skip": 2, "wait": 1})],
+)
+def test_every_launching_policy_obeys_the_rules_and_the_bound(
+    parallelism: str, choices: dict[str, Any], launching: str
+) -> None:
+    instance = make(parallelism, **choices)
+    assert run(instance, f"{launching}/hourglass").makespan >= max(bounds(instance).values()) * (1 - 1e-9)
+
+
+def test_full_sharding_keeps_a_shard_and_gathers_all_but_the_last_layer_twice() -> None:
+    instance = make("fsdp")
+    layers = MODELS[MODEL].layers()
+    gathered = sum(own.size for own in instance.exchanges if own.kind == "all_gather")
+    assert gathered == 2 * (2 * WEIGHTS - layers[-1].elements())
+    assert 0 <= instance.memory - 2 * WEIGHTS / (NODE * NODES) < 2 * len(layers)
+
+
+def test_hybrid_sharding_sends_shards_alone_between_groups() -> None:
+    instance = make("hsdp")
+    assert sent(instance, "reduce_scatter", 0) == 2 * WEIGHTS
+    assert sent(instance, "all_reduce", 1) == pytest.approx(2 * WEIGHTS / NODE, rel=1e-3)
+    assert all(own.after for own in instance.exchanges if own.kind == "all_reduce")
+
+
+def test_hybrid_sharding_overlaps_inside_and_between_groups() -> None:
+    instance = make("hsdp", batch=1)
+    schedule = run(instance)
+    alone = sum(
+        own.size / FAST * (1 - 1 / NODE) if own.span == (0,) else 2 * own.size / SLOW * (1 - 1 / NODES)
+        for own in instance.exchanges
+    )
+    assert schedule.makespan < instance.compute + alone * 1e12
+
+
+def test_hybrid_sharding_is_between_full_sharding_and_copies_where_nodes_are_far_apart() -> None:
+    times = {name: run(make(name, batch=1)).makespan for name in ("fsdp", "hsdp", "data")}
+    assert times["hsdp"] < times["fsdp"]
+    assert make("fsdp").memory < make("hsdp").memory < make("data").memory
+
+
+def test_without_skipping_and_waiting_it_is_hierarchical_data_parallelism_that_blocks() -> None:
+    instance = make("daso", granularity="fused")
+    size = 2 * WEIGHTS
+    inside = (1 - 1 / NODE) * size / FAST * 1e12 + (NODE - 1) * 1e6
+    across = (1 - 1 / NODES) * size / NODE / SLOW * 1e12 + 3 * 3e6
+    blocking = instance.compute + 2 * inside + 2 * across + inside
+    assert run(instance, "fused/baseline+fifo").makespan == pytest.approx(blocking, rel=1e-6)
+
+
+def test_time_of_a_batch_falls_with_the_batches_between_exchanges() -> None:
+    times = [run(make("daso", granularity="fused", skip=skip, batch=1)).makespan / skip for skip in (1, 2, 4)]
+    assert times == sorted(times, reverse=True)
+    assert times[0] > times[-1] * 1.5
+
+
+@pytest.mark.parametrize("skip", [1, 2, 4])
+def test_bytes_between_nodes_fall_with_the_batches_between_exchanges(skip: int) -> None:
+    instance = make("daso", skip=skip)
+    assert instance.steps == skip
+    of_a_node = NODE * sent(instance, "all_reduce", 1) / skip
+    assert of_a_node == pytest.approx(2 * WEIGHTS / skip, rel=1e-6)
+
+
+def test_waiting_hides_the_exchange_between_nodes() -> None:
+    times = [run(make("daso", skip=4, wait=wait, batch=16)).makespan for wait in (0, 1, 2, 4)]
+    assert max(times[1:]) < times[0]
+
+
+def test_averages_that_wait_as_long_as_they_skip_are_needed_in_the_next_iteration() -> None:
+    instance = make("daso", skip=2, wait=2)
+    average = next(own for own in instance.exchanges if own.name == "average")
+    assert (average.needed_later, instance.tasks[average.needed_task].name) == (1, "batch1/conv1_1.forward")
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "model", "choices", "words"),
+    [
+        ("hsdp", MODEL, {"group": 32}, "--tensor-group = 32.*hsdp"),
+        ("hsdp", MODEL, {"group": 1}, "--tensor-group = 1.*hsdp"),
+        ("fsdp", MODEL, {"group": 4}, "--tensor-group = 4: is not for fsdp"),
+        ("fsdp", "dlrm-mlperf", {}, "tables"),
+        ("fsdp", MODEL, {"zero": 2}, "--zero = 2: is not for fsdp"),
+        ("daso", MODEL, {"skip": 2, "wait": 3}, "--wait = 3.*at most --skip, 2"),
+        ("daso", MODEL, {"wait": -1}, "--wait = -1"),
+        ("daso", MODEL, {"skip": 0}, "--skip = 0"),
+        ("daso", MODEL, {"group": 32}, "--tensor-group = 32.*daso"),
+        ("daso", "dlrm-mlperf", {}, "tables"),
+        ("data", MODEL, {"wait": 1}, "--wait = 1: is not for data"),
+    ],
+)
+def test_choices_that_do_not_fit_are_refused(parallelism: str, model: str, choices: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        make(parallelism, model, **choices)

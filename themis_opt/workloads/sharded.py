@@ -1,0 +1,95 @@
+"""Fully sharded data parallelism: parameters, gradients and optimizer states in shards, whole only where they are used.
+
+Each layer's parameters are all-gathered before its forward pass, one layer ahead, given up after it, and gathered again
+before its backward pass, but for the last layer, whose backward pass follows at once.  Gradients are reduce-scattered
+when they are made, and each NPU updates its shard (S. Rajbhandari et al., ZeRO stage 3,
+https://arxiv.org/abs/1910.02054; Y. Zhao et al., PyTorch FSDP, https://arxiv.org/abs/2304.11277).
+
+With hybrid sharding (section 3.2.2 of the latter) shards are spread over a group of NPUs alone, by default those of the
+innermost dimension, and shards of gradients are all-reduced between the groups after the reduce-scatter inside.  Both
+use different dimensions, so that those of one layer can overlap those of another.
+"""
+
+from dataclasses import dataclass
+
+from themis_opt.base.errors import InputError
+from themis_opt.problem.iteration import Iteration
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.workloads.groups import Groups, divide
+from themis_opt.workloads.layers import Layer
+from themis_opt.workloads.passes import Passes
+from themis_opt.workloads.setup import Setup
+
+AHEAD = 1
+"""Layers that are gathered before they are needed."""
+
+GATHER = CollectiveKind.ALL_GATHER
+
+
+def fully_sharded(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
+    """Shards over all NPUs."""
+    return _Sharded(layers, setup, divide(setup.network, setup.network.num_npus)).iteration("fsdp")
+
+
+def hybrid_sharded(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
+    """Shards over the NPUs of a group, copies of them between groups."""
+    groups = divide(setup.network, setup.group or setup.network.sizes[0], shared=setup.shared)
+    if groups.size == 1 or groups.copies == 1:
+        rule = f"must be more than 1 and less than all {setup.network.num_npus} NPUs for hsdp"
+        raise InputError(rule, field="--tensor-group", value=groups.size)
+    return _Sharded(layers, setup, groups).iteration("hsdp")
+
+
+@dataclass(frozen=True)
+class _Sharded:
+    layers: tuple[Layer, ...]
+    setup: Setup
+    groups: Groups
+
+    def iteration(self, parallelism: str) -> Iteration:
+        if any(layer.kind == "table" for layer in self.layers):
+            raise InputError("is not for models with tables", field="--parallelism", value=parallelism)
+        passes = Passes(self.setup.element_bytes)
+        owning = [layer for layer in self.layers if layer.parameters]
+        self._compute(passes, owning)
+        for layer in self.layers:
+            if layer.parameters:
+                self._gathered(passes, layer)
+                self._reduced(passes, layer)
+        return passes.iteration(self.groups.splits)
+
+    def _compute(self, passes: Passes, owning: list[Layer]) -> None:
+        setup, total = self.setup, sum(layer.elements() for layer in owning)
+        for layer in self.layers:
+            kept = -(-layer.elements() // self.groups.size)
+            passes.compute(f"{layer.name}.forward", setup.times(layer).forward, kept)
+        for layer in reversed(self.layers):
+            times = setup.times(layer)
+            if setup.recompute:
+                passes.compute(f"{layer.name}.recompute", times.forward)
+            passes.compute(f"{layer.name}.weight_gradient", times.weight_gradient)
+            if layer is not self.layers[0]:
+                passes.compute(f"{layer.name}.input_gradient", times.input_gradient)
+        for layer in reversed(owning):
+            passes.compute(f"{layer.name}.update", setup.optimizer * layer.elements() // total)
+
+    def _gathered(self, passes: Passes, layer: Layer) -> None:
+        """Parameters before the forward pass and before the backward pass."""
+        place, elements, inside = self.layers.index(layer), layer.elements(), self.groups.inside
+        begun = place - AHEAD - 1
+        ready = f"{self.layers[begun].name}.forward" if begun >= 0 else f"{layer.name}.update"
+        passes.exchange(f"{layer.name}.parameters", GATHER, elements, ready, f"{layer.name}.forward", inside)
+        if place == len(self.layers) - 1:
+            return
+        begun, first = place + AHEAD + 1, "recompute" if self.setup.recompute else "weight_gradient"
+        last = self.layers[-1].name
+        ready = f"{self.layers[begun].name}.input_gradient" if begun < len(self.layers) else f"{last}.forward"
+        passes.exchange(f"{layer.name}.parameters_again", GATHER, elements, ready, f"{layer.name}.{first}", inside)
+
+    def _reduced(self, passes: Passes, layer: Layer) -> None:
+        """Gradients to the NPUs that update them, and between the groups."""
+        elements, ready, needed = layer.elements(), f"{layer.name}.weight_gradient", f"{layer.name}.update"
+        name, shard = f"{layer.name}.gradients", -(-elements // self.groups.size)
+        passes.exchange(name, CollectiveKind.REDUCE_SCATTER, elements, ready, needed, self.groups.inside)
+        again = f"{layer.name}.gradients_of_groups"
+        passes.exchange(again, CollectiveKind.ALL_REDUCE, shard, ready, needed, self.groups.across, after=(name,))
