@@ -43,8 +43,8 @@ JUDGED = {"policy", "utilisation", "idle", "speedup", "bound_ns", "gap", "status
 TIMES = {
     "collectives": {"makespan_ns", "algbw_bytes_per_s", "busbw_bytes_per_s"},
     "iteration": {
-        "iteration_ns", "compute_ns", "exposed_ns", "exposed_data_ns", "exposed_model_ns", "communicating_ns",
-        "overlap", "launches", "steady",
+        "iteration_ns", "compute_ns", "exposed_ns", "exposed_share", "exposed_data_ns", "exposed_model_ns",
+        "communicating_ns", "overlap", "launches", "steady",
     },
 }  # fmt: skip
 
@@ -191,9 +191,24 @@ def test_compare_writes_nothing_unless_asked(succeed, arguments, tmp_path, monke
     assert list(tmp_path.iterdir()) == []
 
 
+def table(text):
+    """The lines of the first table, its title first, without the verdict before it."""
+    lines = text.splitlines()
+    return lines[next(number for number, line in enumerate(lines) if line.startswith("# ")) :]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("command", ["solve", "compare", "explain", "robustness"])
+def test_a_verdict_stands_before_the_figures(succeed, arguments, kind, command):
+    lines = succeed(*arguments[kind][command]).splitlines()
+    verdict = lines[: next(number for number, line in enumerate(lines) if line.startswith("# "))]
+    assert 1 <= len(verdict) <= 3
+    assert all(sentence.endswith(".") and " " in sentence for sentence in verdict)
+
+
 def test_the_table_has_one_line_per_policy(succeed, arguments):
-    title, header, *lines = succeed(*arguments["iteration"]["solve"]).splitlines()
-    assert title.startswith("# layers: best bound ")
+    title, header, *lines = table(succeed(*arguments["iteration"]["solve"]))
+    assert title.startswith("# layers, chunk sizes equal: best bound ")
     assert " within the model, " in title
     assert title.endswith(" (cut) against any algorithm")
     assert header.split("\t")[0] == "policy"
@@ -204,26 +219,26 @@ JUDGEMENT = ["speedup", "gap"]
 COLUMNS = {
     "collectives": ["policy", "makespan", "utilisation", "algbw", "busbw", *JUDGEMENT, "status"],
     "iteration": [
-        "policy", "iteration", "exposed", "data", "model", "overlap", "utilisation", "launches", *JUDGEMENT,
-        "exposed gap", "status",
+        "policy", "iteration", "exposed", "of step", "data", "model", "overlap", "utilisation", "launches", *JUDGEMENT,
+        "status",
     ],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_table_has_what_is_compared(succeed, arguments, kind):
-    assert succeed(*arguments[kind]["solve"]).splitlines()[1].split("\t") == COLUMNS[kind]
+    assert table(succeed(*arguments[kind]["solve"]))[1].split("\t") == COLUMNS[kind]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_table_of_a_simulation_has_what_needs_no_bound(succeed, arguments, kind):
-    judged = {*JUDGEMENT, "exposed gap", "status"}
+    judged = {*JUDGEMENT, "status"}
     wanted = [column for column in COLUMNS[kind] if column not in judged]
     assert succeed(*arguments[kind]["simulate"]).splitlines()[1].split("\t") == wanted
 
 
 def test_cells_say_what_is_in_the_rows(succeed, arguments):
-    _, header, line, *_ = (line.split("\t") for line in succeed(*arguments["collectives"]["solve"]).splitlines())
+    _, header, line, *_ = (line.split("\t") for line in table(succeed(*arguments["collectives"]["solve"])))
     assert dict(zip(header, line, strict=True)) == {
         "policy": "baseline+fifo",
         "makespan": "8000.00 us",
@@ -242,7 +257,7 @@ def test_a_new_column_is_shown_wherever_results_are(rows, succeed, arguments, mo
     stages = columns.Column("stages", lambda schedule: schedule.plan.num_stages, "count", "stages")
     monkeypatch.setattr(columns, "RESULT_COLUMNS", (*columns.RESULT_COLUMNS, stages))
     values = [str(row["stages"]) for row in rows(kind, command)]
-    _, header, *lines = (line.split("\t") for line in succeed(*arguments[kind][command]).splitlines())
+    _, header, *lines = (line.split("\t") for line in table(succeed(*arguments[kind][command])))
     assert header[-1] == "stages"
     assert [line[-1] for line in lines] == values
 
@@ -424,7 +439,7 @@ def test_explain_accounts_for_all_exposed_time(rows):
 
 def parts(text):
     """The lines of every table below its columns, by the first word of its title."""
-    tables = text.removeprefix("# ").split("\n# ")
+    tables = f"\n{text}".split("\n# ")[1:]
     return {table.split()[0].rstrip(":"): table.splitlines()[2:] for table in tables}
 
 

@@ -113,7 +113,9 @@ def test_pictures_are_svg(folder):
 
 
 def test_the_table_has_the_default_and_the_best(again, folder, search):
-    title, *lines = again().splitlines()
+    chosen, gained, title, *lines = again().splitlines()
+    assert chosen == f"Best of 6 settings: {best(folder)['description']}."
+    assert gained.endswith(f" what users do today: {search.default}.")
     header, default, found = (line.split("\t") for line in lines)
     assert "6 settings tried, study one" in title
     assert header == ["", "size", search.measured, "utilisation", "chunks", "gain", "gap", "setting"]
@@ -150,7 +152,7 @@ def test_the_folder_is_named_after_the_instance(succeed, tmp_path, monkeypatch):
 
 def test_every_size_has_a_folder(succeed, tmp_path):
     text = succeed("tune", NAME, *FEW, "--sizes-of-collective", "1MiB, 10MiB", "-o", tmp_path / "t")
-    assert [row.split("\t")[:2] for row in text.splitlines()[2:]] == [
+    assert [row.split("\t")[:2] for row in text.splitlines()[4:]] == [
         ["default", "1MiB"],
         ["best", "1MiB"],
         ["default", "10MiB"],

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from themis_opt.problem.instance import Instance
 
 
+@options.with_costs
 def bound(
     source: options.InstanceSource,
     size: options.Size = None,
@@ -15,9 +16,10 @@ def bound(
     latency: options.Latency = None,
     ag_order: options.AgOrder = None,
     as_json: options.Json = False,
+    **costs: str | None,
 ) -> None:
     """Print every proven lower bound on the makespan, or on the time of a training iteration."""
-    instance = options.load_instance(source, size, chunks, latency, ag_order)
+    instance = options.load_instance(source, size, chunks, latency, ag_order, costs)
 
     from themis_opt.cli.printing import print_json, print_rows
     from themis_opt.study.columns import objective

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from themis_opt.study.comparison import Comparison, Limits
 
 
+SMALL_CHUNK = 64 * 2**10
+"""Bytes below which launches and headers, which networks have, cost about as much as the data."""
+
+
+@options.with_costs
 def solve(
     source: options.InstanceSource,
     size: options.Size = None,
@@ -33,13 +38,14 @@ def solve(
         Path | None, typer.Option("-o", "--output", help="Folder for the schedule and its pictures.")
     ] = None,
     as_json: options.Json = False,
+    **costs: str | None,
 ) -> None:
     """Find a near-optimal schedule, prove its gap, and write it with pictures.
 
     Compares the usual policies with the reference of local search and CP-SAT, and writes the best schedule, its order
     table or the compute tasks beside it, a trace for Perfetto, a Gantt picture and CSV files.
     """
-    instance = options.load_instance(source, size, chunks, latency, ag_order)
+    instance = options.load_instance(source, size, chunks, latency, ag_order, costs)
 
     from themis_opt.base.documents import file_name
     from themis_opt.policies.registry import REFERENCE, usual_policies
@@ -50,6 +56,7 @@ def solve(
     _compare(instance, names, limits, cached=not no_cache, asked_gap=gap, folder=folder, as_json=as_json)
 
 
+@options.with_costs
 def compare(
     source: options.InstanceSource,
     size: options.Size = None,
@@ -69,9 +76,10 @@ def compare(
         Path | None, typer.Option("-o", "--output", help="Folder for the best schedule and the table.")
     ] = None,
     as_json: options.Json = False,
+    **costs: str | None,
 ) -> None:
     """Run all policies on one instance, each against the best proven bound."""
-    instance = options.load_instance(source, size, chunks, latency, ag_order)
+    instance = options.load_instance(source, size, chunks, latency, ag_order, costs)
 
     from themis_opt.policies.registry import every_policy
 
@@ -109,12 +117,13 @@ def _compare(
 ) -> None:
     """Compare policies, write the best schedule into the folder, if there is one, and print the table."""
     from themis_opt.base.documents import make_folder
-    from themis_opt.cli.printing import print_json, tell_files
+    from themis_opt.cli.printing import print_json, say_all, tell_files
     from themis_opt.cli.progress import comparison_progress
     from themis_opt.reports.solution import write_page
     from themis_opt.search.plan_cache import PlanCache
     from themis_opt.study import comparison
     from themis_opt.study.bundle import write_comparison
+    from themis_opt.study.verdict import on_comparison
 
     if folder is not None:
         make_folder(folder)
@@ -126,19 +135,36 @@ def _compare(
         compared = comparison.compare(instance, tuple(policies), progress=progress, cache=cache, **limits)
     with undisturbed():
         if folder is not None:
-            tell_files([*write_comparison(folder, compared, settings), write_page(folder, compared)])
+            page = write_page(folder, compared, on_comparison(compared))
+            tell_files([*write_comparison(folder, compared, settings), page])
         if as_json:
             print_json([result.row() for result in compared.results])
         else:
-            _print(compared)
+            say_all(on_comparison(compared))
+            _print(compared, limits["sizes"])
+            _note_free_cuts(compared)
     _leave(compared, asked_gap)
 
 
-def _print(compared: "Comparison") -> None:
+def _note_free_cuts(compared: "Comparison") -> None:
+    """Say so where small chunks look better than they are."""
+    from themis_opt.base.units import format_size
+    from themis_opt.cli.printing import tell
+    from themis_opt.tuning.costs import is_free_to_cut
+
+    smallest = min(int(chunks.sizes.min()) for chunks in compared.best.schedule.plan.chunks)
+    if smallest < SMALL_CHUNK and is_free_to_cut(compared.instance):
+        tell(
+            f"note: launches cost nothing here, and the smallest chunk has {format_size(smallest)}; "
+            "state --launch-overhead or --packet"
+        )
+
+
+def _print(compared: "Comparison", sizes: str) -> None:
     """Print the table of all results."""
     from themis_opt.cli.printing import print_results
 
-    title = f"{compared.instance.name or 'instance'}: {_bounds_in_words(compared)}"
+    title = f"{compared.instance.name or 'instance'}, chunk sizes {sizes}: {_bounds_in_words(compared)}"
     results = compared.results
     print_results(title, [result.row() for result in results], [result.schedule for result in results])
 

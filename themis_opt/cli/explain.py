@@ -23,14 +23,16 @@ def explain(
     """Show where the time of each resource goes, the critical path, what compute waits for, and the closest bound."""
     schedule = options.load_schedule(path)
 
-    from themis_opt.cli.printing import print_json
+    from themis_opt.cli.printing import print_json, say_all
     from themis_opt.schedules.explanation import explain as analyse
     from themis_opt.solving.bounds import bounds
+    from themis_opt.study.verdict import on_schedule
 
     explanation, proven = analyse(schedule), bounds(schedule.instance, equal_sizes=schedule.has_equal_sizes)
     if as_json:
         print_json(_document(schedule, explanation, proven))
         return
+    say_all(on_schedule(schedule, explanation, proven))
     _print_resources(schedule, explanation)
     _print_path(explanation, steps)
     _print_waits(schedule, explanation, steps)

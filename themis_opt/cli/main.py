@@ -85,7 +85,6 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     def guarded(*arguments: Any, **options: Any) -> None:
         try:
             command(*arguments, **options)
-            sys.stdout.flush()
         except ThemisError as error:
             tell(f"error: {error}")
             raise typer.Exit(BAD_INPUT) from None

@@ -1,8 +1,9 @@
 """Options that subcommands share, and the instance they make together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature, signature
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,7 +42,10 @@ Seed = Annotated[int, typer.Option(help="Seed of the solver and of random polici
 Gap = Annotated[
     float | None, typer.Option(help="Stop at this gap (a fraction); exit code 1 if it is not reached.", min=0)
 ]
-Sizes = Annotated[str, typer.Option(help="Chunk sizes where a policy can choose: equal, or free (at most --chunks).")]
+Sizes = Annotated[
+    str,
+    typer.Option("--chunk-sizes", "--sizes", help="Where a policy can choose: equal, or free (at most --chunks)."),
+]
 Deterministic = Annotated[
     bool, typer.Option("--deterministic", help="Same result on every run: limits count work, the cache is not used.")
 ]
@@ -73,8 +77,9 @@ def load_instance(
     chunks: int | None = None,
     latency: str | None = None,
     ag_order: str | None = None,
+    costs: Mapping[str, str | None] = MappingProxyType({}),
 ) -> "Instance":
-    """An instance with the overrides of the command line."""
+    """An instance with the overrides of the command line; `costs` as :func:`with_costs` hands them on."""
     from pydantic import ValidationError
 
     from themis_opt.problem.catalog import load
@@ -89,7 +94,11 @@ def load_instance(
     except InputError as error:
         raise error.within("command line") from None
     check_clock(changed)
-    return changed
+    if not any(costs.values()):
+        return changed
+    from themis_opt.tuning import costs as terms
+
+    return terms.with_costs(changed, **costs)
 
 
 def load_schedule(path: Path, instance: "Instance | None" = None) -> "Schedule":

@@ -49,10 +49,11 @@ def robustness(
     """Run a schedule's plan, and Themis, in many disturbed copies of its instance."""
     schedule = options.load_schedule(path)
 
-    from themis_opt.cli.printing import print_json, print_rows, tell_files
+    from themis_opt.cli.printing import print_json, print_rows, say_all, tell_files
     from themis_opt.policies.registry import make_policy, specify
     from themis_opt.schedules.simulator import simulate
     from themis_opt.study.robustness import executions, loss_distributions
+    from themis_opt.study.verdict import on_robustness
 
     instance = schedule.instance
     rival = specify(RIVAL, instance)
@@ -77,6 +78,7 @@ def robustness(
     if as_json:
         print_json(disturbance | {"policies": rows})
     else:
+        say_all(on_robustness(distributions))
         print_rows(f"{name}: loss against the bound of each sample; {disturbed}", rows, SHOWN)
 
 

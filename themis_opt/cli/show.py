@@ -7,6 +7,7 @@ import typer
 from themis_opt.cli import options
 
 
+@options.with_costs
 def show(
     source: options.InstanceSource,
     size: options.Size = None,
@@ -14,12 +15,13 @@ def show(
     latency: options.Latency = None,
     ag_order: options.AgOrder = None,
     as_json: options.Json = False,
+    **costs: str | None,
 ) -> None:
     """Describe an instance: its dimensions, its collectives or its training iteration, and its rules."""
     from themis_opt.cli.printing import print_json, print_table, say
     from themis_opt.problem.description import headline, tables
 
-    instance = options.load_instance(source, size, chunks, latency, ag_order)
+    instance = options.load_instance(source, size, chunks, latency, ag_order, costs)
     if as_json:
         print_json(instance.model_dump(mode="json", exclude_defaults=True) | {"fingerprint": instance.fingerprint})
         return

@@ -8,6 +8,7 @@ import typer
 from themis_opt.cli import options
 
 
+@options.with_costs
 def simulate(
     source: options.InstanceSource,
     size: options.Size = None,
@@ -19,9 +20,10 @@ def simulate(
         Path | None, typer.Option("-o", "--output", help="Folder for one schedule and its pictures per policy.")
     ] = None,
     as_json: options.Json = False,
+    **costs: str | None,
 ) -> None:
     """Simulate policies and print makespan and utilisation, or what a training iteration takes."""
-    instance = options.load_instance(source, size, chunks, latency, ag_order)
+    instance = options.load_instance(source, size, chunks, latency, ag_order, costs)
 
     from themis_opt.base.documents import file_name
     from themis_opt.cli.printing import print_json, print_results, tell_files

@@ -31,7 +31,10 @@ def tune(
     ] = None,
     min_chunk: Annotated[str | None, typer.Option(help="Least size of an equal chunk, such as 64KiB.")] = None,
     policies: Annotated[str | None, typer.Option(help="Of themis, baseline and hourglass, with commas.")] = None,
-    profiles: Annotated[str | None, typer.Option(help="Chunk sizes: of equal, ramp and free, with commas.")] = None,
+    profiles: Annotated[
+        str | None,
+        typer.Option("--chunk-sizes", "--profiles", help="Chunk sizes: of equal, ramp and free, with commas."),
+    ] = None,
     trials: Annotated[int, typer.Option(help="Settings to try, those of a resumed study included.", min=1)] = 100,
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds after which no new trial begins, counted from the start.", min=0.1)
@@ -56,8 +59,10 @@ def tune(
     Small chunks look good where nothing makes them dear: state --launch-overhead, --packet and --latency occupy.
     Writes the tuned instance, its schedule, all trials and pictures.
     """
+    from themis_opt.base.documents import file_name
+
     instance = options.load_instance(source, size, None, None, ag_order)
-    folder = output or Path(f"tuned-{Path(source).name.removesuffix('.json')}")
+    folder = output or Path(file_name(f"tuned-{Path(source).name.removesuffix('.json')}"))
     settings: dict[str, Any] = {
         **costs,
         "latency": latency,
@@ -131,9 +136,13 @@ def _keep(folder: Path, tuned: "Tuned | None") -> None:
 
 def _print(tuned: "Tuned") -> None:
     """Print the best setting beside the default, and the compromises if they were asked for."""
-    from themis_opt.cli.printing import print_rows
+    from themis_opt.base.units import format_percent
+    from themis_opt.cli.printing import print_rows, say
 
     space = tuned.space
+    shorter = f"{format_percent(tuned.gain)} shorter than with" if tuned.gain > 0 else "no shorter than with"
+    say(f"Best of {tuned.num_run} settings: {space.describe(tuned.choice)}.")
+    say(f"It is {shorter} what users do today: {space.describe(space.reference)}.")
     settings = {"default": space.describe(space.reference), "best": space.describe(tuned.choice)}
     print_rows(
         f"{space.name}: {tuned.num_run} settings tried, study {tuned.study}",

@@ -75,6 +75,7 @@ RESULT_COLUMNS: tuple[Column, ...] = (
     ),
     Column("compute_ns", lambda s: nanoseconds(s.instance.compute), "time", of_period=True),
     Column("exposed_ns", lambda s: nanoseconds(s.period.exposed), "time", "exposed", of_period=True),
+    Column("exposed_share", lambda s: s.period.exposed / s.makespan, "share", "of step", of_period=True),
     Column("exposed_data_ns", lambda s: nanoseconds(s.period.exposed_by("data")), "time", "data", of_period=True),
     Column("exposed_model_ns", lambda s: nanoseconds(s.period.exposed_by("model")), "time", "model", of_period=True),
     Column("communicating_ns", lambda s: nanoseconds(s.period.communicating), "time", of_period=True),
@@ -88,7 +89,7 @@ RESULT_COLUMNS: tuple[Column, ...] = (
     Column("speedup", lambda r: r.speedup, "ratio", "speedup", judged=True),
     Column("bound_ns", lambda r: nanoseconds(r.bound), "time", judged=True),
     Column("gap", lambda r: r.gap, "share", "gap", judged=True),
-    Column("exposed_gap", lambda r: r.exposed_gap, "share", "exposed gap", judged=True, of_period=True),
+    Column("exposed_gap", lambda r: r.exposed_gap, "share", judged=True, of_period=True),
     Column("status", lambda r: r.status, "text", "status", judged=True),
 )
 """The columns after the policy, in the order of tables."""

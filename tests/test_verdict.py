@@ -1,0 +1,61 @@
+"""Verdicts say what the figures say."""
+
+import pytest
+
+import themis_opt
+from themis_opt.schedules.explanation import explain
+from themis_opt.schedules.simulator import simulate
+from themis_opt.solving.bounds import bounds
+from themis_opt.study.comparison import compare
+from themis_opt.study.robustness import executions, loss_distributions
+from themis_opt.study.verdict import on_comparison, on_robustness, on_schedule
+
+
+def test_where_the_fixed_order_is_near_the_bound_nothing_is_to_win():
+    """One fast dimension before a slow one: all bytes pass the slow one in any order."""
+    document = {
+        "network": {
+            "dimensions": [
+                {"kind": "switch", "size": 8, "bandwidth": "1 TB/s"},
+                {"kind": "switch", "size": 4, "bandwidth": "1 GB/s", "name": "rail"},
+            ]
+        },
+        "collectives": [{"kind": "all_reduce", "size": "64 MB", "chunks": 64}],
+    }
+    compared = compare(themis_opt.Instance.model_validate(document), ("baseline", "hourglass"))
+    (sentence,) = on_comparison(compared)
+    assert sentence.startswith("Nothing to win by order: the fixed order is within 0.")
+    assert ", and rail is busy 99." in sentence
+
+
+def test_where_another_order_is_faster_it_is_named(figure_5):
+    compared = compare(figure_5, ("baseline", "exact"), time_limit=20, sizes="equal", workers=1)
+    faster, proven = on_comparison(compared)
+    assert faster.startswith(f"exact takes 7000.00 us, {8 / 7:.3f} times as fast as the fixed order with 8000.00 us")
+    assert proven == "That is proven optimal: no schedule with equal chunks is faster."
+
+
+def test_what_communication_costs_a_step_is_told():
+    compared = compare(themis_opt.load("3d-fc_ring_sw.resnet-50"), ("fused/baseline", "fused/hourglass"))
+    first, second = (result.schedule.period.exposed / 10**6 for result in compared.results)
+    sentence, _ = on_comparison(compared)
+    assert f"{second:.2f} us with fused/hourglass, {first:.2f} us with fused/baseline, at least " in sentence
+    share = compared.best.schedule.period.exposed / compared.best.makespan
+    assert sentence.startswith(f"Communication costs {100 * share:.2f} % of a step of ")
+
+
+def test_a_schedule_is_explained_by_its_busiest_dimension_and_bound(figure_5):
+    schedule = simulate(figure_5, themis_opt.make_policy("baseline")(figure_5))
+    (sentence,) = on_schedule(schedule, explain(schedule), bounds(figure_5, equal_sizes=True))
+    assert sentence.startswith("Dim2 is busy 100.00 % of the time") or sentence.startswith("Dim1 is busy ")
+    assert "another schedule is at most 12.50 % shorter" in sentence
+
+
+@pytest.mark.parametrize("samples", [20])
+def test_the_way_to_run_that_loses_least_is_preferred(figure_5, samples):
+    plans = executions("plan", simulate(figure_5, themis_opt.make_policy("baseline")(figure_5)))
+    distributions = loss_distributions(figure_5, plans, samples=samples, seed=0)
+    best = min(distributions, key=lambda own: own.quantile(0.95))
+    losses, preferred = on_robustness(distributions)
+    assert preferred == f"Prefer {best.policy}."
+    assert f"{best.policy} {100 * best.quantile(0.95):.2f} %" in losses

@@ -1,0 +1,88 @@
+"""Answers before figures: one to three plain sentences on what a comparison, a schedule or a disturbance comes to."""
+
+from collections.abc import Mapping, Sequence
+
+from themis_opt.base.units import format_duration, format_percent
+from themis_opt.schedules.explanation import Explanation, ResourceTime, resource_time
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.study.comparison import Comparison, Result
+from themis_opt.study.robustness import LossDistribution
+
+LITTLE = 0.01
+"""Share of a makespan that is not worth a change of the runtime."""
+
+
+def on_comparison(compared: Comparison) -> tuple[str, ...]:
+    """Whether another order is worth it, and how far the best one is from what is possible."""
+    best = compared.best
+    today = best.makespan * best.speedup
+    possible = today / best.bound - 1
+    if best.schedule.has_period:
+        return _on_exposed(compared), _on_gap(compared)
+    if possible <= LITTLE:
+        return (
+            f"Nothing to win by order: the fixed order is within {format_percent(possible)} of the bound, and "
+            f"{_busiest(best.schedule)}.",
+        )
+    times = f"{format_duration(best.makespan)}, {best.speedup:.3f} times as fast as the fixed order"
+    return f"{best.policy} takes {times} with {format_duration(today)}.", _on_gap(compared)
+
+
+def _on_gap(compared: Comparison) -> str:
+    """What is proven about all other schedules whose chunks are cut by the same rule."""
+    equal = all(result.schedule.has_equal_sizes for result in compared.results)
+    cut = "equal chunks" if equal else "chunks of any sizes"
+    if compared.best.status == "optimal":
+        return f"That is proven optimal: no schedule with {cut} is faster."
+    shorter = format_percent(1 - compared.best.bound / compared.best.makespan)
+    return f"No schedule with {cut} is more than {shorter} shorter, which is proven."
+
+
+def _on_exposed(compared: Comparison) -> str:
+    """What communication costs a step, today and at best."""
+    best = compared.best
+    period = best.schedule.period
+    least = max(best.bound - compared.instance.compute, 0.0)
+    first = compared.results[0]
+    today = "" if first is best else f", {_exposed(first)}"
+    return (
+        f"Communication costs {format_percent(period.exposed / best.makespan)} of a step of "
+        f"{format_duration(best.makespan)}: {_exposed(best)}{today}, at least {format_duration(least)} with any plan."
+    )
+
+
+def _exposed(result: Result) -> str:
+    return f"{format_duration(result.schedule.period.exposed)} with {result.policy}"
+
+
+def on_schedule(schedule: Schedule, explanation: Explanation, bounds: Mapping[str, float]) -> tuple[str, ...]:
+    """What a schedule is waiting for, and what could be won at most."""
+    name, bound = max(bounds.items(), key=lambda item: item[1])
+    most = format_percent(1 - bound / schedule.makespan)
+    busiest = _busy(explanation.resources)
+    sentences = [f"{busiest[:1].upper()}{busiest[1:]}; another schedule is at most {most} shorter ({name})."]
+    if explanation.waits:
+        longest = max(explanation.waits, key=lambda wait: wait.length)
+        waited = format_percent(schedule.period.exposed / schedule.makespan)
+        sentences.append(
+            f"Compute waits {waited} of the step for communication, longest before {longest.task}: "
+            f"{format_duration(longest.length)} for {longest.launch or 'no launch'}."
+        )
+    return tuple(sentences)
+
+
+def on_robustness(distributions: Sequence[LossDistribution]) -> tuple[str, ...]:
+    """Which way to run holds best on a disturbed network."""
+    losses = {own.policy: own.quantile(0.95) for own in distributions}
+    best = min(losses, key=losses.__getitem__)
+    each = ", ".join(f"{policy} {format_percent(loss)}" for policy, loss in losses.items())
+    return (f"Lost on a disturbed network in all but one of twenty cases, at most: {each}.", f"Prefer {best}.")
+
+
+def _busiest(schedule: Schedule) -> str:
+    return _busy([resource_time(schedule, number) for number in range(schedule.instance.num_resources)])
+
+
+def _busy(resources: Sequence[ResourceTime]) -> str:
+    most = max(resources, key=lambda own: own.busy)
+    return f"{most.name} is busy {format_percent(most.busy / (most.busy + most.lag + most.idle))} of the time"
