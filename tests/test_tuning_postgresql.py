@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -48,7 +49,7 @@ def server() -> Iterator[str]:
         _wait_for(port, process)
         yield f"127.0.0.1:{port}/postgres"
     finally:
-        process.terminate()
+        process.send_signal(signal.SIGINT)  # at once: SIGTERM would wait for connections that are still open
         process.wait(timeout=PATIENCE)
         shutil.rmtree(folder)
 
