@@ -29,8 +29,8 @@ COMM_TYPES: Mapping[CollectiveKind, tuple[CommType, str]] = MappingProxyType(
 """What the simulator can replace by a trace; everything else runs in the place of an all-reduce."""
 
 MANY_NODES = 10**6
-BYTES_PER_NODE = 130
-"""Of traces at the level of steps; measured on the networks of the paper with 64 NPUs, 110 to 150."""
+BYTES_PER_NODE = 100
+"""Of traces; measured at the level of steps on the networks of the paper with 64 NPUs, 97 to 103."""
 
 
 @dataclass(frozen=True)
