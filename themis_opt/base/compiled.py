@@ -1,5 +1,6 @@
 """Functions that run interpreted at first, and compiled to machine code by numba once a process uses them much."""
 
+import os
 import sys
 from functools import cached_property
 from hashlib import sha256
@@ -51,6 +52,8 @@ class Compilable:
     @cached_property
     def compiled(self) -> Any:
         """The compiled function, from the cache on disk where there is one; the first use loads numba."""
+        # With colours numba swaps the standard streams while it compiles in the background: what is printed is lost.
+        os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
         import numba
         from numba.extending import register_jitable
 

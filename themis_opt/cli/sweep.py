@@ -42,11 +42,13 @@ def sweep(
     as_json: options.Json = False,
 ) -> None:
     """Run policies over message sizes, chunk counts, or bandwidth, latency, launches and NPUs of a dimension."""
-    from themis_opt.cli.printing import print_json, print_rows
     from themis_opt.problem.catalog import load
-    from themis_opt.study.sweep import sweep
 
     instance = load(source)
+
+    from themis_opt.cli.printing import print_json, print_rows
+    from themis_opt.study.sweep import sweep
+
     usual = [USUAL] if instance.iteration is None else ["chunks=4..64"]
     varied = _varied(over or usual)
     rows = sweep(instance, varied, options.split(policies))
