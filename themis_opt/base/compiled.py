@@ -9,6 +9,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+# With colours numba swaps the standard streams while it compiles in the background: what is printed is lost.
+os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
+
 _patient = True
 
 
@@ -52,8 +55,6 @@ class Compilable:
     @cached_property
     def compiled(self) -> Any:
         """The compiled function, from the cache on disk where there is one; the first use loads numba."""
-        # With colours numba swaps the standard streams while it compiles in the background: what is printed is lost.
-        os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
         import numba
         from numba.extending import register_jitable
 
