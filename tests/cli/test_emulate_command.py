@@ -1,7 +1,10 @@
 """``emulate``: a network of namespaces that a command runs in, counted, and gone with it."""
 
 import json
+import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -72,6 +75,19 @@ def test_commands_end_with_the_emulation(method):
     getattr(process, method)()
     process.wait(PATIENCE)
     wait_until(lambda: not any(own.is_running() and own.status() != psutil.STATUS_ZOMBIE for own in started))
+
+
+def test_an_emulator_that_is_killed_while_it_makes_namespaces_leaves_none():
+    plan = {"npus": emulation._npus([8]), "rates": [1e6], "command": ["sleep", "100"], "environment": {}, "seconds": 60}
+    for milliseconds in range(0, 16, 3):
+        words = [sys.executable, "-m", "themis_opt.runtime.emulator", json.dumps(plan), "1", str(os.getpid())]
+        process = psutil.Popen(words, stdout=subprocess.DEVNULL)
+        wait_until(process.children, process)
+        time.sleep(milliseconds / 1e3)
+        started = process.children(recursive=True)
+        process.kill()
+        process.wait(PATIENCE)
+        wait_until(lambda own=started: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in own))
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def emulate(sizes: Sequence[int], rates: Sequence[float], command: Sequence[str]
 def _answered(plan: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
     """What the emulator says, and its exit code."""
     reader, writer = os.pipe()
-    line = [sys.executable, "-m", "themis_opt.runtime.emulator", json.dumps(plan), str(writer)]
+    line = [sys.executable, "-m", "themis_opt.runtime.emulator", json.dumps(plan), str(writer), str(os.getpid())]
     process = subprocess.Popen(line, pass_fds=[writer])
     os.close(writer)
     try:

@@ -34,9 +34,9 @@ HUB = "10.77.255.254/16"
 
 
 def main() -> int:
-    """Emulate what the first argument says; answers go to the file descriptor of the second."""
-    plan, channel = json.loads(sys.argv[1]), int(sys.argv[2])
-    _end_with_parent()
+    """Emulate what the first argument says for the process of the third; answers go to the file of the second."""
+    plan, channel, parent = json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    _end_with(parent)
     try:
         _enter()
         npus = [_Npu(number, own, plan) for number, own in enumerate(plan["npus"])]
@@ -56,10 +56,10 @@ class _Npu:
 
     def __init__(self, number: int, own: dict[str, Any], plan: dict[str, Any]) -> None:
         self.number, self.own = number, own
-        ready, self._go = os.pipe(), os.pipe()
+        ready, self._go, parent = os.pipe(), os.pipe(), os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
-            self._be(ready[1], plan)
+            self._be(parent, ready[1], plan)
         os.close(ready[1])
         problem = os.read(ready[0], 4096).decode()
         os.close(ready[0])
@@ -68,10 +68,10 @@ class _Npu:
         # Open, it outlives the command, so that its links can still be counted.
         self.namespace = os.open(f"/proc/{self.pid}/ns/net", os.O_RDONLY)
 
-    def _be(self, ready: int, plan: dict[str, Any]) -> None:
+    def _be(self, parent: int, ready: int, plan: dict[str, Any]) -> None:
         """In the child: enter a namespace, wait until it is wired, set it up, and become the command."""
         try:
-            _end_with_parent()
+            _end_with(parent)
             os.setpgid(0, 0)
             _unshare(NEW_NETWORK)
             os.write(ready, b"ready")
@@ -173,8 +173,11 @@ def _unshare(flags: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def _end_with_parent() -> None:
+def _end_with(parent: int) -> None:
+    """Let this process end with its parent, also where that has ended already."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(REFUSED)
 
 
 def _ip(lines: list[str]) -> None:
