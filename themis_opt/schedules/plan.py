@@ -225,12 +225,23 @@ class Plan:
         return f"{name} chunk {stage.chunk} {stage.phase.name.lower()} on {dimension}"
 
     def costs(self, instance: Instance) -> StageCosts:
-        """Costs of every stage, arrays of shape (stages,)."""
-        parts = [
-            path_costs(instance, exchange.kind, chunks.sizes, chunks.paths)
-            for exchange, chunks in zip(self.launched(instance), self.chunks, strict=True)
-        ]
-        return StageCosts(*(np.concatenate([a.ravel() for a in arrays]) for arrays in zip(*parts, strict=True)))
+        """Costs of every stage, arrays of shape (stages,); launches of one kind are looked at together."""
+        alike: dict[tuple[CollectiveKind, int], list[int]] = {}
+        for number, (exchange, own) in enumerate(zip(self.launched(instance), self.chunks, strict=True)):
+            alike.setdefault((exchange.kind, own.paths.shape[1]), []).append(number)
+        parts = [self._costs_of(instance, kind, numbers) for (kind, _), numbers in alike.items()]
+        if len(parts) == 1:
+            return parts[0]
+        numbers = [number for group in alike.values() for number in group]
+        order = np.argsort(np.concatenate([np.arange(*self.offsets[number : number + 2]) for number in numbers]))
+        return StageCosts(*(np.concatenate(arrays)[order] for arrays in zip(*parts, strict=True)))
+
+    def _costs_of(self, instance: Instance, kind: CollectiveKind, numbers: Sequence[int]) -> StageCosts:
+        """Costs of the stages of some launches of one kind and as many stages, one launch after the other."""
+        chunks = [self.chunks[number] for number in numbers]
+        sizes = np.concatenate([own.sizes for own in chunks])
+        paths = np.concatenate([own.paths for own in chunks])
+        return StageCosts._make(array.ravel() for array in path_costs(instance, kind, sizes, paths))
 
     def releases(self, instance: Instance) -> IntArray:
         """Release of the collective of every stage in picoseconds, shape (stages,)."""

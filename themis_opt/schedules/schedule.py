@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -88,6 +89,11 @@ class Schedule:
     def costs(self) -> StageCosts:
         """Costs of every stage of one iteration."""
         return self.plan.costs(self.instance)
+
+    def knowing(self, costs: StageCosts) -> Self:
+        """The schedule itself, with its costs, which were computed to make it; changed copies compute theirs anew."""
+        self.__dict__["costs"] = costs
+        return self
 
     @property
     def has_equal_sizes(self) -> bool:

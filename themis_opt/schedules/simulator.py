@@ -37,20 +37,20 @@ def simulate(instance: Instance, plan: Plan, iterations: int | None = None) -> S
         If a sequence is no ordering of the stages of its resource, or the clock is too small.
     """
     _check_clock_once(instance)
+    costs = plan.costs(instance)
     if not instance.tasks:
-        return _run(instance, plan, 1)
+        return _run(instance, plan, costs, 1)
     if iterations is not None:
-        return _run(instance, plan, iterations)
+        return _run(instance, plan, costs, iterations)
     count = FEWEST
-    schedule = _run(instance, plan, count)
+    schedule = _run(instance, plan, costs, count)
     while not schedule.period.is_steady and count < MOST:
         count *= 2
-        schedule = _run(instance, plan, count)
+        schedule = _run(instance, plan, costs, count)
     return schedule
 
 
-def _run(instance: Instance, plan: Plan, iterations: int) -> Schedule:
-    costs = plan.costs(instance)
+def _run(instance: Instance, plan: Plan, costs: StageCosts, iterations: int) -> Schedule:
     operations = build_operations(instance, plan, costs, iterations)
     start = start_times(operations).reshape(iterations, -1)
     whole = start[: max(iterations - 1, 1)]  # in the last of several, launches may wait for one more
@@ -59,7 +59,8 @@ def _run(instance: Instance, plan: Plan, iterations: int) -> Schedule:
     tasks = len(instance.tasks)
     stages = start[:, tasks:]
     end = stages + costs.occupancy
-    return Schedule(instance, plan, stages.ravel(), end.ravel(), (end + costs.lag).ravel(), start[:, :tasks])
+    times = (stages.ravel(), end.ravel(), (end + costs.lag).ravel())
+    return Schedule(instance, plan, *times, start[:, :tasks]).knowing(costs)
 
 
 STAGES_TOGETHER = 2**13
