@@ -13,7 +13,6 @@ import typer
 
 from themis_opt.base.errors import ThemisError
 from themis_opt.base.version import __version__
-from themis_opt.cli.printing import tell
 from themis_opt.cli.process import BAD_INPUT, INTERRUPTED
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
@@ -86,20 +85,26 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*arguments, **options)
         except ThemisError as error:
-            tell(f"error: {error}")
+            _tell(f"error: {error}")
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
-            tell("interrupted: there is no result yet")
+            _tell("interrupted: there is no result yet")
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:  # the reader of our output went away
             _print_nowhere()
             raise typer.Exit(0) from None
         except OSError as error:
-            tell(f"error: {error.strerror or error}")
+            _tell(f"error: {error.strerror or error}")
             _print_nowhere()
             raise typer.Exit(BAD_INPUT) from None
 
     return guarded
+
+
+def _tell(line: str) -> None:
+    from themis_opt.cli.printing import tell  # what it needs takes longer than all else of ``--help``
+
+    tell(line)
 
 
 def _print_nowhere() -> None:
