@@ -10,6 +10,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import load
 from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
@@ -219,9 +220,11 @@ def test_unknown_type_of_elements_is_refused() -> None:
         element_bytes("int8")
 
 
-@pytest.mark.parametrize("parallelism", [name for name in PARALLELISMS if "spatial" not in name])  # too many NPUs
+@pytest.mark.parametrize("parallelism", PARALLELISMS)
 def test_equal_choices_make_equal_instances(parallelism: str) -> None:
-    convolutional = {"data", "splitbrain", "filter", "channel"}
-    model = "vgg-16-cifar" if parallelism.rpartition("+")[2] in convolutional else "bert-base"
-    choices = {"stages": 2} if parallelism == "pipeline" else {}
+    kind = parallelism.rpartition("+")[2]
+    convolutional = dict.fromkeys(("data", "splitbrain", "filter", "channel"), "vgg-16-cifar") | {"spatial": "vgg-16"}
+    model = convolutional.get(kind, "bert-base")
+    few = Network(dimensions=[Dimension(kind="ring", size=2, bandwidth="1 GB/s", name=name) for name in "ab"])
+    choices = {"pipeline": {"stages": 2}, "spatial": {"network": few}}.get(kind, {})
     assert make(model, parallelism, **choices) == make(model, parallelism, **choices)
