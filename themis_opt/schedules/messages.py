@@ -1,4 +1,4 @@
-"""Stages as messages: who sends which block to whom in every step of a basic algorithm, for files of other runtimes."""
+"""Stages as messages: who sends which block to whom in every step of an algorithm, for all that execute schedules."""
 
 from typing import NamedTuple
 
@@ -37,17 +37,28 @@ def stage_messages(phase: Phase, dimension: Dimension) -> list[Messages]:
     InputError
         If a switch takes part, or NPUs pass on what others sent to others, as in an all-to-all on a line.
     """
-    rule, size = phase.rule, dimension.size
-    if dimension.in_network and rule.in_network:
+    if dimension.in_network and phase.rule.in_network:
         raise InputError("a switch that sums and copies sends no messages between NPUs", field="in_network", value=True)
+    return algorithm_messages(phase, dimension.basic_algorithm, dimension.size)
+
+
+def algorithm_messages(phase: Phase, algorithm: Algorithm, size: int) -> list[Messages]:
+    """The steps of a stage of an algorithm on so many NPUs.
+
+    Raises
+    ------
+    InputError
+        If NPUs pass on what others sent to others.
+    """
+    rule = phase.rule
     if rule.rooted:
-        return _along(rooted_tree(dimension.basic_algorithm, size), rule.data)
+        return _along(rooted_tree(algorithm, size), rule.data)
     exchanged = rule.data is Data.STAY
-    if dimension.basic_algorithm is Algorithm.LINE:
+    if algorithm is Algorithm.LINE:
         if exchanged:
-            raise InputError("an all-to-all on a line has no messages of blocks", field="kind", value=dimension.kind)
+            raise InputError("an all-to-all on a line has no messages of blocks", field="algorithm", value=algorithm)
         return _along(line(size), rule.data)
-    pattern = (exchange_pattern if exchanged else gather_pattern)(dimension.basic_algorithm, size)
+    pattern = (exchange_pattern if exchanged else gather_pattern)(algorithm, size)
     steps = []
     for number in range(pattern.num_steps):
         parts = [_flat(target, blocks) for target, blocks in pattern.messages(number)]
