@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from formulations.budget import PROVEN_GAP
 from themis_opt.base.units import format_duration, format_percent
 from themis_opt.schedules.explanation import Explanation, ResourceTime, resource_time
 from themis_opt.schedules.schedule import Schedule
@@ -31,9 +32,9 @@ def on_comparison(compared: Comparison) -> tuple[str, ...]:
 def _on_gap(compared: Comparison) -> str:
     """What is proven about all other schedules whose chunks are cut by the same rule."""
     equal = all(result.schedule.has_equal_sizes for result in compared.results)
-    cut = "equal chunks" if equal else "chunks of any sizes"
+    cut = "as many equal chunks" if equal else "chunks of any sizes"
     if compared.best.status == "optimal":
-        return f"That is proven optimal: no schedule with {cut} is faster."
+        return f"That is proven optimal: no schedule with {cut} is more than {format_percent(PROVEN_GAP)} shorter."
     shorter = format_percent(1 - compared.best.bound / compared.best.makespan)
     return f"No schedule with {cut} is more than {shorter} shorter, which is proven."
 
