@@ -29,7 +29,7 @@ MATHEMATICS = "reference/mathematics.md"
 
 FORMULATIONS = (
     "lattice", "fluid", "order_count", "head_tail", "chunk_count", "chunk_sizes", "chunk_order", "sized_order",
-    "sequencing", "period", "period_sizes", "allocation",
+    "sequencing", "period", "period_sizes", "allocation", "offloading",
 )  # fmt: skip
 
 

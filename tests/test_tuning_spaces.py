@@ -2,12 +2,14 @@
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from six_layers import MIB, SIZES, iteration
 
 import themis_opt
 from themis_opt.base.errors import InputError
+from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.schedules.plan import equal_sizes
@@ -17,6 +19,7 @@ from themis_opt.solving.bounds import bounds
 from themis_opt.tuning import tune
 from themis_opt.tuning.costs import is_free_to_cut, with_costs
 from themis_opt.tuning.history import key_of
+from themis_opt.tuning.launching import KNOBS, USUAL
 from themis_opt.tuning.options import chunk_counts, make_space
 from themis_opt.tuning.parameters import Parameter, every_choice, nearest_choice
 from themis_opt.tuning.profiles import planned, ramp_sizes
@@ -355,3 +358,11 @@ class TestLaunchingSpace:
         with pytest.raises(InputError) as caught:
             make_space(iteration(), **options)
         assert said in str(caught.value)
+
+
+def test_usual_values_of_knobs_are_those_of_the_policies() -> None:
+    """A knob that is as usual is not told: the policy must then have that value by itself."""
+    own: dict[str, Any] = {name: make_policy(f"{name}/baseline").launching for name in KNOBS}
+    values = {knob: getattr(own[name], knob.removesuffix("_us")) for name, knobs in KNOBS.items() for knob in knobs}
+    values["cycle_us"] //= PICOSECONDS_PER_MICROSECOND
+    assert values == {name: value for name, value in USUAL.items() if name != "order"}

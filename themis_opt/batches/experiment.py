@@ -117,6 +117,8 @@ class Workload(Model):
     schedule: StrictStr = "1f1b"
     skip: Count = 1
     wait: Count = 0
+    memory: StrictStr | None = None
+    host_link: StrictStr | None = None
     chunks: Annotated[Count, Field(gt=0, le=MAX_CHUNKS)] = 64
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from themis_opt.workloads.timing import Timing
 
 PARALLELISM_NAMES = (
-    *("data", "tensor", "hybrid", "splitbrain", "fsdp", "hsdp", "daso", "pipeline"),
+    *("data", "tensor", "hybrid", "splitbrain", "fsdp", "hsdp", "daso", "pipeline", "out-of-core"),
     *("filter", "channel", "spatial", "data+filter", "data+channel", "data+spatial"),
 )
 """Those of :data:`themis_opt.workloads.parallelisms.PARALLELISMS`, without loading what makes them."""
@@ -52,6 +52,8 @@ Microbatches = Annotated[int, typer.Option(help="Parts of the batch that go thro
 Schedule = Annotated[str, typer.Option(help="gpipe or 1f1b: order of the passes of a stage of a pipeline.")]
 Skip = Annotated[int, typer.Option(help="Batches from one exchange between all groups to the next (daso).")]
 Wait = Annotated[int, typer.Option(help="Batches that an exchange between all groups may take (daso).")]
+Memory = Annotated[str | None, typer.Option(help="Memory of an NPU, such as '16 GB' (out-of-core).")]
+HostLink = Annotated[str | None, typer.Option(help="Bandwidth between an NPU and its host (out-of-core).")]
 Chunks = Annotated[int, typer.Option(help="Chunks of each collective.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write the instance to this file.")]
 
@@ -88,6 +90,8 @@ def workload(
     schedule: Schedule = "1f1b",
     skip: Skip = 1,
     wait: Wait = 0,
+    memory: Memory = None,
+    host_link: HostLink = None,
     chunks: Chunks = 64,
     output: Output = None,
     as_json: options.Json = False,
@@ -133,6 +137,8 @@ def workload(
         "schedule": schedule,
         "skip": skip,
         "wait": wait,
+        "memory": memory,
+        "host_link": host_link,
     }
     timing = _timing(flops, efficiency, times, layers)
     try:

@@ -20,7 +20,7 @@ CYCLES_OF_COMPUTE = tuple(2**n for n in range(1, 10))
 """How many cycles of Horovod one iteration of compute may have."""
 
 USUAL: Mapping[str, Value] = MappingProxyType(
-    {"first_cap": 2**20, "cap": 25 * 2**20, "buffer": 64 * 2**20, "cycle_us": 3500, "threshold": 25 * 10**6,
+    {"first_cap": 2**20, "cap": 25 * 2**20, "buffer": 128 * 2**20, "cycle_us": 1000, "threshold": 25 * 10**6,
      "order": "ready"}
 )  # fmt: skip
 """Values of the knobs that policies have by themselves."""

@@ -13,6 +13,7 @@ from themis_opt.workloads.convolutional import by_channels, by_filters, by_space
 from themis_opt.workloads.daso import daso
 from themis_opt.workloads.hybrid import data, hybrid, tensor
 from themis_opt.workloads.layers import Layer, TrainingModel
+from themis_opt.workloads.out_of_core import out_of_core
 from themis_opt.workloads.pipeline import pipeline
 from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.sharded import fully_sharded, hybrid_sharded
@@ -47,6 +48,7 @@ PARALLELISMS: Mapping[str, Parallelism] = MappingProxyType(
         "hsdp": Parallelism(hybrid_sharded, ("group", "recompute", "update")),
         "daso": Parallelism(daso, ("group", "granularity", "recompute", "update", "skip", "wait")),
         "pipeline": Parallelism(pipeline, ("stages", "microbatches", "schedule", "granularity", "recompute", "update")),
+        "out-of-core": Parallelism(out_of_core, ("memory", "host_link", "granularity", "update")),
         "filter": Parallelism(by_filters, ("granularity", "update")),
         "channel": Parallelism(by_channels, ("granularity", "update")),
         "spatial": Parallelism(by_space, ("granularity", "update")),

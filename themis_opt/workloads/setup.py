@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 from themis_opt.base.errors import InputError
+from themis_opt.base.units import format_bandwidth, format_size
 from themis_opt.problem.network import Network
 from themis_opt.workloads.layers import Layer, Parameter
 from themis_opt.workloads.timing import LayerTimes, Timing
@@ -26,7 +27,7 @@ SOMETIMES: Mapping[str, str] = MappingProxyType(
         name: "--tensor-group" if name == "group" else f"--{name.replace('_', '-')}"
         for name in (
             *("group", "accumulate", "zero", "granularity", "recompute", "update", "local_blocks"),
-            *("stages", "microbatches", "schedule", "skip", "wait"),
+            *("stages", "microbatches", "schedule", "skip", "wait", "memory", "host_link"),
         )
     }
 )
@@ -78,6 +79,9 @@ class Setup:
     skip, wait : int
         Batches from one exchange between all groups to the next, and batches that it may take
         (:mod:`themis_opt.workloads.daso`).
+    memory, host_link : int and float
+        Bytes of an NPU, and bytes per second between it and its host (:mod:`themis_opt.workloads.out_of_core`); None
+        where everything fits.
     local_blocks : int
         Blocks of layers with a loss of their own, whose gradients leave in the forward sweep; 1 for one loss at the end
         (M. Laskin et al., *Parallel Training of Deep Networks with Local Updates*, https://arxiv.org/abs/2012.03837).
@@ -105,6 +109,8 @@ class Setup:
     schedule: MicrobatchSchedule = "1f1b"
     skip: int = 1
     wait: int = 0
+    memory: int | None = None
+    host_link: float | None = None
 
     def __post_init__(self) -> None:
         for field, value in (
@@ -114,6 +120,8 @@ class Setup:
             ("--local-blocks", self.local_blocks),
             ("--microbatches", self.microbatches),
             ("--skip", self.skip),
+            ("--memory", self.memory),
+            ("--host-link", self.host_link),
         ):
             if value is not None and value < 1:
                 raise InputError("must be 1 or more", field=field, value=value)
@@ -142,6 +150,8 @@ class Setup:
             choices += [f"{self.stages} stages, {self.microbatches} microbatches, {self.schedule}"]
         if self.skip > 1 or self.wait:
             choices += [f"all groups every {self.skip} batches, {self.wait} later"]
+        if self.memory is not None and self.host_link is not None:
+            choices += [f"{format_size(self.memory)} of memory, {format_bandwidth(self.host_link)} to the host"]
         choices += [f"{self.local_blocks} local blocks"] * (self.local_blocks > 1)
         choices += [f"{self.accumulate} steps"] * (self.accumulate > 1) + [f"ZeRO stage {self.zero}"] * bool(self.zero)
         return ", ".join(choices + ["activations recomputed"] * self.recompute) + "."

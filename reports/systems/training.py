@@ -1,0 +1,208 @@
+"""What is exchanged when: sharding, fewer rounds, fewer bytes, unequal nodes, little memory."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import optuna
+from common import BUSY, NODES, RATE, V100, Fixed, Row, bisect, made, measured, run
+
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Network
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.study.robustness import executions, loss_distributions
+from themis_opt.study.scaling import least_compression, scaling
+from themis_opt.workloads.models import MODELS
+from themis_opt.workloads.out_of_core import activations, offloaded
+from themis_opt.workloads.setup import Setup
+from themis_opt.workloads.timing import Rate
+from themis_opt.workloads.transformations import parse_compression
+from themis_opt.workloads.unequal import parse_unequal
+
+
+def hetseq() -> Iterator[Row]:
+    """HetSeq: unequal nodes; 2.325 s of compute per step and 0.96 GB/s for each node beside what is published."""
+    layers = MODELS["bert-base"].layers(128)
+    published = {1: 1.0, 2: 1.72, 4: 3.22, 8: 5.94}
+    for nodes, claimed in published.items():
+        timing = Fixed(2.325, layers)
+        time = 2.325
+        if nodes > 1:
+            network = Network(dimensions=(Dimension(kind="ring", size=nodes, bandwidth="0.96 GB/s", latency="30 us"),))
+            row = measured(
+                f"{nodes} nodes", made("bert-base", network, timing=timing, batch=128, sequence=128), "fused/hourglass"
+            )
+            time = row["batch ms"] / 1e3
+            yield row | {"speed-up": nodes * 2.325 / time, "published": claimed}
+    for share in ("equal", "proportional"):
+        unequal = parse_unequal("1,1,0.5,0.5", share)
+        yield measured(
+            f"speeds 1, 1, 0.5, 0.5, {share} shares", made("bert-base", NODES, batch=32, unequal=unequal, sequence=128)
+        )
+
+
+def daso() -> Iterator[Row]:
+    """DASO: the exchange between nodes every k batches, needed S batches later, and the bytes of a node per batch."""
+    for skip, wait in ((1, 0), (2, 0), (4, 0), (4, 1), (8, 0), (8, 2)):
+        instance = made("resnet-50", NODES, "daso", skip=skip, wait=wait, element_bytes=2)
+        sent = sum(own.size for own in instance.exchanges if own.span == (1,)) * 4 / skip
+        yield measured(f"k = {skip}, S = {wait}", instance, **{"MB between nodes per batch": sent / 1e6})
+    yield measured("all-reduce of all NPUs", made("resnet-50", NODES, element_bytes=2))
+
+
+def sharding() -> Iterator[Row]:
+    """ZeRO-2, full sharding (FSDP) and hybrid sharding (HSDP) beside copies (DDP)."""
+    for model, batch in (("bert-large", 2), ("bert-large", 8)):
+        for name, parallelism, more in (
+            ("copies", "data", {}),
+            ("ZeRO-2", "data", {"zero": 2}),
+            ("full sharding", "fsdp", {}),
+            ("hybrid sharding", "hsdp", {}),
+        ):
+            instance = made(model, V100, parallelism, batch=batch, sequence=128, **more)
+            policy = "ddp/hourglass" if name == "copies" else BUSY
+            yield measured(
+                f"BERT-large, batch {batch}, {name}", instance, policy, **{"parameters MB": instance.memory / 1e6}
+            )
+
+
+def dct() -> Iterator[Row]:
+    """DCT: 100x between data-parallel and 20x between model-parallel NPUs, with 4 bytes per place."""
+    compression = parse_compression("data=100,model=20", 4)
+
+    def saved(scale: float) -> float:
+        dimensions = tuple(own.model_copy(update={"bandwidth": own.bandwidth * scale}) for own in NODES.dimensions)
+        network = NODES.varied(dimensions=dimensions)
+        whole, small = (
+            run(made("dlrm-large", network, batch=64, compression=own)).makespan
+            for own in (parse_compression("", 4), compression)
+        )
+        return 1 - small / whole
+
+    scale = bisect(lambda own: saved(own) <= 0.37, 1e-3, 1e5)
+    yield {
+        "workload": "DLRM (large), bandwidth of adapters at which 37 % of the time are saved",
+        "GB/s": 3.125 * scale,
+        "saved %": 100 * saved(scale),
+    }
+    for factor in (0.1, 1.0, 10.0):
+        yield {
+            "workload": f"DLRM (large), adapters of {3.125 * factor:g} GB/s",
+            "GB/s": 3.125 * factor,
+            "saved %": 100 * saved(factor),
+        }
+
+
+def local() -> Iterator[Row]:
+    """Local updates: blocks with losses of their own."""
+    for blocks in (1, 2, 4, 8):
+        yield measured(f"ResNet-50, {blocks} blocks", made("resnet-50", V100, local_blocks=blocks))
+    yield measured("ResNet-50, one loss", made("resnet-50", V100), "ddp/hourglass")
+
+
+def dlcp() -> Iterator[Row]:
+    """DLCP: a part of the bytes may be lost; quantiles over 200 networks with latencies up to three times as long."""
+    network = Network(dimensions=(Dimension(kind="ring", size=8, bandwidth="12.5 Gb/s", latency="100 us"),))
+    for tolerance in (0.0, 0.01, 0.05, 0.2):
+        instance = made("resnet-50", network, tolerance=tolerance)
+        schedule = run(instance)
+        dynamic = {"plan": executions("plan", schedule)["plan, dynamic"]}
+        (own,) = loss_distributions(instance, dynamic, samples=200, latency_jitter=2.0, bandwidth_spread=0.0)
+        times = sorted(own.makespans.tolist())
+        yield measured(
+            f"ResNet-50, loss of {100 * tolerance:g} %",
+            instance,
+            **{"median ms": times[100] / 1e9, "p99 ms": times[197] / 1e9, "1 / (1 - p)": 1 / (1 - tolerance)},
+        )
+
+
+def karma() -> Iterator[Row]:
+    """KARMA: batches beyond 16 GB of memory, with 16 GB/s to the host, beside NPUs with memory for everything."""
+    for model, batch in (("resnet-50", 512), ("resnet-50", 1024), ("resnet-152", 512), ("densenet-201", 512)):
+        layers, given = MODELS[model].layers(), {"memory": 16 * 10**9, "host_link": 16e9}
+        instance = made(model, V100, "out-of-core", batch=batch, **given)
+        setup = Setup(network=V100, timing=RATE, batch=batch, element_bytes=4, **given)
+        swapped = instance.varied(iteration=offloaded(layers, setup, ["swap"] * len(layers)))
+        sent = sum(own.size for own in instance.exchanges if own.kind is CollectiveKind.SEND)
+        in_core = run(made(model, V100, batch=batch)).makespan / 1e9
+        row = measured(
+            f"{MODELS[model].title}, batch {batch}",
+            instance,
+            **{
+                "activations GB": sum(activations(layers, setup)) / 1e9,
+                "swapped GB": sent / 2e9,
+                "computed again": sum(task.name.endswith("recompute") for task in instance.tasks),
+                "in memory ms": in_core,
+                "all swapped ms": run(swapped).makespan / 1e9,
+                "all computed again ms": run(made(model, V100, batch=batch, recompute=True)).makespan / 1e9,
+            },
+        )
+        yield row
+
+
+def dear() -> Iterator[Row]:
+    """DeAR on its own set-up: 64 GPUs on one ring; groups tuned by Optuna in ten trials from 25 MB, 1-256 MB."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    for gigabits, latency in ((10, "30 us"), (100, "4 us")):
+        network = Network(
+            dimensions=(
+                Dimension(kind="ring", size=64, bandwidth=f"{gigabits} Gb/s", latency=latency, launch_overhead="20 us"),
+            )
+        )
+        for model, batch, sequence in (
+            ("resnet-50", 64, None),
+            ("densenet-201", 32, None),
+            ("bert-base", 64, 64),
+            ("bert-large", 32, 64),
+        ):
+            instance = made(
+                model, network, batch=batch, sequence=sequence, timing=Rate(13_450_000_000_000, 0.5), chunks=1
+            )
+            own = {name: run(instance, f"{name}/baseline+fifo").makespan for name in ("wait_free", "ddp", "horovod")}
+
+            def tuned(trial: optuna.Trial, instance: Instance = instance) -> int:
+                threshold = trial.suggest_float("threshold", 1, 256)
+                return run(instance, f"dear:threshold={round(threshold * 1e6)}B/baseline+fifo").makespan
+
+            study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0))
+            study.enqueue_trial({"threshold": 25.0})
+            study.optimize(tuned, n_trials=10)
+            row = measured(
+                f"{MODELS[model].title}, {gigabits} Gb/s",
+                instance,
+                f"dear:threshold={round(study.best_params['threshold'] * 1e6)}B/baseline+fifo",
+            )
+            yield (
+                row
+                | {f"over {name}": time / 1e9 / row["batch ms"] for name, time in own.items()}
+                | {"compute ms": instance.compute / 1e9, "published at most": 1.83 if gigabits == 10 else 1.15}
+            )
+
+
+def bottleneck() -> Iterator[Row]:
+    """Is Network the Bottleneck: 64 NPUs at 10 and 100 Gb/s, and the least compression for a scaling factor of 95 %."""
+
+    def planned(instance: Instance) -> Any:
+        return make_policy("horovod/hourglass")
+
+    for model in ("resnet-50", "resnet-101", "vgg-16"):
+        for gigabits in (10, 100):
+            network = Network(
+                dimensions=(Dimension(kind="ring", size=64, bandwidth=f"{gigabits} Gb/s", name="adapter"),)
+            )
+
+            def make(own: Network, model: str = model) -> Instance:
+                return made(model, own, batch=32)
+
+            own, little = scaling(make, network, planned, npus=[64], utilisations=[1.0, 0.3])
+            needed = least_compression(make, network, planned, npus=64)
+            alone = 2 * own.exchanged * 63 / 64 / (gigabits * 1.25e8) * 1e3
+            yield {
+                "workload": f"{MODELS[model].title}, {gigabits} Gb/s",
+                "batch ms": own.time / 1e9,
+                "gap %": 100 * (own.time / own.bound - 1),
+                "all-reduce ms": alone,
+                "factor %": 100 * own.factor,
+                "factor at 30 % %": 100 * little.factor,
+                "least compression": needed,
+            }
