@@ -19,7 +19,9 @@ from themis_opt.batches.executors import Site, processes
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import read_experiment
 from themis_opt.batches.output import finished_rows
+from themis_opt.batches.status import status_of
 from themis_opt.batches.store import RunStore
+from themis_opt.reports.making import make_report
 
 KILLS, SEED, RUNS = 50, 0, 1000
 PRELOADED = ["pytest", "psutil", "themis_opt.batches.output", "themis_opt.policies.random_orders"]
@@ -135,6 +137,14 @@ def started():
         process.communicate()
 
 
+def is_worker(process):
+    """Whether a process executes runs; others come and go."""
+    try:
+        return "spawn_main" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
+
+
 def rows_begin(process, path):
     wait_until(lambda: has_rows(path.with_name("runs.sqlite")), process)
 
@@ -155,11 +165,24 @@ def test_a_killed_command_takes_its_workers_along_and_goes_on(tmp_path, started)
     assert json.loads(finished.stdout)["rows"] == 100
 
 
+def test_a_batch_at_work_tells_how_far_it_is_and_is_reported(tmp_path, started):
+    path = experiment(tmp_path, 20_000)
+    process = started(path)
+    rows_begin(process, path)
+    status = status_of(path)
+    assert status.is_running
+    assert status.done > 0
+    assert status.done + status.running + status.remaining == 20_000
+    wait_until(path.with_name("rows.csv").exists, process)
+    assert 0 < make_report(tmp_path, output=tmp_path / "report", html=False).num_rows < 20_000
+    assert process.poll() is None
+
+
 def test_a_killed_worker_loses_no_run(tmp_path, started):
     path = experiment(tmp_path, 8, "search:evaluations=200000")
     process = started(path)
     rows_begin(process, path)
-    workers = [child for child in process.children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
+    workers = [child for child in process.children(recursive=True) if is_worker(child)]
     workers[0].kill()
     printed, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors

@@ -58,7 +58,7 @@ def test_title_and_description_are_those_of_the_experiment(folder):
 
 
 def test_html_can_be_left_out(folder):
-    assert files_of(folder, "--no-html") == [str(folder / "README.md")]
+    assert [file for file in files_of(folder, "--no-html") if not file.endswith(".svg")] == [str(folder / "README.md")]
     assert not (folder / "report.html").exists()
 
 
@@ -77,7 +77,7 @@ def test_rows_may_come_from_elsewhere(folder, tmp_path):
 def test_files_are_named_apart_from_results(folder):
     result = invoke(folder)
     assert "wrote" not in result.stdout
-    assert result.stderr == f"wrote {folder / 'README.md'}\nwrote {folder / 'report.html'}\n"
+    assert result.stderr.endswith(f"wrote {folder / 'README.md'}\nwrote {folder / 'report.html'}\n")
 
 
 def test_the_summary_is_printed(folder):
@@ -165,3 +165,31 @@ def test_the_command_line_imports_nothing_heavy_for_its_help():
     code = f"import sys, themis_opt.cli.report; print(sorted({heavy} & set(sys.modules)))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["README.md", "report.html"])
+def test_files_that_no_report_left_are_not_replaced(folder, name):
+    (folder / name).write_text("my own notes", encoding="utf-8")
+    assert "is no file of a report" in refuse(folder)
+    assert (folder / name).read_text(encoding="utf-8") == "my own notes"
+    assert {path.name for path in folder.iterdir()} == {"experiment.toml", "rows.csv", name}
+
+
+def test_any_report_shows_figures_for_any_rows_if_asked(tmp_path):
+    made = write_experiment(tmp_path / "made", "scaling", sample("scaling"))
+    names = {"boxes", "ecdf", "duel", "algbw"}
+    files = {file.rpartition("/")[2] for file in files_of(made, "--no-html", "--figures", ",".join(sorted(names)))}
+    drawn = {name for name in names if f"policies-{name}.svg" in files}
+    text = (made / "README.md").read_text(encoding="utf-8")
+    assert {"boxes", "ecdf"} <= drawn
+    assert all(f"{name}: needs" in text for name in names - drawn)
+
+
+def test_the_table_shows_figures_for_any_rows_by_itself(tmp_path):
+    made = write_experiment(tmp_path / "made", "table", grid_rows(chunks=(4,), sizes=(2**20, 2**24)))
+    files = {file.rpartition("/")[2] for file in files_of(made, "--no-html")}
+    assert {f"policies-{name}.svg" for name in ("boxes", "ecdf", "duel", "algbw")} <= files
+
+
+def test_an_unknown_figure_is_refused(folder):
+    assert "--figures = 'pie': unknown figure" in refuse(folder, "--figures", "pie")

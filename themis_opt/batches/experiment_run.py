@@ -16,6 +16,9 @@ from themis_opt.batches.output import check_parquet, finished_rows, num_rows, pr
 from themis_opt.batches.runner import Outcome, Report, run_batch, unfinished
 from themis_opt.batches.store import RunStore
 
+EXPORT_SECONDS, EXPORT_SHARE = 5.0, 0.05
+"""While a batch runs its rows are exported no more often, and in at most this share of the time."""
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -82,7 +85,8 @@ def run_experiment(
 
     Notes
     -----
-    A file of rows that holds more than are finished now is not replaced; `files` of the result is empty then.
+    Rows and provenance are written as the batch goes on, and at its end.  A file of rows that holds more than are
+    finished now is not replaced; `files` of the result is empty then.
 
     Raises
     ------
@@ -98,9 +102,11 @@ def run_experiment(
     make_folder(rows.parent)
     with RunStore(store or path.parent / STORE) as kept:
         left = len(unfinished(runs, kept, retry_failed=retry_failed))
+        exports = _Exports(lambda: _export(runs, kept, rows, False, command, began))
+        told = exports.if_due if rows.is_file() or not rows.exists() else (lambda: None)
         try:
             with _site(jobs, address) as site:
-                outcome = run_batch(runs, kept, site, retry_failed=retry_failed, report=report)
+                outcome = run_batch(runs, kept, site, retry_failed=retry_failed, report=report, committed=told)
         except BaseException:
             if len(unfinished(runs, kept, retry_failed=retry_failed)) < left:
                 with undisturbed():
@@ -109,6 +115,21 @@ def run_experiment(
         with undisturbed():
             files, known = _export(runs, kept, rows, parquet, command, began, anew=outcome.executed > 0)
     return Finished(rows, files, known, outcome)
+
+
+class _Exports:
+    """Rows exported now and then, so that reports of a running batch show what is finished."""
+
+    def __init__(self, export: Callable[[], object]) -> None:
+        self.export, self.due = export, monotonic()
+
+    def if_due(self) -> None:
+        """Export, unless that was done a moment ago."""
+        began = monotonic()
+        if began >= self.due:
+            self.export()
+            ended = monotonic()
+            self.due = ended + max(EXPORT_SECONDS, (ended - began) / EXPORT_SHARE)
 
 
 def _site(jobs: int | None, address: str | None) -> AbstractContextManager[executors.Site]:

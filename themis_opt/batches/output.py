@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
@@ -190,6 +191,7 @@ def _processor() -> str:
     return next(names, platform.processor())
 
 
+@cache
 def _commit() -> str | None:
     """The commit of the source tree, with a plus sign if files differ from it; None outside of one."""
     folder = Path(__file__).parent.parent

@@ -1,13 +1,14 @@
 """The runner of batches: runs go to an executor, rows come back into the store as they are finished."""
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
-from dataclasses import dataclass
-from time import monotonic
+from dataclasses import dataclass, replace
+from time import monotonic, time
 from typing import Any
 
 from themis_opt.base.errors import InputError
+from themis_opt.batches.estimate import Estimate, Like, like
 from themis_opt.batches.executors import Site
 from themis_opt.batches.expansion import Run
 from themis_opt.batches.measured_run import Columns, OtherVersion, code_version, execute, failure
@@ -43,15 +44,16 @@ USUAL = RunnerParams()
 
 @dataclass(frozen=True)
 class State:
-    """How far a batch is: runs that have a row, those of them that failed, and all.
+    """How far a batch is: runs that have a row, those of them that failed, and all; and those that run now.
 
-    `seconds_left` is how long the rest may take, 0 if nothing is known yet.
+    `seconds_left` is how long the rest may take, None if nothing is known yet.
     """
 
     done: int
     failed: int
     total: int
-    seconds_left: float = 0.0
+    running: int = 0
+    seconds_left: float | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ def run_batch(
     *,
     retry_failed: bool = False,
     report: Report = lambda state: None,
+    committed: Callable[[], None] = lambda: None,
     params: RunnerParams = USUAL,
 ) -> Outcome:
     """Execute all runs that have no row yet.
@@ -96,6 +99,8 @@ def run_batch(
         Whether to execute again what failed before.
     report : callable, optional
         Hears of the state.
+    committed : callable, optional
+        Called when rows were committed.
     params : RunnerParams
         What is sent and committed at once.
 
@@ -113,7 +118,8 @@ def run_batch(
     known, keys = store.statuses(code_version()), {run.key for run in runs}
     todo = {run.key for run in left}
     failed = sum(known.get(key) == "failed" for key in keys - todo)
-    runner = _Runner(left, store, site, report, State(len(keys) - len(todo), failed, len(keys)), params)
+    state = State(len(keys) - len(todo), failed, len(keys))
+    runner = _Runner(left, store, site, report, committed, state, params)
     interrupted = False
     if left:
         try:
@@ -127,26 +133,38 @@ class _Runner:
     """What is pending, running and finished but not committed."""
 
     def __init__(
-        self, runs: Sequence[Run], store: RunStore, site: Site, report: Report, state: State, params: RunnerParams
+        self,
+        runs: Sequence[Run],
+        store: RunStore,
+        site: Site,
+        report: Report,
+        committed: Callable[[], None],
+        state: State,
+        params: RunnerParams,
     ) -> None:
         self.pending, self.store, self.site, self.report, self.state = deque(runs), store, site, report, state
-        self.params = params
+        self.committed, self.params = committed, params
         self.running: dict[Future[list[Columns]], list[Run]] = {}
         self.rows: list[dict[str, Any]] = []
-        self.free, self.executed, self.committed_at = site.slots, 0, monotonic()
+        self.free, self.num_sent, self.executed, self.committed_at = site.slots, 0, 0, monotonic()
         self.suspects: set[str] = set()
-        self.seconds: dict[tuple[str, str], float] = {}
-        self.missing = Counter((_like(run), self.threads(run), run.task.limits.time_limit) for run in runs)
+        self.is_told, self.noted = False, state
+        self.seconds: dict[Like, float] = {}
+        self.sent_at: dict[Future[list[Columns]], float] = {}
+        known = store.rows(code_version()) if runs else ()
+        self.estimate = Estimate(runs, site.slots, (row for row in known if row["status"] == "ok"))
 
     def run(self) -> None:
         """Execute everything; whatever ends it, what is finished is committed."""
         try:
-            self.report(self.state)
+            self.tell()
             while self.pending or self.running:
                 self.fill()
                 done, _ = wait(self.running, timeout=self.params.commit_seconds, return_when=FIRST_COMPLETED)
                 for future in done:
                     self.collect(future)
+                if not self.is_told:
+                    self.tell()
                 if (
                     len(self.rows) >= self.params.largest_commit
                     or monotonic() - self.committed_at >= self.params.commit_seconds
@@ -156,14 +174,21 @@ class _Runner:
             for future in [future for future in self.running if future.done() and not future.cancelled()]:
                 if future.exception() is None:
                     self.take(self.running[future], future.result())
+            self.running = {}
+            self.tell()
             self.commit()
 
     def fill(self) -> None:
         """Send runs while there are free slots."""
         while self.pending and self.slots(self.pending[0]) <= self.free:
             group = self.next_group()
-            self.running[self.site.submit(execute, [run.task for run in group], code_version())] = group
+            future = self.site.submit(execute, [run.task for run in group], code_version())
+            self.running[future] = group
+            if self.num_sent >= self.site.slots:  # earlier ones wait for their process to start
+                self.sent_at[future] = monotonic()
+            self.num_sent += 1
             self.free -= self.slots(group[0])
+            self.is_told = False
 
     def slots(self, run: Run) -> int:
         """Slots that a run takes: its threads, or all if it may have brought down a process."""
@@ -190,14 +215,7 @@ class _Runner:
     def expected(self, run: Run) -> float:
         """Seconds that a run may take, from the last ones of its policy and kind; many if nothing is known."""
         searches = run.task.limits.workers is not None or run.key in self.suspects
-        return self.params.group_seconds if searches else self.seconds.get(_like(run), self.params.group_seconds)
-
-    def seconds_left(self) -> float:
-        """How long the runs without a row take, if those of a kind never tried take their time limit or no time."""
-        busy = sum(
-            count * slots * self.seconds.get(like, limit or 0.0) for (like, slots, limit), count in self.missing.items()
-        )
-        return busy / self.site.slots
+        return self.params.group_seconds if searches else self.seconds.get(like(run), self.params.group_seconds)
 
     def collect(self, future: Future[list[Columns]]) -> None:
         """Take the results of a group."""
@@ -215,6 +233,10 @@ class _Runner:
             self.suspect(group, f"{type(error).__name__}: {error}")
         else:
             self.take(group, results)
+            if future in self.sent_at:
+                took = monotonic() - self.sent_at.pop(future)
+                own = sum(result.get("seconds") or 0.0 for result in results)
+                self.estimate.add_overhead((took - own) / len(group))
 
     def suspect(self, group: Sequence[Run], reason: str) -> None:
         """Run those of a group that was lost once more, one at a time; one that is lost alone has failed."""
@@ -230,24 +252,32 @@ class _Runner:
             self.committed_at = monotonic()
         for run, result in zip(group, results, strict=True):
             self.rows.append({"key": run.key} | run.columns | result)
-            self.missing[_like(run), self.threads(run), run.task.limits.time_limit] -= 1
-            if "seconds" in result:
-                before = self.seconds.get(_like(run), result["seconds"])
-                self.seconds[_like(run)] = (before + result["seconds"]) / 2
+            seconds = result.get("seconds")
+            self.estimate.finish(run, seconds)
+            if seconds is not None:
+                before = self.seconds.get(like(run), seconds)
+                self.seconds[like(run)] = (before + seconds) / 2
         failed = sum(result["status"] == "failed" for result in results)
         self.executed += len(group)
-        done = self.state.done + len(group)
-        self.state = State(done, self.state.failed + failed, self.state.total, self.seconds_left())
+        self.state = replace(self.state, done=self.state.done + len(group), failed=self.state.failed + failed)
+        self.is_told = False
+
+    def tell(self) -> None:
+        """Say how far the batch is."""
+        running = sum(map(len, self.running.values()))
+        self.state = replace(self.state, running=running, seconds_left=self.estimate.seconds_left())
         self.report(self.state)
+        self.is_told = True
 
     def commit(self) -> None:
-        """Put the rows that wait into the store."""
+        """Put the rows that wait into the store, and beside them how far the batch is."""
+        self.committed_at = monotonic()
+        if not self.rows and self.noted == self.state:
+            return
         if self.rows:
             self.store.add(self.rows)
+        state, self.noted = self.state, self.state
+        self.store.tell({"running": state.running, "seconds_left": state.seconds_left, "at": time()})
+        if self.rows:
             self.rows = []
-        self.committed_at = monotonic()
-
-
-def _like(run: Run) -> tuple[str, str]:
-    """What runs have in common that take about equally long: policy and kind of collective, or iterations."""
-    return run.task.policy, run.columns["kind"]
+            self.committed()

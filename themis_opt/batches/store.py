@@ -1,12 +1,13 @@
 """The rows of finished runs in one SQLite file, by key: what is committed survives any crash.
 
-One process writes.  The file is locked while it is open, journalled ahead of writing, and belongs to one format.
+One process writes, which a lock file beside the store holds to; any number read meanwhile, and see what is committed.
+The file is journalled ahead of writing, and belongs to one format.
 """
 
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -29,6 +30,12 @@ CREATE TABLE runs (
 CREATE INDEX runs_by_code_version ON runs (code_version);
 """
 
+_PROGRESS = "CREATE TABLE IF NOT EXISTS progress (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL)"
+"""What the batch at work says of itself; stores from before get the table when they are written."""
+
+PATIENCE = 30.0
+"""Seconds that readers and the writer wait for each other, where the file system has no shared memory for journals."""
+
 _REPLACE = "INSERT OR REPLACE INTO runs (key, code_version, status, row) VALUES (?, ?, ?, ?)"
 
 _RULES = {
@@ -48,28 +55,81 @@ class RunStore:
     Parameters
     ----------
     path : Path
-        The file; it is made if it is not there.
+        The file; it is made if it is not there, unless it is only read.
+    reading : bool
+        Whether to read what is committed, while another process may be writing.
 
     Raises
     ------
     InputError
-        If the file cannot be written, is damaged, of another program or format, or in use.
+        If the file cannot be read or written, is damaged, of another program or format, or written by another process.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, reading: bool = False) -> None:
+        self.path, self.reading = path, reading
+        self._lock: sqlite3.Connection | None = None
+        if not reading:
+            self._make_folder()
+            self._lock = self._locked()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connect()
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _make_folder(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from None
+            raise InputError(f"cannot be written: {error.strerror}", source=str(self.path)) from None
+
+    def _connect(self) -> None:
+        place = f"{self.path.absolute().as_uri()}?mode={'ro' if self.reading else 'rwc'}"
         with self._located():
-            self.connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+            self.connection = sqlite3.connect(place, timeout=PATIENCE, isolation_level=None, uri=True)
         try:
             with self._located():
-                self._open()
+                self._check_format() if self.reading else self._open()
         except BaseException:
             self.connection.close()
             raise
+
+    @property
+    def _lock_path(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.lock")
+
+    def _locked(self) -> sqlite3.Connection:
+        """Hold the lock of the writer: an empty database in use, which every system gives free by itself."""
+        with self._located():
+            lock = sqlite3.connect(self._lock_path, timeout=0, isolation_level=None)
+            try:
+                lock.execute("PRAGMA journal_mode = OFF")  # nothing is written to it
+                lock.execute("BEGIN EXCLUSIVE")
+            except BaseException:
+                lock.close()
+                raise
+            return lock
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            with suppress(OSError):  # some systems keep files that are open
+                self._lock_path.unlink()
+            self._lock.close()
+            self._lock = None
+
+    def is_written(self) -> bool:
+        """Whether a process is writing now."""
+        if self._lock is not None:
+            return True
+        if not self._lock_path.exists():
+            return False
+        try:
+            with closing(sqlite3.connect(self._lock_path, timeout=0, isolation_level=None)) as lock:
+                lock.execute("PRAGMA journal_mode = OFF")
+                lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.Error:
+            return True
+        return False
 
     def __enter__(self) -> Self:
         return self
@@ -81,8 +141,32 @@ class RunStore:
 
     def close(self) -> None:
         """Give the file free."""
+        try:
+            with self._located():
+                if not self.reading:
+                    with suppress(sqlite3.Error):  # while others read, the journal stays
+                        self.connection.execute("PRAGMA busy_timeout = 0")
+                        self.connection.execute("PRAGMA journal_mode = DELETE")
+                self.connection.close()
+        finally:
+            self._unlock()
+
+    def tell(self, state: Mapping[str, Any]) -> None:
+        """Note what the batch at work says of itself, for readers."""
         with self._located():
-            self.connection.close()
+            self.connection.execute("INSERT OR REPLACE INTO progress VALUES (1, ?)", (json.dumps(dict(state)),))
+
+    def told(self) -> dict[str, Any]:
+        """What the last batch said of itself; nothing if none did."""
+        with self._located():
+            if not self.connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'progress'").fetchone():
+                return {}
+            found = self.connection.execute("SELECT state FROM progress").fetchone()
+        try:
+            state = json.loads(found[0]) if found else {}
+        except (ValueError, TypeError):
+            state = {}
+        return state if isinstance(state, dict) else {}
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Commit rows, all or none; a row replaces the one with its key.
@@ -131,12 +215,10 @@ class RunStore:
         return row
 
     def _open(self) -> None:
-        """Lock the file, and lay it out if it is new."""
-        self._pragma("locking_mode = EXCLUSIVE")
+        """Lay the file out if it is new."""
         tables = self.connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         if tables:
             self._check_format()
-        # Ahead of the first write, because the lock then needs no memory shared with other processes.
         self._pragma("journal_mode = WAL")
         self._pragma("synchronous = NORMAL")
         self.connection.execute("BEGIN EXCLUSIVE")
@@ -145,6 +227,7 @@ class RunStore:
             self._pragma(f"user_version = {FORMAT}")
             for statement in filter(str.strip, _LAYOUT.split(";")):
                 self.connection.execute(statement)
+        self.connection.execute(_PROGRESS)
         self.connection.execute("COMMIT")
 
     def _check_format(self) -> None:

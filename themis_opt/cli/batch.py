@@ -1,6 +1,7 @@
 """``themis-opt batch``: all runs of an experiment, kept in a store, exported as rows."""
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,9 +35,16 @@ def batch(
     ] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what failed before.")] = False,
     parquet: Annotated[bool, typer.Option("--parquet", help="Write the rows as a Parquet file too.")] = False,
+    status: Annotated[
+        bool, typer.Option("--status", help="Only say how far the batch is, which may be running elsewhere.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Run an experiment; what is finished is kept and not run again."""
+    if status:
+        _say_status(experiment, store, jobs, quick, as_json)
+        return
+
     from themis_opt.batches.experiment_run import run_experiment
     from themis_opt.cli.progress import batch_progress
 
@@ -58,6 +66,26 @@ def batch(
             undisturbed=undisturbed,
         )
     _conclude(finished, as_json)
+
+
+def _say_status(experiment: Path, store: Path | None, jobs: int | None, quick: bool, as_json: bool) -> None:
+    from themis_opt.base.units import format_clock
+    from themis_opt.batches.status import status_of
+    from themis_opt.cli.printing import print_json, say
+
+    found = status_of(experiment, store=store, jobs=jobs, quick=quick)
+    if as_json:
+        print_json(asdict(found) | {"remaining": found.remaining})
+        return
+    at_work = "a batch is at work" if found.is_running else "no batch is at work"
+    say(
+        f"{found.done} of {found.total} runs done, {found.failed} of them failed; {found.running} running, "
+        f"{found.remaining} remaining; {at_work}"
+    )
+    if found.remaining and found.seconds_left is None:
+        say("no run like these is done yet: the time left is not known")
+    elif found.remaining:
+        say(f"about {format_clock(found.seconds_left or 0.0)} left{'' if found.is_running else ', once it goes on'}")
 
 
 def _check_report(experiment: Path) -> None:

@@ -100,8 +100,9 @@ def batch_progress() -> Iterator["Report"]:
 
         def report(state: "State") -> None:
             failed = f"  {state.failed} failed" if state.failed else ""
+            running = f"  {state.running} running" if state.running else ""
             rest = f"  {format_clock(state.seconds_left)} left" if state.seconds_left else ""
-            show(f"{state.done} of {state.total} runs{failed}{rest}", state.done, state.total)
+            show(f"{state.done} of {state.total} runs{failed}{running}{rest}", state.done, state.total)
 
         yield report
 

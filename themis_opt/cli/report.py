@@ -14,6 +14,9 @@ def report(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for the report, instead of the experiment's.")
     ] = None,
+    figures: Annotated[
+        str | None, typer.Option(help="More figures, for any rows: some of boxes,ecdf,duel,algbw.")
+    ] = None,
     html: Annotated[bool, typer.Option("--html/--no-html", help="Also write report.html, in one file.")] = True,
     as_json: options.Json = False,
 ) -> None:
@@ -21,7 +24,7 @@ def report(
     from themis_opt.cli.printing import print_json, say, tell_files
     from themis_opt.reports.making import make_report
 
-    made = make_report(folder, rows=rows, output=output, html=html)
+    made = make_report(folder, rows=rows, output=output, html=html, figures=options.split(figures) or ())
     if as_json:
         print_json({"report": made.name, "rows": made.num_rows, "files": [str(file) for file in made.files]})
         return

@@ -1,13 +1,18 @@
 """A report as one call: from the folder of an experiment to its files."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from themis_opt.base.errors import InputError
 from themis_opt.batches.experiment import EXPERIMENT, ROWS
 from themis_opt.reports.experiment import read_experiment, read_provenance
 from themis_opt.reports.registry import ReportFunction, report_function
 from themis_opt.reports.rendering.document import Report
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -21,7 +26,12 @@ class MadeReport:
 
 
 def make_report(
-    folder: str | Path, *, rows: Path | None = None, output: Path | None = None, html: bool = True
+    folder: str | Path,
+    *,
+    rows: Path | None = None,
+    output: Path | None = None,
+    html: bool = True,
+    figures: Sequence[str] = (),
 ) -> MadeReport:
     """Write the report of an experiment: README.md, pictures as SVG, and report.html.
 
@@ -35,11 +45,13 @@ def make_report(
         Folder for the report, by default that of the experiment.
     html : bool
         Whether to write the HTML too.
+    figures : sequence of str
+        Figures for any rows that the report shows besides, of :data:`themis_opt.reports.figures.FIGURES`.
 
     Raises
     ------
     InputError
-        If the experiment or the rows break a rule, or a file cannot be written.
+        If the experiment or the rows break a rule, a file cannot be written, or another one is in its place.
     """
     from themis_opt.reports.provenance import with_provenance  # what follows takes long to import
     from themis_opt.reports.rows import read_rows
@@ -52,13 +64,26 @@ def make_report(
     function = _report_function(experiment.report, folder / EXPERIMENT)
     frame = read.to_frame()
     try:
-        made = with_provenance(function(frame, experiment), frame, experiment, provenance)
+        shown = _with_figures(function(frame, experiment), frame, figures)
+        made = with_provenance(shown, frame, experiment, provenance)
     except InputError as error:
         raise error.within(str(path)) from None
 
     from themis_opt.reports.rendering.page import write_report
 
     return MadeReport(experiment.report, made, len(read), tuple(write_report(made, output or folder, html=html)))
+
+
+def _with_figures(report: Report, rows: "pd.DataFrame", names: Sequence[str]) -> Report:
+    """The report with figures for any rows, but for those that it shows anyway."""
+    from themis_opt.reports.figures import figures_section
+    from themis_opt.reports.results import results
+
+    if not names:
+        return report
+    present = {figure.name for figure in report.figures}
+    wanted = [name for name in dict.fromkeys(names) if f"policies-{name}" not in present]
+    return replace(report, sections=(*report.sections, *figures_section(results(rows), wanted)))
 
 
 def _report_function(name: str, source: Path) -> ReportFunction:

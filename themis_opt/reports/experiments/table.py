@@ -3,6 +3,7 @@
 import pandas as pd
 
 from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.figures import figures_section
 from themis_opt.reports.rendering.document import Column, Report, Section
 from themis_opt.reports.rendering.tables import percent, plural
 from themis_opt.reports.rendering.tables import table as as_table
@@ -34,7 +35,7 @@ def table(rows: pd.DataFrame, experiment: Experiment) -> Report:
     )
     policies = Section("Policies", text, policy_tables(found))
     summary = (*_summary(found, best), *warnings(rows, found))
-    return Report(experiment.title, summary, (policies, _instances(best), *failures(rows)))
+    return Report(experiment.title, summary, (policies, *figures_section(found), _instances(best), *failures(rows)))
 
 
 def _summary(found: pd.DataFrame, best: pd.DataFrame) -> list[str]:

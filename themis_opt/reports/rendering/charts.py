@@ -512,8 +512,8 @@ def specification(chart: Chart) -> Spec:
     return {name: part for name, part in found.items() if name not in ("config", "$schema")}
 
 
-def save(chart: Chart, path: Path, title: str = "") -> None:
-    """Write a chart as PNG or SVG, with the lines of a title above.
+def save(chart: Chart, path: Path, title: str = "", mark: str = "") -> None:
+    """Write a chart as PNG or SVG, with the lines of a title above, and a mark below in the text of an SVG.
 
     Raises
     ------
@@ -523,7 +523,7 @@ def save(chart: Chart, path: Path, title: str = "") -> None:
     spec = specification(chart) | {"config": CONFIG, "title": title.splitlines()}
     match path.suffix.lower():
         case ".svg":
-            write_atomically(path, vl_convert.vegalite_to_svg(spec))
+            write_atomically(path, f"{vl_convert.vegalite_to_svg(spec)}{mark}")
         case ".png":
             write_atomically(path, vl_convert.vegalite_to_png(spec, scale=PNG_SCALE))
         case _:

@@ -22,6 +22,12 @@ from themis_opt.reports.rendering.tables import cell, is_number
 
 MARKDOWN, HTML = "README.md", "report.html"
 
+MARK = "<!-- themis-opt report -->\n"
+"""The last line of the Markdown and the pictures of a report."""
+
+MARKS = (MARK.strip().encode(), b'content="themis-opt report"')
+"""One of them stands in every file of a report."""
+
 MOST_SENTENCES = 5
 """Sentences of a summary that are not folded."""
 
@@ -40,16 +46,29 @@ def write_report(report: Report, folder: Path, html: bool = True) -> list[Path]:
     Raises
     ------
     InputError
-        If a file cannot be written.
+        If a file cannot be written, or another one is in its place that no report left; nothing is written then.
     """
     pictures = [folder / f"{figure.name}.svg" for figure in report.figures]
+    for path in (*pictures, folder / MARKDOWN, *([folder / HTML] if html else [])):
+        _check_replaceable(path)
     for figure, path in zip(report.figures, pictures, strict=True):
-        save(figure.chart, path, figure.title)
-    write_atomically(folder / MARKDOWN, render_markdown(report))
+        save(figure.chart, path, figure.title, MARK)
+    write_atomically(folder / MARKDOWN, render_markdown(report) + MARK)
     if not html:
         return [*pictures, folder / MARKDOWN]
     write_atomically(folder / HTML, render_html(report))
     return [*pictures, folder / MARKDOWN, folder / HTML]
+
+
+def _check_replaceable(path: Path) -> None:
+    """Refuse to write over a file that no report left."""
+    try:
+        content = path.read_bytes() if path.is_file() else MARKS[0]
+    except OSError:
+        content = b""
+    if not any(mark in content for mark in MARKS):
+        rule = "is no file of a report, or one of an older version: move it away, or name another folder with -o"
+        raise InputError(rule, source=str(path))
 
 
 def render_markdown(report: Report) -> str:

@@ -1,0 +1,84 @@
+"""How far a batch is, told from its store alone, while another process may be writing it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from time import time
+
+from themis_opt.batches.estimate import Estimate
+from themis_opt.batches.executors import cores
+from themis_opt.batches.expansion import Run, expand
+from themis_opt.batches.experiment import STORE, read_experiment
+from themis_opt.batches.measured_run import code_version
+from themis_opt.batches.store import RunStore
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a batch is.
+
+    Attributes
+    ----------
+    total, done, failed : int
+        Runs in all, those that have a row, and those of them that failed.
+    running : int
+        Runs that are being executed now.
+    is_running : bool
+        Whether a process is writing the store.
+    seconds_left : float or None
+        How long the rest may take; None where nothing is known yet.
+    """
+
+    total: int
+    done: int = 0
+    failed: int = 0
+    running: int = 0
+    is_running: bool = False
+    seconds_left: float | None = None
+
+    @property
+    def remaining(self) -> int:
+        """Runs that have no row and are not running."""
+        return self.total - self.done - self.running
+
+
+def status_of(path: str | Path, *, store: Path | None = None, jobs: int | None = None, quick: bool = False) -> Status:
+    """How far the batch of an experiment is.
+
+    Parameters
+    ----------
+    path : path
+        The experiment file (TOML).
+    store : Path, optional
+        Store of finished runs, by default beside the experiment.
+    jobs : int, optional
+        Threads that a batch that goes on would keep busy, by default one per core.
+    quick : bool
+        Whether to count only what ``[quick]`` leaves.
+
+    Raises
+    ------
+    InputError
+        If the experiment breaks a rule, or the store cannot be read.
+    """
+    path = Path(path)
+    runs = list({run.key: run for run in expand(read_experiment(path), path, quick=quick)}.values())
+    place = store or path.parent / STORE
+    if not place.exists():
+        return Status(len(runs))
+    with RunStore(place, reading=True) as kept:
+        return _status(runs, kept, jobs or cores())
+
+
+def _status(runs: list[Run], store: RunStore, slots: int) -> Status:
+    is_running, told = store.is_written(), store.told()
+    rows = [row for row in store.rows(code_version()) if row.get("status") in ("ok", "failed")]
+    states = {row["key"]: row["status"] for row in rows}
+    missing = [run for run in runs if run.key not in states]
+    left = Estimate(missing, slots, (row for row in rows if row["status"] == "ok")).seconds_left()
+    running = 0
+    if is_running and told:
+        running = min(int(told.get("running") or 0), len(missing))
+        if told.get("seconds_left") is not None:
+            left = max(told["seconds_left"] - max(time() - told["at"], 0.0), 0.0)
+    failed = sum(states.get(run.key) == "failed" for run in runs)
+    return Status(len(runs), len(runs) - len(missing), failed, running, is_running, left)
