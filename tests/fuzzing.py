@@ -64,7 +64,8 @@ def attempt(name: str, path: Path, content: bytes) -> str:
     others = []
     for other, text in COMPANIONS.get(name, {}).items():
         others.append(path.with_name(other))
-        others[-1].write_text(text, encoding="utf-8")
+        if not others[-1].exists():
+            others[-1].write_text(text, encoding="utf-8")
     try:
         import_files([*others, f"{name}:{path}"])
     except InputError as error:

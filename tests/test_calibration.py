@@ -51,13 +51,33 @@ def test_noise_of_three_percent_moves_bandwidth_by_two_and_latency_by_ten_at_mos
     assert fit.warnings == ()
 
 
+def test_fits_are_as_exact_as_an_unbiased_estimate_can_be():
+    """The bound of Cramer and Rao for normal noise: the inverse of the information of the log."""
+    own, noise = dimension(8), 0.03
+    exact = [measured for _ in range(2) for measured in simulated(own)]
+    times = np.array([measured.time for measured in exact])
+    sent = np.array([2 * measured.size * 7 / 8 for measured in exact])
+    shares = np.stack([14 * 3 * US / times, sent / 0.2 / times])  # of latency and of bytes in each time
+    bound = noise * np.sqrt(np.diag(np.linalg.inv(shares @ shares.T)))
+    generator = np.random.default_rng(0)
+    off = []
+    for _ in range(300):
+        noisy = times * (1 + noise * generator.standard_normal(len(times)))
+        fit = calibrate([own._replace(time=time) for own, time in zip(exact, noisy, strict=True)])
+        off.append((fit.latency / (3 * US) - 1, fit.bandwidth / 200e9 - 1))
+    assert np.std(off, axis=0) == pytest.approx(bound, rel=0.12)  # three standard errors of 300 logs
+    assert np.abs(np.mean(off, axis=0)).max() < 0.0015
+
+
 def test_outliers_count_little():
     measurements = simulated(dimension(8), noise=0.01)
+    without = calibrate([own for number, own in enumerate(measurements) if number not in (3, 9, 15)])
     for number in (3, 9, 15):
         measurements[number] = measurements[number]._replace(time=5 * measurements[number].time)
     fit = calibrate(measurements)
     assert fit.bandwidth == pytest.approx(200e9, rel=0.02)
     assert fit.latency == pytest.approx(3 * US, rel=0.05)
+    assert fit.bandwidth == pytest.approx(without.bandwidth, rel=1e-3)
 
 
 def test_several_group_sizes_tell_launch_overhead_from_latency():

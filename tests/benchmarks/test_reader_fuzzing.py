@@ -19,6 +19,7 @@ LONGEST_SECONDS = 20
 MOST_MEMORY_KIB = 2**20
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.benchmarks
 @pytest.mark.parametrize("name", [name for name in READERS if SAMPLES.get(name)])
 def test_no_damaged_file_ends_in_a_traceback(name, tmp_path):

@@ -11,6 +11,7 @@ from themis_opt.problem.catalog import READERS
 TRIALS = 60
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", [name for name in READERS if SAMPLES.get(name)])
 def test_damaged_files_are_read_or_refused(name, tmp_path):
     generator = random.Random(name)

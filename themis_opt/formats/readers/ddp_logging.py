@@ -8,6 +8,7 @@ Source: https://github.com/pytorch/pytorch, ``torch/csrc/distributed/c10d/logger
 
 import ast
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -60,7 +61,9 @@ def _pairs(source: Source) -> dict[str, Any]:
     if len(source.data) > MAX_LITERAL:
         raise source.error(f"must be at most {MAX_LITERAL // 2**10} KiB")
     try:
-        value = ast.literal_eval(source.text.strip())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes in strings, which are nothing to a user of the file
+            value = ast.literal_eval(source.text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         raise source.error("must be a dict as Python or JSON writes it") from None
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):

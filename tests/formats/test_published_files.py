@@ -1,0 +1,105 @@
+"""Files that ASTRA-sim publishes, read as what they mean.
+
+The workloads in ``files/astra_sim`` are ASTRA-sim's own (``inputs/workload``), under the MIT licence beside them; the
+networks are written here from their values.
+"""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.catalog import import_files
+from themis_opt.problem.parts import Request
+from themis_opt.schedules.simulator import simulate
+
+FILES = Path(__file__).parent / "files" / "astra_sim"
+
+
+def tutorial(kind, units, links, latency, bandwidth):
+    count = len(units)
+    return {
+        "dimensions-count": count,
+        "topologies-per-dim": [kind] * count,
+        "units-count": units,
+        "links-count": links,
+        "link-latency": [latency] * count,
+        "link-bandwidth": bandwidth,
+    }
+
+
+TUTORIALS = {
+    "3d_switch": tutorial("Switch", [8, 8, 8], [1, 1, 1], 1, [50, 50, 50]),
+    "dgx2": tutorial("Switch", [16, 16], [6, 1], 500, [25, 6.25]),
+    "tpu": tutorial("Ring", [16, 16], [2, 2], 500, [62, 62]),
+}
+"""Of the tutorials at ASPLOS 2023 and MLSys 2022."""
+
+MEANT = {
+    "3d_switch": [("switch", 8, 50, 2_000)] * 3,
+    "dgx2": [("switch", 16, 150, 1_000_000), ("switch", 16, 6.25, 1_000_000)],
+    "tpu": [("ring", 16, 124, 500_000)] * 2,
+}
+"""Kind, NPUs, GB/s (2^30) of an NPU and picoseconds of a step, which crosses two links through a switch."""
+
+
+def rows(network):
+    return [(own.kind.value, own.size, own.bandwidth / 2**30, own.latency) for own in network.dimensions]
+
+
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_networks_of_the_tutorials_are_read(write, name):
+    assert rows(import_files(write(**{f"{name}__json": TUTORIALS[name]})).instance.network) == MEANT[name]
+
+
+def test_an_all_reduce_on_the_network_of_tpus_takes_what_its_rings_take(write):
+    files = write(tpu__json=TUTORIALS["tpu"])
+    instance = import_files(files, request=Request("all_reduce", "16 MiB", 1)).instance
+    steps = 4 * 15 * 500  # two rings, out and back
+    sent = 2 * (15 / 16) * (2**24 + 2**20) / (124 * 2**30 / 1e9)  # the outer ring has a sixteenth
+    assert simulate(instance, make_policy("baseline")(instance)).makespan / 1000 == pytest.approx(steps + sent)
+
+
+def test_the_validated_network_of_eight_h100_is_read(write):
+    text = "topology: [ Switch ]\nnpus_count: [ 8 ]\nbandwidth: [ 400.0 ]  # GB/s\nlatency: [ 936.25 ]  # ns\n"
+    system = {"preferred-dataset-splits": 4, "active-chunks-per-dimension": 2, "local-mem-bw": 3350}
+    system |= {"all-reduce-implementation": ["ring"], "endpoint-delay": 10, "boost-mode": 0}
+    instance = import_files(write(hgx__yml=text, sys__json=system)).instance
+    (own,) = instance.network.dimensions
+    assert rows(instance.network) == [("switch", 8, 400, 2 * 936_250 + 10_000)]
+    assert (own.algorithm.value, own.launch_overhead) == ("ring", 10_000)
+    assert own.reduction == pytest.approx(3350e9 / 3)
+    assert (instance.collectives[0].chunks, instance.latency) == (4, "lag")
+
+
+WORKLOADS = {
+    "Resnet50_DataParallel": (215, 1_116_239, {("all_reduce", (0, 1)): 54}, {"all_reduce": 102_011_648}),
+    "DLRM_HybridParallel": (
+        31,
+        54_666,
+        {("all_reduce", (0, 1)): 7, ("all_to_all", (0, 1)): 2},
+        {"all_reduce": 3_191_808, "all_to_all": 196_608},
+    ),
+    "Transformer_HybridParallel": (
+        228,
+        548_943_154,
+        {("all_reduce", (1, 2)): 37, ("all_reduce", (0,)): 25, ("all_gather", (0,)): 8},
+        {"all_reduce": 2_644_066_304, "all_gather": 4 * 887_422_976},
+    ),
+}
+"""Tasks, nanoseconds of compute, collectives by kind and dimensions, and bytes by kind.
+
+They are sums over the columns of the files; layer 0 has no input gradient where it needs none, and the bytes of an
+all-gather are what each of four model-parallel NPUs puts in.  The dimension of 16 is split in four times four for them.
+"""
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_published_workloads_are_read(write, name):
+    instance = import_files([*write(tpu__json=TUTORIALS["tpu"]), FILES / f"{name}.txt"]).instance
+    tasks, compute, collectives, sizes = WORKLOADS[name]
+    assert (len(instance.tasks), instance.compute) == (tasks, compute * 1000)
+    assert Counter((own.kind.value, own.span) for own in instance.exchanges) == collectives
+    for kind, size in sizes.items():
+        assert sum(own.size for own in instance.exchanges if own.kind.value == kind) == size
