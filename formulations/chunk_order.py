@@ -40,17 +40,9 @@ from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
 from formulations.cp_sat import Report, search
+from formulations.job_plans import JobPlans, PlanOutcome, start_on
 from formulations.job_rules import add_job
-from formulations.job_variables import (
-    JobPlans,
-    JobVariables,
-    LegVariables,
-    PlanOutcome,
-    decisions,
-    extracted,
-    hint_job,
-    start_on,
-)
+from formulations.job_variables import JobVariables, LegVariables, decisions, extracted, hint_job
 from formulations.lattice import JobClass, arcs
 from formulations.order_count import EndRow, add_load_bounds
 

@@ -1,38 +1,12 @@
-"""Jobs of :mod:`formulations.chunk_order`: their plans, as programmes take and give them, and their variables."""
+"""Jobs of :mod:`formulations.chunk_order`: their variables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
+from formulations.job_plans import JobTimes
 from formulations.lattice import Arc, JobClass
-
-
-@dataclass(frozen=True)
-class JobTimes:
-    """The path of one job: per leg its machines in the order visited, and its start on each."""
-
-    paths: tuple[tuple[int, ...], ...]
-    starts: tuple[tuple[int, ...], ...]
-
-
-JobPlans = Sequence[Sequence[JobTimes]]
-"""Per class, the jobs."""
-
-
-@dataclass(frozen=True)
-class PlanOutcome:
-    """Best plan found (None if there is none), proven bound, status and deterministic time of the search."""
-
-    jobs: JobPlans | None
-    bound: int
-    status: str
-    work: float
-
-
-def start_on(times: JobTimes, leg: int, machine: int) -> int:
-    """When a job starts on a machine in one of its legs."""
-    return times.starts[leg][times.paths[leg].index(machine)]
 
 
 @dataclass(frozen=True)

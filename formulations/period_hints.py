@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from formulations.job_variables import JobPlans, JobTimes, hint_job, start_on
+from formulations.job_plans import JobPlans, JobTimes, start_on
+from formulations.job_variables import hint_job
 from formulations.period_variables import FoldedStage, LaunchJobs, LaunchVariables, PeriodJobs, PeriodTimes, Window
 
 

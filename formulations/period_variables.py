@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from ortools.sat.python import cp_model
 
-from formulations.job_variables import JobPlans, JobVariables, LegVariables
+from formulations.job_plans import JobPlans
+from formulations.job_variables import JobVariables, LegVariables
 from formulations.lattice import JobClass
 from formulations.order_count import EndRow
 

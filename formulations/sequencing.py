@@ -46,7 +46,7 @@ from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
 from formulations.cp_sat import Report, search
-from formulations.job_variables import JobPlans, JobTimes, PlanOutcome
+from formulations.job_plans import JobPlans, JobTimes, PlanOutcome
 from formulations.lattice import JobClass
 
 Path = tuple[tuple[int, ...], ...]

@@ -40,8 +40,9 @@ from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
 from formulations.cp_sat import search
+from formulations.job_plans import JobPlans
 from formulations.job_rules import add_handover, add_order, add_precedence
-from formulations.job_variables import JobPlans, JobVariables, LegVariables, decisions, extracted
+from formulations.job_variables import JobVariables, LegVariables, decisions, extracted
 from formulations.lattice import Arc, JobClass, arcs
 from formulations.order_count import add_flow
 

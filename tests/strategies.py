@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import Algorithm, Dimension, Kind, Network, Packet
+from themis_opt.problem.network import Algorithm, Dimension, Kind, Network, Packet, Rail
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
@@ -34,7 +34,19 @@ packets = st.builds(Packet, payload=st.integers(1, 9000), header=st.integers(0, 
 
 def dimensions(max_size: int = 16) -> st.SearchStrategy[Dimension]:
     """Dimensions with every option of the cost model."""
-    return st.one_of(_dimensions(max_size), _dimensions(max_size, **LINES))
+    plain = st.one_of(_dimensions(max_size), _dimensions(max_size, **LINES))
+    return st.one_of(plain, plain, st.builds(_with_rails, plain, st.lists(rails, min_size=1, max_size=3)))
+
+
+rails = st.builds(
+    Rail, name=st.just("?"), bandwidth=bandwidths, extra_latency=times(10**6), extra_launch_overhead=times(10**7)
+)
+
+
+def _with_rails(dimension: Dimension, links: list[Rail]) -> Dimension:
+    named = tuple(own.replace(name=f"rail{number}") for number, own in enumerate(links))
+    others = dimension.model_dump(mode="json", exclude_unset=True, exclude={"bandwidth"})
+    return Dimension(**others, rails=named)
 
 
 FLAGS = st.booleans()

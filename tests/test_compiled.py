@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from background import PATIENCE
 
 from themis_opt.base import compiled
 from themis_opt.base.compiled import Compilable, compile_at_once
+from themis_opt.policies.hourglass import candidates
+from themis_opt.policies.hourglass.policy import balanced
+from themis_opt.problem.instance import Instance
 
 
 def doubled(numbers: np.ndarray) -> int:
@@ -32,14 +36,30 @@ NUMBERS = np.arange(5)
 SIMULATION = """
 import sys
 import themis_opt
-instance = themis_opt.load("fig5.all_reduce.256MB")
+instance = themis_opt.load(sys.argv[1])
 themis_opt.simulate(instance, themis_opt.make_policy("hourglass")(instance))
-assert "numba" not in sys.modules
+assert not {"numba", "ortools"} & set(sys.modules)
 """
 
 
-def test_small_runs_never_load_the_compiler() -> None:
-    subprocess.run([sys.executable, "-c", SIMULATION], check=True, timeout=PATIENCE)
+@pytest.mark.parametrize("name", ["fig5.all_reduce.256MB", "3d-sw_sw_sw_hetero.all_reduce.100MiB"])
+def test_small_runs_never_load_the_compiler_or_a_solver(name: str) -> None:
+    subprocess.run([sys.executable, "-c", SIMULATION, name], check=True, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("chunks", [64, 5])
+def test_a_search_that_its_first_candidates_end_finds_what_the_whole_one_does(
+    hetero: Instance, monkeypatch: pytest.MonkeyPatch, chunks: int
+) -> None:
+    instance = hetero.overridden(chunks=chunks)
+    monkeypatch.setattr(candidates, "SEARCH", Compilable(candidates.search, patience=10**12))
+    whole = balanced(instance)
+    loaded = Counter[str]()
+    monkeypatch.setattr(candidates, "SEARCH", Compilable(candidates.search))
+    monkeypatch.setattr(candidates, "OPENINGS", Compilable(candidates.time_candidates, patience=10**12))
+    monkeypatch.setattr(Compilable, "compiled", property(lambda _: loaded.update(["search"]) or candidates.search))
+    assert balanced(instance) == whole
+    assert bool(loaded) == (chunks == 5)
 
 
 def test_work_is_interpreted_until_patience_ends() -> None:

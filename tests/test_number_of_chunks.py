@@ -109,7 +109,7 @@ def test_durations_of_any_size_are_those_of_the_cost_model(every_kind: Instance)
         parts = occupancy_parts(instance, exchange)
         own = sizes[:, None, None, None]
         packets = np.ceil(parts.packets * own)
-        times = np.ceil(parts.rate * own + packets * parts.header) + (packets > 0) * parts.fixed[:, None]
+        times = np.ceil(parts.rate * own + packets * parts.header) + (packets > 0) * parts.fixed
         assert np.abs(times - occupancies(instance, exchange, sizes)).max() <= 1
 
 

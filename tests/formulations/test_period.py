@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
-from formulations.job_variables import JobTimes
+from formulations.job_plans import JobTimes
 from formulations.lattice import JobClass, Leg
 from formulations.period import PeriodModel
 from formulations.period_variables import LaunchJobs, Moment, PeriodJobs, PeriodTimes

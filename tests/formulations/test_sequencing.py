@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
-from formulations.job_variables import JobPlans, JobTimes
+from formulations.job_plans import JobPlans, JobTimes
 from formulations.lattice import JobClass, Leg, arcs
 from formulations.sequencing import Path, Paths, Sequencing, Stage, one_machine_bound, stages_along
 from themis_opt.problem.instance import Instance

@@ -52,6 +52,11 @@ class Compilable:
         self.patience -= work
         return True
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether there is machine code in this process."""
+        return "compiled" in vars(self)
+
     @cached_property
     def compiled(self) -> Any:
         """The compiled function, from the cache on disk where there is one; the first use loads numba."""

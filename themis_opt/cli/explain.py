@@ -34,6 +34,7 @@ def explain(
         return
     say_all(on_schedule(schedule, explanation, proven))
     _print_resources(schedule, explanation)
+    _print_rails(explanation)
     _print_path(explanation, steps)
     _print_waits(schedule, explanation, steps)
     _print_bounds(schedule, proven)
@@ -64,6 +65,17 @@ def _print_resources(schedule: "Schedule", explanation: "Explanation") -> None:
         for own in explanation.resources
     ]
     print_table(times_in_words(schedule), ("resource", "busy", "lag", "idle"), cells)
+
+
+def _print_rails(explanation: "Explanation") -> None:
+    from themis_opt.base.units import format_percent
+    from themis_opt.cli.printing import print_table
+
+    cells = [
+        (own.dimension, own.rail, f"{own.bytes / 10**6:.4g} MB", format_percent(own.share)) for own in explanation.rails
+    ]
+    if cells:
+        print_table("rails: what each carries", ("dimension", "rail", "bytes per NPU", "share"), cells)
 
 
 def _print_path(explanation: "Explanation", limit: int) -> None:

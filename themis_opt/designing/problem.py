@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError
@@ -69,6 +69,8 @@ class DesignDimension(Dimension):
     `least` and `most` limit the bandwidth, `links` makes it a whole number of links; `price` is what it costs.
     """
 
+    model_config = ConfigDict(json_schema_extra=None)
+
     bandwidth: Annotated[BytesPerSecond, Field(gt=0, le=MAX_BANDWIDTH)] = MAX_BANDWIDTH
     least: Annotated[BytesPerSecond, Field(ge=0, le=MAX_BANDWIDTH)] = 0.0
     most: Annotated[BytesPerSecond, Field(gt=0, le=MAX_BANDWIDTH)] | None = None
@@ -87,6 +89,8 @@ class DesignDimension(Dimension):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.rails:
+            raise FieldError("cannot be designed: give the dimension of all rails, without them", "rails")
         other = [name for name in ("least", "most", "links") if name in self.model_fields_set]
         if self.is_fixed and other:
             raise FieldError("a fixed bandwidth has no limits", other[0])

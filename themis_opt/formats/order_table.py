@@ -33,7 +33,8 @@ def order_table(schedule: Schedule) -> dict[str, Any]:
         ``collectives`` lists name, kind, bytes and ``chunks``; a chunk has its ``index``, its ``bytes`` and, for
         each phase it goes through, the names of the dimensions in order, under the phase's label, such as
         ``rs_order`` and ``ag_order``.  ``dimensions`` lists name, size and ``issue_order``, which is empty where
-        no collective passes; an issue names collective, chunk and phase.
+        no collective passes; an issue names collective, chunk and phase, and where the dimension has ``rails`` the
+        bytes that each carries of it, with headers.
 
         With compute, the collectives are those launched in every iteration.  Each also says which ``part`` (``whole``,
         ``scatter`` or ``gather``) of which ``tensors`` it is, after the end of which task it is launched (``after``)
@@ -51,7 +52,7 @@ def order_table(schedule: Schedule) -> dict[str, Any]:
         ],
         "dimensions": [
             {"name": name, "size": math.prod(sizes[np.array(instance.resources) == k].tolist()), "issue_order": issues}
-            for k, (name, issues) in enumerate(zip(instance.resource_names, _issue_orders(schedule), strict=True))
+            for k, (name, issues) in enumerate(zip(instance.resource_names, _with_rails(schedule), strict=True))
         ],
     }
 
@@ -120,6 +121,21 @@ def _issue_orders(schedule: Schedule) -> list[list[Issue]]:
         for issue, dimension, shift in zip(issues, plan.stage_dimensions.tolist(), plan.shifts.tolist(), strict=True):
             issue |= {"dimension": dimensions[dimension], "shift": shift}
     return [[issues[stage] for stage in order.tolist()] for order in plan.sequences if order is not None]
+
+
+def _with_rails(schedule: Schedule) -> list[list[Issue]]:
+    """The issue orders with what each rail carries, where a dimension has some."""
+    instance, plan, orders = schedule.instance, schedule.enforced_plan(), _issue_orders(schedule)
+    for k, carried in schedule.rail_bytes.items():
+        names = [rail.name for rail in instance.fabric.dimensions[k].rails]
+        stages = np.flatnonzero(plan.stage_dimensions == k).tolist()
+        parts = {stage: dict(zip(names, own, strict=True)) for stage, own in zip(stages, carried.tolist(), strict=True)}
+        resource = instance.resources[k]
+        served = [order for order in plan.sequences if order is not None][resource].tolist()
+        for stage, issue in zip(served, orders[resource], strict=True):
+            if stage in parts:
+                issue["rails"] = parts[stage]
+    return orders
 
 
 def order_json(schedule: Schedule) -> str:

@@ -20,6 +20,9 @@ all at once where links are direct, half of what is left per step of recursive h
 those inside hear from two sides and add up :math:`P_k + 1` blocks.  With in-network reduction the
 switch sums, at the speed of its links.
 
+Where a dimension has rails, :math:`n / B_k` is the time of :mod:`themis_opt.problem.rails`, by which its parts on all
+of them have arrived.
+
 The stage occupies its dimension for :math:`n / B_k`, plus the launch overhead, plus the bytes summed over the
 `reduction` of the dimension, since sums stand between the steps; and its result is ready
 :math:`A_k` = steps :math:`\times` latency later.  With ``latency: occupy`` the dimension is held for
@@ -28,6 +31,7 @@ they arrived.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -38,10 +42,12 @@ import numpy as np
 from themis_opt.base.arrays import BoolArray, FloatArray, IntArray, ObjectArray, read_only
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import MAX_CLOCK, PICOSECONDS_PER_SECOND, format_seconds
+from themis_opt.problem.algorithms import blocks_sent, exactly, seconds_to_sum, steps
 from themis_opt.problem.fields import MAX_STAGES
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import Algorithm, Dimension
+from themis_opt.problem.network import Dimension
 from themis_opt.problem.phases import CollectiveKind, Data, Phase
+from themis_opt.problem.rails import Line, lines
 
 _NOISE = 1e-14
 """Relative error that floating-point times and packet counts are sure to stay below: ten roundings are 1.1e-15."""
@@ -69,36 +75,19 @@ class StageCosts(NamedTuple):
     lag: IntArray
 
 
-def steps(dimension: Dimension, phase: Phase) -> int:
-    """Steps of the basic algorithm.
-
-    Ring and line P-1, direct 1, halving-doubling ceil(log2 P): for sizes that are no power of two the algorithm of
-    Bruck et al. (1997, https://doi.org/10.1109/71.642949), which sends the same bytes in that many steps, and
-    binomial trees from or to a root.  All-to-all takes 1 step, on a ring or line P-1; in-network reduction and
-    multicast take 1, and so does a send.
-
-    Adasum (S. Maleki et al., https://arxiv.org/abs/2006.02924) is halving-doubling that, to combine two gradients at
-    level l of a reduce-scatter, all-reduces three scalars among the 2**l NPUs that hold them, in l steps more; their
-    bytes are left out.
-    """
-    algorithm = dimension.basic_algorithm
-    if phase.rule.shifts or (dimension.in_network and phase.rule.in_network):
-        return 1
-    if algorithm in (Algorithm.RING, Algorithm.LINE):
-        return dimension.size - 1
-    if algorithm is Algorithm.DIRECT or not phase.rule.relays:
-        return 1
-    levels = math.ceil(math.log2(dimension.size))
-    scalars = levels * (levels + 1) // 2 if algorithm is Algorithm.ADASUM and phase.rule.reduces else 0
-    return levels + scalars
-
-
 @dataclass(frozen=True, eq=False)
 class _Rates:
-    """What the formulas need of each dimension: shapes (dimensions,) and (phases, dimensions)."""
+    """What the formulas need of each dimension: shapes (dimensions,) and (phases, dimensions).
+
+    `line_rates` and `line_offsets`, picoseconds for each byte and whatever the bytes, are the :func:`lines` of rails,
+    shape (lines, phases, dimensions); zeros where there are no rails.
+    """
 
     size: IntArray
     picoseconds_per_byte: FloatArray
+    line_rates: FloatArray
+    line_offsets: FloatArray
+    has_offsets: bool
     payload: FloatArray
     header: FloatArray
     has_headers: bool
@@ -115,48 +104,33 @@ def _rates(instance: Instance) -> _Rates:
     delay = np.array([[steps(d, phase) * d.latency for d in dimensions] for phase in Phase])
     launch = np.array([d.launch_overhead for d in dimensions])
     occupies = instance.latency == "occupy"
-    sums = np.array([[float(_seconds_to_sum(d, phase)) for d in dimensions] for phase in Phase])
+    line_rates = line_offsets = np.zeros((1, len(Phase), len(dimensions)))
+    if any(own.rails for own in dimensions):
+        line_rates, line_offsets = np.moveaxis(np.array(_lines(instance), dtype=np.float64), -1, 0)
+    sums = np.array([[float(seconds_to_sum(d, phase)) for d in dimensions] for phase in Phase])
     return _Rates(
         size=np.array(instance.fabric.sizes),
         picoseconds_per_byte=PICOSECONDS_PER_SECOND / np.array(instance.fabric.bandwidths),
+        line_rates=line_rates,
+        line_offsets=line_offsets,
+        has_offsets=bool(line_offsets.any()),
         payload=np.array([d.packet.payload if d.packet else math.inf for d in dimensions]),
         header=np.array([d.packet.header if d.packet else 0.0 for d in dimensions]),
         has_headers=any(d.packet and d.packet.header for d in dimensions),
         sum_picoseconds_per_byte=PICOSECONDS_PER_SECOND * sums,
         has_sums=bool(sums.any()),
-        shares_sent=np.array([[_blocks_sent(d, phase) / d.compression for d in dimensions] for phase in Phase]),
+        shares_sent=np.array([[blocks_sent(d, phase) / d.compression for d in dimensions] for phase in Phase]),
         fixed_occupancy=launch + occupies * delay,
         fixed_lag=(not occupies) * delay,
     )
 
 
-def _blocks_sent(dimension: Dimension, phase: Phase) -> int:
-    """Blocks of 1/P of the larger side of the stage that an NPU, or the busiest link of a line, sends."""
-    if phase.rule.shifts:
-        return dimension.size
-    if dimension.basic_algorithm is Algorithm.LINE and phase.rule.data is Data.STAY:
-        return dimension.size**2 // 4
-    if not (dimension.in_network and phase.rule.in_network):
-        return dimension.size - 1
-    return dimension.size if phase.rule.data is Data.SHRINK else 1
-
-
-def _seconds_to_sum(dimension: Dimension, phase: Phase) -> Fraction:
-    """Seconds for which an NPU adds up for each byte that it sends: it receives as many, and sums them uncompressed.
-
-    On a line the busiest NPU receives P + 1 blocks, two of them of its own, where its busiest link carries P - 1.
-    """
-    if dimension.reduction is None or not phase.rule.reduces or (dimension.in_network and phase.rule.in_network):
-        return Fraction(0)
-    size = dimension.size
-    inside_line = dimension.basic_algorithm is Algorithm.LINE and size > 2
-    blocks = Fraction(size + 1, size - 1) if inside_line else 1
-    return _exactly(dimension.compression) / _exactly(dimension.reduction) * blocks
-
-
-def _exactly(value: float) -> Fraction:
-    """A quantity as documents say it: its shortest decimal."""
-    return Fraction(repr(value))
+@lru_cache(maxsize=256)
+def _lines(instance: Instance) -> list[list[list[Line]]]:
+    """The lines of rails by number, phase and dimension; where there are fewer than elsewhere the last is repeated."""
+    each = [[lines(own, phase) for own in instance.fabric.dimensions] for phase in Phase]
+    most = max(len(own) for row in each for own in row)
+    return [[[own[min(number, len(own) - 1)] for own in row] for row in each] for number in range(most)]
 
 
 def _at(table: Any, phase: Phase | IntArray, dimension: int | IntArray) -> Any:
@@ -212,17 +186,54 @@ def variable_occupancy(
 ) -> FloatArray:
     """Picoseconds, not rounded, for which a stage holds its dimension: to send, with packet headers, and to sum.
 
-    With ``whole_packets=False`` a part of a packet costs that part of a header: a lower bound, linear in `sent`.
+    With ``whole_packets=False`` a part of a packet costs that part of a header: a lower bound, linear in `sent`; with
+    rails it is concave, so a part of the bytes takes at least that part of the time.
     """
     rates = _rates(instance)
-    on_wire = sent
-    if rates.has_headers:
-        packets = sent / rates.payload[dimension]
-        on_wire = sent + (np.ceil(packets) if whole_packets else packets) * rates.header[dimension]
+    on_wire = wire_bytes(instance, dimension, sent, whole_packets=whole_packets)
     time: FloatArray = on_wire * rates.picoseconds_per_byte.take(dimension)
+    if rates.has_offsets:
+        time = np.minimum.reduce(_times_on_lines(instance, phase, dimension, on_wire))
     if rates.has_sums:
         time = time + sent * _at(rates.sum_picoseconds_per_byte, phase, dimension)
     return time
+
+
+def wire_bytes(
+    instance: Instance, dimension: int | IntArray, sent: FloatArray, *, whole_packets: bool = True
+) -> FloatArray:
+    """Bytes sent with the headers of their packets."""
+    rates = _rates(instance)
+    if not rates.has_headers:
+        return sent
+    packets = sent / rates.payload[dimension]
+    whole: FloatArray = sent + (np.ceil(packets) if whole_packets else packets) * rates.header[dimension]
+    return whole
+
+
+def _times_on_lines(
+    instance: Instance, phase: Phase | IntArray, dimension: int | IntArray, on_wire: FloatArray
+) -> list[FloatArray]:
+    """Picoseconds to send bytes by each of the lines of rails."""
+    rates = _rates(instance)
+    return [
+        on_wire * _at(rate, phase, dimension) + _at(offset, phase, dimension)
+        for rate, offset in zip(rates.line_rates, rates.line_offsets, strict=True)
+    ]
+
+
+def rails_offset(
+    instance: Instance, phase: Phase | IntArray, dimension: int | IntArray, sent: FloatArray
+) -> FloatArray | float:
+    """Picoseconds of :func:`variable_occupancy` that stay when `sent` changes a little: of the rails that are late."""
+    rates = _rates(instance)
+    if not rates.has_offsets:
+        return 0.0
+    on_wire = wire_bytes(instance, dimension, sent, whole_packets=False)
+    line = np.argmin(_times_on_lines(instance, phase, dimension, on_wire), axis=0)
+    every = [_at(offset, phase, dimension) + np.zeros(np.shape(sent)) for offset in rates.line_offsets]
+    offset: FloatArray = np.choose(line, every)
+    return offset
 
 
 def occupancy(
@@ -258,14 +269,15 @@ def _is_doubtful(value: FloatArray) -> BoolArray:
 
 
 class _Ratios(NamedTuple):
-    """Variable occupations as ratios of whole numbers; arrays of Python integers, shape (phases, dimensions).
+    """Variable occupations as ratios of whole numbers; arrays of Python integers, shape (lines, phases, dimensions).
 
     A chunk of S bytes scattered over W NPUs sends p = ceil(S `packets` / (W `payloads`)) packets in a stage that takes
-    (S `bytes` + W p `headers`) / (W `unit`) picoseconds.
+    (S `bytes` + W (p `headers` + `offset`)) / (W `unit`) picoseconds, on the best of the lines of rails.
     """
 
     bytes: ObjectArray
     headers: ObjectArray
+    offset: ObjectArray
     unit: ObjectArray
     packets: ObjectArray
     payloads: ObjectArray
@@ -273,27 +285,43 @@ class _Ratios(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _ratios(instance: Instance) -> _Ratios:
-    each = [[_ratio(d, phase) for d in instance.fabric.dimensions] for phase in Phase]
+    dimensions = instance.fabric.dimensions
+    each = [
+        [
+            [_ratio(own, phase, line) for own, line in zip(dimensions, row, strict=True)]
+            for phase, row in zip(Phase, table, strict=True)
+        ]
+        for table in _lines(instance)
+    ]
     return _Ratios(*np.moveaxis(np.array(each, dtype=object), -1, 0))
 
 
-def _ratio(dimension: Dimension, phase: Phase) -> tuple[int, ...]:
+def _ratio(dimension: Dimension, phase: Phase, line: Line) -> tuple[int, ...]:
     """The entries of :class:`_Ratios`."""
-    per_byte = PICOSECONDS_PER_SECOND / _exactly(dimension.bandwidth)
-    sent = _blocks_sent(dimension, phase) / _exactly(dimension.compression)
-    time = sent * (per_byte + PICOSECONDS_PER_SECOND * _seconds_to_sum(dimension, phase))
+    sent = blocks_sent(dimension, phase) / exactly(dimension.compression)
+    time = sent * (line.per_byte + PICOSECONDS_PER_SECOND * seconds_to_sum(dimension, phase))
     packet = dimension.packet
-    header = packet.header * per_byte if packet else Fraction(0)
+    header = packet.header * line.per_byte if packet else Fraction(0)
     packets = sent / packet.payload if packet else Fraction(0)
-    unit = math.lcm(time.denominator, header.denominator)
-    return int(time * unit), int(header * unit), unit, packets.numerator, packets.denominator
+    unit = math.lcm(time.denominator, header.denominator, line.offset.denominator)
+    whole = (int(part * unit) for part in (time, header, line.offset))
+    return *whole, unit, packets.numerator, packets.denominator
 
 
 def _rounded_up(
     instance: Instance, phase: IntArray, dimension: IntArray, size: IntArray, scattered: IntArray
 ) -> IntArray:
     """Variable occupations, rounded up, in whole numbers: machine words where they are long enough."""
-    ratios = [_at(table, phase, dimension) for table in _ratios(instance)]
+    tables = zip(*_ratios(instance), strict=True)
+    on_lines = [
+        _rounded_up_on_line([_at(table, phase, dimension) for table in line], size, scattered) for line in tables
+    ]
+    time: IntArray = np.minimum.reduce(on_lines)
+    return time
+
+
+def _rounded_up_on_line(ratios: Sequence[ObjectArray], size: IntArray, scattered: IntArray) -> IntArray:
+    """The same by one of the lines of rails."""
 
     def times(kind: Any) -> tuple[Any, Any]:
         return _times(_Ratios(*(table.astype(kind) for table in ratios)), size.astype(kind), scattered.astype(kind))
@@ -311,7 +339,8 @@ _WORD = 2**62
 def _times(ratios: _Ratios, size: Any, scattered: Any) -> tuple[Any, Any]:
     """Numerators and denominators of variable occupations."""
     packets = -(-size * ratios.packets // (scattered * ratios.payloads))
-    return size * ratios.bytes + scattered * packets * ratios.headers, scattered * ratios.unit
+    fixed = packets * ratios.headers + ratios.offset
+    return size * ratios.bytes + scattered * fixed, scattered * ratios.unit
 
 
 def path_costs(instance: Instance, kind: CollectiveKind, sizes: IntArray, paths: IntArray) -> StageCosts:
@@ -406,7 +435,7 @@ def check_clock(instance: Instance) -> None:
         whole = np.full(len(k), float(exchange.size))
         for phase in exchange.kind.rule.phases:
             rates = _rates(instance)
-            one_packet = rates.header[k] * rates.picoseconds_per_byte[k]
+            one_packet = rates.header[k] * rates.picoseconds_per_byte[k] + rates.line_offsets[-1, phase, k]
             fixed = fixed_occupancy(instance, phase, k) + fixed_lag(instance, phase, k) + one_packet + 1
             total += float(variable_occupancy(instance, phase, k, whole).sum()) + exchange.chunks * float(fixed.sum())
     if total > MAX_CLOCK:

@@ -1,12 +1,16 @@
 """An instance in words."""
 
+import math
+
 from themis_opt.base.units import format_bandwidth, format_short_time, format_size, format_time
-from themis_opt.problem.cost import steps
+from themis_opt.problem.algorithms import steps
 from themis_opt.problem.cost_terms import COST_TERMS, NONE
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import Iteration
 from themis_opt.problem.network import Dimension, Packet
+from themis_opt.problem.phases import Phase
+from themis_opt.problem.rails import used_from
 
 
 def headline(instance: Instance) -> str:
@@ -38,10 +42,13 @@ def _in_short(instance: Instance) -> str:
 
 def tables(instance: Instance) -> dict[str, list[dict[str, str]]]:
     """The rows of every part of an instance by its title."""
+    network = {"network": dimension_rows(instance)}
+    rails = rail_rows(instance)
+    if rails:
+        network["rails"] = rails
     if instance.iteration is None:
-        return {"network": dimension_rows(instance), "collectives": collective_rows(instance)}
-    rows = tensor_rows(instance, instance.iteration)
-    return {"network": dimension_rows(instance), "tasks": task_rows(instance), "tensors": rows}
+        return network | {"collectives": collective_rows(instance)}
+    return network | {"tasks": task_rows(instance), "tensors": tensor_rows(instance, instance.iteration)}
 
 
 def dimension_rows(instance: Instance) -> list[dict[str, str]]:
@@ -60,15 +67,38 @@ def dimension_rows(instance: Instance) -> list[dict[str, str]]:
     ]
 
 
+def rail_rows(instance: Instance) -> list[dict[str, str]]:
+    """One row per rail of every dimension that has some, with the bytes of a stage from which on it is used."""
+    return [
+        {
+            "dimension": name,
+            "rail": rail.name,
+            "bandwidth": format_bandwidth(rail.bandwidth),
+            "extra latency": format_time(rail.extra_latency),
+            "extra launch": format_time(rail.extra_launch_overhead),
+            "carries parts of stages from": _used_from(instance, k, number),
+        }
+        for k, (name, d) in enumerate(zip(instance.fabric.dimension_names, instance.fabric.dimensions, strict=True))
+        for number, rail in enumerate(d.rails)
+    ]
+
+
+def _used_from(instance: Instance, dimension: int, rail: int) -> str:
+    own = instance.fabric.dimensions[dimension]
+    least = {math.ceil(used_from(own, phase)[rail]) for phase in _phases(instance, dimension)}
+    return " or ".join(f"{size / 10**6:.4g} MB" if size else "any size" for size in sorted(least)) or "-"
+
+
 def _steps(instance: Instance, dimension: int) -> str:
     """Steps of a stage on the dimension, for the phases that use it."""
-    counts = {
-        steps(instance.fabric.dimensions[dimension], phase)
-        for exchange in instance.exchanges
-        for phase in exchange.kind.rule.phases
-        if dimension in exchange.span
-    }
+    counts = {steps(instance.fabric.dimensions[dimension], phase) for phase in _phases(instance, dimension)}
     return " or ".join(str(count) for count in sorted(counts)) or "0"
+
+
+def _phases(instance: Instance, dimension: int) -> set[Phase]:
+    """The phases that use a dimension."""
+    spanning = (exchange for exchange in instance.exchanges if dimension in exchange.span)
+    return {phase for exchange in spanning for phase in exchange.kind.rule.phases}
 
 
 def _extras(dimension: Dimension) -> str:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from themis_opt.base.errors import InputError
 
 MAX_DIMENSIONS = 12
+MAX_RAILS = 16
 MAX_CHUNKS = 10**6
 MAX_STAGES = 10**6
 """Stages of all chunks of collectives: heuristics plan so many in about ten seconds and a gigabyte."""

@@ -301,10 +301,7 @@ class Instance(Model):
             One factor per dimension of the network, and one per task.
         """
         # Not `replace`, which checks everything anew: this is called many thousand times.
-        dimensions = (
-            own.model_copy(update={"bandwidth": own.bandwidth * factor})
-            for own, factor in zip(self.network.dimensions, bandwidths, strict=True)
-        )
+        dimensions = (own.faster(factor) for own, factor in zip(self.network.dimensions, bandwidths, strict=True))
         changes: dict[str, Any] = {"network": self.network.varied(dimensions=tuple(dimensions)), "latency": latency}
         if self.iteration is not None:
             tasks = (

@@ -22,7 +22,7 @@ from themis_opt.base.arrays import FloatArray
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, PICOSECONDS_PER_SECOND
 from themis_opt.policies.baseline import Baseline
-from themis_opt.problem.cost import steps
+from themis_opt.problem.algorithms import steps
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension

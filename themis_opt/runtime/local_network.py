@@ -21,6 +21,7 @@ _FREE: dict[str, Any] = {
     "reduction": None,
     "compression": 1.0,
     "in_network": False,
+    "rails": (),
 }
 """Costs of a dimension that is paced by its bandwidth alone."""
 

@@ -19,6 +19,7 @@ from themis_opt.problem.exchanges import refuse_sends
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension
 from themis_opt.problem.phases import CollectiveKind, Phase
+from themis_opt.problem.rails import refuse_rails
 from themis_opt.runtime.elements import REDUCTIONS, element_type
 from themis_opt.runtime.layout import cut_columns
 from themis_opt.schedules.schedule import Schedule
@@ -265,6 +266,7 @@ def _check(instance: Instance, options: RunOptions) -> None:
         rule = f"must be one of {', '.join(REDUCTIONS)}"
         raise InputError(rule, field="reduction", value=options.reduction)
     refuse_sends(instance.exchanges, "the runtime")
+    refuse_rails(instance.fabric.dimensions, "the runtime")
     for number, dimension in enumerate(instance.fabric.dimensions):
         for field in ("in_network", "compression"):
             value = getattr(dimension, field)

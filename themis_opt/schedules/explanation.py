@@ -69,20 +69,42 @@ class ResourceTime:
 
 
 @dataclass(frozen=True)
+class RailLoad:
+    """What one rail of a dimension carries in one iteration, with headers, and what share of the dimension's bytes."""
+
+    dimension: str
+    rail: str
+    bytes: float
+    share: float
+
+
+@dataclass(frozen=True)
 class Explanation:
     """The critical path, the time of each resource, and with compute that of the NPU, first, and what it waits for."""
 
     steps: tuple[Step, ...]
     resources: tuple[ResourceTime, ...]
     waits: tuple[Wait, ...] = ()
+    rails: tuple[RailLoad, ...] = ()
 
 
 def explain(schedule: Schedule) -> Explanation:
     """Explain the makespan of a valid schedule, or the last whole period of one with compute."""
     resources = tuple(resource_time(schedule, number) for number in range(schedule.instance.num_resources))
+    rails = tuple(rail_loads(schedule))
     if not schedule.has_period:
-        return Explanation(critical_path(schedule), resources)
-    return Explanation(critical_path(schedule), (compute_time(schedule), *resources), schedule.period.waits)
+        return Explanation(critical_path(schedule), resources, rails=rails)
+    return Explanation(critical_path(schedule), (compute_time(schedule), *resources), schedule.period.waits, rails)
+
+
+def rail_loads(schedule: Schedule) -> Iterator[RailLoad]:
+    """What the rails of all dimensions carry."""
+    fabric = schedule.instance.fabric
+    for k, carried in schedule.rail_bytes.items():
+        loads = carried.sum(axis=0)
+        shares = loads / max(loads.sum(), 1.0)
+        for rail, load, share in zip(fabric.dimensions[k].rails, loads.tolist(), shares.tolist(), strict=True):
+            yield RailLoad(fabric.dimension_names[k], rail.name, load, share)
 
 
 def critical_path(schedule: Schedule) -> tuple[Step, ...]:

@@ -1,17 +1,20 @@
 """A schedule: a plan with the times of all its stages, and of the compute tasks beside them."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
 import numpy as np
 
-from themis_opt.base.arrays import IntArray, read_only
+from themis_opt.base.arrays import FloatArray, IntArray, read_only
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_short_time
-from themis_opt.problem.cost import StageCosts
+from themis_opt.problem.cost import StageCosts, wire_bytes
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
+from themis_opt.problem.phases import Phase
+from themis_opt.problem.rails import parts
 from themis_opt.schedules.period import Period, covered
 from themis_opt.schedules.plan import Plan, equal_sizes
 
@@ -94,6 +97,26 @@ class Schedule:
         """The schedule itself, with its costs, which were computed to make it; changed copies compute theirs anew."""
         self.__dict__["costs"] = costs
         return self
+
+    @cached_property
+    def rail_bytes(self) -> Mapping[int, FloatArray]:
+        """What each rail carries, with headers, of the stages on every dimension that has rails.
+
+        By dimension, shape (stages on it in the order of the plan, rails); see :mod:`themis_opt.problem.rails`.
+        """
+        instance, stages, phases = self.instance, self.plan.stage_dimensions, self.plan.phases(self.instance)
+        carried: dict[int, FloatArray] = {}
+        for k, dimension in enumerate(instance.fabric.dimensions):
+            if dimension.rails:
+                own = np.flatnonzero(stages == k)
+                wire, carried[k] = (
+                    wire_bytes(instance, k, self.costs.sent[own]),
+                    np.zeros((len(own), len(dimension.rails))),
+                )
+                for phase in np.unique(phases[own]).tolist():
+                    chosen = phases[own] == phase
+                    carried[k][chosen] = parts(dimension, Phase(phase), wire[chosen])
+        return carried
 
     @property
     def has_equal_sizes(self) -> bool:

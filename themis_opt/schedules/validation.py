@@ -12,8 +12,11 @@ import numpy as np
 
 from themis_opt.base.arrays import BoolArray, IntArray
 from themis_opt.base.errors import InvalidSchedule
+from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.problem.cost import fixed_occupancy, wire_bytes
 from themis_opt.problem.exchanges import Exchange
-from themis_opt.problem.phases import CollectiveKind
+from themis_opt.problem.phases import CollectiveKind, Phase
+from themis_opt.problem.rails import lateness
 from themis_opt.schedules.plan import Chunks
 from themis_opt.schedules.schedule import Schedule
 
@@ -31,6 +34,9 @@ HALVES = ("scatter", "gather")
 """Parts that are one of the halves of a kind, in their order."""
 
 NEVER = np.iinfo(np.int64).max
+
+TOLERANCE = 1e-9
+"""Relative error that floating-point parts of bytes are sure to stay below."""
 
 Rule = Callable[[Schedule], str | None]
 """What is wrong with a schedule, or None."""
@@ -163,6 +169,30 @@ def duration(schedule: Schedule) -> str | None:
     held = schedule.end - schedule.start
     needed = np.tile(schedule.costs.occupancy, schedule.num_iterations)
     return _first_wrong(schedule, held != needed, "holds its dimension for {} ps, must be {}", held, needed)
+
+
+def rails(schedule: Schedule) -> str | None:
+    """The parts that rails carry are all bytes of a stage, and each arrives while its dimension is held."""
+    instance, plan, costs = schedule.instance, schedule.plan, schedule.costs
+    phases = plan.phases(instance)
+    for k, carried in schedule.rail_bytes.items():
+        dimension, own = instance.fabric.dimensions[k], np.flatnonzero(plan.stage_dimensions == k)
+        needed = wire_bytes(instance, k, costs.sent[own])
+        wrong = (carried < 0).any(axis=1) | ~np.isclose(carried.sum(axis=1), needed, rtol=TOLERANCE, atol=0.0)
+        if wrong.any():
+            stage = int(np.flatnonzero(wrong)[0])
+            label = plan.label(instance, int(own[stage]))
+            return f"{label} has {needed[stage]:.15g} bytes, its rails carry {carried[stage].tolist()}"
+        late = np.array([lateness(dimension, Phase(phase)) for phase in phases[own].tolist()]).reshape(carried.shape)
+        bandwidth = np.array([rail.bandwidth for rail in dimension.rails])
+        arrivals = np.where(carried > 0, late + carried / bandwidth * PICOSECONDS_PER_SECOND, 0.0).max(axis=1)
+        held = costs.occupancy[own] - fixed_occupancy(instance, phases[own], k)
+        wrong = arrivals > held * (1 + TOLERANCE)
+        if wrong.any():
+            stage = int(np.flatnonzero(wrong)[0])
+            label = plan.label(instance, int(own[stage]))
+            return f"{label} holds its dimension to send for {held[stage]} ps, its rails take {arrivals[stage]:.0f}"
+    return None
 
 
 def lag(schedule: Schedule) -> str | None:
@@ -332,6 +362,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "mirrored_halves": mirrored_halves,
         "complete": complete,
         "duration": duration,
+        "rails": rails,
         "lag": lag,
         "serial_compute": serial_compute,
         "release": release,

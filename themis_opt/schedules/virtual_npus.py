@@ -7,7 +7,8 @@ from typing import Self
 import numpy as np
 
 from themis_opt.base.arrays import IntArray
-from themis_opt.problem.cost import path_costs, stage_phases, steps
+from themis_opt.problem.algorithms import steps
+from themis_opt.problem.cost import path_costs, stage_phases
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension

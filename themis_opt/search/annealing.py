@@ -199,7 +199,7 @@ def _parts_of_durations(start: Schedule, num_legs: int, width: int) -> Occupancy
     whole = OccupancyParts(
         rate=np.zeros((count, num_legs, 2**width, width)),
         packets=np.zeros((count, num_legs, 2**width, width)),
-        fixed=np.zeros((count, num_legs, width), dtype=np.int64),
+        fixed=np.zeros((count, num_legs, 2**width, width), dtype=np.int64),
         header=np.zeros((count, width)),
     )
     for number, exchange in enumerate(start.launched):

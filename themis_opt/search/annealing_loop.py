@@ -82,7 +82,7 @@ class Problem(NamedTuple):
         Whether steps move bytes between chunks too; then the following decide how long stages are, not `duration`.
     rate, packets : float64, shape (launches, legs, 2**dimensions, dimensions)
         Picoseconds without headers, and packets, for each byte of a chunk; indexed as `duration`.
-    fixed, header : int64 and float64, shapes (launches, legs, dimensions) and (launches, dimensions)
+    fixed, header : int64 and float64, shapes (launches, legs, 2**dimensions, dimensions) and (launches, dimensions)
         Picoseconds whatever a stage sends, and for each packet.
     moves : MoveParams
         What one step changes.
@@ -349,7 +349,7 @@ def duration_of(problem: Problem, launch: int, leg: int, visited: int, local: in
         return 0
     packets = ceil(problem.packets[launch, leg, visited, local] * size)
     variable = problem.rate[launch, leg, visited, local] * size + packets * problem.header[launch, local]
-    duration: int = problem.fixed[launch, leg, local] + ceil(variable)
+    duration: int = problem.fixed[launch, leg, visited, local] + ceil(variable)
     return duration
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Literal
 
 from formulations.chunk_order import ChunkOrder
-from formulations.job_variables import PlanOutcome
+from formulations.job_plans import PlanOutcome
 from formulations.sequencing import Sequencing
 from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.instance import Instance

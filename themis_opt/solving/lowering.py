@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from formulations.job_variables import JobPlans, JobTimes
+from formulations.job_plans import JobPlans, JobTimes
 from formulations.lattice import Arc, JobClass, Leg, arcs
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
@@ -16,6 +16,7 @@ from themis_opt.problem.cost import (
     fixed_lag,
     fixed_occupancy,
     occupancy,
+    rails_offset,
     spread,
     variable_occupancy,
 )
@@ -80,11 +81,13 @@ def occupancies(instance: Instance, exchange: Exchange, sizes: IntArray) -> IntA
 class OccupancyParts(NamedTuple):
     """What the picoseconds consist of for which chunks of any sizes hold a dimension.
 
+    On rails, where they are concave in the bytes, they are those of the line that touches where chunks are equal.
+
     Attributes
     ----------
     rate, packets : float64, shape (legs, 2**dimensions, dimensions)
         Picoseconds without headers, and packets, for each byte of the chunk, indexed as :func:`occupancies`.
-    fixed : int64, shape (legs, dimensions)
+    fixed : int64, shape (legs, 2**dimensions, dimensions)
         Picoseconds whatever is sent.
     header : float64, shape (dimensions,)
         Picoseconds for each packet.
@@ -107,22 +110,24 @@ def occupancy_parts(instance: Instance, exchange: Exchange) -> OccupancyParts:
     bandwidth = np.array([instance.fabric.bandwidths[k] for k in span])
     header = np.array([own.header if own else 0.0 for own in framing]) * PICOSECONDS_PER_SECOND / bandwidth
     rate = np.zeros((len(phases), 2 ** len(span), len(span)))
-    packets = np.zeros_like(rate)
+    packets, fixed = np.zeros_like(rate), np.zeros(rate.shape, dtype=np.int64)
+    equal = exchange.size / exchange.chunks
     for leg, phase in enumerate(phases):
         sent = bytes_sent(instance, phase, machine, np.array(1.0), _divisors(instance, phase, span, list(arcs(span))))
         packets[leg, visited, local] = sent / payload[local]
-        whole = variable_occupancy(instance, phase, machine, sent, whole_packets=False)
+        offset = rails_offset(instance, phase, machine, sent * equal)
+        whole = (variable_occupancy(instance, phase, machine, sent * equal, whole_packets=False) - offset) / equal
         rate[leg, visited, local] = whole - packets[leg, visited, local] * header[local]
-    fixed = np.array([[int(fixed_occupancy(instance, phase, k)) for k in span] for phase in phases])
+        fixed[leg, visited, local] = fixed_occupancy(instance, phase, machine) + np.rint(offset).astype(np.int64)
     return OccupancyParts(rate, packets, fixed, header)
 
 
 def chunk_overhead(instance: Instance) -> float:
-    """Picoseconds that the most chunks hold some dimension whatever their sizes: launches, latency and headers."""
+    """Picoseconds that the most chunks hold some dimension whatever they send: launches, latency, headers, rails."""
     loads = np.zeros(len(instance.fabric.dimensions))
     for own in instance.exchanges:
         span, parts = list(own.span), occupancy_parts(instance, own)
-        loads[span] += own.chunks * (parts.fixed.sum(axis=0) + len(parts.fixed) * parts.header)
+        loads[span] += own.chunks * (parts.fixed.max(axis=1).sum(axis=0) + len(parts.fixed) * parts.header)
     return float(loads.max())
 
 

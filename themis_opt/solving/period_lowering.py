@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from formulations.job_variables import JobTimes
+from formulations.job_plans import JobTimes
 from formulations.lattice import JobClass
 from formulations.period_variables import LaunchJobs, PeriodJobs, PeriodTimes
 from themis_opt.base.arrays import IntArray

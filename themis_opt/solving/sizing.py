@@ -12,7 +12,7 @@ from formulations.period_sizes import PeriodSizingData, best_period_shares
 from formulations.sized_order import SizedOutcome
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.errors import CyclicPlan
-from themis_opt.problem.cost import fixed_occupancy, variable_occupancy
+from themis_opt.problem.cost import fixed_occupancy, rails_offset, variable_occupancy
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Chunks, Plan
@@ -88,7 +88,10 @@ class AffineTimes:
 
 
 def affine_times(instance: Instance, plan: Plan, sent: FloatArray) -> AffineTimes:
-    """Holding times without the rounding to whole packets and picoseconds, from the bytes that each stage sends."""
+    """Holding times without the rounding to whole packets and picoseconds, from the bytes that each stage sends.
+
+    On rails, where times are concave in the bytes, they are those of the line that touches there.
+    """
     counts = np.array([c.paths.shape[1] for c in plan.chunks for _ in c.sizes])
     chunk = np.repeat(np.arange(len(counts)), counts)
     group = np.repeat(np.arange(len(plan.chunks)), [len(c.sizes) for c in plan.chunks])
@@ -96,8 +99,9 @@ def affine_times(instance: Instance, plan: Plan, sent: FloatArray) -> AffineTime
     own = np.concatenate([c.sizes for c in plan.chunks])[chunk]
     phases, dimensions = plan.phases(instance), plan.stage_dimensions
     variable = variable_occupancy(instance, phases, dimensions, sent, whole_packets=False)
-    fixed = fixed_occupancy(instance, phases, dimensions)
-    return AffineTimes(variable / own * totals[group[chunk]], fixed.astype(np.float64), chunk, group)
+    offset = rails_offset(instance, phases, dimensions, sent)
+    fixed = fixed_occupancy(instance, phases, dimensions) + offset
+    return AffineTimes((variable - offset) / own * totals[group[chunk]], fixed.astype(np.float64), chunk, group)
 
 
 def _data(schedule: Schedule) -> SizingData:

@@ -109,7 +109,7 @@ def varied(network: Network, utilisation: float, compression: float) -> Network:
     if compression < 1:
         raise InputError("must be 1 or more", field="--compress", value=compression)
     dimensions = tuple(
-        own.model_copy(update={"bandwidth": own.bandwidth * utilisation, "compression": own.compression * compression})
+        own.faster(utilisation).model_copy(update={"compression": own.compression * compression})
         for own in network.dimensions
     )
     return network.varied(dimensions=dimensions)

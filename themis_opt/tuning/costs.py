@@ -52,7 +52,7 @@ def is_free_to_cut(instance: Instance) -> bool:
     """Whether nothing makes a small chunk dearer, so that more chunks always look better."""
     dimensions = instance.fabric.dimensions
     headers = any(d.packet is not None and d.packet.header for d in dimensions)
-    return instance.latency == "lag" and not headers and not any(d.launch_overhead for d in dimensions)
+    return instance.latency == "lag" and not headers and not any(d.launch_overhead or d.rails for d in dimensions)
 
 
 def _checked(option: str, value: object, make: Callable[[], Any]) -> Any:

@@ -29,6 +29,7 @@ from themis_opt.formats.readers.astra_sim_network import HOPS, links
 from themis_opt.problem.cost import fixed_lag, fixed_occupancy
 from themis_opt.problem.network import Algorithm, Dimension, Kind
 from themis_opt.problem.phases import Data, Phase
+from themis_opt.problem.rails import refuse_rails
 from themis_opt.schedules.messages import stage_messages
 from themis_opt.schedules.schedule import Schedule
 
@@ -139,6 +140,7 @@ class Collective:
         if self.schedule.has_period:
             rule = "a custom collective has no compute; export the collectives of an iteration on their own"
             raise InputError(rule, field="iteration")
+        refuse_rails(instance.fabric.dimensions, "ASTRA-sim")
         for k, own in enumerate(instance.fabric.dimensions):
             place = f"network.dimensions[{k}]"
             if own.kind not in HOPS:

@@ -21,6 +21,7 @@ from themis_opt.problem.cost import stage_phases
 from themis_opt.problem.exchanges import Exchange, refuse_sends
 from themis_opt.problem.network import Dimension
 from themis_opt.problem.phases import CollectiveKind, Data, Phase
+from themis_opt.problem.rails import refuse_rails
 from themis_opt.schedules.messages import Messages, stage_messages
 from themis_opt.schedules.schedule import Schedule
 
@@ -211,6 +212,7 @@ def only_launch(schedule: Schedule, name: str, runtime: str) -> int:
             f"{runtime} runs collectives; export one of a training iteration on its own", field="iteration"
         )
     refuse_sends(schedule.launched, runtime)
+    refuse_rails(schedule.instance.fabric.dimensions, runtime)
     if name and name not in names:
         raise InputError(f"must be one of {', '.join(names)}", field="collective", value=name)
     if not name and len(names) > 1:

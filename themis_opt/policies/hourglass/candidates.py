@@ -35,6 +35,9 @@ RULES = 2
 CLOSE = 1e-6
 """Relative distance from the balanced load at which a search for less is over: half or twice of it change nothing."""
 
+FEWEST = 2
+"""Candidates that are timed before one may end the search."""
+
 MAKESPAN, RULE = 0, 1
 """Columns of `State.best`."""
 
@@ -162,9 +165,25 @@ def plan_of(instance: Instance, tables: Tables, state: State) -> Plan:
 def run(tables: Tables, pool: Pool, state: State, aims: Aims, trials: int, params: PathParams) -> None:
     """:func:`search`, interpreted or compiled."""
     lattice = max(1, 2 ** int(tables.width.max()) // 16)  # paths over many dimensions take most of the time
-    work = len(state.operations.resource) * (trials + len(aims.weight)) * lattice
-    function = search if SEARCH.interprets(work) else SEARCH.compiled
-    function(tables, pool, state, aims, trials, params)
+    stages = len(state.operations.resource) * lattice
+    if SEARCH.interprets(stages * (trials + len(aims.weight))):
+        search(tables, pool, state, aims, trials, params)
+    elif not opens_well(tables, pool, state, aims, stages, params):
+        SEARCH.compiled(tables, pool, state, aims, trials, params)
+
+
+def opens_well(tables: Tables, pool: Pool, state: State, aims: Aims, stages: int, params: PathParams) -> bool:
+    """Whether the first candidates already end the search, which are interpreted where that is less work than loading.
+
+    The search would find the same; if they do not, it begins anew.
+    """
+    work = stages * FEWEST * RULES
+    if SEARCH.is_loaded or len(aims.weight) < FEWEST or not OPENINGS.interprets(work):
+        return False
+    if time_candidates(tables, pool, state, aims, FEWEST, params) < state.best[MAKESPAN]:
+        return False
+    take_best(tables, state)
+    return True
 
 
 def search(tables: Tables, pool: Pool, state: State, aims: Aims, trials: int, params: PathParams) -> None:
@@ -173,7 +192,7 @@ def search(tables: Tables, pool: Pool, state: State, aims: Aims, trials: int, pa
     Every candidate is timed with every rule, and the best ones are improved in turn until the `trials` are used up.  A
     makespan that meets the balanced load ends the search.
     """
-    target = time_candidates(tables, pool, state, aims, params)
+    target = time_candidates(tables, pool, state, aims, len(aims.weight) + 1, params)
     while trials > 0 and state.best[MAKESPAN] > target:
         candidate, rule = best_candidate(state)
         if candidate < 0:
@@ -182,6 +201,11 @@ def search(tables: Tables, pool: Pool, state: State, aims: Aims, trials: int, pa
         state.candidate_makespan[candidate, rule] = -1
         place_all(tables, state, candidate, rule)
         trials = improve(tables, state, rule, makespan, target, trials)
+    take_best(tables, state)
+
+
+def take_best(tables: Tables, state: State) -> None:
+    """Leave the best plan in `state.path`, timed."""
     for chunk in range(len(state.collective)):
         for layer in range(2):
             state.path[chunk, layer] = state.best_path[chunk, layer]
@@ -189,13 +213,13 @@ def search(tables: Tables, pool: Pool, state: State, aims: Aims, trials: int, pa
     makespan_of(state.operations, state.workspace)
 
 
-def time_candidates(tables: Tables, pool: Pool, state: State, aims: Aims, params: PathParams) -> float:
-    """Time every candidate with every rule, or until one meets the balanced load; returns that load.
+def time_candidates(tables: Tables, pool: Pool, state: State, aims: Aims, most: int, params: PathParams) -> float:
+    """Time the candidates, `most` of them, with every rule, or until one meets the balanced load; returns that load.
 
     The last one is the fixed order, which suits few bytes on networks whose first dimensions are fast.
     """
     target, num_candidates = np.inf, 0
-    for number in range(len(aims.weight) + 1):
+    for number in range(most):
         if number < len(aims.weight):
             finish = choose_paths(tables, pool, aims.tail[number], aims.weight[number], params)
             if aims.is_bound[number]:
@@ -210,7 +234,7 @@ def time_candidates(tables: Tables, pool: Pool, state: State, aims: Aims, params
             makespan = makespan_of(state.operations, state.workspace)
             state.candidate_makespan[num_candidates, rule] = keep_best(state, makespan, rule)
         num_candidates += 1
-        if number > 0 and state.best[MAKESPAN] <= target:
+        if number >= FEWEST - 1 and state.best[MAKESPAN] <= target:
             break
     return target
 
@@ -382,3 +406,7 @@ def order_of(rule: int, rank: int, column: int, number: int, duration: int, to_s
 
 SEARCH = Compilable(search, event_loop, hourglass_tables, hourglass_paths, patience=50_000)
 """The search; interpreting 50,000 stages times trials takes about a second, compiling without a cache several."""
+
+OPENINGS = Compilable(time_candidates, patience=5_000)
+"""The first candidates, which are never compiled alone; interpreting 5,000 stages takes a sixth of a second, loading
+the compiled search half of one."""

@@ -1,0 +1,31 @@
+"""Plans of jobs, as programmes take and give them; nothing here loads a solver."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class JobTimes:
+    """The path of one job: per leg its machines in the order visited, and its start on each."""
+
+    paths: tuple[tuple[int, ...], ...]
+    starts: tuple[tuple[int, ...], ...]
+
+
+JobPlans = Sequence[Sequence[JobTimes]]
+"""Per class, the jobs."""
+
+
+@dataclass(frozen=True)
+class PlanOutcome:
+    """Best plan found (None if there is none), proven bound, status and deterministic time of the search."""
+
+    jobs: JobPlans | None
+    bound: int
+    status: str
+    work: float
+
+
+def start_on(times: JobTimes, leg: int, machine: int) -> int:
+    """When a job starts on a machine in one of its legs."""
+    return times.starts[leg][times.paths[leg].index(machine)]

@@ -1,0 +1,97 @@
+r"""Rails: links side by side, over which a stage sends parts of its bytes at once.
+
+Rail r of bandwidth :math:`b_r` is late by :math:`e_r`, its extra launch overhead and its extra latency in every step:
+a part of :math:`n_r` bytes has arrived :math:`e_r + n_r / b_r` after the stage began to send; no part, no time.  The
+parts that sum to n bytes and arrive first solve the linear programme: minimise t, where
+
+.. math:: \sum_r n_r = n, \qquad 0 \le n_r \le b_r \max(t - e_r, 0).
+
+Its optimum fills all rails to one level, as water does: :math:`n = \sum_r b_r \max(t - e_r, 0)`.  The right side is
+convex in t, the largest of the sums over the k rails that are least late, so with :math:`B_k = \sum_{r \le k} b_r`
+
+.. math:: t(n) = \min_k \Big( n + \sum_{r \le k} b_r e_r \Big) \Big/ B_k ,
+
+which is concave: several chunks take no less than one of all their bytes, and never less than n over the bandwidth of
+all rails.  A stage holds all rails of its dimension until its last part has arrived, but for the latency that all have.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from themis_opt.base.arrays import FloatArray
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.problem.algorithms import exactly, steps
+from themis_opt.problem.network import Dimension
+from themis_opt.problem.phases import Phase
+
+
+class Line(NamedTuple):
+    """A time that is affine in bytes, in picoseconds: with so many rails, those that are least late."""
+
+    per_byte: Fraction
+    offset: Fraction
+
+
+def lines(dimension: Dimension, phase: Phase) -> tuple[Line, ...]:
+    """The lines whose least one is the time of a stage; a single one where there are no rails."""
+    if not dimension.rails:
+        return (Line(PICOSECONDS_PER_SECOND / exactly(dimension.bandwidth), Fraction(0)),)
+    bandwidth, late, found = Fraction(0), Fraction(0), []
+    for own, rail in sorted(zip(lateness(dimension, phase), dimension.rails, strict=True), key=lambda pair: pair[0]):
+        bandwidth += exactly(rail.bandwidth)
+        late += exactly(rail.bandwidth) * own
+        found.append(Line(PICOSECONDS_PER_SECOND / bandwidth, late / bandwidth))
+    return tuple(found)
+
+
+def lateness(dimension: Dimension, phase: Phase) -> tuple[int, ...]:
+    """Picoseconds by which a part on each rail is late, whatever its bytes."""
+    count = steps(dimension, phase)
+    return tuple(rail.extra_launch_overhead + count * rail.extra_latency for rail in dimension.rails)
+
+
+def parts(dimension: Dimension, phase: Phase, sizes: FloatArray) -> FloatArray:
+    """The bytes that each rail carries of stages; those that would be late carry none.
+
+    Parameters
+    ----------
+    sizes : float64 array, shape (stages,)
+        Bytes of each stage, with headers.
+
+    Returns
+    -------
+    float64 array, shape (stages, rails)
+    """
+    times = [float(line.per_byte) * sizes + float(line.offset) for line in lines(dimension, phase)]
+    return _arrived(dimension, phase, np.minimum.reduce(times))
+
+
+def used_from(dimension: Dimension, phase: Phase) -> FloatArray:
+    """Bytes of a stage above which each rail carries a part, shape (rails,)."""
+    least: FloatArray = _arrived(dimension, phase, np.array(lateness(dimension, phase))).sum(axis=1)
+    return least
+
+
+def _arrived(dimension: Dimension, phase: Phase, times: FloatArray) -> FloatArray:
+    """Bytes that can have arrived by each rail at times in picoseconds, shape (times, rails)."""
+    spare = np.maximum(times[:, None] - np.array(lateness(dimension, phase)), 0.0)
+    bytes_by_rail: FloatArray = spare * [rail.bandwidth for rail in dimension.rails] / PICOSECONDS_PER_SECOND
+    return bytes_by_rail
+
+
+def refuse_rails(dimensions: Sequence[Dimension], runtime: str) -> None:
+    """Refuse links side by side where parts of a stage cannot be sent over chosen ones.
+
+    Raises
+    ------
+    InputError
+        For the first of them.
+    """
+    for number, own in enumerate(dimensions):
+        if own.rails:
+            rule = f"{runtime} cannot say what each rail carries; give the dimension of all rails, without them"
+            raise InputError(rule, field=f"network.dimensions[{number}].rails")
