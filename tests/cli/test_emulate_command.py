@@ -12,7 +12,7 @@ import pytest
 from background import LISTENING, PATIENCE, wait_until
 
 from themis_opt.base.errors import InputError
-from themis_opt.runtime import emulation
+from themis_opt.runtime import emulation, relay
 
 SENDER = """
 import os, socket
@@ -54,6 +54,45 @@ def test_neighbours_use_the_link_they_share(succeed):
     assert max(sent[1][1], sent[2][0], *sent[3]) < 20_000
 
 
+ECHO = """
+import os, socket, time
+rank = int(os.environ["RANK"])
+if rank == 0:
+    server = socket.create_server(("10.77.0.1", 29500))
+    for _ in range(2):
+        connection, _ = server.accept()
+        connection.sendall(connection.recv(1))
+elif rank < 3:
+    while True:
+        try:
+            connection = socket.create_connection(("10.77.0.1", 29500), timeout=5)
+            break
+        except OSError:
+            time.sleep(0.05)
+    began = time.monotonic()
+    connection.sendall(b"x")
+    connection.recv(1)
+    print(rank, time.monotonic() - began, flush=True)
+"""
+
+
+def test_packets_are_held_on_links_with_latency():
+    """NPU 1 is a neighbour of NPU 0 along dim1, which is slow to answer, NPU 2 along dim2."""
+    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        pytest.skip("needs /dev/net/tun")
+    words = ["emulate", "2x2", "--rates", "50MB/s,50MB/s", "--delay", "100ms,0", "--json", "--"]
+    said = subprocess.check_output([sys.executable, "-c", LISTENING, *words, sys.executable, "-c", ECHO], text=True)
+    seconds = dict(line.split() for line in said.splitlines() if line[:2] in ("1 ", "2 "))
+    assert float(seconds["1"]) > 0.2
+    assert float(seconds["2"]) < 0.2
+
+
+def test_systems_without_tap_devices_are_told(monkeypatch):
+    monkeypatch.setattr(relay, "DEVICE", "/dev/net/missing")
+    with pytest.raises(OSError, match="/dev/net/missing, which holds packets back, cannot be used: No such file"):
+        relay.tap("t0")
+
+
 def test_failures_end_all_and_give_the_exit_code(invoke):
     words = ["sh", "-c", "test $RANK = 1 && exit 7; sleep 60"]
     assert invoke("emulate", "2", "--rates", "1MB/s", "--", *words).exit_code >= 7
@@ -78,7 +117,8 @@ def test_commands_end_with_the_emulation(method):
 
 
 def test_an_emulator_that_is_killed_while_it_makes_namespaces_leaves_none():
-    plan = {"npus": emulation._npus([8]), "rates": [1e6], "command": ["sleep", "100"], "environment": {}, "seconds": 60}
+    plan = {"npus": emulation._npus([8]), "rates": [1e6], "delays": [0.0], "seconds": 60}
+    plan |= {"command": ["sleep", "100"], "environment": {}}
     for milliseconds in range(0, 16, 3):
         words = [sys.executable, "-m", "themis_opt.runtime.emulator", json.dumps(plan), "1", str(os.getpid())]
         process = psutil.Popen(words, stdout=subprocess.DEVNULL)
@@ -96,6 +136,9 @@ def test_an_emulator_that_is_killed_while_it_makes_namespaces_leaves_none():
         (("4", "--rates", "1MB/s,2MB/s", "--", "true"), "--rates = '1MB/s,2MB/s': must be 1 bandwidths"),
         (("4x", "--rates", "1MB/s", "--", "true"), "SIZES = '4x': must be sizes of at least 2"),
         (("4", "--rates", "fast", "--", "true"), "--rates = 'fast': must be a number with a unit"),
+        (("4", "--rates", "1MB/s", "--delay", "1ms,1ms", "--", "true"), "--delay = '1ms,1ms': must be 1 times"),
+        (("4", "--rates", "1MB/s", "--delay", "soon", "--", "true"), "--delay = 'soon': must be a number with a unit"),
+        (("4", "--rates", "1MB/s", "--delay", "2s", "--", "true"), "--delay = '2s': must be at most 1 s"),
         (("100", "--rates", "1MB/s", "--", "true"), "SIZES = '100': must have 2 to 64 NPUs"),
     ],
 )

@@ -127,6 +127,7 @@ def actor(address, token, rank, checks):
     line.hear()
     time.sleep(0.1 * rank)
     line.say(type="finished")
+    assert line.hear()["do"] == "check"
     for _ in range(10 if checks else 0):
         time.sleep(0.1)
         line.say(type="alive", done=1, at="")

@@ -15,6 +15,9 @@ def emulate(
         typer.Argument(help="What to run on every NPU, after --; {address} is its address.", metavar="COMMAND"),
     ],
     rates: Annotated[str, typer.Option(help="Bandwidth of each dimension, such as 100Mb/s,50Mb/s.")],
+    delay: Annotated[
+        str | None, typer.Option(help="Latency of each dimension, such as 1ms,5ms; needs /dev/net/tun.")
+    ] = None,
     seconds: Annotated[float, typer.Option(help="End it after so long.", min=1, max=3600)] = 600.0,
     as_json: options.Json = False,
 ) -> None:
@@ -22,20 +25,14 @@ def emulate(
 
     Needs Linux with ip and tc, and root or unprivileged user namespaces. Namespaces end with the command.
     """
-    from themis_opt.base.units import parse_bandwidth
     from themis_opt.cli.printing import print_json, print_table
     from themis_opt.runtime.emulation import emulate as run
 
-    parts, bandwidths = sizes.lower().split("x"), rates.split(",")
+    parts = sizes.lower().split("x")
     if not all(part.isdecimal() and int(part) > 1 for part in parts):
         raise InputError("must be sizes of at least 2 with x between them, such as 4x2", field="SIZES", value=sizes)
-    if len(bandwidths) != len(parts):
-        raise InputError(f"must be {len(parts)} bandwidths, one for each dimension", field="--rates", value=rates)
-    try:
-        speeds = [parse_bandwidth(own.strip()) for own in bandwidths]
-    except ValueError as error:
-        raise InputError(str(error), field="--rates", value=rates) from None
-    done = run([int(part) for part in parts], speeds, command, seconds)
+    speeds, delays = _speeds(rates, len(parts)), None if delay is None else _delays(delay, len(parts))
+    done = run([int(part) for part in parts], speeds, command, seconds, delays)
     if as_json:
         print_json({"code": done.code, "sent_bytes": done.sent})
     else:
@@ -44,3 +41,31 @@ def emulate(
         print_table("bytes sent, with headers", columns, rows)
     if done.code:
         raise typer.Exit(done.code)
+
+
+def _speeds(rates: str, count: int) -> list[float]:
+    from themis_opt.base.units import parse_bandwidth
+
+    words = rates.split(",")
+    if len(words) != count:
+        raise InputError(f"must be {count} bandwidths, one for each dimension", field="--rates", value=rates)
+    try:
+        return [parse_bandwidth(own.strip()) for own in words]
+    except ValueError as error:
+        raise InputError(str(error), field="--rates", value=rates) from None
+
+
+def _delays(delay: str, count: int) -> list[float]:
+    from themis_opt.base.units import PICOSECONDS_PER_SECOND, parse_time
+    from themis_opt.runtime.emulation import LONGEST_DELAY
+
+    words = delay.split(",")
+    if len(words) != count:
+        raise InputError(f"must be {count} times, one for each dimension", field="--delay", value=delay)
+    try:
+        seconds = [parse_time(own.strip()) / PICOSECONDS_PER_SECOND for own in words]
+    except ValueError as error:
+        raise InputError(str(error), field="--delay", value=delay) from None
+    if max(seconds) > LONGEST_DELAY:
+        raise InputError(f"must be at most {LONGEST_DELAY:g} s", field="--delay", value=delay)
+    return seconds

@@ -35,6 +35,9 @@ START_SECONDS = 30.0
 STALL_SECONDS = 5.0
 """Without any operation finished anywhere, beyond what the longest one should take, after which a run is over."""
 
+PART_SECONDS = 2.0
+"""In which ranks hear that it is over."""
+
 LEAD_SECONDS = 0.05
 """From the sign to begin to the begin, so that it has reached all ranks."""
 
@@ -75,10 +78,10 @@ class _Peer:
     line: Line
     address: tuple[str, int]
     pid: int
+    listener: Thread
     heard: float = field(default_factory=monotonic)
     done: int = 0
     at: str = ""
-    has_finished: bool = False
 
 
 class Coordinator:
@@ -127,10 +130,17 @@ class Coordinator:
             for peer in self._peers.values():
                 with suppress(OSError):
                     peer.line.say(do="end")
+            self._part()
             for process in self._processes:
                 with suppress(subprocess.TimeoutExpired):
-                    process.wait(2.0)
+                    process.wait(PART_SECONDS)
         self._kill()
+
+    def _part(self) -> None:
+        """Let ranks hear that it is over: who closes a connection before may take the last words back."""
+        deadline = monotonic() + PART_SECONDS
+        for peer in self._peers.values():
+            peer.listener.join(max(deadline - monotonic(), 0.0))
 
     def _gather(self) -> None:
         """Wait for all ranks; connections that do not know the token are closed."""
@@ -166,8 +176,9 @@ class Coordinator:
             raise RankFailure(rank, str(words["failed"]))
         connection.settimeout(None)
         host, port = words["address"]
-        self._peers[rank] = _Peer(line, (host, port), int(words["pid"]))
-        Thread(target=self._listen, args=(rank, line), daemon=True).start()
+        listener = Thread(target=self._listen, args=(rank, line), daemon=True)
+        self._peers[rank] = _Peer(line, (host, port), int(words["pid"]), listener)
+        listener.start()
 
     def _listen(self, rank: int, line: Line) -> None:
         try:
@@ -222,7 +233,9 @@ class Coordinator:
         self._tell(do="run", number=number, seed=seed)
         self._collect("ready", math.inf)
         self._tell(do="go", at=monotonic() + LEAD_SECONDS, boot=boot_id())
-        answers = self._collect("done", STALL_SECONDS + 3 * longest)
+        self._collect("finished", STALL_SECONDS + 3 * longest)
+        self._tell(do="check")
+        answers = self._collect("done", math.inf)
         for rank, words in sorted(answers.items()):
             if words["wrong"]:
                 raise RankFailure(rank, f"ends with a wrong result during {self._doing}: {words['wrong']}")
@@ -241,13 +254,12 @@ class Coordinator:
         Parameters
         ----------
         stall : float
-            Seconds without any progress after which it is given up, unless all ranks that have not answered are
-            checking their results, which takes as long as it takes.
+            Seconds without any progress after which it is given up.
         """
         found: dict[int, Words] = {}
         moved_at = began = monotonic()
         for peer in self._peers.values():
-            peer.heard, peer.done, peer.has_finished = began, 0, False
+            peer.heard, peer.done = began, 0
         while len(found) < self._num_ranks:
             with suppress(queue.Empty):
                 rank, words = self._inbox.get(timeout=0.2)
@@ -260,8 +272,6 @@ class Coordinator:
                 if words["type"] == "alive":
                     moved_at = monotonic() if words["done"] != peer.done else moved_at
                     peer.done, peer.at = words["done"], words["at"]
-                elif words["type"] == "finished":
-                    peer.has_finished, moved_at = True, monotonic()
                 elif words["type"] == kind:
                     found[rank], moved_at = words, monotonic()
                 continue
@@ -274,9 +284,8 @@ class Coordinator:
         rank, peer = min(waiting.items(), key=lambda item: item[1].heard)
         if now - peer.heard > SILENT_FOR:
             raise self._named(rank, f"is silent for {SILENT_FOR:g} s")
-        running = {rank: peer for rank, peer in waiting.items() if not peer.has_finished}
-        if running and now - moved_at > stall:
-            rank, peer = min(running.items(), key=lambda item: item[1].done)
+        if now - moved_at > stall:
+            rank, peer = min(waiting.items(), key=lambda item: item[1].done)
             raise self._named(rank, f"hangs: no rank has finished anything for {stall:.0f} s, this one is the last")
 
     def _named(self, rank: int, what: str) -> RankFailure:

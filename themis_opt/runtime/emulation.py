@@ -1,8 +1,8 @@
 """A network on this machine for programs that know nothing of it: one namespace per NPU, one shaped link per dimension.
 
-Links are slowed where packets leave, by token buckets.  Every NPU has one address; neighbours share exactly one
-dimension, so a route for each of them makes any TCP program use the right link, and the counters of the links show
-which algorithm it really runs.
+Links are slowed where packets leave, by token buckets; where a link has a latency, a process holds its packets back.
+Every NPU has one address; neighbours share exactly one dimension, so a route for each of them makes any TCP program use
+the right link, and the counters of the links show which algorithm it really runs.
 """
 
 import json
@@ -21,6 +21,9 @@ from themis_opt.runtime.emulator import REFUSED
 from themis_opt.runtime.layout import coordinates, neighbours
 
 MAX_NPUS = 64
+
+LONGEST_DELAY = 1.0
+"""Seconds for which a packet may be held."""
 
 LONGEST = 3600.0
 """Seconds for which a command may run at most."""
@@ -42,7 +45,13 @@ class Emulated:
     sent: tuple[tuple[int, ...], ...]
 
 
-def emulate(sizes: Sequence[int], rates: Sequence[float], command: Sequence[str], seconds: float = LONGEST) -> Emulated:
+def emulate(
+    sizes: Sequence[int],
+    rates: Sequence[float],
+    command: Sequence[str],
+    seconds: float = LONGEST,
+    delays: Sequence[float] | None = None,
+) -> Emulated:
     """Run a command once per NPU, each in a network namespace of its own.
 
     Parameters
@@ -56,15 +65,18 @@ def emulate(sizes: Sequence[int], rates: Sequence[float], command: Sequence[str]
         ``MASTER_ADDR``, ``MASTER_PORT`` and the token of runs.
     seconds : float
         After which it is ended.
+    delays : sequence of float, optional
+        Seconds that a packet is under way on each dimension, besides the time to send it; none by default.
 
     Raises
     ------
     InputError
-        If the system does not allow namespaces, or lacks ``ip`` and ``tc``.
+        If the system does not allow namespaces, or lacks ``ip`` and ``tc``; with delays, if it lacks TAP devices.
     """
     plan = {
         "npus": _npus(sizes),
         "rates": list(rates),
+        "delays": list(delays or [0.0] * len(rates)),
         "command": list(command),
         "environment": {TOKEN_VARIABLE: os.environ.get(TOKEN_VARIABLE) or secrets.token_hex(16)},
         "seconds": seconds,

@@ -1,6 +1,6 @@
 """The process behind ``emulate``: a network of namespaces, one per NPU, and a command in each of them.
 
-It imports nothing but the standard library: only a process with one thread may enter a user namespace of its own.
+It uses nothing but the standard library: only a process with one thread may enter a user namespace of its own.
 Namespaces have no names, so that they end with the processes in them, and those end with this one: nothing is left.
 """
 
@@ -14,11 +14,16 @@ import sys
 import time
 from typing import Any
 
+from themis_opt.runtime.relay import Cable, relay, tap
+
 NEW_USER, NEW_NETWORK = 0x10000000, 0x40000000
 """Flags of unshare(2)."""
 
 REFUSED = 97
 """Exit code where the system does not allow namespaces; the reason is on the channel."""
+
+RELAY_LOST = 98
+"""Exit code where the process that holds frames has ended before the command."""
 
 MTU = 9000
 """Frames of 1500 bytes cost three times the processor time."""
@@ -40,10 +45,12 @@ def main() -> int:
     try:
         _enter()
         npus = [_Npu(number, own, plan) for number, own in enumerate(plan["npus"])]
-        _wire(npus, plan)
+        cables = _wire(npus, plan)
     except (OSError, subprocess.CalledProcessError) as error:
         _answer(channel, {"refused": _reason(error)})
         return REFUSED
+    if cables:
+        _start_relay(cables)
     for npu in npus:
         npu.go()
     code = _wait(npus, time.monotonic() + plan["seconds"])
@@ -127,8 +134,15 @@ def _enter() -> None:
             file.write(text)
 
 
-def _wire(npus: list[_Npu], plan: dict[str, Any]) -> None:
-    """A bridge for every group of a dimension and one for the rest, and a cable from each NPU to each of its own."""
+def _wire(npus: list[_Npu], plan: dict[str, Any]) -> list[Cable]:
+    """A bridge for every group of a dimension and one for the rest, and a cable from each NPU to each of its own.
+
+    Returns
+    -------
+    list of Cable
+        Those on which frames are to be held.
+    """
+    cables: list[Cable] = []
     lines = ["link set lo up", "link add name hub type bridge", f"addr add {HUB} dev hub", "link set hub up"]
     groups = sorted({(k, link["group"]) for npu in npus for k, link in enumerate(npu.own["links"])})
     for k, group in groups:
@@ -137,9 +151,30 @@ def _wire(npus: list[_Npu], plan: dict[str, Any]) -> None:
         ends = [(f"v{npu.number}_{k}", f"d{k}", f"b{k}_{link['group']}") for k, link in enumerate(npu.own["links"])]
         for outer, inner, bridge in [(f"m{npu.number}", "m0", "hub"), *ends]:
             size = "" if bridge == "hub" else f"mtu {MTU} "
-            lines.append(f"link add name {outer} {size}type veth peer name {inner} {size}netns {npu.pid}")
+            delay = 0.0 if bridge == "hub" else plan["delays"][int(inner[1:])]
+            if delay:
+                cables.append(Cable(tap(f"t{outer}"), tap(outer), delay))
+                lines.append(f"link set t{outer} netns {npu.pid} name {inner}")
+                lines.append(f"link set {outer} {size}")
+            else:
+                lines.append(f"link add name {outer} {size}type veth peer name {inner} {size}netns {npu.pid}")
             lines.append(f"link set {outer} master {bridge} up")
     _ip(lines)
+    return cables
+
+
+def _start_relay(cables: list[Cable]) -> None:
+    """A process that carries the frames of these cables; their devices are then its alone."""
+    parent = os.getpid()
+    if os.fork() == 0:
+        _end_with(parent)
+        try:
+            relay(cables)
+        finally:
+            os._exit(1)
+    for own in cables:
+        os.close(own.inner)
+        os.close(own.outer)
 
 
 def _wait(npus: list[_Npu], deadline: float) -> int:
@@ -150,7 +185,9 @@ def _wait(npus: list[_Npu], deadline: float) -> int:
         if pid in left:
             left.discard(pid)
             code = max(code, abs(os.waitstatus_to_exitcode(status)))
-        elif not pid:
+        elif pid:
+            code = code or RELAY_LOST
+        else:
             time.sleep(0.02)
         if left and (code or time.monotonic() > deadline):
             code = code or 124  # as timeout(1) does

@@ -71,8 +71,7 @@ class Engine:
             for lane in range(self._lanes(resource))
             if queue[lane:]
         ]
-        sleep(max(self._origin - monotonic(), 0.0))
-        for worker in workers:
+        for worker in workers:  # before the begin: where many ranks start threads at once, it takes milliseconds
             worker.start()
         for worker in workers:
             while worker.is_alive() and self._failure is None:

@@ -1,5 +1,6 @@
 """The messages of a stage: packed from the buffer, paced, checked and reduced into it."""
 
+import math
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from themis_opt.problem.phases import Data, Phase
 from themis_opt.runtime.elements import REDUCTIONS, divide, element_type
 from themis_opt.runtime.layout import Array, StageView, buffer_tensor, coordinates, neighbours, phase_at, stage_view
 from themis_opt.runtime.links import Frame, Incoming, Link, Outgoing, RankFailure
-from themis_opt.runtime.program import LaunchPart, Program, algorithm_of, kind_of
+from themis_opt.runtime.program import LARGEST_SEGMENT, Program, algorithm_of, kind_of
 from themis_opt.runtime.steps import Part, Step, steps_of
 
 MAGIC = b"TOPT"
@@ -26,6 +27,9 @@ SUM_AT = HEADER.size - 4
 
 BURST = 0.001
 """Seconds that a link may make up for when a rank wakes late, as the burst of a token bucket (12 KB at 100 Mb/s)."""
+
+BULK = 0.75
+"""Part of what is left of a step that the next message carries: its sums are done while the rest is on its way."""
 
 Corrupt = Callable[[Frame], None]
 
@@ -53,13 +57,36 @@ class Channel(NamedTuple):
 class _Stage(NamedTuple):
     """A stage of one rank."""
 
-    number: int
     iteration: int
     launch: int
     chunk: int
     phase: Phase
     dimension: int
     view: StageView
+
+
+class _Send(NamedTuple):
+    """A message to send, and how long it keeps a paced link."""
+
+    peer: int
+    seconds: float
+    pack: "_Packer"
+
+
+class _Exchange(NamedTuple):
+    """The messages of a step, and the bytes of data in them that are sent and received."""
+
+    sends: tuple[_Send, ...]
+    receives: tuple[Incoming, ...]
+    traffic: tuple[int, int]
+
+
+class _Move(NamedTuple):
+    """What a stage does: its dimension, its steps, and the block of sums that it divides in the end."""
+
+    dimension: int
+    exchanges: tuple[_Exchange, ...]
+    average: Array | None
 
 
 class Mover:
@@ -88,6 +115,7 @@ class Mover:
         self._dtype = element_type(program.dtype)
         self.buffers = self._make_buffers()
         self._traffic = {key: [0, 0] for key in channels}
+        self._moves: dict[int, _Move] = {}
 
     @property
     def moved(self) -> list[int]:
@@ -113,17 +141,39 @@ class Mover:
             for number, launch in enumerate(self._program.launches)
         }
 
+    def prepare(self) -> None:
+        """Make the messages of all stages, once: many ranks begin stages at the same time, and each delays the others.
+
+        Exchanges, which send copies, are left to the run.
+        """
+        if self._moves:
+            return
+        program = self._program
+        for operation in sorted(own for queue in program.queues for own in queue):
+            if operation % program.num_operations >= program.num_tasks:
+                stage = self._stage(operation)
+                if stage.phase.rule.data is not Data.STAY:
+                    self._moves[operation] = self._move(stage)
+
     def __call__(self, operation: int, lane: int) -> None:
         """Do a stage."""
-        stage = self._stage(operation)
-        if not stage.view.takes_part:
-            return
-        launch = self._program.launches[stage.launch]
-        sizes = [self._program.sizes[k] for k in launch.span]
-        view = stage.view.of(buffer_tensor(self.buffers[stage.iteration, stage.launch], sizes))
-        self._move(stage, view, lane)
-        if stage.phase.rule.reduces and REDUCTIONS[self._program.reduction].divides:
-            self._divide_if_last(launch, stage, view)
+        move = self._moves.get(operation) or self._move(self._stage(operation))
+        channel, pace = self._channels[move.dimension, lane], self._program.pace
+        if pace is not None and move.exchanges:
+            channel.pacer.hold(pace.launch[move.dimension])
+        for exchange in move.exchanges:
+            channel.link.exchange(self._outgoing(exchange, move.dimension, channel.pacer), exchange.receives)
+            for end, count in enumerate(exchange.traffic):
+                self._traffic[move.dimension, lane][end] += count
+        if move.average is not None:
+            divide(move.average, self._members(operation))
+
+    def _outgoing(self, exchange: _Exchange, dimension: int, pacer: Pacer) -> list[Outgoing]:
+        pace = self._program.pace
+        if pace is None:
+            return [Outgoing(own.peer, 0.0, own.pack) for own in exchange.sends]
+        latency = pace.latency[dimension]
+        return [Outgoing(own.peer, pacer.hold(own.seconds) + latency, own.pack) for own in exchange.sends]
 
     def _stage(self, operation: int) -> _Stage:
         program = self._program
@@ -132,66 +182,70 @@ class Mover:
         own = program.launches[launch]
         path, kind = own.paths[chunk], kind_of(own)
         view = stage_view(kind, own.span, self._places, path, position, *own.columns[chunk : chunk + 2])
-        return _Stage(operation, iteration, launch, chunk, phase_at(kind, len(path), position), path[position], view)
+        return _Stage(iteration, launch, chunk, phase_at(kind, len(path), position), path[position], view)
 
-    def _divide_if_last(self, launch: LaunchPart, stage: _Stage, view: Array) -> None:
-        """Averages: once the own block holds the sum of all ranks, it is divided by their number."""
-        others = sum(place is not None for place in stage.view.fixed)
-        if others == len(launch.span) - 1:
-            own = self._places[stage.dimension]
-            divide(view[own : own + 1], int(np.prod([self._program.sizes[k] for k in launch.span])))
-
-    def _move(self, stage: _Stage, view: Array, lane: int) -> None:
-        channel = self._channels[stage.dimension, lane]
-        size, own = self._program.sizes[stage.dimension], self._places[stage.dimension]
+    def _move(self, stage: _Stage) -> _Move:
+        if not stage.view.takes_part:
+            return _Move(stage.dimension, (), None)
+        span = self._program.launches[stage.launch].span
+        tensor = buffer_tensor(self.buffers[stage.iteration, stage.launch], [self._program.sizes[k] for k in span])
+        view = stage.view.of(tensor)
         source = view.copy() if stage.phase.rule.data is Data.STAY else view
+        size, own = self._program.sizes[stage.dimension], self._places[stage.dimension]
+        steps = steps_of(stage.phase, algorithm_of(self._program, stage.dimension), size, own)
+        exchanges = (self._exchange(stage, number, step, source, view) for number, step in enumerate(steps))
+        average = view[own : own + 1] if self._ends_sums(stage, len(span)) else None
+        return _Move(stage.dimension, tuple(exchanges), average)
+
+    def _ends_sums(self, stage: _Stage, width: int) -> bool:
+        """For averages: whether the own block then holds the sum of all ranks."""
+        others = sum(place is not None for place in stage.view.fixed)
+        return REDUCTIONS[self._program.reduction].divides and stage.phase.rule.reduces and others == width - 1
+
+    def _members(self, operation: int) -> int:
+        """Ranks of the group of a stage."""
+        launch = self._program.launches[self._stage(operation).launch]
+        return math.prod(self._program.sizes[k] for k in launch.span)
+
+    def _exchange(self, stage: _Stage, number: int, step: Step, source: Array, view: Array) -> _Exchange:
+        sent, received = (sum(view[_index(own.blocks)].nbytes for own in parts) for parts in step)
+        return _Exchange(
+            sends=tuple(self._sends(stage, number, step.sends, source)),
+            receives=tuple(self._receives(stage, number, step.receives, view)),
+            traffic=(sent, received),
+        )
+
+    def _sends(self, stage: _Stage, step: int, parts: Sequence[Part], source: Array) -> Iterator[_Send]:
         pace = self._program.pace
-        if pace is not None:
-            channel.pacer.hold(pace.launch[stage.dimension])
-        algorithm = algorithm_of(self._program, stage.dimension)
-        for number, step in enumerate(steps_of(stage.phase, algorithm, size, own)):
-            self._exchange(stage, number, step, source, view, channel)
-            for end, parts in enumerate(step):
-                self._traffic[stage.dimension, lane][end] += sum(view[_index(own.blocks)].nbytes for own in parts)
+        per_byte = 0.0 if pace is None else pace.seconds_per_byte[stage.phase][stage.dimension]
+        for peer, index, columns, size, header in self._messages(stage, step, parts, source):
+            yield _Send(peer, size * per_byte, _Packer(source[..., columns], index, header, self._corrupt))
 
-    def _exchange(self, stage: _Stage, number: int, step: Step, source: Array, view: Array, channel: Channel) -> None:
-        outgoing = list(self._outgoing(stage, number, step.sends, source, channel.pacer))
-        incoming = list(self._incoming(stage, number, step.receives, view))
-        channel.link.exchange(outgoing, incoming)
-
-    def _outgoing(
-        self, stage: _Stage, step: int, parts: Sequence[Part], source: Array, pacer: Pacer
-    ) -> Iterator[Outgoing]:
-        pace = self._program.pace
-        for part in parts:
-            peer = self._neighbours[stage.dimension][part.peer]
-            blocks = source[_index(part.blocks)]
-            for segment, (first, last) in enumerate(self._segments(stage, blocks)):
-                own = blocks[..., first:last]
-                due = 0.0
-                if pace is not None:
-                    due = pacer.hold(own.nbytes * pace.seconds_per_byte[stage.phase][stage.dimension])
-                    due += pace.latency[stage.dimension]
-                yield Outgoing(peer, due, _Packer(own, self._header(stage, step, segment, own.nbytes), self._corrupt))
-
-    def _incoming(self, stage: _Stage, step: int, parts: Sequence[Part], view: Array) -> Iterator[Incoming]:
+    def _receives(self, stage: _Stage, step: int, parts: Sequence[Part], view: Array) -> Iterator[Incoming]:
         combine = REDUCTIONS[self._program.reduction].combine if stage.phase.rule.reduces else None
-        for part in parts:
-            peer = self._neighbours[stage.dimension][part.peer]
-            shape = (len(part.blocks), *view.shape[1:])
-            for segment, (first, last) in enumerate(self._segments(stage, np.broadcast_to(view[:1], shape))):
-                size = len(part.blocks) * int(np.prod(view.shape[1:-1])) * (last - first) * view.itemsize
-                header = self._header(stage, step, segment, size)
-                unpacker = _Unpacker(self, peer, header, view[..., first:last], _index(part.blocks), combine)
-                yield Incoming(peer, HEADER.size + size, HEADER.size, unpacker.check, unpacker.unpack)
+        for peer, index, columns, size, header in self._messages(stage, step, parts, view):
+            unpacker = _Unpacker(self, peer, header, view[..., columns], index, combine)
+            yield Incoming(peer, HEADER.size + size, HEADER.size, unpacker.check, unpacker.unpack)
 
-    def _segments(self, stage: _Stage, blocks: Array) -> Iterator[tuple[int, int]]:
-        """Ranges of columns that fit into one message each; one without columns where there are none."""
-        columns = blocks.shape[-1]
-        row = max(blocks.nbytes // columns, 1) if columns else 1
-        step = max(self._program.segment[stage.dimension] // row, 1)
-        firsts = range(0, columns, step) if columns else (0,)
-        return ((first, min(first + step, columns)) for first in firsts)
+    def _messages(
+        self, stage: _Stage, step: int, parts: Sequence[Part], view: Array
+    ) -> Iterator[tuple[int, Any, slice, int, bytes]]:
+        """Peer, blocks, columns, bytes and header of each message of a step."""
+        for part in parts:
+            row = len(part.blocks) * math.prod(view.shape[1:-1]) * view.itemsize
+            for segment, columns in enumerate(self._segments(stage.dimension, view.shape[-1], row)):
+                size = row * (columns.stop - columns.start)
+                header = self._header(stage, step, segment, size)
+                yield self._neighbours[stage.dimension][part.peer], _index(part.blocks), columns, size, header
+
+    def _segments(self, dimension: int, num_columns: int, row: int) -> Iterator[slice]:
+        """Columns, of `row` bytes each, that go into one message; the last messages are small."""
+        smallest, first = max(self._program.segment[dimension] // row, 1), 0
+        while num_columns - first > smallest:
+            count = max(min(int((num_columns - first) * BULK), LARGEST_SEGMENT // row), 1)
+            yield slice(first, first + count)
+            first += count
+        yield slice(first, num_columns)
 
     def _header(self, stage: _Stage, step: int, segment: int, size: int) -> bytes:
         """Everything but the checksum."""
@@ -220,14 +274,16 @@ def _index(blocks: tuple[int, ...]) -> Any:
 class _Packer:
     """Makes the frame of a message when it leaves."""
 
-    part: Array
+    view: Array
+    index: Any
     header: bytes
     corrupt: Corrupt | None
 
     def __call__(self) -> Frame:
-        frame = np.empty(HEADER.size + self.part.nbytes, np.uint8)
+        part = self.view[self.index]
+        frame = np.empty(HEADER.size + part.nbytes, np.uint8)
         payload = frame[HEADER.size :]
-        payload.view(self.part.dtype).reshape(self.part.shape)[...] = self.part
+        payload.view(part.dtype).reshape(part.shape)[...] = part
         frame[:SUM_AT] = np.frombuffer(self.header, np.uint8)
         frame[SUM_AT : HEADER.size] = np.frombuffer(struct.pack("<I", zlib.crc32(payload.data)), np.uint8)
         if self.corrupt is not None:

@@ -28,10 +28,11 @@ from themis_opt.schedules.simulator import build_operations, simulate
 MAX_RANK_BYTES = 4 * 2**30
 """Bytes of buffers that a rank may need."""
 
-SEGMENT_SECONDS = 0.005
-"""A message carries what a paced dimension sends in this time; its last bytes then follow the pace closely."""
+SEGMENT_SECONDS = 0.0025
+"""What a paced dimension sends in this time is not cut: the last message of a step, whose sums remain to be done."""
 
 SMALLEST_SEGMENT, LARGEST_SEGMENT = 2**14, 2**20
+"""Bytes of messages that are not cut, and of the largest ones."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class Program:
     in_flight : int
         Stages that a resource may have under way at once.
     segment : tuple of int
-        Bytes of a message at most, per dimension.
+        Bytes of a message that is not cut any further, per dimension.
     pace : Pace or None
         How long links take, if not the network decides.
     """

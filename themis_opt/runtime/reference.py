@@ -14,7 +14,13 @@ from themis_opt.runtime.elements import REDUCTIONS, divide, element_type, exact_
 from themis_opt.runtime.layout import Array
 
 SLICE = 2**16
-"""Elements made at once: a rank holds little more than its buffer."""
+"""Elements looked at at once: a rank holds little more than its buffer."""
+
+TAPE = 65537
+"""Elements after which data repeat: a prime, so that blocks of a buffer are not alike."""
+
+_STRIDE = 40503
+"""Elements between the places at which neighbouring ranks begin to read; all ranks begin elsewhere."""
 
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9))
 """Odd constants of the generator SplitMix64 (G. Steele et al., 2014, https://doi.org/10.1145/2714064.2660195)."""
@@ -53,14 +59,32 @@ def _sources(bits: int, num_members: int) -> Iterator[Source]:
         bits ^= lowest
 
 
-def values(seed: int, rank: int, start: int, count: int, dtype: str, num_ranks: int) -> Array:
-    """Elements of the buffer of a rank, from position `start` on."""
-    place = np.arange(start, start + count, dtype=np.uint64)
+@lru_cache(maxsize=8)
+def _tape(seed: int, dtype: str, num_ranks: int) -> Array:
+    """The data of all ranks, followed by their begin, so that a slice from any place is one view."""
+    mixed = np.arange(TAPE, dtype=np.uint64)
     with np.errstate(over="ignore"):
-        mixed = (place + np.uint64(rank + 1) * _MIX[1] + np.uint64(seed) * _MIX[0]) * _MIX[0]
+        mixed = (mixed + np.uint64(seed) * _MIX[0]) * _MIX[0]
         mixed = (mixed ^ (mixed >> np.uint64(31))) * _MIX[1]
     limited = (mixed >> np.uint64(40)) % np.uint64(exact_limit(dtype, num_ranks) + 1)
-    return limited.astype(element_type(dtype))
+    return _read_only(limited.astype(element_type(dtype)))
+
+
+def _read_only(tape: Array) -> Array:
+    longer = np.concatenate([tape, tape[: SLICE - 1]])
+    longer.flags.writeable = False
+    return longer
+
+
+def _begin(rank: int) -> int:
+    """Where a rank begins to read."""
+    return (rank + 1) * _STRIDE % TAPE
+
+
+def values(seed: int, rank: int, start: int, count: int, dtype: str, num_ranks: int) -> Array:
+    """Elements of the buffer of a rank, from position `start` on; :data:`SLICE` of them at most."""
+    place = (_begin(rank) + start) % TAPE
+    return _tape(seed, dtype, num_ranks)[place : place + count]
 
 
 def fill(buffer: Array, seed: int, rank: int, num_members: int, dtype: str) -> None:
@@ -92,9 +116,10 @@ def first_difference(
             count = min(SLICE, num_columns - first)
             held = buffer[row * num_columns + first :][:count]
             expected = _reduced(origin, seed, group, first, count, num_columns, dtype, reduction)
-            differs = np.flatnonzero(held.view(np.uint8) != expected.view(np.uint8))
+            bits = f"u{held.itemsize}"
+            differs = np.flatnonzero(held.view(bits) != expected.view(bits))
             if len(differs):
-                place = int(differs[0]) // held.itemsize
+                place = int(differs[0])
                 return row, first + place, str(held[place]), str(expected[place])
     return None
 
@@ -103,11 +128,20 @@ def _reduced(
     origin: tuple[Source, ...], seed: int, group: tuple[int, ...], first: int, count: int, num_columns: int,
     dtype: str, reduction: str,
 ) -> Array:  # fmt: skip
-    rule, total = REDUCTIONS[reduction], None
-    for member, row in origin:
-        own = values(seed, group[member], row * num_columns + first, count, dtype, len(group))
-        total = own if total is None else rule.combine(total, own, out=total)
-    assert total is not None
-    if rule.divides and len(origin) > 1:
-        divide(total, len(origin))
-    return total
+    (member, row), *others = origin
+    if not others:
+        return values(seed, group[member], row * num_columns + first, count, dtype, len(group))
+    begins = tuple((_begin(group[member]) + row * num_columns) % TAPE for member, row in origin)
+    return _reduced_tape(seed, begins, dtype, len(group), reduction)[first % TAPE :][:count]
+
+
+@lru_cache(maxsize=32)
+def _reduced_tape(seed: int, begins: tuple[int, ...], dtype: str, num_ranks: int, reduction: str) -> Array:
+    """What ranks that begin at these places make of their data: sums of periodic data have the same period."""
+    rule, tape = REDUCTIONS[reduction], _tape(seed, dtype, num_ranks)[:TAPE]
+    total = np.roll(tape, -begins[0])
+    for begin in begins[1:]:
+        rule.combine(total, np.roll(tape, -begin), out=total)
+    if rule.divides:
+        divide(total, len(begins))
+    return _read_only(total)

@@ -11,8 +11,9 @@ from themis_opt.runtime.transports.memory import Exchange
 
 
 def prepare(mover: Mover, program: Program, rank: int, seed: int) -> None:
-    """Fill the buffers of a rank with the data of a run."""
+    """Fill the buffers of a rank with the data of a run, and make its messages."""
     mover.clear()
+    mover.prepare()
     for (iteration, number), buffer in mover.buffers.items():
         members = len(group_of(rank, program.sizes, program.launches[number].span))
         fill(buffer, _seed(seed, iteration, number), rank, members, program.dtype)

@@ -13,7 +13,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from threading import Thread
+from threading import Event, Thread
 from time import monotonic, process_time, sleep
 from typing import Any
 
@@ -61,6 +61,7 @@ class Rank:
         self._mover: Mover | None = None
         self._loaded = -1
         self._progress = Progress()
+        self._ended = Event()
 
     def serve(self) -> None:
         """Do what the coordinator says until it says that it is over."""
@@ -68,6 +69,8 @@ class Rank:
         while True:
             words = self._line.hear()
             if words["do"] == "end":
+                self._ended.set()
+                self._line.close()
                 return
             try:
                 getattr(self, f"_{words.pop('do')}")(**words)
@@ -111,29 +114,35 @@ class Rank:
         self._progress = Progress()
         engine = Engine(program, mover, self._progress)
         self._line.say(type="ready")
-        words = self._line.hear()
-        if words["do"] == "end":
-            os._exit(0)
+        words = self._next_words()
         origin = words["at"] if words["boot"] == boot_id() else monotonic()
         began = process_time()
         engine.run(origin)
         used: Words = {"cpu": process_time() - began}
         self._line.say(type="finished")
+        self._next_words()  # a check would take processors from ranks that still run
         wrong = wrong_element(mover, program, self._number, seed, never_run(program))
         used |= {"memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "moved": mover.moved}
         self._line.say(type="done", origin=origin, wrong=wrong, **used, **as_lists(engine))
 
+    def _next_words(self) -> Words:
+        """What the coordinator says in the middle of a run; a rank ends here where there is nothing more to do."""
+        words = self._line.hear()
+        if words["do"] == "end":
+            os._exit(0)
+        return words
+
     def _stay_alive(self) -> None:
         """Say so, with how far the run is, until the coordinator is gone."""
-        while True:
-            sleep(ALIVE_EVERY)
+        while not self._ended.wait(ALIVE_EVERY):
             progress, program = self._progress, self._programs.get(self._loaded)
             current = min(progress.current.values(), default=None)
             at = describe(program, current) if program and current is not None else ""
             try:
                 self._line.say(type="alive", done=progress.done, at=at)
             except OSError:
-                os._exit(LOST)
+                if not self._ended.is_set():
+                    os._exit(LOST)
 
 
 def _fault(rank: int) -> Corrupt | None:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -31,7 +31,6 @@ from themis_opt import (
     simulate,
 )
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.runtime.calibration import calibrate
 from themis_opt.runtime.coordinator import Coordinator, local
 from themis_opt.runtime.elements import DTYPES, REDUCTIONS
 from themis_opt.runtime.execution import Execution, execute
@@ -39,6 +38,7 @@ from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.program import RunOptions, compile_program
 from themis_opt.runtime.threads import run_in_threads
 from themis_opt.runtime.worker import FAULT_VARIABLE
+from themis_opt.workloads.files import write_instance
 
 FILE = Path(__file__).parents[3] / "reports" / "execution" / "checks.json"
 ALGORITHMS = ("ring", "direct", "halving_doubling")
@@ -146,22 +146,32 @@ def check_iterations() -> dict[str, Any]:
         "dear/hourglass",
         "priority/hourglass",
     )
-    return _rows(_executed({name: planned(problem, name) for name in names}, RunOptions(iterations=6), 3))
+    return _rows(_executed({name: planned(problem, name) for name in names}, RunOptions(iterations=6), 5))
+
+
+POLICIES = ("baseline+fifo", "themis+fifo", "themis+scf", "hourglass")
+REAL = ("--rates", "80Mb/s,60Mb/s", "--delay", "0,2ms")
+"""The network of the calibration, of which its file says that it has 100 and 50 Mb/s and no latency."""
 
 
 def check_calibration() -> dict[str, Any]:
-    """Errors of predictions with nominal rates and with calibrated ones, at stages of 64 KiB and more."""
-    nominal = all_reduce((4, 2), ("100 Mb/s", "50 Mb/s"), "4 MiB", 8)
-    with Coordinator(8, local(8)) as ranks:
-        done = calibrate(nominal, planned(nominal, "themis+scf"), ranks, RunOptions(paced=True), repeat=3)
-    names = ("baseline+fifo", "themis+fifo", "themis+scf", "hourglass")
-    ran = _executed({name: planned(nominal, name) for name in names}, RunOptions(), 3)
-    rows = []
-    for own in ran.executed:
-        plan = own.predicted.plan
-        better = simulate(done.instance.replace(latency="occupy"), plan).makespan / 1e12
-        rows.append({"policy": own.name, "nominal": own.error, "calibrated": own.measured_seconds / better - 1})
-    return {"dimensions": done.rows(), "errors": rows}
+    """A file that is wrong about the network: errors of its predictions, and of those of the calibrated one."""
+    with tempfile.TemporaryDirectory() as folder:
+        stated, measured = Path(folder, "stated.json"), Path(folder, "measured.json")
+        write_instance(all_reduce((4, 2), ("100 Mb/s", "50 Mb/s"), "16 MiB", 8), stated)
+        policies = ("--policies", ",".join(POLICIES))
+        before = _emulated("4x2", REAL, "run", str(stated), *policies, "--json")
+        dimensions = _emulated("4x2", REAL, "calibrate", str(stated), "--repeat", "3", "-o", str(measured), "--json")
+        after = _emulated("4x2", REAL, "run", str(measured), *policies, "--json")
+    return {"dimensions": dimensions, "stated": before["rows"], "calibrated": after["rows"]}
+
+
+def _emulated(sizes: str, network: Sequence[str], *words: str) -> Any:
+    """What a command of ours prints as JSON on an emulated network, all ranks joined."""
+    own = [sys.executable, "-m", "themis_opt"]
+    line = [*own, "emulate", sizes, *network, "--json", "--", *own, *words]
+    text = subprocess.check_output([*line, "--join", "10.77.0.1:29600", "--address", "{address}"], text=True)
+    return json.JSONDecoder().raw_decode(text[min(text.index(own) for own in "[{" if own in text) :])[0]
 
 
 def check_overhead() -> dict[str, Any]:
@@ -234,7 +244,8 @@ def check_hook() -> dict[str, Any]:
     line = [sys.executable, "-m", "themis_opt", "emulate", "2x2", "--rates", "100Mb/s,50Mb/s", "--json", "--"]
     text = subprocess.check_output([*line, sys.executable, str(HOOK)], text=True)
     first, _, rest = text.partition("\n")
-    return json.loads(first) | {"sent_bytes": json.loads(rest)["sent_bytes"]}
+    found: dict[str, Any] = json.loads(first) | {"sent_bytes": json.loads(rest)["sent_bytes"]}
+    return found
 
 
 CHECKS: dict[str, Callable[[], dict[str, Any]]] = {

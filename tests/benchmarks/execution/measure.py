@@ -80,25 +80,33 @@ def cases() -> Iterator[Case]:
 
 
 def main() -> None:
-    """Measure until the time is over."""
+    """Measure until the time is over; cases that have been run often enough are left as they are."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=270.0)
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=5)
     arguments = parser.parse_args()
-    done, began = _done(), monotonic()
+    began, rows = monotonic(), _read()
+    done = {_case(row) for row in rows if int(row["runs"]) >= arguments.repeat}
     for case in cases():
-        if tuple(map(str, asdict(case).values())) in done:
+        words = tuple(map(str, asdict(case).values()))
+        if words in done:
             continue
         if monotonic() - began > arguments.seconds:
             break
-        _append(_measured(case, arguments.repeat))
+        rows = [row for row in rows if _case(row) != words] + _measured(case, arguments.repeat)
+        _write(rows)
+        print(*words, max(row["error"] for row in rows if _case(row) == words), flush=True)
 
 
-def _done() -> set[tuple[str, ...]]:
+def _read() -> list[dict[str, Any]]:
     if not ROWS.exists():
-        return set()
+        return []
     with ROWS.open(newline="", encoding="utf-8") as file:
-        return {tuple(row[name] for name in Case.__dataclass_fields__) for row in csv.DictReader(file)}
+        return list(csv.DictReader(file))
+
+
+def _case(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(row[name]) for name in Case.__dataclass_fields__)
 
 
 def _measured(case: Case, repeat: int) -> list[dict[str, Any]]:
@@ -111,14 +119,13 @@ def _measured(case: Case, repeat: int) -> list[dict[str, Any]]:
     return [asdict(case) | row | load for row in flat]
 
 
-def _append(rows: list[dict[str, Any]]) -> None:
-    is_new = not ROWS.exists()
-    with ROWS.open("a", newline="", encoding="utf-8") as file:
+def _write(rows: list[dict[str, Any]]) -> None:
+    """All rows, in the order of the cases."""
+    order = {tuple(map(str, asdict(case).values())): number for number, case in enumerate(cases())}
+    with ROWS.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
-        if is_new:
-            writer.writeheader()
-        writer.writerows(rows)
-    print(rows[0]["network"], rows[0]["kind"], rows[0]["size"], max(row["error"] for row in rows), flush=True)
+        writer.writeheader()
+        writer.writerows(sorted(rows, key=lambda row: order[_case(row)]))
 
 
 if __name__ == "__main__":

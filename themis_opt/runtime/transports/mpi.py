@@ -16,6 +16,9 @@ from mpi4py import MPI  # noqa: E402
 POLL_SECONDS = 0.0002
 """Between two looks at requests: MPI makes progress only when it is asked, and ranks share processors."""
 
+IDLE_SECONDS = 0.001
+"""The same while own messages are not due yet: those of others hardly are before."""
+
 
 def own_rank() -> int:
     """Number of this process among those of mpiexec."""
@@ -52,7 +55,7 @@ class MpiLink:
                 peers = [incoming[number].peer for number in waiting] or [outgoing[-1].peer]
                 raise RankFailure(peers[0], f"moved nothing for {self._patience:g} s")
             if not arrived and (left or waiting or sent):
-                sleep(POLL_SECONDS)
+                sleep(min(max(left[0].due - monotonic(), POLL_SECONDS), IDLE_SECONDS) if left else POLL_SECONDS)
 
 
 class MpiEndpoint:

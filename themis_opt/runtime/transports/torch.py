@@ -1,4 +1,4 @@
-"""Links over PyTorch (extra ``torch``): point-to-point messages of gloo between processes."""
+"""Links over PyTorch (extra ``torch``): messages of NCCL where every rank has a GPU of its own, else of gloo."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -47,6 +47,45 @@ class TorchLink:
             raise RankFailure(peer, f"does not answer gloo ({str(error).splitlines()[0][:120]})") from None
 
 
+class DeviceLink:
+    """A link on a process group of GPUs: the messages of a step are one batch, which leaves when the last one is due.
+
+    NCCL runs what two ranks send each other in turn, so that messages that were not batched would wait for each other.
+
+    Parameters
+    ----------
+    group : ProcessGroup
+    device : torch.device
+        Where messages are while they are under way; buffers stay in the memory of the host.
+    """
+
+    def __init__(self, group: Any, device: torch.device) -> None:
+        self._group, self._device = group, device
+
+    def exchange(self, outgoing: Sequence[Outgoing], incoming: Sequence[Incoming]) -> None:
+        """Send and receive; see :class:`~themis_opt.runtime.links.Link`."""
+        received = [torch.empty(own.size, dtype=torch.uint8, device=self._device) for own in incoming]
+        sleep(max(max((own.due for own in outgoing), default=0.0) - monotonic(), 0.0))
+        sent = [torch.frombuffer(own.pack(), dtype=torch.uint8).to(self._device) for own in outgoing]
+        operations = [self._operation(distributed.isend, *own) for own in zip(sent, outgoing, strict=True)]
+        operations += [self._operation(distributed.irecv, *own) for own in zip(received, incoming, strict=True)]
+        for request in distributed.batch_isend_irecv(operations) if operations else ():
+            request.wait()
+        for tensor, expected in zip(received, incoming, strict=True):
+            frame = tensor.cpu().numpy().data  # waits for the device
+            expected.check(frame)
+            expected.unpack(frame)
+
+    def _operation(self, what: Any, tensor: torch.Tensor, message: Outgoing | Incoming) -> Any:
+        return distributed.P2POp(what, tensor, message.peer, group=self._group)
+
+
+def backend(num_ranks_here: int) -> str:
+    """``nccl`` if each of so many ranks on this machine has a GPU of its own, which NCCL asks for; else ``gloo``."""
+    fits = torch.cuda.is_available() and torch.cuda.device_count() >= num_ranks_here
+    return "nccl" if fits and distributed.is_nccl_available() else "gloo"
+
+
 class TorchEndpoint:
     """One rank; that of number 0 holds the store through which the others find each other.
 
@@ -66,14 +105,21 @@ class TorchEndpoint:
 
     def connect(
         self, channels: Mapping[ChannelKey, Sequence[int]], addresses: Sequence[Address], patience: float
-    ) -> dict[ChannelKey, TorchLink]:
+    ) -> dict[ChannelKey, "TorchLink | DeviceLink"]:
         """A process group for every channel; see :class:`~themis_opt.runtime.links.Endpoint`."""
         host, port = addresses[0]
         wait = timedelta(seconds=patience)
         store = self._store or distributed.TCPStore(host, port, is_master=False, timeout=wait)
         store = distributed.PrefixStore(self._token, store)
-        distributed.init_process_group("gloo", store=store, rank=self._rank, world_size=len(addresses), timeout=wait)
-        return {
-            key: TorchLink(distributed.new_group(list(peers), use_local_synchronization=True), patience)
+        here = [rank for rank, (own, _) in enumerate(addresses) if own == addresses[self._rank][0]]
+        name = backend(len(here))
+        distributed.init_process_group(name, store=store, rank=self._rank, world_size=len(addresses), timeout=wait)
+        groups = {
+            key: distributed.new_group(list(peers), use_local_synchronization=True)
             for key, peers in sorted(channels.items())
         }
+        if name == "gloo":
+            return {key: TorchLink(group, patience) for key, group in groups.items()}
+        device = torch.device("cuda", here.index(self._rank))
+        torch.cuda.set_device(device)
+        return {key: DeviceLink(group, device) for key, group in groups.items()}
