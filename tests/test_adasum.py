@@ -1,14 +1,18 @@
 """Adasum on a dimension: what the products of pairs cost, and where it can run."""
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from themis_opt.base.errors import InvalidSchedule
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import steps
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import FORMAT, Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.phases import Phase
+from themis_opt.schedules import adasum
+from themis_opt.schedules.data_movement import move
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.schedules.verification import verify
@@ -47,7 +51,57 @@ def test_hierarchical_mode_sums_inside_and_combines_between_nodes() -> None:
     instance = all_reduce("100 MB", inside, dimension("adasum", 8))
     flat = all_reduce("100 MB", inside.replace(kind="switch", algorithm="adasum"), dimension("adasum", 8))
     assert makespan(instance) <= makespan(flat) * 1.001
-    verify(simulate(instance, make_policy("baseline")(instance)))
+
+
+def tree(vectors: list[np.ndarray]) -> np.ndarray:
+    """The definition, one pair of whole vectors at a time."""
+    if len(vectors) == 1:
+        return vectors[0]
+    half = len(vectors) // 2
+    pairs = zip(vectors[:half], vectors[half:], strict=True)
+    return tree([(1 - a @ b / (2 * a @ a)) * a + (1 - a @ b / (2 * b @ b)) * b for a, b in pairs])
+
+
+@pytest.mark.parametrize("size", [2, 4, 16])
+def test_reduce_scatter_ends_with_the_blocks_of_the_tree_of_pairs(size: int) -> None:
+    held = np.random.default_rng(0).standard_normal((size, size))
+    moved, _ = move(held, 0, Phase.REDUCE_SCATTER, dimension("adasum", size))
+    np.testing.assert_allclose(moved[:, 0], tree(list(held)), rtol=1e-12)
+
+
+def test_equal_gradients_are_averaged_and_orthogonal_ones_added() -> None:
+    one = np.array([[3.0, 4.0], [3.0, 4.0]])
+    moved, _ = move(one, 0, Phase.REDUCE_SCATTER, dimension("adasum", 2))
+    np.testing.assert_allclose(moved[:, 0], [3.0, 4.0])
+    moved, _ = move(np.diag([3.0, 4.0]), 0, Phase.REDUCE_SCATTER, dimension("adasum", 2))
+    np.testing.assert_allclose(moved[:, 0], [3.0, 4.0])
+    moved, _ = move(np.array([[0.0, 0.0], [1.0, 2.0]]), 0, Phase.REDUCE_SCATTER, dimension("adasum", 2))
+    np.testing.assert_allclose(moved[:, 0], [1.0, 2.0])
+
+
+@pytest.mark.parametrize("policy", ["baseline", "hourglass", "themis"])
+@pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "reduce"])
+def test_schedules_compute_the_tree_of_pairs(kind: str, policy: str) -> None:
+    inside = Dimension(kind="ring", size=3, bandwidth="150 GB/s", latency="2 us")
+    network = Network(dimensions=(inside, dimension("adasum", 8), dimension("adasum", 2)))
+    instance = Instance(network=network, collectives=(Collective(kind=kind, size="96 MB", chunks=12),))
+    verify(simulate(instance, make_policy(policy)(instance)))
+
+
+def test_hierarchical_mode_sums_shards_and_combines_them() -> None:
+    """Two NPUs inside, four between: each half of the sums of nodes is combined by itself."""
+    held = np.random.default_rng(1).standard_normal((2, 4, 2, 4))
+    sums, _ = move(held, 0, Phase.REDUCE_SCATTER, Dimension(kind="ring", size=2, bandwidth="1 GB/s"))
+    moved, _ = move(sums, 1, Phase.REDUCE_SCATTER, dimension("adasum", 4))
+    for place in range(2):
+        np.testing.assert_allclose(moved[place, :, 0, 0], tree(list(held.sum(axis=0)[:, place])), rtol=1e-12)
+
+
+def test_sums_in_the_place_of_pairs_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adasum, "level", lambda first, second, distance, others: first + second)
+    instance = all_reduce("1 MB", dimension("adasum", 4))
+    with pytest.raises(InvalidSchedule, match="wrong block"):
+        verify(simulate(instance, make_policy("baseline")(instance)))
 
 
 @pytest.mark.parametrize("size", [3, 6, 12])

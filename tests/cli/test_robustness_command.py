@@ -130,3 +130,16 @@ def test_a_schedule_that_breaks_a_rule_is_refused(refuse, schedule, save):
     document = json.loads(schedule.read_text(encoding="utf-8"))
     document["start_ps"][0] += 1
     assert "breaks rule" in refuse("robustness", save(document), *FEW)
+
+
+def test_a_tolerance_is_compared_with_waiting_for_all(succeed, tmp_path):
+    """Of an iteration whose tensors may lose a tenth of their bytes."""
+    made = tmp_path / "made.json"
+    options = ("--dtype", "fp32", "--batch", 1, "--tolerance", 0.1, "--granularity", "fused", "--chunks", 10)
+    succeed("workload", "vgg-16-cifar", "--network", NAME, *options, "-o", made)
+    succeed("simulate", made, "--policies", "fused/baseline", "-o", tmp_path)
+    path = next(tmp_path.glob("*/schedule.json"))
+    report = json.loads(succeed("robustness", path, *FEW, "--chunk-delay", "exponential:1ms", "--json"))
+    assert report["chunk_delay"] == "exponential:1ms"
+    assert [row["way"] for row in report["tolerance"]] == ["all waited for", "never sent", "late is lost"]
+    assert "late is lost" in succeed("robustness", path, *FEW, "--chunk-delay", "exponential:1ms")

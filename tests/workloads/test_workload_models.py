@@ -17,6 +17,7 @@ def of_kind(name: str, *kinds: str) -> tuple[Layer, ...]:
     [
         ("resnet-50", 25_557_032),
         ("densenet-201", 20_013_928),
+        ("inception-v4", 42_679_816),
         ("resnet-101", 44_549_160),
         ("resnet-152", 60_192_808),
         ("vgg-16", 138_357_544),

@@ -32,6 +32,16 @@ SHOWN: "Mapping[str, tuple[str, Form]]" = MappingProxyType(
 """Title and form of what the table shows."""
 
 
+OF_TOLERANCE: "Mapping[str, tuple[str, Form]]" = MappingProxyType(
+    {
+        "way": ("bytes that may be lost", "text"),
+        **{f"p{share}_ns": (f"p{share}", "time") for share in (50, 95, 99)},
+        **{f"p{share}_gain": (f"p{share} gain", "ratio") for share in (50, 95, 99)},
+    }
+)
+"""Title and form of what the table of a tolerance shows."""
+
+
 def robustness(
     path: options.ScheduleFile,
     samples: Annotated[int, typer.Option(help="Disturbed copies of the network.")] = 1000,
@@ -41,6 +51,9 @@ def robustness(
     compute_jitter: Annotated[
         float, typer.Option(help="Largest extra duration of a compute task (a fraction), where there are any.")
     ] = 0.0,
+    chunk_delay: Annotated[
+        str, typer.Option(help="Delay of each chunk: exponential:MEAN or lognormal:MEDIAN:SIGMA, such as 100us.")
+    ] = "",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Picture of the losses, PNG or SVG by its suffix.")
     ] = None,
@@ -52,7 +65,9 @@ def robustness(
     from themis_opt.cli.printing import print_json, print_rows, say_all, tell_files
     from themis_opt.policies.registry import make_policy, specify
     from themis_opt.schedules.simulator import simulate
+    from themis_opt.study.chunk_delays import parse_chunk_delay
     from themis_opt.study.robustness import executions, loss_distributions
+    from themis_opt.study.tolerance import has_tolerance, say_gain, tolerance_effect
     from themis_opt.study.verdict import on_robustness
 
     instance = schedule.instance
@@ -66,20 +81,29 @@ def robustness(
         "compute_jitter": compute_jitter,
     }
     policies = executions("plan", schedule) | executions(rival, rival_schedule)
-    distributions = loss_distributions(instance, policies, **disturbance)
+    late = parse_chunk_delay(chunk_delay)
+    distributions = loss_distributions(instance, policies, **disturbance, chunk_delay=late)
+    effects = [tolerance_effect(schedule, **disturbance, chunk_delay=late)] if has_tolerance(instance) else []
     name = instance.name or "instance"
     disturbed = f"{samples} samples, bandwidth +-{100 * bandwidth:.4g} %, latency up to +{100 * jitter:.4g} %"
     if compute_jitter:
         disturbed += f", compute up to +{100 * compute_jitter:.4g} %"
+    if chunk_delay:
+        disturbance["chunk_delay"] = chunk_delay
+        disturbed += f", chunks late by {chunk_delay}"
     if output is not None:
         _draw(output, distributions, f"{name}\n{disturbed}")
         tell_files([output])
     rows = [d.row() for d in distributions]
     if as_json:
-        print_json(disturbance | {"policies": rows})
+        tolerance = {"tolerance": [row for effect in effects for row in effect.rows()]} if effects else {}
+        print_json(disturbance | {"policies": rows} | tolerance)
     else:
-        say_all(on_robustness(distributions))
+        say_all((*on_robustness(distributions), *say_gain(effects)))
         print_rows(f"{name}: loss against the bound of each sample; {disturbed}", rows, SHOWN)
+        for effect in effects:
+            title = f"{name}: a part of the bytes may be lost, at most {effect.most:.4g} times as fast by fewer bytes"
+            print_rows(title, effect.rows(), OF_TOLERANCE)
 
 
 def _draw(path: Path, distributions: "Sequence[LossDistribution]", title: str) -> None:

@@ -17,14 +17,15 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, StrEnum
 from fractions import Fraction
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from themis_opt.base.arrays import BoolArray, IntArray
 
-Blocks = NDArray[np.uint32]
-"""What NPUs hold; sums wrap around, so that they do not depend on their order."""
+Blocks = NDArray[Any]
+"""What NPUs hold, mostly uint32, whose sums wrap around, so that they do not depend on their order."""
 
 Sizes = tuple[int, ...]
 """NPUs along each dimension of a collective."""

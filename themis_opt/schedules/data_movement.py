@@ -11,7 +11,7 @@ On a line blocks go hop by hop to both sides, and what counts is its busiest lin
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from themis_opt.base.arrays import IntArray
 from themis_opt.problem.network import Algorithm, Dimension
 from themis_opt.problem.phases import Data, Phase
+from themis_opt.schedules import adasum
 
-Tensor = NDArray[np.uint32]
-"""Arithmetic that wraps around is exact, so that sums do not depend on their order."""
+Tensor = NDArray[Any]
+"""Mostly uint32, whose arithmetic wraps around, so that sums do not depend on their order; float64 for Adasum."""
 
 
 class Message(NamedTuple):
@@ -122,7 +123,7 @@ def move(state: Tensor, axis: int, phase: Phase, dimension: Dimension) -> tuple[
 
     Parameters
     ----------
-    state : uint32 array, shape (NPUs along each dimension, blocks along each dimension)
+    state : array, shape (NPUs along each dimension, blocks along each dimension)
         What every NPU holds.
     axis : int
         Position of the dimension among the axes.
@@ -133,18 +134,21 @@ def move(state: Tensor, axis: int, phase: Phase, dimension: Dimension) -> tuple[
 
     Returns
     -------
-    tuple of uint32 array and Traffic
+    tuple of array and Traffic
         The new state, and what one NPU sent.
     """
     num_axes = state.ndim // 2
     pair = (axis, num_axes + axis)
     paired = np.moveaxis(state, pair, (0, 1))
-    tensor, traffic = _operation(phase, dimension, len(paired))(paired.copy().reshape(*paired.shape[:2], -1))
+    others = math.prod(state.shape[:num_axes]) // len(paired)
+    tensor, traffic = _operation(phase, dimension, len(paired), others)(paired.copy().reshape(*paired.shape[:2], -1))
     moved = np.moveaxis(tensor.reshape(*tensor.shape[:2], *paired.shape[2:]), (0, 1), pair)
     return moved, Traffic(traffic.num_steps, traffic.num_blocks // math.prod(state.shape[:num_axes]))
 
 
-def _operation(phase: Phase, dimension: Dimension, size: int) -> Callable[[Tensor], tuple[Tensor, Traffic]]:
+def _operation(
+    phase: Phase, dimension: Dimension, size: int, others: int
+) -> Callable[[Tensor], tuple[Tensor, Traffic]]:
     """What to do with an array of shape (NPUs, blocks, all the rest), which it may overwrite."""
     rule, algorithm = Phase(phase).rule, dimension.basic_algorithm
     if rule.shifts:
@@ -159,7 +163,7 @@ def _operation(phase: Phase, dimension: Dimension, size: int) -> Callable[[Tenso
         return on_line[rule.data]
     if rule.data is Data.STAY:
         return partial(_all_to_all, exchange_pattern(algorithm, size))
-    scatter = _reduce_scatter_of_pairs if algorithm is Algorithm.ADASUM else _reduce_scatter
+    scatter = partial(_reduce_scatter_of_pairs, others) if algorithm is Algorithm.ADASUM else _reduce_scatter
     run = {Data.SHRINK: scatter, Data.GROW: _all_gather}[rule.data]
     return partial(run, gather_pattern(algorithm, size))
 
@@ -175,11 +179,18 @@ def _reduce_scatter(pattern: Pattern, sums: Tensor) -> tuple[Tensor, Traffic]:
     return sums[npus, npus], Traffic(pattern.num_steps, num_sent)
 
 
-def _reduce_scatter_of_pairs(pattern: Pattern, sums: Tensor) -> tuple[Tensor, Traffic]:
-    """The messages of Adasum, which adds here: before level l its pairs all-reduce their products in l steps."""
-    moved, traffic = _reduce_scatter(pattern, sums)
+def _reduce_scatter_of_pairs(others: int, pattern: Pattern, sums: Tensor) -> tuple[Tensor, Traffic]:
+    """The messages of halving with the rule of Adasum: at level l products are all-reduced in l steps more."""
+    npus, num_sent = _ranks(len(sums)), 0
+    for step in reversed(range(pattern.num_steps)):
+        for target, blocks in pattern.messages(step):
+            own, packet, distance = sums[npus, blocks], sums[target, blocks], 2**step
+            is_near = (npus & distance == 0)[:, :, None]
+            pair = np.where(is_near, own, packet), np.where(is_near, packet, own)
+            sums[npus, blocks] = adasum.level(*pair, distance, others)
+            num_sent += packet.size
     levels = range(1, pattern.num_steps + 1)
-    return moved, Traffic(pattern.num_steps + sum(levels), traffic.num_blocks)
+    return sums[npus, npus], Traffic(pattern.num_steps + sum(levels), num_sent)
 
 
 def _all_gather(pattern: Pattern, own: Tensor) -> tuple[Tensor, Traffic]:

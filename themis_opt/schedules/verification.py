@@ -2,7 +2,8 @@
 
 :mod:`themis_opt.schedules.validation` checks times.  Here every chunk is a tensor with one axis per dimension of its
 collective and one random element per block, every NPU holds such a tensor, and the stages move them by the
-basic algorithms of :mod:`themis_opt.schedules.data_movement`, in the order in which they start.
+basic algorithms of :mod:`themis_opt.schedules.data_movement`, in the order in which they start.  Where a dimension
+weights what it adds (:mod:`themis_opt.schedules.adasum`), the numbers have to be those of the definition.
 """
 
 import math
@@ -136,7 +137,7 @@ def _problem(trial: Trial, chunk: _Chunk) -> str | None:
         state, traffic = move(state, axis, phase, trial.dimension(k))
         if traffic != charged[position]:
             return f"{where} takes every NPU {_words(traffic)}, the cost model counts {_words(charged[position])}"
-    return _wrong_block(state, trial.expected)
+    return _wrong_block(state, trial.expected_along(chunk.path))
 
 
 def _words(traffic: Traffic) -> str:
@@ -150,7 +151,7 @@ def _wrong_block(state: Tensor, expected: Tensor) -> str | None:
     if state.shape != expected.shape:
         held, needed = state.shape[num_axes:], expected.shape[num_axes:]
         return f"NPU {(0,) * num_axes} ends with {held} blocks along its dimensions, must hold {needed}"
-    differs = state != expected
+    differs = ~np.isclose(state, expected, rtol=1e-9) if state.dtype == np.float64 else state != expected
     if not differs.any():
         return None
     place = [int(i) for i in np.unravel_index(np.argmax(differs), differs.shape)]

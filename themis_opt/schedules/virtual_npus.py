@@ -11,8 +11,9 @@ from themis_opt.problem.algorithms import steps
 from themis_opt.problem.cost import path_costs, stage_phases
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import Dimension
+from themis_opt.problem.network import Algorithm, Dimension
 from themis_opt.problem.phases import CollectiveKind, Data, Phase
+from themis_opt.schedules import adasum
 from themis_opt.schedules.data_movement import Tensor, Traffic
 
 MAX_VIRTUAL_NPUS = 4096
@@ -29,8 +30,10 @@ class Trial:
         The real one with virtual sizes along its span, and without compression.
     exchange : Exchange
         What is run; every other of this kind on this span is tried alike.
-    initial, expected : uint32 array, shape (NPUs along each dimension, blocks along each dimension)
-        What the NPUs hold before and must hold after; only the first NPU if no other must hold anything.
+    initial, expected : uint32 or float64 array, shape (NPUs along each dimension, blocks along each dimension)
+        What the NPUs hold before and must hold after; only the first NPU if no other must hold anything.  Where a
+        dimension combines pairs (:mod:`themis_opt.schedules.adasum`) they are numbers with fractions, and what they
+        must hold depends on the order of the dimensions: see :meth:`expected_along`.
     """
 
     instance: Instance
@@ -46,10 +49,24 @@ class Trial:
         rule = CollectiveKind(exchange.kind).rule
         num_blocks = 1 if rule.phases[0].rule.data is Data.GROW else num_npus
         generator = np.random.default_rng(seed)
-        initial = generator.integers(2**32, size=(num_npus, num_blocks), dtype=np.uint32)
+        initial: Tensor = generator.integers(2**32, size=(num_npus, num_blocks), dtype=np.uint32)
+        if _combines(instance, exchange):
+            initial = generator.standard_normal((num_npus, num_blocks)) + 0.5
         resized = _resized(instance.group((exchange,)), dict(zip(exchange.span, sizes, strict=True)))
         tensors = (_as_tensor(matrix, sizes) for matrix in (initial, rule.outcome(initial, sizes)))
         return cls(resized, exchange, *tensors)
+
+    def expected_along(self, path: IntArray) -> Tensor:
+        """What the NPUs must hold after a path."""
+        if not _combines(self.instance, self.exchange):
+            return self.expected
+        leg = path[: len(path) // len(self.exchange.kind.rule.phases)]
+        pairwise = [self.dimension(k).algorithm is Algorithm.ADASUM for k in leg]
+        total = adasum.outcome(self.initial, [self.exchange.span.index(k) for k in leg], pairwise)
+        sizes = self.initial.shape[: len(leg)]
+        reduced = np.zeros((math.prod(sizes), total.size))
+        reduced[0] = total.ravel()
+        return _as_tensor(self.exchange.kind.rule.outcome(reduced, sizes), sizes)
 
     def dimension(self, number: int) -> Dimension:
         """A dimension, in its virtual size."""
@@ -78,6 +95,12 @@ def virtual_sizes(instance: Instance, span: tuple[int, ...]) -> tuple[int, ...]:
         if size & (size - 1) and math.prod(sizes) // 2 * 3 <= MAX_VIRTUAL_NPUS:
             sizes[axis] = 3
     return tuple(sizes)
+
+
+def _combines(instance: Instance, exchange: Exchange) -> bool:
+    """Whether a dimension of a reduction weights what it adds."""
+    pairwise = any(instance.fabric.dimensions[k].algorithm is Algorithm.ADASUM for k in exchange.span)
+    return pairwise and exchange.kind.rule.phases[0].rule.reduces
 
 
 def _as_tensor(matrix: Tensor, sizes: tuple[int, ...]) -> Tensor:

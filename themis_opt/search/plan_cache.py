@@ -252,7 +252,7 @@ def _adapted(entry: Entry, instance: Instance, sizes: Sizes) -> Plan:
     plan = entry.plan_for(instance)
     untimed = _untimed(plan, instance)
     if sizes == "free":
-        return _scaled(plan, instance)
+        return scaled(plan, instance)
     if untimed.has_equal_sizes:
         return plan
     if entry.found_as == "equal":
@@ -309,7 +309,7 @@ def _waits_for(plan: Plan, launch: int) -> set[int]:
     return found
 
 
-def _scaled(plan: Plan, instance: Instance) -> Plan:
+def scaled(plan: Plan, instance: Instance) -> Plan:
     """The plan with every launch as large as in the instance; those that are so already stay as they are."""
     pairs = zip(plan.chunks, plan.launched(instance), strict=True)
     return with_sizes(plan, [_scaled_sizes(own.sizes, exchange, instance) for own, exchange in pairs])

@@ -1,13 +1,14 @@
 """Robustness: how a plan fares when bandwidths and latencies are not what it was made for.
 
-A sample disturbs the instance in three ways, independently:
+A sample disturbs the instance in up to four ways, independently:
 
 - the bandwidth of every dimension is multiplied by a factor uniform in [1 - spread, 1 + spread]: the figure was wrong;
 - the latency of every stage is multiplied by a factor of its own, uniform in [1, 1 + jitter]: a message that meets
   others on its way comes later than it would alone, never sooner.  The factor acts on all steps of the stage
   together, which is harder on a plan than delays of single steps that average out;
 - where there is compute, the duration of every task may be multiplied by a factor of its own, uniform in [1, 1 +
-  compute jitter], by default 1: an NPU that does other things is slower, never faster.
+  compute jitter], by default 1: an NPU that does other things is slower, never faster;
+- the result of every chunk may come later by a delay of its own (:mod:`themis_opt.study.chunk_delays`).
 
 All factors hold for the whole sample, so that its iterations repeat each other.  Launch overheads, releases and bytes
 stay as they are.  What a schedule minimises is judged by bounds for the disturbed bandwidths and durations and the
@@ -35,6 +36,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import FEWEST, MOST, build_operations, simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds_of
+from themis_opt.study.chunk_delays import ChunkDelay
 
 MAX_SAMPLES = 10**6
 
@@ -43,11 +45,15 @@ JUDGES = ("fluid", "chain", "communication", "critical_path")
 
 
 class _Sample(NamedTuple):
-    """Factors of the bandwidth by dimension, of latency by exchange, chunk, phase and dimension, flat, and of tasks."""
+    """Factors of the bandwidth by dimension, of latency by exchange, chunk, phase and dimension, flat, and of tasks.
+
+    `delay` are picoseconds by exchange and chunk, flat; none where chunks are not late.
+    """
 
     bandwidth: FloatArray
     latency: FloatArray
     duration: FloatArray
+    delay: FloatArray
 
 
 @dataclass(frozen=True)
@@ -62,10 +68,13 @@ class Execution:
     enforced : bool
         Whether a free dimension waits for the next stage of its sequence.  Otherwise it serves, of the stages that
         wait, the one that is first in the sequence, so that a stage that is ready overtakes one that is not.
+    lost : tuple of int
+        Bytes of each exchange that need not be waited for where chunks are late; none without.
     """
 
     plan: Plan
     enforced: bool = True
+    lost: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +144,7 @@ def loss_distributions(
     bandwidth_spread: float = 0.10,
     latency_jitter: float = 1.0,
     compute_jitter: float = 0.0,
+    chunk_delay: ChunkDelay | None = None,
 ) -> tuple[LossDistribution, ...]:
     """Run plans in many disturbed copies of an instance, all of them in the same copies.
 
@@ -152,6 +162,9 @@ def loss_distributions(
         Largest deviation of a bandwidth, as a fraction of it.
     latency_jitter, compute_jitter : float
         Largest extra latency of a stage and duration of a task, as a fraction of it.
+    chunk_delay : ChunkDelay, optional
+        By how much the result of each chunk comes later, drawn for each chunk; of an all-reduce in two halves the
+        second.
 
     Returns
     -------
@@ -165,7 +178,7 @@ def loss_distributions(
     InvalidSchedule
         If a plan breaks a rule of the model.
     """
-    disturbance = _Disturbance(bandwidth_spread, latency_jitter, compute_jitter)
+    disturbance = _Disturbance(bandwidth_spread, latency_jitter, compute_jitter, chunk_delay)
     _check_arguments(samples, seed, disturbance)
     runs = [_prepared(instance, execution, disturbance) for execution in policies.values()]
     makespans, bounds = np.empty((len(runs), samples), dtype=np.int64), np.empty(samples)
@@ -180,11 +193,12 @@ def loss_distributions(
 
 
 class _Disturbance(NamedTuple):
-    """How far factors go, as fractions."""
+    """How far factors go, as fractions, and how late chunks are."""
 
     bandwidth_spread: float
     latency_jitter: float
     compute_jitter: float
+    chunk_delay: ChunkDelay | None = None
 
     @property
     def slowest(self) -> float:
@@ -197,7 +211,7 @@ def _check_arguments(samples: int, seed: int, disturbance: _Disturbance) -> None
         raise InputError(f"must be at least 1 and at most {MAX_SAMPLES}", field="samples", value=samples)
     if seed < 0:
         raise InputError("must be at least 0", field="seed", value=seed)
-    spread, *jitters = disturbance
+    spread, *jitters = disturbance[:3]
     if not 0 <= spread < 1:
         raise InputError("must be at least 0 and less than 1", field="bandwidth_spread", value=spread)
     for name, jitter in zip(("latency_jitter", "compute_jitter"), jitters, strict=True):
@@ -207,12 +221,14 @@ def _check_arguments(samples: int, seed: int, disturbance: _Disturbance) -> None
 
 def _samples(instance: Instance, count: int, seed: int, disturbance: _Disturbance) -> Iterator[_Sample]:
     random, spread = np.random.default_rng(seed), disturbance.bandwidth_spread
-    num_stages = sum(prod(shape) for shape in _factor_shapes(instance))
+    shapes, late = _factor_shapes(instance), disturbance.chunk_delay
+    num_stages, num_chunks = sum(map(prod, shapes)), sum(shape[0] for shape in shapes)
     for _ in range(count):
         bandwidth = random.uniform(1 - spread, 1 + spread, len(instance.network.dimensions))
         latency = 1 + disturbance.latency_jitter * random.random(num_stages)
-        # Last, and none where there are no tasks: samples of collectives are what they were before there were tasks.
-        yield _Sample(bandwidth, latency, 1 + disturbance.compute_jitter * random.random(len(instance.tasks)))
+        # After those, and none where there are no tasks or delays: samples without them are what they always were.
+        duration = 1 + disturbance.compute_jitter * random.random(len(instance.tasks))
+        yield _Sample(bandwidth, latency, duration, late.draw(random, num_chunks) if late else np.zeros(0))
 
 
 def _factor_shapes(instance: Instance) -> list[tuple[int, int, int]]:
@@ -230,6 +246,8 @@ class _Run:
         As :func:`themis_opt.problem.cost.occupancy` takes them.
     factor : int64 array
         Place of the factor of each stage in the latencies of a sample.
+    arrival, delay : int64 arrays, shape (chunks,)
+        The last stage of each chunk that brings its result, and the place of its delay in those of a sample.
     operations : dict
         By the number of iterations in a row; filled as they are needed.
     """
@@ -242,6 +260,8 @@ class _Run:
     size: IntArray
     scattered: IntArray
     factor: IntArray
+    arrival: IntArray
+    delay: IntArray
     operations: dict[int, Operations]
 
     def starts(self, disturbed: Instance, costs: StageCosts, iterations: int) -> IntArray:
@@ -253,6 +273,26 @@ class _Run:
         lag = np.concatenate([np.zeros_like(tasks), costs.lag])
         times = {"duration": np.tile(duration, iterations), "lag": np.tile(lag, iterations)}
         return start_times(self.operations[iterations]._replace(**times)).reshape(iterations, -1)
+
+    def lateness(self, delays: FloatArray) -> IntArray:
+        """Picoseconds for which each stage is late; chunks whose bytes may be lost are not waited for."""
+        late = np.zeros(len(self.phase), dtype=np.int64)
+        if len(delays):
+            late[self.arrival] = np.ceil(self._waited_for(delays[self.delay]))
+        return late
+
+    def _waited_for(self, delays: FloatArray) -> FloatArray:
+        """Delays, 0 for the latest chunks of a launch as long as their bytes may be lost."""
+        if not self.execution.lost:
+            return delays
+        plan, waited = self.execution.plan, delays.copy()
+        launch, size = plan.launch_of_stage[self.arrival], self.size[self.arrival]
+        for number, own in enumerate(plan.launches_of(self.instance)):
+            chunks = np.flatnonzero(launch == number)
+            latest = chunks[np.argsort(-delays[chunks], kind="stable")]
+            lost = np.cumsum(size[latest]) <= sum(self.execution.lost[tensor] for tensor in own.tensors)
+            waited[latest[lost]] = 0.0
+        return waited
 
     def _laid_out(self, iterations: int) -> Operations:
         operations = build_operations(self.instance, self.execution.plan, self.costs, iterations)
@@ -269,11 +309,13 @@ def _prepared(instance: Instance, execution: Execution, disturbance: _Disturbanc
     costs = schedule.costs
     serial = float(costs.occupancy.sum() + costs.lag.sum()) + instance.work
     serial = serial * (MOST if schedule.has_period else 1) + max(c.release for c in instance.exchanges)
-    if serial * slowest > MAX_CLOCK:
+    late = disturbance.chunk_delay
+    delays = late.most * sum(len(own.sizes) for own in plan.chunks) * MOST if late else 0
+    if serial * slowest + delays > MAX_CLOCK:
         rule = f"a sample up to {slowest:.3g} times as slow may outlast the clock"
-        raise InputError(rule, field=", ".join(disturbance._fields))
+        raise InputError(rule, field=", ".join(disturbance._fields[: 4 if late else 3]))
     stages = plan.phases(instance), plan.stage_dimensions, *_sizes_and_divisors(instance, plan)
-    return _Run(instance, execution, costs, *stages, _factor_places(instance, plan), {})
+    return _Run(instance, execution, costs, *stages, _factor_places(instance, plan), *_arrivals(instance, plan), {})
 
 
 def _sizes_and_divisors(instance: Instance, plan: Plan) -> tuple[IntArray, IntArray]:
@@ -297,23 +339,34 @@ def _factor_places(instance: Instance, plan: Plan) -> IntArray:
     return np.concatenate(places)
 
 
+def _arrivals(instance: Instance, plan: Plan) -> tuple[IntArray, IntArray]:
+    """The last stages of chunks whose results are waited for, and the places of their delays."""
+    first = [0, *accumulate(shape[0] for shape in _factor_shapes(instance))]
+    stages, places = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    for launch, (_, last) in zip(plan.launches_of(instance), plan.ends_of_chunks, strict=True):
+        if launch.part != "scatter":
+            stages.append(last)
+            places.append(first[launch.tensors[0]] + np.arange(len(last)))
+    return np.concatenate(stages), np.concatenate(places)
+
+
 def _judged(instance: Instance, runs: Sequence[_Run], sample: _Sample) -> tuple[list[int], float]:
     """Makespan of every run in a sample, and the bound of the sample, in picoseconds."""
     # Lags are what is disturbed, whether they occupy a dimension in the instance or not.
     factors, occupies = (sample.bandwidth.tolist(), sample.duration.tolist()), instance.latency == "occupy"
     lagging = instance.scaled(*factors, latency="lag")
     bounded = instance.scaled(*factors, latency="occupy") if occupies else lagging
-    makespans = [_makespan(run, lagging, _costs(run, lagging, sample.latency, occupies)) for run in runs]
+    makespans = [_makespan(run, lagging, _costs(run, lagging, sample, occupies)) for run in runs]
     judges = (bound for name, bound in bounds_of(instance).items() if name in JUDGES)
     return makespans, max(bound.compute(bounded) for bound in judges)
 
 
-def _costs(run: _Run, lagging: Instance, factors: FloatArray, occupies: bool) -> StageCosts:
-    """Costs with lags multiplied by the `factors` of stages, which hold the dimension if latency occupies."""
+def _costs(run: _Run, lagging: Instance, sample: _Sample, occupies: bool) -> StageCosts:
+    """Costs with lags multiplied by the factors of stages, which hold the dimension if latency occupies, and delays."""
     lag = fixed_lag(lagging, run.phase, run.dimension)
-    late = np.ceil(lag * factors[run.factor]).astype(np.int64)
+    late = np.ceil(lag * sample.latency[run.factor]).astype(np.int64)
     held = occupancy(lagging, run.phase, run.dimension, run.size, run.scattered)
-    return run.costs._replace(occupancy=held + occupies * late, lag=(not occupies) * late)
+    return run.costs._replace(occupancy=held + occupies * late, lag=(not occupies) * late + run.lateness(sample.delay))
 
 
 def _makespan(run: _Run, disturbed: Instance, costs: StageCosts) -> int:

@@ -22,6 +22,7 @@ from themis_opt.workloads.densenet import densenet_201
 from themis_opt.workloads.dlrm import dlrm_mlperf, dlrm_totals
 from themis_opt.workloads.gnmt import gnmt
 from themis_opt.workloads.hugging_face import model_of_config, model_of_numbers
+from themis_opt.workloads.inception import inception_v4
 from themis_opt.workloads.layers import TrainingModel
 from themis_opt.workloads.listing import model_of_listing
 from themis_opt.workloads.resnet import resnet
@@ -43,6 +44,7 @@ MODELS: Mapping[str, TrainingModel] = MappingProxyType(
         "resnet-101": TrainingModel("ResNet-101", _RESNET, partial(resnet, (3, 4, 23, 3))),
         "resnet-152": TrainingModel("ResNet-152", _RESNET, partial(resnet, (3, 8, 36, 3))),
         "densenet-201": TrainingModel("DenseNet-201", _DENSENET, densenet_201),
+        "inception-v4": TrainingModel("Inception-v4", "https://arxiv.org/abs/1602.07261", inception_v4),
         "vgg-16": TrainingModel("VGG-16 (ImageNet)", _VGG, partial(vgg16, 224, 1000)),
         "vgg-16-cifar": TrainingModel("VGG-16 (CIFAR-10)", _VGG, partial(vgg16, 32, 10)),
         "gnmt": TrainingModel("GNMT", "https://arxiv.org/abs/1609.08144, NVIDIA v2", gnmt, 50),
