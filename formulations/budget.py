@@ -1,8 +1,12 @@
 """What a solver may spend, and its parameters: the one place that sets them."""
 
+import logging
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
+
+LOG = logging.getLogger("formulations")
+"""Hears what CP-SAT logs of its searches, where somebody listens at level INFO."""
 
 PROVEN_GAP = 1e-4
 """A schedule within this fraction of its bound counts as proven optimal."""
@@ -57,4 +61,7 @@ class Budget:
         parameters.relative_gap_limit = self.gap / 2
         parameters.catch_sigint_signal = False
         parameters.linearization_level = linearization
+        if LOG.isEnabledFor(logging.INFO):
+            parameters.log_search_progress, parameters.log_to_stdout = True, False
+            solver.log_callback = LOG.info
         return solver

@@ -66,6 +66,7 @@ class ChunkOrder:
     def __init__(self, jobs: Sequence[JobClass], horizon: int, lower_bound: int = 0) -> None:
         self.jobs = jobs
         self.model = cp_model.CpModel()
+        self.model.name = "chunk order"
         self.horizon, self.lower_bound = horizon, lower_bound
         self.makespan = self.model.new_int_var(lower_bound, horizon, "makespan")
         self.variables = [[self._job(job, f"job{j}_{i}") for i in range(job.count)] for j, job in enumerate(jobs)]

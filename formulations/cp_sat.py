@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
@@ -76,6 +78,23 @@ def search(
     bound = solver.best_objective_bound
     work = solver.response_proto.deterministic_time
     return SearchOutcome(status, bound if math.isfinite(bound) else 0.0, tracker.values, work)
+
+
+def model_file(model: cp_model.CpModel, ending: str) -> bytes:
+    """A model as the content of a file: a binary protocol buffer, or where the ending is ``txt`` its text."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, f"model.{ending}")
+        if not model.export_to_file(str(path)):
+            raise OSError(f"OR-Tools cannot write {path}")
+        return path.read_bytes()
+
+
+def hinted_objective(model: cp_model.CpModel, seconds: float = 60.0) -> int | None:
+    """The least objective of solutions with the hinted values; None if there is none, or the time ends before."""
+    solver = Budget(seconds=seconds, workers=1, gap=0.0).solver()
+    solver.parameters.fix_variables_to_their_hinted_value = True
+    solved = solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    return int(solver.objective_value) if solved else None
 
 
 def _wait(solving: Future[Any], solver: cp_model.CpSolver, budget: Budget) -> bool:

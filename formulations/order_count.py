@@ -60,6 +60,7 @@ class _Ends:
 def order_count_bound(jobs: Sequence[JobClass], budget: Budget) -> int:
     """Lower bound on the makespan of equal jobs with integer durations, in their unit."""
     model = cp_model.CpModel()
+    model.name = "order count"
     counts = [
         [
             {arc: model.new_int_var(0, job.count, f"count_{j}_{q}_{arc[0]:b}_{arc[1]}") for arc in layer}

@@ -98,6 +98,7 @@ class PeriodModel:
         self.data, self.horizon = period, horizon
         self.lower_bound = max(lower_bound, period.compute)
         self.model = cp_model.CpModel()
+        self.model.name = "period"
         self.period = self.model.new_int_var(self.lower_bound, horizon, "period")
         self.task_start = self._tasks()
         self.launches: list[LaunchVariables] = []

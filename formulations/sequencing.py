@@ -112,6 +112,7 @@ class Sequencing:
     def __init__(self, jobs: Sequence[JobClass], paths: Paths, horizon: int, lower_bound: int = 0) -> None:
         self.paths = paths
         self.model = cp_model.CpModel()
+        self.model.name = "sequencing"
         self.horizon, self.lower_bound = horizon, lower_bound
         self.makespan = self.model.new_int_var(lower_bound, horizon, "makespan")
         self.starts = [

@@ -93,6 +93,7 @@ class SizedOrder:
         self._rates = [self._in_ticks(job) for job in jobs]
         self._fixed = [self._in_ticks(job) for job in least]
         self.model = cp_model.CpModel()
+        self.model.name = "sized order"
         self._sizes: list[list[cp_model.IntVar]] = []
         self._jobs: list[list[JobVariables]] = []
         for j, job in enumerate(self._rates):

@@ -35,3 +35,10 @@ def test_unknown_formats_and_knobs_are_refused(refuse, solution, tmp_path):
 def test_iterations_are_refused_where_a_format_has_collectives(refuse, trained_solution, tmp_path):
     line = refuse("export", trained_solution / "schedule.json", "--to", "msccl", "-o", tmp_path)
     assert "MSCCL runs collectives" in line
+
+
+def test_a_model_for_a_solver_of_ones_own_is_written(succeed, refuse, solution, tmp_path):
+    told = succeed("export", solution / "schedule.json", "--model", "-o", tmp_path, "--check")
+    assert {path.suffix for path in tmp_path.iterdir()} == {".pb", ".pbtxt", ".lp", ".mps"}
+    assert "the schedule is feasible for the model" in told
+    assert "name one format" in refuse("export", solution / "schedule.json")

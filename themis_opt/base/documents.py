@@ -5,7 +5,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, NoReturn
@@ -143,6 +143,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"numbers must be finite, found {name}")
+
+
+def schema_text(schema: Mapping[str, Any]) -> str:
+    """A JSON Schema as the text of a file."""
+    document = dict(schema) | {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
 
 def make_folder(path: Path) -> None:

@@ -18,6 +18,7 @@ from pydantic import (
     StrictBool,
     StrictStr,
     ValidationError,
+    WithJsonSchema,
     create_model,
     model_validator,
 )
@@ -150,7 +151,7 @@ def _values(name: str, given: Any) -> list[Any]:
     return given
 
 
-WorkloadTable = Annotated[tuple[Workload, ...], PlainValidator(expand_table)]
+WorkloadTable = Annotated[tuple[Workload, ...], PlainValidator(expand_table), WithJsonSchema({"type": "object"})]
 """A table as the workloads that it stands for."""
 
 

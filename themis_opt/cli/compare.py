@@ -34,6 +34,7 @@ def solve(
     deterministic: options.Deterministic = False,
     memory: options.Memory = 4.0,
     no_cache: options.NoCache = False,
+    solver_log: options.SolverLog = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for the schedule and its pictures.")
     ] = None,
@@ -53,7 +54,8 @@ def solve(
     names = options.choose_policies(instance, policies, lambda _: (*usual_policies(instance), REFERENCE))
     folder = output or Path(file_name(f"{Path(source).name.removesuffix('.json')}.solution"))
     limits = _limits(time_limit, workers, seed, gap, sizes, deterministic, memory)
-    _compare(instance, names, limits, cached=not no_cache, asked_gap=gap, folder=folder, as_json=as_json)
+    with options.solver_logged(solver_log):
+        _compare(instance, names, limits, cached=not no_cache, asked_gap=gap, folder=folder, as_json=as_json)
 
 
 @options.with_costs
@@ -72,6 +74,7 @@ def compare(
     deterministic: options.Deterministic = False,
     memory: options.Memory = 4.0,
     no_cache: options.NoCache = False,
+    solver_log: options.SolverLog = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for the best schedule and the table.")
     ] = None,
@@ -85,7 +88,8 @@ def compare(
 
     names = options.choose_policies(instance, policies, every_policy)
     limits = _limits(time_limit, workers, seed, gap, sizes, deterministic, memory)
-    _compare(instance, names, limits, cached=not no_cache, asked_gap=gap, folder=output, as_json=as_json)
+    with options.solver_logged(solver_log):
+        _compare(instance, names, limits, cached=not no_cache, asked_gap=gap, folder=output, as_json=as_json)
 
 
 def _limits(

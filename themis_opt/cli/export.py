@@ -5,12 +5,18 @@ from typing import Annotated
 
 import typer
 
+from themis_opt.base.errors import InputError
 from themis_opt.cli import options
 
 
 def export(
     path: options.ScheduleFile,
-    to: Annotated[str, typer.Option(help="Format, with knobs behind colons, such as msccl:dialect=rccl.")],
+    to: Annotated[
+        str | None, typer.Option(help="Format, with knobs behind colons, such as msccl:dialect=rccl.")
+    ] = None,
+    model: Annotated[
+        bool, typer.Option("--model", help="The same as --to model: for a solver of your own (CP-SAT, LP, MPS).")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for the files; FORMAT.export by default.")
     ] = None,
@@ -19,6 +25,9 @@ def export(
     ] = False,
 ) -> None:
     """Write a schedule in the format of another tool; ``themis-opt list exports`` names the formats."""
+    if (to is None) == (not model):
+        raise InputError("name one format, with --to or --model", field="--to", value=to)
+    to = to or "model"
     schedule = options.load_schedule(path)
 
     from themis_opt.cli.printing import tell, tell_files

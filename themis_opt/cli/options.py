@@ -1,6 +1,8 @@
 """Options that subcommands share, and the instance they make together."""
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import MappingProxyType
@@ -50,6 +52,9 @@ Deterministic = Annotated[
     bool, typer.Option("--deterministic", help="Same result on every run: limits count work, the cache is not used.")
 ]
 Memory = Annotated[float, typer.Option(help="GiB of memory at which the search ends.", min=0.001, max=1e6)]
+SolverLog = Annotated[
+    Path | None, typer.Option("--solver-log", help="File for what CP-SAT logs of its models, presolve and search.")
+]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither use nor keep plans in the user's cache folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -112,6 +117,29 @@ def load_schedule(path: Path, instance: "Instance | None" = None) -> "Schedule":
     except InvalidSchedule as error:
         raise error.within(str(path)) from None
     return schedule
+
+
+@contextmanager
+def solver_logged(path: Path | None) -> Iterator[None]:
+    """Write what the solver logs into a file, if there is one."""
+    if path is None:
+        yield
+        return
+    from formulations.budget import LOG
+
+    try:
+        handler = logging.FileHandler(path, mode="w", encoding="utf-8")
+    except OSError as error:
+        rule = f"cannot be written: {error.strerror}"
+        raise InputError(rule, field="--solver-log", value=str(path)) from None
+    LOG.setLevel(logging.INFO)
+    LOG.addHandler(handler)
+    try:
+        yield
+    finally:
+        LOG.removeHandler(handler)
+        LOG.setLevel(logging.NOTSET)
+        handler.close()
 
 
 def choose_policies(

@@ -1,10 +1,27 @@
 """``themis-opt show`` and ``themis-opt schema``: an instance in words, and what its file may hold."""
 
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 import typer
 
 from themis_opt.cli import options
+
+Kind = Literal["instance", "experiment", "schedule", "order", "times", "design"]
+
+SCHEMAS: Mapping[str, str] = MappingProxyType(
+    {
+        "instance": "themis_opt.problem.schema:shipped_schema",
+        "experiment": "themis_opt.batches.experiment_schema:experiment_schema",
+        "schedule": "themis_opt.formats.schedule_json:schedule_schema",
+        "order": "themis_opt.formats.flat_exports:order_schema",
+        "times": "themis_opt.workloads.timing:times_schema",
+        "design": "themis_opt.designing.problem:problem_schema",
+    }
+)
+"""Where the schema of each kind of files is made, as text."""
 
 
 @options.with_costs
@@ -31,16 +48,14 @@ def show(
 
 
 def schema(
-    kind: Annotated[
-        Literal["instance", "design"], typer.Argument(help="instance, or design for the problems of `design`.")
-    ] = "instance",
+    kind: Annotated[Kind, typer.Argument(help="The same as --of.")] = "instance",
+    of: Annotated[
+        Kind | None,
+        typer.Option(
+            help="Files of instances, experiments, schedules, order tables, times of layers, or design problems."
+        ),
+    ] = None,
 ) -> None:
-    """Print the JSON Schema of instance files, or of design problems."""
-    if kind == "design":
-        from themis_opt.designing.problem import problem_schema
-
-        typer.echo(problem_schema(), nl=False)
-        return
-    from themis_opt.problem.schema import SCHEMA_FILE
-
-    typer.echo(SCHEMA_FILE.read_text(encoding="utf-8"), nl=False)
+    """Print the JSON Schema of a kind of files."""
+    module, _, name = SCHEMAS[of or kind].partition(":")
+    typer.echo(getattr(import_module(module), name)(), nl=False)

@@ -18,6 +18,7 @@ EXPORTS = Registry(
         "msccl": "themis_opt.formats.msccl.exporter:Msccl",
         "mscclpp": "themis_opt.formats.msccl.plus:MscclPlus",
         "fjsp": "themis_opt.formats.job_shop:FlexibleJobShop",
+        "model": "themis_opt.formats.solver_models:SolverModel",
         "order": "themis_opt.formats.flat_exports:Order",
         "csv": "themis_opt.formats.flat_exports:Csv",
         "parquet": "themis_opt.formats.flat_exports:Parquet",

@@ -24,6 +24,11 @@ TABLES: Mapping[str, Callable[[Schedule], Rows]] = {"stages": stage_rows, "order
 ORDER_SCHEMA = Path(__file__).with_name("order.schema.json")
 
 
+def order_schema() -> str:
+    """The JSON Schema of order tables."""
+    return ORDER_SCHEMA.read_text(encoding="utf-8")
+
+
 def tables(schedule: Schedule) -> Iterator[tuple[str, Rows]]:
     """The tables that have rows."""
     for name, make in TABLES.items():

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
 from themis_opt.base.arrays import IntArray
-from themis_opt.base.documents import read_json
+from themis_opt.base.documents import read_json, schema_text
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, nanoseconds
 from themis_opt.base.version import __version__
@@ -252,6 +252,11 @@ class PeriodDocument(_Document):
 
 
 DOCUMENTS: tuple[type[ScheduleDocument | PeriodDocument], ...] = (ScheduleDocument, PeriodDocument)
+
+
+def schedule_schema() -> str:
+    """The JSON Schema of schedule files, of either format."""
+    return schema_text(TypeAdapter(ScheduleDocument | PeriodDocument).json_schema())
 
 
 def schedule_document(schedule: Schedule, summary: Summary | None = None) -> dict[str, Any]:

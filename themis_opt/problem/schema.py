@@ -10,6 +10,11 @@ SCHEMA_FILE = Path(__file__).with_name("instance.schema.json")
 """The shipped copy; ``python -m themis_opt.problem.schema`` renews it."""
 
 
+def shipped_schema() -> str:
+    """The text of the shipped copy."""
+    return SCHEMA_FILE.read_text(encoding="utf-8")
+
+
 def instance_schema() -> str:
     """The schema as JSON text: a document has either an ``iteration``, with its ``chunks``, or ``collectives``."""
     own = Instance.model_json_schema()

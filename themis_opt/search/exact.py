@@ -20,7 +20,7 @@ from themis_opt.search.limits import Allowance, SearchLimits
 from themis_opt.search.local_search import MAX_ARCS, MIN_GAIN, LocalSearch, LocalSearchParams
 from themis_opt.search.period_reference import PeriodParams, PeriodReference
 from themis_opt.search.starts import starting_schedule
-from themis_opt.solving.lowering import ChunkOrderData, chunk_order_data, chunk_overhead, enforced_plan, job_plans
+from themis_opt.solving.lowering import ChunkOrderData, chunk_overhead, enforced_plan, in_ticks, job_plans
 from themis_opt.solving.sizing import resized
 
 Progress = Callable[[float, float], None]
@@ -368,7 +368,7 @@ class ExactSearch:
         if self.done or arcs > ARCS_PER_SECOND * seconds / 2:
             return start
         last = self.allowance.left - seconds
-        data = in_ticks(start)
+        data = in_ticks(start, RESOLUTION)
         known = self.bound if proves else 0.0
         model = ChunkOrder(data.jobs, horizon=-(-start.makespan // data.tick), lower_bound=int(known) // data.tick)
         model.hint(job_plans(data, start))
@@ -387,7 +387,7 @@ class ExactSearch:
         """The best sequences CP-SAT finds for the paths of a schedule."""
         if start.plan.num_stages > MAX_SEQUENCED_STAGES:
             return start
-        data = in_ticks(start)
+        data = in_ticks(start, RESOLUTION)
         plans = job_plans(data, start)
         paths = [[times.paths for times in own] for own in plans]
         model = Sequencing(data.jobs, paths, horizon=-(-start.makespan // data.tick))
@@ -402,12 +402,6 @@ class ExactSearch:
             return start
         found = simulate(start.instance, enforced_plan(start.instance, data, outcome.jobs))
         return min(start, found, key=lambda schedule: schedule.makespan)
-
-
-def in_ticks(schedule: Schedule) -> ChunkOrderData:
-    """The chunks of a schedule as CP-SAT's jobs."""
-    tick = max(1, schedule.makespan // RESOLUTION)
-    return chunk_order_data(schedule.instance, tuple(c.sizes for c in schedule.plan.chunks), tick)
 
 
 def _num_arcs(instance: Instance, counts: Iterable[int]) -> int:

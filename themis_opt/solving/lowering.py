@@ -171,6 +171,12 @@ class ChunkOrderData:
     sizes: tuple[IntArray, ...]
 
 
+def in_ticks(schedule: Schedule, resolution: int) -> ChunkOrderData:
+    """The chunks of a schedule as jobs, its makespan divided into so many ticks."""
+    tick = max(1, schedule.makespan // resolution)
+    return chunk_order_data(schedule.instance, tuple(c.sizes for c in schedule.plan.chunks), tick)
+
+
 def chunk_order_data(instance: Instance, sizes: Sequence[IntArray], tick: int) -> ChunkOrderData:
     """Prepare :mod:`formulations.chunk_order` for chunks of given sizes (bytes, one array per collective)."""
     jobs, members = [], []

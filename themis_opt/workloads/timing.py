@@ -10,7 +10,7 @@ from typing import Protocol
 
 from pydantic import Field, ValidationError
 
-from themis_opt.base.documents import read_json
+from themis_opt.base.documents import read_json, schema_text
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, Picoseconds, parse_quantity
 from themis_opt.problem.fields import Model, located
@@ -87,6 +87,11 @@ class Measured:
 
 class _TimesFile(Model):
     layers: dict[str, LayerTimes]
+
+
+def times_schema() -> str:
+    """The JSON Schema of files of times of layers."""
+    return schema_text(_TimesFile.model_json_schema())
 
 
 def read_times(path: Path, layers: Iterable[Layer]) -> Measured:

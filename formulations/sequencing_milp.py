@@ -1,0 +1,107 @@
+r"""Sequencing as a mixed-integer linear programme: the one of :mod:`formulations.sequencing`, for solvers of such.
+
+Sets and data
+    Jobs, stages, durations :math:`d_{io}`, lags :math:`l_{io}`, releases :math:`r_i`, alike jobs, the bound L and the
+    horizon H of :mod:`formulations.sequencing`.
+
+Variables
+    - :math:`s_{io} \in [r_i, H]`, start of a stage, and :math:`T \in [L, H]`, the makespan, both integer;
+    - :math:`y_{ab} \in \{0, 1\}` for stages a and b on one machine whose order is open: whether a is served first.
+
+Objective
+    minimise :math:`T`
+
+Constraints
+    1. *precedence*: :math:`s_{i,o+1} \ge s_{io} + d_{io} + l_{io}`;
+    2. *order*: :math:`s_b \ge s_a + d_a - H (1 - y_{ab})` and :math:`s_a \ge s_b + d_b - H y_{ab}`;
+    3. *makespan*: :math:`T \ge s_{io} + d_{io} + l_{io}` of the last stage;
+    4. *symmetry*: alike jobs never overtake each other, :math:`s_{i'o} \ge s_{io} + d_{io}`.
+
+Two stages of one job, and the same stage of two alike jobs, have a known order, and no y.  The optimum is that of
+:mod:`formulations.sequencing`: a start is at most H, so that the row of (2) that does not count holds anyway.
+
+A. S. Manne, *On the job-shop scheduling problem*, Operations Research 8 (1960).
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import combinations, pairwise
+from typing import NamedTuple
+
+from ortools.linear_solver import pywraplp
+
+from formulations.lattice import JobClass
+from formulations.sequencing import Path, Paths, stages_along
+
+
+class _Visit(NamedTuple):
+    """A stage of a job: its start and duration, and what says whether the order of two is known."""
+
+    start: pywraplp.Variable
+    duration: int
+    job: tuple[int, int]
+    alike: tuple[int, Path, int]
+
+
+def num_order_variables(jobs: Sequence[JobClass], paths: Paths) -> int:
+    """Most variables y that the programme has: pairs of stages on one machine."""
+    visits: dict[int, int] = defaultdict(int)
+    for job, own in zip(jobs, paths, strict=True):
+        for path in own:
+            for stage in stages_along(job, path):
+                visits[stage.machine] += 1
+    return sum(count * (count - 1) // 2 for count in visits.values())
+
+
+def sequencing_milp(jobs: Sequence[JobClass], paths: Paths, horizon: int, lower_bound: int = 0) -> pywraplp.Solver:
+    """The programme, with the parameters of :class:`formulations.sequencing.Sequencing`; not solved."""
+    solver = pywraplp.Solver.CreateSolver("SCIP")
+    makespan = solver.IntVar(lower_bound, horizon, "makespan")
+    on_machine: dict[int, list[_Visit]] = defaultdict(list)
+    for j, (job, own) in enumerate(zip(jobs, paths, strict=True)):
+        alike: dict[Path, list[list[_Visit]]] = defaultdict(list)
+        for i, path in enumerate(own):
+            visits = _add_job(solver, job, path, (j, i), horizon, makespan)
+            alike[path].append(visits)
+            for stage, visit in zip(stages_along(job, path), visits, strict=True):
+                on_machine[stage.machine].append(visit)
+        for group in alike.values():
+            for one, following in pairwise(group):
+                for visit, later in zip(one, following, strict=True):
+                    solver.Add(later.start >= visit.start + visit.duration)  # (4)
+    for visits in on_machine.values():
+        _add_orders(solver, visits, horizon)
+    solver.Minimize(makespan)
+    return solver
+
+
+def _add_job(
+    solver: pywraplp.Solver,
+    job: JobClass,
+    path: Path,
+    number: tuple[int, int],
+    horizon: int,
+    makespan: pywraplp.Variable,
+) -> list[_Visit]:
+    """The variables of a job, with (1) and (3)."""
+    stages, (j, i) = stages_along(job, path), number
+    starts = [solver.IntVar(int(job.release), horizon, f"start_{j}_{i}_{o}") for o in range(len(stages))]
+    for stage, start, following in zip(stages, starts, [*starts[1:], makespan], strict=True):
+        solver.Add(following >= start + stage.duration + stage.lag)
+    return [_Visit(start, stages[o].duration, number, (j, path, o)) for o, start in enumerate(starts)]
+
+
+def _add_orders(solver: pywraplp.Solver, visits: Sequence[_Visit], horizon: int) -> None:
+    """(2)."""
+    for number, (a, b) in enumerate(combinations(visits, 2)):
+        if a.job == b.job or a.alike == b.alike:
+            continue
+        first = solver.BoolVar(f"order_{a.start.name()}_{b.start.name()}_{number}")
+        solver.Add(b.start >= a.start + a.duration - horizon * (1 - first))
+        solver.Add(a.start >= b.start + b.duration - horizon * first)
+
+
+def as_text(solver: pywraplp.Solver, form: str) -> str:
+    """A programme in the form ``lp`` or ``mps``."""
+    text: str = solver.ExportModelAsLpFormat(False) if form == "lp" else solver.ExportModelAsMpsFormat(False, False)
+    return text

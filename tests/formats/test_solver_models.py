@@ -1,0 +1,111 @@
+"""Models for solvers of one's own: read and solved by plain OR-Tools, their optima are those of the formulations."""
+
+import re
+
+import pytest
+from ortools.linear_solver.python import model_builder
+from ortools.sat.python import cp_model
+
+from formulations.budget import Budget
+from formulations.chunk_order import ChunkOrder
+from formulations.sequencing import Sequencing
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.formats.exports import export, make_exporter
+from themis_opt.formats.solver_models import LINEAR_RESOLUTION, RESOLUTION
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.catalog import load
+from themis_opt.schedules.simulator import simulate
+from themis_opt.solving.lowering import in_ticks, job_plans
+
+BUDGET = Budget(seconds=60, workers=1, gap=0.0)
+
+
+def schedule(chunks=3, policy="themis+scf"):
+    instance = load("fig5.all_reduce.256MB").overridden(chunks=chunks)
+    return simulate(instance, make_policy(policy)(instance))
+
+
+def silent(makespan, bound):
+    """Hear nothing."""
+
+
+def test_the_optimum_of_the_exported_model_is_that_of_the_formulation(tmp_path):
+    own = schedule()
+    (path,) = export(own, "model:form=text", tmp_path)
+    solver, model = cp_model.CpSolver(), cp_model.CpModel()
+    solver.parameters.num_workers = 1
+    if hasattr(model.proto, "parse_text_format"):
+        model.proto.parse_text_format(path.read_text(encoding="utf-8"))
+    else:  # OR-Tools before 9.15
+        pytest.importorskip("google.protobuf.text_format").Parse(path.read_text(encoding="utf-8"), model.proto)
+    assert solver.solve(model) == cp_model.OPTIMAL
+    data = in_ticks(own, RESOLUTION)
+    formulation = ChunkOrder(data.jobs, horizon=-(-own.makespan // data.tick)).solve(BUDGET, silent)
+    assert (formulation.status, solver.objective_value) == ("optimal", formulation.bound)
+
+
+def test_the_binary_form_is_a_protocol_buffer_with_the_schedule_as_hint(tmp_path):
+    pytest.importorskip("google.protobuf")
+    protocol = pytest.importorskip("ortools.sat.cp_model_pb2")
+    (path,) = export(schedule(), "model:form=binary", tmp_path)
+    model = protocol.CpModelProto.FromString(path.read_bytes())
+    assert model.name == "chunk order"
+    assert len(model.solution_hint.vars) == len(model.variables)
+
+
+def imported(path):
+    """A linear programme that a solver can take, from a file."""
+    model = model_builder.Model()
+    if path.suffix == ".mps":
+        assert model.import_from_mps_string(path.read_text(encoding="utf-8"))
+        return model
+    rows, bounds = re.split("^Subject to$|^Bounds$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    bounds, _, binaries = bounds.partition("Binaries\n")
+    variables = {
+        name: model.new_int_var(int(low), int(high), name)
+        for low, name, high in re.findall(r"(\d+) <= (\S+) <= (\d+)", bounds)
+    }
+    assert set(binaries.split()) - {"Generals", "End"} == set(variables)
+    for row in re.findall(r"^ \S+: (.*)$", rows, flags=re.MULTILINE):
+        left, _, right = row.partition(">=")
+        terms = re.findall(r"([+-]\d+) (\S+)", left)
+        model.add(sum(int(factor) * variables[name] for factor, name in terms) >= int(right))
+    model.minimize(variables["makespan"])
+    return model
+
+
+@pytest.mark.parametrize("form", ["lp", "mps"])
+def test_the_optimum_of_the_linear_programme_is_that_of_cp_sat(tmp_path, form):
+    own = schedule(policy="baseline+fifo")
+    (path,) = export(own, f"model:form={form}", tmp_path)
+    model, solver = imported(path), model_builder.Solver("sat")
+    assert solver.solve(model) == model_builder.SolveStatus.OPTIMAL
+    data = in_ticks(own, LINEAR_RESOLUTION)
+    paths = [[times.paths for times in jobs] for jobs in job_plans(data, own)]
+    sequencing = Sequencing(data.jobs, paths, horizon=-(-own.makespan // data.tick)).solve(BUDGET, silent)
+    assert sequencing.status == "optimal"
+    assert solver.objective_value == pytest.approx(sequencing.bound)
+
+
+def test_the_check_finds_the_schedule_in_its_model(tmp_path):
+    own = schedule(chunks=8)
+    export(own, "model", tmp_path)
+    assert "the schedule is feasible for the model" in " ".join(make_exporter("model").check(own, tmp_path))
+    (tmp_path / "model.pbtxt").write_text("name: 'other'", encoding="utf-8")
+    with pytest.raises(InvalidSchedule, match="differs from that of the schedule"):
+        list(make_exporter("model").check(own, tmp_path))
+
+
+def test_a_training_iteration_is_a_model_without_a_linear_programme(tmp_path):
+    instance = load("v100-256.resnet-50").replace(chunks=1)
+    own = simulate(instance, make_policy("fused/baseline+fifo")(instance))
+    files = export(own, "model", tmp_path)
+    assert [path.name for path in files] == ["model.pb", "model.pbtxt"]
+    assert "feasible" in " ".join(make_exporter("model").check(own, tmp_path))
+    with pytest.raises(InputError, match="needs a schedule without compute"):
+        export(own, "model:form=lp", tmp_path)
+
+
+def test_models_that_no_solver_reads_are_refused(tmp_path):
+    with pytest.raises(InputError, match="use fewer chunks"):
+        export(schedule(chunks=10_000), "model", tmp_path)

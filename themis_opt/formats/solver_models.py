@@ -1,0 +1,131 @@
+"""Schedules as models for solvers of one's own: CP-SAT protocol buffers, and a linear programme with integers.
+
+What is written is what the reference gives to CP-SAT: paths and sequences of the chunks of a schedule
+(:mod:`formulations.chunk_order`), or one period of a training iteration (:mod:`formulations.period`), with the schedule
+as hint; for collectives also the sequences along its paths alone (:mod:`formulations.sequencing_milp`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from formulations.chunk_order import ChunkOrder
+from formulations.cp_sat import hinted_objective, model_file
+from formulations.period import PeriodModel
+from formulations.sequencing_milp import as_text, num_order_variables, sequencing_milp
+from themis_opt.base.documents import read_bytes
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.solving.lowering import in_ticks, job_plans
+from themis_opt.solving.period_lowering import period_data, period_times
+
+RESOLUTION = 2**22
+"""Ticks into which the makespan of the schedule is divided, as the reference does."""
+
+LINEAR_RESOLUTION = 2**18
+"""The same for the linear programme: its writer keeps six digits, and a makespan has at most twice as many ticks."""
+
+MAX_STAGES = 20_000
+"""Stages of a model that is written: CP-SAT loads as many."""
+
+MAX_ORDERS = 100_000
+"""Variables of the linear programme for orders; it has two rows for each, and solvers give up far below."""
+
+
+@dataclass(frozen=True)
+class SolverModel:
+    """A schedule as models for solvers of one's own.
+
+    Parameters
+    ----------
+    form : {"all", "binary", "text", "lp", "mps"}
+        Protocol buffers of CP-SAT, binary or as text, or the linear programme as LP or MPS.
+    """
+
+    form: Literal["all", "binary", "text", "lp", "mps"] = "all"
+
+    endings: ClassVar[tuple[str, ...]] = ("pb", "pbtxt", "lp", "mps")
+
+    def files(self, schedule: Schedule) -> Iterator[tuple[str, str | bytes]]:
+        """One file per form.
+
+        Raises
+        ------
+        InputError
+            If the schedule is too large, or has compute and a linear programme is asked for.
+        """
+        if schedule.plan.num_stages > MAX_STAGES:
+            rule = f"models have at most {MAX_STAGES} stages, this has {schedule.plan.num_stages}; use fewer chunks"
+            raise InputError(rule, field="chunks")
+        if self.form in ("all", "binary", "text"):
+            model = _model(schedule).model
+            if self.form != "text":
+                yield "model.pb", model_file(model, "pb")
+            if self.form != "binary":
+                yield "model.pbtxt", model_file(model, "txt")
+        if self.form in ("lp", "mps") or (self.form == "all" and _fits(schedule)):
+            yield from self._linear(schedule)
+
+    def _linear(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
+        """The linear programme in its forms."""
+        if not _fits(schedule):
+            rule = f"a linear programme needs a schedule without compute, and at most {MAX_ORDERS} pairs of stages"
+            raise InputError(rule, field="--to", value=f"model:form={self.form}")
+        data = in_ticks(schedule, LINEAR_RESOLUTION)
+        paths = [[times.paths for times in own] for own in job_plans(data, schedule)]
+        programme = sequencing_milp(data.jobs, paths, -(-schedule.makespan // data.tick))
+        for form in ("lp", "mps"):
+            if self.form in ("all", form):
+                yield f"sequences.{form}", as_text(programme, form)
+
+    def notes(self, schedule: Schedule) -> Iterator[str]:
+        """What a user has to know."""
+        tick, linear = _tick(schedule), max(1, schedule.makespan // LINEAR_RESOLUTION)
+        yield (
+            f"times in model.pb are whole ticks of {tick} ps, rounded down: a proven optimum, times {tick} ps, "
+            "is a lower bound for the chunk sizes of this schedule"
+        )
+        if not schedule.has_period:
+            yield f"the linear programme keeps the paths of this schedule; its ticks have {linear} ps"
+
+    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
+        """Compare the files with the models, and the objective of the hint with the schedule."""
+        for name, content in self.files(schedule):
+            path = folder / name
+            if read_bytes(path, "model") != (content.encode() if isinstance(content, str) else content):
+                raise InvalidSchedule("model", "differs from that of the schedule", source=str(path))
+        if self.form in ("all", "binary", "text"):
+            objective, most = hinted_objective(_model(schedule).model), -(-schedule.makespan // _tick(schedule))
+            if objective is None or objective > most:
+                raise InvalidSchedule("model", f"the hint has objective {objective}, the schedule {most} ticks")
+            yield f"the schedule is feasible for the model: {objective} ticks"
+
+
+def _tick(schedule: Schedule) -> int:
+    return max(1, schedule.makespan // RESOLUTION)
+
+
+def _model(schedule: Schedule) -> ChunkOrder | PeriodModel:
+    """The model with the schedule as hint."""
+    horizon = -(-schedule.makespan // _tick(schedule))
+    if schedule.has_period:
+        if not schedule.period.is_steady:
+            raise InputError("iterations must repeat each other", field="--to", value="model")
+        period = period_data(schedule.instance, schedule.plan, _tick(schedule))
+        repeated = PeriodModel(period.period, horizon)
+        repeated.hint(period_times(period, schedule))
+        return repeated
+    data = in_ticks(schedule, RESOLUTION)
+    model = ChunkOrder(data.jobs, horizon)
+    model.hint(job_plans(data, schedule))
+    return model
+
+
+def _fits(schedule: Schedule) -> bool:
+    """Whether the schedule has a linear programme, and of a size that solvers read."""
+    if schedule.has_period:
+        return False
+    data = in_ticks(schedule, RESOLUTION)
+    paths = [[times.paths for times in own] for own in job_plans(data, schedule)]
+    return num_order_variables(data.jobs, paths) <= MAX_ORDERS
