@@ -1,7 +1,7 @@
 """Many damaged files and random command lines: no traceback, none that hangs, none that fills the memory.
 
 ``python -m pytest -m benchmarks tests/benchmarks/test_fuzz.py -s``; THEMIS_OPT_FUZZ says how many files there are, a
-hundredth of them command lines.
+hundredth of them command lines; THEMIS_OPT_FUZZ_SEED draws others.
 """
 
 import os
@@ -25,6 +25,7 @@ from themis_opt.cli.main import COMMANDS, application
 pytestmark = pytest.mark.benchmarks
 
 NUM_FILES = int(os.environ.get("THEMIS_OPT_FUZZ", "1000000"))
+SEED = int(os.environ.get("THEMIS_OPT_FUZZ_SEED", "0"))
 MOST_SECONDS, MOST_KIB = 5.0, 2**20
 
 SOURCES = (SMALL, "random:3", "random:x", "none.json", "2d-sw_sw.all_reduce.100MiB", "", "=cmd|x", "\x1b[31m", ".")
@@ -59,7 +60,7 @@ def report(what: str, counts: Counter[str], slowest: float) -> None:
 
 
 def test_damaged_files(tmp_path: Path) -> None:
-    generator, own = random.Random(0), own_files()
+    generator, own = random.Random(SEED), own_files()
     kinds = sorted(own) + [name for name in sorted(SAMPLES) if SAMPLES[name]]
 
     def one() -> str:
@@ -76,7 +77,7 @@ def test_damaged_files(tmp_path: Path) -> None:
 
 def test_command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    generator, runner, command = random.Random(1), CliRunner(), application()
+    generator, runner, command = random.Random(SEED + 1), CliRunner(), application()
 
     def one() -> str:
         name = generator.choice(sorted(COMMANDS))
