@@ -6,6 +6,7 @@ python reports/systems/measure.py hetseq fred     # some
 
 import csv
 import sys
+from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +59,14 @@ def main(chosen: list[str]) -> None:
     for part in PARTS:
         if not chosen or part.__name__ in chosen:
             known[part.__name__] = list(part())
-            print(section(part.__name__, str(part.__doc__), known[part.__name__]), flush=True)
+            print(section(part.__name__, getdoc(part) or "", known[part.__name__]), flush=True)
             with (FOLDER / "rows.csv").open("w", newline="", encoding="utf-8") as file:
                 lines = (
                     [name, *(x for pair in row.items() for x in pair)] for name, rows in known.items() for row in rows
                 )
                 csv.writer(file).writerows(lines)
     intro = (FOLDER / "findings.md").read_text(encoding="utf-8")
-    parts = [section(own.__name__, str(own.__doc__), known[own.__name__]) for own in PARTS if own.__name__ in known]
+    parts = [section(own.__name__, getdoc(own) or "", known[own.__name__]) for own in PARTS if own.__name__ in known]
     (FOLDER / "README.md").write_text(
         "\n\n".join([intro.rstrip(), *parts]) + f"\n\nthemis_opt {__version__}.\n", encoding="utf-8"
     )

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from common import NODES, RATE, SITES, Row, made, measured, run
 
-from themis_opt.policies.registry import make_policy
-from themis_opt.problem.exchanges import Collective
-from themis_opt.problem.instance import FORMAT, Instance
+from themis_opt import load
+from themis_opt.policies.registry import LAUNCHING, make_policy
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.solving.bounds import bounds
 from themis_opt.workloads.models import MODELS
@@ -59,10 +58,10 @@ def pipelines() -> Iterator[Row]:
             )
             formula = (microbatches + 3) / microbatches * instance.compute / 1e9
             yield measured(f"4 stages, {microbatches} microbatches, {schedule}", instance, **{"formula ms": formula})
-    for model, stages in (("bert-base", 2), ("vgg-16", 4)):
-        small = made(model, NODES, "pipeline", batch=8, stages=stages, microbatches=4, chunks=2, granularity="fused")
-        for policy in ("priority/hourglass", "exact:seconds=60"):
-            yield measured(f"{MODELS[model].title}, {stages} stages, 4 microbatches", small, policy)
+    for name in ("bert-large", "vgg-16"):
+        shipped = load(f"v100-64.{name}")
+        for policy in (*(f"{own}/hourglass" for own in LAUNCHING), "exact:seconds=60"):
+            yield measured(shipped.name, shipped, policy)
 
 
 def swarm() -> Iterator[Row]:
@@ -77,32 +76,20 @@ def swarm() -> Iterator[Row]:
 
 
 def fred() -> Iterator[Row]:
-    """FRED: 20 NPUs as a mesh of 4 x 5 with links of 750 GB/s, or below switches that reduce, at 3 TB/s (defaults)."""
-    lines = {"line4": 4, "line5": 5}
-    mesh = Network(
-        name="mesh 4x5",
-        dimensions=tuple(
-            Dimension(kind="line", size=size, bandwidth="750 GB/s", latency="20 ns", name=name)
-            for name, size in lines.items()
-        ),
-    )
-    port = Dimension(kind="switch", size=20, bandwidth="3 TB/s", latency="40 ns", in_network=True, name="fabric")
-    wafer = Network(name="switches that reduce", dimensions=(port,))
-    size, times = 10**9, []
-    for network in (mesh, wafer):
-        one = Instance(
-            format=FORMAT, network=network, collectives=(Collective(kind="all_reduce", size=size, chunks=64),)
-        )
-        schedule = run(one, "hourglass")
-        times.append(schedule.makespan)
-        gap = 100 * (schedule.makespan / max(bounds(one).values()) - 1)
-        yield {"workload": f"all-reduce of 1 GB, {network.name}", "batch ms": schedule.makespan / 1e9, "gap %": gap}
-    corner, inside = 2 * size * 19 / 20 / 1.5e12, size / 3e12
-    yield {
-        "workload": "ratio, and corner cut over one pass",
-        "ratio": times[0] / times[1],
-        "cut ratio": corner / inside,
-    }
+    """FRED: 20 NPUs as a mesh of 5 x 4 with links of 750 GB/s, or below two levels of switches that reduce."""
+    mesh, *trees = (load(f"wafer-{name}.all_reduce.1GB") for name in ("mesh", "tree", "thin-tree"))
+    (size,) = (own.size for own in mesh.exchanges)
+    corner, once = 2 * size * 19 / 20 / 1.5e12, size / 3e12
+    slowest = 0
+    for own in (mesh, *trees):
+        schedule = run(own, "hourglass")
+        slowest = slowest or schedule.makespan
+        row = {
+            "workload": f"all-reduce of 1 GB, {own.network.name}",
+            "batch ms": schedule.makespan / 1e9,
+            "gap %": 100 * (schedule.makespan / max(bounds(own).values()) - 1),
+        }
+        yield row if own is mesh else row | {"ratio": slowest / schedule.makespan, "cut ratio": corner / once}
     for model, parallelism, batch, claimed in (
         ("resnet-152", "data", 1, 1.76),
         ("gpt-3", "hybrid", 1, 1.34),
@@ -111,7 +98,7 @@ def fred() -> Iterator[Row]:
         choices: Row = {"timing": Rate(1_000_000_000_000_000), "batch": batch, "element_bytes": 2}
         choices |= {"group": 4} if parallelism == "hybrid" else {}
         both = []
-        for network in (mesh, wafer):
+        for network in (mesh.network, trees[0].network):
             instance = made(model, network, parallelism, chunks=16, **choices)
             row = measured(f"{MODELS[model].title}, {parallelism}, {network.name}", instance, "fused/hourglass")
             both.append(row["batch ms"])

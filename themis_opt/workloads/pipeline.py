@@ -10,7 +10,8 @@ Activations and their gradients are sent between neighbouring stages; gradients 
 the copies of a stage after its last microbatch and needed before its first one of the next iteration.
 
 With equal stages that take t for a microbatch in both directions and messages that take no time, an iteration takes
-:math:`(m + s - 1) t` with both schedules; with stages that are not equal it is at least that for the longest.
+:math:`(m + s - 1) t` with both schedules; with stages that are not equal it is at least :math:`m t_k` and one pass in
+both directions of the stages before, for every stage k.
 """
 
 from collections.abc import Iterator, Sequence

@@ -5,14 +5,21 @@ from pathlib import Path
 from themis_opt.problem.instance import Instance
 from themis_opt.workloads.files import write_instance
 from themis_opt.workloads.paper import NETWORKS, WORKLOADS, paper_iteration
-from themis_opt.workloads.v100_cluster import NAME, TRAININGS, v100_iteration
+from themis_opt.workloads.slow_links import FILE, slow_iteration
+from themis_opt.workloads.v100_cluster import NAME, PIPELINES, TRAININGS, v100_iteration, v100_pipeline
 
 
 def shipped_iterations() -> dict[str, Instance]:
     """The instance of each file, by file name."""
     pairs = [(network, workload) for network in NETWORKS for workload in WORKLOADS]
     paper = {f"{network}.{workload}.json": paper_iteration(network, workload) for network, workload in pairs}
-    return paper | {f"{NAME}.{training}.json": v100_iteration(training) for training in TRAININGS}
+    pipelines = {f"v100-64.{name}.json": v100_pipeline(name) for name in PIPELINES}
+    return (
+        paper
+        | pipelines
+        | {FILE: slow_iteration()}
+        | {f"{NAME}.{training}.json": v100_iteration(training) for training in TRAININGS}
+    )
 
 
 def write_shipped(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Data-parallel training on 256 GPUs, of which communication and compute take about equally long.
+"""Data-parallel training on 256 GPUs, of which communication and compute take about equally long; pipelines on 64.
 
 The cluster follows the evaluation of PyTorch DistributedDataParallel (S. Li et al.,
 https://arxiv.org/abs/2006.15704): servers with 8 V100 and one adapter of 100 Gb/s.  Batches are small, so that overlap
@@ -43,8 +43,16 @@ TRAININGS: Mapping[str, Training] = MappingProxyType(
 )
 
 
-def v100_network() -> Network:
-    """32 servers of 8 GPUs; the adapter of a server is shared equally by its GPUs."""
+PIPELINES: Mapping[str, Training] = MappingProxyType(
+    {"bert-large": Training("bert-large", 16, 128), "vgg-16": Training("vgg-16", 32)}
+)
+"""On 8 servers: four stages of two servers each, whose copies exchange gradients by the adapters that messages take."""
+
+PIPELINE_SERVERS, STAGES, MICROBATCHES = 8, 4, 4
+
+
+def v100_network(servers: int = 32) -> Network:
+    """Servers of 8 GPUs; the adapter of a server is shared equally by its GPUs."""
     inside = Dimension(
         name="nvlink",
         kind=Kind.RING,
@@ -57,13 +65,14 @@ def v100_network() -> Network:
     outside = Dimension(
         name="ethernet",
         kind=Kind.SWITCH,
-        size=32,
+        size=servers,
         bandwidth="12.5 Gb/s",
         latency="4000 ns",
-        source=f"bandwidth: one adapter of 100 Gb/s for 8 GPUs, size: 32 servers, both assumptions after {_DDP}; "
+        source=f"bandwidth: one adapter of 100 Gb/s for 8 GPUs, size: {servers} servers, both assumptions after {_DDP}"
+        + "; "
         + _LATENCY.format("network"),
     )
-    return Network(name="V100-256", dimensions=(inside, outside), source=f"after the evaluation in {_DDP}")
+    return Network(name=f"V100-{8 * servers}", dimensions=(inside, outside), source=f"after the evaluation in {_DDP}")
 
 
 def v100_iteration(name: str) -> Instance:
@@ -78,3 +87,27 @@ def v100_iteration(name: str) -> Instance:
         "15.7 TFLOP/s (an assumption), so that communication and compute are of comparable length."
     )
     return instance.model_copy(update={"name": f"V100-256 {model.title}", "description": description})
+
+
+def v100_pipeline(name: str) -> Instance:
+    """A pipeline of :data:`PIPELINES`: one tensor of gradients for each stage, in few chunks, for the reference."""
+    training = PIPELINES[name]
+    model, network = MODELS[training.model], v100_network(PIPELINE_SERVERS)
+    setup = Setup(
+        network=network,
+        timing=RATE,
+        batch=training.batch,
+        element_bytes=4,
+        granularity="fused",
+        stages=STAGES,
+        microbatches=MICROBATCHES,
+    )
+    layers = model.layers(training.sequence)
+    instance = make_workload(model, layers, setup, parallelism="pipeline", chunks=2)
+    length = f" of {training.sequence} tokens" if training.sequence else ""
+    description = (
+        f"Layers: {model.source}. FP32, {STAGES} stages, 1F1B, {MICROBATCHES} microbatches of "
+        f"{training.batch // MICROBATCHES} samples{length}, times from operations at 60 % of 15.7 TFLOP/s (an "
+        "assumption). Messages between stages and gradients between copies of a stage share the adapters."
+    )
+    return instance.model_copy(update={"name": f"{network.name} {model.title} pipeline", "description": description})
