@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from themis_opt.base.arrays import IntArray
-from themis_opt.formats.tables import phase_name, to_csv
+from themis_opt.formats.tables import is_tabulated, phase_name, to_csv
 from themis_opt.problem.phases import Phase
 from themis_opt.schedules.plan import TaskOf
 from themis_opt.schedules.schedule import Schedule
@@ -143,6 +143,6 @@ def order_json(schedule: Schedule) -> str:
     return json.dumps(order_table(schedule)) + "\n"
 
 
-def order_csv(schedule: Schedule) -> str:
-    """The issue orders as the text of a file."""
-    return to_csv(order_rows(schedule))
+def order_csv(schedule: Schedule) -> str | None:
+    """The issue orders as the text of a file, unless there are more than spreadsheets hold."""
+    return to_csv(order_rows(schedule)) if is_tabulated(schedule) else None

@@ -10,6 +10,9 @@ from themis_opt.formats.window import last_iterations
 from themis_opt.problem.phases import Phase
 from themis_opt.schedules.schedule import Schedule
 
+MAX_TABULATED_STAGES = 200_000
+"""Stages of an iteration up to which they are written as tables; they would take a hundred megabytes for a million."""
+
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 """With what begins a text that spreadsheets run as a formula."""
 
@@ -82,9 +85,14 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-def stages_csv(schedule: Schedule) -> str:
-    """The stages as the text of a file."""
-    return to_csv(stage_rows(schedule))
+def stages_csv(schedule: Schedule) -> str | None:
+    """The stages as the text of a file, unless there are more than spreadsheets hold."""
+    return to_csv(stage_rows(schedule)) if is_tabulated(schedule) else None
+
+
+def is_tabulated(schedule: Schedule) -> bool:
+    """Whether tables of single stages are written beside a schedule; ``export --to csv`` writes any."""
+    return schedule.plan.num_stages <= MAX_TABULATED_STAGES
 
 
 def tasks_csv(schedule: Schedule) -> str | None:

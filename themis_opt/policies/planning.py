@@ -137,8 +137,11 @@ def _starts(
     A gather that reverses a scatter runs like it, backwards in time.
     """
     starts, ends = {}, {}
+    known: dict[int, Schedule] = {}
     for members, plan in plans.items():
-        schedule = simulate(_group(instance, exchanges, members), plan)
+        if id(plan) not in known:  # equal groups share their plan
+            known[id(plan)] = simulate(_group(instance, exchanges, members), plan)
+        schedule = known[id(plan)]
         for place, launch in enumerate(members):
             own, shape = slice(*plan.offsets[place : place + 2]), plan.chunks[place].paths.shape
             starts[launch], ends[launch] = schedule.start[own].reshape(shape), schedule.end[own].reshape(shape)

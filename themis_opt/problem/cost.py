@@ -446,8 +446,13 @@ def check_clock(instance: Instance) -> None:
         )
 
 
+def count_stages(instance: Instance) -> int:
+    """Stages of all chunks of an instance, those of all tensors where there is compute."""
+    return sum(own.chunks * len(own.span) * len(own.kind.rule.phases) for own in instance.exchanges)
+
+
 def _check_stages(instance: Instance) -> None:
-    stages = sum(own.chunks * len(own.span) * len(own.kind.rule.phases) for own in instance.exchanges)
+    stages = count_stages(instance)
     if not instance.tasks and stages > MAX_STAGES:
         rule = f"their chunks must have at most {MAX_STAGES} stages together, have {stages}; take fewer chunks"
         raise InputError(rule, field="collectives")

@@ -8,6 +8,7 @@ from typing import Literal
 from formulations.chunk_order import ChunkOrder
 from formulations.job_plans import PlanOutcome
 from formulations.sequencing import Sequencing
+from themis_opt.problem.cost import count_stages
 from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Plan, has_launches
@@ -37,6 +38,9 @@ Half and twice as many change nothing (``reports/parameters``).
 
 ARCS_PER_SECOND = 20_000
 """Lattice arcs that CP-SAT's model takes in per second; it is not built where that would take half of the time."""
+
+START_SECONDS = 1e-5
+"""What the policies of the start take for each stage; a schedule that is given is used alone where there is no time."""
 
 START_SHARE = 0.3
 """Share of the time left that hourglass may take for a start: only where it has to be compiled does it take any."""
@@ -182,7 +186,7 @@ class Exact(SearchLimits):
         """
         if has_launches(instance):
             return self._of_period(instance, lower_bound, progress or ignore, start, params)
-        search = ExactSearch(self, instance, lower_bound, progress or ignore, params)
+        search = ExactSearch(self, instance, lower_bound, progress or ignore, params, start)
         if start is not None:
             search.offer(start)
         try:
@@ -210,13 +214,21 @@ class ExactSearch:
     """The parts of the search, which share the best schedule of the instance and what is left of the limits."""
 
     def __init__(
-        self, limits: Exact, instance: Instance, lower_bound: float, report: Progress, params: ExactParams
+        self,
+        limits: Exact,
+        instance: Instance,
+        lower_bound: float,
+        report: Progress,
+        params: ExactParams,
+        given: Schedule | None = None,
     ) -> None:
         self.limits, self.instance, self.bound, self.report = limits, instance, lower_bound, report
         self.params = params
         self.allowance = Allowance(limits.seconds, limits.deterministic)
         self.interrupted, self.num_searches = False, 0
-        self.best = self.start(instance, free_sizes=self.chooses_count(instance))
+        late = count_stages(instance) * START_SECONDS > max(self.allowance.left, 0.0) + 1
+        is_late = late and not limits.deterministic
+        self.best = given if given and is_late else self.start(instance, free_sizes=self.chooses_count(instance))
         report(self.best.makespan, self.bound)
 
     def run(self) -> None:

@@ -1,11 +1,12 @@
 """Comparison of policies on one instance, against the best proven bound."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
-from formulations.budget import PROVEN_GAP
+from formulations.budget import DEFAULT_MEMORY, PROVEN_GAP
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_short_time
 from themis_opt.policies.planning import AnyPolicy, chunk_policy_of, seconds_of, within
@@ -18,6 +19,7 @@ from themis_opt.policies.registry import (
     split_specification,
     usual_policies,
 )
+from themis_opt.problem.cost import count_stages
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
@@ -37,6 +39,17 @@ SIZES: tuple[Sizes, ...] = ("equal", "free")
 
 ENOUGH = 0.01
 """Gap up to which a recalled schedule is not searched again, if its search had as much time."""
+
+SECONDS_PER_STAGE: Mapping[str, float] = MappingProxyType({"baseline": 1e-6, "themis": 3e-6})
+"""What policies take to plan and simulate on a slow core, by name; others take :data:`SLOWEST`."""
+
+SLOWEST = 1e-5
+
+GIB_PER_STAGE = 1e-6
+"""What the schedules of a comparison and its files hold for each stage."""
+
+SLACK = 1.0
+"""Seconds past the limit in which policies and bounds still begin, so that small instances have all of them."""
 
 SIMILAR_TIME = 0.8
 """Share of the time now left that the search for it must have had."""
@@ -89,13 +102,15 @@ class Result:
 class Comparison:
     """Results of several policies on one instance, in the order asked for.
 
-    `bounds` holds every bound in picoseconds by name; `interrupted` says whether Ctrl-C ended the search.
+    `bounds` holds every bound in picoseconds by name; `interrupted` says whether Ctrl-C ended the search; `left_out`
+    names the policies for which there was no time.
     """
 
     instance: Instance
     results: tuple[Result, ...]
     bounds: dict[str, float]
     interrupted: bool = False
+    left_out: tuple[str, ...] = ()
 
     @property
     def best(self) -> Result:
@@ -204,6 +219,7 @@ def compare(
     names = [_name(policy) for policy in policies]
     if not policies or len(set(names)) < len(names):
         raise InputError("must name one or more policies, each once", field="policies", value=", ".join(names))
+    _check_memory(instance, limits.get("memory", DEFAULT_MEMORY))
     time_limit = limits.pop("time_limit", 60.0)
     clock = Allowance(time_limit, limits.get("deterministic", False))
     made = {
@@ -215,9 +231,13 @@ def compare(
     shares = _Shares(clock, sum(seconds_of(policy) is not None for policy in made.values()))
     try:
         for name, policy in made.items():
-            if not isinstance(policy, Exact):
+            if isinstance(policy, Exact):
+                continue
+            if run.schedules and _is_too_slow(name, instance, clock):
+                run.left_out.append(name)
+            else:
                 run.heuristic(name, shares.within(policy))
-        run.prove()
+        run.prove(clock)
         for name, policy in made.items():
             if isinstance(policy, Exact):
                 recalled = run.recalled(policy)
@@ -227,6 +247,21 @@ def compare(
             raise
         run.interrupted = True
     return run.judged([name for name in names if name in run.schedules])
+
+
+def _check_memory(instance: Instance, memory: float) -> None:
+    """Refuse an instance whose plans and schedules alone need more than the memory allowed."""
+    needed = count_stages(instance) * GIB_PER_STAGE
+    if needed > memory and not instance.tasks:
+        rule = f"must be {needed:.2g} GiB or more for {count_stages(instance)} stages; or take fewer chunks"
+        raise InputError(rule, field="memory", value=memory)
+
+
+def _is_too_slow(name: str, instance: Instance, clock: Allowance) -> bool:
+    """Whether a policy is not expected to end in time."""
+    chunk_policy = name.rpartition("/")[2].partition("+")[0].partition(":")[0]
+    expected = count_stages(instance) * SECONDS_PER_STAGE.get(chunk_policy, SLOWEST)
+    return not clock.counts_work and expected > max(clock.left, 0.0) + SLACK
 
 
 def _name(policy: str | Policy) -> str:
@@ -274,6 +309,7 @@ class _Run:
     equal_sizes: bool
     schedules: dict[str, Schedule] = field(default_factory=dict)
     bounds: dict[str, float] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
     interrupted: bool = False
 
     def heuristic(self, name: str, policy: Policy) -> None:
@@ -281,11 +317,13 @@ class _Run:
         self.schedules[name] = schedule
         self.tell(name, schedule.makespan, 0.0)
 
-    def prove(self) -> None:
-        """Compute every bound that holds for all rows."""
+    def prove(self, clock: Allowance) -> None:
+        """Compute the bounds that hold for all rows, while there is time, the first one anyway."""
+        began = monotonic()
         self.equal_sizes &= all(schedule.has_equal_sizes for schedule in self.schedules.values())
         for name, bound in bounds_of(self.instance).items():
-            if self.equal_sizes or not bound.equal_sizes_only:
+            is_late = clock.left <= 0 and monotonic() - began > SLACK
+            if (self.equal_sizes or not bound.equal_sizes_only) and not (self.bounds and is_late):
                 self.bounds[name] = bound.compute(self.instance)
 
     def recalled(self, policy: Exact) -> Recalled | None:
@@ -345,7 +383,7 @@ class _Run:
             validate(schedule)
             status = "optimal" if schedule.makespan <= bound * (1 + PROVEN_GAP) else "feasible"
             results.append(Result(specification, schedule, bound, baseline.makespan / schedule.makespan, status))
-        return Comparison(self.instance, tuple(results), proven, self.interrupted)
+        return Comparison(self.instance, tuple(results), proven, self.interrupted, tuple(self.left_out))
 
 
 def _ignore(policy: str, makespan: float, bound: float) -> None:

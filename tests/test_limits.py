@@ -1,0 +1,44 @@
+"""Limits on time and memory hold for heuristics and files of large instances too."""
+
+import pytest
+
+import themis_opt
+from themis_opt.base.errors import InputError
+from themis_opt.formats import tables
+from themis_opt.formats.bundle import write_schedule
+from themis_opt.study.comparison import compare
+
+POLICIES = ("baseline+fifo", "themis+scf", "hourglass")
+
+
+@pytest.fixture(scope="module")
+def large():
+    """A collective of 400,000 stages."""
+    return themis_opt.load("2d-sw_sw.all_reduce.100MiB").overridden(chunks=100_000, size="64 GiB")
+
+
+def test_policies_that_would_outlast_the_limit_are_left_out(large):
+    compared = compare(large, POLICIES, time_limit=0.1)
+    assert compared.left_out == POLICIES[1:]
+    assert [result.policy for result in compared.results] == [POLICIES[0]]
+    assert compared.bounds
+
+
+def test_small_instances_have_all_policies_whatever_the_limit():
+    compared = compare(themis_opt.load("fig5.all_reduce.256MB"), (*POLICIES, "exact"), time_limit=0.01)
+    assert compared.left_out == ()
+    assert len(compared.results) == 4
+
+
+def test_instances_that_do_not_fit_the_memory_are_refused(large):
+    with pytest.raises(InputError, match=r"memory = 0\.1: must be 0\.4 GiB or more for 400000 stages"):
+        compare(large, POLICIES, memory=0.1)
+
+
+def test_tables_that_no_spreadsheet_holds_are_not_written(tmp_path, monkeypatch):
+    instance = themis_opt.load("fig5.all_reduce.256MB")
+    schedule = themis_opt.simulate(instance, themis_opt.make_policy("baseline")(instance))
+    monkeypatch.setattr(tables, "MAX_TABULATED_STAGES", schedule.plan.num_stages - 1)
+    names = {path.name for path in write_schedule(tmp_path, schedule, "")}
+    assert "order.json" in names
+    assert not names & {"stages.csv", "order.csv"}
