@@ -91,3 +91,19 @@ def test_all_rows_arrive_although_a_worker_is_killed(start, scheduler, workers, 
     summary = json.loads(printed)
     assert (summary["rows"], summary["failed"], summary["executed"]) == (10, 0, 10)
     assert "Traceback" not in (tmp_path / "batch.log").read_text()
+
+
+def test_a_scheduler_that_was_stopped_is_noticed(start, scheduler, workers, tmp_path):
+    path = tmp_path / "experiment.toml"
+    path.write_text(TEXT.replace("20000", "2000000"), encoding="utf-8")
+    batch = start("batch", "themis_opt", "batch", path, "--cluster", scheduler)
+    with Client(scheduler, set_as_default=False) as client:
+        wait_until(lambda: any(client.processing().values()), batch)
+    (server,) = (process for process in psutil.Process().children() if "dask_scheduler" in " ".join(process.cmdline()))
+    server.suspend()
+    batch.communicate(timeout=PATIENCE)
+    server.resume()
+    assert batch.returncode == 2
+    log = (tmp_path / "batch.log").read_text()
+    assert "the scheduler has not answered" in log
+    assert "Traceback" not in log

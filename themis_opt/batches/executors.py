@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import wait
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +22,9 @@ from themis_opt.base.errors import InputError
 
 CONNECT_SECONDS = 5
 """How long to wait for the scheduler of a cluster."""
+
+ANSWER_SECONDS, LOST_SECONDS = 3, 1
+"""How long to wait for an answer of the scheduler, and for the end of a connection that was lost."""
 
 ONE_THREAD: Mapping[str, str] = MappingProxyType(
     {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM", "NUMBA")}
@@ -38,10 +42,13 @@ class Site:
         Threads that may be busy at once.
     submit : callable
         Calls a function there, as :meth:`concurrent.futures.Executor.submit` does.
+    check : callable
+        Raises an InputError if the place is lost without a word; called every few seconds.
     """
 
     slots: int
     submit: Callable[..., Future[Any]]
+    check: Callable[[], None] = lambda: None
 
 
 def cores() -> int:
@@ -147,7 +154,8 @@ def cluster(address: str, jobs: int | None = None, *, patience: float = CONNECT_
     except ImportError:
         rule = "needs the package distributed: pip install 'themis-opt[cluster]'"
         raise InputError(rule, field="--cluster", value=address) from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    for logger in ("distributed", "distributed.client", "tornado", "asyncio"):  # what went wrong is said in one line
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
     try:
         parse_host_port(parse_address(address)[1])
     except ValueError:
@@ -158,11 +166,22 @@ def cluster(address: str, jobs: int | None = None, *, patience: float = CONNECT_
     except (OSError, ValueError, ImportError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"no scheduler answers: {reason}", field="--cluster", value=address) from None
+    is_lost = True
     try:
         threads = sum(client.nthreads().values()) or _threads_of_a_worker(client, address, patience)
-        yield Site(jobs or threads, client.get_executor(pure=False).submit)
+        yield Site(jobs or threads, client.get_executor(pure=False).submit, partial(_check_scheduler, client, address))
+        is_lost = False
     finally:
-        client.close(timeout=patience)
+        client.close(timeout=LOST_SECONDS if is_lost else patience)
+
+
+def _check_scheduler(client: Any, address: str) -> None:
+    """Refuse to wait for a scheduler that has stopped: its connection stays open, and nothing comes."""
+    try:
+        client.sync(client.scheduler.identity, callback_timeout=ANSWER_SECONDS)
+    except (OSError, TimeoutError):
+        rule = f"the scheduler has not answered for {ANSWER_SECONDS} s; the rows before are kept"
+        raise InputError(rule, field="--cluster", value=address) from None
 
 
 def _threads_of_a_worker(client: Any, address: str, patience: float) -> int:

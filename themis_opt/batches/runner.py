@@ -31,12 +31,15 @@ class RunnerParams:
         Rows wait at most so long until they are committed.
     largest_commit : int
         Rows that are not made to wait.
+    check_seconds : float
+        How often the site is asked whether it is still there.
     """
 
     group_seconds: float = 0.1
     largest_group: int = 64
     commit_seconds: float = 0.2
     largest_commit: int = 500
+    check_seconds: float = 2.0
 
 
 USUAL = RunnerParams()
@@ -149,6 +152,7 @@ class _Runner:
         self.free, self.num_sent, self.executed, self.committed_at = site.slots, 0, 0, monotonic()
         self.suspects: set[str] = set()
         self.is_told, self.noted = False, state
+        self.checked_at = monotonic()
         self.seconds: dict[Like, float] = {}
         self.sent_at: dict[Future[list[Columns]], float] = {}
         known = store.rows(code_version()) if runs else ()
@@ -165,6 +169,9 @@ class _Runner:
                     self.collect(future)
                 if not self.is_told:
                     self.tell()
+                if monotonic() - self.checked_at >= self.params.check_seconds:
+                    self.site.check()
+                    self.checked_at = monotonic()
                 if (
                     len(self.rows) >= self.params.largest_commit
                     or monotonic() - self.committed_at >= self.params.commit_seconds
