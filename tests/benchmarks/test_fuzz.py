@@ -1,7 +1,7 @@
 """Many damaged files and random command lines: no traceback, none that hangs, none that fills the memory.
 
 ``python -m pytest -m benchmarks tests/benchmarks/test_fuzz.py -s``; THEMIS_OPT_FUZZ says how many files there are, a
-hundredth of them command lines; THEMIS_OPT_FUZZ_SEED draws others.
+hundredth of them command lines; THEMIS_OPT_FUZZ_SEED draws others, THEMIS_OPT_FUZZ_SECONDS ends before that.
 """
 
 import os
@@ -20,12 +20,14 @@ from reader_samples import SAMPLES
 from test_own_files_damaged import check
 from typer.testing import CliRunner
 
+from themis_opt.base.compiled import compile_at_once
 from themis_opt.cli.main import COMMANDS, application
 
 pytestmark = pytest.mark.benchmarks
 
 NUM_FILES = int(os.environ.get("THEMIS_OPT_FUZZ", "1000000"))
 SEED = int(os.environ.get("THEMIS_OPT_FUZZ_SEED", "0"))
+SECONDS = float(os.environ.get("THEMIS_OPT_FUZZ_SECONDS", "inf"))
 MOST_SECONDS, MOST_KIB = 5.0, 2**20
 
 SOURCES = (SMALL, "random:3", "random:x", "none.json", "2d-sw_sw.all_reduce.100MiB", "", "=cmd|x", "\x1b[31m", ".")
@@ -41,13 +43,22 @@ VALUES = (
 )  # fmt: skip
 
 
+@pytest.fixture(autouse=True, scope="module")
+def compiled() -> None:
+    """Compile before anything is measured."""
+    compile_at_once()
+
+
 def longest(attempts: int, run: Callable[[], str]) -> tuple[Counter[str], float]:
     """How often things were run, by their kind, and seconds of the slowest."""
     counts: Counter[str] = Counter()
-    slowest = 0.0
+    slowest, end = 0.0, time.monotonic() + SECONDS
     for _ in range(attempts):
         began = time.monotonic()
-        counts[run()] += 1
+        if began > end:
+            break
+        kind = run()
+        counts[kind] += 1
         slowest = max(slowest, time.monotonic() - began)
     return counts, slowest
 
@@ -86,9 +97,13 @@ def test_command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             words += [generator.choice(OPTIONS)] + [generator.choice(VALUES)] * (generator.random() < 0.8)
         if name in ("solve", "compare", "tune", "robustness"):
             words += ["--time-limit", "0.2"] if name != "robustness" else ["--samples", "2"]
+        began = time.monotonic()
         result = runner.invoke(command, words)
         assert result.exit_code in (0, 1, 2), (words, result.exception)
         assert "Traceback" not in result.output, words
+        took = time.monotonic() - began
+        if took > MOST_SECONDS:
+            print(f"\n{took:.1f} s: {words}")
         return f"{name} {result.exit_code}"
 
     report("command lines", *longest(NUM_FILES // 100, one))

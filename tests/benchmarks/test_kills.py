@@ -1,0 +1,205 @@
+"""Batches, tunings and solves that are killed in the middle: nothing is lost, nothing is done twice.
+
+``python -m pytest -m benchmarks tests/benchmarks/test_kills.py -s``; THEMIS_OPT_KILLS says how many kills there are, a
+third of them of each.  The same with PostgreSQL and with a Dask cluster, where they are installed.
+"""
+
+import multiprocessing
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import six_layers
+from background import PATIENCE
+from test_tuning_postgresql import PROGRAMS, SECRET, server  # noqa: F401 - a fixture
+
+import themis_opt
+from themis_opt.batches import runner
+from themis_opt.batches.executors import Site, cluster
+from themis_opt.batches.expansion import expand
+from themis_opt.batches.experiment import read_experiment
+from themis_opt.batches.store import RunStore
+from themis_opt.formats.schedule_json import read_schedule
+from themis_opt.schedules.validation import validate
+from themis_opt.search.plan_cache import PlanCache
+from themis_opt.study.bundle import write_comparison
+from themis_opt.study.comparison import solve
+from themis_opt.tuning.history import History, key_of
+from themis_opt.tuning.storage import open_storage
+from themis_opt.tuning.tuner import tune
+
+pytestmark = pytest.mark.benchmarks
+
+KILLS = int(os.environ.get("THEMIS_OPT_KILLS", "100"))
+EACH = -(-KILLS // 3)
+FEWER = max(1, KILLS // 10)
+"""Kills with PostgreSQL, and with a cluster."""
+
+CONTEXT = multiprocessing.get_context("forkserver")
+PRELOADED = ["pytest", "themis_opt.batches.output", "themis_opt.tuning.tuner", "themis_opt.search.exact", "optuna"]
+
+EXPERIMENT = """name = "killed"
+[[runs]]
+instances = ["fig5.all_reduce.256MB"]
+chunks = [32]
+policies = ["search:evaluations=300"]
+seeds = {seeds}
+"""
+
+
+def kill_in_the_middle(work: Callable[..., None], arguments: tuple[Any, ...], moments: random.Random, most: int) -> int:
+    """Kill a process after some steps of its work; returns how many it had made, as far as it could tell."""
+    steps = CONTEXT.RawValue("i", 0)  # without a lock, which the killed process might hold
+    process = CONTEXT.Process(target=work, args=(*arguments, steps))
+    process.start()
+    last, end = moments.randint(1, most), time.monotonic() + PATIENCE
+    while process.is_alive() and steps.value < last and time.monotonic() < end:
+        time.sleep(0.001)
+    process.join(moments.uniform(0.0, 0.02))  # somewhere in the next step
+    process.kill()
+    process.join()
+    assert steps.value, "it was killed before it had begun"
+    return int(steps.value)
+
+
+def to_completion(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    steps = CONTEXT.RawValue("i", 0)
+    process = CONTEXT.Process(target=work, args=(*arguments, steps))
+    process.start()
+    process.join(PATIENCE)
+    assert process.exitcode == 0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forks() -> None:
+    CONTEXT.set_forkserver_preload(PRELOADED)
+
+
+def run_batch(path: Path, address: str, steps: Any) -> None:
+    """A batch with many small commits, in threads of this process or on a cluster."""
+
+    def report(state: runner.State) -> None:
+        steps.value = state.done - done
+
+    params = runner.RunnerParams(commit_seconds=0.0, largest_group=1)
+    runs = expand(read_experiment(path), path)
+    with RunStore(path.with_name("runs.sqlite")) as store, site(address) as place:
+        done = len(runs) - len(runner.unfinished(runs, store))
+        runner.run_batch(runs, store, place, report=report, params=params)
+
+
+@contextmanager
+def site(address: str) -> Iterator[Site]:
+    if address:
+        with cluster(address) as place:
+            yield place
+    else:
+        with ThreadPoolExecutor(1) as pool:
+            yield Site(1, pool.submit)
+
+
+def rows_of(path: Path) -> dict[str, str]:
+    with RunStore(path.with_name("runs.sqlite"), reading=True) as store:
+        return dict(store.connection.execute("SELECT key, row FROM runs").fetchall())
+
+
+def batches_survive(folder: Path, kills: int, address: str = "") -> None:
+    path, moments, lost = folder / "experiment.toml", random.Random(0), 0
+    path.write_text(EXPERIMENT.format(seeds=list(range(6 * kills))), encoding="utf-8")
+    before: dict[str, str] = {}
+    for _ in range(kills):
+        kill_in_the_middle(run_batch, (path, address), moments, 5)
+        after = rows_of(path)
+        assert before.items() <= after.items()  # with the times at which they ran: none is lost, none ran again
+        lost += len(after) == len(before)
+        before = after
+    to_completion(run_batch, (path, address))
+    assert before.items() <= rows_of(path).items()
+    assert rows_of(path).keys() == {run.key for run in expand(read_experiment(path), path)}
+    print(f"\nbatches{' on a cluster' if address else ''}: {kills} kills, {len(before)} rows survived, {lost} in vain")
+
+
+def test_batches(tmp_path: Path) -> None:
+    batches_survive(tmp_path, EACH)
+
+
+def test_batches_on_a_cluster(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="needs the package distributed")
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as local:
+        batches_survive(tmp_path, FEWER, local.scheduler_address)
+
+
+def run_tuning(url: str, trials: int, steps: Any) -> None:
+    def report(done: int, total: int, trial: Any) -> None:
+        steps.value += 1
+
+    tune(six_layers.iteration(), trials=trials, storage=url, study="killed", progress=report)
+
+
+def trials_of(url: str) -> dict[int, str]:
+    """What every finished trial found, by its number."""
+    import optuna
+
+    study = optuna.load_study(study_name="killed", storage=open_storage(url))
+    return {trial.number: trial.outcome() for trial in History(study).trials}
+
+
+def tunings_survive(url: str, kills: int) -> None:
+    moments, before, trials = random.Random(1), dict[int, str](), 5 * kills
+    for _ in range(kills):
+        kill_in_the_middle(run_tuning, (url, trials), moments, 3)
+        after = trials_of(url)
+        assert before.items() <= after.items()
+        before = after
+    to_completion(run_tuning, (url, trials))
+    tuned = tune(six_layers.iteration(), trials=trials, storage=url, study="killed")
+    ran = [key_of(trial.choice) for trial in tuned.trials if trial.repeats is None]
+    assert before.items() <= trials_of(url).items()
+    assert len(ran) == len(set(ran)) == trials  # no setting was run twice
+    print(f"\ntunings in {url.partition(':')[0]}: {kills} kills, {len(before)} of {trials} trials survived")
+
+
+def test_tunings(tmp_path: Path) -> None:
+    tunings_survive(f"sqlite:///{tmp_path / 'study.db'}", EACH)
+
+
+def test_tunings_in_postgresql(request: pytest.FixtureRequest) -> None:
+    import shutil
+
+    if not all(shutil.which(name) for name in PROGRAMS):
+        pytest.skip("needs the programs of a PostgreSQL server")
+    place = request.getfixturevalue("server")
+    tunings_survive(f"postgresql+psycopg://me:{SECRET}@{place}", FEWER)
+
+
+def run_solve(folder: Path, seconds: float, steps: Any) -> None:
+    def report(policy: str, makespan: float, bound: float) -> None:
+        steps.value += 1
+
+    instance = themis_opt.load("3d-sw_sw_sw_hetero.all_reduce.100MiB").overridden(chunks=8)
+    cache = PlanCache(folder / "cache")
+    found = solve(instance, progress=report, cache=cache, time_limit=seconds, workers=1, sizes="equal")
+    steps.value += 1
+    write_comparison(folder / "solved", found, {})
+
+
+def test_solves(tmp_path: Path) -> None:
+    moments, written = random.Random(2), 0
+    (tmp_path / "solved").mkdir()
+    schedule = tmp_path / "solved" / "schedule.json"
+    for _ in range(EACH):
+        kill_in_the_middle(run_solve, (tmp_path, 2.0), moments, 40)
+        if schedule.exists():  # whole, or not there
+            validate(read_schedule(schedule))
+            written += 1
+    to_completion(run_solve, (tmp_path, 5.0))
+    validate(read_schedule(schedule))
+    assert read_schedule(schedule).makespan > 0
+    print(f"\nsolves: {EACH} kills, {written} with a schedule on disk, all valid")
