@@ -5,7 +5,7 @@ from iteration_schedules import layers, scheduled, texts, with_compute
 from matplotlib.collections import PolyCollection
 
 from themis_opt.formats.gantt import COMPUTE_ROW
-from themis_opt.formats.palette import RAMPS, is_backward, launch_ramps
+from themis_opt.formats.palette import RAMPS, is_backward, launch_groups, launch_ramps
 from themis_opt.formats.period_gantt import period_gantt
 
 
@@ -60,8 +60,15 @@ def test_legend_tells_kinds_of_parallelism_apart():
     assert "data parallel: w2" in shown
 
 
-def test_legend_counts_the_launches_it_does_not_name():
-    assert "3 more" in texts(period_gantt(scheduled(instance=layers(5))))
+def test_many_launches_share_colours_in_groups_of_neighbours():
+    schedule = scheduled(instance=layers(9))
+    groups = launch_groups(schedule, "data")
+    numbers = [number for members in groups for number in members]
+    assert len(groups) == len(RAMPS["data"])
+    assert numbers == [n for n, launch in enumerate(schedule.launched) if launch.parallelism == "data"]
+    shown = texts(period_gantt(schedule))
+    assert f"data parallel: 1 to {len(groups[0])} of {len(numbers)}" in shown
+    assert f"to {len(numbers)}" in shown
 
 
 def test_launches_have_the_colours_of_their_parallelism():

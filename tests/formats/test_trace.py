@@ -9,7 +9,7 @@ from iteration_schedules import with_and_without_compute, with_compute
 
 from themis_opt.base.errors import InputError
 from themis_opt.formats import trace
-from themis_opt.formats.trace import IN_FLIGHT, NETWORK, NPU, chrome_trace
+from themis_opt.formats.trace import IN_FLIGHT, NETWORK, NPU, chrome_trace, trace_json
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
@@ -276,3 +276,11 @@ def test_an_iteration_with_too_many_stages_is_refused(monkeypatch):
 def test_size_is_checked_before_any_event_is_made():
     with pytest.raises(InputError, match="200000 stages"):
         chrome_trace(SimpleNamespace(plan=SimpleNamespace(num_stages=200_001)))
+
+
+def test_the_file_has_few_tracks():
+    """Of results on their way, as many as there are at once, not one for every chunk."""
+    schedule = iteration_schedules.scheduled(instance=iteration_schedules.layers(9))
+    found = [e for e in json.loads(trace_json(schedule))["traceEvents"] if e["name"] == "thread_name"]
+    every = [e for e in chrome_trace(schedule)["traceEvents"] if e["name"] == "thread_name"]
+    assert len(found) < len(every) / 4

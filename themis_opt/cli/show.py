@@ -31,6 +31,7 @@ def show(
     chunks: options.NumChunks = None,
     latency: options.Latency = None,
     ag_order: options.AgOrder = None,
+    whole: Annotated[bool, typer.Option("--all", help="Of an iteration, every task and tensor.")] = False,
     as_json: options.Json = False,
     **costs: str | None,
 ) -> None:
@@ -43,7 +44,7 @@ def show(
         print_json(instance.model_dump(mode="json", exclude_defaults=True) | {"fingerprint": instance.fingerprint})
         return
     say(headline(instance))
-    for title, rows in tables(instance).items():
+    for title, rows in tables(instance, whole=whole).items():
         print_table(title, tuple(rows[0]), [tuple(row.values()) for row in rows])
 
 

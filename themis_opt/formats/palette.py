@@ -33,7 +33,7 @@ RAMPS: Mapping[Parallelism, tuple[tuple[str, str], ...]] = MappingProxyType(
         "model": (("#a63d00", "#f2a25c"), ("#9b1b4f", "#ee8fb2"), ("#8a6d00", "#dcc04a")),
     }
 )
-"""Ends of the ramps of launches beside compute, which take them in turn."""
+"""Ends of the ramps of launches beside compute; many launches share each, those next to each other one."""
 
 _LIGHTER = 0.5
 """How far a gathering chunk is moved towards white."""
@@ -51,13 +51,18 @@ def launch_ramps(schedule: Schedule) -> list[Colormap]:
     count = len(schedule.launched)
     if not schedule.has_period:
         return [chunk_ramp(number, count) for number in range(count)]
-    met: dict[Parallelism, int] = {"data": 0, "model": 0}
-    ramps: list[Colormap] = []
-    for launch in schedule.launched:
-        ends = RAMPS[launch.parallelism]
-        ramps.append(LinearSegmentedColormap.from_list("chunks", list(ends[met[launch.parallelism] % len(ends)])))
-        met[launch.parallelism] += 1
-    return ramps
+    ramps: dict[int, Colormap] = {}
+    for kind, ends in RAMPS.items():
+        for place, members in enumerate(launch_groups(schedule, kind)):
+            ramps |= dict.fromkeys(members, LinearSegmentedColormap.from_list("chunks", list(ends[place])))
+    return [ramps[number] for number in range(count)]
+
+
+def launch_groups(schedule: Schedule, kind: Parallelism) -> list[list[int]]:
+    """Numbers of the launches of a kind in as many groups as there are colours, neighbours together."""
+    own = [number for number, launch in enumerate(schedule.launched) if launch.parallelism == kind]
+    groups = min(len(own), len(RAMPS[kind]))
+    return [[int(number) for number in part] for part in np.array_split(own, groups)] if own else []
 
 
 def stage_colours(schedule: Schedule) -> FloatArray:

@@ -1,9 +1,11 @@
 """Training iterations as pictures: compute over the dimensions of the network, for two periods of the steady state."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -37,6 +39,7 @@ from themis_opt.formats.palette import (
     WAIT,
     is_backward,
     is_dark,
+    launch_groups,
     launch_ramps,
     plain_text,
     task_colours,
@@ -60,9 +63,9 @@ LETTER_WIDTH = 0.0056
 FIRST_ROW, SECOND_ROW = 0.76, 0.98
 """Rows of the legend: inches from the upper edge."""
 
-RAMP_STEPS, MOST_SHADES = 6, 4
+RAMP_STEPS = 6
 MOST_LAUNCHES, MOST_LETTERS = 2, 22
-"""Launches of a kind that the legend names, the rest are counted; and letters of a name."""
+"""Launches of a kind that the legend names, the rest are counted or numbered; and letters of a name."""
 
 CHUNK = "#1d4e89"
 """Stands for any launch where phases are explained."""
@@ -201,15 +204,28 @@ def _phase_entries(schedule: Schedule) -> list[Entry]:
 
 
 def _launch_entries(schedule: Schedule, kind: Parallelism) -> list[Entry]:
-    """The first launches of a kind by name, and how many more there are."""
-    ramps, launched = launch_ramps(schedule), schedule.launched
-    numbers = [number for number, own in enumerate(launched) if own.parallelism == kind]
+    """Where every launch of a kind has its colour, the first by name and how many more; else groups by numbers."""
+    ramps, launched, groups = launch_ramps(schedule), schedule.launched, launch_groups(schedule, kind)
+    if any(len(members) > 1 for members in groups):
+        return _group_entries(ramps, groups, kind)
     entries: list[Entry] = [
         (ramp_patches(ramps[n], RAMP_STEPS), f"{kind} parallel: {shortened(launched[n].name, MOST_LETTERS)}")
-        for n in numbers[:MOST_LAUNCHES]
+        for (n,) in groups[:MOST_LAUNCHES]
     ]
-    rest = numbers[MOST_LAUNCHES:]
+    rest = groups[MOST_LAUNCHES:]
     if rest:
-        shades = tuple(Patch(facecolor=ramps[n](0.3), linewidth=0) for n in rest[:MOST_SHADES])
+        shades = tuple(Patch(facecolor=ramps[n](0.3), linewidth=0) for (n,) in rest)
         entries.append((shades, f"{len(rest)} more"))
+    return entries
+
+
+def _group_entries(ramps: Sequence[Colormap], groups: Sequence[Sequence[int]], kind: Parallelism) -> list[Entry]:
+    """The groups of launches by their places among those of their kind."""
+    count, entries, before = sum(map(len, groups)), list[Entry](), 0
+    for members in groups:
+        last = before + len(members)
+        places = f"{last}" if len(members) == 1 else f"{before + 1} to {last}"
+        text = places if before else f"{kind} parallel: {places} of {count}"
+        entries.append((ramp_patches(ramps[members[0]], RAMP_STEPS), text))
+        before = last
     return entries

@@ -311,5 +311,5 @@ def microseconds(picoseconds: int) -> float:
 
 
 def trace_json(schedule: Schedule) -> str | None:
-    """The trace as the text of a file, unless it would be too long to be read."""
-    return json.dumps(chrome_trace(schedule)) + "\n" if is_pictured(schedule) else None
+    """The trace with few tracks as the text of a file, unless it would be too long to be read."""
+    return json.dumps(trace_with_few_tracks(schedule)) + "\n" if is_pictured(schedule) else None

@@ -1,13 +1,16 @@
 """An instance in words."""
 
 import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 
 from themis_opt.base.units import format_bandwidth, format_short_time, format_size, format_time
 from themis_opt.problem.algorithms import steps
 from themis_opt.problem.cost_terms import COST_TERMS, NONE
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.iteration import Iteration
+from themis_opt.problem.iteration import ComputeTask, Iteration
 from themis_opt.problem.network import Dimension, Packet
 from themis_opt.problem.phases import Phase
 from themis_opt.problem.rails import used_from
@@ -40,15 +43,21 @@ def _in_short(instance: Instance) -> str:
     )
 
 
-def tables(instance: Instance) -> dict[str, list[dict[str, str]]]:
-    """The rows of every part of an instance by its title."""
+MOST_ROWS = 24
+"""Tasks and tensors of an iteration up to which each has a row; more are summed up."""
+
+
+def tables(instance: Instance, *, whole: bool = False) -> dict[str, list[dict[str, str]]]:
+    """The rows of every part of an instance by its title; every task and tensor has one if the `whole` is asked for."""
     network = {"network": dimension_rows(instance)}
     rails = rail_rows(instance)
     if rails:
         network["rails"] = rails
     if instance.iteration is None:
         return network | {"collectives": collective_rows(instance)}
-    return network | {"tasks": task_rows(instance), "tensors": tensor_rows(instance, instance.iteration)}
+    if whole or max(len(instance.tasks), len(instance.exchanges)) <= MOST_ROWS:
+        return network | {"tasks": task_rows(instance), "tensors": tensor_rows(instance, instance.iteration)}
+    return network | {"kinds of tensors": tensor_kind_rows(instance), "kinds of tasks": task_kind_rows(instance)}
 
 
 def dimension_rows(instance: Instance) -> list[dict[str, str]]:
@@ -149,6 +158,53 @@ def task_rows(instance: Instance) -> list[dict[str, str]]:
         }
         for task in instance.tasks
     ]
+
+
+def _kind(name: str) -> str:
+    """What a name says when its numbers are left out, such as ``layer*.mlp.forward``."""
+    return re.sub(r"\d+(_\d+)*", "*", name)
+
+
+def task_kind_rows(instance: Instance) -> list[dict[str, str]]:
+    """One row per kind of tasks, in the order in which they first run."""
+    kinds: dict[str, list[ComputeTask]] = defaultdict(list)
+    for task in instance.tasks:
+        kinds[_kind(task.name)].append(task)
+    return [
+        {
+            "tasks": kind,
+            "count": str(len(own)),
+            "duration of all": format_short_time(sum(task.duration for task in own)),
+            "of one": _range([task.duration for task in own], format_short_time),
+            "parameters": format_size(sum(task.parameter_bytes for task in own)),
+        }
+        for kind, own in kinds.items()
+    ]
+
+
+def tensor_kind_rows(instance: Instance) -> list[dict[str, str]]:
+    """One row per kind of tensors that are alike in collective, parallelism and dimensions."""
+    kinds: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for own in instance.exchanges:
+        kinds[_kind(own.name), own.kind.value, own.parallelism, _span(instance, own)].append(own.size)
+    return [
+        {
+            "tensors": name,
+            "kind": kind,
+            "parallelism": parallelism,
+            "dimensions": span,
+            "count": str(len(sizes)),
+            "size of all": format_size(sum(sizes)),
+            "of one": _range(sizes, format_size),
+        }
+        for (name, kind, parallelism, span), sizes in kinds.items()
+    ]
+
+
+def _range(values: Sequence[int], form: Callable[[int], str]) -> str:
+    """The values in short: one, or the least and the greatest."""
+    least, most = form(min(values)), form(max(values))
+    return least if least == most else f"{least} to {most}"
 
 
 def tensor_rows(instance: Instance, iteration: Iteration) -> list[dict[str, str]]:
