@@ -33,7 +33,8 @@ pytestmark = pytest.mark.benchmarks
 
 OUTPUT = os.environ.get("THEMIS_OPT_BENCHMARK_OUTPUT")
 ANSWERS = list(csv.DictReader((INSTANCES / "rivals" / "answers.csv").open(encoding="utf-8")))
-CHUNKS = (1, 4, 64, 256, 1024)
+CHUNKS = (1, 4, 64, 252, 256, 1024)
+FREE = "hourglass:sizes=free"
 PS_PER_US, PS_PER_NS = 10**6, 10**3
 REPEATS = 5
 
@@ -79,7 +80,11 @@ def test_problems_of_rivals() -> None:
             row[f"ours_{count}_us"] = round(schedule.makespan / PS_PER_US, 2)
             if count == 256:
                 row["plan_256_ms"] = round(1000 * seconds, 1)
-        best = min(row[f"ours_{count}_us"] for count in CHUNKS)
+        allowed = instance.overridden(chunks=256)
+        free = simulate(allowed, make_policy(FREE)(allowed))
+        validate(free)
+        row |= {"free_us": round(free.makespan / PS_PER_US, 2), "free_chunks": len(free.plan.chunks[0].sizes)}
+        best = min(row["free_us"], *(row[f"ours_{count}_us"] for count in CHUNKS))
         assert cut <= best * (1 + 1e-6)
         rows.append(
             row
