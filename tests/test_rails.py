@@ -111,6 +111,13 @@ def test_parts_sum_to_the_bytes_and_arrive_in_time() -> None:
     themis_opt.validate(schedule)
 
 
+def test_parts_that_take_much_less_time_than_they_are_late_are_not_lost() -> None:
+    rails = server(LATE | {"bandwidth": "1.6 TB/s"}, {"name": "later", "bandwidth": "1 MB/s", "extra_latency": "9 s"})
+    schedule = planned(gather(rails, size=1))
+    assert schedule.rail_bytes[0].tolist() == [[pytest.approx(0.75), 0.0]]
+    themis_opt.validate(schedule)
+
+
 @pytest.mark.parametrize(
     ("carried", "what"),
     [

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from themis_opt.problem.exchanges import Collective, Exchange, Tensor
     from themis_opt.problem.instance import Instance
     from themis_opt.problem.iteration import ComputeTask, Iteration, Split
-    from themis_opt.problem.network import Dimension, Network, Packet
+    from themis_opt.problem.network import Dimension, Network, Packet, Rail
     from themis_opt.reports import make_report
     from themis_opt.schedules.explanation import explain
     from themis_opt.schedules.plan import Chunks, Launch, Plan, TaskOf
@@ -57,6 +57,7 @@ _HOME = {
     "Network": "problem.network",
     "Packet": "problem.network",
     "Plan": "schedules.plan",
+    "Rail": "problem.network",
     "Result": "study.comparison",
     "Schedule": "schedules.schedule",
     "Split": "problem.iteration",
@@ -98,6 +99,7 @@ __all__ = [
     "Network",
     "Packet",
     "Plan",
+    "Rail",
     "Result",
     "Schedule",
     "Split",

@@ -66,21 +66,22 @@ def parts(dimension: Dimension, phase: Phase, sizes: FloatArray) -> FloatArray:
     -------
     float64 array, shape (stages, rails)
     """
-    times = [float(line.per_byte) * sizes + float(line.offset) for line in lines(dimension, phase)]
-    return _arrived(dimension, phase, np.minimum.reduce(times))
+    late = np.array(lateness(dimension, phase))
+    extra = late - late.min()  # so that parts that take much less time than they are late are not lost in it
+    bandwidth = np.array([rail.bandwidth for rail in dimension.rails])
+    by_lateness = np.argsort(extra, kind="stable")
+    together, behind = (np.cumsum(own[by_lateness]) for own in (bandwidth, bandwidth * extra))
+    levels = ((PICOSECONDS_PER_SECOND * sizes[:, None] + behind) / together).min(axis=1)
+    carried = np.maximum(levels[:, None] - extra, 0.0) * bandwidth
+    whole: FloatArray = carried * (sizes / carried.sum(axis=1))[:, None]
+    return whole
 
 
 def used_from(dimension: Dimension, phase: Phase) -> FloatArray:
     """Bytes of a stage above which each rail carries a part, shape (rails,)."""
-    least: FloatArray = _arrived(dimension, phase, np.array(lateness(dimension, phase))).sum(axis=1)
-    return least
-
-
-def _arrived(dimension: Dimension, phase: Phase, times: FloatArray) -> FloatArray:
-    """Bytes that can have arrived by each rail at times in picoseconds, shape (times, rails)."""
-    spare = np.maximum(times[:, None] - np.array(lateness(dimension, phase)), 0.0)
-    bytes_by_rail: FloatArray = spare * [rail.bandwidth for rail in dimension.rails] / PICOSECONDS_PER_SECOND
-    return bytes_by_rail
+    late, bandwidth = np.array(lateness(dimension, phase)), [rail.bandwidth for rail in dimension.rails]
+    before: FloatArray = (np.maximum(late[:, None] - late, 0) * bandwidth).sum(axis=1) / PICOSECONDS_PER_SECOND
+    return before
 
 
 def refuse_rails(dimensions: Sequence[Dimension], runtime: str) -> None:

@@ -101,7 +101,8 @@ def affine_times(instance: Instance, plan: Plan, sent: FloatArray) -> AffineTime
     variable = variable_occupancy(instance, phases, dimensions, sent, whole_packets=False)
     offset = rails_offset(instance, phases, dimensions, sent)
     fixed = fixed_occupancy(instance, phases, dimensions) + offset
-    return AffineTimes((variable - offset) / own * totals[group[chunk]], fixed.astype(np.float64), chunk, group)
+    rate = np.maximum(variable - offset, 0.0) / own * totals[group[chunk]]
+    return AffineTimes(rate, fixed.astype(np.float64), chunk, group)
 
 
 def _data(schedule: Schedule) -> SizingData:
