@@ -227,6 +227,7 @@ SAMPLES: dict[str, dict[str, str | bytes]] = {
     "nccl-topology": {"topology.xml": TOPOLOGY, "graph.xml": GRAPH},
     "nvidia-smi": {"topo.txt": MATRIX},
     "chakra": {"trace.0.et": chakra_trace()},
+    "fjsp": {"shop.fjs": "2 3 1.5\n2 2 1 5 3 4 1 2 6\n1 1 1 7\n"},
 }
 """Files by name of the format and of the file; of each format at least one."""
 

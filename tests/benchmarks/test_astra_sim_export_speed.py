@@ -5,6 +5,7 @@ All-reduces of 100 MiB in 64 chunks on the networks of the paper with 64 NPUs, l
 
 import time
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 
 import pytest
 from paper_networks import PAPER_NETWORKS
@@ -53,7 +54,12 @@ def test_exports_are_small_and_quick_and_replay(tmp_path: Path, name: str, polic
         files = export(made, f"astra-sim:level={level}", tmp_path / level)
         seconds, size = time.perf_counter() - begin, sum(path.stat().st_size for path in files)
         nodes, times = make_exporter(f"astra-sim:level={level}").check(made, tmp_path / level)
-        written = f"{seconds:.2f} s, {size / 1e6:.1f} MB, {nodes.partition(' nodes')[0]} nodes"
+        memory = getrusage(RUSAGE_SELF).ru_maxrss * 1024
+        written = (
+            f"{seconds:.2f} s, {size / 1e6:.1f} MB, {nodes.partition(' nodes')[0]} nodes, held {memory / 1e6:.0f} MB"
+        )
         print(f"\n{name} {policy} {level}: {written}; {times}")
         assert seconds < MAX_SECONDS
         assert size < MAX_BYTES
+        assert memory < MAX_BYTES  # of planning, too
+        assert "each stage takes its time" in times

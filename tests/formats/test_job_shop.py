@@ -1,10 +1,14 @@
 """Schedules as flexible job shop problems."""
 
+from dataclasses import replace
+
 import pytest
 
 from themis_opt.base.errors import InputError
+from themis_opt.base.units import format_short_time
 from themis_opt.formats.exports import export, make_exporter
-from themis_opt.formats.job_shop import FILE, Choice, JobShop, job_shop, read_job_shop
+from themis_opt.formats.job_shop import FILE, Choice, JobShop, job_shop, read_job_shop, read_starts
+from themis_opt.formats.schedule_json import read_schedule
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import load
 from themis_opt.schedules.simulator import simulate
@@ -70,6 +74,63 @@ def test_files_that_break_a_rule_are_refused(tmp_path, text, rule):
     with pytest.raises(InputError) as refused:
         read_job_shop(tmp_path / "x.fjs")
     assert rule in str(refused.value)
+
+
+def answer(path, own, starts):
+    """A solver's answer: one line per job."""
+    path.write_text("\n".join(" ".join(map(str, row)) for row in starts.reshape(len(own.jobs), -1).tolist()))
+
+
+@pytest.mark.parametrize("latency", ["occupy", "lag"])
+def test_the_answer_of_a_solver_becomes_a_schedule(tmp_path, latency):
+    slow, fast = schedule(latency, "baseline+fifo"), schedule(latency, "hourglass")
+    shop = job_shop(fast)
+    answer(tmp_path / "starts.txt", shop, fast.start)
+    given = simulate(fast.instance, replace(fast.plan, sequences=(), dispatch="lifo"))
+    to = f"fjsp:starts={tmp_path / 'starts.txt'}"
+    assert [path.name for path in export(given, to, tmp_path)] == [FILE, "schedule.json"]
+    solved = read_schedule(tmp_path / "schedule.json")
+    assert solved.makespan == fast.makespan < slow.makespan
+    assert f"{format_short_time(fast.makespan)}, " in list(make_exporter(to).notes(given))[-1]
+    assert list(make_exporter(to).check(given, tmp_path))[-1] == "schedule.json: obeys every rule of the model"
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (lambda lines: lines[1:], "must have a line for each of 8 jobs"),
+        (lambda lines: [lines[0] + " 7", *lines[1:]], "line 1 = 7: must have 6 start times"),
+        (lambda lines: ["0 0 0 0 0 0", *lines[1:]], "line 1 = 0: must be at least"),
+        (lambda lines: [lines[0].replace(" ", " 0.5 ", 1).rsplit(" ", 1)[0], *lines[1:]], "must be a whole number"),
+    ],
+)
+def test_answers_that_break_a_rule_are_refused(tmp_path, change, rule):
+    own = schedule()
+    path = tmp_path / "starts.txt"
+    answer(path, job_shop(own), own.start)
+    path.write_text("\n".join(change(path.read_text().splitlines())))
+    with pytest.raises(InputError, match=rule):
+        export(own, f"fjsp:starts={path}", tmp_path / "out")
+
+
+def test_a_machine_does_one_operation_at_a_time(tmp_path):
+    shop = JobShop(1, (((Choice(0, 5),),), ((Choice(0, 4),),)))
+    path = tmp_path / "starts.txt"
+    path.write_text("4\n0\n")
+    assert read_starts(path, shop).tolist() == [4, 0]
+    path.write_text("3\n0\n")
+    with pytest.raises(InputError, match="line 1 = 3: machine 1 is at work until 4"):
+        read_starts(path, shop)
+
+
+def test_a_job_shop_is_no_instance(tmp_path):
+    path = tmp_path / "mk.fjs"
+    path.write_text("2 3 1.5\n2 2 1 5 3 4 1 2 6\n1 1 1 7\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"mk\.fjs: a job shop of 2 jobs on 3 machines is no collective"):
+        load(path)
+    path.write_text("2 3 1.5\n2 2 1 5 3 4 1 2 6\n", encoding="utf-8")
+    with pytest.raises(InputError, match="line 1 = 2: must be the number of lines that follow, 1"):
+        load(path)
 
 
 def test_an_iteration_is_refused(tmp_path):

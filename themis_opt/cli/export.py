@@ -1,12 +1,16 @@
 """``themis-opt export``: a schedule for tools that run or show it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
+
+if TYPE_CHECKING:
+    from themis_opt.formats.exports import Exporter
+    from themis_opt.schedules.schedule import Schedule
 
 
 def export(
@@ -23,6 +27,17 @@ def export(
     check: Annotated[
         bool, typer.Option("--check", help="Read the files again, and run them by the rules of their format.")
     ] = False,
+    sizes: Annotated[
+        str | None,
+        typer.Option(
+            help="Message sizes, such as 64KiB..1GiB:4: one plan for each range of them, the best there. For runtimes "
+            "that choose among plans by size (msccl, mscclpp)."
+        ),
+    ] = None,
+    chunks: Annotated[
+        str | None, typer.Option(help="With --sizes: chunk counts to choose from, such as 1,4,16.")
+    ] = None,
+    policies: options.Policies = None,
 ) -> None:
     """Write a schedule in the format of another tool; ``themis-opt list exports`` names the formats."""
     if (to is None) == (not model):
@@ -34,11 +49,47 @@ def export(
     from themis_opt.formats.exports import export as write
     from themis_opt.formats.exports import make_exporter
 
-    exporter = make_exporter(to)
     folder = output or Path(f"{to.partition(':')[0]}.export")
-    tell_files(write(schedule, to, folder))
-    for note in exporter.notes(schedule):
+    if sizes is not None:
+        chosen = _by_size(schedule, to, sizes, chunks, policies)
+    elif chunks is None and policies is None:
+        chosen = [(schedule, make_exporter(to))]
+    else:
+        raise InputError("are for --sizes, which chooses among plans", field="--chunks and --policies")
+    for own, exporter in chosen:
+        tell_files(write(own, exporter, folder))
+    for note in dict.fromkeys(note for own, exporter in chosen for note in exporter.notes(own)):
         tell(f"note: {note}")
     if check:
-        for line in exporter.check(schedule, folder):
-            typer.echo(f"checked: {line}")
+        for own, exporter in chosen:
+            for line in exporter.check(own, folder):
+                typer.echo(f"checked: {line}")
+
+
+def _by_size(
+    schedule: "Schedule", to: str, sizes: str, chunks: str | None, policies: str | None
+) -> "list[tuple[Schedule, Exporter]]":
+    """A schedule with its exporter for every range of sizes, which are printed."""
+    from themis_opt.base.units import format_percent, format_short_time, format_size
+    from themis_opt.cli.printing import print_table
+    from themis_opt.formats.exports import for_sizes, make_sized_exporter
+    from themis_opt.study.plans_by_size import plans_by_size
+    from themis_opt.study.sweep import read_values
+
+    exporter = make_sized_exporter(to)
+    counts = read_values("chunks", chunks) if chunks else ()
+    named = options.split(policies) or ()
+    plans = plans_by_size(schedule, read_values("size", sizes), exporter, chunks=counts, policies=named)
+    rows = [
+        (
+            format_size(own.min_bytes),
+            format_size(own.max_bytes),
+            own.policy,
+            str(own.num_chunks),
+            format_short_time(own.schedule.makespan),
+            format_percent(own.excess),
+        )
+        for own in plans
+    ]
+    print_table("plans by message size", ("from", "to", "policy", "chunks", "makespan", "above best"), rows)
+    return [(own.schedule, for_sizes(exporter, own.min_bytes, own.max_bytes)) for own in plans]

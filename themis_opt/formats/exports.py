@@ -1,9 +1,9 @@
 """Schedules for tools that run or show them: exporters by name, and what one writes in a folder."""
 
 from collections.abc import Iterator
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from themis_opt.base.documents import make_folder, write_atomically
 from themis_opt.base.errors import InputError
@@ -17,6 +17,7 @@ EXPORTS = Registry(
         "astra-sim": "themis_opt.formats.astra_sim.exporter:AstraSim",
         "msccl": "themis_opt.formats.msccl.exporter:Msccl",
         "mscclpp": "themis_opt.formats.msccl.plus:MscclPlus",
+        "nccl-tuner": "themis_opt.formats.nccl_tuner:NcclTuner",
         "fjsp": "themis_opt.formats.job_shop:FlexibleJobShop",
         "model": "themis_opt.formats.solver_models:SolverModel",
         "order": "themis_opt.formats.flat_exports:Order",
@@ -44,6 +45,23 @@ class Exporter(Protocol):
         """What holds of the files in a folder, a sentence each; raises an error about what does not."""
 
 
+@runtime_checkable
+class SizedExporter(Exporter, Protocol):
+    """What writes plans that serve messages of some sizes alone.
+
+    Attributes
+    ----------
+    min_bytes, max_bytes : int
+        Knobs: the smallest and the largest message, in bytes; 0 stands for no limit.
+    """
+
+    min_bytes: int
+    max_bytes: int
+
+    def multiple(self, schedule: Schedule) -> int:
+        """What the bytes of a message must be a multiple of for the plan of a schedule to serve it."""
+
+
 def make_exporter(specification: str) -> Exporter:
     """The exporter that ``format[:knob=value...]`` describes, such as ``msccl:dialect=rccl``.
 
@@ -66,15 +84,44 @@ def _with_knobs(kind: Any, knobs: dict[str, Any]) -> Any:
     return kind(**knobs)
 
 
-def export(schedule: Schedule, specification: str, folder: Path) -> list[Path]:
+def make_sized_exporter(specification: str) -> SizedExporter:
+    """The same of a format whose plans serve messages of some sizes alone.
+
+    Raises
+    ------
+    InputError
+        If it is another format, or a knob says the sizes.
+    """
+    exporter = make_exporter(specification)
+    if not isinstance(exporter, SizedExporter):
+        raise InputError("writes no plans by message size; leave out --sizes", field="--to", value=specification)
+    if "min_bytes=" in specification or "max_bytes=" in specification:
+        raise InputError("says sizes, which --sizes chooses", field="--to", value=specification)
+    return exporter
+
+
+def for_sizes(exporter: SizedExporter, min_bytes: int, max_bytes: int) -> SizedExporter:
+    """The exporter for messages of some sizes."""
+    changed: Any = exporter  # exporters are dataclasses, which a protocol cannot say
+    sized: SizedExporter = replace(changed, min_bytes=min_bytes, max_bytes=max_bytes)
+    return sized
+
+
+def export(schedule: Schedule, exporter: str | Exporter, folder: Path) -> list[Path]:
     """Write a schedule in a format; returns the files written.
+
+    Parameters
+    ----------
+    exporter : str or Exporter
+        What writes it, or its specification.
 
     Raises
     ------
     InputError
         If the format is unknown, cannot express the schedule, or a file cannot be written.
     """
-    exporter, files = make_exporter(specification), []
+    exporter = make_exporter(exporter) if isinstance(exporter, str) else exporter
+    files = []
     make_folder(folder)
     for name, content in exporter.files(schedule):
         write_atomically(folder / name, content)

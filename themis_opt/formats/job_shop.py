@@ -10,8 +10,10 @@ they hold their dimension, in picoseconds.  The form has no time between operati
 does not hold the dimension is left out, so that the optimum of the file bounds these paths from below.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -20,10 +22,14 @@ import numpy as np
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
-from themis_opt.base.units import MAX_CLOCK
+from themis_opt.base.units import MAX_CLOCK, format_percent, format_short_time
+from themis_opt.formats.schedule_json import read_schedule, schedule_document
 from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
 
 FILE = "job_shop.fjs"
+SOLVED = "schedule.json"
 MAX_OPERATIONS = 1_000_000
 
 
@@ -152,20 +158,84 @@ def replayed(shop: JobShop, start: IntArray) -> int:
     return max(ready)
 
 
+def read_starts(path: Path, shop: JobShop) -> IntArray:
+    """Read the answer of a solver, of a problem in which operations have one machine each.
+
+    Returns
+    -------
+    int64 array, shape (operations,)
+        Start times, job by job.
+
+    Raises
+    ------
+    InputError
+        If there are other jobs or operations, an operation starts before the one before it ends, or while its machine
+        is at work.
+    """
+    source = Source(path)
+    lines = [(number, _numbers(source, number, line)) for number, line in source.lines]
+    if len(lines) != len(shop.jobs):
+        raise source.error(f"must have a line for each of {len(shop.jobs)} jobs", "lines", len(lines))
+    on_machine: list[list[tuple[int, int, str]]] = [[] for _ in range(shop.num_machines)]
+    starts: list[int] = []
+    for (number, values), job in zip(lines, shop.jobs, strict=True):
+        field, ready = f"line {number}", 0
+        if len(values) != len(job):
+            raise source.error(f"must have {len(job)} start times, one per operation", field, len(values))
+        for value, (own, *_) in zip(values, job, strict=True):
+            start = source.whole(int(value) if value == int(value) else value, field, least=ready, most=MAX_CLOCK)
+            ready = start + own.time
+            on_machine[own.machine].append((start, ready, field))
+            starts.append(start)
+    for machine, served in enumerate(on_machine, start=1):
+        for (_, end, _), (start, _, field) in pairwise(sorted(served)):
+            if start < end:
+                raise source.error(f"machine {machine} is at work until {end}", field, start)
+    return np.array(starts, dtype=np.int64)
+
+
+def in_order_of_starts(schedule: Schedule, path: Path) -> Schedule:
+    """The schedule with every dimension served in the order of a solver's start times.
+
+    Raises
+    ------
+    InputError
+        If the file is no answer to the problem of the schedule.
+    """
+    starts = read_starts(path, job_shop(schedule))
+    return simulate(schedule.instance, schedule.plan.in_order_of(schedule.instance, starts))
+
+
 @dataclass(frozen=True)
 class FlexibleJobShop:
-    """A flexible job shop problem: chunks are jobs, dimensions machines, in picoseconds."""
+    """A flexible job shop problem: chunks are jobs, dimensions machines, in picoseconds.
 
-    endings: ClassVar[tuple[str, ...]] = ("fjs",)
+    Attributes
+    ----------
+    starts : str
+        File with the answer of a solver, from which a schedule is written too.
+    """
+
+    endings: ClassVar[tuple[str, ...]] = ("fjs", "json")
+
+    starts: str = ""
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str | bytes]]:
-        """The one file."""
+        """The problem, and with an answer to it the schedule that follows it."""
         yield FILE, job_shop(schedule).text()
+        if self.starts:
+            solved = in_order_of_starts(schedule, Path(self.starts))
+            yield SOLVED, json.dumps(schedule_document(solved)) + "\n"
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
-        """What the form leaves out."""
+        """What the form leaves out, and what an answer is worth."""
         if schedule.costs.lag.any():
             yield "Latencies that do not hold a dimension are left out: the optimum bounds these paths from below."
+        if self.starts:
+            makespan = in_order_of_starts(schedule, Path(self.starts)).makespan
+            gain = format_percent(makespan / schedule.makespan - 1)
+            words = f"{format_short_time(makespan)}, {gain} beside {format_short_time(schedule.makespan)} before"
+            yield f"in the order of {self.starts} the collectives take {words}"
 
     def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
         """Read the file again, and serve its operations in the order of the schedule.
@@ -186,3 +256,6 @@ class FlexibleJobShop:
         said = "no longer than the schedule" if exact else "at most as long as the schedule, which has latencies beside"
         size = f"{len(shop.jobs)} jobs on {shop.num_machines} machines"
         yield f"{size}; in the order of the schedule they take {makespan} ps, {said}"
+        if self.starts:
+            validate(read_schedule(folder / SOLVED, schedule.instance))
+            yield f"{SOLVED}: obeys every rule of the model"

@@ -48,6 +48,7 @@ READERS = Registry(
         "hugging-face": "themis_opt.formats.readers.models:HUGGING_FACE",
         "pytorch-trace": "themis_opt.formats.readers.kineto:READER",
         "chakra": "themis_opt.formats.readers.chakra_trace:READER",
+        "fjsp": "themis_opt.formats.readers.job_shop:READER",
     },
 )
 """Formats by name: a :class:`~themis_opt.problem.parts.Reader`, or a function from a path to an instance, for files

@@ -74,6 +74,12 @@ class Dialect:
         """How it spells a collective."""
         return self.reduce_scatter if kind is CollectiveKind.REDUCE_SCATTER else COLLECTIVES[kind]
 
+    def end(self, max_bytes: int) -> int:
+        """How it spells the largest message, 0 for any: MSCCL by the first that is too large."""
+        if self.says_out_of_place:
+            return max_bytes
+        return max_bytes + 1 if max_bytes else ANY_SIZE
+
 
 DIALECTS: Mapping[str, Dialect] = MappingProxyType(
     {

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import format_percent
 from themis_opt.formats.msccl.algorithm import (
-    ANY_SIZE,
     DIALECTS,
     MAX_NAME,
     Algorithm,
@@ -36,7 +36,7 @@ class Msccl:
     protocol : {"Simple", "LL", "LL128"}
         How data are sent.
     min_bytes, max_bytes : int
-        For which messages it is used; 0 stands for no limit.
+        The smallest and the largest message for which it is used; 0 stands for no limit.
     """
 
     endings: ClassVar[tuple[str, ...]] = ("xml",)
@@ -72,7 +72,7 @@ class Msccl:
         if gpus * count > limits.max_offset:
             rule = f"{count} chunks x {gpus} GPUs = {gpus * count:,} units; offsets end at {limits.max_offset:,}"
             raise InputError(f"{rule}: use at most {limits.max_offset // gpus} chunks", field="chunks", value=count)
-        units = share_units(chunks.sizes, exchange.element_bytes, limits.max_offset // gpus)
+        units = self._units(schedule, launch)
         program = transfers_of(schedule, launch, units)
         head = Algorithm(
             name=plan_name(schedule, exchange.name),
@@ -84,20 +84,31 @@ class Msccl:
             inplace=0,
             outofplace=None,
             min_bytes=self.min_bytes,
-            max_bytes=self.max_bytes or (0 if limits.says_out_of_place else ANY_SIZE),
+            max_bytes=limits.end(self.max_bytes),
             gpus=[],
         )
         algorithm = algorithm_of(program, limits, head)
         check_limits(algorithm, self.dialect)
         return algorithm, program.layout.works_in_place
 
+    def multiple(self, schedule: Schedule) -> int:
+        """Bytes that messages must be multiples of: a unit of every GPU is one element or more."""
+        launch = only_launch(schedule, self.collective, "MSCCL")
+        units = self._units(schedule, launch)
+        return num_gpus(schedule, launch) * int(units.sum()) * schedule.launched[launch].element_bytes
+
+    def _units(self, schedule: Schedule, launch: int) -> IntArray:
+        exchange, sizes = schedule.launched[launch], schedule.plan.chunks[launch].sizes
+        most = DIALECTS[self.dialect].max_offset // num_gpus(schedule, launch)
+        return share_units(sizes, exchange.element_bytes, most)
+
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """What a user has to know."""
         launch = only_launch(schedule, self.collective, "MSCCL")
         exchange, sizes = schedule.launched[launch], schedule.plan.chunks[launch].sizes
-        gpus = num_gpus(schedule, launch)
-        units = share_units(sizes, exchange.element_bytes, DIALECTS[self.dialect].max_offset // gpus)
-        yield f"used for messages that divide by {gpus * int(units.sum()):,} elements; order is kept, times are not"
+        units = self._units(schedule, launch)
+        elements = self.multiple(schedule) // exchange.element_bytes
+        yield f"used for messages that divide by {elements:,} elements; order is kept, times are not"
         error = deviation(units, sizes)
         if sizes.max() - sizes.min() > exchange.element_bytes:
             yield f"chunks take {int(units.sum())} equal units: sizes differ by at most {format_percent(error)}"

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.formats.msccl.algorithm import COLLECTIVES
+from themis_opt.formats.msccl.algorithm import ANY_SIZE, COLLECTIVES
 from themis_opt.formats.msccl.exporter import plan_name
 from themis_opt.formats.msccl.interpreter import Units, expected_results
 from themis_opt.formats.msccl.transfers import (
@@ -158,7 +158,7 @@ class MscclPlus:
     in_place : bool
         Whether output and input are the same memory.
     min_bytes, max_bytes : int
-        For which messages it is used.
+        The smallest and the largest message for which it is used; 0 stands for no limit.
     """
 
     endings: ClassVar[tuple[str, ...]] = ("json",)
@@ -167,7 +167,7 @@ class MscclPlus:
     node_dimensions: int = 1
     in_place: bool = False
     min_bytes: int = 0
-    max_bytes: int = 2**40
+    max_bytes: int = 0
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
         """The plan.
@@ -196,16 +196,20 @@ class MscclPlus:
             buffer_alignment=ALIGNMENT,
             num_threads_per_block=1024,
             min_message_size=self.min_bytes,
-            max_message_size=self.max_bytes,
+            max_message_size=self.max_bytes + 1 if self.max_bytes else ANY_SIZE,  # the first that is too large
             gpus=_gpus(program, exchange.span, self.node_dimensions),
         )
 
-    def notes(self, schedule: Schedule) -> Iterator[str]:
-        """What a user has to know."""
+    def multiple(self, schedule: Schedule) -> int:
+        """Bytes that messages must be multiples of: a unit of every GPU is aligned."""
         launch = only_launch(schedule, self.collective, "MSCCL++")
         own = schedule.plan.chunks[launch].sizes
         units = int(share_units(own, schedule.launched[launch].element_bytes, MAX_UNITS).sum())
-        count = num_gpus(schedule, launch) * units
+        return num_gpus(schedule, launch) * units * ALIGNMENT
+
+    def notes(self, schedule: Schedule) -> Iterator[str]:
+        """What a user has to know."""
+        count = self.multiple(schedule) // ALIGNMENT
         yield f"buffers must divide by {count:,} x {ALIGNMENT} bytes; the order of chunks on a dimension is not kept"
 
     def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:

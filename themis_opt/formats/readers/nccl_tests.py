@@ -32,10 +32,17 @@ def _recognizes(source: Source) -> bool:
 
 
 def _read(sources: Sequence[Source]) -> Part:
-    return calibrated([_log(source) for source in sources], "nccl-tests")
+    return calibrated([read_log(source) for source in sources], "nccl-tests")
 
 
-def _log(source: Source) -> Log:
+def read_log(source: Source) -> Log:
+    """The measurements of a log, of one collective.
+
+    Raises
+    ------
+    InputError
+        If a line is none of the format, or nothing is measured.
+    """
     measure = _from_json if source.head.lstrip().startswith("{") else _from_text
     measurements = tuple(measure(source))
     if not measurements:

@@ -1,0 +1,118 @@
+"""Advice for NCCL from measured times."""
+
+import pytest
+from reader_samples import nccl_table
+
+from themis_opt.base.errors import InputError
+from themis_opt.formats.exports import export, make_exporter
+from themis_opt.formats.nccl_tuner import FILE
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Network
+from themis_opt.schedules.simulator import simulate
+
+SIZES = tuple(2**k for k in range(10, 31, 2))
+
+COSTS = {"tree.ll": (9, 0.06), "ring.ll128": (40, 0.27), "ring.simple": (60, 0.3)}
+"""Microseconds of a call, and bytes per microsecond of its bandwidth in millions."""
+
+
+def times(algorithm, program="all_reduce_perf", ranks=8, sizes=SIZES):
+    alpha, beta = COSTS[algorithm]
+    rows = [(size, alpha + size / beta / 1e6, alpha + size / beta / 1e6) for size in sizes]
+    return nccl_table(rows, program=program, ranks=ranks)
+
+
+@pytest.fixture
+def logs(tmp_path):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for algorithm in COSTS:
+        (folder / f"all_reduce.{algorithm}.txt").write_text(times(algorithm))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def schedule():
+    dimensions = tuple(Dimension(kind="switch", size=size, bandwidth="200 GB/s", latency="1 us") for size in (4, 2))
+    collective = {"kind": "all_reduce", "size": "1 MiB", "chunks": 4}
+    instance = Instance(network=Network(dimensions=dimensions), collectives=(collective,))
+    return simulate(instance, make_policy("baseline")(instance))
+
+
+def test_each_size_gets_what_was_measured_fastest(tmp_path, logs, schedule):
+    to = f"nccl-tuner:logs={logs}:channels=8"
+    assert export(schedule, to, tmp_path / "out") == [tmp_path / "out" / FILE]
+    lines = (tmp_path / "out" / FILE).read_text().splitlines()
+    assert lines[0].startswith("# collective_type,min_bytes")
+    assert lines[1:] == [
+        f"allreduce,1024,{2**22 - 1},tree,ll,8,2,8,-1,-1",
+        f"allreduce,{2**22},{2**28 - 1},ring,ll128,8,2,8,-1,-1",
+        f"allreduce,{2**28},{2**30},ring,simple,8,2,8,-1,-1",
+    ]  # at 64 MiB, ring with ll128 is 1.7 % slower than with simple
+    (said,) = make_exporter(to).check(schedule, tmp_path / "out")
+    assert said == "allreduce: 11 measured sizes in 3 ranges"
+
+
+def test_the_model_stands_beside_the_measured_time(logs, schedule):
+    notes = list(make_exporter(f"nccl-tuner:logs={logs}").notes(schedule))
+    assert any("asks for one channel where the file says -1" in note for note in notes)
+    assert any(note.startswith("allreduce of 1 MiB: 26.48 us measured at best, ") for note in notes)
+
+
+def test_a_tolerance_spares_ranges(tmp_path, logs, schedule):
+    export(schedule, f"nccl-tuner:logs={logs}:tolerance=1", tmp_path / "out")
+    assert len((tmp_path / "out" / FILE).read_text().splitlines()) == 3
+
+
+def test_collectives_have_lines_of_their_own(tmp_path, logs, schedule):
+    for algorithm in ("ring.ll128", "ring.simple"):
+        text = times(algorithm, "all_gather_perf")
+        (logs / f"all_gather.{algorithm}.txt").write_text(text)
+    export(schedule, f"nccl-tuner:logs={logs}", tmp_path / "out")
+    lines = (tmp_path / "out" / FILE).read_text().splitlines()[1:]
+    assert [line.split(",")[0] for line in lines] == ["allgather", "allgather", *["allreduce"] * 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "rule"),
+    [
+        ("all_reduce.txt", times("ring.simple"), "its name must say the one algorithm"),
+        ("all_reduce.ring.tree.ll.txt", times("ring.simple"), "its name must say the one algorithm"),
+        ("all_reduce.ring.ll.txt", times("tree.ll", ranks=4), "ranks = 4: must be measured on all 8 ranks"),
+        ("alltoall.ring.ll.txt", times("tree.ll", "alltoall_perf"), "NCCL has one way alone for it"),
+        ("all_gather.ring.ll.txt", times("tree.ll", "all_gather_perf"), "there is nothing to choose from"),
+        ("all_reduce.ring.ll.txt", "nothing\n", "does not say which collective|must list two ranks"),
+    ],
+)
+def test_logs_that_tell_no_choice_are_refused(tmp_path, logs, schedule, name, text, rule):
+    (logs / name).write_text(text)
+    with pytest.raises(InputError, match=rule):
+        export(schedule, f"nccl-tuner:logs={logs}", tmp_path / "out")
+
+
+def test_a_model_alone_is_no_advice(tmp_path, schedule):
+    with pytest.raises(InputError, match="needs measured times: logs=FOLDER with outputs of nccl-tests"):
+        export(schedule, "nccl-tuner", tmp_path)
+    with pytest.raises(InputError, match="holds no output of nccl-tests"):
+        export(schedule, f"nccl-tuner:logs={tmp_path}", tmp_path)
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        export(schedule, f"nccl-tuner:logs={tmp_path / 'none'}", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        ("ring,ll128", "ring,ll", "must choose what was measured fastest, within 2"),
+        ("allreduce,1024", "allreduce,2048", "allreduce of 1024 bytes"),
+        ("tree,ll", "trees,ll", "line 2 = 'trees': must be one of tree, ring"),
+        ("tree,ll,-1", "tree,ll,many", "must be whole numbers"),
+        (",2,8,-1,-1", "", "must have 8 to 10 fields"),
+    ],
+)
+def test_a_file_that_is_not_the_advice_does_not_pass(tmp_path, logs, schedule, old, new, rule):
+    to = f"nccl-tuner:logs={logs}"
+    (path,) = export(schedule, to, tmp_path / "out")
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(InputError, match=rule):
+        list(make_exporter(to).check(schedule, tmp_path / "out"))

@@ -1,0 +1,293 @@
+"""Advice for NCCL: which algorithm and protocol were measured fastest, in the CSV of its example tuner plugin.
+
+A line says ``collective,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff``; the first
+line that matches a call decides, -1 matches anything, and sizes are of the larger buffer, as ours.
+Source: https://github.com/NVIDIA/nccl, ``plugins/tuner/example`` (README, ``plugin.cc``).
+
+The format has no place for dimensions, chunks or an order: no schedule can be written in it.  What is written comes
+from measured times alone, one log of nccl-tests for every algorithm with every protocol; the schedule says for how
+many nodes and ranks, and what its model promises beside them.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from themis_opt.base.arrays import FloatArray
+from themis_opt.base.errors import InputError
+from themis_opt.base.sources import Source
+from themis_opt.base.units import format_percent, format_short_time, format_size
+from themis_opt.formats.readers.nccl_tests import read_log
+from themis_opt.formats.size_ranges import TOLERANCE, SizeRange, fewest_ranges
+from themis_opt.problem.calibration import Measurement
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.schedule import Schedule
+
+FILE = "nccl_tuner.conf"
+COLUMNS = "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
+ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+PROTOCOLS = ("ll", "ll128", "simple")
+COLLECTIVES: Mapping[CollectiveKind, str] = MappingProxyType(
+    {
+        CollectiveKind.ALL_REDUCE: "allreduce",
+        CollectiveKind.ALL_GATHER: "allgather",
+        CollectiveKind.REDUCE_SCATTER: "reducescatter",
+        CollectiveKind.BROADCAST: "broadcast",
+        CollectiveKind.REDUCE: "reduce",
+    }
+)
+"""How the plugin calls the collectives for which NCCL has a choice."""
+
+EXAMPLE = "all_reduce.ring.ll128.txt"
+
+
+class Choice(NamedTuple):
+    """An algorithm with a protocol."""
+
+    algorithm: str
+    protocol: str
+
+
+class Advice(NamedTuple):
+    """What to use for some messages of a collective.
+
+    Attributes
+    ----------
+    low, high : int
+        Bytes of the smallest and of the largest message.
+    choice : Choice
+    excess : float
+        By how much of the fastest measured time it is slower, at the worst measured size.
+    """
+
+    low: int
+    high: int
+    choice: Choice
+    excess: float
+
+
+class Table(NamedTuple):
+    """Measured times of a collective.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Bytes, rising.
+    choices : tuple of Choice
+    times : float64 array, shape (sizes, choices)
+        Picoseconds, the median of what was measured; infinite where nothing was.
+    """
+
+    sizes: tuple[int, ...]
+    choices: tuple[Choice, ...]
+    times: FloatArray
+
+    def advice(self, tolerance: float) -> list[Advice]:
+        """The fewest ranges of sizes, each with a choice near the fastest."""
+        return [
+            Advice(*own.bytes(self.sizes), self.choices[own.choice], self._excess(own))
+            for own in fewest_ranges(self.times, tolerance)
+        ]
+
+    def _excess(self, own: SizeRange) -> float:
+        rows = self.times[own.first : own.last + 1]
+        return float((rows[:, own.choice] / rows.min(axis=1)).max()) - 1
+
+
+@dataclass(frozen=True)
+class NcclTuner:
+    """Configuration of NCCL's example tuner plugin, from measured times alone.
+
+    Attributes
+    ----------
+    logs : str
+        Folder with an output of nccl-tests for every algorithm and protocol, which its name says.
+    node_dimensions : int
+        How many dimensions lie within a node.
+    channels : int
+        Channels of the measurements; -1 leaves their number to the plugin.
+    tolerance : float
+        By how much of the fastest time a choice may be slower, so that ranges are few.
+    """
+
+    endings: ClassVar[tuple[str, ...]] = ("conf",)
+
+    logs: str = ""
+    node_dimensions: int = 1
+    channels: int = -1
+    tolerance: float = TOLERANCE
+
+    def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
+        """The one file.
+
+        Raises
+        ------
+        InputError
+            If there are no measured times, or those of other groups, or nothing to choose from.
+        """
+        sizes = schedule.instance.network.sizes
+        nodes, ranks = math.prod(sizes[self.node_dimensions :]), math.prod(sizes)
+        lines = [f"# {COLUMNS}"]
+        for kind, table in self._tables(schedule).items():
+            for own in table.advice(self.tolerance):
+                words = (COLLECTIVES[kind], own.low, own.high, *own.choice, self.channels, nodes, ranks, -1, -1)
+                lines.append(",".join(map(str, words)))
+        yield FILE, "\n".join(lines) + "\n"
+
+    def notes(self, schedule: Schedule) -> Iterator[str]:
+        """What a user has to know."""
+        yield "measured times decide, not the schedule, whose chunks and order NCCL has no place for"
+        if self.channels == -1:
+            yield "NCCL's example plugin asks for one channel where the file says -1: set channels=N as in the logs"
+        for kind, table in self._tables(schedule).items():
+            yield from _beside(schedule, kind, table)
+
+    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
+        """Read the file again, and look up every measured size as the plugin does.
+
+        Raises
+        ------
+        InputError
+            If a line is none of the plugin's, or a size gets nothing, or what was measured slower.
+        """
+        path = folder / FILE
+        rules = read_rules(path)
+        ranks = schedule.instance.network.num_npus
+        for kind, table in self._tables(schedule).items():
+            for size, times in zip(table.sizes, table.times, strict=True):
+                choice = chosen(rules, COLLECTIVES[kind], size, ranks)
+                best = float(times.min())
+                if choice not in table.choices or times[table.choices.index(choice)] > best * (1 + self.tolerance):
+                    rule = f"must choose what was measured fastest, within {format_percent(self.tolerance)}"
+                    raise InputError(rule, field=f"{COLLECTIVES[kind]} of {size} bytes", source=str(path))
+            ranges = len(table.advice(self.tolerance))
+            yield f"{COLLECTIVES[kind]}: {len(table.sizes)} measured sizes in {ranges} ranges"
+
+    def _tables(self, schedule: Schedule) -> Mapping[CollectiveKind, Table]:
+        if not 0 <= self.node_dimensions <= len(schedule.instance.network.sizes):
+            rule = "must be as many as there are dimensions, or less"
+            raise InputError(rule, field="node_dimensions", value=self.node_dimensions)
+        if not self.logs:
+            rule = f"needs measured times: logs=FOLDER with outputs of nccl-tests such as {EXAMPLE}"
+            raise InputError(rule, field="--to", value="nccl-tuner")
+        return measured_tables(Path(self.logs), schedule.instance.network.num_npus)
+
+
+def measured_tables(folder: Path, ranks: int) -> Mapping[CollectiveKind, Table]:
+    """Measured times by collective, of all logs in a folder.
+
+    Raises
+    ------
+    InputError
+        If there are no logs, one of them says no algorithm or protocol, is of a group of another size, or a collective
+        was measured in one way alone.
+    """
+    measured: dict[CollectiveKind, dict[Choice, list[Measurement]]] = {}
+    for path in sorted(own for own in _listed(folder) if own.is_file()):
+        log = read_log(Source(path))
+        kind = log.measurements[0].kind
+        if kind not in COLLECTIVES:
+            raise log.source.error(f"NCCL has one way alone for it; measure {', '.join(COLLECTIVES.values())}")
+        if any(own.num_npus != ranks for own in log.measurements):
+            rule = f"must be measured on all {ranks} ranks of the schedule"
+            raise log.source.error(rule, "ranks", log.measurements[0].num_npus)
+        measured.setdefault(kind, {}).setdefault(_choice(log.source), []).extend(log.measurements)
+    if not measured:
+        raise InputError("holds no output of nccl-tests", field="logs", value=str(folder))
+    return {kind: _table(folder, kind, own) for kind, own in measured.items()}
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", field="logs", value=str(folder)) from None
+
+
+def _choice(source: Source) -> Choice:
+    """What a log measured, from the words between the dots of its name."""
+    words = source.path.name.lower().split(".")
+    found = [[word for word in words if word in known] for known in (ALGORITHMS, PROTOCOLS)]
+    if [len(own) for own in found] != [1, 1]:
+        rule = f"its name must say the one algorithm ({', '.join(ALGORITHMS)}) and protocol ({', '.join(PROTOCOLS)})"
+        raise source.error(f"{rule} that were measured, such as {EXAMPLE}")
+    return Choice(found[0][0], found[1][0])
+
+
+def _table(folder: Path, kind: CollectiveKind, measured: Mapping[Choice, Sequence[Measurement]]) -> Table:
+    """The median times of all sizes that were measured in more than one way."""
+    choices = tuple(sorted(measured))
+    sizes = sorted({own.size for own_log in measured.values() for own in own_log})
+    times = np.array([[_median(measured[choice], size) for choice in choices] for size in sizes])
+    kept = np.isfinite(times).sum(axis=1) > 1
+    if not kept.any():
+        rule = "must have sizes measured with two algorithms or protocols, or there is nothing to choose from"
+        raise InputError(rule, field=COLLECTIVES[kind], source=str(folder))
+    return Table(tuple(size for size, own in zip(sizes, kept, strict=True) if own), choices, times[kept])
+
+
+def _median(measured: Sequence[Measurement], size: int) -> float:
+    times = [own.time for own in measured if own.size == size]
+    return float(np.median(times)) if times else math.inf
+
+
+def _beside(schedule: Schedule, kind: CollectiveKind, table: Table) -> Iterator[str]:
+    """What the schedule promises beside the fastest measured time of its size, where that was measured."""
+    (own, *others) = schedule.launched
+    if not others and not schedule.has_period and own.kind is kind and own.size in table.sizes:
+        best = float(table.times[table.sizes.index(own.size)].min())
+        yield (
+            f"{COLLECTIVES[kind]} of {format_size(own.size)}: {format_short_time(best)} measured at best, "
+            f"{format_short_time(schedule.makespan)} promised by the model of the schedule"
+        )
+
+
+class Rule(NamedTuple):
+    """A line of the file."""
+
+    collective: str
+    min_bytes: int
+    max_bytes: int
+    choice: Choice
+    ranks: int
+
+
+def read_rules(path: Path) -> list[Rule]:
+    """Read a configuration of the plugin, strictly: the plugin takes words it does not know for others.
+
+    Raises
+    ------
+    InputError
+        If a line is none.
+    """
+    source = Source(path)
+    rules = []
+    for number, line in source.lines:
+        if line.startswith("#"):
+            continue
+        words = [word.strip() for word in line.split(",")]
+        field = f"line {number}"
+        if not 8 <= len(words) <= 10:
+            raise source.error("must have 8 to 10 fields", field, len(words))
+        source.choice(words[0], dict.fromkeys(COLLECTIVES.values(), True), field)
+        source.choice(words[3], dict.fromkeys(ALGORITHMS, True), field)
+        source.choice(words[4], dict.fromkeys(PROTOCOLS, True), field)
+        try:
+            low, high, _, _, ranks = (int(words[k]) for k in (1, 2, 5, 6, 7))
+        except ValueError:
+            raise source.error("sizes, channels, nodes and ranks must be whole numbers", field, line) from None
+        rules.append(Rule(words[0], low, high, Choice(words[3], words[4]), ranks))
+    return rules
+
+
+def chosen(rules: Sequence[Rule], collective: str, size: int, ranks: int) -> Choice | None:
+    """What the plugin takes for a call: the first rule that matches; None where none does."""
+    for own in rules:
+        if own.collective == collective and own.min_bytes <= size <= own.max_bytes and own.ranks in (-1, ranks):
+            return own.choice
+    return None

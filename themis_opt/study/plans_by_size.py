@@ -1,0 +1,193 @@
+"""One plan for each range of message sizes, for runtimes that choose among plans by the size of a message.
+
+What is best for a megabyte has too many chunks for a kilobyte.  So policies run for every size and several chunk
+counts; the best plan of each size, and the plan at hand, are timed for all sizes, and as few of them as possible serve
+the sizes.  A plan keeps its paths, its order and the shares of its chunks whatever the size.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from themis_opt.base.arrays import FloatArray
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import format_size, parse_size
+from themis_opt.formats.exports import SizedExporter
+from themis_opt.formats.size_ranges import TOLERANCE, SizeRange, fewest_ranges
+from themis_opt.policies.registry import make_policy, specify, usual_policies
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Plan
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.search.plan_cache import scaled
+
+GIVEN = "as given"
+"""Name of the plan at hand, in the place of a policy."""
+
+CHUNK_FACTOR = 4
+"""Between chunk counts, where none are asked for: as many as there are, a quarter of it, and so on down to 1."""
+
+
+@dataclass(frozen=True)
+class PlanBySize:
+    """A plan and the messages that it serves.
+
+    Attributes
+    ----------
+    min_bytes, max_bytes : int
+        Size of the smallest and of the largest message.
+    policy : str
+        What made the plan.
+    schedule : Schedule
+        The plan at the largest of the sizes it was timed for, simulated and validated.
+    excess : float
+        By how much of the time of the fastest plan it is slower, at the worst of these sizes.
+    """
+
+    min_bytes: int
+    max_bytes: int
+    policy: str
+    schedule: Schedule
+    excess: float
+
+    @property
+    def num_chunks(self) -> int:
+        """Chunks of the plan."""
+        return len(self.schedule.plan.chunks[0].sizes)
+
+
+class _Candidate(NamedTuple):
+    """A plan with every sequence enforced, and what a message must divide by to be served by it, in bytes."""
+
+    policy: str
+    plan: Plan
+    multiple: int
+
+
+def plans_by_size(
+    schedule: Schedule,
+    sizes: Sequence[Any],
+    exporter: SizedExporter,
+    *,
+    chunks: Sequence[int] = (),
+    policies: Sequence[str] = (),
+    tolerance: float = TOLERANCE,
+) -> list[PlanBySize]:
+    """Choose as few plans as keep every size within a tolerance of its best.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Of one collective; its plan is one of those to choose from.
+    sizes : sequence of str or int
+        Message sizes, with units or in bytes.
+    exporter : SizedExporter
+        What will write the plans: it says what a message must divide by to be served.
+    chunks : sequence of int, optional
+        Chunk counts to choose from; a few down from that of the instance by default.
+    policies : sequence of str, optional
+        Specifications to choose from; the usual ones by default.
+    tolerance : float
+        By how much of the time of the best plan another may be slower.
+
+    Returns
+    -------
+    list of PlanBySize
+        With ranges that follow each other from the smallest to the largest size.
+
+    Raises
+    ------
+    InputError
+        If there is compute or not one collective, or a size that no plan serves.
+    """
+    instance = schedule.instance
+    if schedule.has_period or len(instance.exchanges) != 1:
+        raise InputError("ranges of sizes are for one collective without compute", field="--sizes", value=instance.name)
+    ordered = sorted({parse_size(size) for size in sizes})
+    counts = sorted(set(chunks)) or _fewer(instance.exchanges[0].chunks)
+    pairs = list(product([specify(own, instance) for own in policies or usual_policies(instance)], counts))
+    given = _candidate(GIVEN, schedule, exporter)
+    best = [_best(instance.overridden(size=size), pairs, exporter, given) for size in ordered]
+    candidates = [own for number, own in enumerate(best) if own not in best[:number]]
+    timed = [[_timed(instance.overridden(size=size), own) for own in candidates] for size in ordered]
+    times = np.array([[np.inf if own is None else own.makespan for own in row] for row in timed], dtype=np.float64)
+    return [_chosen(own, ordered, candidates, timed, times) for own in fewest_ranges(times, tolerance)]
+
+
+def _fewer(chunks: int) -> list[int]:
+    """Chunk counts up to a given one."""
+    counts = []
+    while chunks:
+        counts.append(chunks)
+        chunks //= CHUNK_FACTOR
+    return counts if counts[-1] == 1 else [*counts, 1]
+
+
+def _candidate(policy: str, schedule: Schedule, exporter: SizedExporter) -> _Candidate:
+    return _Candidate(policy, schedule.enforced_plan(), exporter.multiple(schedule))
+
+
+def _best(
+    instance: Instance, pairs: Sequence[tuple[str, int]], exporter: SizedExporter, given: _Candidate
+) -> _Candidate:
+    """The fastest plan at the size of the instance that serves it and that the exporter can express.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    made = [(given, _timed(instance, given))]
+    for policy, count in pairs:
+        cut = instance.overridden(chunks=count)
+        schedule = simulate(cut, make_policy(policy)(cut))
+        made.append((_candidate(policy, schedule, exporter), schedule))
+    size = instance.exchanges[0].size
+    serving = [(own, timed) for own, timed in made if timed is not None and size % own.multiple == 0]
+    if not serving:
+        least = min(own.multiple for own, _ in made)
+        raise InputError(f"no plan serves it: must be a multiple of {least:,} bytes", field="--sizes", value=size)
+    refusal = InputError("cannot be expressed", field="--to")
+    for own, timed in sorted(serving, key=lambda pair: pair[1].makespan):
+        try:
+            next(iter(exporter.files(timed)))
+        except InputError as error:
+            refusal = error
+        else:
+            return own
+    raise refusal
+
+
+def _timed(instance: Instance, own: _Candidate) -> Schedule | None:
+    """The plan at the size of an instance; None if it does not serve that."""
+    (exchange,) = instance.exchanges
+    if exchange.size % own.multiple:
+        return None
+    enough = instance.overridden(chunks=max(exchange.chunks, len(own.plan.chunks[0].sizes)))
+    return simulate(enough, scaled(own.plan, enough))
+
+
+def _chosen(
+    own: SizeRange,
+    sizes: Sequence[int],
+    candidates: Sequence[_Candidate],
+    timed: Sequence[Sequence[Schedule | None]],
+    times: FloatArray,
+) -> PlanBySize:
+    """The plan of a range: as it is at the largest of its sizes, where the shares of chunks are least rounded."""
+    schedule = timed[own.last][own.choice]
+    if schedule is None:
+        raise ValueError("a range holds a size that its plan does not serve")
+    low, high = own.bytes(sizes)
+    instance = schedule.instance
+    end = sizes[min(own.last + 1, len(sizes) - 1)]
+    text = f"{format_size(low)}-{format_size(end)}".replace(" ", "")
+    named = simulate(instance.replace(name=f"{text}.{instance.name}".rstrip(".")), schedule.plan)
+    validate(named)
+    rows = times[own.first : own.last + 1]
+    excess = float((rows[:, own.choice] / rows.min(axis=1)).max()) - 1
+    return PlanBySize(low, high, candidates[own.choice].policy, named, excess)
