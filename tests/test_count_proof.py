@@ -56,6 +56,16 @@ def test_bounds_hold_for_any_schedule() -> None:
         assert starting_schedule(instance.at_most(count)).makespan >= own.bound
 
 
+def test_filling_the_pipeline_is_seen_without_cp_sat() -> None:
+    """What interval loads prove is above what launches and bytes alone do."""
+    instance = problem("10 us", chunks=6)
+    own, _, proven = proof(instance, seconds=1.0, max_stages=0)
+    assert own.bound > max(bounds(instance, equal_sizes=False).values()) * 1.01
+    assert proven[-1] == own.bound
+    for count in range(1, 7):
+        assert starting_schedule(instance.at_most(count)).makespan >= own.bound
+
+
 def test_free_launches_are_not_its_business() -> None:
     assert not CountProof.suits(problem("0 us"))
     assert CountProof.suits(problem("1 us"))

@@ -1,15 +1,20 @@
 """No bound is above the makespan of a schedule: random networks with every cost, random plans, sizes and orders.
 
+No horizon that a schedule of so many chunks reaches is refuted, either.
+
 ``python -m pytest -m benchmarks tests/benchmarks/test_bounds_on_random_schedules.py`` looks at 100,000 schedules in
 some minutes, and prints how near the best of them comes to each bound.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from formulations.budget import Budget
+from formulations.interval_loads import IntervalLoads, IntervalParams
 from themis_opt.base.arrays import IntArray
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective, Exchange
@@ -21,6 +26,7 @@ from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds
+from themis_opt.solving.makespan_bounds import chunk_counts
 from themis_opt.solving.sizing import resized
 
 pytestmark = pytest.mark.benchmarks
@@ -30,6 +36,9 @@ RESIZED_EACH = 3
 """Plans of an instance whose sizes are optimised, which comes nearer to the bounds."""
 
 TOLERANCE = 1e-9
+
+LOADS, LOADS_BUDGET = IntervalParams(intervals=20, ticks=8, units=96), Budget(seconds=0.3, deterministic=True)
+"""How horizons are looked at."""
 
 
 def random_dimension(generator: np.random.Generator) -> Dimension:
@@ -111,12 +120,24 @@ def check(seed: int, plans: int) -> dict[str, float]:
     """How near the best schedules of an instance come to each bound: bound over makespan."""
     instance = random_instance(seed)
     free, equal = bounds(instance, equal_sizes=False), bounds(instance)
-    nearest = dict.fromkeys(equal, 0.0)
+    nearest, by_count = dict.fromkeys(equal, 0.0), dict[int, int]()
     for schedule in random_schedules(instance, seed, plans):
         for name, bound in (equal if schedule.has_equal_sizes else free).items():
             assert bound <= schedule.makespan * (1 + TOLERANCE), (seed, name)
             nearest[name] = max(nearest[name], bound / schedule.makespan)
+        count = len(schedule.plan.chunks[0].sizes)
+        by_count[count] = min(by_count.get(count, schedule.makespan), schedule.makespan)
+    if len(instance.exchanges) == 1:
+        for count, makespan in by_count.items():
+            assert not is_refuted(instance, count, makespan * (1 + TOLERANCE)), (seed, count)
     return nearest
+
+
+def is_refuted(instance: Instance, count: int, horizon: float) -> bool:
+    """Whether interval loads say that so many chunks do not fit into a horizon."""
+    counts = chunk_counts(instance)
+    model = IntervalLoads(replace(counts.jobs[0], count=count), counts.least[0], horizon, params=LOADS)
+    return model.solve(LOADS_BUDGET).status == "infeasible"
 
 
 def test_no_bound_is_above_a_makespan() -> None:

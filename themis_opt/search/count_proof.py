@@ -2,14 +2,15 @@
 
 A schedule of one collective has exactly n chunks for some n.  :mod:`formulations.chunk_count` bounds the makespan for
 every n at once; those n whose bound is below the best makespan are open.  The least of the bounds is what is proven, so
-:mod:`formulations.sized_order` is asked about that n alone: whether a makespan between the bound and the best is in
-reach. If it is not, the bound of n rises to it; if it is, there is a plan, which is simulated and may be the best.
+that n alone is asked whether a makespan between its bound and the best is in reach.  If it is not, the bound of n rises
+to it.  :mod:`formulations.interval_loads` is asked first, by bisection, in about a second each time.  Where it knows no
+more, :mod:`formulations.sized_order` is, whose answer may be a plan, which is simulated and may be the best.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from formulations.chunk_count import ChunkCount
+from formulations.interval_loads import MAX_MACHINES, FloatArray, IntervalLoads
 from formulations.sized_order import SizedOrder, SizedOutcome
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.problem.instance import Instance
@@ -60,6 +61,31 @@ class ProofParams:
 
 USUAL = ProofParams()
 
+LOADS_PRECISION = 0.003
+"""Width, as a fraction of the bound, at which the bisection by interval loads ends: less than what their ticks hide."""
+
+
+@dataclass
+class OpenCount:
+    """What is known of a number of chunks.
+
+    Attributes
+    ----------
+    bound : float
+        No schedule of so many chunks has a lower makespan, in picoseconds.
+    reach : float
+        Least horizon of which interval loads know no more; at first the best makespan.
+    step : float
+        Place of the next horizon of CP-SAT between the bound and the best makespan.
+    prices : array or None
+        Weights of the intervals that were the best so far.
+    """
+
+    bound: float
+    reach: float
+    step: float
+    prices: FloatArray | None = None
+
 
 class CountProof:
     """Bounds by number of chunks for an instance of one collective.
@@ -89,7 +115,7 @@ class CountProof:
         self.limits, self.best, self.offer, self.report, self.params = limits, best, offer, report, params
         self.interrupted = False
         self._counts = chunk_counts(best.instance)
-        self.bounds = _open_bounds(self._counts, best.makespan, params.max_open)
+        self._open = self._open_counts()
 
     @staticmethod
     def suits(instance: Instance) -> bool:
@@ -100,30 +126,58 @@ class CountProof:
         return any(duration > 0 for leg in least.legs for duration in leg.duration.values())
 
     @property
+    def bounds(self) -> dict[int, float]:
+        """What is proven for every open number of chunks, in picoseconds."""
+        return {count: own.bound for count, own in (self._open or {}).items()}
+
+    @property
     def bound(self) -> float:
         """What is proven for all numbers of chunks, in picoseconds; 0 where too many are open."""
-        if self.bounds is None:
+        if self._open is None:
             return 0.0
         return min([*self.bounds.values(), float(self.best.makespan)])
 
     def run(self, allowance: Allowance, seconds: float) -> None:
         """Raise the least bound until it is near the best makespan, cannot be raised, or the seconds are over."""
         last, slot = allowance.left - seconds, seconds / self.params.slots
-        bounds = self.bounds or {}
-        step = dict.fromkeys(bounds, self.params.step)
-        while bounds and allowance.left > last and not self._is_near and not self.interrupted:
-            count = min(bounds, key=bounds.__getitem__)
-            if step[count] < self.params.least_step or self._num_stages(count) > self.params.max_stages:
+        while self._open and allowance.left > last and not self._is_near and not self.interrupted:
+            count = min(self._open, key=lambda number: self.bounds[number])
+            own = self._open[count]
+            left = min(slot, allowance.left - last)
+            if own.reach - own.bound > LOADS_PRECISION * own.bound:
+                allowance.charge(self._look_at_loads(count, own, left))
+            elif own.step < self.params.least_step or self._num_stages(count) > self.params.max_stages:
                 break
-            horizon = bounds[count] + step[count] * (self.best.makespan - bounds[count])
-            outcome = self._ask(count, horizon, min(slot, allowance.left - last))
-            allowance.charge(outcome.work)
-            if outcome.status == "infeasible":
-                bounds[count] = horizon
-                self.report(self.bound)
             else:
-                step[count] *= self.params.retreat
-                self._take(outcome)
+                allowance.charge(self._look_for_a_plan(count, own, left))
+
+    def _look_at_loads(self, count: int, own: OpenCount, seconds: float) -> float:
+        """Halve what is between the bound and the reach of interval loads; the work it took."""
+        horizon = (own.bound + own.reach) / 2
+        job, least = replace(self._counts.jobs[0], count=count), self._counts.least[0]
+        model = IntervalLoads(job, least, horizon)
+        outcome = model.solve(self.limits.budget(seconds), own.prices)
+        own.prices = outcome.prices
+        if outcome.status == "infeasible":
+            self._raise(own, horizon)
+        else:
+            own.reach = horizon
+        return outcome.work
+
+    def _look_for_a_plan(self, count: int, own: OpenCount, seconds: float) -> float:
+        """Ask CP-SAT about a horizon; the work it took."""
+        horizon = own.bound + own.step * (self.best.makespan - own.bound)
+        outcome = self._ask(count, horizon, seconds)
+        if outcome.status == "infeasible":
+            self._raise(own, horizon)
+        else:
+            own.step *= self.params.retreat
+            self._take(outcome)
+        return outcome.work
+
+    def _raise(self, own: OpenCount, bound: float) -> None:
+        own.bound = bound
+        self.report(self.bound)
 
     @property
     def _is_near(self) -> bool:
@@ -153,15 +207,16 @@ class CountProof:
             self.best = found
             self.offer(found)
 
-
-def _open_bounds(counts: ChunkCount, makespan: float, max_open: int) -> dict[int, float] | None:
-    """Bounds of the numbers of chunks that may have a schedule as good as the best; None where there are too many."""
-    bounds: dict[int, float] = {}
-    for count in range(1, counts.most[0] + 1):
-        if counts.loads((count,), ends=False) >= makespan:
-            return bounds  # they grow with the number, so all others are closed
-        if len(bounds) == max_open:
-            return None
-        if counts.bound_of((count,)) < makespan:
-            bounds[count] = counts.bound_of((count,))
-    return bounds
+    def _open_counts(self) -> dict[int, OpenCount] | None:
+        """Numbers of chunks that may have a schedule as good as the best; None where there are too many."""
+        counts, makespan = self._counts, float(self.best.makespan)
+        open_counts: dict[int, OpenCount] = {}
+        for count in range(1, counts.most[0] + 1):
+            if counts.loads((count,), ends=False) >= makespan:
+                break  # they grow with the number, so all others are closed
+            if len(open_counts) == self.params.max_open:
+                return None
+            if (bound := counts.bound_of((count,))) < makespan:
+                reach = makespan if len(counts.jobs[0].machines) <= MAX_MACHINES else bound
+                open_counts[count] = OpenCount(bound, reach, self.params.step)
+        return open_counts

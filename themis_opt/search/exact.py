@@ -128,8 +128,9 @@ class Exact(SearchLimits):
        many starts;
     3. for plans of moderate size, CP-SAT (:mod:`formulations.chunk_order`) from the best plan so far, which finds
        schedules that wait on purpose, and proves;
-    4. for free sizes of one collective whose chunks each cost something, CP-SAT on every number of chunks that may be
-       best, with sizes as variables (:mod:`themis_opt.search.count_proof`), which proves and finds schedules.
+    4. for free sizes of one collective whose chunks each cost something, interval loads
+       (:mod:`formulations.interval_loads`), and CP-SAT with sizes as variables, on every number of chunks that may be
+       best (:mod:`themis_opt.search.count_proof`), which proves and finds schedules.
 
     With compute, where sizes are always free, it keeps the fastest of
 
