@@ -15,7 +15,7 @@ Constraints
     1. :math:`\sum_{c \in g} y_c = 1` for every group;
     2. :math:`s_j \ge s_i + a_i y_{c(i)} + b_i + l_i` for :math:`(i, j) \in R`;
     3. :math:`s_j \ge s_i + a_i y_{c(i)} + b_i` for :math:`(i, j) \in Q`;
-    4. :math:`T \ge s_i + a_i y_{c(i)} + b_i + l_i`.
+    4. :math:`T \ge s_i + a_i y_{c(i)} + b_i + l_i`, where nothing needs the result of i.
 
 The optimum is exact for affine holding times.  A job with share 0 can be dropped, which frees what its operations
 cost without bytes.
@@ -79,14 +79,17 @@ def best_shares(data: SizingData) -> FloatArray:
         total = solver.Constraint(1, 1)
         for c in members:
             total.SetCoefficient(share[c], 1)
-    rows = [(i, start[j], data.lag[i]) for i, j in data.results.tolist()]
-    rows += [(i, start[j], 0.0) for i, j in data.sequences.tolist()]
-    rows += [(i, makespan, data.lag[i]) for i in range(len(data.rate))]
-    for i, later, lag in rows:
-        row = solver.Constraint(float(data.fixed[i] + lag) / scale, solver.infinity())
+    rate, fixed, lag = ((array / scale).tolist() for array in (data.rate, data.fixed, data.lag))
+    rows = [(i, start[j], fixed[i] + lag[i]) for i, j in data.results.tolist()]
+    rows += [(i, start[j], fixed[i]) for i, j in data.sequences.tolist()]
+    ends = sorted(set(range(len(rate))) - set(data.results[:, 0].tolist()))  # (4) of the others follows from (2)
+    rows += [(i, makespan, fixed[i] + lag[i]) for i in ends]
+    own_share = [share[c] for c in data.job.tolist()]
+    for i, later, least in rows:
+        row = solver.Constraint(least, solver.infinity())
         row.SetCoefficient(later, 1)
         row.SetCoefficient(start[i], -1)
-        row.SetCoefficient(share[data.job[i]], -float(data.rate[i]) / scale)
+        row.SetCoefficient(own_share[i], -rate[i])
     solver.Minimize(makespan)
     solver.SetSolverSpecificParametersAsString(f"max_deterministic_time: {MOST_WORK}")
     if solver.Solve() != pywraplp.Solver.OPTIMAL:

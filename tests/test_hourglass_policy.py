@@ -147,7 +147,7 @@ def test_very_many_collectives_keep_equal_chunks_though_sizes_are_free() -> None
 def test_the_best_usual_schedule_is_returned_where_it_is_better(
     hetero: Instance, monkeypatch: pytest.MonkeyPatch, sizes: str
 ) -> None:
-    def poor(instance: Instance, params: HourglassParams) -> Schedule:
+    def poor(instance: Instance, params: HourglassParams, *portions: object) -> Schedule:
         return simulate(instance, Baseline("lifo")(instance))
 
     monkeypatch.setattr(hourglass, "balanced", poor)

@@ -276,7 +276,7 @@ def annealing_dear_cases() -> Sequence[Run]:
     return on_each(run, [*dear(PAPER[2::3]), cheap])
 
 
-DEAR_HOURGLASS = ("count_margin", "rebalanced", "rebalancing_rounds")
+DEAR_HOURGLASS = ("count_margin", "count_work", "resized", "rebalanced")
 DEAR_ONLY = ("few_chunks", "melting", "freezing", "size_share", "merge_share")
 FREE_HOURGLASS = ("free_chunks", "fewest_free_chunks")
 EQUAL_ONLY = ("first_work", "first_steps", "slice_work", "moves")

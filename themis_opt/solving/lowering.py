@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from formulations.job_plans import JobPlans, JobTimes
-from formulations.lattice import Arc, JobClass, Leg, arcs
+from formulations.lattice import JobClass, Leg, arcs
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.problem.cost import (
@@ -51,7 +52,7 @@ def without_fixed(job: JobClass, least: JobClass) -> JobClass:
 def _leg(instance: Instance, phase: Phase, span: tuple[int, ...], size: int, measure: Measure) -> Leg:
     every = list(arcs(span))
     machine = np.array([k for _, k in every])
-    values = _measured(instance, phase, machine, np.array(size), _divisors(instance, phase, span, every), measure)
+    values = _measured(instance, phase, machine, np.array(size), _divisors(instance.fabric.sizes, phase, span), measure)
     return Leg(
         duration=dict(zip(every, values.tolist(), strict=True)),
         lag={k: int(fixed_lag(instance, phase, k)) for k in span},
@@ -69,11 +70,10 @@ def occupancies(instance: Instance, exchange: Exchange, sizes: IntArray) -> IntA
     """
     span, phases = exchange.span, exchange.kind.rule.phases
     table = np.zeros((len(sizes), len(phases), 2 ** len(span), len(span)), dtype=np.int64)
-    every = list(arcs(tuple(range(len(span)))))
-    visited, local = (np.array(column) for column in zip(*every, strict=True))
+    visited, local = _local_arcs(len(span))
     machine = np.array(span)[local]
     for leg, phase in enumerate(phases):
-        divisors = _divisors(instance, phase, span, list(arcs(span)))
+        divisors = _divisors(instance.fabric.sizes, phase, span)
         table[:, leg, visited, local] = occupancy(instance, phase, machine, sizes[:, None], divisors)
     return table
 
@@ -102,8 +102,7 @@ class OccupancyParts(NamedTuple):
 def occupancy_parts(instance: Instance, exchange: Exchange) -> OccupancyParts:
     """What the :func:`occupancies` of one collective consist of."""
     span, phases = exchange.span, exchange.kind.rule.phases
-    every = list(arcs(tuple(range(len(span)))))
-    visited, local = (np.array(column) for column in zip(*every, strict=True))
+    visited, local = _local_arcs(len(span))
     machine = np.array(span)[local]
     framing = [instance.fabric.dimensions[k].packet for k in span]
     payload = np.array([own.payload if own else math.inf for own in framing])
@@ -113,7 +112,7 @@ def occupancy_parts(instance: Instance, exchange: Exchange) -> OccupancyParts:
     packets, fixed = np.zeros_like(rate), np.zeros(rate.shape, dtype=np.int64)
     equal = exchange.size / exchange.chunks
     for leg, phase in enumerate(phases):
-        sent = bytes_sent(instance, phase, machine, np.array(1.0), _divisors(instance, phase, span, list(arcs(span))))
+        sent = bytes_sent(instance, phase, machine, np.array(1.0), _divisors(instance.fabric.sizes, phase, span))
         packets[leg, visited, local] = sent / payload[local]
         offset = rails_offset(instance, phase, machine, sent * equal)
         whole = (variable_occupancy(instance, phase, machine, sent * equal, whole_packets=False) - offset) / equal
@@ -143,11 +142,18 @@ def _measured(
     return variable + fixed_occupancy(instance, phase, machine)
 
 
-def _divisors(instance: Instance, phase: Phase, span: tuple[int, ...], every: Sequence[Arc]) -> IntArray:
-    """The divisors of :func:`~themis_opt.problem.cost.bytes_sent` for the stages of arcs."""
-    sizes = instance.fabric.sizes
-    own = [sizes[machine] for _, machine in every]
-    reached = [math.prod(sizes[k] for k in span if (mask | 1 << machine) >> k & 1) for mask, machine in every]
+@lru_cache(maxsize=16)
+def _local_arcs(num_dimensions: int) -> tuple[IntArray, IntArray]:
+    """The arcs of a lattice: mask of what is visited, and next dimension."""
+    every = np.array(list(arcs(tuple(range(num_dimensions)))))
+    return every[:, 0], every[:, 1]
+
+
+@lru_cache(maxsize=64)
+def _divisors(sizes: tuple[int, ...], phase: Phase, span: tuple[int, ...]) -> IntArray:
+    """The divisors of :func:`~themis_opt.problem.cost.bytes_sent` for the arcs of a span; `sizes` of all dimensions."""
+    own = [sizes[machine] for _, machine in arcs(span)]
+    reached = [math.prod(sizes[k] for k in span if (mask | 1 << machine) >> k & 1) for mask, machine in arcs(span)]
     return spread(phase, np.array(own), np.array(reached), math.prod(sizes[k] for k in span)).divisor
 
 

@@ -48,12 +48,6 @@ def resized(schedule: Schedule) -> Schedule:
     return min(schedule, found, key=lambda own: own.makespan)
 
 
-def _best_shares(schedule: Schedule, plan: Plan) -> FloatArray:
-    if schedule.has_period:
-        return best_period_shares(_period_data(schedule, plan))
-    return best_shares(_data(schedule))
-
-
 def _has_free_sizes(schedule: Schedule) -> bool:
     """Whether sizes of the launches of a period can be chosen one by one, and few enough to try."""
     whole = all(launch.part == "whole" for launch in schedule.plan.launches)

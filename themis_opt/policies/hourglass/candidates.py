@@ -18,6 +18,7 @@ from themis_opt.policies.hourglass.tables import (
     FIRST,
     LAST,
     MIDDLE,
+    Portion,
     Tables,
     dimension_at,
     least_lags,
@@ -27,7 +28,7 @@ from themis_opt.policies.hourglass.tables import (
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules import event_loop, kernel
 from themis_opt.schedules.event_loop import Operations, Workspace, makespan_of
-from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
+from themis_opt.schedules.plan import Chunks, Plan
 
 RULES = 2
 """Rules for who goes first among stages of one rank, see :func:`order_of`."""
@@ -148,17 +149,19 @@ def _empty_operations(release: IntArray, num_stages: IntArray, num_dimensions: i
     )
 
 
-def plan_of(instance: Instance, tables: Tables, state: State) -> Plan:
+def plan_of(instance: Instance, portions: Sequence[Portion], tables: Tables, state: State) -> Plan:
     """The plan in hand with its sequences enforced, once it is timed."""
+    numbers = np.array([own.number for own in portions])[state.collective]
+    sizes = np.concatenate([own.sizes for own in portions])
     chunks = []
     for number, collective in enumerate(instance.exchanges):
-        span = collective.span
-        path = state.path[state.collective == number]
+        chosen, span = numbers == number, collective.span
+        path = state.path[chosen]
         legs = [dimension_at(path[:, :1], np.arange(len(span))), dimension_at(path[:, 1:], np.arange(len(span)))]
-        if tables.mirrored[number]:
+        if instance.ag_order == "reverse" and collective.kind.rule.mirrors:
             legs[1] = legs[0][:, ::-1]
-        local = np.concatenate(legs[: tables.legs[number]], axis=1)
-        chunks.append(Chunks(equal_sizes(collective), np.array(span)[local]))
+        local = np.concatenate(legs[: len(collective.kind.rule.phases)], axis=1)
+        chunks.append(Chunks(sizes[chosen], np.array(span)[local]))
     return Plan(tuple(chunks)).in_order_of(instance, state.workspace.start)
 
 

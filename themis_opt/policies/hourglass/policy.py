@@ -1,6 +1,6 @@
 """A policy at the pace of Themis and near the optimum: long stages at both ends, short ones in between."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -9,16 +9,16 @@ import numpy as np
 from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.hourglass.candidates import RULES, aims_of, empty_state, plan_of, run
 from themis_opt.policies.hourglass.paths import PathParams, empty_pool
-from themis_opt.policies.hourglass.tables import tables_of
+from themis_opt.policies.hourglass.tables import Portion, equal_portions, tables_of
 from themis_opt.policies.themis import Themis
-from themis_opt.problem.cost import check_clock
+from themis_opt.problem.cost import check_clock, fixed_occupancy
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.plan import Chunks, Plan
+from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import makespans, simulate
 from themis_opt.solving.lowering import chunk_overhead
 
-COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 18)
+COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
 """Numbers of chunks that are tried where each costs something: every one where one more changes much."""
 
 MOST_RESIZED_CHUNKS = 64
@@ -45,11 +45,14 @@ class HourglassParams:
         double 1.5 times as much, for makespans up to 19 % shorter or longer where messages are small.
     count_margin : float
         Where chunks cost something, how much longer than the best a schedule is after which no more, or no fewer,
-        chunks are tried: half lengthens one makespan of 24 by 8 %, double takes a sixth more time.
-    rebalanced, rebalancing_rounds : int
-        Of how many of these schedules the paths are dealt out again for the sizes that suit them, and how often.  One
-        of each lengthens the mean makespan by 0.3 and 0.6 %, twice as many shorten it by 0.1 and 0.2 % for a third and
-        a half more time.
+        chunks are tried: half saves a tenth of the time, double shortens one makespan of 24 by 0.7 %.
+    count_work : int
+        The same as `most_work` for each number of chunks then: half saves an eighth of the time and lengthens the mean
+        makespan by 0.3 %, double changes nothing.
+    resized, rebalanced : int
+        Of how many of these schedules the sizes are optimised, and how often the paths of the best one are dealt out
+        again for the sizes that suit them.  Half saves a sixth and 0.3 of the time, double takes a tenth and a quarter
+        more and shortens the mean makespan by 0.06 and 0.09 %.
     paths : PathParams
         How chunks are dealt out to paths.
     """
@@ -60,8 +63,9 @@ class HourglassParams:
     free_chunks: int = 18
     fewest_free_chunks: int = 4
     count_margin: float = 0.15
-    rebalanced: int = 3
-    rebalancing_rounds: int = 2
+    count_work: int = 30_000
+    resized: int = 4
+    rebalanced: int = 4
     paths: PathParams = field(default_factory=PathParams)
 
 
@@ -108,7 +112,12 @@ class Hourglass:
 
 
 def _or_usual(instance: Instance, found: Schedule) -> Schedule:
-    """The schedule found, or that of Themis or of the fixed order where it is better."""
+    """The schedule found, or that of Themis or of the fixed order where it is better.
+
+    These have all chunks, so they cannot be better where that many cost more than the schedule takes.
+    """
+    if found.makespan <= _fixed_load(instance):
+        return found
     themis = Themis("scf")(instance)
     plans = (themis, replace(themis, dispatch="fifo"), Baseline()(instance))
     times = makespans(instance, plans)
@@ -116,37 +125,67 @@ def _or_usual(instance: Instance, found: Schedule) -> Schedule:
     return simulate(instance, plans[best]) if times[best] < found.makespan else found
 
 
-def balanced(instance: Instance, params: HourglassParams = USUAL) -> Schedule:
-    """The best schedule of equal chunks that the rules find, without the comparison with the usual policies."""
-    tables, num_dimensions = tables_of(instance), len(instance.fabric.dimensions)
+def _fixed_load(instance: Instance) -> float:
+    """Picoseconds for which all chunks hold the busiest dimension without sending anything."""
+    loads = np.zeros(len(instance.fabric.dimensions))
+    for own in instance.exchanges:
+        span = np.array(own.span)
+        loads[span] += own.chunks * sum(fixed_occupancy(instance, phase, span) for phase in own.kind.rule.phases)
+    return float(loads.max())
+
+
+def balanced(
+    instance: Instance, params: HourglassParams = USUAL, portions: Sequence[Portion] | None = None
+) -> Schedule:
+    """The best schedule that the rules find of equal chunks, or of `portions`, without the usual policies."""
+    portions = equal_portions(instance) if portions is None else portions
+    tables, num_dimensions = tables_of(instance, portions), len(instance.fabric.dimensions)
     num_stages = int((tables.chunks * tables.legs * tables.width).sum())
     trials = min(params.trials_per_stage * num_stages, params.most_work // num_stages)
     aims = aims_of(tables, num_dimensions, params.weights, max(1, params.most_work // (RULES * num_stages)))
     state = empty_state(tables, num_dimensions, len(aims.weight) + 1)
     pool = empty_pool(tables, num_dimensions, params.paths)
     run(tables, pool, state, aims, trials, params.paths)
-    return simulate(instance, plan_of(instance, tables, state))
+    return simulate(instance, plan_of(instance, portions, tables, state))
 
 
 def with_free_sizes(instance: Instance, params: HourglassParams = USUAL) -> Schedule:
     """Few chunks whose sizes are free, or the equal chunks of the instance, as they are dealt out, if these are better.
 
-    The few are as many as the linear programme can do with in time, or as suits where every chunk costs something.  The
-    instance of the schedule allows no more chunks than it has.
+    The few are as many as the linear programme can do with in time, or as suits where every chunk costs something.
     """
-    most = max(params.fewest_free_chunks, params.free_chunks // len(instance.exchanges))
-    most = min(most, max(own.chunks for own in instance.exchanges))
-    dear = chunk_overhead(instance) > 0
-    schedules = _of_suitable_counts(instance, most, params) if dear else _of_few_chunks(instance, most, params)
-    if not schedules:
+    allowed = max(own.chunks for own in instance.exchanges)
+    most = min(allowed, max(params.fewest_free_chunks, params.free_chunks // len(instance.exchanges)))
+    if sum(min(own.chunks, most) for own in instance.exchanges) > MOST_RESIZED_CHUNKS:
         return balanced(instance, params)
-    if dear or schedules[0].instance.exchanges != instance.exchanges:
+    if chunk_overhead(instance) > 0:
+        quick = replace(params, most_work=min(params.most_work, params.count_work))
+        schedules = _of_suitable_counts(instance, most, quick)
+    else:
+        schedules = [_of_few_chunks(instance, most, params)]
+    if most < allowed and min(own.makespan for own in schedules) > _fixed_load(instance):
         schedules.append(balanced(instance, replace(params, trials_per_stage=0)))
     return min(schedules, key=lambda schedule: schedule.makespan)
 
 
 def _of_suitable_counts(instance: Instance, most: int, params: HourglassParams) -> list[Schedule]:
-    """Schedules of the numbers of chunks that suit best, once their paths suit their sizes too.
+    """Schedules of the numbers of chunks that suit best, once their paths suit their sizes too."""
+    from themis_opt.solving.sizing import resized  # loads a solver, which equal chunks do not need
+
+    suitable = [resized(own) for own in _best(_of_counts(instance, most, params), params.resized)]
+    tried = set[int]()
+    for _ in range(params.rebalanced):
+        fresh = [own for own in suitable if own.makespan not in tried]
+        if not fresh:
+            break
+        best = min(fresh, key=lambda schedule: schedule.makespan)
+        tried.add(best.makespan)
+        suitable.append(resized(_rebalanced(best, params)))
+    return suitable
+
+
+def _of_counts(instance: Instance, most: int, params: HourglassParams) -> list[Schedule]:
+    """Schedules of several numbers of equal chunks.
 
     From a middling number on, more and fewer are tried until they are clearly worse than the best so far.
     """
@@ -155,48 +194,26 @@ def _of_suitable_counts(instance: Instance, most: int, params: HourglassParams) 
     schedules: list[Schedule] = []
     for direction in (counts[middle:], counts[:middle][::-1]):
         for count in direction:
-            found = _of_few_chunks(instance, count, params)
-            schedules += found
-            if not found or found[0].makespan > (1 + params.count_margin) * min(own.makespan for own in schedules):
+            schedules.append(balanced(instance, params, equal_portions(instance, count)))
+            if schedules[-1].makespan > (1 + params.count_margin) * min(own.makespan for own in schedules):
                 break
+    return schedules
+
+
+def _best(schedules: Sequence[Schedule], most: int) -> list[Schedule]:
+    """The best schedules of different makespans, at most so many."""
     different = {own.makespan: own for own in schedules}
-    promising = [different[makespan] for makespan in sorted(different)[: params.rebalanced]]
-    return schedules + [again for own in promising for again in _rebalanced(own, params)]
+    return [different[makespan] for makespan in sorted(different)[:most]]
 
 
-def _rebalanced(schedule: Schedule, params: HourglassParams) -> Iterator[Schedule]:
-    """Paths dealt out for the sizes of a schedule, and sizes for those paths, in turn."""
+def _rebalanced(schedule: Schedule, params: HourglassParams) -> Schedule:
+    """Paths and sequences for the chunks of a schedule, each of which is dealt out on its own."""
+    sizes = [(number, size) for number, own in enumerate(schedule.plan.chunks) for size in own.sizes.tolist()]
+    return balanced(schedule.instance, params, [Portion(number, np.array([size])) for number, size in sizes])
+
+
+def _of_few_chunks(instance: Instance, count: int, params: HourglassParams) -> Schedule:
+    """At most so many chunks of each collective, of free sizes."""
     from themis_opt.solving.sizing import resized
 
-    for _ in range(params.rebalancing_rounds):
-        schedule = resized(_with_balanced_paths(schedule, params))
-        yield schedule
-
-
-def _with_balanced_paths(schedule: Schedule, params: HourglassParams) -> Schedule:
-    """Paths and sequences for chunks of given sizes, each of which is balanced as a collective of its own."""
-    instance, chunks = schedule.instance, schedule.plan.chunks
-    alone = [
-        replace(exchange, name=f"{exchange.name}.{number}", size=size, max_chunks=1)
-        for exchange, own in zip(instance.exchanges, chunks, strict=True)
-        for number, size in enumerate(own.sizes.tolist())
-    ]
-    found = balanced(instance.group(alone), params)
-    paths = np.split(np.arange(len(alone)), np.cumsum([len(own.sizes) for own in chunks])[:-1])
-    plan = Plan(
-        tuple(
-            Chunks(own.sizes, np.concatenate([found.plan.chunks[number].paths for number in numbers.tolist()]))
-            for own, numbers in zip(chunks, paths, strict=True)
-        )
-    )
-    return simulate(instance, plan.in_order_of(instance, found.start))
-
-
-def _of_few_chunks(instance: Instance, count: int, params: HourglassParams) -> list[Schedule]:
-    """At most so many chunks of each collective, of free sizes; nothing if these are too many for one programme."""
-    from themis_opt.solving.sizing import resized  # loads a solver, which equal chunks do not need
-
-    few = instance.at_most(count)
-    if sum(own.chunks for own in few.exchanges) > MOST_RESIZED_CHUNKS:
-        return []
-    return [resized(balanced(few, params))]
+    return resized(balanced(instance, params, equal_portions(instance, count)))

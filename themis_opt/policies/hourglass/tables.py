@@ -6,6 +6,8 @@ two legs of an all-reduce, or both as one where the gather order is the scatter 
 :func:`tables_of` are compiled with those that use them.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -41,8 +43,31 @@ By whether the collective opens and closes: whether a chunk has most bytes at fi
 """
 
 
+class Portion(NamedTuple):
+    """Chunks of one collective of the instance that are dealt out as a collective of their own.
+
+    Attributes
+    ----------
+    number : int
+        Of the collective in the instance.
+    sizes : int64, shape (chunks,)
+        Bytes of each, equal but for one element, the largest first.
+    """
+
+    number: int
+    sizes: IntArray
+
+
+def equal_portions(instance: Instance, most: int | None = None) -> list[Portion]:
+    """All chunks of every collective, equal and, if so told, at most so many of each."""
+    exchanges = instance.exchanges
+    if most is not None:
+        exchanges = tuple(replace(own, max_chunks=min(own.max_chunks, most)) for own in exchanges)
+    return [Portion(number, equal_sizes(own)) for number, own in enumerate(exchanges)]
+
+
 class Tables(NamedTuple):
-    """The collectives in arrays, of shape (collectives,) unless stated.
+    """The collectives, or portions of them, in arrays of shape (collectives,) unless stated.
 
     Attributes
     ----------
@@ -79,36 +104,50 @@ class Tables(NamedTuple):
     threshold: IntArray
 
 
-def tables_of(instance: Instance) -> Tables:
-    """Lay out an instance; all chunks of a collective get the size of the largest of its equal chunks."""
-    collectives, spans = instance.exchanges, [own.span for own in instance.exchanges]
-    phases = [c.kind.rule.phases for c in collectives]
-    widest = max(len(span) for span in spans)
-    span = np.zeros((len(spans), widest), dtype=np.int64)
-    duration = np.zeros((len(spans), 2, 2**widest, widest), dtype=np.int64)
-    lag = np.zeros((len(spans), 2, widest), dtype=np.int64)
-    for number, (collective, own) in enumerate(zip(collectives, spans, strict=True)):
-        span[number, : len(own)] = own
-        exact = occupancies(instance, instance.exchanges[number], equal_sizes(collective)[:1])[0]
-        duration[number, : exact.shape[0], : exact.shape[1], : exact.shape[2]] = exact
-        for leg, phase in enumerate(phases[number]):
-            lag[number, leg, : len(own)] = fixed_lag(instance, phase, np.array(own))
-    rules = [c.kind.rule for c in collectives]
-    release = np.array([c.release for c in collectives])
+def tables_of(instance: Instance, portions: Sequence[Portion] | None = None) -> Tables:
+    """Lay out an instance, or portions of its collectives; all chunks of one get the size of the largest of them."""
+    portions = equal_portions(instance) if portions is None else portions
+    collectives = [instance.exchanges[own.number] for own in portions]
+    numbers, rules = np.array([own.number for own in portions]), [own.kind.rule for own in collectives]
+    release = np.array([own.release for own in collectives])
+    span, lag = _spans_and_lags(instance)
     return Tables(
-        width=np.array([len(own) for own in spans]),
-        legs=np.array([len(own) for own in phases]),
-        chunks=np.array([c.chunks for c in collectives]),
+        width=np.array([len(own.span) for own in collectives]),
+        legs=np.array([len(rule.phases) for rule in rules]),
+        chunks=np.array([len(own.sizes) for own in portions]),
         release=release,
         mirrored=np.array([instance.ag_order == "reverse" and rule.mirrors for rule in rules]),
         opens=np.array([rule.opens for rule in rules]),
         closes=np.array([rule.closes for rule in rules]),
         rank=np.array([RANKS[rule.opens, rule.closes] for rule in rules]),
-        span=span,
-        duration=duration,
-        lag=lag,
+        span=span[numbers],
+        duration=_durations(instance, numbers, np.array([own.sizes[0] for own in portions])),
+        lag=lag[numbers],
         threshold=_thresholds(release),
     )
+
+
+def _spans_and_lags(instance: Instance) -> tuple[IntArray, IntArray]:
+    """`span` and `lag` of all collectives of the instance."""
+    widest = max(len(own.span) for own in instance.exchanges)
+    span = np.zeros((len(instance.exchanges), widest), dtype=np.int64)
+    lag = np.zeros((len(instance.exchanges), 2, widest), dtype=np.int64)
+    for number, own in enumerate(instance.exchanges):
+        span[number, : len(own.span)] = own.span
+        for leg, phase in enumerate(own.kind.rule.phases):
+            lag[number, leg, : len(own.span)] = fixed_lag(instance, phase, np.array(own.span))
+    return span, lag
+
+
+def _durations(instance: Instance, numbers: IntArray, sizes: IntArray) -> IntArray:
+    """`duration` of portions: a collective of the instance and a size for each."""
+    widest = max(len(own.span) for own in instance.exchanges)
+    duration = np.zeros((len(numbers), 2, 2**widest, widest), dtype=np.int64)
+    for number in np.unique(numbers).tolist():
+        own = np.flatnonzero(numbers == number)
+        exact = occupancies(instance, instance.exchanges[number], sizes[own])
+        duration[own, : exact.shape[1], : exact.shape[2], : exact.shape[3]] = exact
+    return duration
 
 
 def _thresholds(release: IntArray) -> IntArray:
