@@ -14,6 +14,9 @@ PROVEN_GAP = 1e-4
 DEFAULT_MEMORY = 4.0
 """GiB that the process may hold."""
 
+WITHOUT_RELAXATION = ("no_lp", "quick_restart_no_lp", "default_lp", "max_lp", "fixed", "pseudo_costs")
+"""CP-SAT's searches of whole models in several threads, as many of the first as there are threads for."""
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -43,11 +46,11 @@ class Budget:
     deterministic: bool = False
     memory: float = DEFAULT_MEMORY
 
-    def solver(self, linearization: int = 1) -> cp_model.CpSolver:
+    def solver(self, *, relaxes: bool = True) -> cp_model.CpSolver:
         """A CP-SAT solver with these limits.
 
-        Half of the asked gap is left for what rounding to ticks hides.  `linearization` says how much of the model
-        the solver's linear relaxation holds: 1 the usual, 2 all of it, which pays for small models.
+        Half of the asked gap is left for what rounding to ticks hides.  With `relaxes` the solver holds a linear
+        relaxation of a part of the model; without, it propagates more where intervals must not overlap.
         """
         solver = cp_model.CpSolver()
         parameters = solver.parameters
@@ -60,7 +63,10 @@ class Budget:
         parameters.random_seed = self.seed
         parameters.relative_gap_limit = self.gap / 2
         parameters.catch_sigint_signal = False
-        parameters.linearization_level = linearization
+        if not relaxes:
+            parameters.linearization_level = 0
+            parameters.subsolvers.extend(WITHOUT_RELAXATION)  # several threads ignore the level
+            parameters.use_strong_propagation_in_disjunctive = True
         if LOG.isEnabledFor(logging.INFO):
             parameters.log_search_progress, parameters.log_to_stdout = True, False
             solver.log_callback = LOG.info

@@ -46,9 +46,6 @@ from formulations.job_variables import JobVariables, LegVariables, decisions, ex
 from formulations.lattice import JobClass, arcs
 from formulations.order_count import EndRow, add_load_bounds
 
-SMALL = 100
-"""Stages up to which the solver's linear relaxation holds the whole model."""
-
 
 class ChunkOrder:
     """The model for some job classes.
@@ -81,8 +78,8 @@ class ChunkOrder:
             {v.index: v for own in self.variables for job in own for v in decisions(job)}.values(),
             key=lambda v: v.index,
         )
-        small = sum(job.count * len(job.legs) * len(job.machines) for job in self.jobs) <= SMALL
-        outcome = search(self.model, variables, budget, report, linearization=2 if small else 1)
+        # A relaxation of these rules says less than the loads of (8), and takes most of the time.
+        outcome = search(self.model, variables, budget, report, relaxes=False)
         bound = max(self.lower_bound, int(outcome.bound))
         if outcome.values is None:
             return PlanOutcome(None, bound, outcome.status, outcome.work)

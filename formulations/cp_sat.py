@@ -60,15 +60,16 @@ def search(
     variables: list[cp_model.IntVar],
     budget: Budget,
     report: Report,
-    linearization: int = 1,
+    *,
+    relaxes: bool = True,
 ) -> SearchOutcome:
-    """Minimise `model` within `budget`; `linearization` as in :meth:`formulations.budget.Budget.solver`.
+    """Minimise `model` within `budget`; `relaxes` as in :meth:`formulations.budget.Budget.solver`.
 
     The solver runs in a thread of its own, so that Ctrl-C reaches this one; KeyboardInterrupt stops the solver
     and the best solution so far is returned with status ``interrupted``.  It is also stopped when it overruns its
     time, or when the process holds more memory than it may.
     """
-    solver = budget.solver(linearization)
+    solver = budget.solver(relaxes=relaxes)
     tracker = _Tracker(variables, report)
     solver.best_bound_callback = lambda bound: report(float("inf"), bound)
     with ThreadPoolExecutor(max_workers=1) as executor:
