@@ -26,14 +26,7 @@ NODES = Network(
         Dimension(kind="switch", size=8, bandwidth="25 Gb/s", latency="4 us", name="adapter"),
     ),
 )
-SITES = Network(
-    name="48 GPUs at 3 sites",
-    dimensions=(
-        Dimension(kind="switch", size=4, bandwidth="10 GB/s", latency="5 us", name="node"),
-        Dimension(kind="switch", size=4, bandwidth="10 Gb/s", latency="50 us", name="site"),
-        Dimension(kind="switch", size=3, bandwidth="8 Mb/s", latency="20 ms", name="sites"),
-    ),
-)
+SITES = load("sites-48.resnet-101").network
 Row = dict[str, Any]
 BUSY = "priority/hourglass"
 

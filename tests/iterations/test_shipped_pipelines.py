@@ -26,7 +26,7 @@ def test_messages_and_gradients_share_the_adapter(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_reference_is_no_worse_than_any_policy_and_its_bound_beats_none(name: str) -> None:
     compared = compare(
-        load(name), [*(f"{own}/hourglass" for own in LAUNCHING), "exact"], time_limit=2, workers=1, sizes="equal"
+        load(name), [*(f"{own}/hourglass" for own in LAUNCHING), "exact"], time_limit=1, workers=1, sizes="equal"
     )
     *policies, reference = compared.results
     validate(reference.schedule)

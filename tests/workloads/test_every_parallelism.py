@@ -21,7 +21,8 @@ from themis_opt.workloads.parallelisms import PARALLELISMS
 
 NETWORK = {"network": "v100-256.resnet-50", "npus": [2, 4], "chunks": 1, "batch": 4}
 TRANSFORMER = "transformer:layers=2:hidden=64:heads=2:vocabulary=100"
-IMAGES, TOKENS = {"model": "vgg-16"}, {"model": TRANSFORMER, "sequence": 16}
+IMAGES = {"model": "vgg-16", "granularity": "fused"}
+TOKENS = {"model": TRANSFORMER, "sequence": 16}
 
 TABLES: dict[str, dict[str, Any]] = {
     "data": TOKENS | {"speeds": "1,0.5", "share": "proportional", "tolerance": 0.1, "local_blocks": 2},
@@ -32,7 +33,7 @@ TABLES: dict[str, dict[str, Any]] = {
     "hsdp": TOKENS,
     "daso": TOKENS | {"skip": 2, "wait": 1},
     "pipeline": TOKENS | {"stages": 2, "microbatches": 2, "granularity": "fused"},
-    "out-of-core": IMAGES | {"memory": "1600 MB", "host_link": "16 GB/s", "granularity": "fused"},
+    "out-of-core": IMAGES | {"memory": "1600 MB", "host_link": "16 GB/s"},
     "filter": IMAGES,
     "channel": IMAGES,
     "spatial": IMAGES,
