@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import themis_opt
-from themis_opt.policies.hourglass.policy import Hourglass
+from themis_opt.policies.hourglass.policy import Hourglass, balanced
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Packet
@@ -16,12 +16,12 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.annealing import Annealing
-from themis_opt.search.exact import USUAL, Exact
-from themis_opt.search.local_search import LocalSearchParams
+from themis_opt.search.exact import Exact
+from themis_opt.search.limits import Allowance
+from themis_opt.search.local_search import LocalSearch
 from themis_opt.solving.lowering import chunk_overhead, occupancies, occupancy_parts
 
 COSTS = {"launch_overhead": 2_000_000, "packet": Packet(payload=4096, header=30)}
-QUICK = replace(USUAL, free_patience=2, local=LocalSearchParams(start_work=2**14))
 
 
 def with_costs(instance: Instance) -> Instance:
@@ -35,10 +35,10 @@ def costly(network: str, size: str, latency: str = "lag", chunks: int = 64) -> I
     return with_costs(instance.overridden(size=size, latency=latency, chunks=chunks))
 
 
-def found(instance: Instance, seconds: float = 1.0, params: object = USUAL) -> Schedule:
+def found(instance: Instance, seconds: float = 1.0) -> Schedule:
     """What the reference finds with free sizes, the same on every run; it may not stop early."""
     policy = Exact(seconds=seconds, workers=1, sizes="free", deterministic=True, gap=0.0, cp_sat=False)
-    return policy.solve(instance, params=params).schedule  # type: ignore[arg-type]
+    return policy.solve(instance).schedule
 
 
 def test_a_larger_allowance_contains_the_smaller_ones() -> None:
@@ -51,9 +51,22 @@ def test_a_larger_allowance_contains_the_smaller_ones() -> None:
 @pytest.mark.parametrize("latency", ["lag", "occupy"])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_larger_allowance_is_never_worse(seed: int, latency: str) -> None:
+    """Also where the work ends the search, which the starts of all allowances share alike."""
     instance = with_costs(random_instance(seed).overridden(latency=latency))
-    makespans = [found(instance.overridden(chunks=count), 5.0, QUICK).makespan for count in (24, 6, 2)]
+    makespans = [found(instance.overridden(chunks=count), 0.1).makespan for count in (24, 9, 6)]
     assert makespans == sorted(makespans)
+
+
+def test_the_work_of_a_start_does_not_depend_on_the_allowance() -> None:
+    """And what is charged is the work of all starts, also of those that are not allowed."""
+    left = []
+    for count in (64, 4):
+        instance = costly("3d-sw_sw_sw_hetero", "16 MiB", chunks=count)
+        start = simulate(instance, Hourglass("free")(instance))
+        search, allowance = LocalSearch(start, free_start=balanced, nests=True), Allowance(0.5, counts_work=True)
+        search.run(allowance, 0.4, 1, lambda best: False)
+        left.append(allowance.left)
+    assert left == [pytest.approx(0.1)] * 2
 
 
 @pytest.mark.parametrize("policy", ["hourglass:sizes=free", "exact:sizes=free:seconds=1:workers=1:deterministic=true"])

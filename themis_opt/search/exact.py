@@ -18,7 +18,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.search.annealing import is_ready
 from themis_opt.search.count_proof import CountProof, ProofParams
 from themis_opt.search.limits import Allowance, SearchLimits
-from themis_opt.search.local_search import MAX_ARCS, MIN_GAIN, LocalSearch, LocalSearchParams
+from themis_opt.search.local_search import COUNTS, MAX_ARCS, MIN_GAIN, LocalSearch, LocalSearchParams
 from themis_opt.search.period_reference import PeriodParams, PeriodReference
 from themis_opt.search.starts import starting_schedule
 from themis_opt.solving.lowering import ChunkOrderData, chunk_overhead, enforced_plan, in_ticks, job_plans
@@ -270,8 +270,17 @@ class ExactSearch:
 
     def start(self, instance: Instance, *, free_sizes: bool = False) -> Schedule:
         """The best schedule of the fast policies that are there in time, for equal chunks unless told."""
+        if self.limits.deterministic and free_sizes:
+            return self.start_of_all_counts(instance)
         seconds = None if self.limits.deterministic else max(START_SHARE * self.allowance.left, 0.0)
         return starting_schedule(instance, seconds, free_sizes=free_sizes)
+
+    def start_of_all_counts(self, instance: Instance) -> Schedule:
+        """The best of the starts with each number of chunks that is allowed, so that more allowed are never worse."""
+        allowed = max(own.chunks for own in instance.exchanges)
+        starts = (starting_schedule(instance.at_most(c), free_sizes=True) for c in COUNTS if c <= allowed)
+        best = min(starts, key=lambda schedule: schedule.makespan)
+        return simulate(instance, best.enforced_plan())
 
     def search_exactly(self) -> None:
         """Give CP-SAT paths and sequences where the plan is small enough, and sequences alone where it is not."""
@@ -348,6 +357,7 @@ class ExactSearch:
         search = LocalSearch(
             start,
             free_start=self.start if free_sizes else None,
+            nests=limits.deterministic,
             workers=limits.workers,
             seed=(limits.seed, self.num_searches),
             params=self.params.local,

@@ -14,6 +14,9 @@ from themis_opt.schedules.simulator import simulate
 MAX_DURATIONS = 2**22
 """Durations in the tables of hourglass, above which it is left out; they take 32 MiB."""
 
+MOST_CHOSEN = 64
+"""Chunks per collective of which no more are ever good where each costs something."""
+
 
 def starting_schedule(instance: Instance, seconds: float | None = None, *, free_sizes: bool = False) -> Schedule:
     """The best schedule of the fast policies.
@@ -28,6 +31,15 @@ def starting_schedule(instance: Instance, seconds: float | None = None, *, free_
     """
     schedules = (usual_schedule(instance), *_hourglass_schedules(instance, seconds, free_sizes))
     return min(schedules, key=lambda schedule: schedule.makespan)
+
+
+def unlimited_schedule(instance: Instance) -> Schedule:
+    """The schedule of hourglass with free sizes where as many chunks are allowed as it ever chooses from."""
+    collectives = tuple(
+        own.varied(chunks=min(MOST_CHOSEN, own.size // own.element_bytes)) for own in instance.collectives
+    )
+    wide = instance.varied(collectives=collectives)
+    return simulate(wide, with_free_sizes(wide).enforced_plan())
 
 
 def usual_schedule(instance: Instance) -> Schedule:
