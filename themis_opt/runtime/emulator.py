@@ -170,6 +170,8 @@ def _start_relay(cables: list[Cable]) -> None:
         _end_with(parent)
         try:
             relay(cables)
+        except Exception as error:
+            print(f"error: packets are lost from now on: {error}", file=sys.stderr, flush=True)
         finally:
             os._exit(1)
     for own in cables:

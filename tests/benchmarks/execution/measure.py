@@ -123,7 +123,7 @@ def _write(rows: list[dict[str, Any]]) -> None:
     """All rows, in the order of the cases."""
     order = {tuple(map(str, asdict(case).values())): number for number, case in enumerate(cases())}
     with ROWS.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(sorted(rows, key=lambda row: order[_case(row)]))
 
