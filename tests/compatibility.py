@@ -1,0 +1,133 @@
+"""Installs the wheel beside the oldest and the newest allowed dependencies, and runs the main command and some tests.
+
+``python tests/compatibility.py [PYTHON...]`` with interpreters such as ``python3.11 python3.13``; by default all of
+3.11 to 3.13 that are found.  The oldest dependencies are tried with the first interpreter.  Everything runs in the C
+locale, once more with ``PYTHONOPTIMIZE=2``, and, where root may switch, as a user who can write neither the
+installation nor a home.  The exit code is the number of failures.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+VERSIONS = ("3.11", "3.12", "3.13")
+TESTED_BY = ("pytest", "pytest-benchmark", "hypothesis", "jsonschema")
+SOLVE = ("-m", "themis_opt", "solve", "fig5.all_reduce.256MB", "--chunks", "4", "--time-limit", "20", "--gap", "0.001")
+TUNE = ("-m", "themis_opt", "tune", "fig5.all_reduce.256MB", "--trials", "5")
+FILES = ("test_units", "test_instance", "test_simulator", "test_run_store", "test_report_command", "formats/test_gantt")
+FILES += ("formats/test_solver_models", "formulations/test_chunk_order", "formulations/test_fluid")
+TESTS = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *(str(ROOT / "tests" / f"{name}.py") for name in FILES))
+UNPRIVILEGED = "nobody"
+
+
+def interpreters() -> list[str]:
+    """Interpreters of the versions that are supported, by their commands, also those of pyenv."""
+    known = [shutil.which(f"python{version}") for version in VERSIONS]
+    others = [sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python")) for version in VERSIONS]
+    found = [own or (str(more[-1]) if more else None) for own, more in zip(known, others, strict=True)]
+    return [path for path in found if path]
+
+
+def oldest() -> str:
+    """Constraints that keep every dependency at its lower bound, as the text of a file."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = []
+    for requirement in project["dependencies"]:
+        name, _, least = requirement.partition(">=")
+        parts = [*least.split("."), "0"][: max(2, least.count(".") + 1)]
+        lines.append(f"{name}=={'.'.join(parts)}.*")
+    return "\n".join(lines) + "\n"
+
+
+def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = None, **options: object) -> str:
+    """Run a command; the end of what it printed if it failed, else nothing."""
+    ended = subprocess.run(
+        list(map(str, command)),
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        **options,  # type: ignore[call-overload]
+    )
+    return "" if ended.returncode == 0 else (ended.stdout + ended.stderr)[-2000:] or f"exit code {ended.returncode}"
+
+
+def environments(pythons: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
+    """Name, interpreter, and whether the dependencies are the oldest."""
+    for python in pythons:
+        version = subprocess.run([python, "-V"], capture_output=True, text=True, check=True).stdout.split()[1]
+        if python == pythons[0]:
+            yield f"{version} oldest", python, True
+        yield f"{version} newest", python, False
+
+
+def install(python: str, folder: Path, wheel: Path, *, is_oldest: bool) -> str:
+    """Make a virtual environment with the wheel; what failed."""
+    constraints = folder.with_suffix(".txt")
+    constraints.write_text(oldest() if is_oldest else "", encoding="utf-8")
+    failed = run([python, "-m", "venv", folder])
+    return failed or run([folder / "bin/python", "-m", "pip", "install", "-q", "-c", constraints, wheel, *TESTED_BY])
+
+
+def checks(python: Path, place: Path) -> Iterator[tuple[str, str]]:
+    """What is run in an environment, and what failed."""
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONPATH": ""}
+    yield "the main command", run([python, *SOLVE, "-o", place / "solved"], plain, cwd=place)
+    yield "tuning", run([python, *TUNE, "-o", place / "tuned"], plain, cwd=place)
+    yield "tests", run([python, *TESTS], plain, cwd=ROOT)
+    stripped = plain | {"PYTHONOPTIMIZE": "2"}
+    yield "the main command without assertions", run([python, *SOLVE, "-o", place / "stripped"], stripped, cwd=place)
+    yield "tests without assertions", run([python, *TESTS], stripped, cwd=ROOT)
+    if _may_switch(python):
+        with tempfile.TemporaryDirectory() as own:
+            shutil.chown(own, UNPRIVILEGED)
+            homeless = plain | {"HOME": "/nonexistent"}
+            found = run([python, *SOLVE, "-o", Path(own, "solved")], homeless, cwd=own, user=UNPRIVILEGED)
+            yield "the main command without a home, read-only", found
+
+
+def _may_switch(python: Path) -> bool:
+    """Whether this is root, and another user may start the interpreter."""
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        return False
+    try:
+        return not run([python, "-c", ""], cwd="/", user=UNPRIVILEGED)
+    except OSError:
+        return False
+
+
+def main() -> int:
+    """Check all environments; returns the number of failures."""
+    failures = 0
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o755)  # for the user without rights
+        failed = run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", place, ROOT])
+        if failed:
+            print(failed)
+            return 1
+        (wheel,) = place.glob("themis_opt-*.whl")
+        for title, python, is_oldest in environments(sys.argv[1:] or interpreters()):
+            folder = place / re.sub(r"\W", "-", title)
+            work = folder.with_suffix(".work")
+            work.mkdir()
+            installed = install(python, folder, wheel, is_oldest=is_oldest)
+            steps = iter(()) if installed else checks(folder / "bin/python", work)
+            for step, said in chain([("installation", installed)], steps):
+                print(f"{title}: {step}: {'FAILED' if said else 'ok'}\n{said}".rstrip(), flush=True)
+                failures += bool(said)
+            shutil.rmtree(folder)
+    return failures
+
+
+if __name__ == "__main__":
+    sys.exit(main())
