@@ -4,10 +4,8 @@ Sets and data
     One class of exactly n jobs c; a job of the share y of the class holds machine k for :math:`d_{qe} y + o_{qk}` on
     arc :math:`e = (V, k)` of leg q, its result is ready :math:`l_{qk}` later.  A horizon of H ticks after the release,
     cut in intervals b of :math:`\Delta` ticks.
-    Cells u of sizes, each with a least share :math:`y_u` and the units :math:`v_u` of which a job of the cell has no
-    more; the n jobs have :math:`\mathcal{V}` units together.  For any sizes, U cells of one U-th each,
-    :math:`y_u = (u - 1) / U`, :math:`v_u = u` and :math:`\mathcal{V} = U`; for equal sizes one cell,
-    :math:`y_u = 1 / n`, :math:`v_u = 1` and :math:`\mathcal{V} = n`.
+    Cells :math:`u \in 1..U` of sizes: a job of cell u has at least the share :math:`(u - 1) / U` and at most u units,
+    of which all jobs together have at least U.
     Ways w of a job: a cell :math:`u_w`, a path in each leg and a start of every stage, with the part
     :math:`a_{wkb} \in [0, 1]` of each interval for which the way holds machine k.
 
@@ -21,7 +19,7 @@ Objective
 Constraints
     1. *loads*: :math:`\sum_w a_{wkb} x_w \le \theta` for every machine and interval;
     2. *jobs*: :math:`\sum_w x_w = n`;
-    3. *sizes*: :math:`\sum_w v_{u_w} x_w \ge \mathcal{V}`.
+    3. *sizes*: :math:`\sum_w u_w x_w \ge U`.
 
 A schedule of the n jobs with a makespan of at most H is a solution with :math:`\theta \le 1`, since a machine serves
 one stage at a time.  So **if the minimum is above 1, the makespan of exactly n jobs is more than H**.  The loads of
@@ -29,18 +27,18 @@ one stage at a time.  So **if the minimum is above 1, the makespan of exactly n 
 jobs begin waits for jobs that come from elsewhere, which are whole jobs with whole first stages, and that chains of few
 long jobs leave machines idle in the middle.
 
-For any weights :math:`\lambda_{kb} \ge 0` with sum 1 the least
-:math:`\sum_c \sum_{k, b} \lambda_{kb} a_{w_c kb}` over n ways with at least :math:`\mathcal{V}` units is a lower bound
-on :math:`\theta` (Lagrangian relaxation of 1).  It is computed by two dynamic programmes: the cheapest way of every
-cell, through states of leg, visited set and tick; and the cheapest n cells, by units.  The weights are the duals of
-the linear programme over the ways met so far, damped towards the best weights (column generation; M. Lübbecke and
-J. Desrosiers, 2005, https://doi.org/10.1287/opre.1050.0234).
+For any weights :math:`\lambda_{kb} \ge 0` with sum 1 the least :math:`\sum_c \sum_{k, b} \lambda_{kb} a_{w_c kb}` over
+n ways with at least U units is a lower bound on :math:`\theta` (Lagrangian relaxation of 1).  It is computed by two
+dynamic programmes: the cheapest way of every cell, through states of leg, visited set and tick; and the cheapest n
+cells, by units.  The weights are the duals of the linear programme over the ways met so far, damped towards the best
+weights (column generation; M. Lübbecke and J. Desrosiers, 2005, https://doi.org/10.1287/opre.1050.0234).
 
 The first dynamic programme never overstates a cost: a stage that starts between ticks t and t + 1 is given the cheapest
 start there, and a result that is ready :math:`\tau` after its start counts as ready at tick
 :math:`\lfloor t + \tau \rfloor`.  A path of a mirrored second leg need not be the reverse of the first.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -122,42 +120,14 @@ class IntervalOutcome:
     work: float
 
 
-@dataclass(frozen=True)
-class Cells:
-    """Cells of sizes.
+def num_cells(job: JobClass, least: JobClass, horizon: float, units: int) -> int:
+    """Cells of which a job that passes all its machines ends by the horizon."""
 
-    Attributes
-    ----------
-    shares : float array
-        Least share of a job of each cell.
-    units : int array
-        Units of which it has no more.
-    total : int
-        Units of all jobs.
-    """
-
-    shares: FloatArray
-    units: IntArray
-    total: int
-
-
-def any_sizes(job: JobClass, least: JobClass, horizon: float, units: int) -> Cells:
-    """Cells of equal width, as far as a job that passes all its machines ends by the horizon."""
-
-    def passes(share: float) -> bool:
-        layers = job.layers(lambda q, arc: job.legs[q].duration[arc] * share + least.passage(q, arc))
+    def passes(cell: int) -> bool:
+        layers = job.layers(lambda q, arc: job.legs[q].duration[arc] * cell / units + least.passage(q, arc))
         return job.release + sum(cheapest_path(job.machines, layer) for layer in layers) <= horizon
 
-    low, high = 0, units
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if passes(middle / units) else (low, middle)
-    return Cells(np.arange(low) / units, np.arange(1, low + 1), units)
-
-
-def equal_sizes(count: int) -> Cells:
-    """One cell."""
-    return Cells(np.array([1 / count]), np.array([1]), count)
+    return bisect_left(range(units), True, key=lambda cell: not passes(cell))
 
 
 class IntervalLoads:
@@ -169,18 +139,15 @@ class IntervalLoads:
         As of :class:`formulations.chunk_count.ChunkCount`; `count` of the first is the number of jobs.
     horizon : number
         In the unit of the durations.
-    equal : bool
-        Whether all jobs have the same share.
     params : IntervalParams
         How finely to look.
     """
 
-    def __init__(
-        self, job: JobClass, least: JobClass, horizon: float, equal: bool = False, params: IntervalParams = USUAL
-    ) -> None:
-        self._count = job.count
-        self._cells = equal_sizes(job.count) if equal else any_sizes(job, least, horizon, params.units)
-        self._ways = _Ways(job, least, self._cells.shares, horizon - job.release, params)
+    def __init__(self, job: JobClass, least: JobClass, horizon: float, params: IntervalParams = USUAL) -> None:
+        self._count, self._units = job.count, params.units
+        self._num_cells = num_cells(job, least, horizon, params.units)
+        shares = np.arange(self._num_cells) / params.units
+        self._ways = _Ways(job, least, shares, horizon - job.release, params)
 
     def solve(self, budget: Budget, prices: FloatArray | None = None) -> IntervalOutcome:
         """Raise the bound on the greatest load until it exceeds 1, cannot, or the budget is spent.
@@ -188,13 +155,13 @@ class IntervalLoads:
         `prices` are weights to start from, as of an outcome for another horizon.
         """
         best = np.full(self._ways.shape, 1 / np.prod(self._ways.shape)) if prices is None else prices
-        if not len(self._cells.shares):
+        if not self._num_cells:
             return IntervalOutcome("infeasible", NEVER, best, 0.0)
-        programme = _Programme(self._count, self._cells.total, self._ways.shape)
+        programme = _Programme(self._count, self._units, self._ways.shape)
         prices, load, work, start, number = best, 0.0, 0.0, monotonic(), 0
         while (work if budget.deterministic else monotonic() - start) < budget.seconds:
             costs = self._ways.price(prices)
-            least, chosen = cheapest_cells(costs, self._cells, self._count)
+            least, chosen = cheapest_cells(costs, self._units, self._count)
             if least > load:
                 load, best = least, prices
             if load > 1 + TOLERANCE:
@@ -212,20 +179,20 @@ class IntervalLoads:
         step = max(len(costs) // SPREAD, 1)
         for cell in sorted({*chosen, *range(number % step, len(costs), step)}):
             if costs[cell] < NEVER / 2:
-                programme.add(self._ways.usage(cell), int(self._cells.units[cell]))
+                programme.add(self._ways.usage(cell), cell + 1)
 
 
-def cheapest_cells(costs: FloatArray, cells: Cells, count: int) -> tuple[float, list[int]]:
-    """The least cost of so many jobs with all units, and their cells."""
-    wanted = np.arange(cells.total + 1)
-    others = np.maximum(wanted - cells.units[:, None], 0)  # that the other jobs need, by cell of one
+def cheapest_cells(costs: FloatArray, units: int, count: int) -> tuple[float, list[int]]:
+    """The least cost of so many jobs with all units, and their cells, the first of which has one unit."""
+    wanted = np.arange(units + 1)
+    others = np.maximum(wanted - np.arange(1, len(costs) + 1)[:, None], 0)  # that the other jobs need, by cell of one
     least = np.where(wanted > 0, NEVER, 0.0)  # by units that are wanted, or more
     choices = []
     for _ in range(count):
         sums = least[others] + costs[:, None]
         choices.append(sums.argmin(axis=0))
         least = sums.min(axis=0)
-    chosen, held = [], cells.total
+    chosen, held = [], units
     for choice in reversed(choices):
         chosen.append(int(choice[held]))
         held = int(others[chosen[-1], held])
