@@ -3,8 +3,9 @@
 A schedule of one collective has exactly n chunks for some n.  :mod:`formulations.chunk_count` bounds the makespan for
 every n at once; those n whose bound is below the best makespan are open.  The least of the bounds is what is proven, so
 that n alone is asked whether a makespan between its bound and the best is in reach.  If it is not, the bound of n rises
-to it.  :mod:`formulations.interval_loads` is asked first, by bisection, in about a second each time.  Where it knows no
-more, :mod:`formulations.sized_order` is, whose answer may be a plan, which is simulated and may be the best.
+to it.  :mod:`formulations.interval_loads` is asked by bisection, in about a second each time; where it knows no more,
+:mod:`formulations.sized_order`, whose answer may be a plan, which is simulated and may be the best.  For few stages it
+is the other way round.
 """
 
 from collections.abc import Callable
@@ -60,6 +61,9 @@ class ProofParams:
 
 
 USUAL = ProofParams()
+
+PLANNED_FIRST = 20
+"""Stages up to which CP-SAT is asked first: it refutes horizons of 18 stages in one or two seconds."""
 
 LOADS_PRECISION = 0.003
 """Width, as a fraction of the bound, at which the bisection by interval loads ends: less than what their ticks hide."""
@@ -144,12 +148,14 @@ class CountProof:
             count = min(self._open, key=lambda number: self.bounds[number])
             own = self._open[count]
             left = min(slot, allowance.left - last)
-            if own.reach - own.bound > LOADS_PRECISION * own.bound:
-                allowance.charge(self._look_at_loads(count, own, left))
-            elif own.step < self.params.least_step or self._num_stages(count) > self.params.max_stages:
-                break
-            else:
+            stages, sees_more = self._num_stages(count), own.reach - own.bound > LOADS_PRECISION * own.bound
+            may_plan = own.step >= self.params.least_step and stages <= self.params.max_stages
+            if may_plan and (stages <= PLANNED_FIRST or not sees_more):
                 allowance.charge(self._look_for_a_plan(count, own, left))
+            elif sees_more:
+                allowance.charge(self._look_at_loads(count, own, left))
+            else:
+                break
 
     def _look_at_loads(self, count: int, own: OpenCount, seconds: float) -> float:
         """Halve what is between the bound and the reach of interval loads; the work it took."""
