@@ -93,11 +93,12 @@ def test_a_missing_field_is_named(document: dict[str, Any], tmp_path: Path) -> N
         load(written(tmp_path / "x.json", document))
 
 
-def test_the_number_of_further_errors_is_told(document: dict[str, Any], tmp_path: Path) -> None:
+def test_further_errors_are_told(document: dict[str, Any], tmp_path: Path) -> None:
     for dimension in document["network"]["dimensions"]:
         dimension["size"] = 0
-    with pytest.raises(InputError, match=r"\(and [12] more\)"):
+    with pytest.raises(InputError) as caught:
         load(written(tmp_path / "x.json", document))
+    assert len(caught.value.others) == len(document["network"]["dimensions"]) - 1
 
 
 @pytest.mark.parametrize(

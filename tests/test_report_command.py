@@ -54,7 +54,9 @@ def test_two_runs_write_the_same_bytes(tmp_path):
 
 def test_title_and_description_are_those_of_the_experiment(folder):
     files_of(folder, "--no-html")
-    assert (folder / "README.md").read_text(encoding="utf-8").startswith("# Rows for table\n\nWhy.\n\n## Summary\n")
+    title, verdict, description, summary, *_ = (folder / "README.md").read_text(encoding="utf-8").split("\n\n")
+    assert (title, description, summary) == ("# Rows for table", "Why.", "## Summary")
+    assert verdict.startswith("**Of the ")
 
 
 def test_html_can_be_left_out(folder):
@@ -81,8 +83,9 @@ def test_files_are_named_apart_from_results(folder):
 
 
 def test_the_summary_is_printed(folder):
-    title, first, *_ = invoke(folder, "--no-html").stdout.splitlines()
+    title, verdict, first, *_ = invoke(folder, "--no-html").stdout.splitlines()
     assert title == "# Rows for table"
+    assert verdict.startswith("Of the policies that do not search, hourglass is nearest to the bound: 6.19 % above it")
     assert first == "15 schedules by 5 policies on 3 instances."
 
 

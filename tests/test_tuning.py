@@ -12,13 +12,13 @@ from six_layers import iteration
 import themis_opt
 from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy, specify
+from themis_opt.problem.cost_overrides import with_costs
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.tuning import tune
-from themis_opt.tuning.costs import with_costs
 from themis_opt.tuning.history import Trial, best_of, fresh, front_of, key_of, value_of
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.parameters import Parameter

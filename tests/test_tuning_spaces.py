@@ -11,13 +11,13 @@ import themis_opt
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND
 from themis_opt.policies.registry import make_policy
+from themis_opt.problem.cost_overrides import is_free_to_cut, with_costs
 from themis_opt.problem.exchanges import Collective
 from themis_opt.schedules.plan import equal_sizes
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds
 from themis_opt.tuning import tune
-from themis_opt.tuning.costs import is_free_to_cut, with_costs
 from themis_opt.tuning.history import key_of
 from themis_opt.tuning.launching import KNOBS, USUAL
 from themis_opt.tuning.options import chunk_counts, make_space
@@ -239,8 +239,8 @@ class TestChunkSpace:
             ({"min_chunk": "0B"}, "--min-chunk = 0: must be from 1 to"),
             ({"min_chunk": "1 TB"}, "--min-chunk = 1000000000000: must be from 1 to"),
             ({"min_chunk": "1 mile"}, "--min-chunk = '1 mile': unknown unit"),
-            ({"profiles": ("equal", "equal")}, "--profiles = 'equal, equal'"),
-            ({"sizes": ("1MiB", "1024KiB")}, "--sizes-of-collective"),
+            ({"profiles": ("equal", "equal")}, "--chunk-sizes = 'equal, equal'"),
+            ({"sizes": ("1MiB", "1024KiB")}, "--size"),
             ({"sizes": ("3B",)}, "multiple of element_bytes"),
         ],
     )
@@ -349,8 +349,8 @@ class TestLaunchingSpace:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            ({"sizes": ("1MiB",)}, "--sizes-of-collective = ('1MiB',): is for collectives, not for training"),
-            ({"profiles": ("equal",)}, "--profiles"),
+            ({"sizes": ("1MiB",)}, "--size = ('1MiB',): is for collectives, not for training"),
+            ({"profiles": ("equal",)}, "--chunk-sizes"),
             ({"min_chunk": "1KiB"}, "--min-chunk = '1KiB'"),
         ],
     )

@@ -12,7 +12,7 @@ def run() -> None:
     try:
         from themis_opt.cli.main import application
 
-        application()()
+        application()(prog_name="themis-opt")  # the name that completion is installed for
     except KeyboardInterrupt:
         sys.exit(process.INTERRUPTED)
 

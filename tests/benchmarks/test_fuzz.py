@@ -33,7 +33,8 @@ MOST_SECONDS, MOST_KIB = 5.0, 2**20
 SOURCES = (SMALL, "random:3", "random:x", "none.json", "2d-sw_sw.all_reduce.100MiB", "", "=cmd|x", "\x1b[31m", ".")
 OPTIONS = (
     "--size", "--chunks", "--latency", "--ag-order", "--policies", "--time-limit", "--workers", "--seed", "--gap",
-    "--sizes", "--json", "--deterministic", "--memory", "--no-cache", "-o", "--samples", "--trials", "--max-chunks",
+    "--chunk-sizes", "--json", "--deterministic", "--memory", "--no-cache", "-o", "--samples", "--trials",
+    "--max-chunks",
     "--launch-overhead", "--packet", "--network", "--parallelism", "--batch", "--quick", "--jobs", "--rows", "--help",
 )  # fmt: skip
 VALUES = (

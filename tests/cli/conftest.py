@@ -44,15 +44,16 @@ def succeed(invoke: Callable[..., Any]) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def refuse(invoke: Callable[..., Any]) -> Callable[..., str]:
-    """Run a command line that must be refused as bad input: one line of error, exit code 2; returns the line."""
+    """Run a command line that must be refused as bad input: a line for each error, exit code 2; returns the lines."""
 
     def run(*arguments: object) -> str:
         result = invoke(*arguments)
         assert isinstance(result.exception, SystemExit), f"not refused but {result.exception!r}"
         assert result.exit_code == 2
         assert result.stdout == ""
-        assert result.stderr.startswith("error: ")
-        assert result.stderr.count("\n") == 1, result.stderr
+        lines = [line for line in result.stderr.splitlines() if not line.startswith("warning: ")]
+        assert lines
+        assert all(line.startswith("error: ") for line in lines), result.stderr
         return str(result.stderr)
 
     return run
@@ -84,7 +85,7 @@ def save(tmp_path: Path) -> Callable[..., Path]:
 def solution(succeed: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that ``solve`` writes for figure 5; not to be changed."""
     folder = tmp_path_factory.mktemp("solve") / "solution"
-    succeed("solve", NAME, "-o", folder, "--time-limit", 5, "--workers", 1, "--sizes", "equal")
+    succeed("solve", NAME, "-o", folder, "--time-limit", 5, "--workers", 1, "--chunk-sizes", "equal")
     return folder
 
 

@@ -18,7 +18,7 @@ from themis_opt.runtime.links import TRANSPORTS
 from themis_opt.workloads.models import MODELS
 
 NAME = "fig5.all_reduce.256MB"
-QUICK = ("--time-limit", 5, "--workers", 1, "--sizes", "equal", "--json")
+QUICK = ("--time-limit", 5, "--workers", 1, "--chunk-sizes", "equal", "--json")
 
 MODULE = '''
 from dataclasses import dataclass, replace

@@ -260,7 +260,7 @@ def on_a_terminal(*arguments):
 def test_terminal_shows_ruled_tables():
     code, shown = on_a_terminal("show", NAME)
     assert code == 0
-    assert "┃" in shown
+    assert "─" in shown
 
 
 def test_terminal_shows_the_result_of_solve(tmp_path):

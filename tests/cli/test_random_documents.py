@@ -85,8 +85,9 @@ def assert_shown_or_refused(result):
     assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
     assert result.exit_code in (0, 2)
     if result.exit_code == 2:
-        assert result.stderr.startswith("error: ")
-        assert result.stderr.count("\n") == 1
+        lines = [line for line in result.stderr.splitlines() if not line.startswith("warning: ")]
+        assert lines
+        assert all(line.startswith("error: ") for line in lines)
         assert result.stdout == ""
 
 

@@ -12,7 +12,7 @@ from themis_opt.problem.catalog import load
 from themis_opt.schedules.validation import validate
 
 NAME = "fig5.all_reduce.256MB"
-QUICK = ("--time-limit", 5, "--workers", 1, "--sizes", "equal")
+QUICK = ("--time-limit", 5, "--workers", 1, "--chunk-sizes", "equal")
 FILES = {
     "comparison.csv",
     "comparison.json",

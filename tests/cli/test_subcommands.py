@@ -8,6 +8,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from small_iterations import PAIR, iteration, tensor
 
 import themis_opt
+from themis_opt.cli import printing
 from themis_opt.cli.main import COMMANDS
 from themis_opt.policies.registry import POLICIES, REFERENCE, takes_dispatch, usual_policies
 from themis_opt.problem.catalog import load, shipped
@@ -17,7 +18,7 @@ from themis_opt.schedules.validation import RULES
 from themis_opt.study import columns, comparison
 
 NAME = "fig5.all_reduce.256MB"
-QUICK = ("--time-limit", 5, "--workers", 1, "--sizes", "equal")
+QUICK = ("--time-limit", 5, "--workers", 1, "--chunk-sizes", "equal")
 NAMES = ["fused/baseline", "wait_free/themis+scf", "dear/hourglass"]
 SOME = ("--policies", ",".join(NAMES))
 NS_PER_MS = 10**6
@@ -39,7 +40,7 @@ FILES = {
 WITHOUT_JSON = ("schema", "plot", "export")
 """Commands whose results are files."""
 
-JUDGED = {"policy", "utilisation", "idle", "speedup", "bound_ns", "gap", "status"}
+JUDGED = {"policy", "utilisation", "busy", "idle", "speedup", "bound_ns", "gap", "status"}
 TIMES = {
     "collectives": {"makespan_ns", "algbw_bytes_per_s", "busbw_bytes_per_s"},
     "iteration": {
@@ -128,7 +129,7 @@ def test_simulation_says_what_needs_no_bound(rows, kind):
     simulated = {row["policy"]: row for row in rows(kind, "simulate")}
     compared = {row["policy"]: row for row in rows(kind, "compare")}
     for name, row in simulated.items():
-        assert row.keys() == {"policy", "utilisation", "idle"} | TIMES[kind]
+        assert row.keys() == {"policy", "utilisation", "busy", "idle"} | TIMES[kind]
         assert row.items() <= compared[name].items()
 
 
@@ -206,6 +207,23 @@ def test_a_verdict_stands_before_the_figures(succeed, arguments, kind, command):
     assert all(sentence.endswith(".") and " " in sentence for sentence in verdict)
 
 
+WIDE = [(kind, name) for kind in KINDS for name in ("simulate", "compare", "explain", "robustness", "bound", "show")]
+WIDE += [("collectives", name) for name in ("sweep", "scaling", "design", "workload", "list")]
+
+
+@pytest.mark.parametrize(("kind", "command"), WIDE)
+def test_tables_keep_words_whole_within_80_columns(succeed, arguments, monkeypatch, kind, command):
+    piped = succeed(*arguments[kind][command]).splitlines()
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(printing, "is_terminal", lambda stream: True)
+    shown = succeed(*arguments[kind][command])
+    assert max(map(len, shown.splitlines())) <= 80
+    cells = [cell for line in piped if "\t" in line for cell in line.split("\t")]
+    parts = {part for cell in cells for part in cell.split()} - {f"[{unit}]" for unit in "x%"}
+    known = set(shown.replace("[", " ").replace("]", " ").split())
+    assert {part for part in parts if part not in known and part.removesuffix("x") not in known} == set()
+
+
 def test_the_table_has_one_line_per_policy(succeed, arguments):
     title, header, *lines = table(succeed(*arguments["iteration"]["solve"]))
     assert title.startswith("# layers, chunk sizes equal: best bound ")
@@ -217,9 +235,9 @@ def test_the_table_has_one_line_per_policy(succeed, arguments):
 
 JUDGEMENT = ["speedup", "gap"]
 COLUMNS = {
-    "collectives": ["policy", "makespan", "utilisation", "algbw", "busbw", *JUDGEMENT, "status"],
+    "collectives": ["policy", "makespan", "busy", "algbw", "busbw", *JUDGEMENT, "status"],
     "iteration": [
-        "policy", "iteration", "exposed", "of step", "data", "model", "overlap", "utilisation", "launches", *JUDGEMENT,
+        "policy", "iteration", "exposed", "of step", "data", "model", "overlap", "busy", "launches", *JUDGEMENT,
         "status",
     ],
 }  # fmt: skip
@@ -242,7 +260,7 @@ def test_cells_say_what_is_in_the_rows(succeed, arguments):
     assert dict(zip(header, line, strict=True)) == {
         "policy": "baseline+fifo",
         "makespan": "8000.00 us",
-        "utilisation": "83.33 %",
+        "busy": "100/50 %",
         "algbw": "32.00 GB/s",
         "busbw": "60.00 GB/s",
         "speedup": "1.000x",

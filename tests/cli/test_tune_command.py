@@ -17,7 +17,7 @@ from themis_opt.schedules.validation import validate
 NAME = "2d-sw_sw.all_reduce.100MiB"
 COSTS = ("--launch-overhead", "2us", "--packet", "4096B/30B", "--reduction", "400GB/s", "--latency", "occupy")
 FEW = (*COSTS, "--trials", 6, "--max-chunks", 16)
-PICTURES = ("history.svg", "importances.svg", "front.svg")
+PICTURES = ("history.svg",)
 FILES = {"instance.json", "best.json", "schedule.json", "trials.csv", "study.db", *PICTURES}
 
 
@@ -109,7 +109,7 @@ def test_the_policy_of_an_iteration_can_be_passed_back(succeed, folder):
 
 def test_pictures_are_svg(folder):
     for name in PICTURES:
-        assert (folder / name).read_bytes().startswith(b"<svg")
+        assert b"<svg" in (folder / name).read_bytes()[:500]
 
 
 def test_the_table_has_the_default_and_the_best(again, folder, search):
@@ -118,7 +118,7 @@ def test_the_table_has_the_default_and_the_best(again, folder, search):
     assert gained.endswith(f" what users do today: {search.default}.")
     header, default, found = (line.split("\t") for line in lines)
     assert "6 settings tried, study one" in title
-    assert header == ["", "size", search.measured, "utilisation", "chunks", "gain", "gap", "setting"]
+    assert header == ["", "size", search.measured, "busy", "chunks", "gain", "gap", "setting"]
     assert (default[0], found[0]) == ("default", "best")
     assert default[4:6] == [search.chunks, "0.00 %"]
     assert default[7:] == [search.default]
@@ -151,7 +151,7 @@ def test_the_folder_is_named_after_the_instance(succeed, tmp_path, monkeypatch):
 
 
 def test_every_size_has_a_folder(succeed, tmp_path):
-    text = succeed("tune", NAME, *FEW, "--sizes-of-collective", "1MiB, 10MiB", "-o", tmp_path / "t")
+    text = succeed("tune", NAME, *FEW, "--size", "1MiB, 10MiB", "-o", tmp_path / "t")
     assert [row.split("\t")[:2] for row in text.splitlines()[4:]] == [
         ["default", "1MiB"],
         ["best", "1MiB"],
@@ -198,9 +198,9 @@ def test_progress_and_notes_go_to_the_error_stream(invoke, tmp_path):
         (("--reduction", "fast"), "--reduction = 'fast'"),
         (("--objective", "beauty"), "--objective = 'beauty': must be makespan or pareto"),
         (("--policies", "exact"), "--policies = 'exact'"),
-        (("--profiles", "round"), "--profiles = 'round'"),
+        (("--chunk-sizes", "round"), "--chunk-sizes = 'round'"),
         (("--max-chunks", 0), "--max-chunks = 0"),
-        (("--sizes-of-collective", "1MiB,1MiB"), "--sizes-of-collective"),
+        (("--size", "1MiB,1MiB"), "--size"),
         (("--storage", "nonsense"), "storage = 'nonsense': must be a storage URL"),
         (("--storage", "sqlite:////no/such/folder/x.db"), "unable to open database file"),
     ],
@@ -212,8 +212,8 @@ def test_bad_options_are_one_line(refuse, tmp_path, options, said):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--sizes-of-collective", "1MiB,2MiB"), "--sizes-of-collective = "),
-        (("--profiles", "equal"), "--profiles = "),
+        (("--size", "1MiB,2MiB"), "--size = "),
+        (("--chunk-sizes", "equal"), "--chunk-sizes = "),
         (("--min-chunk", "64KiB"), "--min-chunk = '64KiB': is for collectives"),
         (("--size", "1MiB"), "an iteration has none"),
     ],
@@ -277,3 +277,33 @@ def test_help_loads_neither_optuna_nor_what_it_brings():
     ended = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
     assert "--launch-overhead" in ended.stdout
     assert ended.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_launching_policy_is_answered_in_the_words_of_its_framework(succeed, tmp_path):
+    """With few sizes of buckets, all of which are tried beside the best."""
+    options = ("--launching", "ddp", "--trials", 3, "--max-chunks", 1, "--policies", "baseline", "-o", tmp_path)
+    text = succeed("tune", "v100-256.resnet-50", *COSTS, *options)
+    setting = best(tmp_path)["setting"]
+    assert setting["launching"] == "ddp"
+    line = f"model = DistributedDataParallel(model, bucket_cap_mb={setting['cap'] / 2**20:.6g})"
+    assert f"Paste: {line}" in text
+    assert best(tmp_path)["lines"][-1] == line
+    rows = list(csv.DictReader((tmp_path / "buckets.csv").read_text(encoding="utf-8").splitlines()))
+    (chosen,) = (row for row in rows if row["is_best"] == "True")
+    assert float(chosen["iteration_ns"]) == best(tmp_path)["results"][1]["iteration_ns"]
+    assert all(float(row["bound_ns"]) <= float(row["iteration_ns"]) for row in rows)
+    assert "# size of buckets with ddp" in text
+    assert (tmp_path / "buckets.svg").stat().st_size > 0
+
+
+def test_launching_policies_are_those_that_are_asked_for(succeed, tmp_path):
+    options = ("--launching", "horovod", "--trials", 2, "--max-chunks", 1, "--policies", "baseline", "-o", tmp_path)
+    text = succeed("tune", "v100-256.resnet-50", *COSTS, *options)
+    assert all(row["launching"] == "horovod" for row in trials(tmp_path))
+    assert "Paste: export HOROVOD_FUSION_THRESHOLD=" in text
+
+
+def test_launching_is_for_iterations(refuse, tmp_path):
+    assert "--launching = 'ddp': is for training iterations" in refuse(
+        "tune", NAME, "--launching", "ddp", "-o", tmp_path
+    )

@@ -59,7 +59,7 @@ def test_times_come_from_a_file(succeed, tmp_path):
     times = {"forward": "1 us", "weight_gradient": "2 us", "input_gradient": "3 us"}
     layers = {layer.name: times for layer in MODELS["vgg-16"].layers()}
     (tmp_path / "times.json").write_text(json.dumps({"layers": layers}))
-    options = ("--network", NETWORK, "--times", tmp_path / "times.json", "--json")
+    options = ("--network", NETWORK, "--layer-times", tmp_path / "times.json", "--json")
     assert json.loads(succeed("workload", "vgg-16", *options))["compute_ns"] == (16 * 6 - 3) * 1000
 
 
@@ -79,9 +79,9 @@ def test_times_come_from_a_file(succeed, tmp_path):
         (("gnmt", "--network", NETWORK, "--efficiency", 2), ("--efficiency = 2.0",)),
         (("gnmt", "--network", NETWORK, "--update", "soon"), ("--update = 'soon'",)),
         (("gnmt", "--network", NETWORK, "--chunks", 0), ("chunks = 0",)),
-        (("gnmt", "--network", NETWORK, "--zero", 1), ("--zero = 1", "0 or 2")),
+        (("gnmt", "--network", NETWORK, "--zero", 3), ("--zero = 3", "0, 1 or 2")),
         (("gnmt", "--network", NETWORK, "--sequence", 0), ("--sequence = 0",)),
-        (("gnmt", "--network", NETWORK, "--times", "nowhere.json"), ("nowhere.json",)),
+        (("gnmt", "--network", NETWORK, "--layer-times", "nowhere.json"), ("nowhere.json",)),
         (("resnet-50", "--network", NETWORK, "--sequence", 8), ("--sequence = 8", "sequences")),
         (("gnmt", "--network", NETWORK, "--speeds", "1,fast"), ("--speeds = '1,fast'", "numbers")),
         (("gnmt", "--network", NETWORK, "--speeds", "1,0"), ("--speeds = '1,0'", "more than 0")),

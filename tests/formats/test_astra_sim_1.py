@@ -143,7 +143,7 @@ BROKEN = [
     (DATA_PARALLEL.replace("\n2\n", "\n3\n"), "line 2 = 3: must be the number of layers that follow, 2"),
     (
         TRANSFORMER.replace("model_parallel_NPU_group", "model_parallel_group"),
-        "the nearest is 'model_parallel_NPU_group'",
+        "did you mean 'model_parallel_NPU_group'",
     ),
     (TRANSFORMER.replace("group: 8", "group: 3"), "group = 3: must fill dimensions of 16 x 4"),
     (TRANSFORMER.replace("checkpoints: 1", "checkpoints: 9"), "must be a whole number"),
@@ -169,5 +169,5 @@ def test_too_few_links_and_unknown_names_are_refused(write):
     few = LINKS | {"topologies-per-dim": ["FullyConnected"], "units-count": [4], "links-count": [2]}
     with pytest.raises(InputError, match=r"links-count\[0\] = 2: must be at least 3"):
         import_files(write(net__json=few))
-    with pytest.raises(InputError, match="link-bandwith: unknown field; the nearest is 'link-bandwidth'"):
+    with pytest.raises(InputError, match="link-bandwith: unknown field; did you mean 'link-bandwidth'"):
         import_files(write(net__json=DGX_2 | {"link-bandwith": [1, 1]}))

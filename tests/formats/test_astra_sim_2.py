@@ -85,7 +85,7 @@ def test_notes_say_the_unit_and_stand_in_the_instance(write):
 
 
 BROKEN = [
-    (RING_16.replace("topology", "topologi"), {}, "topologi: unknown field; the nearest is 'topology'"),
+    (RING_16.replace("topology", "topologi"), {}, "topologi: unknown field; did you mean 'topology'"),
     (
         RING_16.replace("Ring", "ring"),
         {},
@@ -97,7 +97,7 @@ BROKEN = [
     (RING_16 + "latency: [ 1 ]\n", {}, "names must be single words, each once (line 5)"),
     (RING_16.replace("[ 16 ]", "&a [ 16 ]"), {}, "must not use anchors, aliases or tags"),
     (RING_16.replace("[ 16 ]", "[ 16"), {}, "not YAML: "),
-    (RING_16, {"endpoint-dealy": 10}, "endpoint-dealy: unknown field; the nearest is 'endpoint-delay'"),
+    (RING_16, {"endpoint-dealy": 10}, "endpoint-dealy: unknown field; did you mean 'endpoint-delay'"),
     (RING_16, {"all-reduce-implementation": ["rings"]}, "all-reduce-implementation[0] = 'rings': must be one of ring,"),
     (
         RING_16,

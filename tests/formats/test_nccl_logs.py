@@ -84,7 +84,7 @@ BROKEN = [
     (json.dumps(NCCL_JSON | {"results": {}}), "results: must be a list"),
     (json.dumps(NCCL_JSON | {"config": {}}), r"config\.devices: must be a list"),
     (inspector_line("AllReduce", 8, 5.0) + "{}\n", "line 2: header: must be an object"),
-    (inspector_line("AllReduces", 8, 5.0), "must be one of allreduce, .*; the nearest is 'allreduce'"),
+    (inspector_line("AllReduces", 8, 5.0), "must be one of allreduce, .*; did you mean 'allreduce'"),
     (inspector_line("AllReduce", 8, 5.0, blocks=3), "coll_algobw_gbs = .*: must be bytes over time"),
 ]
 

@@ -99,7 +99,7 @@ def changed(**arguments):
 BROKEN = [
     (changed(Collective_name="allreduces"), "Collective name = 'allreduces': must be one of allreduce"),
     (changed(Collective_name="send"), "sends between two NPUs"),
-    (changed(dtype="Floats"), "dtype = 'Floats': must be one of .*; the nearest is 'Float'"),
+    (changed(dtype="Floats"), "dtype = 'Floats': must be one of .*; did you mean 'Float'"),
     (changed(In_msg_nelems=-1), "In msg nelems = -1: must be at least 0"),
     (pytorch_trace([kernel(0, 10)]), "holds no collective of NCCL with its sizes"),
     (pytorch_trace(OVERLAPPED)[:-60], "not JSON at character"),

@@ -9,6 +9,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.reports.experiment import Experiment
 from themis_opt.reports.registry import report_function
 from themis_opt.reports.rendering.charts import specification
+from themis_opt.reports.verdict import verdict
 
 EXPERIMENT = Experiment("made_up", "Made up")
 
@@ -78,6 +79,25 @@ def test_the_best_policy_of_every_instance_is_named():
     assert rows["one"][2:4] == ("hourglass", 100)
     assert rows["two"][2:4] == ("baseline+fifo", 110)
     assert rows["one"][5:] == pytest.approx((4, 0))
+
+
+def test_the_verdict_names_the_policy_that_is_nearest_to_the_bound():
+    searched = instance("three", 100, b=200, e=101)
+    said = verdict(frame([*TWO, *searched]))
+    assert said == (
+        "Of the policies that do not search, hourglass is nearest to the bound: 10.0 % above it in the median of "
+        "2 instances, 1.91 times as fast as the fixed order; of those that search, exact is nearest to the bound: "
+        "1.00 % above it in the median of 1 instance, 1.98 times as fast as the fixed order."
+    )
+
+
+def test_without_bounds_the_verdict_is_about_speed():
+    said = verdict(frame([row(policy="baseline+fifo", makespan_ns=300.0), row(policy="hourglass", makespan_ns=100.0)]))
+    assert said.endswith("hourglass is fastest: 3.00 times as fast as the fixed order on 1 instance.")
+
+
+def test_nothing_is_said_of_no_runs():
+    assert verdict(frame([row(status="failed", makespan_ns="")])) == ""
 
 
 def test_the_summary_of_a_table_has_its_numbers():

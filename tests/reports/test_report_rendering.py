@@ -23,7 +23,6 @@ from themis_opt.reports.rendering.charts import (
     heatmap,
     lines,
     save,
-    shares,
     specification,
 )
 from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
@@ -55,7 +54,6 @@ KINDS = {
     "stack": bars(BARS, "place", US, "part", stacked=True),
     "box": boxes(LINE, Y, "policy"),
     "heatmap": heatmap(GRID, X, SIZE, Y),
-    "shares": shares(BARS, "part", Axis("us", "importance", format="percent")),
 }
 """One chart of every kind."""
 

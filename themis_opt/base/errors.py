@@ -1,5 +1,7 @@
 """Exceptions that a user may meet: each names the place, the value and the rule it breaks."""
 
+from collections.abc import Iterable, Sequence
+
 
 class ThemisError(Exception):
     """Base of every error this package raises on purpose."""
@@ -18,11 +20,24 @@ class InputError(ThemisError):
         The value found there, when there is one.
     source : str, optional
         The file (or other origin) that holds the field.
+    others : sequence of InputError
+        What else is wrong with the same input; tracebacks show them as notes.
     """
 
-    def __init__(self, rule: str, *, field: str = "", value: object = None, source: str = "") -> None:
+    def __init__(
+        self,
+        rule: str,
+        *,
+        field: str = "",
+        value: object = None,
+        source: str = "",
+        others: "Sequence[InputError]" = (),
+    ) -> None:
         self.rule, self.field, self.value, self.source = rule, field, value, source
+        self.others = tuple(others)
         super().__init__(rule)
+        for other in self.others:
+            self.add_note(str(other))
 
     def __str__(self) -> str:
         shown = "" if self.value is None else f" = {_short(self.value)}"
@@ -31,7 +46,8 @@ class InputError(ThemisError):
 
     def within(self, source: str) -> "InputError":
         """The same error, located in the file `source`."""
-        return type(self)(self.rule, field=self.field, value=self.value, source=source)
+        others = [other.within(source) for other in self.others]
+        return type(self)(self.rule, field=self.field, value=self.value, source=source, others=others)
 
 
 class CyclicPlan(InputError):
@@ -59,6 +75,14 @@ class InvalidSchedule(ThemisError):
     def within(self, source: str) -> "InvalidSchedule":
         """The same error, located in the file `source`."""
         return type(self)(self.rule, self.detail, source=source)
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """A question for the nearest of the names that are known, to stand behind a rule; empty where none is near."""
+    from difflib import get_close_matches  # takes time that only errors need
+
+    near = get_close_matches(name[:100], list(known), 1)
+    return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def printable(text: str, keep: str = "") -> str:

@@ -3,9 +3,8 @@
 import gzip
 import io
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from themis_opt.base.documents import MAX_FILE_BYTES, parse_json, read_bytes
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, suggestion
 
 MAX_DOCUMENT_BYTES = 16 * 2**20
 """Largest JSON or XML file that is parsed whole: it takes about twenty times as much memory."""
@@ -219,7 +218,7 @@ class Source:
         given, known, prefix = list(given), list(known), f"{within}." if within else ""
         for name in given:
             if name not in known:
-                raise self.error(f"unknown field{nearest(name, known)}", f"{prefix}{name}")
+                raise self.error(f"unknown field{suggestion(name, known)}", f"{prefix}{name}")
         for name in required:
             if name not in given:
                 raise self.error("required field is missing", f"{prefix}{name}")
@@ -261,19 +260,13 @@ class Source:
             If it is not among the known ones.
         """
         if not isinstance(value, str) or value not in known:
-            hint = nearest(value, list(known)) if isinstance(value, str) else ""
+            hint = suggestion(value, list(known)) if isinstance(value, str) else ""
             raise self.error(f"must be one of {', '.join(known)}{hint}", field, value)
         return known[value]
 
     def _check_size(self, limit: int) -> None:
         if len(self.data) > limit:
             raise self.error(f"must be at most {limit // 2**10} KiB, unpacked")
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """A hint at the known name nearest to one that is unknown; empty where none is near."""
-    near = get_close_matches(name[:100], known, n=1)
-    return f"; the nearest is '{near[0]}'" if near else ""
 
 
 def _unpacked(raw: bytes) -> bytes:

@@ -17,6 +17,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
+from themis_opt.base.errors import suggestion
+
 PICOSECONDS_PER_SECOND = 10**12
 PICOSECONDS_PER_MICROSECOND = 10**6
 PICOSECONDS_PER_NANOSECOND = 10**3
@@ -63,7 +65,7 @@ def parse_quantity(value: object, units: Mapping[str, Decimal], base: str) -> De
         raise ValueError(f"must be a number with a unit, such as '1 {base}'")
     number, unit = (str(value), base) if not isinstance(value, str) else _split(value, base)
     if unit.replace("µ", "u") not in units:
-        raise ValueError(f"unknown unit '{unit}'; use one of {', '.join(units)}")
+        raise ValueError(f"unknown unit '{unit}'{_nearest_unit(unit, units)}")
     try:
         amount = Decimal(number)
     except InvalidOperation:
@@ -73,6 +75,22 @@ def parse_quantity(value: object, units: Mapping[str, Decimal], base: str) -> De
     if amount and abs(amount.adjusted()) > MAX_EXPONENT:
         raise ValueError(f"must lie between 1e-{MAX_EXPONENT} and 1e{MAX_EXPONENT}")
     return amount * units[unit.replace("µ", "u")]
+
+
+SPELLINGS: Mapping[str, str] = MappingProxyType(
+    {"bps": "b/s", "Bps": "B/s", "bit/s": "b/s", "bits/s": "b/s", "sec": "s", "b": "B", "": "iB"}
+)
+"""Endings of units that others write, and what they are here."""
+
+
+def _nearest_unit(unit: str, units: Mapping[str, Decimal]) -> str:
+    """A question for the unit that was meant, or all of them."""
+    meant = [unit[: len(unit) - len(end)] + own for end, own in SPELLINGS.items() if unit.endswith(end)]
+    near = next((own for own in (*meant, f"{unit}B/s") if own in units), None)
+    same = [own for own in units if own.lower() == unit.lower()]
+    if near is None and not same:
+        return suggestion(unit, units) or f"; use one of {', '.join(units)}"
+    return f"; did you mean '{near or same[0]}'?"
 
 
 def _split(text: str, base: str) -> tuple[str, str]:
@@ -186,6 +204,21 @@ def format_rate(bandwidth: float, form: str = ".2f") -> str:
     return f"{bandwidth / 10**9:{form}} GB/s"
 
 
+def format_link(bandwidth: float) -> str:
+    """The bandwidth of a link: exact where that takes six digits at most, else with four digits in GB/s or MB/s."""
+    exact = format_bandwidth(bandwidth)
+    number, _, unit = exact.partition(" ")
+    is_short = len(number.replace(".", "")) <= MOST_DIGITS
+    if is_short and unit not in SMALL_BANDWIDTHS:
+        return exact
+    return format_rate(bandwidth, ".4g") if bandwidth >= 10**9 else f"{bandwidth / 10**6:.4g} MB/s"
+
+
+MOST_DIGITS = 6
+SMALL_BANDWIDTHS = ("B/s", "kB/s", "KB/s", "KiB/s")
+"""Units that nobody gives the bandwidth of a network in."""
+
+
 def format_megabytes(size: int) -> str:
     """The size in MB with four digits and no space, as it stands in names."""
     return f"{size / 10**6:.4g}MB"
@@ -196,11 +229,29 @@ def format_percent(fraction: float) -> str:
     return f"{100 * fraction:.2f} %"
 
 
-Form = Literal["text", "time", "share", "bandwidth", "ratio", "count"]
+def format_shares(fractions: str) -> str:
+    """Fractions with spaces between as whole percentages, such as ``61/97/12 %``; of many the least and the most."""
+    percents = [f"{100 * float(part):.0f}" for part in fractions.split()]
+    if len(percents) > MOST_SHARES:
+        return f"{min(percents, key=int)}..{max(percents, key=int)} %"
+    return f"{'/'.join(percents)} %"
+
+
+MOST_SHARES = 6
+"""Most fractions that one cell shows."""
+
+Form = Literal["text", "time", "share", "shares", "bandwidth", "ratio", "count"]
 """How a cell of a table is shown: times are in nanoseconds, bandwidths in bytes per second."""
 
 FORMS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
-    {"text": str, "share": format_percent, "bandwidth": format_rate, "ratio": "{:.3f}x".format, "count": str}
+    {
+        "text": str,
+        "share": format_percent,
+        "shares": format_shares,
+        "bandwidth": format_rate,
+        "ratio": "{:.3f}x".format,
+        "count": str,
+    }
 )
 """How single values are shown, by the form of their column."""
 

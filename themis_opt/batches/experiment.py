@@ -5,6 +5,7 @@ limits.  ``[quick]`` says what ``--quick`` leaves of them.  :mod:`themis_opt.bat
 """
 
 import math
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
+    AliasChoices,
     BeforeValidator,
     Field,
     PlainValidator,
@@ -197,7 +199,8 @@ class Block(CostOverrides):
     time_limit : tuple of float, optional
         Seconds, or several budgets of seconds, for policies that search.
     workers, gap, sizes : optional
-        For policies that have such knobs; threads, a fraction, and ``equal`` or ``free``.
+        For policies that have such knobs; threads, a fraction, and ``equal`` or ``free``.  `sizes` may be called
+        ``chunk_sizes`` and `sizes_of_collectives` ``size``, as on the command line.
     record : tuple of str
         What rows hold besides: ``activity`` of the dimensions over time, and ``trajectory`` of a search.
     sample : Sample, optional
@@ -207,7 +210,9 @@ class Block(CostOverrides):
     block: StrictStr = ""
     instances: Annotated[tuple[Text, ...], Once] = ()
     workloads: tuple[WorkloadTable, ...] = ()
-    sizes_of_collectives: Annotated[tuple[Annotated[Bytes, Field(gt=0, le=MAX_BYTES)], ...], Some, Once] | None = None
+    sizes_of_collectives: Annotated[tuple[Annotated[Bytes, Field(gt=0, le=MAX_BYTES)], ...], Some, Once] | None = Field(
+        None, validation_alias=AliasChoices("sizes_of_collectives", "size")
+    )
     chunks: Annotated[tuple[Annotated[Count, Field(gt=0, le=MAX_CHUNKS)], ...], Some, Once] | None = None
     latency: Annotated[tuple[Literal["lag", "occupy"], ...], Some, Once] | None = None
     ag_order: Annotated[tuple[Literal["free", "reverse"], ...], Some, Once] | None = None
@@ -216,7 +221,7 @@ class Block(CostOverrides):
     time_limit: Annotated[tuple[Seconds, ...], Some, Once, BeforeValidator(_several)] | None = None
     workers: Annotated[Count, Field(gt=0, le=1024)] | None = None
     gap: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
-    sizes: Literal["equal", "free"] = "equal"
+    sizes: Literal["equal", "free"] = Field("equal", validation_alias=AliasChoices("sizes", "chunk_sizes"))
     record: Annotated[tuple[Literal["activity", "trajectory"], ...], Once] = ()
     sample: Sample | None = None
 
@@ -261,6 +266,24 @@ class Experiment(Model):
             return self
         changed = {"time_limit": (self.quick.time_limit,)}
         return self.model_copy(update={"runs": tuple(block.model_copy(update=changed) for block in self.runs)})
+
+    def overridden(self, given: Mapping[str, Any]) -> Self:
+        """The experiment with some fields of all blocks replaced, each by one value.
+
+        Raises
+        ------
+        InputError
+            If a value breaks the rule of its field.
+        """
+        if not given:
+            return self
+        fields = {name: value if name in ("sizes", "chunk_sizes") else [value] for name, value in given.items()}
+        try:
+            block = Block.model_validate({"instances": ["any"], "policies": ["any"], **fields})
+        except ValidationError as error:
+            raise located(error).within("command line") from None
+        changed = {name: getattr(block, name) for name in block.model_fields_set - {"instances", "policies"}}
+        return self.model_copy(update={"runs": tuple(own.model_copy(update=changed) for own in self.runs)})
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -1,11 +1,12 @@
 """An experiment as one call: from its file to rows, store and provenance."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from types import MappingProxyType
 from typing import Any
 
 from themis_opt.base.documents import make_folder, write_atomically
@@ -52,6 +53,7 @@ def run_experiment(
     quick: bool = False,
     retry_failed: bool = False,
     parquet: bool = False,
+    overrides: Mapping[str, Any] = MappingProxyType({}),
     command: str = "",
     report: Report = lambda state: None,
     undisturbed: Callable[[], AbstractContextManager[None]] = nullcontext,
@@ -76,6 +78,8 @@ def run_experiment(
         Whether to run again what failed before.
     parquet : bool
         Whether to write the rows as a Parquet file too.
+    overrides : mapping
+        Values in the place of those that the fields of all blocks have, such as ``{"launch_overhead": "2us"}``.
     command : str
         What the provenance names as the call.
     report : callable, optional
@@ -94,7 +98,7 @@ def run_experiment(
         If the experiment breaks a rule, or rows cannot be stored or written; rows before are kept.
     """
     began, path = monotonic(), Path(path)
-    checked = read_experiment(path)
+    checked = read_experiment(path).overridden(overrides)
     if parquet:
         check_parquet()
     runs = expand(checked, path, quick=quick)

@@ -40,9 +40,13 @@ from themis_opt.schedules.validation import validate
 from themis_opt.study.columns import RESULT_COLUMNS, Column, schedule_row
 
 RECORDED: Mapping[str, Column] = MappingProxyType(
-    {column.name: column for column in RESULT_COLUMNS if not column.judged and not column.of_period}
+    {
+        column.name: column
+        for column in RESULT_COLUMNS
+        if not column.judged and not column.of_period and column.form != "shares"
+    }
 )
-"""The columns of results that are columns of rows; the others that need no comparison are told in `extra`."""
+"""The columns of results that are numbers of rows; the others that need no comparison are told in `extra`."""
 
 BOUND = "bound"
 """The name, in the place of a policy, of a run that computes the lower bounds."""

@@ -1,8 +1,11 @@
 """How far a batch is, told from its store alone, while another process may be writing it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import time
+from types import MappingProxyType
+from typing import Any
 
 from themis_opt.batches.estimate import Estimate
 from themis_opt.batches.executors import cores
@@ -41,7 +44,14 @@ class Status:
         return self.total - self.done - self.running
 
 
-def status_of(path: str | Path, *, store: Path | None = None, jobs: int | None = None, quick: bool = False) -> Status:
+def status_of(
+    path: str | Path,
+    *,
+    store: Path | None = None,
+    jobs: int | None = None,
+    quick: bool = False,
+    overrides: Mapping[str, Any] = MappingProxyType({}),
+) -> Status:
     """How far the batch of an experiment is.
 
     Parameters
@@ -54,6 +64,8 @@ def status_of(path: str | Path, *, store: Path | None = None, jobs: int | None =
         Threads that a batch that goes on would keep busy, by default one per core.
     quick : bool
         Whether to count only what ``[quick]`` leaves.
+    overrides : mapping
+        As of :func:`themis_opt.batches.experiment_run.run_experiment`.
 
     Raises
     ------
@@ -61,7 +73,8 @@ def status_of(path: str | Path, *, store: Path | None = None, jobs: int | None =
         If the experiment breaks a rule, or the store cannot be read.
     """
     path = Path(path)
-    runs = list({run.key: run for run in expand(read_experiment(path), path, quick=quick)}.values())
+    experiment = read_experiment(path).overridden(overrides)
+    runs = list({run.key: run for run in expand(experiment, path, quick=quick)}.values())
     place = store or path.parent / STORE
     if not place.exists():
         return Status(len(runs))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from themis_opt.batches.experiment_run import Finished
 
 
+@options.with_costs
 def batch(
     experiment: Annotated[Path, typer.Argument(help="Experiment file (TOML).", metavar="EXPERIMENT")],
     jobs: Annotated[
@@ -34,15 +35,24 @@ def batch(
         bool, typer.Option("--quick", help="Run what the table [quick] of the experiment leaves.")
     ] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what failed before.")] = False,
+    size: options.Size = None,
+    chunks: options.NumChunks = None,
+    latency: options.Latency = None,
+    sizes: Annotated[
+        str | None, typer.Option("--chunk-sizes", help="equal or free, instead of the experiment's.")
+    ] = None,
     parquet: Annotated[bool, typer.Option("--parquet", help="Write the rows as a Parquet file too.")] = False,
     status: Annotated[
         bool, typer.Option("--status", help="Only say how far the batch is, which may be running elsewhere.")
     ] = False,
     as_json: options.Json = False,
+    **costs: str | None,
 ) -> None:
-    """Run an experiment; what is finished is kept and not run again."""
+    """Run an experiment, with its costs and sizes or others; what is finished is kept and not run again."""
+    changes = {"size": size, "chunks": chunks, "latency": latency, "chunk_sizes": sizes} | costs
+    given = {name: value for name, value in changes.items() if value is not None}
     if status:
-        _say_status(experiment, store, jobs, quick, as_json)
+        _say_status(experiment, as_json, store=store, jobs=jobs, quick=quick, overrides=given)
         return
 
     from themis_opt.batches.experiment_run import run_experiment
@@ -50,6 +60,7 @@ def batch(
 
     _check_report(experiment)
     told = {"--jobs": jobs, "--cluster": address, "-o": output, "--store": store}
+    told |= {f"--{name.replace('_', '-')}": changes[name] for name in given}
     told |= {"--quick": quick, "--retry-failed": retry_failed, "--parquet": parquet}
     with batch_progress() as report:
         finished = run_experiment(
@@ -61,6 +72,7 @@ def batch(
             quick=quick,
             retry_failed=retry_failed,
             parquet=parquet,
+            overrides=given,
             command=_command(experiment, told),
             report=report,
             undisturbed=undisturbed,
@@ -68,12 +80,12 @@ def batch(
     _conclude(finished, as_json)
 
 
-def _say_status(experiment: Path, store: Path | None, jobs: int | None, quick: bool, as_json: bool) -> None:
+def _say_status(experiment: Path, as_json: bool, **settings: Any) -> None:
     from themis_opt.base.units import format_clock
     from themis_opt.batches.status import status_of
     from themis_opt.cli.printing import print_json, say
 
-    found = status_of(experiment, store=store, jobs=jobs, quick=quick)
+    found = status_of(experiment, **settings)
     if as_json:
         print_json(asdict(found) | {"remaining": found.remaining})
         return

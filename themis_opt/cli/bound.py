@@ -1,6 +1,8 @@
 """``themis-opt bound``: what no schedule can beat."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from themis_opt.cli import options
 
@@ -15,6 +17,9 @@ def bound(
     chunks: options.NumChunks = None,
     latency: options.Latency = None,
     ag_order: options.AgOrder = None,
+    sizes: Annotated[
+        str | None, typer.Option("--chunk-sizes", help="equal or free: only the bounds that hold for them.")
+    ] = None,
     as_json: options.Json = False,
     **costs: str | None,
 ) -> None:
@@ -23,8 +28,9 @@ def bound(
 
     from themis_opt.cli.printing import print_json, print_rows
     from themis_opt.study.columns import objective
+    from themis_opt.study.comparison import checked_sizes
 
-    rows = _rows(instance)
+    rows = _rows(instance, free=sizes is not None and checked_sizes(sizes) == "free")
     if as_json:
         print_json(rows)
         return
@@ -43,7 +49,7 @@ def bound(
     )
 
 
-def _rows(instance: "Instance") -> list[dict[str, Any]]:
+def _rows(instance: "Instance", *, free: bool) -> list[dict[str, Any]]:
     """Name, value and meaning of every bound; beside compute also the exposed time that it leaves."""
     from themis_opt.base.units import nanoseconds
     from themis_opt.schedules.plan import has_launches
@@ -52,6 +58,8 @@ def _rows(instance: "Instance") -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for name, value in bounds(instance).items():
         kind = bounds_of(instance)[name]
+        if free and kind.equal_sizes_only:
+            continue
         exposed = {"exposed_ns": nanoseconds(max(value - instance.compute, 0.0))} if has_launches(instance) else {}
         rows.append(
             {"bound": name, "bound_ns": nanoseconds(value)}

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from themis_opt.runtime.calibration import Calibration
 
 
+@options.with_costs
 def calibrate(
     source: options.InstanceSource,
     local: ranks.Local = None,
@@ -19,6 +20,7 @@ def calibrate(
     transport: ranks.Transport = "tcp",
     size: options.Size = None,
     chunks: options.NumChunks = None,
+    latency: options.Latency = None,
     hosts: ranks.Hosts = None,
     launcher: ranks.Launcher = "ssh {host}",
     address: ranks.Address = "127.0.0.1",
@@ -27,12 +29,13 @@ def calibrate(
         "calibrated.json"
     ),
     as_json: options.Json = False,
+    **costs: str | None,
 ) -> None:
     """Measure bandwidth, launch overhead, latency and sums of each dimension at the sizes of a schedule's stages.
 
     Writes the instance with what was measured, and a picture of times and residuals beside it.
     """
-    instance = options.load_instance(source, size, chunks)
+    instance = options.load_instance(source, size, chunks, latency, costs=costs)
 
     from themis_opt.cli.printing import print_json, print_table, tell_files
     from themis_opt.formats.gantt import save_figure

@@ -1,6 +1,6 @@
 """``themis-opt solve`` and ``themis-opt compare``: policies side by side, and the best schedule on disk."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,15 +10,14 @@ from themis_opt.cli import options
 from themis_opt.cli.process import INTERRUPTED, UNMET, remaining, undisturbed
 
 if TYPE_CHECKING:
+    from themis_opt.base.units import Form
     from themis_opt.problem.instance import Instance
     from themis_opt.study.comparison import Comparison, Limits
+    from themis_opt.study.robust import RobustChoice
 
 
 WRITE_SECONDS = 8e-6
 """What the files of a schedule take for each stage; the search ends so much earlier."""
-
-SMALL_CHUNK = 64 * 2**10
-"""Bytes below which launches and headers, which networks have, cost about as much as the data."""
 
 
 @options.with_costs
@@ -38,6 +37,12 @@ def solve(
     memory: options.Memory = 4.0,
     no_cache: options.NoCache = False,
     solver_log: options.SolverLog = None,
+    robust: Annotated[
+        bool,
+        typer.Option(
+            "--robust", help="Choose the schedule that loses least on disturbed networks, among more of them."
+        ),
+    ] = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for the schedule and its pictures.")
     ] = None,
@@ -54,11 +59,28 @@ def solve(
     from themis_opt.base.documents import file_name
     from themis_opt.policies.registry import REFERENCE, usual_policies
 
-    names = options.choose_policies(instance, policies, lambda _: (*usual_policies(instance), REFERENCE))
+    chosen = options.choose_policies(instance, policies, lambda _: (*usual_policies(instance), REFERENCE))
+    names = dict.fromkeys([*chosen, *_pool(instance)] if robust else chosen)
     folder = output or Path(file_name(f"{Path(source).name.removesuffix('.json')}.solution"))
     limits = _limits(time_limit, workers, seed, gap, sizes, deterministic, memory)
+    choose = _choose_robust if robust else None
     with options.solver_logged(solver_log):
-        _compare(instance, names, limits, cached=not no_cache, asked_gap=gap, folder=folder, as_json=as_json)
+        _compare(
+            instance, names, limits, cached=not no_cache, asked_gap=gap, folder=folder, as_json=as_json, choose=choose
+        )
+
+
+def _pool(instance: "Instance") -> tuple[str, ...]:
+    from themis_opt.study.robust import pool
+
+    return pool(instance)
+
+
+def _choose_robust(compared: "Comparison", seed: int) -> "RobustChoice":
+    """Which result to prefer; nothing is said where machines read the output."""
+    from themis_opt.study.robust import choose_robust
+
+    return choose_robust(compared, seed=seed)
 
 
 @options.with_costs
@@ -121,17 +143,18 @@ def _compare(
     asked_gap: float | None,
     folder: Path | None,
     as_json: bool,
+    choose: "Callable[[Comparison, int], RobustChoice] | None" = None,
 ) -> None:
     """Compare policies, write the best schedule into the folder, if there is one, and print the table."""
     from themis_opt.base.documents import make_folder
-    from themis_opt.cli.printing import print_json, say_all, tell, tell_files
+    from themis_opt.cli.printing import note_free_cuts, print_json, say_all, tell, tell_files
     from themis_opt.cli.progress import comparison_progress
     from themis_opt.problem.cost import count_stages
     from themis_opt.reports.solution import write_page
     from themis_opt.search.plan_cache import PlanCache
     from themis_opt.study import comparison
     from themis_opt.study.bundle import write_comparison
-    from themis_opt.study.verdict import on_comparison
+    from themis_opt.study.verdict import on_choice, on_comparison
 
     if folder is not None:
         make_folder(folder)
@@ -142,33 +165,40 @@ def _compare(
     cache = PlanCache() if cached and not limits["deterministic"] else None
     with comparison_progress(instance, limits["time_limit"]) as progress:
         compared = comparison.compare(instance, tuple(policies), progress=progress, cache=cache, **limits)
+        choice = choose(compared, limits["seed"]) if choose and not compared.interrupted else None
     with undisturbed():
+        compared = choice.comparison if choice else compared
+        verdict = (*(on_choice(choice) if choice else ()), *on_comparison(compared))
         if folder is not None:
-            page = write_page(folder, compared, on_comparison(compared))
+            page = write_page(folder, compared, verdict)
             tell_files([*write_comparison(folder, compared, settings), page])
         if as_json:
             print_json([result.row() for result in compared.results])
         else:
-            say_all(on_comparison(compared))
+            say_all(verdict)
             _print(compared, limits["sizes"])
-            _note_free_cuts(compared)
+            _print_choice(choice)
+            note_free_cuts([compared.best.schedule])
             for name in compared.left_out:
                 tell(f"note: {name} was left out: it would take longer than --time-limit")
     _leave(compared, asked_gap)
 
 
-def _note_free_cuts(compared: "Comparison") -> None:
-    """Say so where small chunks look better than they are."""
-    from themis_opt.base.units import format_size
-    from themis_opt.cli.printing import tell
-    from themis_opt.tuning.costs import is_free_to_cut
+def _print_choice(choice: "RobustChoice | None") -> None:
+    """Print what candidates lose on disturbed networks, if that was asked."""
+    from themis_opt.cli.printing import print_rows
 
-    smallest = min(int(chunks.sizes.min()) for chunks in compared.best.schedule.plan.chunks)
-    if smallest < SMALL_CHUNK and is_free_to_cut(compared.instance):
-        tell(
-            f"note: launches cost nothing here, and the smallest chunk has {format_size(smallest)}; "
-            "state --launch-overhead or --packet"
-        )
+    if choice is None:
+        return
+    shown: dict[str, tuple[str, Form]] = {
+        "policy": ("policy, as it is run", "text"),
+        "nominal_makespan_ns": ("undisturbed", "time"),
+        "p95_makespan_ns": ("p95", "time"),
+        "nominal_loss": ("loss", "share"),
+        "p95_loss": ("p95 loss", "share"),
+    }
+    count = len(choice.chosen.makespans)
+    print_rows(f"{count} disturbed networks, the same for all; the best first", choice.rows(), shown)
 
 
 def _print(compared: "Comparison", sizes: str) -> None:

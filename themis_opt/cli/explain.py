@@ -15,13 +15,20 @@ TIMES = {"start": "start_ns", "busy": "busy_ns", "lag": "lag_ns", "idle": "idle_
 """Names that fields of an explanation have in JSON, where they are nanoseconds."""
 
 
+@options.with_costs
 def explain(
     path: options.ScheduleFile,
+    latency: options.Latency = None,
+    sizes: options.Replanned = None,
     steps: Annotated[int, typer.Option(help="Stages of the critical path, and waits, to list.", min=0)] = 12,
     as_json: options.Json = False,
+    **costs: str | None,
 ) -> None:
-    """Show where the time of each resource goes, the critical path, what compute waits for, and the closest bound."""
-    schedule = options.load_schedule(path)
+    """Show where the time of each resource goes, the critical path, what compute waits for, and the closest bound.
+
+    With other costs or chunk sizes, of what the same plan takes then.
+    """
+    schedule = options.replan(options.load_schedule(path), latency, sizes, costs)
 
     from themis_opt.cli.printing import print_json, say_all
     from themis_opt.schedules.explanation import explain as analyse
@@ -58,13 +65,16 @@ def _in_ns(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print_resources(schedule: "Schedule", explanation: "Explanation") -> None:
+    from themis_opt.base.units import format_percent, format_times
     from themis_opt.cli.printing import print_table, times_in_words
 
-    cells = [
-        (own.name, *(_with_share(time, own.busy + own.lag + own.idle) for time in (own.busy, own.lag, own.idle)))
-        for own in explanation.resources
-    ]
-    print_table(times_in_words(schedule), ("resource", "busy", "lag", "idle"), cells)
+    wholes = [own.busy + own.lag + own.idle for own in explanation.resources]
+    columns = {"resource": [own.name for own in explanation.resources]}
+    for part in ("busy", "lag", "idle"):
+        times = [getattr(own, part) for own in explanation.resources]
+        columns[part] = format_times(times)
+        columns[f"{part} share"] = [format_percent(time / whole) for time, whole in zip(times, wholes, strict=True)]
+    print_table(times_in_words(schedule), list(columns), list(zip(*columns.values(), strict=True)))
 
 
 def _print_rails(explanation: "Explanation") -> None:
@@ -79,15 +89,14 @@ def _print_rails(explanation: "Explanation") -> None:
 
 
 def _print_path(explanation: "Explanation", limit: int) -> None:
-    from themis_opt.base.units import format_duration
+    from themis_opt.base.units import format_times
     from themis_opt.cli.printing import print_table
 
     path = explanation.steps
     shown = path if len(path) <= limit else (*path[: limit // 2], *path[len(path) - (limit - limit // 2) :])
-    cells = [
-        (s.label, format_duration(s.start), format_duration(s.busy), format_duration(s.lag), s.waited_for)
-        for s in shown
-    ]
+    labels, waited_for = [s.label for s in shown], [s.waited_for for s in shown]
+    times = [format_times([getattr(s, name) for s in shown]) for name in ("start", "busy", "lag")]
+    cells = list(zip(labels, *times, waited_for, strict=True))
     title = f"critical path: {len(path)} stages" + (
         "" if len(shown) == len(path) else f", {len(shown)} of them from both ends"
     )
@@ -95,44 +104,31 @@ def _print_path(explanation: "Explanation", limit: int) -> None:
 
 
 def _print_waits(schedule: "Schedule", explanation: "Explanation", limit: int) -> None:
-    from themis_opt.base.units import format_duration
+    from themis_opt.base.units import format_percent, format_times
     from themis_opt.cli.printing import print_table
 
     waits = explanation.waits
     longest = sorted(sorted(waits, key=lambda wait: -wait.length)[:limit], key=lambda wait: wait.start)
-    cells = [
-        (
-            wait.task,
-            format_duration(wait.start),
-            _with_share(wait.length, schedule.makespan),
-            wait.launch or "-",
-            wait.parallelism or "-",
-        )
-        for wait in longest
-    ]
+    columns = {
+        "task": [wait.task for wait in longest],
+        "from": format_times([wait.start for wait in longest]),
+        "waits": format_times([wait.length for wait in longest]),
+        "of step": [format_percent(wait.length / schedule.makespan) for wait in longest],
+        "for": [wait.launch or "-" for wait in longest],
+        "parallelism": [wait.parallelism or "-" for wait in longest],
+    }
     title = f"waits: {len(waits)}" + ("" if len(longest) == len(waits) else f", the longest {len(longest)} of them")
     if waits:
-        print_table(title, ("task", "from", "waits", "for", "parallelism"), cells)
+        print_table(title, list(columns), list(zip(*columns.values(), strict=True)))
 
 
 def _print_bounds(schedule: "Schedule", proven: dict[str, float]) -> None:
-    from themis_opt.base.units import format_duration, format_percent
+    from themis_opt.base.units import format_percent, format_times
     from themis_opt.cli.printing import print_table, strongest
     from themis_opt.study.columns import objective
 
     closest, _ = strongest(proven)
-    cells = [
-        (
-            name + (" (closest)" if name == closest else ""),
-            format_duration(value),
-            format_percent(schedule.makespan / value - 1) if value else "-",
-        )
-        for name, value in proven.items()
-    ]
+    names = [name + (" (closest)" if name == closest else "") for name in proven]
+    gaps = [format_percent(schedule.makespan / value - 1) if value else "-" for value in proven.values()]
+    cells = list(zip(names, format_times(list(proven.values())), gaps, strict=True))
     print_table("bounds", ("bound", f"{objective(schedule.instance).title} >=", "gap"), cells)
-
-
-def _with_share(time: float, whole: int) -> str:
-    from themis_opt.base.units import format_duration, format_percent
-
-    return f"{format_duration(time)} ({format_percent(time / whole)})"

@@ -45,7 +45,7 @@ def export(
     to = to or "model"
     schedule = options.load_schedule(path)
 
-    from themis_opt.cli.printing import tell, tell_files
+    from themis_opt.cli.printing import tell_files, tell_note
     from themis_opt.formats.exports import export as write
     from themis_opt.formats.exports import make_exporter
 
@@ -59,7 +59,7 @@ def export(
     for own, exporter in chosen:
         tell_files(write(own, exporter, folder))
     for note in dict.fromkeys(note for own, exporter in chosen for note in exporter.notes(own)):
-        tell(f"note: {note}")
+        tell_note(note)
     if check:
         for own, exporter in chosen:
             for line in exporter.check(own, folder):

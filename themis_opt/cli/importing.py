@@ -30,7 +30,7 @@ def import_command(
     """Read files of simulators, profilers and libraries, and put them together as one instance."""
     from pydantic import ValidationError
 
-    from themis_opt.cli.printing import print_json, print_table, say, tell
+    from themis_opt.cli.printing import print_json, print_table, say, tell, tell_note
     from themis_opt.problem.catalog import import_files
     from themis_opt.problem.description import headline
     from themis_opt.problem.fields import located
@@ -45,6 +45,7 @@ def import_command(
         instance = imported.instance.overridden(chunks=chunks)
     except ValidationError as error:
         raise located(error).within("command line") from None
+    options.warn(instance.network, files[0])
     if output is not None:
         write_instance(instance, output)
     if as_json:
@@ -55,7 +56,7 @@ def import_command(
         for title, rows in imported.tables.items():
             print_table(title, tuple(rows[0]), [tuple(row.values()) for row in rows])
     for note in imported.notes:
-        tell(f"note: {note}")
+        tell_note(note)
     if output is not None:
         for path in imported.draw(output):
             tell(f"wrote {path}")

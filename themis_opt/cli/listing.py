@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from themis_opt.base.errors import InputError
-from themis_opt.cli import options
+from themis_opt.base.errors import InputError, suggestion
+from themis_opt.cli import completion, options
 
 LISTED: Mapping[str, str] = MappingProxyType(
     {
@@ -35,7 +35,9 @@ def list_names(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help=f"One of {', '.join(LISTED)}; all but {' and '.join(DETAILED)} if left out.", metavar="KIND"
+            help=f"One of {', '.join(LISTED)}; all but {' and '.join(DETAILED)} if left out.",
+            metavar="KIND",
+            autocompletion=completion.starting_with(lambda: LISTED),
         ),
     ] = None,
     as_json: options.Json = False,
@@ -44,7 +46,7 @@ def list_names(
     from themis_opt.cli.printing import print_json, print_rows
 
     if kind is not None and kind not in LISTED:
-        raise InputError(f"must be one of {', '.join(LISTED)}", field="KIND", value=kind)
+        raise InputError(f"must be one of {', '.join(LISTED)}{suggestion(kind, LISTED)}", field="KIND", value=kind)
     kinds = [kind] if kind is not None else [name for name in LISTED if name not in DETAILED]
     tables = {kind: _rows(kind) for kind in kinds}
     if as_json:

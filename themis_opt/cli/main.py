@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from themis_opt.base.errors import ThemisError
 from themis_opt.base.version import __version__
@@ -51,15 +52,44 @@ def application() -> typer.Typer:
         name="themis-opt",
         help="Schedules of collective communication, with proven gaps.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
     app.callback()(_main)
     for name, path in COMMANDS.items():
         module, _, function = path.partition(":")
-        app.command(name)(_guarded(getattr(import_module(module), function)))
+        app.command(name, cls=_Command)(_guarded(getattr(import_module(module), function)))
     return app
+
+
+RENAMED: Mapping[str, str] = MappingProxyType(
+    {
+        "--sizes": "--chunk-sizes",
+        "--profiles": "--chunk-sizes",
+        "--sizes-of-collective": "--size",
+        "--times": "--layer-times",
+    }
+)
+"""Options by what they were called before; the old names are understood, with a note."""
+
+
+class _Command(TyperCommand):
+    """A command that understands former names of its options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments with the names that options have now."""
+        own = {name for parameter in self.params for name in parameter.opts}
+        renamed = {old: new for old, new in RENAMED.items() if old not in own and new in own}
+        found = [arg.partition("=")[0] for arg in args if arg.partition("=")[0] in renamed]
+        for old in dict.fromkeys(found):
+            _tell(f"note: {old} is called {renamed[old]} now")
+        left: list[str] = super().parse_args(ctx, [_renamed(arg, renamed) for arg in args])
+        return left
+
+
+def _renamed(arg: str, renamed: Mapping[str, str]) -> str:
+    name, sign, value = arg.partition("=")
+    return f"{renamed.get(name, name)}{sign}{value}"
 
 
 def _print_version(asked: bool) -> None:
@@ -85,7 +115,8 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*arguments, **options)
         except ThemisError as error:
-            _tell(f"error: {error}")
+            for own in (error, *getattr(error, "others", ())):
+                _tell(f"error: {own}")
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
             _tell("interrupted: there is no result yet")

@@ -11,15 +11,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.cli import completion
 from themis_opt.problem.cost_terms import COST_TERMS
 
 if TYPE_CHECKING:
     from themis_opt.policies.registry import Policy
     from themis_opt.problem.instance import Instance
+    from themis_opt.problem.network import Network
     from themis_opt.schedules.schedule import Schedule
 
 InstanceSource = Annotated[
-    str, typer.Argument(help="Instance file, or the name of a shipped instance.", metavar="INSTANCE")
+    str,
+    typer.Argument(
+        help="Instance file, or the name of a shipped instance.",
+        metavar="INSTANCE",
+        autocompletion=completion.instances,
+    ),
 ]
 ScheduleFile = Annotated[Path, typer.Argument(help="Schedule file.", metavar="SCHEDULE")]
 Size = Annotated[str | None, typer.Option(help="Size of every collective instead of the instance's, such as 500MiB.")]
@@ -29,7 +36,11 @@ NumChunks = Annotated[
 Latency = Annotated[str | None, typer.Option(help="lag or occupy, instead of the instance's.")]
 AgOrder = Annotated[str | None, typer.Option(help="free or reverse, instead of the instance's.")]
 Policies = Annotated[
-    str | None, typer.Option(help="Policies to run, with commas between them, such as baseline,themis+scf.")
+    str | None,
+    typer.Option(
+        help="Policies to run, with commas between them, such as baseline,themis+scf.",
+        autocompletion=completion.policies,
+    ),
 ]
 TimeLimit = Annotated[
     float,
@@ -45,8 +56,11 @@ Gap = Annotated[
     float | None, typer.Option(help="Stop at this gap (a fraction); exit code 1 if it is not reached.", min=0)
 ]
 Sizes = Annotated[
-    str,
-    typer.Option("--chunk-sizes", "--sizes", help="Where a policy can choose: equal, or free (at most --chunks)."),
+    str, typer.Option("--chunk-sizes", help="Where a policy can choose: equal, or free (at most --chunks).")
+]
+Replanned = Annotated[
+    str | None,
+    typer.Option("--chunk-sizes", help="equal, or free for those that suit its order best, instead of the schedule's."),
 ]
 Deterministic = Annotated[
     bool, typer.Option("--deterministic", help="Same result on every run: limits count work, the cache is not used.")
@@ -60,13 +74,17 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a tabl
 
 
 def with_costs(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each cost term, after --latency, in the place of its ``**costs``."""
+    """The command with an option for each cost term, after --latency, in the place of its ``**costs``.
+
+    A command that calls something else so has no option for that term.
+    """
     known = {name: p for name, p in signature(command).parameters.items() if p.kind is not Parameter.VAR_KEYWORD}
     parameters: list[Parameter] = []
     for name, parameter in known.items():
         parameters.append(parameter)
         if name == "latency":
-            parameters += [_cost_option(name, term.meaning) for name, term in COST_TERMS.items()]
+            terms = ((name, term) for name, term in COST_TERMS.items() if name not in known)
+            parameters += [_cost_option(name, term.meaning) for name, term in terms]
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return command
 
@@ -92,6 +110,7 @@ def load_instance(
     from themis_opt.problem.fields import located
 
     instance = load(source)
+    warn(instance.network, source)
     try:
         changed = instance.overridden(size=size, chunks=chunks, latency=latency, ag_order=ag_order)
     except ValidationError as error:
@@ -101,9 +120,18 @@ def load_instance(
     check_clock(changed)
     if not any(costs.values()):
         return changed
-    from themis_opt.tuning import costs as terms
+    from themis_opt.problem.cost_overrides import with_costs as with_terms
 
-    return terms.with_costs(changed, **costs)
+    return with_terms(changed, **costs)
+
+
+def warn(network: "Network", source: str) -> None:
+    """Tell what seems wrong with a network of a file; shipped ones are as their sources say."""
+    from themis_opt.cli.printing import tell
+    from themis_opt.problem.plausibility import doubts
+
+    for doubt in doubts(network) if Path(source).exists() else ():
+        tell(f"warning: {source}: {doubt}")
 
 
 def load_schedule(path: Path, instance: "Instance | None" = None) -> "Schedule":
@@ -142,10 +170,25 @@ def solver_logged(path: Path | None) -> Iterator[None]:
         handler.close()
 
 
+def replan(schedule: "Schedule", latency: str | None, sizes: str | None, costs: Mapping[str, str | None]) -> "Schedule":
+    """What the plan of a schedule takes with other costs or chunk sizes; the schedule itself where there are none."""
+    from themis_opt.problem.cost_overrides import with_costs as with_terms
+    from themis_opt.study.replanning import replanned
+
+    changed = latency is not None or any(costs.values())
+    instance = with_terms(schedule.instance, latency=latency, **costs) if changed else schedule.instance
+    return replanned(schedule, instance, sizes)
+
+
 def choose_policies(
-    instance: "Instance", text: str | None, default: Callable[["Instance"], Sequence[str]]
+    instance: "Instance",
+    text: str | None,
+    default: Callable[["Instance"], Sequence[str]],
+    sizes: str = "equal",
 ) -> dict[str, "Policy"]:
     """The policies for an instance by their specifications: those in a list with commas, or the default ones.
+
+    Those that can choose the sizes of chunks do so as `sizes` says.
 
     Raises
     ------
@@ -159,7 +202,7 @@ def choose_policies(
         names = tuple(default(instance))
     if not names or len(set(names)) < len(names):
         raise InputError("must name one or more policies, each once", field="--policies", value=text)
-    return {name: make_policy(specify(name, instance)) for name in names}
+    return {name: make_policy(specify(name, instance), sizes=sizes) for name in names}
 
 
 def split(text: str | None) -> tuple[str, ...] | None:

@@ -40,7 +40,7 @@ def plot(
 
     others = {} if beside is None else {beside: _scheduled(schedule.instance, beside)}
     if style == "screen" and not others:
-        save_figure(picture(schedule), output)
+        save_figure(picture(schedule, bound=_bound(schedule)), output)
     else:
         with rc_context(PAPER):
             save_figure(_compact(schedule, others), output)
@@ -59,9 +59,15 @@ def _scheduled(instance: "Instance", policy: str) -> "Schedule":
 def _compact(schedule: "Schedule", others: "Mapping[str, Schedule]") -> "Figure":
     """Schedules on one axis of time, with the bound of the first."""
     from themis_opt.formats.plot import plot as draw
+
+    figure: Figure = draw(schedule, beside=others, bound=_bound(schedule)).figure  # type: ignore[assignment]  # its own
+    return figure
+
+
+def _bound(schedule: "Schedule") -> float | None:
+    """What no schedule beats, in picoseconds; the axis of a period has no place for it."""
     from themis_opt.solving.bounds import bounds
 
-    proven = bounds(schedule.instance, equal_sizes=schedule.has_equal_sizes)
-    bound = None if schedule.has_period else max(proven.values())
-    figure: Figure = draw(schedule, beside=others, bound=bound).figure  # type: ignore[assignment]  # of its own
-    return figure
+    if schedule.has_period:
+        return None
+    return max(bounds(schedule.instance, equal_sizes=schedule.has_equal_sizes).values())

@@ -1,10 +1,12 @@
 """What the command line prints: tables for people, plain lines in a pipe, JSON for machines."""
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
@@ -19,9 +21,14 @@ if TYPE_CHECKING:
     from themis_opt.study.columns import Column
 
 
+SMALL_CHUNK = 64 * 2**10
+"""Bytes below which launches and headers, which networks have, cost about as much as the data."""
+
+
 def say(text: str) -> None:
     """Print lines; names may hold anything, and what a terminal would obey is spelled out."""
-    typer.echo(printable(text, keep="\n"))
+    for line in printable(text, keep="\n").split("\n"):
+        typer.echo(_wrapped(line, sys.stdout))
 
 
 def say_all(sentences: Iterable[str]) -> None:
@@ -34,6 +41,25 @@ def tell(line: str) -> None:
     """Print a line on the error stream, if anybody still reads it."""
     with suppress(OSError):
         typer.echo(printable(line), err=True)
+
+
+def tell_note(line: str) -> None:
+    """Print what a user should know beside the results, on the error stream."""
+    with suppress(OSError):
+        typer.echo(_wrapped(f"note: {printable(line)}", sys.stderr), err=True)
+
+
+def _wrapped(line: str, stream: TextIO) -> str:
+    """The line as it is, on a terminal with line breaks between words."""
+    if not is_terminal(stream):
+        return line
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether people read a stream as it is printed."""
+    return stream.isatty()
 
 
 def tell_files(files: Iterable["Path"]) -> None:
@@ -49,21 +75,14 @@ def print_json(value: Any) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table: ruled on a terminal, tab-separated in a pipe."""
-    if not sys.stdout.isatty():
+    if not is_terminal(sys.stdout):
         typer.echo(f"# {printable(title)}")
         for row in (columns, *rows):
             typer.echo("\t".join(printable(cell) for cell in row))
         return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from themis_opt.cli.tables import print_ruled
 
-    table = Table(title=Text(printable(title)), title_justify="left", header_style="bold")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    Console().print(table)
+    print_ruled(printable(title), columns, [[printable(cell) for cell in row] for row in rows])
 
 
 def print_rows(title: str, rows: Sequence[Mapping[str, Any]], shown: Mapping[str, tuple[str, "Form"]]) -> None:
@@ -95,6 +114,17 @@ def times_in_words(schedule: "Schedule") -> str:
 
     times = [column for column in columns_of([schedule], judged=False) if column.form == "time" and column.title]
     return ", ".join(f"{column.title} {cells(column.form, [column.value(schedule)])[0]}" for column in times)
+
+
+def note_free_cuts(schedules: Sequence["Schedule"]) -> None:
+    """Say so where small chunks look better than they are."""
+    from themis_opt.base.units import format_size
+    from themis_opt.problem.cost_overrides import is_free_to_cut
+
+    smallest = min(int(chunks.sizes.min()) for own in schedules for chunks in own.plan.chunks)
+    if smallest < SMALL_CHUNK and is_free_to_cut(schedules[0].instance):
+        size = format_size(smallest)
+        tell_note(f"launches cost nothing, and the smallest chunk has {size}; state --launch-overhead or --packet")
 
 
 def print_moved_data(report: "VerifyReport") -> None:

@@ -28,6 +28,7 @@ def report(
     if as_json:
         print_json({"report": made.name, "rows": made.num_rows, "files": [str(file) for file in made.files]})
         return
-    for line in (f"# {made.report.title}", *made.report.summary):
-        say(line)
+    for line in (f"# {made.report.title}", made.report.verdict, *made.report.summary):
+        if line:
+            say(line)
     tell_files(made.files)

@@ -1,7 +1,7 @@
 """``themis-opt run``: schedules executed by real processes, beside what the model says."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,7 @@ Dtype = Annotated[str, typer.Option(help="Element type, such as float32, float16
 InFlight = Annotated[int, typer.Option(help="Stages that a dimension may have under way at once.", min=1, max=16)]
 
 
+@options.with_costs
 def run(
     source: Source,
     local: ranks.Local = None,
@@ -28,6 +29,8 @@ def run(
     transport: ranks.Transport = "tcp",
     size: options.Size = None,
     chunks: options.NumChunks = None,
+    latency: options.Latency = None,
+    sizes: options.Sizes = "equal",
     dtype: Dtype = "float32",
     reduction: Annotated[str, typer.Option(help="sum, min, max or avg.")] = "sum",
     in_flight: InFlight = 1,
@@ -41,6 +44,7 @@ def run(
         Path | None, typer.Option("-o", "--output", help="Folder for rows, measured traces and pictures.")
     ] = None,
     as_json: options.Json = False,
+    **costs: str | None,
 ) -> None:
     """Run schedules with one process per NPU, check every bit of the results, and compare times with the model.
 
@@ -49,7 +53,8 @@ def run(
     from themis_opt.runtime.execution import execute
     from themis_opt.runtime.program import RunOptions
 
-    schedules = _schedules(source, local, pace, policies, size, chunks)
+    changes = {"size": size, "chunks": chunks, "latency": latency} | costs
+    schedules = _schedules(source, local, pace, policies, changes, sizes)
     settings = RunOptions(dtype, reduction, in_flight, pace is not None, iterations)
     num_ranks = next(iter(schedules.values())).instance.fabric.num_npus
     with (
@@ -61,7 +66,7 @@ def run(
 
 
 def _schedules(
-    source: str, local: str | None, pace: str | None, policies: str | None, size: str | None, chunks: int | None
+    source: str, local: str | None, pace: str | None, policies: str | None, changes: dict[str, Any], sizes: str
 ) -> "dict[str, Schedule]":
     """What is run, by name: the schedule of a file with the first usual policy before it, or policies alone."""
     from themis_opt.policies.registry import usual_policies
@@ -69,17 +74,32 @@ def _schedules(
     from themis_opt.schedules.simulator import simulate
 
     planned = _planned(source)
-    if planned is not None and (size, chunks) != (None, None):
-        raise InputError("a schedule has its own sizes and chunks", field="--size" if size else "--chunks")
-    whole = options.load_instance(source, size, chunks) if planned is None else planned.instance
+    given = [name for name in ("size", "chunks") if changes[name] is not None]
+    if planned is not None and given:
+        raise InputError("a schedule has its own sizes and chunks", field=f"--{given[0]}")
+    if planned is None:
+        whole = options.load_instance(source, **_own(changes))
+    else:
+        planned = options.replan(planned, changes["latency"], None, _own(changes)["costs"])
+        whole = planned.instance
+
+    from themis_opt.study.comparison import checked_sizes
+
     instance = on_network(whole, local, pace)
     chosen = options.choose_policies(
-        instance, policies, lambda own: usual_policies(own)[: 1 if planned is not None else None]
+        instance, policies, lambda own: usual_policies(own)[: 1 if planned is not None else None], checked_sizes(sizes)
     )
     schedules = {name: simulate(instance, policy(instance)) for name, policy in chosen.items()}
     if planned is not None:
         schedules[Path(source).name] = simulate(instance, planned.enforced_plan())
     return schedules
+
+
+def _own(changes: dict[str, Any]) -> dict[str, Any]:
+    """The changes as parameters of :func:`options.load_instance`."""
+    named = ("size", "chunks", "latency")
+    costs = {name: value for name, value in changes.items() if name not in named}
+    return {name: changes[name] for name in named} | {"costs": costs}
 
 
 def _planned(source: str) -> "Schedule | None":

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from themis_opt.base.errors import InputError
-from themis_opt.cli import options
+from themis_opt.cli import completion, options
 
 if TYPE_CHECKING:
     from themis_opt.problem.instance import Instance
@@ -17,8 +17,16 @@ POLICY = "horovod/hourglass"
 
 
 def scaling(
-    model: Annotated[str, typer.Argument(help="Model, see workload --list.", metavar="MODEL")],
-    network: Annotated[str, typer.Option(help="Instance file, or shipped instance, whose network to take.")],
+    model: Annotated[
+        str,
+        typer.Argument(help="Model, see workload --list.", metavar="MODEL", autocompletion=completion.models),
+    ],
+    network: Annotated[
+        str,
+        typer.Option(
+            help="Instance file, or shipped instance, whose network to take.", autocompletion=completion.instances
+        ),
+    ],
     npus: Annotated[str, typer.Option(help="Numbers of NPUs, with commas between.")] = "1,8,16,32,64",
     utilisation: Annotated[str, typer.Option(help="Shares of every bandwidth that are used.")] = "1",
     compress: Annotated[str, typer.Option(help="Bytes over those on the wire.")] = "1",

@@ -16,6 +16,7 @@ def simulate(
     latency: options.Latency = None,
     ag_order: options.AgOrder = None,
     policies: options.Policies = None,
+    sizes: options.Sizes = "equal",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for one schedule and its pictures per policy.")
     ] = None,
@@ -26,14 +27,15 @@ def simulate(
     instance = options.load_instance(source, size, chunks, latency, ag_order, costs)
 
     from themis_opt.base.documents import file_name
-    from themis_opt.cli.printing import print_json, print_results, tell_files
+    from themis_opt.cli.printing import note_free_cuts, print_json, print_results, tell_files
     from themis_opt.formats.bundle import write_schedule
     from themis_opt.policies.registry import usual_policies
     from themis_opt.schedules.simulator import simulate as run
     from themis_opt.schedules.validation import validate
     from themis_opt.study.columns import schedule_row
+    from themis_opt.study.comparison import checked_sizes
 
-    chosen = options.choose_policies(instance, policies, usual_policies)
+    chosen = options.choose_policies(instance, policies, usual_policies, checked_sizes(sizes))
     schedules = {name: run(instance, policy(instance)) for name, policy in chosen.items()}
     for name, schedule in schedules.items():
         validate(schedule)
@@ -43,4 +45,5 @@ def simulate(
     if as_json:
         print_json(rows)
     else:
-        print_results(instance.name or "instance", rows, list(schedules.values()))
+        print_results(f"{instance.name or 'instance'}, chunk sizes {sizes}", rows, list(schedules.values()))
+        note_free_cuts(list(schedules.values()))

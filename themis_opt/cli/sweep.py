@@ -20,12 +20,13 @@ SHOWN: "dict[str, tuple[str, Form]]" = {
     "iteration_ns": ("iteration", "time"),
     "algbw_bytes_per_s": ("algbw", "bandwidth"),
     "busbw_bytes_per_s": ("busbw", "bandwidth"),
-    "utilisation": ("utilisation", "share"),
+    "busy": ("busy", "shares"),
     "gap": ("gap", "share"),
 }
 """Title and form of what the table shows behind the varied values."""
 
 
+@options.with_costs
 def sweep(
     source: options.InstanceSource,
     over: Annotated[
@@ -35,23 +36,28 @@ def sweep(
             "launch_overhead or size (NPUs) of a dimension, such as dim1.bandwidth=100GB/s,200GB/s."
         ),
     ] = None,
+    size: options.Size = None,
+    chunks: options.NumChunks = None,
+    latency: options.Latency = None,
+    ag_order: options.AgOrder = None,
     policies: options.Policies = None,
+    sizes: options.Sizes = "equal",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for sweep.csv and pictures over what varies first.")
     ] = None,
     as_json: options.Json = False,
+    **costs: str | None,
 ) -> None:
     """Run policies over message sizes, chunk counts, or bandwidth, latency, launches and NPUs of a dimension."""
-    from themis_opt.problem.catalog import load
-
-    instance = load(source)
+    instance = options.load_instance(source, size, chunks, latency, ag_order, costs)
 
     from themis_opt.cli.printing import print_json, print_rows
+    from themis_opt.study.comparison import checked_sizes
     from themis_opt.study.sweep import sweep
 
     usual = [USUAL] if instance.iteration is None else ["chunks=4..64"]
     varied = _varied(over or usual)
-    rows = sweep(instance, varied, options.split(policies))
+    rows = sweep(instance, varied, options.split(policies), sizes=checked_sizes(sizes))
     name = instance.name or "instance"
     if output is not None:
         _write(output, rows, list(varied), name)
@@ -59,7 +65,7 @@ def sweep(
         print_json(rows)
         return
     heads: dict[str, tuple[str, Form]] = {own: (own, "text") for own in varied}
-    print_rows(f"{name}: {len(rows)} runs", _readable(rows, list(varied)), heads | SHOWN)
+    print_rows(f"{name}: {len(rows)} runs, chunk sizes {sizes}", _readable(rows, list(varied)), heads | SHOWN)
 
 
 def _varied(texts: Sequence[str]) -> dict[str, list[Any]]:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 @options.with_costs
 def tune(
     source: options.InstanceSource,
-    size: options.Size = None,
-    sizes_of_collective: Annotated[
-        str | None, typer.Option(help="Sizes to tune for together, with commas between them, such as 1MiB,100MiB.")
+    size: Annotated[
+        str | None,
+        typer.Option(help="Size of every collective, or several to tune for together, such as 1MiB,100MiB."),
     ] = None,
     ag_order: options.AgOrder = None,
     latency: options.Latency = None,
@@ -31,9 +31,12 @@ def tune(
     ] = None,
     min_chunk: Annotated[str | None, typer.Option(help="Least size of an equal chunk, such as 64KiB.")] = None,
     policies: Annotated[str | None, typer.Option(help="Of themis, baseline and hourglass, with commas.")] = None,
+    launching: Annotated[
+        str | None, typer.Option(help="Launching policies of an iteration, with commas, such as ddp.")
+    ] = None,
     profiles: Annotated[
         str | None,
-        typer.Option("--chunk-sizes", "--profiles", help="Chunk sizes: of equal, ramp and free, with commas."),
+        typer.Option("--chunk-sizes", help="Chunk sizes: of equal, ramp and free, with commas."),
     ] = None,
     trials: Annotated[int, typer.Option(help="Settings to try, those of a resumed study included.", min=1)] = 100,
     time_limit: Annotated[
@@ -61,15 +64,17 @@ def tune(
     """
     from themis_opt.base.documents import file_name
 
-    instance = options.load_instance(source, size, None, None, ag_order)
+    sizes = options.split(size) or ()
+    instance = options.load_instance(source, size if len(sizes) < 2 else None, None, None, ag_order)
     folder = output or Path(file_name(f"tuned-{Path(source).name.removesuffix('.json')}"))
     settings: dict[str, Any] = {
         **costs,
         "latency": latency,
         "max_chunks": max_chunks,
         "min_chunk": min_chunk,
-        "sizes": options.split(sizes_of_collective),
+        "sizes": sizes if len(sizes) > 1 else None,
         "policies": options.split(policies),
+        "launching": options.split(launching),
         "profiles": options.split(profiles),
     }
     settings = {name: value for name, value in settings.items() if value is not None}
@@ -86,9 +91,9 @@ def _run(
     as_json: bool,
 ) -> None:
     from themis_opt.base.documents import make_folder
-    from themis_opt.cli.printing import print_json, tell
+    from themis_opt.cli.printing import print_json, tell, tell_note
     from themis_opt.cli.progress import trial_progress
-    from themis_opt.tuning.costs import is_free_to_cut
+    from themis_opt.problem.cost_overrides import is_free_to_cut
     from themis_opt.tuning.options import make_space
     from themis_opt.tuning.storage import sqlite_url
     from themis_opt.tuning.tuner import StorageLost
@@ -96,7 +101,7 @@ def _run(
 
     space = make_space(instance, **settings)  # refuses bad options before anything is written
     if is_free_to_cut(space.instances[0]):
-        tell("note: nothing makes small chunks dear; state --launch-overhead, --packet or --latency occupy")
+        tell_note("nothing makes small chunks dear; state --launch-overhead, --packet or --latency occupy")
     make_folder(folder)
     search["storage"] = search["storage"] or sqlite_url(folder / "study.db")
     if time_limit is not None:
@@ -138,28 +143,66 @@ def _print(tuned: "Tuned") -> None:
     """Print the best setting beside the default, and the compromises if they were asked for."""
     from themis_opt.base.units import format_percent
     from themis_opt.cli.printing import print_rows, say
+    from themis_opt.study.columns import busy_in_words
+    from themis_opt.tuning.buckets import settings as lines_to_paste
 
     space = tuned.space
     shorter = f"{format_percent(tuned.gain)} shorter than with" if tuned.gain > 0 else "no shorter than with"
     say(f"Best of {tuned.num_run} settings: {space.describe(tuned.choice)}.")
     say(f"It is {shorter} what users do today: {space.describe(space.reference)}.")
+    for line in lines_to_paste(tuned.choice):
+        say(f"Paste: {line}")
+    pairs = zip(tuned.default_schedules, tuned.schedules, strict=True)
+    busy = [busy_in_words(schedule) for pair in pairs for schedule in pair]
     settings = {"default": space.describe(space.reference), "best": space.describe(tuned.choice)}
+    rows = [row | {"described": settings[row["setting"]]} for row in tuned.rows()]
+    rows = [row | {"busy": own} for row, own in zip(rows, busy, strict=True)]
     print_rows(
         f"{space.name}: {tuned.num_run} settings tried, study {tuned.study}",
-        [row | {"described": settings[row["setting"]]} for row in tuned.rows()],
+        [
+            row | {"described": settings[row["setting"]], "busy": own}
+            for row, own in zip(tuned.rows(), busy, strict=True)
+        ],
         {
             "setting": ("", "text"),
             "size": ("size", "text"),
             f"{space.measured}_ns": (space.measured, "time"),
-            "utilisation": ("utilisation", "share"),
+            "busy": ("busy", "shares"),
             "chunks": ("chunks", "count"),
             "gain": ("gain", "share"),
             "gap": ("gap", "share"),
             "described": ("setting", "text"),
         },
     )
+    _print_buckets(tuned)
     if tuned.objective == "pareto":
         _print_front(tuned)
+
+
+def _print_buckets(tuned: "Tuned") -> None:
+    """Print what sizes of buckets take, where there are any."""
+    from themis_opt.cli.printing import print_rows
+    from themis_opt.tuning.buckets import MIB, bucket_rows
+
+    rows = [
+        row
+        | {
+            "mb": f"{row['bucket_bytes'] / MIB:.4g}",
+            "note": "best" if row["is_best"] else "",
+        }
+        for row in bucket_rows(tuned)
+    ]
+    if rows:
+        print_rows(
+            f"size of buckets with {tuned.choice['launching']}, all else as it is best",
+            rows,
+            {
+                "mb": ("bucket, MiB", "text"),
+                "iteration_ns": ("iteration", "time"),
+                "gap": ("gap", "share"),
+                "note": ("", "text"),
+            },
+        )
 
 
 def _print_front(tuned: "Tuned") -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from themis_opt.base.errors import InputError
-from themis_opt.cli import options
+from themis_opt.cli import completion, options
 
 if TYPE_CHECKING:
     from themis_opt.problem.instance import Instance
@@ -14,24 +14,42 @@ if TYPE_CHECKING:
     from themis_opt.workloads.timing import Timing
 
 PARALLELISM_NAMES = (
-    *("data", "tensor", "hybrid", "splitbrain", "fsdp", "hsdp", "daso", "pipeline", "out-of-core"),
+    *("data", "tensor", "hybrid", "splitbrain", "expert", "sequence", "zero1", "fsdp", "hsdp", "daso"),
+    *("pipeline", "out-of-core"),
     *("filter", "channel", "spatial", "data+filter", "data+channel", "data+spatial"),
 )
 """Those of :data:`themis_opt.workloads.parallelisms.PARALLELISMS`, without loading what makes them."""
 
-ModelName = Annotated[str | None, typer.Argument(help="Model, see --list.", metavar="MODEL")]
+ModelName = Annotated[
+    str | None, typer.Argument(help="Model, see --list.", metavar="MODEL", autocompletion=completion.models)
+]
 ListModels = Annotated[bool, typer.Option("--list", help="List the models with parameters and sources.")]
-Network = Annotated[str | None, typer.Option(help="Instance file, or shipped instance, whose network to take.")]
-Parallelism = Annotated[str, typer.Option(help=f"{', '.join(PARALLELISM_NAMES)}.")]
+Network = Annotated[
+    str | None,
+    typer.Option(
+        help="Instance file, or shipped instance, whose network to take.", autocompletion=completion.instances
+    ),
+]
+Parallelism = Annotated[
+    str,
+    typer.Option(
+        help=f"{', '.join(PARALLELISM_NAMES)}.", autocompletion=completion.starting_with(lambda: PARALLELISM_NAMES)
+    ),
+]
 Batch = Annotated[int, typer.Option(help="Samples of one step, for each NPU or group that holds a copy of the model.")]
 Sequence = Annotated[int | None, typer.Option(help="Tokens of one sample, where the model reads sequences.")]
 DType = Annotated[str, typer.Option("--dtype", help="fp16, bf16 or fp32.")]
 Flops = Annotated[str, typer.Option(help="Floating-point operations per second of an NPU.")]
 Efficiency = Annotated[float, typer.Option(help="Fraction of --flops that is reached.")]
-Times = Annotated[Path | None, typer.Option(help="JSON file with the times of each layer, instead of --flops.")]
+Times = Annotated[
+    Path | None, typer.Option("--layer-times", help="JSON file with the times of each layer, instead of --flops.")
+]
+Template = Annotated[
+    bool, typer.Option("--layer-times-template", help="Print such a file for the model, with the times of --flops.")
+]
 Group = Annotated[int | None, typer.Option(help="NPUs that share a model, or its fully connected layers.")]
 Accumulate = Annotated[int, typer.Option(help="Steps of which only the last exchanges gradients.")]
-Zero = Annotated[int, typer.Option(help="2: gradients and optimizer are sharded. 0: copies.")]
+Zero = Annotated[int, typer.Option(help="1: optimizer states are sharded. 2: gradients too. 0: copies.")]
 Granularity = Annotated[str, typer.Option(help="Tensors of gradients: fused, layer or parameter.")]
 WeightsOnly = Annotated[bool, typer.Option("--weights-only", help="Leave out biases and normalisation.")]
 Recompute = Annotated[bool, typer.Option("--recompute", help="Compute activations again in the backward pass.")]
@@ -69,6 +87,7 @@ def workload(
     flops: Flops = "120 TFLOP/s",
     efficiency: Efficiency = 1.0,
     times: Times = None,
+    template: Template = False,
     tensor_group: Group = None,
     accumulate: Accumulate = 1,
     zero: Zero = 0,
@@ -100,9 +119,13 @@ def workload(
     if list_models:
         _print_models(as_json)
         return
-    if model is None or network is None:
-        field = "MODEL" if model is None else "--network"
-        raise InputError("is required, unless --list is given", field=field)
+    if model is None:
+        raise InputError("is required, unless --list is given", field="MODEL")
+    if template:
+        _print_template(model, sequence, weights_only, batch, flops, efficiency)
+        return
+    if network is None:
+        raise InputError("is required, unless --list or --layer-times-template is given", field="--network")
     from pydantic import ValidationError
 
     from themis_opt.problem.catalog import load
@@ -163,10 +186,21 @@ def _timing(flops: str, efficiency: float, times: Path | None, layers: tuple["La
     return Rate(parse_rate(flops), efficiency) if times is None else read_times(times, layers)
 
 
+def _print_template(
+    model: str, sequence: int | None, only_weights: bool, batch: int, flops: str, efficiency: float
+) -> None:
+    from themis_opt.workloads.models import find_model
+    from themis_opt.workloads.timing import Rate, parse_rate, times_document
+
+    layers = _layers(find_model(model), sequence, only_weights)
+    typer.echo(times_document(layers, Rate(parse_rate(flops), efficiency), batch))
+
+
 def _finish(instance: "Instance", layers: tuple["Layer", ...], output: Path | None, as_json: bool) -> None:
     """Write the instance if a file is given, and print what it consists of."""
     from themis_opt.base.units import format_milliseconds
-    from themis_opt.cli.printing import print_json, print_table, say
+    from themis_opt.cli.printing import print_json, print_table, say, say_all
+    from themis_opt.study.verdict import on_step
     from themis_opt.workloads.files import write_instance
     from themis_opt.workloads.summary import workload_summary
 
@@ -176,6 +210,7 @@ def _finish(instance: "Instance", layers: tuple["Layer", ...], output: Path | No
     if as_json:
         print_json(summary)
         return
+    say_all(on_step(instance))
     facts = [
         ("parameters", f"{summary['parameters']:,}"),
         ("NPUs", str(summary["npus"])),

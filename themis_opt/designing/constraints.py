@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from themis_opt.base.errors import suggestion
 from themis_opt.base.units import parse_bandwidth
 
 if TYPE_CHECKING:
@@ -83,6 +83,5 @@ def _read_term(text: str, names: Sequence[str]) -> tuple[float, str | None]:
             return float(match[1] or 1), match[2]
         return parse_bandwidth(text), None
     except ValueError:
-        near = get_close_matches(match[2] if match else text, names, 1)
-        hint = f"; did you mean '{near[0]}'?" if near else f"; the dimensions are {', '.join(names)}"
+        hint = suggestion(match[2] if match else text, names) or f"; the dimensions are {', '.join(names)}"
         raise ValueError(f"'{text}' is neither a dimension, with a factor or not, nor a bandwidth{hint}") from None

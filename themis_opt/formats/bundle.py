@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.registries import Registry
+from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
 from themis_opt.formats.schedule_json import Summary, schedule_document
 from themis_opt.formats.window import is_pictured
 from themis_opt.schedules.schedule import Schedule
@@ -42,25 +43,27 @@ def write_schedule(folder: Path, schedule: Schedule, title: str, summary: Summar
             write_atomically(folder / name, content)
             files.append(folder / name)
     if is_pictured(schedule):
-        files += _draw(folder, schedule, title)
+        bounds = summary.bounds_ns.values() if summary else ()
+        files += _draw(folder, schedule, title, max(bounds, default=None))
     for name in (*WRITERS, *PICTURES):
         if folder / name not in files:
             (folder / name).unlink(missing_ok=True)
     return files
 
 
-def _draw(folder: Path, schedule: Schedule, title: str) -> list[Path]:
+def _draw(folder: Path, schedule: Schedule, title: str, bound_ns: float | None) -> list[Path]:
     from themis_opt.formats.gantt import save_figure
 
-    drawing, files = picture(schedule, title), [folder / name for name in PICTURES]
+    bound = None if bound_ns is None else PICOSECONDS_PER_NANOSECOND * bound_ns
+    drawing, files = picture(schedule, title, bound), [folder / name for name in PICTURES]
     for path in files:
         save_figure(drawing, path)
     return files
 
 
-def picture(schedule: Schedule, title: str = "") -> "Figure":
-    """The Gantt picture of a schedule: all of it, or two periods where there is compute."""
+def picture(schedule: Schedule, title: str = "", bound: float | None = None) -> "Figure":
+    """The Gantt picture of a schedule: all of it with a bound in picoseconds as a line, or two periods of compute."""
     from themis_opt.formats.gantt import gantt
     from themis_opt.formats.period_gantt import period_gantt
 
-    return (period_gantt if schedule.has_period else gantt)(schedule, title)
+    return period_gantt(schedule, title) if schedule.has_period else gantt(schedule, title, bound)

@@ -83,7 +83,7 @@ Entry = tuple[Patch | tuple[Patch, ...], str]
 """What a legend shows, and what that means."""
 
 
-def gantt(schedule: Schedule, title: str = "") -> Figure:
+def gantt(schedule: Schedule, title: str = "", bound: float | None = None) -> Figure:
     """Draw a schedule without compute.
 
     One row per dimension, dim1 on top, with its busy share of the makespan at the end; one bar per stage,
@@ -94,6 +94,8 @@ def gantt(schedule: Schedule, title: str = "") -> Figure:
     ----------
     title : str
         Headline; the name of the instance by default.
+    bound : float, optional
+        Picoseconds of a lower bound on the makespan, drawn as a line.
     """
     window = last_periods(schedule, 1)
     unit, scale = time_unit(window.length, micro=MICRO)
@@ -103,6 +105,9 @@ def gantt(schedule: Schedule, title: str = "") -> Figure:
     draw_strip(strip, *window.busy_bandwidth, scale)
     label_time(strip, window.length / scale, unit)
     caption = f"makespan {schedule.makespan / scale:.4g} {unit}, utilisation {schedule.utilisation:.1%}"
+    if bound is not None:
+        timeline.axvline(bound / scale, color=INK, linewidth=1.2, linestyle=(0, (4, 2)), zorder=3)
+        caption += f", no schedule below {bound / scale:.4g} {unit} (dashed)"
     draw_heading(figure, title or schedule.instance.name, caption)
     for inches, entries in ((FIRST_ROW, _phase_entries(schedule)), (SECOND_ROW, _collective_entries(schedule))):
         draw_legend(

@@ -1,6 +1,9 @@
 """Schedules on one axis of time, small enough for a column of a paper and for axes of one's own."""
 
+from base64 import b64encode
 from collections.abc import Mapping
+from html import escape
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,9 @@ FONT = 7.0
 """Points: a caption in a paper is about as large."""
 
 BAR = "#467bb3"
+
+HTML_DPI = 200
+"""Dots per inch of pictures in notebooks."""
 
 PAPER: Any = {
     "font.size": FONT, "axes.labelsize": FONT, "xtick.labelsize": FONT, "ytick.labelsize": FONT, "hatch.linewidth": 0.4,
@@ -72,6 +78,15 @@ def plot(
         axes.axvline(bound / scale, color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
     _label(axes, rows, max(window.length for window in windows.values()) / scale, unit)
     return axes
+
+
+def as_html(schedule: Schedule) -> str:
+    """A schedule for notebooks: what it is, and its picture."""
+    content = BytesIO()
+    figure: Any = plot(schedule).figure
+    figure.savefig(content, format="png", dpi=HTML_DPI)
+    picture = b64encode(content.getvalue()).decode()
+    return f'<p>{escape(repr(schedule)[1:-1])}</p><img alt="Schedule" src="data:image/png;base64,{picture}">'
 
 
 def plot_times(times: Mapping[str, int], bound: float, ax: Axes | None = None) -> Axes:

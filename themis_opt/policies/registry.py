@@ -16,7 +16,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from inspect import isfunction
 from typing import Any, cast
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.registries import Registry, is_import_path
 from themis_opt.policies.planning import Combined
 from themis_opt.policies.planning import Policy as Policy
@@ -226,14 +226,14 @@ def _unknown(name: str, *, launching: bool = False) -> InputError:
     if launching:
         known = f"{', '.join(LAUNCHING)}, or one of {known}"
     stray = "; knobs follow their policy after colons, as in search:evaluations=1000:seed=1" if "=" in name else ""
-    return InputError(f"unknown policy; use one of {known}{stray}", field="policy", value=name)
+    near = suggestion(name.partition("=")[0], [*POLICIES, *(LAUNCHING if launching else ())])
+    return InputError(f"unknown policy; use one of {known}{stray}{near}", field="policy", value=name)
 
 
 def _known_dispatch(policy: Any, specification: str, dispatch: str) -> str:
     if dispatch not in DISPATCH:
-        raise InputError(
-            f"unknown dispatch rule; use one of {', '.join(DISPATCH)}", field="policy", value=specification
-        )
+        rule = f"unknown dispatch rule; use one of {', '.join(DISPATCH)}{suggestion(dispatch, DISPATCH)}"
+        raise InputError(rule, field="policy", value=specification)
     if "dispatch" not in {f.name for f in fields(policy)}:
         raise InputError("takes no dispatch rule", field="policy", value=specification)
     return dispatch
@@ -259,7 +259,7 @@ def knobs_of(policy: Any, specification: str, settings: list[str], field: str = 
             raise InputError(f"sets knob '{name}' twice", field=field, value=specification)
         if name not in types:
             raise InputError(
-                f"unknown knob '{name}'; use one of {', '.join(types) or 'none'}",
+                f"unknown knob '{name}'; use one of {', '.join(types) or 'none'}{suggestion(name, types)}",
                 field=field,
                 value=specification,
             )

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from themis_opt.base.documents import read_json
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.registries import Registry
 from themis_opt.base.sources import Source
 from themis_opt.problem.cost import check_clock
@@ -256,5 +256,6 @@ def _located(source: str | Path) -> Path:
         raise InputError(f"cannot be read: {error.strerror}", source=str(source)) from None
     name = path.name.removesuffix(".json")
     if path.name != str(source) or name not in shipped():
-        raise InputError("no such file, and no shipped instance of that name", source=str(source))
+        near = suggestion(name, shipped())
+        raise InputError(f"no such file, and no shipped instance of that name{near}", source=str(source))
     return shipped()[name]

@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from themis_opt.base.units import format_bandwidth, format_short_time, format_size, format_time
+from themis_opt.base.units import format_link, format_short_time, format_size, format_time
 from themis_opt.problem.algorithms import steps
 from themis_opt.problem.cost_terms import COST_TERMS, NONE
 from themis_opt.problem.exchanges import Exchange
@@ -24,7 +24,7 @@ def headline(instance: Instance) -> str:
     gather = "in any order" if instance.ag_order == "free" else "in the reverse of the scatter order"
     line = (
         f"{instance.name or 'instance'}: {network.num_npus} NPUs ({shape}), "
-        f"{format_bandwidth(sum(network.bandwidths))} per NPU; latency {latency}; gathers {gather}"
+        f"{format_link(sum(network.bandwidths))} per NPU; latency {latency}; gathers {gather}"
     )
     lines = [line, instance.description, _in_short(instance) if instance.tasks else ""]
     return "\n".join(line for line in lines if line)
@@ -67,7 +67,7 @@ def dimension_rows(instance: Instance) -> list[dict[str, str]]:
             "dimension": name,
             "kind": d.kind.value,
             "size": str(d.size),
-            "bandwidth": format_bandwidth(d.bandwidth),
+            "bandwidth": format_link(d.bandwidth),
             "algorithm": "in-network" if d.in_network else d.basic_algorithm.value,
             "latency": f"{_steps(instance, k)} x {format_time(d.latency)}",
             "extras": _extras(d),
@@ -82,7 +82,7 @@ def rail_rows(instance: Instance) -> list[dict[str, str]]:
         {
             "dimension": name,
             "rail": rail.name,
-            "bandwidth": format_bandwidth(rail.bandwidth),
+            "bandwidth": format_link(rail.bandwidth),
             "extra latency": format_time(rail.extra_latency),
             "extra launch": format_time(rail.extra_launch_overhead),
             "carries parts of stages from": _used_from(instance, k, number),
@@ -123,7 +123,7 @@ def cost_in_words(value: int | float | Packet | None) -> str:
     if isinstance(value, int):
         return format_time(value)
     if isinstance(value, float):
-        return format_bandwidth(value)
+        return format_link(value)
     return NONE if value is None else str(value)
 
 

@@ -1,11 +1,13 @@
 """What the documents of a problem share: frozen models, whole numbers, limits, and errors that name their field."""
 
+import re
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, suggestion
 
 MAX_DIMENSIONS = 12
 MAX_RAILS = 16
@@ -50,15 +52,65 @@ class FieldError(ValueError):
 
 
 def located(error: ValidationError) -> InputError:
-    """The first failed check of a pydantic model, as one line with field, value and rule."""
+    """All failed checks of a pydantic model, unknown fields first, each with field, value and rule."""
     found = error.errors(include_url=False)
     details = [d for d in found if d["type"] != "too_short" or not d["input"]]  # else it lost its wrong items
-    first = (details or found)[0]
-    own = getattr(first.get("ctx", {}).get("error"), "field", None)
-    place = (*first["loc"], own) if own else first["loc"]
+    details = sorted(details or found, key=lambda detail: detail["type"] != UNKNOWN)
+    first, *others = (_located(detail, error.title) for detail in details[:MOST_ERRORS])
+    if len(details) > MOST_ERRORS:
+        others.append(InputError(f"and {len(details) - MOST_ERRORS} more errors"))
+    return InputError(first.rule, field=first.field, value=first.value, others=others)
+
+
+MOST_ERRORS = 20
+"""Errors of one document that are told."""
+
+
+UNKNOWN = "extra_forbidden"
+"""What pydantic calls an unknown field."""
+
+
+def _located(detail: Any, title: str) -> InputError:
+    """One failed check of the model with a title."""
+    own = getattr(detail.get("ctx", {}).get("error"), "field", None)
+    place = (*detail["loc"], own) if own else detail["loc"]
     field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
-    rule = first["msg"].removeprefix("Value error, ")
-    rule = {"extra_forbidden": "unknown field", "missing": "required field is missing"}.get(first["type"], rule)
-    value = None if isinstance(first["input"], dict | list | BaseModel) or own else first["input"]
-    more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
-    return InputError(rule[0].lower() + rule[1:] + more, field=field, value=value)
+    value = None if isinstance(detail["input"], dict | list | BaseModel) or own else detail["input"]
+    return InputError(_rule(detail, title), field=field, value=value)
+
+
+def _rule(detail: Any, title: str) -> str:
+    """The rule that is broken, with the nearest name where a field or a name is unknown."""
+    match detail["type"]:
+        case "extra_forbidden":
+            name = str(detail["loc"][-1])
+            return f"unknown field{suggestion(name, _fields_at(title, detail['loc'][:-1]))}"
+        case "missing":
+            return "required field is missing"
+    rule = str(detail["msg"].removeprefix("Value error, "))
+    if detail["type"] in ("enum", "literal_error"):
+        rule += suggestion(str(detail["input"]), re.findall(r"'([^']+)'", rule))
+    return rule[0].lower() + rule[1:]
+
+
+def _fields_at(title: str, place: Iterable[str | int]) -> set[str]:
+    """Names of the fields that a document of a model may have at a place; none where that cannot be said."""
+    models = {own for own in _descendants(Model) if own.__name__ == title}
+    for part in (part for part in place if isinstance(part, str)):
+        inner = {m for own in models if part in own.model_fields for m in _models_in(own.model_fields[part].annotation)}
+        models = inner or models
+    return {name for own in models for name in own.model_fields}
+
+
+def _descendants(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for own in model.__subclasses__():
+        yield own
+        yield from _descendants(own)
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models that a type is made of."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)

@@ -259,6 +259,14 @@ class Instance(Model):
     def __hash__(self) -> int:
         return hash(self.fingerprint)
 
+    def __repr__(self) -> str:
+        parts = {"collective": self.collectives, "task": self.tasks, "tensor": self.exchanges if self.tasks else ()}
+        counts = ", ".join(f"{len(own)} {what}{'s' * (len(own) > 1)}" for what, own in parts.items() if own)
+        sizes = "x".join(map(str, self.network.sizes))
+        return f"<Instance {self.name or 'without a name'}: {self.network.num_npus} NPUs ({sizes}), {counts}>"
+
+    __str__ = __repr__
+
     @cached_property
     def _document(self) -> str:
         """Everything that was said: comparing it is faster than field by field, for caches whose key an instance is."""

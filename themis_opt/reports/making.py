@@ -61,11 +61,14 @@ def make_report(
     path = rows or folder / ROWS
     provenance = read_provenance(path)
     read = read_rows(path)
+
+    from themis_opt.reports.verdict import verdict
+
     function = _report_function(experiment.report, folder / EXPERIMENT)
     frame = read.to_frame()
     try:
         shown = _with_figures(function(frame, experiment), frame, figures)
-        made = with_provenance(shown, frame, experiment, provenance)
+        made = replace(with_provenance(shown, frame, experiment, provenance), verdict=verdict(frame))
     except InputError as error:
         raise error.within(str(path)) from None
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.registries import Registry
 from themis_opt.reports.experiment import Experiment
 from themis_opt.reports.rendering.document import Report
@@ -37,6 +37,7 @@ def report_function(name: str) -> ReportFunction:
         If there is no such report.
     """
     if name not in REPORTS:
-        raise InputError(f"unknown report; use one of {', '.join(REPORTS)}", field="report", value=name)
+        rule = f"unknown report; use one of {', '.join(REPORTS)}{suggestion(name, REPORTS)}"
+        raise InputError(rule, field="report", value=name)
     function: ReportFunction = REPORTS.load(name)
     return function

@@ -8,15 +8,16 @@ import pandas as pd
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.documents import write_atomically
-from themis_opt.base.units import Form, format_duration, format_short_time, format_size, time_unit
+from themis_opt.base.units import Form, cells, format_duration, format_short_time, format_size, time_unit
 from themis_opt.formats.gantt import phase_title
 from themis_opt.formats.window import Window, last_periods
 from themis_opt.problem.phases import Phase, growing
 from themis_opt.reports.rendering.charts import Chart, timeline
-from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
+from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table, Value
 from themis_opt.reports.rendering.page import render_html
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.solving.bounds import bounds_of
+from themis_opt.study.columns import Column as ResultColumn
 from themis_opt.study.columns import columns_of
 from themis_opt.study.comparison import Comparison, Result
 
@@ -36,7 +37,7 @@ PERIODS = 2
 
 FORMATS: dict[Form, str] = {
     "text": "text", "time": "duration", "share": "percent", "bandwidth": "bandwidth", "ratio": "factor",
-    "count": "count",
+    "count": "count", "shares": "text",
 }  # fmt: skip
 
 
@@ -163,11 +164,13 @@ def _tasks(policy: str, window: Window, scale: int) -> pd.DataFrame:
 
 def _results(comparison: Comparison) -> Table:
     columns = [c for c in columns_of([r.schedule for r in comparison.results], judged=True) if c.title]
-    rows = [
-        (result.policy, *(column.value(result if column.judged else result.schedule) for column in columns))
-        for result in comparison.results
-    ]
+    rows = [(result.policy, *(_value(column, result) for column in columns)) for result in comparison.results]
     return Table((Column("policy"), *(Column(c.title, FORMATS[c.form]) for c in columns)), tuple(rows))
+
+
+def _value(column: ResultColumn, result: Result) -> Value:
+    value = column.value(result if column.judged else result.schedule)
+    return cells(column.form, [value])[0] if column.form == "shares" else value
 
 
 def _bounds(comparison: Comparison) -> Table:

@@ -1,16 +1,21 @@
 """One period of a schedule with compute: what iterations in a row say about one of them."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from themis_opt.base.arrays import IntArray
+from themis_opt.base.units import format_short_time
 from themis_opt.problem.cost import StageCosts
 from themis_opt.problem.exchanges import Parallelism
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Plan
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
 
 FEW = 8
 """Iterations up to which the network may still be filling up."""
@@ -64,6 +69,26 @@ class Period:
     task_start: IntArray
     stage_start: IntArray
     stage_ready: IntArray
+
+    def __repr__(self) -> str:
+        name = self.instance.name or "an iteration"
+        times = (format_short_time(time) for time in (self.iteration_time, self.instance.compute, self.exposed))
+        return "<Period of {}: {}, compute {}, exposed {}>".format(name, *times)
+
+    def plot(self, ax: "Axes | None" = None, **options: Any) -> "Axes":
+        """Draw the last periods on axes of a new figure if none are given; options of :func:`themis_opt.plot`."""
+        from themis_opt.schedules.schedule import Schedule
+
+        start, ready = self.stage_start.ravel(), self.stage_ready.ravel()
+        end = self.stage_end.ravel()
+        return Schedule(self.instance, self.plan, start, end, ready, self.task_start).plot(ax, **options)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """One row per time that the NPU waits, with the fields of :class:`Wait`, times in picoseconds."""
+        import pandas
+
+        names = [own.name for own in fields(Wait)]
+        return pandas.DataFrame([astuple(wait) for wait in self.waits], columns=names)
 
     @cached_property
     def task_end(self) -> IntArray:

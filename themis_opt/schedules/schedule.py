@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from themis_opt.problem.phases import Phase
 from themis_opt.problem.rails import parts
 from themis_opt.schedules.period import Period, covered
 from themis_opt.schedules.plan import Plan, equal_sizes
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
 
 NO_TASKS = read_only(np.zeros((1, 0), dtype=np.int64))
 
@@ -59,6 +63,25 @@ class Schedule:
     def __repr__(self) -> str:
         what = f"{len(self.start)} stages on {self.instance.name or 'an instance'}"
         return f"<Schedule of {what}: {format_short_time(self.makespan)}>"
+
+    def _repr_html_(self) -> str:
+        from themis_opt.formats.plot import as_html
+
+        return as_html(self)
+
+    def plot(self, ax: "Axes | None" = None, **options: Any) -> "Axes":
+        """Draw the schedule on axes of a new figure if none are given; options of :func:`themis_opt.plot`."""
+        from themis_opt.formats.plot import plot
+
+        return plot(self, ax, **options)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """One row per stage, with the columns of :func:`themis_opt.formats.tables.stage_rows`."""
+        import pandas
+
+        from themis_opt.formats.tables import stage_rows
+
+        return pandas.DataFrame(stage_rows(self))
 
     @property
     def makespan(self) -> int:
@@ -139,6 +162,15 @@ class Schedule:
         time = self.period.communicating if self.has_period else self.makespan
         room = time * sum(resources.values())
         return float(self.costs.sent.sum()) * PICOSECONDS_PER_SECOND / room if room else 0.0
+
+    @property
+    def busy(self) -> dict[str, float]:
+        """Share of the makespan, or of an iteration, in which each resource that is used is held, by its name."""
+        held = np.bincount(
+            self.plan.stage_resources(self.instance), self.costs.occupancy, minlength=self.instance.num_resources
+        )
+        used = sorted({self.instance.resources[k] for k in self.dimensions_in_use})
+        return {self.instance.resource_names[k]: float(held[k]) / self.makespan for k in used}
 
     @property
     def algorithm_bandwidth(self) -> float:

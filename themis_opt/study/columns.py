@@ -63,6 +63,11 @@ class Column:
         return self.of_period is None or self.of_period == schedule.has_period
 
 
+def busy_in_words(schedule: Schedule) -> str:
+    """Share of the time in which each dimension is held, innermost first, with blanks between."""
+    return " ".join(f"{share:.4f}" for share in schedule.busy.values())
+
+
 RESULT_COLUMNS: tuple[Column, ...] = (
     Column("makespan_ns", lambda s: nanoseconds(s.makespan), "time", "makespan", of_period=False),
     Column(
@@ -80,7 +85,8 @@ RESULT_COLUMNS: tuple[Column, ...] = (
     Column("exposed_model_ns", lambda s: nanoseconds(s.period.exposed_by("model")), "time", "model", of_period=True),
     Column("communicating_ns", lambda s: nanoseconds(s.period.communicating), "time", of_period=True),
     Column("overlap", lambda s: s.period.overlap, "share", "overlap", of_period=True),
-    Column("utilisation", lambda s: s.utilisation, "share", "utilisation"),
+    Column("utilisation", lambda s: s.utilisation, "share"),
+    Column("busy", busy_in_words, "shares", "busy"),
     Column("algbw_bytes_per_s", lambda s: s.algorithm_bandwidth, "bandwidth", "algbw", of_period=False),
     Column("busbw_bytes_per_s", lambda s: s.bus_bandwidth, "bandwidth", "busbw", of_period=False),
     Column("idle", lambda s: s.idle, "share"),

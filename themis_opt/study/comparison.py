@@ -103,7 +103,8 @@ class Comparison:
     """Results of several policies on one instance, in the order asked for.
 
     `bounds` holds every bound in picoseconds by name; `interrupted` says whether Ctrl-C ended the search; `left_out`
-    names the policies for which there was no time.
+    names the policies for which there was no time, and `preferred` that whose result is best for another reason than
+    its makespan, if there is one.
     """
 
     instance: Instance
@@ -111,11 +112,12 @@ class Comparison:
     bounds: dict[str, float]
     interrupted: bool = False
     left_out: tuple[str, ...] = ()
+    preferred: str = ""
 
     @property
     def best(self) -> Result:
-        """The result with the least makespan."""
-        return min(self.results, key=lambda result: result.makespan)
+        """The result that is preferred, else the one with the least makespan."""
+        return min(self.results, key=lambda result: (result.policy != self.preferred, result.makespan))
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """The makespans as bars across, and the bound as a line; on axes of a new figure if none are given."""
@@ -151,7 +153,7 @@ def checked_sizes(text: str) -> Sizes:
     for sizes in SIZES:
         if text == sizes:
             return sizes
-    raise InputError(f"must be {' or '.join(SIZES)}", field="--sizes", value=text)
+    raise InputError(f"must be {' or '.join(SIZES)}", field="--chunk-sizes", value=text)
 
 
 class Limits(TypedDict, total=False):

@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from itertools import product
 from typing import Any
 
 from pydantic import ValidationError
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import (
     BANDWIDTH_UNITS,
     SIZE_UNITS,
@@ -181,9 +180,7 @@ def _changed(instance: Instance, name: str, value: Any) -> Instance:
     names = instance.network.dimension_names
     if field not in OF_DIMENSION or dimension not in names:
         known = [*OF_ALL, *(f"{own}.{what}" for own in names for what in OF_DIMENSION)]
-        near = get_close_matches(name, known, 1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise InputError(f"must be one of {', '.join(known)}{hint}", field="over", value=name)
+        raise InputError(f"must be one of {', '.join(known)}{suggestion(name, known)}", field="over", value=name)
     number = names.index(dimension)
     dimensions = list(instance.network.dimensions)
     try:

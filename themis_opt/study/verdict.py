@@ -3,11 +3,21 @@
 from collections.abc import Mapping, Sequence
 
 from formulations.budget import PROVEN_GAP
-from themis_opt.base.units import format_duration, format_percent
+from themis_opt.base.units import format_duration, format_percent, format_short_time
+from themis_opt.policies.launching.common import fusible
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.explanation import Explanation, ResourceTime, resource_time
 from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.solving.bounds import bounds
 from themis_opt.study.comparison import Comparison, Result
+from themis_opt.study.robust import QUANTILE, RobustChoice
 from themis_opt.study.robustness import LossDistribution
+
+MOST_STAGES = 10**6
+"""Stages up to which a step is simulated for a verdict: seconds."""
 
 LITTLE = 0.01
 """Share of a makespan that is not worth a change of the runtime."""
@@ -27,6 +37,28 @@ def on_comparison(compared: Comparison) -> tuple[str, ...]:
         )
     times = f"{format_duration(best.makespan)}, {best.speedup:.3f} times as fast as the fixed order"
     return f"{best.policy} takes {times} with {format_duration(today)}.", _on_gap(compared)
+
+
+def on_step(instance: Instance) -> tuple[str, ...]:
+    """What communication costs a step as most train today, and what no schedule can beat; nothing of very large ones.
+
+    Gradients that can be fused are in the buckets of PyTorch DistributedDataParallel, all other tensors alone, and
+    chunks pass the dimensions in the fixed order.
+    """
+    buckets = [own for own in fusible(instance) if instance.exchanges[own[0]].kind is CollectiveKind.ALL_REDUCE]
+    launching = "ddp" if buckets else "wait_free"
+    if not instance.exchanges or _num_stages(instance) > MOST_STAGES:
+        return ()
+    schedule = simulate(instance, make_policy(f"{launching}/baseline")(instance))
+    today = "DDP with 25 MiB buckets" if buckets else "every tensor on its own"
+    cost = format_percent(schedule.period.exposed / schedule.makespan)
+    step, bound = (format_short_time(time) for time in (schedule.makespan, max(bounds(instance).values())))
+    return (f"Communication costs {cost} of your step; {today} takes {step}, and no schedule less than {bound}.",)
+
+
+def _num_stages(instance: Instance) -> int:
+    """Stages of an iteration whose tensors are launched one by one."""
+    return sum(own.max_chunks * len(own.span) * len(own.kind.rule.phases) for own in instance.exchanges)
 
 
 def _on_gap(compared: Comparison) -> str:
@@ -72,12 +104,25 @@ def on_schedule(schedule: Schedule, explanation: Explanation, bounds: Mapping[st
     return tuple(sentences)
 
 
+def on_choice(choice: RobustChoice) -> tuple[str, ...]:
+    """What the fastest plan loses on a disturbed network, and which one is preferred."""
+    lost = f"loses {_lost(choice.nominal)} on a disturbed network (95th percentile)"
+    if choice.chosen is choice.nominal:
+        return (f"The fastest plan ({choice.nominal.policy}) {lost}, and no other less: it is preferred.",)
+    best = choice.chosen
+    return (f"The fastest plan ({choice.nominal.policy}) {lost}, {best.policy} {_lost(best)}: prefer {best.policy}.",)
+
+
+def _lost(own: LossDistribution) -> str:
+    return format_percent(own.quantile(QUANTILE))
+
+
 def on_robustness(distributions: Sequence[LossDistribution]) -> tuple[str, ...]:
     """Which way to run holds best on a disturbed network."""
-    losses = {own.policy: own.quantile(0.95) for own in distributions}
-    best = min(losses, key=losses.__getitem__)
-    each = ", ".join(f"{policy} {format_percent(loss)}" for policy, loss in losses.items())
-    return (f"Lost on a disturbed network in all but one of twenty cases, at most: {each}.", f"Prefer {best}.")
+    first, *others = sorted(distributions, key=lambda own: own.quantile(QUANTILE))
+    rest = ", ".join(f"{own.policy} {_lost(own)}" for own in others)
+    lost = f"{first.policy} loses {_lost(first)} on a disturbed network (95th percentile)"
+    return (f"{lost}, {rest}: prefer {first.policy}.",)
 
 
 def _busiest(schedule: Schedule) -> str:

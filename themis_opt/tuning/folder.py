@@ -12,8 +12,10 @@ from themis_opt.formats.tables import to_csv
 from themis_opt.problem.instance import Instance
 from themis_opt.reports.rendering.charts import save
 from themis_opt.schedules.schedule import Schedule
+from themis_opt.tuning.bucket_chart import bucket_chart
+from themis_opt.tuning.buckets import bucket_rows, settings
 from themis_opt.tuning.outcome import Tuned
-from themis_opt.tuning.pictures import PICTURES
+from themis_opt.tuning.pictures import draw
 from themis_opt.tuning.space import judges
 
 
@@ -39,7 +41,17 @@ def write_tuned(folder: Path, tuned: Tuned) -> list[Path]:
     if len(tuned.schedules) > 1:
         for case, own in zip(tuned.space.cases, tuned.schedules, strict=True):
             files += _write_case(folder / case, tuned, own)
-    return files + _draw(folder, tuned)
+    return [*files, *_write_buckets(folder, tuned), *draw(tuned, folder)]
+
+
+def _write_buckets(folder: Path, tuned: Tuned) -> list[Path]:
+    """The curve over sizes of buckets, where there is one."""
+    rows = bucket_rows(tuned)
+    if not rows:
+        return []
+    picture = folder / "buckets.svg"
+    save(bucket_chart(rows), picture, f"{tuned.space.name}: {tuned.choice['launching']}")
+    return [_write(folder / "buckets.csv", to_csv(rows)), picture]
 
 
 def best_setting(tuned: Tuned) -> dict[str, Any]:
@@ -48,6 +60,7 @@ def best_setting(tuned: Tuned) -> dict[str, Any]:
         "policy": tuned.policy,
         "setting": dict(tuned.choice),
         "description": tuned.space.describe(tuned.choice),
+        "lines": list(settings(tuned.choice)),
         "trial": tuned.best.number,
         "gain": tuned.gain,
         "results": tuned.rows(),
@@ -76,13 +89,6 @@ def _summary(tuned: Tuned, schedule: Schedule) -> Summary:
         status="feasible",
         settings={name: value for name, value in tuned.choice.items() if name != "policy"},
     )
-
-
-def _draw(folder: Path, tuned: Tuned) -> list[Path]:
-    files = [folder / name for name in PICTURES]
-    for path in files:
-        save(PICTURES[path.name](tuned), path, tuned.space.name)
-    return files
 
 
 def _write(path: Path, content: str) -> Path:

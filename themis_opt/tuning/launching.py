@@ -36,19 +36,28 @@ DEFAULT: Mapping[str, Value] = MappingProxyType({"launching": "ddp", **{name: US
 
 @dataclass(frozen=True)
 class Launching:
-    """Launching policies, their knobs, and the order in which dimensions serve collectives."""
+    """Launching policies, their knobs, and the order in which dimensions serve collectives.
+
+    Attributes
+    ----------
+    instance : Instance
+    names : tuple of str
+        The policies to choose from.
+    """
 
     instance: Instance
+    names: tuple[str, ...] = tuple(LAUNCHING)
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """What can be chosen."""
         values = {name: bucket_sizes(self.instance, int(USUAL[name])) for name in USUAL.keys() - {"cycle_us", "order"}}
         values["cycle_us"] = cycles(self.instance)
-        knobs = [Parameter(name, values[name], {"launching": (own,)}) for own, names in KNOBS.items() for name in names]
-        ordered = tuple(name for name in LAUNCHING if name != "priority")
+        own_knobs = {own: names for own, names in KNOBS.items() if own in self.names}
+        knobs = [Parameter(n, values[n], {"launching": (own,)}) for own, names in own_knobs.items() for n in names]
+        ordered = tuple(name for name in self.names if name != "priority")
         order = Parameter("order", get_args(Order), {"launching": ordered})
-        return Parameter("launching", tuple(LAUNCHING)), *knobs, order
+        return Parameter("launching", self.names), *knobs, order
 
     def launches(self, choice: Choice) -> tuple[Launch, ...]:
         """What a choice launches."""
@@ -69,10 +78,11 @@ class Launching:
 
     @cached_property
     def _first_settings(self) -> dict[object, dict[str, Value]]:
-        """By what they launch, the first of all settings; the default comes before all others."""
+        """By what they launch, the first of all settings; the default before all others, if it is among them."""
         settings: dict[object, dict[str, Value]] = {}
         unordered = [parameter for parameter in self.parameters if parameter.name != "order"]
-        for setting in (dict(DEFAULT), *every_choice(unordered)):
+        every = [dict(DEFAULT), *every_choice(unordered)]
+        for setting in every if DEFAULT["launching"] in self.names else every[::-1]:
             settings.setdefault(_traits(self.launches(setting)), setting)
         return settings
 

@@ -9,12 +9,13 @@ from pydantic import ValidationError
 from themis_opt.base.digests import digest
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_megabytes, format_size, parse_size
+from themis_opt.policies.registry import LAUNCHING
 from themis_opt.problem.cost import check_clock
+from themis_opt.problem.cost_overrides import with_costs
 from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, located
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import has_launches
-from themis_opt.tuning.costs import with_costs
 from themis_opt.tuning.launching import DEFAULT, Launching
 from themis_opt.tuning.parameters import Parameter, Value
 from themis_opt.tuning.profiles import PROFILES
@@ -46,6 +47,7 @@ def make_space(
     *,
     sizes: Sequence[str | int] = (),
     policies: Sequence[str] = POLICIES,
+    launching: Sequence[str] | None = None,
     profiles: Sequence[str] | None = None,
     max_chunks: int | None = None,
     min_chunk: str | int | None = None,
@@ -59,12 +61,14 @@ def make_space(
         Sizes of every collective to tune for together; by default the size the instance has.
     policies, profiles : sequence of str
         Those to choose from, of :data:`POLICIES` and :data:`~themis_opt.tuning.profiles.PROFILES`; all by default.
+    launching : sequence of str
+        Launching policies to choose from where there is compute; all by default.
     max_chunks : int
         Most chunks of a collective; 256 by default, with compute 64.
     min_chunk : str or int
         Least bytes of an equal chunk, 1 by default, at most the largest collective.
     **costs
-        As in :func:`themis_opt.tuning.costs.with_costs`.
+        As in :func:`themis_opt.problem.cost_overrides.with_costs`.
 
     Raises
     ------
@@ -73,18 +77,24 @@ def make_space(
     """
     costly, chosen = with_costs(instance, **costs), _names_option("--policies", policies, POLICIES)
     if has_launches(instance):
-        for option, value in (("--sizes-of-collective", sizes), ("--profiles", profiles), ("--min-chunk", min_chunk)):
+        for option, value in (("--size", sizes), ("--chunk-sizes", profiles), ("--min-chunk", min_chunk)):
             if value:
                 rule = "is for collectives, not for training iterations, whose tensors have sizes of their own"
                 raise InputError(rule, field=option, value=value)
-        return _launching_space(costly, chosen, _most_chunks(max_chunks, MOST_LAUNCHED_CHUNKS))
+        launched = _names_option("--launching", tuple(LAUNCHING) if launching is None else launching, tuple(LAUNCHING))
+        return _launching_space(
+            costly, Launching(costly, launched), chosen, _most_chunks(max_chunks, MOST_LAUNCHED_CHUNKS)
+        )
+    if launching is not None:
+        rule = "is for training iterations, collectives are all launched at once"
+        raise InputError(rule, field="--launching", value=", ".join(launching))
     cases = _of_sizes(costly, sizes)
     largest = max(own.size for case in cases for own in case.exchanges)
     return _chunk_space(
         instance.name,
         cases,
         chosen,
-        _names_option("--profiles", tuple(PROFILES) if profiles is None else profiles, tuple(PROFILES)),
+        _names_option("--chunk-sizes", tuple(PROFILES) if profiles is None else profiles, tuple(PROFILES)),
         _most_chunks(max_chunks, MOST_CHUNKS),
         _size_option("--min-chunk", 1 if min_chunk is None else min_chunk, largest),
     )
@@ -122,9 +132,9 @@ def _chunk_space(
     )
 
 
-def _launching_space(instance: Instance, policies: tuple[str, ...], max_chunks: int) -> Space:
+def _launching_space(instance: Instance, launching: Launching, policies: tuple[str, ...], max_chunks: int) -> Space:
     """Launching policies with their knobs, chunk counts and chunk policies."""
-    launching, counts = Launching(instance), {2**n for n in range(max_chunks.bit_length())} | {instance.chunks}
+    counts = {2**n for n in range(max_chunks.bit_length())} | {instance.chunks}
     parameters = (
         *launching.parameters,
         Parameter("chunks", tuple(sorted(count for count in counts if count <= max_chunks))),
@@ -160,9 +170,9 @@ def chunk_counts(most: int) -> tuple[int, ...]:
 def _of_sizes(instance: Instance, sizes: Sequence[str | int]) -> tuple[Instance, ...]:
     if not sizes:
         return (instance,)
-    amounts = sorted(_size_option("--sizes-of-collective", size) for size in sizes)
+    amounts = sorted(_size_option("--size", size) for size in sizes)
     if len(set(amounts)) < len(amounts):
-        raise InputError("must name each size once", field="--sizes-of-collective", value=", ".join(map(str, sizes)))
+        raise InputError("must name each size once", field="--size", value=", ".join(map(str, sizes)))
     return tuple(_of_size(instance, amount) for amount in amounts)
 
 
@@ -171,7 +181,7 @@ def _of_size(instance: Instance, size: int) -> Instance:
     try:
         resized = instance.overridden(size=size, chunks=1).replace(name=name)
     except ValidationError as error:
-        raise located(error).within("--sizes-of-collective") from None
+        raise located(error).within("--size") from None
     check_clock(resized)
     return resized
 

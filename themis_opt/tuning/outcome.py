@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.units import nanoseconds
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.tuning.history import Objective, Trial, front_of, ratio_of
 from themis_opt.tuning.parameters import Choice
 from themis_opt.tuning.space import Measurement, Space
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +36,8 @@ class Tuned:
         Share of each parameter in what makes trials good; empty where that cannot be said.
     interrupted : bool
         Whether Ctrl-C ended the search.
+    trials_of_optuna : optuna.Study
+        The study, for pictures and analyses of Optuna.
     """
 
     space: Space
@@ -43,6 +49,26 @@ class Tuned:
     default: tuple[Measurement, ...]
     importances: dict[str, float] = field(default_factory=dict)
     interrupted: bool = False
+    trials_of_optuna: Any = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        return f"<Tuned {self.space.name}: {self.space.describe(self.choice)}, {self.gain:.2%} saved>"
+
+    def _repr_html_(self) -> str:
+        return str(self.to_frame().to_html(index=False, float_format="{:.6g}".format))
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """The times of the default and of the best setting in the dearest case, and the bound as a line."""
+        from themis_opt.formats.plot import plot_times
+
+        times = {"default": self.default[-1].makespan, "best": self.best.measurements[-1].makespan}
+        return plot_times(times, self.space.proven[-1], ax)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """One row per case and setting, with the columns of :meth:`rows`."""
+        import pandas
+
+        return pandas.DataFrame(self.rows())
 
     @property
     def choice(self) -> Choice:

@@ -1,58 +1,57 @@
-"""Pictures of a search: how it went on, what mattered, and makespan against chunks."""
+"""Optuna's pictures of a study: how the search went on, what mattered, and makespan against chunks."""
 
-import math
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
-import pandas as pd
-
-from themis_opt.reports.rendering.charts import Axis, Chart, lines, shares
-from themis_opt.tuning.history import Trial
+from themis_opt.formats.gantt import save_figure
 from themis_opt.tuning.outcome import Tuned
 
-TRIAL = Axis("number", "trial", format="count")
-CHUNKS = Axis("pieces", "chunks", log=True, format="count")
-IMPORTANCE = Axis("share", "importance (PED-ANOVA)", format="percent")
+NAMES = ("history.svg", "importances.svg", "front.svg")
+"""Files of pictures that there may be."""
 
 
-def history_picture(tuned: Tuned) -> Chart:
-    """Value of every trial that was run to its end, and the best so far."""
-    trials = _frame(_run(tuned), "trial")
-    best = trials.assign(value=trials["value"].cummin(), what="best so far")
-    return lines(best, TRIAL, _value(tuned), "what", dots=trials, step=True)
+def draw(tuned: Tuned, folder: Path) -> Iterator[Path]:
+    """Write the pictures that a study has something for; yields their files.
+
+    There is a front where compromises were asked for, and importances where trials differ.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be written.
+    """
+    from optuna.visualization import matplotlib as plots
+
+    study, several = tuned.trials_of_optuna, tuned.objective == "pareto"
+    target: Any = (lambda trial: float(trial.values[0])) if several else None
+    name = {"target": target, "target_name": f"{tuned.space.measured}, ns" if len(tuned.space.cases) == 1 else "ratio"}
+    pictures: dict[str, Callable[[], Any]] = {"history.svg": lambda: plots.plot_optimization_history(study, **name)}
+    if tuned.importances:
+        pictures["importances.svg"] = lambda: plots.plot_param_importances(study, evaluator=_evaluator(), target=target)
+    if several:
+        pictures["front.svg"] = lambda: plots.plot_pareto_front(study, target_names=[tuned.space.measured, "chunks"])
+    for file, picture in pictures.items():
+        _save(picture, folder / file)
+        yield folder / file
 
 
-def importance_picture(tuned: Tuned) -> Chart:
-    """Share of every parameter in what makes trials good; a note where that cannot be said."""
-    rows = sorted(tuned.importances.items(), key=lambda item: (-item[1], item[0]))
-    named = [(name.replace("_", " "), share) for name, share in rows] or [("too few different trials to say", math.nan)]
-    return shares(pd.DataFrame(named, columns=["parameter", "share"]), "parameter", IMPORTANCE)
+def _evaluator() -> Any:
+    from optuna.importance import PedAnovaImportanceEvaluator
+
+    return PedAnovaImportanceEvaluator()
 
 
-def front_picture(tuned: Tuned) -> Chart:
-    """Every complete trial by chunks and value, and those that no other beats."""
-    front = _frame(tuned.front, "no other is better in both")
-    return lines(front, CHUNKS, _value(tuned), "what", dots=_frame(_run(tuned), "trial"), step=True)
+def _save(picture: Callable[[], Any], path: Path) -> None:
+    """Write a picture of Optuna, which draws on a figure of pyplot."""
+    from matplotlib import pyplot
 
-
-PICTURES: Mapping[str, Callable[[Tuned], Chart]] = MappingProxyType(
-    {"history.svg": history_picture, "importances.svg": importance_picture, "front.svg": front_picture}
-)
-"""What draws each picture, by file name."""
-
-
-def _run(tuned: Tuned) -> list[Trial]:
-    """The trials that were run to their end, not remembered."""
-    return [trial for trial in tuned.trials if trial.state == "complete" and trial.repeats is None]
-
-
-def _frame(trials: Iterable[Trial], what: str) -> pd.DataFrame:
-    rows = [(trial.number, trial.pieces, trial.value, what) for trial in trials]
-    return pd.DataFrame(rows, columns=["number", "pieces", "value", "what"])
-
-
-def _value(tuned: Tuned) -> Axis:
-    name = {"iteration": "iteration time"}.get(tuned.space.measured, tuned.space.measured)
-    if len(tuned.space.cases) == 1:
-        return Axis("value", name, log=True, format="duration")
-    return Axis("value", f"{name} over ideal (geometric mean)", log=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna's pictures with matplotlib are experimental, which it says each time
+        figure = picture().figure
+        figure.set_layout_engine("tight")
+        try:
+            save_figure(figure, path)
+        finally:
+            pyplot.close(figure)

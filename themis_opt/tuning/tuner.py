@@ -151,6 +151,7 @@ def _tuned(search: Search, interrupted: bool) -> Tuned | None:
         default=tuple(space.measure_reference(case) for case in range(len(space.cases))),
         importances=importances(search),
         interrupted=interrupted,
+        trials_of_optuna=search.study,
     )
 
 

@@ -10,7 +10,7 @@ that all tokens share; all parameters count, and the operations of those that ar
 of DeepSeek-V3 follows is not trained by gradients, and not counted.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from themis_opt.workloads.layers import Kind, Layer, Parameter
 from themis_opt.workloads.transformers import blocks, norm
@@ -145,7 +145,8 @@ def _experts(shape: Decoder, name: str, sequence: int) -> Layer:
     weights = _gated(shape, shape.experts * shape.expert, "experts.")
     shared = _gated(shape, shape.shared * shape.expert, "shared.") if shape.shared else ()
     used = 3 * shape.hidden * shape.expert * (shape.active + shape.shared) + router.elements
-    return _layer(shape, name, "feed_forward", (router, *weights, *shared), 2 * used * sequence, sequence)
+    layer = _layer(shape, name, "feed_forward", (router, *weights, *shared), 2 * used * sequence, sequence)
+    return replace(layer, experts=shape.experts, routed=sequence * shape.active * shape.hidden)
 
 
 def _gated(shape: Decoder, width: int, of: str) -> tuple[Parameter, ...]:

@@ -10,9 +10,12 @@ gradient flows from a block to the one before it.
 
 With accumulation (PyTorch's ``no_sync``) several steps run one after another and only the last exchanges gradients.
 With ZeRO stage 2 (S. Rajbhandari et al., https://arxiv.org/abs/1910.02054) gradients are reduce-scattered, each NPU
-updates its shard after the backward pass, in the order in which gradients come, and parameters are all-gathered.
+updates its shard after the backward pass, in the order in which gradients come, and parameters are all-gathered.  With
+stage 1 (section 5.1; ``ZeroRedundancyOptimizer`` of PyTorch) optimizer states alone are sharded: gradients are
+all-reduced, and parameters all-gathered after the update of the shards.
 """
 
+from dataclasses import replace
 from itertools import pairwise
 
 from themis_opt.base.errors import InputError
@@ -29,6 +32,13 @@ ALL_REDUCE = CollectiveKind.ALL_REDUCE
 def data(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """Every NPU holds the model; gradients are exchanged between all."""
     return _iteration(layers, setup, divide(setup.network, 1))
+
+
+def zero1(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
+    """Data parallelism whose optimizer states are sharded, ZeRO stage 1."""
+    if setup.zero not in (0, 1):
+        raise InputError("must be 1 for zero1", field="--zero", value=setup.zero)
+    return data(layers, replace(setup, zero=1))
 
 
 def tensor(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
@@ -150,13 +160,14 @@ def _gradients(passes: Passes, copied: list[Layer], setup: Setup, groups: Groups
 
 
 def _sharded_update(passes: Passes, copied: list[Layer], setup: Setup, groups: Groups, last: str, first: str) -> None:
-    """Reduce-scatter of gradients, update of a shard, all-gather of parameters, for each layer."""
+    """Reduce-scatter of gradients (stage 1: all-reduce), update of a shard, all-gather of parameters, by layer."""
     copied = [layer for layer in copied if layer.parameters]
     total = sum(layer.elements(groups.size) for layer in copied)
     for layer in copied:
         elements, name = layer.elements(groups.size), layer.name
         passes.compute(f"{name}.update", setup.optimizer * elements // total)
         ready = f"{last}{name}.weight_gradient"
-        scatter, gather, update = CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER, f"{name}.update"
-        passes.exchange(f"{name}.gradients", scatter, elements, ready, update, groups.replicas)
+        gather, update = CollectiveKind.ALL_GATHER, f"{name}.update"
+        reduce = CollectiveKind.REDUCE_SCATTER if setup.zero > 1 else ALL_REDUCE
+        passes.exchange(f"{name}.gradients", reduce, elements, ready, update, groups.replicas)
         passes.exchange(f"{name}.parameters", gather, elements, update, f"{first}{name}.forward", groups.replicas)

@@ -49,6 +49,9 @@ class Layer:
         Rows of the input where it is an image that parts of which different NPUs can hold; else 0.
     halos : (int, int)
         Elements per sample that a part needs of a neighbour: of the input, and of the gradients of the output.
+    experts, routed : int
+        Experts of which each token uses some, whose parameters have names that begin with ``experts.``, and elements
+        per sample that travel to them; 0 where there are none.
     """
 
     name: str
@@ -60,6 +63,13 @@ class Layer:
     joins: str = ""
     rows: int = 0
     halos: tuple[int, int] = (0, 0)
+    experts: int = 0
+    routed: int = 0
+
+    @property
+    def expert_elements(self) -> int:
+        """Parameters of all experts."""
+        return sum(parameter.elements for parameter in self.parameters if parameter.name.startswith("experts."))
 
     @property
     def sharded(self) -> bool:

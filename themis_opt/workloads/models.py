@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, suggestion
 from themis_opt.workloads.decoders import (
     DEEPSEEK_V3,
     LLAMA_3_8B,
@@ -89,4 +89,4 @@ def find_model(name: str) -> TrainingModel:
     if name.endswith(".txt"):
         return model_of_listing(Path(name))
     known = f"{', '.join(MODELS)}, transformer:layers=..:hidden=.. a config.json or a list of shapes (.txt)"
-    raise InputError(f"unknown model; use one of {known}", field="MODEL", value=name)
+    raise InputError(f"unknown model; use one of {known}{suggestion(name, MODELS)}", field="MODEL", value=name)

@@ -5,16 +5,18 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, suggestion
 from themis_opt.problem.instance import FORMAT, Instance
 from themis_opt.problem.iteration import Iteration
 from themis_opt.workloads.adaptive import adapted
 from themis_opt.workloads.convolutional import by_channels, by_filters, by_space
 from themis_opt.workloads.daso import daso
-from themis_opt.workloads.hybrid import data, hybrid, tensor
+from themis_opt.workloads.experts import expert
+from themis_opt.workloads.hybrid import data, hybrid, tensor, zero1
 from themis_opt.workloads.layers import Layer, TrainingModel
 from themis_opt.workloads.out_of_core import out_of_core
 from themis_opt.workloads.pipeline import pipeline
+from themis_opt.workloads.sequence import sequence
 from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.sharded import fully_sharded, hybrid_sharded
 from themis_opt.workloads.splitbrain import splitbrain
@@ -44,6 +46,9 @@ PARALLELISMS: Mapping[str, Parallelism] = MappingProxyType(
         "tensor": Parallelism(tensor, ("group", *STEPS)),
         "hybrid": Parallelism(hybrid, ("group", *STEPS)),
         "splitbrain": Parallelism(splitbrain, ("group",)),
+        "expert": Parallelism(expert, ("group", "recompute", "update")),
+        "sequence": Parallelism(sequence, ("group", *STEPS)),
+        "zero1": Parallelism(zero1, STEPS),
         "fsdp": Parallelism(fully_sharded, ("recompute", "update")),
         "hsdp": Parallelism(hybrid_sharded, ("group", "recompute", "update")),
         "daso": Parallelism(daso, ("group", "granularity", "recompute", "update", "skip", "wait")),
@@ -83,7 +88,7 @@ def make_workload(
         If there is no such parallelism, or the choices do not fit together.
     """
     if parallelism not in PARALLELISMS:
-        rule = f"unknown parallelism; use one of {', '.join(PARALLELISMS)}"
+        rule = f"unknown parallelism; use one of {', '.join(PARALLELISMS)}{suggestion(parallelism, PARALLELISMS)}"
         raise InputError(rule, field="--parallelism", value=parallelism)
     chosen = PARALLELISMS[parallelism]
     setup.check_only(parallelism, chosen.options)

@@ -20,7 +20,7 @@ MicrobatchSchedule = Literal["gpipe", "1f1b"]
 ELEMENT_BYTES: Mapping[str, int] = MappingProxyType({"fp16": 2, "bf16": 2, "fp32": 4})
 """Bytes of one element, by its type."""
 
-ZERO_STAGES = (0, 2)
+ZERO_STAGES = (0, 1, 2)
 
 SOMETIMES: Mapping[str, str] = MappingProxyType(
     {
@@ -53,7 +53,8 @@ class Setup:
     accumulate : int
         Steps of which only the last exchanges gradients.
     zero : int
-        2 for gradients and optimizer states that are sharded among data-parallel NPUs, 0 for copies.
+        Stage of ZeRO: 1 for optimizer states that are sharded among data-parallel NPUs, 2 for gradients too, 0 for
+        copies; stage 3 is the parallelism ``fsdp``.
     granularity : str
         One tensor of gradients for everything, for each layer, or for each parameter tensor.
     recompute : bool
@@ -134,9 +135,9 @@ class Setup:
             rule = f"must be one of {', '.join(get_args(MicrobatchSchedule))}"
             raise InputError(rule, field="--schedule", value=self.schedule)
         if self.zero not in ZERO_STAGES:
-            raise InputError("must be 0 or 2", field="--zero", value=self.zero)
+            raise InputError("must be 0, 1 or 2; stage 3 is --parallelism fsdp", field="--zero", value=self.zero)
         if self.zero and self.granularity != "layer":
-            raise InputError("must be layer with --zero 2", field="--granularity", value=self.granularity)
+            raise InputError("must be layer with --zero", field="--granularity", value=self.granularity)
         self.unequal.check(self.network.num_npus, self.batch)
 
     def __str__(self) -> str:

@@ -1,5 +1,6 @@
 """How long each layer computes: from its operations and the rate of the NPU, or as measured."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -11,9 +12,9 @@ from typing import Protocol
 from pydantic import Field, ValidationError
 
 from themis_opt.base.documents import read_json, schema_text
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, Picoseconds, parse_quantity
-from themis_opt.problem.fields import Model, located
+from themis_opt.problem.fields import MOST_ERRORS, Model, located
 from themis_opt.workloads.layers import Layer
 
 RATE_UNITS: Mapping[str, Decimal] = MappingProxyType(
@@ -109,9 +110,19 @@ def read_times(path: Path, layers: Iterable[Layer]) -> Measured:
     names = [layer.name for layer in layers]
     missing, unknown = [n for n in names if n not in times], [n for n in times if n not in set(names)]
     if missing or unknown:
-        rule = f"layer '{missing[0]}' is missing" if missing else f"the model has no layer '{unknown[0]}'"
-        raise InputError(rule, field="layers", source=str(path))
+        rules = [f"the model has no layer '{name}'{suggestion(name, missing)}" for name in unknown]
+        rules += [f"layer '{name}' is missing" for name in missing]
+        first, *others = (InputError(rule, field="layers", source=str(path)) for rule in rules[:MOST_ERRORS])
+        raise InputError(first.rule, field="layers", source=str(path), others=others)
     return Measured(times)
+
+
+def times_document(layers: Iterable[Layer], timing: Timing, batch: int) -> str:
+    """The text of a file for :func:`read_times`, one layer on a line, with times to be replaced by measured ones."""
+    lines = [
+        f"    {json.dumps(layer.name)}: {json.dumps(timing(layer, batch).model_dump(mode='json'))}" for layer in layers
+    ]
+    return '{\n  "layers": {\n' + ",\n".join(lines) + "\n  }\n}"
 
 
 def parse_rate(text: str) -> int:

@@ -20,8 +20,8 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-from themis_opt.base.errors import InputError
-from themis_opt.base.sources import Source, nearest
+from themis_opt.base.errors import InputError, suggestion
+from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, format_percent, format_short_time
 from themis_opt.formats.readers.draft import Draft
 from themis_opt.problem.calibration import Measurement, calibrate
@@ -292,7 +292,7 @@ def _collective(source: Source, event: Mapping[str, Any]) -> Event | None:
     kind: CollectiveKind = source.choice(name, KINDS, "Collective name")
     dtype = own.get("dtype")
     if not isinstance(dtype, str) or dtype not in ELEMENT_BYTES:
-        hint = nearest(dtype, list(ELEMENT_BYTES)) if isinstance(dtype, str) else ""
+        hint = suggestion(dtype, list(ELEMENT_BYTES)) if isinstance(dtype, str) else ""
         raise source.error(f"must be one of {', '.join(ELEMENT_BYTES)}{hint}", "dtype", dtype)
     field = "Out msg nelems" if kind is CollectiveKind.ALL_GATHER else "In msg nelems"
     size = source.whole(own.get(field), field, most=MAX_BYTES // 8) * ELEMENT_BYTES[dtype]

@@ -298,15 +298,6 @@ def heatmap(frame: pd.DataFrame, x: Axis, y: Axis, colour: Axis) -> Chart:
     return _sized([cells, texts], ROW * frame[y.field].nunique())
 
 
-def shares(frame: pd.DataFrame, name: str, share: Axis) -> Chart:
-    """A bar across for every name, in the order of the frame, each with its share as text."""
-    across = _numbers(alt.X, share, frame[share.field], zero=True).scale(domain=[0, 1.1])
-    base = alt.Chart(_data(frame, share)).encode(across, _names(alt.Y, name, list(frame[name])))
-    drawn = base.mark_bar(color=next(iter(PALETTE)), height=alt.RelativeBandSize(0.7))
-    texts = base.mark_text(align="left", dx=5, color=INK).encode(alt.Text(field=f"{share.field}_text", type="nominal"))
-    return _sized([drawn, texts], ROW * len(frame))
-
-
 def timeline(frame: pd.DataFrame, unit: str, marks: pd.DataFrame) -> Chart:
     """Bars along time in rows, such as stages on dimensions; the wheel zooms, a drag moves, a click follows one key.
 

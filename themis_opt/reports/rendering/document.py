@@ -83,12 +83,15 @@ class Report:
         The details.
     description : str
         What the experiment is about; paragraphs with empty lines between them.
+    verdict : str
+        The one sentence for whoever reads no other.
     """
 
     title: str
     summary: tuple[str, ...]
     sections: tuple[Section, ...]
     description: str = ""
+    verdict: str = ""
 
     @property
     def figures(self) -> tuple[Figure, ...]:

@@ -79,7 +79,8 @@ def render_markdown(report: Report) -> str:
     sentences = [f"- {_escaped(sentence)}" for sentence in report.summary]
     first, others = "\n".join(sentences[:MOST_SENTENCES]), "\n".join(sentences[MOST_SENTENCES:])
     headline = report.figures[:1]
-    parts = [f"# {_escaped(report.title)}", report.description, f"## Summary\n\n{first}" if first else ""]
+    verdict = f"**{_escaped(report.verdict)}**" if report.verdict else ""
+    parts = [f"# {_escaped(report.title)}", verdict, report.description, f"## Summary\n\n{first}" if first else ""]
     parts += [_figure(figure) for figure in headline]
     parts += [_folded("More findings", [others])] if others else []
     parts += [_folded(section.heading, _contents(section, headline)) for section in report.sections]

@@ -1,0 +1,112 @@
+"""One set of cost options, on every command that takes an instance, a schedule or an experiment."""
+
+import json
+
+import pytest
+from typer.main import get_command
+
+from themis_opt.cli.main import application
+
+NAME = "fig5.all_reduce.256MB"
+COSTS = ("--launch-overhead", "--packet", "--latency")
+WITH_COSTS = (
+    *("solve", "compare", "bound", "simulate", "explain", "robustness", "run", "calibrate", "batch", "tune", "sweep"),
+    "show",
+)
+CUTTING = tuple(name for name in WITH_COSTS if name not in ("calibrate", "show"))
+
+
+@pytest.fixture(scope="module")
+def known():
+    """The options of every command."""
+    commands = get_command(application()).commands
+    return {name: {text for own in command.params for text in own.opts} for name, command in commands.items()}
+
+
+def test_every_command_has_the_cost_options(known):
+    assert {name for name, options in known.items() if set(COSTS) <= options} == set(WITH_COSTS)
+
+
+def test_chunk_sizes_have_one_name(known):
+    assert {name for name, options in known.items() if "--chunk-sizes" in options} == set(CUTTING)
+    others = [options for name, options in known.items() if name != "export"]  # whose --sizes are those of messages
+    assert not any({"--sizes", "--profiles", "--sizes-of-collective"} & options for options in others)
+
+
+@pytest.mark.parametrize("old", [("--sizes", "equal"), ("--sizes=equal",)])
+def test_former_names_are_understood_with_a_note(invoke, old):
+    result = invoke("simulate", NAME, "--policies", "hourglass", *old)
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[0] == "note: --sizes is called --chunk-sizes now"
+
+
+@pytest.mark.parametrize("command", ["explain", "robustness"])
+def test_launches_that_cost_something_make_a_plan_slower(succeed, solution, command):
+    options = ("--samples", 2) if command == "robustness" else ()
+
+    def makespan(*costs):
+        document = json.loads(succeed(command, solution / "schedule.json", "--json", *options, *costs))
+        return document["policies"][0]["nominal_makespan_ns"] if command == "robustness" else document["makespan_ns"]
+
+    assert makespan("--launch-overhead", "1ms") > makespan() == 7_000_000
+
+
+def test_a_plan_is_explained_with_sizes_that_suit_it(succeed, solution):
+    def makespan(*options):
+        return json.loads(succeed("explain", solution / "schedule.json", "--json", *options))["makespan_ns"]
+
+    assert makespan("--chunk-sizes", "free") < makespan("--chunk-sizes", "equal") == makespan()
+
+
+def test_sizes_of_a_plan_are_equal_or_free(refuse, solution):
+    line = refuse("explain", solution / "schedule.json", "--chunk-sizes", "round")
+    assert "--chunk-sizes = 'round': must be equal or free" in line
+
+
+def test_bounds_for_free_sizes_are_fewer(succeed):
+    every, free = (json.loads(succeed("bound", NAME, "--json", *own)) for own in ((), ("--chunk-sizes", "free")))
+    assert [row for row in every if not row["equal_sizes_only"]] == free
+    assert len(free) < len(every)
+
+
+def test_a_simulation_with_free_sizes_says_so(succeed):
+    def run(*options):
+        return succeed("simulate", NAME, "--policies", "hourglass", *options)
+
+    assert run().startswith("# fig5 all_reduce 256 MB, chunk sizes equal\n")
+    assert "6666.67 us" in run("--chunk-sizes", "free")
+
+
+def test_small_chunks_that_cost_nothing_are_noted(invoke):
+    noted = "note: launches cost nothing, and the smallest chunk has 62500 B; state --launch-overhead or --packet\n"
+    small = ("simulate", NAME, "--size", "1MB", "--chunks", "16", "--policies", "baseline")
+    assert invoke(*small).stderr == noted
+    assert invoke(*small, "--launch-overhead", "1us").stderr == ""
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    """A small experiment in a folder of its own."""
+    path = tmp_path / "experiment.toml"
+    path.write_text(
+        f'name = "small"\n[[runs]]\ninstances = ["{NAME}"]\npolicies = ["hourglass"]\nchunk_sizes = "equal"\n'
+        'size = ["64 MB"]\n',
+        encoding="utf-8",
+    )
+    return path
+
+
+def test_a_batch_runs_with_other_costs(succeed, experiment):
+    def row(*options):
+        succeed("batch", experiment, "--jobs", 1, *options)
+        header, line = (experiment.parent / "rows.csv").read_text(encoding="utf-8").splitlines()
+        return dict(zip(header.split(","), line.split(","), strict=False))
+
+    usual, dear = row(), row("--launch-overhead", "1ms", "--chunk-sizes", "free")
+    assert (usual["size_bytes"], usual["launch_overhead_ns"], usual["sizes"]) == ("64000000", "0.0", "equal")
+    assert (dear["launch_overhead_ns"], dear["sizes"]) == ("1000000.0", "free")
+    assert float(dear["makespan_ns"]) > float(usual["makespan_ns"])
+
+
+def test_costs_of_a_batch_are_checked(refuse, experiment):
+    assert "command line: latency" in refuse("batch", experiment, "--latency", "round")

@@ -1,0 +1,68 @@
+"""The schedule that loses least on disturbed networks."""
+
+import json
+
+from themis_opt.base.units import format_short_time
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.catalog import load
+from themis_opt.schedules.simulator import simulate
+from themis_opt.study.comparison import compare
+from themis_opt.study.robust import FEWEST_SAMPLES, SAMPLES, choose_robust, num_samples, pool
+from themis_opt.study.robustness import executions
+from themis_opt.study.verdict import on_choice, on_step
+
+
+def test_what_loses_least_is_preferred(figure_5):
+    compared = compare(figure_5, ("baseline", "hourglass", "cyclic+fifo"))
+    choice = choose_robust(compared, samples=30)
+    losses = [own.quantile(0.95) for own in choice.distributions]
+    assert losses == sorted(losses)
+    assert len(losses) == 2 * len(compared.results)
+    assert choice.chosen is choice.distributions[0]
+    assert choice.chosen.policy.startswith(f"{choice.comparison.best.policy}, ")
+
+
+def test_a_fragile_plan_is_not_preferred_though_it_is_fastest():
+    """With the best sizes for one order a plan gains little, and loses that where latencies are late."""
+    instance = load("fig5.all_reduce.256MB")
+    compared = compare(instance, ("themis+scf", "hourglass"))
+    choice = choose_robust(compared, samples=50, seed=1)
+    (sentence,) = on_choice(choice)
+    lost = f"{100 * choice.nominal.quantile(0.95):.2f} % on a disturbed network (95th percentile)"
+    assert lost in sentence
+    assert sentence.endswith("it is preferred.") is (choice.chosen is choice.nominal)
+    assert choice.comparison.best.policy in choice.chosen.policy
+
+
+def test_large_plans_have_fewer_samples(figure_5):
+    schedule = simulate(figure_5, make_policy("baseline")(figure_5))
+    small = executions("plan", schedule)
+    assert num_samples(small) == SAMPLES
+    many = {str(number): small["plan, dynamic"] for number in range(100_000)}
+    assert num_samples(many) == FEWEST_SAMPLES
+
+
+def test_the_command_chooses_among_more_plans(succeed, tmp_path):
+    options = ("--time-limit", 5, "--workers", 1, "--chunk-sizes", "equal", "-o", tmp_path)
+    text = succeed("solve", "fig5.all_reduce.256MB", "--robust", "--policies", "baseline", *options)
+    assert " on a disturbed network (95th percentile)" in text.splitlines()[0]
+    assert all(own in text for own in pool(load("fig5.all_reduce.256MB")))
+    assert "# 200 disturbed networks" in text
+    chosen = json.loads((tmp_path / "schedule.json").read_text(encoding="utf-8"))["summary"]["policy"]
+    first = text.partition("policy, as it is run")[2].splitlines()[1]
+    assert first.startswith(chosen)
+
+
+def test_what_a_step_costs_today_and_at_best_is_told(succeed, tmp_path):
+    path = tmp_path / "step.json"
+    network = ("--network", "3d-sw_sw_sw_hetero.all_reduce.100MiB")
+    text = succeed("workload", "resnet-50", *network, "-o", path).splitlines()[0]
+    instance = load(path)
+    schedule = simulate(instance, make_policy("ddp/baseline")(instance))
+    share = 100 * schedule.period.exposed / schedule.makespan
+    time = format_short_time(schedule.makespan)
+    assert text.startswith(
+        f"Communication costs {share:.2f} % of your step; DDP with 25 MiB buckets takes {time}, and no "
+    )
+    (sentence,) = on_step(load("3d-fc_ring_sw.resnet-50"))
+    assert sentence.startswith("Communication costs ")

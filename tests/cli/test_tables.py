@@ -1,0 +1,37 @@
+"""Tables on terminals: units once, words whole, in parts where the terminal is narrow."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from themis_opt.cli.tables import BETWEEN, blocks, columns_of, widths
+
+TITLES = ("policy", "makespan", "busy", "speedup", "note")
+
+
+def test_the_unit_of_a_column_stands_in_its_heading():
+    rows = [("a", "918.33 us", "61/97/12 %", "1.000x", "ok"), ("b", "0", "9/9/9 %", "0.910x", "1 x 7 ns")]
+    headings = [column.heading for column in columns_of(TITLES, rows)]
+    assert headings == ["policy", "makespan\n[us]", "busy\n[%]", "speedup\n[x]", "note"]
+    assert columns_of(TITLES, rows)[1].cells == ("918.33", "0")
+
+
+def test_units_that_differ_stay_with_their_cells():
+    (column,) = columns_of(("size",), [("1 MiB",), ("2 GiB",)])
+    assert (column.heading, column.cells) == ("size", ("1 MiB", "2 GiB"))
+
+
+words = st.text("abcdefgh", min_size=1, max_size=30)
+lines = st.lists(words, min_size=1, max_size=6).map(" ".join)
+tables = st.integers(1, 9).flatmap(lambda width: st.lists(st.tuples(*[lines] * width), min_size=1, max_size=3))
+
+
+@given(rows=tables, width=st.integers(62, 120))
+def test_every_column_stands_once_beside_the_first_and_no_word_breaks(rows, width):
+    columns = columns_of([f"column {place}" for place in range(len(rows[0]))], rows)
+    parts = list(blocks(columns, width))
+    assert [own for part in parts for own in part[1:]] == columns[1:]
+    assert all(part[0] is columns[0] for part in parts)
+    for part in parts:
+        given_widths = widths(part, width)
+        assert sum(given_widths) + BETWEEN * (len(part) - 1) <= width
+        assert all(own.least <= room for own, room in zip(part, given_widths, strict=True))

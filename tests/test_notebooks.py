@@ -1,0 +1,81 @@
+"""Results in a notebook: short texts, tables, and pictures on axes of one's own."""
+
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import themis_opt
+from themis_opt.policies.baseline import Baseline
+from themis_opt.policies.registry import make_policy
+from themis_opt.schedules.simulator import simulate
+from themis_opt.study.comparison import compare
+from themis_opt.tuning import tune
+
+NAME = "fig5.all_reduce.256MB"
+STEP = "3d-fc_ring_sw.resnet-50"
+
+
+def outwards(instance):
+    """A policy of one's own."""
+    return Baseline()(instance)
+
+
+@pytest.fixture(scope="module")
+def results():
+    """A schedule, one with compute, its period, a comparison with a function, and a tuning."""
+    instance, step = themis_opt.load(NAME), themis_opt.load(STEP)
+    trained = simulate(step, make_policy("ddp/baseline")(step))
+    return {
+        "schedule": simulate(instance, make_policy("themis+scf")(instance)),
+        "trained": trained,
+        "period": trained.period,
+        "comparison": compare(instance, ["baseline", outwards]),
+        "tuning": tune(instance, trials=2),
+    }
+
+
+EVERY = ("schedule", "trained", "period", "comparison", "tuning")
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_texts_are_short_and_say_what_it_is(results, name):
+    text = repr(results[name])
+    assert len(text) < 160
+    assert text[0] == "<"
+    assert ("ResNet-50" if name in ("trained", "period") else "fig5") in text
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_pictures_are_drawn_on_axes_that_are_given_or_new(results, name):
+    axes = Figure().add_subplot()
+    assert results[name].plot(axes) is axes
+    assert axes.has_data()
+    assert isinstance(results[name].plot(), Axes)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_frames_have_rows(results, name):
+    frame = results[name].to_frame()
+    assert len(frame) > 0
+    assert len(frame.columns) > 1
+
+
+@pytest.mark.parametrize("name", ["schedule", "trained", "comparison", "tuning"])
+def test_notebooks_show_them_as_html(results, name):
+    text = results[name]._repr_html_()
+    assert text.startswith("<")
+    assert ("<img" if name in ("schedule", "trained") else "<table") in text
+
+
+def test_functions_are_compared_by_their_names(results):
+    first, own = results["comparison"].results
+    assert (own.policy, own.makespan) == ("outwards", first.makespan)
+
+
+def test_a_period_waits_as_long_as_it_is_exposed(results):
+    assert results["period"].to_frame()["length"].sum() == results["period"].exposed
+
+
+def test_problems_have_short_texts():
+    assert repr(themis_opt.load(NAME)) == "<Instance fig5 all_reduce 256 MB: 16 NPUs (4x4), 1 collective>"
+    assert repr(themis_opt.load(STEP)).endswith("(8x16x8), 2 tasks, 1 tensor>")

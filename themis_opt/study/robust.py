@@ -1,0 +1,108 @@
+"""The schedule of a comparison that holds best on a disturbed network, in the place of the fastest undisturbed one.
+
+Candidates are all schedules of the comparison, each with its order enforced and dispatched as stages become ready; what
+they lose is the makespan over the bound of each sample of :mod:`themis_opt.study.robustness`.  The candidate with the
+least 95th percentile is chosen.
+"""
+
+from dataclasses import dataclass, replace
+
+from themis_opt.base.units import nanoseconds
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import has_launches
+from themis_opt.study.columns import Value
+from themis_opt.study.comparison import Comparison
+from themis_opt.study.robustness import Execution, LossDistribution, executions, loss_distributions
+
+QUANTILE = 0.95
+
+SAMPLES, FEWEST_SAMPLES = 200, 20
+"""Disturbed networks, where plans are small and where they are large."""
+
+MOST_SIMULATED = 20_000_000
+"""Stages of all candidates and samples, which take about a second per million; above, there are fewer samples."""
+
+POOL = tuple(f"search:evaluations=20000:seed={seed}" for seed in (1, 2, 3))
+"""Near-optimal plans besides those of a comparison, for collectives; an iteration has a policy for every launching."""
+
+
+@dataclass(frozen=True)
+class RobustChoice:
+    """What became of the candidates.
+
+    Attributes
+    ----------
+    comparison : Comparison
+        With the chosen result preferred.
+    nominal, chosen : LossDistribution
+        Of the fastest schedule undisturbed, as it loses least, and of the one that is chosen.
+    distributions : tuple of LossDistribution
+        Of all candidates, the best first.
+    """
+
+    comparison: Comparison
+    nominal: LossDistribution
+    chosen: LossDistribution
+    distributions: tuple[LossDistribution, ...]
+
+    def rows(self) -> list[dict[str, Value]]:
+        """Candidates as plain values, the best first: times in ns, losses as fractions."""
+        return [
+            {
+                "policy": own.policy,
+                "nominal_makespan_ns": nanoseconds(own.nominal_makespan),
+                "p95_makespan_ns": nanoseconds(makespan_quantile(own)),
+                "nominal_loss": own.nominal_loss,
+                "p95_loss": own.quantile(QUANTILE),
+            }
+            for own in self.distributions
+        ]
+
+
+def makespan_quantile(own: LossDistribution) -> float:
+    """The makespan that the 95th percentile of the samples does not exceed, in picoseconds."""
+    import numpy as np
+
+    return float(np.quantile(own.makespans, QUANTILE))
+
+
+def pool(instance: Instance) -> tuple[str, ...]:
+    """Specifications of near-optimal plans to compare with, besides the usual policies."""
+    return () if has_launches(instance) else POOL
+
+
+def choose_robust(compared: Comparison, *, samples: int | None = None, seed: int = 0) -> RobustChoice:
+    """The result that loses least on disturbed networks.
+
+    Parameters
+    ----------
+    compared : Comparison
+        The candidates.
+    samples, seed : int
+        Disturbed networks, by default as many as take seconds, and what they depend on.
+
+    Raises
+    ------
+    InputError
+        If the slowest sample may outlast the clock.
+    """
+    ways: dict[str, Execution] = {}
+    owner: dict[str, str] = {}
+    for result in compared.results:
+        own = executions(result.policy, result.schedule)
+        ways |= own
+        owner |= dict.fromkeys(own, result.policy)
+    count = num_samples(ways) if samples is None else samples
+    ranked = sorted(
+        loss_distributions(compared.instance, ways, samples=count, seed=seed), key=lambda own: own.quantile(QUANTILE)
+    )
+    fastest = compared.best.policy
+    nominal = next(own for own in ranked if owner[own.policy] == fastest)
+    preferred = replace(compared, preferred=owner[ranked[0].policy])
+    return RobustChoice(preferred, nominal, ranked[0], tuple(ranked))
+
+
+def num_samples(ways: dict[str, Execution]) -> int:
+    """As many samples as candidates of their size are worth."""
+    stages = sum(own.plan.num_stages for own in ways.values())
+    return max(FEWEST_SAMPLES, min(SAMPLES, MOST_SIMULATED // stages))

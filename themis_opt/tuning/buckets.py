@@ -1,0 +1,76 @@
+"""What a tuned launching policy is called in the framework that has it, and what other sizes of buckets would take."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from themis_opt.base.units import nanoseconds
+from themis_opt.tuning.launching import USUAL
+from themis_opt.tuning.outcome import Tuned
+from themis_opt.tuning.parameters import Choice
+
+MIB = 2**20
+
+BUCKETS: Mapping[str, str] = MappingProxyType({"ddp": "cap", "horovod": "buffer", "dear": "threshold"})
+"""The knob that says how large buckets are, by launching policy."""
+
+MOST_POINTS = 16
+"""Sizes of buckets on a curve."""
+
+
+def settings(choice: Choice) -> tuple[str, ...]:
+    """Lines to paste: what a choice is called in PyTorch or Horovod; none for policies that neither has.
+
+    ``bucket_cap_mb`` counts MiB, and the first bucket has a size of its own
+    (https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html); Horovod reads bytes and
+    milliseconds (https://horovod.readthedocs.io/en/stable/tensor-fusion_include.html).
+    """
+    return _LINES.get(str(choice.get("launching")), _nothing)(choice)
+
+
+def _nothing(choice: Choice) -> tuple[str, ...]:
+    return ()
+
+
+def _ddp(choice: Choice) -> tuple[str, ...]:
+    line = f"model = DistributedDataParallel(model, bucket_cap_mb={int(choice['cap']) / MIB:.6g})"
+    first = int(choice["first_cap"])
+    usual = () if first == USUAL["first_cap"] else (f"torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = {first}",)
+    return (*usual, line)
+
+
+def _horovod(choice: Choice) -> tuple[str, ...]:
+    cycle = int(choice["cycle_us"]) / 1000
+    return (f"export HOROVOD_FUSION_THRESHOLD={choice['buffer']} HOROVOD_CYCLE_TIME={cycle:g}",)
+
+
+_LINES: Mapping[str, Callable[[Choice], tuple[str, ...]]] = MappingProxyType({"ddp": _ddp, "horovod": _horovod})
+
+
+def bucket_rows(tuned: Tuned) -> list[dict[str, Any]]:
+    """The time of an iteration over the size of buckets, all else as it is best; none where there are no buckets.
+
+    Returns
+    -------
+    list of dict
+        ``bucket_bytes`` ascending, ``iteration_ns``, ``bound_ns`` and ``gap``; ``is_best`` where the choice has it.
+    """
+    knob = BUCKETS.get(str(tuned.choice.get("launching")), "")
+    if knob not in tuned.choice:
+        return []
+    (bound,) = tuned.space.proven
+    best, usual = int(tuned.choice[knob]), int(USUAL[knob])
+    rows = []
+    for size in _points(tuned, knob, {best, usual}):
+        time = tuned.space.measure({**tuned.choice, knob: size}, 0).makespan
+        figures = {"iteration_ns": nanoseconds(time), "bound_ns": nanoseconds(bound), "gap": time / bound - 1}
+        rows.append({"bucket_bytes": size} | figures | {"is_best": size == best})
+    return rows
+
+
+def _points(tuned: Tuned, knob: str, kept: set[int]) -> list[int]:
+    """Sizes that can be chosen, evenly spread on their logarithmic scale, with those to be kept."""
+    sizes = next(own.values for own in tuned.space.parameters if own.name == knob)
+    numbers = [int(size) for size in sizes]
+    step = max(1, -(-len(numbers) // MOST_POINTS))
+    return sorted(kept | set(numbers[::step]))
