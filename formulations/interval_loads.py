@@ -59,7 +59,7 @@ NEVER = 1e30
 """The cost of what cannot be; sums of it stay finite."""
 
 TOLERANCE = 1e-7
-"""By how much durations are shortened, and the least load exceeds 1: above the rounding of floating point."""
+"""By how much durations are shortened, horizons extended, and the least load exceeds 1: above rounding errors."""
 
 DAMPING = 0.5
 """Weight of the best prices so far in the next ones; any prices give a bound."""
@@ -125,7 +125,7 @@ def num_cells(job: JobClass, least: JobClass, horizon: float, units: int) -> int
 
     def passes(cell: int) -> bool:
         layers = job.layers(lambda q, arc: job.legs[q].duration[arc] * cell / units + least.passage(q, arc))
-        return job.release + sum(cheapest_path(job.machines, layer) for layer in layers) <= horizon
+        return job.release + sum(cheapest_path(job.machines, layer) for layer in layers) <= horizon * (1 + TOLERANCE)
 
     return bisect_left(range(units), True, key=lambda cell: not passes(cell))
 
