@@ -109,6 +109,13 @@ def test_other_delays_are_refused(text: str) -> None:
         parse_chunk_delay(text)
 
 
+def test_however_long_the_tail_no_delay_is_longer_than_a_thousand_scales() -> None:
+    for scale in (0, 7):
+        delays = ChunkDelay("lognormal", scale, sigma=1e3).draw(np.random.default_rng(0), 100)
+        assert delays.min() >= 0
+        assert delays.max() == MOST * scale
+
+
 def test_delays_that_outlast_the_clock_are_refused() -> None:
     with pytest.raises(InputError, match=r"chunk_delay.*may outlast the clock"):
         effect("exponential:1000s")

@@ -39,7 +39,7 @@ class ChunkDelay:
 
     def draw(self, random: np.random.Generator, count: int) -> FloatArray:
         """Delays of `count` chunks, in picoseconds."""
-        return np.minimum(self.scale * _DRAWS[self.name](random, self.sigma, count), float(self.most))
+        return self.scale * np.minimum(_DRAWS[self.name](random, self.sigma, count), MOST)
 
     @property
     def most(self) -> int:
