@@ -138,7 +138,12 @@ def test_an_emulator_that_is_killed_while_it_makes_namespaces_leaves_none():
         (("4", "--rates", "fast", "--", "true"), "--rates = 'fast': must be a number with a unit"),
         (("4", "--rates", "1MB/s", "--delay", "1ms,1ms", "--", "true"), "--delay = '1ms,1ms': must be 1 times"),
         (("4", "--rates", "1MB/s", "--delay", "soon", "--", "true"), "--delay = 'soon': must be a number with a unit"),
-        (("4", "--rates", "1MB/s", "--delay", "2s", "--", "true"), "--delay = '2s': must be at most 1 s"),
+        (
+            ("4", "--rates", "1MB/s", "--delay", "2s", "--", "true"),
+            "--delay = '2s': must be at least 0 and at most 1 s",
+        ),
+        (("4", "--rates", "1MB/s", "--delay", "-1ms", "--", "true"), "--delay = '-1ms': must be at least 0"),
+        (("4", "--rates", "-1MB/s", "--", "true"), "--rates = '-1MB/s': must be more than 0"),
         (("100", "--rates", "1MB/s", "--", "true"), "SIZES = '100': must have 2 to 64 NPUs"),
     ],
 )

@@ -50,9 +50,12 @@ def _speeds(rates: str, count: int) -> list[float]:
     if len(words) != count:
         raise InputError(f"must be {count} bandwidths, one for each dimension", field="--rates", value=rates)
     try:
-        return [parse_bandwidth(own.strip()) for own in words]
+        speeds = [parse_bandwidth(own.strip()) for own in words]
     except ValueError as error:
         raise InputError(str(error), field="--rates", value=rates) from None
+    if min(speeds) <= 0:
+        raise InputError("must be more than 0", field="--rates", value=rates)
+    return speeds
 
 
 def _delays(delay: str, count: int) -> list[float]:
@@ -66,6 +69,6 @@ def _delays(delay: str, count: int) -> list[float]:
         seconds = [parse_time(own.strip()) / PICOSECONDS_PER_SECOND for own in words]
     except ValueError as error:
         raise InputError(str(error), field="--delay", value=delay) from None
-    if max(seconds) > LONGEST_DELAY:
-        raise InputError(f"must be at most {LONGEST_DELAY:g} s", field="--delay", value=delay)
+    if not 0 <= min(seconds) <= max(seconds) <= LONGEST_DELAY:
+        raise InputError(f"must be at least 0 and at most {LONGEST_DELAY:g} s", field="--delay", value=delay)
     return seconds
