@@ -11,7 +11,7 @@ from formulations.chunk_order import ChunkOrder
 from formulations.sequencing import Sequencing
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.exports import export, make_exporter
-from themis_opt.formats.solver_models import LINEAR_RESOLUTION, RESOLUTION
+from themis_opt.formats.solver_models import LINEAR_RESOLUTION
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import load
 from themis_opt.schedules.simulator import simulate
@@ -39,7 +39,7 @@ def test_the_optimum_of_the_exported_model_is_that_of_the_formulation(tmp_path):
     else:  # OR-Tools before 9.15
         pytest.importorskip("google.protobuf.text_format").Parse(path.read_text(encoding="utf-8"), model.proto)
     assert solver.solve(model) == cp_model.OPTIMAL
-    data = in_ticks(own, RESOLUTION)
+    data = in_ticks(own)
     formulation = ChunkOrder(data.jobs, horizon=-(-own.makespan // data.tick)).solve(BUDGET, silent)
     assert (formulation.status, solver.objective_value) == ("optimal", formulation.bound)
 
@@ -104,6 +104,12 @@ def test_a_training_iteration_is_a_model_without_a_linear_programme(tmp_path):
     assert "feasible" in " ".join(make_exporter("model").check(own, tmp_path))
     with pytest.raises(InputError, match="needs a schedule without compute"):
         export(own, "model:form=lp", tmp_path)
+
+
+@pytest.mark.parametrize(("form", "words"), [("text", "whole ticks"), ("mps", "linear programme")])
+def test_notes_are_about_the_files_that_are_written(form, words):
+    (note,) = make_exporter(f"model:form={form}").notes(schedule())
+    assert words in note
 
 
 def test_models_that_no_solver_reads_are_refused(tmp_path):

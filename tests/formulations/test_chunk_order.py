@@ -23,9 +23,9 @@ from themis_opt.schedules.plan import equal_sizes
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.search.exact import RESOLUTION, Exact
+from themis_opt.search.exact import Exact
 from themis_opt.solving.bounds import bounds
-from themis_opt.solving.lowering import chunk_order_data, job_plans
+from themis_opt.solving.lowering import RESOLUTION, chunk_order_data, job_plans
 
 EXACTLY = Budget(seconds=600.0, workers=1, gap=0.0)
 LITTLE_WORK = Budget(seconds=1.0, deterministic=True, gap=0.0)

@@ -17,14 +17,12 @@ from formulations.sequencing_milp import as_text, num_order_variables, sequencin
 from themis_opt.base.documents import read_bytes
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.solving.lowering import in_ticks, job_plans
+from themis_opt.solving.lowering import RESOLUTION, in_ticks, job_plans
 from themis_opt.solving.period_lowering import period_data, period_times
 
-RESOLUTION = 2**22
-"""Ticks into which the makespan of the schedule is divided, as the reference does."""
-
 LINEAR_RESOLUTION = 2**18
-"""The same for the linear programme: its writer keeps six digits, and a makespan has at most twice as many ticks."""
+"""Ticks into which the linear programme divides the makespan: its writer keeps six digits, and there are at most twice as
+many."""
 
 MAX_STAGES = 20_000
 """Stages of a model that is written: CP-SAT loads as many."""
@@ -58,14 +56,22 @@ class SolverModel:
         if schedule.plan.num_stages > MAX_STAGES:
             rule = f"models have at most {MAX_STAGES} stages, this has {schedule.plan.num_stages}; use fewer chunks"
             raise InputError(rule, field="chunks")
-        if self.form in ("all", "binary", "text"):
+        if self._is_for_cp_sat:
             model = _model(schedule).model
             if self.form != "text":
                 yield "model.pb", model_file(model, "pb")
             if self.form != "binary":
                 yield "model.pbtxt", model_file(model, "txt")
-        if self.form in ("lp", "mps") or (self.form == "all" and _fits(schedule)):
+        if self._is_linear(schedule):
             yield from self._linear(schedule)
+
+    @property
+    def _is_for_cp_sat(self) -> bool:
+        return self.form in ("all", "binary", "text")
+
+    def _is_linear(self, schedule: Schedule) -> bool:
+        """Whether the linear programme is written: when it is asked for, and with all where there is one."""
+        return self.form in ("lp", "mps") or (self.form == "all" and _fits(schedule))
 
     def _linear(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
         """The linear programme in its forms."""
@@ -81,13 +87,15 @@ class SolverModel:
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """What a user has to know."""
-        tick, linear = _tick(schedule), max(1, schedule.makespan // LINEAR_RESOLUTION)
-        yield (
-            f"times in model.pb are whole ticks of {tick} ps, rounded down: a proven optimum, times {tick} ps, "
-            "is a lower bound for the chunk sizes of this schedule"
-        )
-        if not schedule.has_period:
-            yield f"the linear programme keeps the paths of this schedule; its ticks have {linear} ps"
+        if self._is_for_cp_sat:
+            tick = _tick(schedule)
+            yield (
+                f"times in the model are whole ticks of {tick} ps, rounded down: a proven optimum, times {tick} ps, "
+                "is a lower bound for the chunk sizes of this schedule"
+            )
+        if self._is_linear(schedule):
+            tick = max(1, schedule.makespan // LINEAR_RESOLUTION)
+            yield f"the linear programme keeps the paths of this schedule; its ticks have {tick} ps"
 
     def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
         """Compare the files with the models, and the objective of the hint with the schedule."""
@@ -95,7 +103,7 @@ class SolverModel:
             path = folder / name
             if read_bytes(path, "model") != (content.encode() if isinstance(content, str) else content):
                 raise InvalidSchedule("model", "differs from that of the schedule", source=str(path))
-        if self.form in ("all", "binary", "text"):
+        if self._is_for_cp_sat:
             objective, most = hinted_objective(_model(schedule).model), -(-schedule.makespan // _tick(schedule))
             if objective is None or objective > most:
                 raise InvalidSchedule("model", f"the hint has objective {objective}, the schedule {most} ticks")
@@ -116,7 +124,7 @@ def _model(schedule: Schedule) -> ChunkOrder | PeriodModel:
         repeated = PeriodModel(period.period, horizon)
         repeated.hint(period_times(period, schedule))
         return repeated
-    data = in_ticks(schedule, RESOLUTION)
+    data = in_ticks(schedule)
     model = ChunkOrder(data.jobs, horizon)
     model.hint(job_plans(data, schedule))
     return model
@@ -126,6 +134,6 @@ def _fits(schedule: Schedule) -> bool:
     """Whether the schedule has a linear programme, and of a size that solvers read."""
     if schedule.has_period:
         return False
-    data = in_ticks(schedule, RESOLUTION)
+    data = in_ticks(schedule)
     paths = [[times.paths for times in own] for own in job_plans(data, schedule)]
     return num_order_variables(data.jobs, paths) <= MAX_ORDERS

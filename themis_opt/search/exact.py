@@ -27,9 +27,6 @@ from themis_opt.solving.sizing import resized
 Progress = Callable[[float, float], None]
 """Called with the best makespan and the best bound so far, in picoseconds."""
 
-RESOLUTION = 2**22
-"""Ticks into which the makespan of the starting schedule is divided: rounding hides less than a gap that is proven."""
-
 MAX_STAGES, MAX_SEQUENCED_STAGES = 300, 3_000
 """Largest plan that CP-SAT is given, and of which it is given the sequences alone: larger ones it does not improve.
 
@@ -391,7 +388,7 @@ class ExactSearch:
         if self.done or arcs > ARCS_PER_SECOND * seconds / 2:
             return start
         last = self.allowance.left - seconds
-        data = in_ticks(start, RESOLUTION)
+        data = in_ticks(start)
         known = self.bound if proves else 0.0
         model = ChunkOrder(data.jobs, horizon=-(-start.makespan // data.tick), lower_bound=int(known) // data.tick)
         model.hint(job_plans(data, start))
@@ -410,7 +407,7 @@ class ExactSearch:
         """The best sequences CP-SAT finds for the paths of a schedule."""
         if start.plan.num_stages > MAX_SEQUENCED_STAGES:
             return start
-        data = in_ticks(start, RESOLUTION)
+        data = in_ticks(start)
         plans = job_plans(data, start)
         paths = [[times.paths for times in own] for own in plans]
         model = Sequencing(data.jobs, paths, horizon=-(-start.makespan // data.tick))

@@ -10,11 +10,9 @@ from themis_opt.schedules.plan import Launch
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.incumbent import Incumbent
+from themis_opt.solving.lowering import RESOLUTION
 from themis_opt.solving.period_lowering import PeriodData, enforced_plan, period_data, period_times
 from themis_opt.solving.sizing import even_plan, resized
-
-RESOLUTION = 2**22
-"""Ticks into which the iteration time is divided: rounding hides less than a gap that is proven."""
 
 MAX_STAGES = 1_500
 """Largest plan that CP-SAT is given, counting stages twice where some may be under way at the end of a period."""

@@ -30,6 +30,9 @@ from themis_opt.schedules.schedule import Schedule
 Measure = Literal["occupancy", "fluid", "bytes"]
 """What the arcs of a job class hold: exact occupations, their linear lower bound, or bytes sent."""
 
+RESOLUTION = 2**22
+"""Ticks into which a makespan or an iteration time is divided: rounding hides less than a gap that is proven."""
+
 
 def job_class(
     instance: Instance, exchange: Exchange, size: int, measure: Measure = "occupancy", count: int = 1
@@ -177,7 +180,7 @@ class ChunkOrderData:
     sizes: tuple[IntArray, ...]
 
 
-def in_ticks(schedule: Schedule, resolution: int) -> ChunkOrderData:
+def in_ticks(schedule: Schedule, resolution: int = RESOLUTION) -> ChunkOrderData:
     """The chunks of a schedule as jobs, its makespan divided into so many ticks."""
     tick = max(1, schedule.makespan // resolution)
     return chunk_order_data(schedule.instance, tuple(c.sizes for c in schedule.plan.chunks), tick)
