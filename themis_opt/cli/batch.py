@@ -94,9 +94,9 @@ def _say_status(experiment: Path, as_json: bool, **settings: Any) -> None:
         f"{found.done} of {found.total} runs done, {found.failed} of them failed; {found.running} running, "
         f"{found.remaining} remaining; {at_work}"
     )
-    if found.remaining and found.seconds_left is None:
+    if found.done < found.total and found.seconds_left is None:
         say("no run like these is done yet: the time left is not known")
-    elif found.remaining:
+    elif found.done < found.total:
         say(f"about {format_clock(found.seconds_left or 0.0)} left{'' if found.is_running else ', once it goes on'}")
 
 
