@@ -216,7 +216,7 @@ def compare(
     Raises
     ------
     InputError
-        If no policy is named, one twice, or one that is unknown.
+        If no policy is named, one twice, or one that is unknown, or the schedules alone need more than the memory.
     """
     names = [_name(policy) for policy in policies]
     if not policies or len(set(names)) < len(names):
