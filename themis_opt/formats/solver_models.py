@@ -21,8 +21,7 @@ from themis_opt.solving.lowering import RESOLUTION, in_ticks, job_plans
 from themis_opt.solving.period_lowering import period_data, period_times
 
 LINEAR_RESOLUTION = 2**18
-"""Ticks into which the linear programme divides the makespan: its writer keeps six digits, and there are at most twice as
-many."""
+"""Ticks into which the linear programme divides the makespan: its writer keeps six digits."""
 
 MAX_STAGES = 20_000
 """Stages of a model that is written: CP-SAT loads as many."""
