@@ -2,8 +2,8 @@ r"""Interval loads: whether an exact number of jobs fits into a horizon, by pric
 
 Sets and data
     One class of exactly n jobs c; a job of the share y of the class holds machine k for :math:`d_{qe} y + o_{qk}` on
-    arc :math:`e = (V, k)` of leg q, its result is ready :math:`l_{qk}` later.  A horizon of H ticks after the release,
-    cut in intervals b of :math:`\Delta` ticks.
+    arc :math:`e = (V, k)` of leg q, its result is ready :math:`l_{qk}` later.  A horizon of H ticks after the release.
+    Time is cut in intervals b of :math:`\Delta` ticks, of which the part :math:`h_b \in [0, 1]` is before the horizon.
     Cells :math:`u \in 1..U` of sizes: a job of cell u has at least the share :math:`(u - 1) / U` and at most u units,
     of which all jobs together have at least U.
     Ways w of a job: a cell :math:`u_w`, a path in each leg and a start of every stage, with the part
@@ -17,7 +17,7 @@ Objective
     minimise :math:`\theta`
 
 Constraints
-    1. *loads*: :math:`\sum_w a_{wkb} x_w \le \theta` for every machine and interval;
+    1. *loads*: :math:`\sum_w a_{wkb} x_w \le h_b \theta` for every machine and interval with :math:`h_b > 0`;
     2. *jobs*: :math:`\sum_w x_w = n`;
     3. *sizes*: :math:`\sum_w u_w x_w \ge U`.
 
@@ -27,11 +27,15 @@ one stage at a time.  So **if the minimum is above 1, the makespan of exactly n 
 jobs begin waits for jobs that come from elsewhere, which are whole jobs with whole first stages, and that chains of few
 long jobs leave machines idle in the middle.
 
-For any weights :math:`\lambda_{kb} \ge 0` with sum 1 the least :math:`\sum_c \sum_{k, b} \lambda_{kb} a_{w_c kb}` over
-n ways with at least U units is a lower bound on :math:`\theta` (Lagrangian relaxation of 1).  It is computed by two
-dynamic programmes: the cheapest way of every cell, through states of leg, visited set and tick; and the cheapest n
-cells, by units.  The weights are the duals of the linear programme over the ways met so far, damped towards the best
-weights (column generation; M. Lübbecke and J. Desrosiers, 2005, https://doi.org/10.1287/opre.1050.0234).
+For any weights :math:`\lambda_{kb} \ge 0` with :math:`\sum_{k, b} h_b \lambda_{kb} = 1` the least
+:math:`\sum_c \sum_{k, b} \lambda_{kb} a_{w_c kb}` over n ways with at least U units is a lower bound on :math:`\theta`
+(Lagrangian relaxation of 1).  It is computed by two dynamic programmes: the cheapest way of every cell, through states
+of leg, visited set and tick; and the cheapest n cells, by units.  The weights are the duals of the linear programme
+over the ways met so far, damped towards the best weights (column generation; M. Lübbecke and J. Desrosiers, 2005,
+https://doi.org/10.1287/opre.1050.0234).
+
+Ways depend neither on n nor, apart from their ends, on the horizon.  So those met for one question serve all others,
+and the first dynamic programme, which knows the cheapest way to every tick, serves all shorter horizons at once.
 
 The first dynamic programme never overstates a cost: a stage that starts between ticks t and t + 1 is given the cheapest
 start there, and a result that is ready :math:`\tau` after its start counts as ready at tick
@@ -60,6 +64,9 @@ NEVER = 1e30
 
 TOLERANCE = 1e-7
 """By how much durations are shortened, horizons extended, and the least load exceeds 1: above rounding errors."""
+
+TINY = 1e-12
+"""Prices below it are rounding of floating point."""
 
 DAMPING = 0.5
 """Weight of the best prices so far in the next ones; any prices give a bound."""
@@ -108,15 +115,12 @@ class IntervalOutcome:
         ``infeasible`` if it is proven too short, ``fits`` if the linear programme cannot tell, or ``unknown``.
     load : number
         A lower bound on the greatest load.
-    prices : array, shape (machines, intervals)
-        Weights that prove it.
     work : float
         Seconds of work.
     """
 
     status: str
     load: float
-    prices: FloatArray
     work: float
 
 
@@ -131,72 +135,127 @@ def num_cells(job: JobClass, least: JobClass, horizon: float, units: int) -> int
 
 
 class IntervalLoads:
-    """The relaxation for a horizon.
+    """The relaxation for all numbers of jobs and all horizons up to a greatest.
 
     Parameters
     ----------
     job, least : JobClass
-        As of :class:`formulations.chunk_count.ChunkCount`; `count` of the first is the number of jobs.
+        As of :class:`formulations.chunk_count.ChunkCount`; `count` of the first is the greatest number of jobs.
     horizon : number
-        In the unit of the durations.
+        The greatest, in the unit of the durations.
     params : IntervalParams
         How finely to look.
+
+    Attributes
+    ----------
+    num_ticks : int
+        Ticks of the greatest horizon.
+    refuted : array, shape (jobs + 1,)
+        By number of jobs, the ticks of the longest horizon that is proven too short.
     """
 
     def __init__(self, job: JobClass, least: JobClass, horizon: float, params: IntervalParams = USUAL) -> None:
-        self._count, self._units = job.count, params.units
+        self.num_ticks = params.intervals * params.ticks
+        self.refuted = np.zeros(job.count + 1, dtype=np.int64)
+        self._release, self._tick = job.release, (horizon - job.release) / self.num_ticks
+        self._units = params.units
         self._num_cells = num_cells(job, least, horizon, params.units)
         shares = np.arange(self._num_cells) / params.units
         self._ways = _Ways(job, least, shares, horizon - job.release, params)
-
-    def solve(self, budget: Budget, prices: FloatArray | None = None) -> IntervalOutcome:
-        """Raise the bound on the greatest load until it exceeds 1, cannot, or the budget is spent.
-
-        `prices` are weights to start from, as of an outcome for another horizon.
-        """
-        best = np.full(self._ways.shape, 1 / np.prod(self._ways.shape)) if prices is None else prices
+        self._programme = _Programme(self._units, self._ways.shape)
+        self._best = np.full(self._ways.shape, 1.0)
+        self._round = 0
         if not self._num_cells:
-            return IntervalOutcome("infeasible", NEVER, best, 0.0)
-        programme = _Programme(self._count, self._units, self._ways.shape)
-        prices, load, work, start, number = best, 0.0, 0.0, monotonic(), 0
-        while (work if budget.deterministic else monotonic() - start) < budget.seconds:
-            costs = self._ways.price(prices)
-            least, chosen = cheapest_cells(costs, self._units, self._count)
-            if least > load:
-                load, best = least, prices
-            if load > 1 + TOLERANCE:
-                return IntervalOutcome("infeasible", load, best, work)
-            self._add_ways(programme, costs, chosen, number)
-            duals, objective = programme.solve()
-            work = (number + 1) * self._ways.work + programme.work
+            self.refuted[:] = self.num_ticks
+
+    def horizon(self, ticks: int) -> float:
+        """So many ticks as a time."""
+        return float(self._release + ticks * self._tick)
+
+    def ticks(self, horizon: float) -> int:
+        """Whole ticks until a time."""
+        return int((horizon - self._release) / self._tick + TOLERANCE)
+
+    def solve(self, count: int, ticks: int, budget: Budget) -> IntervalOutcome:
+        """Raise the bound on the greatest load of `count` jobs in so many ticks until it exceeds 1, or cannot.
+
+        What is learnt is kept where the budget ends it, and serves other questions.
+        """
+        load, work, start = 0.0, 0.0, monotonic()
+        parts = self._parts(ticks)
+        self._programme.aim(count, ticks, parts)
+        while self.refuted[count] < ticks:
+            if (work if budget.deterministic else monotonic() - start) >= budget.seconds:
+                return IntervalOutcome("unknown", load, work)
+            duals, objective, cost = self._programme.solve()
+            work += cost + self._ways.work
             if objective <= 1:
-                return IntervalOutcome("fits", load, best, work)
-            prices, number = DAMPING * best + (1 - DAMPING) * duals, number + 1
-        return IntervalOutcome("unknown", load, best, work)
+                return IntervalOutcome("fits", load, work)
+            prices = DAMPING * self._best / (self._best @ parts).sum() + (1 - DAMPING) * duals
+            costs = self._ways.price(prices)
+            sums, choices = cheapest_cells(costs[:, ticks], self._units, count)
+            if sums[-1] > load:
+                load, self._best = float(sums[-1]), prices
+            self._learn(costs, sums, prices, ticks)
+            work += self._add_ways(costs[:, ticks], chosen_cells(choices, self._units), ticks)
+        return IntervalOutcome("infeasible", load, work)
 
-    def _add_ways(self, programme: "_Programme", costs: FloatArray, chosen: Sequence[int], number: int) -> None:
-        """The ways of the cheapest cells, and of some others, which differ from round to round."""
+    def _parts(self, ticks: int) -> FloatArray:
+        """Parts of the intervals that are before a horizon."""
+        of_each = self.num_ticks // self._ways.shape[1]
+        return np.clip(ticks - np.arange(0, self.num_ticks, of_each), 0, of_each) / of_each
+
+    def _learn(self, costs: FloatArray, sums: FloatArray, prices: FloatArray, ticks: int) -> None:
+        """Refute the horizon if its cheapest sums say so, or else the longest shorter one that these prices refute."""
+        count = len(sums) - 1
+        low, high = int(self.refuted[count]), ticks
+        self._refute(sums, prices, ticks)
+        while high - low > 1 and self.refuted[count] < ticks:
+            middle = (low + high) // 2
+            self._refute(cheapest_cells(costs[:, middle], self._units, count)[0], prices, middle)
+            low, high = (middle, high) if self.refuted[count] >= middle else (low, middle)
+
+    def _refute(self, sums: FloatArray, prices: FloatArray, ticks: int) -> None:
+        """Note the numbers of jobs that do not fit: their cheapest sum is above the price of all that there is."""
+        most = (prices @ self._parts(ticks)).sum()
+        are_refuted = sums > most * (1 + TOLERANCE) + TINY
+        self.refuted[: len(sums)][are_refuted] = np.maximum(self.refuted[: len(sums)][are_refuted], ticks)
+
+    def _add_ways(self, costs: FloatArray, chosen: Sequence[int], ticks: int) -> float:
+        """The ways of the cheapest cells, and of some others, which differ from round to round; the work it takes."""
         step = max(len(costs) // SPREAD, 1)
-        for cell in sorted({*chosen, *range(number % step, len(costs), step)}):
+        cells = sorted({*chosen, *range(self._round % step, len(costs), step)})
+        self._round += 1
+        for cell in cells:
             if costs[cell] < NEVER / 2:
-                programme.add(self._ways.usage(cell), cell + 1)
+                self._programme.add(*self._ways.usage(cell, ticks), cell + 1)
+        return WORK_PER_WAY * len(cells)
 
 
-def cheapest_cells(costs: FloatArray, units: int, count: int) -> tuple[float, list[int]]:
-    """The least cost of so many jobs with all units, and their cells, the first of which has one unit."""
+def cheapest_cells(costs: FloatArray, units: int, count: int) -> tuple[FloatArray, list[IntArray]]:
+    """The least cost of 0 to `count` jobs with all units; and by job and units that are wanted, the cell of the job.
+
+    The first cell has one unit.
+    """
     wanted = np.arange(units + 1)
     others = np.maximum(wanted - np.arange(1, len(costs) + 1)[:, None], 0)  # that the other jobs need, by cell of one
     least = np.where(wanted > 0, NEVER, 0.0)  # by units that are wanted, or more
-    choices = []
+    sums, choices = [least[-1]], []
     for _ in range(count):
-        sums = least[others] + costs[:, None]
-        choices.append(sums.argmin(axis=0))
-        least = sums.min(axis=0)
-    chosen, held = [], units
+        totals = least[others] + costs[:, None]
+        choices.append(totals.argmin(axis=0))
+        least = totals.min(axis=0)
+        sums.append(least[-1])
+    return np.array(sums), choices
+
+
+def chosen_cells(choices: Sequence[IntArray], units: int) -> list[int]:
+    """The cells of the jobs that the last of these choices begin with."""
+    chosen, wanted = [], units
     for choice in reversed(choices):
-        chosen.append(int(choice[held]))
-        held = int(others[chosen[-1], held])
-    return float(least[-1]), chosen
+        chosen.append(int(choice[wanted]))
+        wanted = max(wanted - chosen[-1] - 1, 0)
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -256,7 +315,7 @@ class _Ways:
         return _Stage(leg, machine, visited, in_ticks[0], held - whole, in_ticks[1])
 
     def price(self, prices: FloatArray) -> FloatArray:
-        """The cheapest way of every cell: for each state the least cost to have reached it by each tick."""
+        """The cheapest way of every cell to every tick: for each state the least cost to have reached it by then."""
         self._set(prices)
         value = self._value
         value.fill(NEVER)
@@ -269,7 +328,8 @@ class _Ways:
                 np.minimum.accumulate(own, axis=1, out=own)
                 for stage in self._from.get((leg, visited), []):
                     self._extend(own, value[leg, stage.reached], stage)
-        return value[-1, -1, :, -1].copy()
+        costs: FloatArray = value[-1, -1]
+        return costs
 
     def _set(self, prices: FloatArray) -> None:
         """Prices of each tick, and of all ticks before; never after the last."""
@@ -304,18 +364,19 @@ class _Ways:
         np.minimum(costs[:, :-1], at_begin[:, 1:], out=costs[:, :-1])
         return costs
 
-    def usage(self, cell: int) -> FloatArray:
-        """Parts of the intervals for which the cheapest way of a cell holds each machine."""
+    def usage(self, cell: int, ticks: int) -> tuple[FloatArray, int]:
+        """Parts of the intervals for which the cheapest way of a cell until a tick holds each machine, and its end."""
         edges = np.arange(self.shape[1] + 1) * self._ticks
         usage = np.zeros(self.shape)
-        for machine, start, end in self._trace(cell):
+        for machine, start, end in self._trace(cell, ticks):
             held = np.minimum(end, edges[1:]) - np.maximum(start, edges[:-1])
             usage[machine] += np.maximum(held, 0) / self._ticks
-        return usage
+        value = self._value[-1, -1, cell]
+        return usage, int(np.argmax(value <= value[ticks]))
 
-    def _trace(self, cell: int) -> list[tuple[int, float, float]]:
-        """Machine, start and end of the stages of the cheapest way of a cell, last one first."""
-        stages, leg, visited, tick = [], self._num_legs - 1, self._everything, self._num_ticks
+    def _trace(self, cell: int, ticks: int) -> list[tuple[int, float, float]]:
+        """Machine, start and end of the stages of the cheapest way of a cell until a tick, last one first."""
+        stages, leg, visited, tick = [], self._num_legs - 1, self._everything, ticks
         while leg or visited:
             if not visited:
                 leg, visited = leg - 1, self._everything
@@ -355,17 +416,16 @@ class _Programme:
     MISSING = 3.0
     """What a job costs that goes no way and has all units: more than the loads of the last rounds."""
 
-    def __init__(self, count: int, units: int, shape: tuple[int, int]) -> None:
+    def __init__(self, units: int, shape: tuple[int, int]) -> None:
         self._solver = pywraplp.Solver.CreateSolver("GLOP")
         self._solver.SetSolverSpecificParametersAsString(NO_CYCLING)
         infinity = self._solver.infinity()
-        load = self._solver.NumVar(0, infinity, "load")
-        self._solver.Minimize(load)
+        self._load = self._solver.NumVar(0, infinity, "load")
+        self._solver.Minimize(self._load)
         self._loads = [[self._solver.Constraint(0, infinity) for _ in range(shape[1])] for _ in range(shape[0])]
-        for row in (row for own in self._loads for row in own):
-            row.SetCoefficient(load, 1)
-        self._jobs, self._units = self._solver.Constraint(count, count), self._solver.Constraint(1, infinity)
-        self._scale, self.work = units, 0.0
+        self._jobs, self._units = self._solver.Constraint(1, 1), self._solver.Constraint(1, infinity)
+        self._scale, self._ticks, self._parts = units, 0, np.zeros(shape[1])
+        self._ends = list[tuple[pywraplp.Variable, int]]()
         self._solver.Objective().SetCoefficient(self._column(units), self.MISSING)
 
     def _column(self, units: int) -> pywraplp.Variable:
@@ -375,20 +435,35 @@ class _Programme:
         self._units.SetCoefficient(ways, units / self._scale)
         return ways
 
-    def add(self, usage: FloatArray, units: int) -> None:
+    def aim(self, count: int, ticks: int, parts: FloatArray) -> None:
+        """Set the number of jobs, and the horizon: its part of each interval, and which ways end by then."""
+        infinity = self._solver.infinity()
+        self._jobs.SetBounds(count, count)
+        self._ticks, self._parts = ticks, parts
+        for row, part in ((row, float(part)) for own in self._loads for row, part in zip(own, parts, strict=True)):
+            row.SetCoefficient(self._load, part)
+            row.SetLb(0 if part else -infinity)
+        for ways, end in self._ends:
+            ways.SetUb(infinity if end <= ticks else 0)
+
+    def add(self, usage: FloatArray, end: int, units: int) -> None:
         """One more way, with (1)."""
-        self.work += WORK_PER_WAY
         ways = self._column(units)
+        self._ends.append((ways, end))
         for k, b in zip(*np.nonzero(usage), strict=True):
             self._loads[k][b].SetCoefficient(ways, -float(usage[k, b]))
 
-    def solve(self) -> tuple[FloatArray, float]:
-        """Duals of (1) with sum 1 and the least load; equal weights and no load known if the solver gives up."""
-        shape = len(self._loads), len(self._loads[0])
+    def solve(self) -> tuple[FloatArray, float, float]:
+        """Duals of (1), the least load, and the work; equal weights and no load known if the solver gives up.
+
+        The duals are scaled so that the price of all machine time before the horizon is 1.
+        """
         status = self._solver.Solve()
-        self.work += WORK_PER_ROW * np.prod(shape) * self._solver.iterations()
+        duals, load = np.ones((len(self._loads), len(self._parts))), NEVER
         if status == pywraplp.Solver.OPTIMAL:
-            duals = np.array([[max(row.dual_value(), 0.0) for row in own] for own in self._loads])
-            if duals.sum():
-                return duals / duals.sum(), self._solver.Objective().Value()
-        return np.full(shape, 1 / np.prod(shape)), NEVER
+            values = np.array([[max(row.dual_value(), 0.0) for row in own] for own in self._loads])
+            if (values @ self._parts).sum() > TINY:
+                duals, load = values, self._solver.Objective().Value()
+        duals = duals * (self._parts > 0)
+        work = WORK_PER_ROW * duals.size * self._solver.iterations()
+        return duals / (duals @ self._parts).sum(), load, work

@@ -12,7 +12,7 @@ from test_sized_order import part, random_class
 
 from formulations.budget import Budget
 from formulations.chunk_count import ChunkCount
-from formulations.interval_loads import NEVER, IntervalLoads, IntervalOutcome, IntervalParams, cheapest_cells
+from formulations.interval_loads import NEVER, IntervalLoads, IntervalParams, cheapest_cells, chosen_cells
 from formulations.lattice import JobClass, Leg
 
 LONG = Budget(seconds=600.0, deterministic=True)
@@ -21,12 +21,13 @@ ROUNDING = 0.03
 """What so many ticks and units hide."""
 
 
-def ask(whole: JobClass, fixed: JobClass, count: int, horizon: float) -> IntervalOutcome:
-    return IntervalLoads(replace(whole, count=count), fixed, horizon, FINE).solve(LONG)
+def model(whole: JobClass, fixed: JobClass, count: int, horizon: float) -> IntervalLoads:
+    return IntervalLoads(replace(whole, count=count), fixed, horizon, FINE)
 
 
 def is_refuted(whole: JobClass, fixed: JobClass, count: int, horizon: float) -> bool:
-    return ask(whole, fixed, count, horizon).status == "infeasible"
+    own = model(whole, fixed, count, horizon)
+    return own.solve(count, own.num_ticks, LONG).status == "infeasible"
 
 
 def test_one_job_passes_its_machines_one_after_the_other() -> None:
@@ -62,17 +63,35 @@ def test_no_horizon_that_some_sizes_reach_is_refuted(seed: int) -> None:
     assert is_refuted(whole, least, count, bound * (1 - ROUNDING))
 
 
-def test_prices_start_another_horizon() -> None:
+@pytest.mark.parametrize("seed", range(4))
+def test_one_model_answers_for_all_numbers_and_horizons(seed: int) -> None:
+    """Shorter horizons of a long one are refuted as those asked on their own, and never where some sizes fit."""
+    whole, least = random_class(random.Random(seed), 1)
+    best = [min(brute_force([part(whole, least, u) for u in own]) for own in partitions(6, n)) for n in (1, 2, 3)]
+    own = model(whole, least, 3, 1.5 * max(best))
+    for count in (3, 1, 2):
+        makespan, bound = best[count - 1], ChunkCount([whole], [least], [count]).bound_of((count,))
+        assert own.solve(count, own.ticks(makespan) + 1, LONG).status == "fits"
+        assert own.solve(count, own.ticks(bound * (1 - ROUNDING)), LONG).status == "infeasible"
+        assert own.horizon(int(own.refuted[count])) <= makespan
+
+
+def test_what_is_learnt_is_kept() -> None:
+    """A question cut off after each round is answered like one that is not, then at once, as are those it settles."""
     whole, fixed = jobs(20, 20, 20, legs=2), jobs(1, 1, 1, legs=2)
-    refuted = ask(whole, fixed, 3, 40)
-    assert refuted.status == "infeasible"
-    again = IntervalLoads(replace(whole, count=3), fixed, 39, params=FINE).solve(LONG, refuted.prices)
-    assert again.status == "infeasible"
-    assert again.work <= refuted.work
+    own, short = model(whole, fixed, 3, 50), Budget(seconds=1e-9, deterministic=True)
+    assert own.solve(3, 185, short).status == "unknown"
+    answers = (own.solve(3, 185, short).status for _ in range(50))
+    answer = next(status for status in answers if status != "unknown")
+    assert answer == model(whole, fixed, 3, 50).solve(3, 185, LONG).status
+    proven = int(own.refuted[3])
+    assert proven > 150
+    again = own.solve(3, proven, LONG)
+    assert (again.status, again.work) == ("infeasible", 0.0)
 
 
 def test_no_time_says_nothing() -> None:
-    outcome = IntervalLoads(replace(jobs(20, 20), count=2), jobs(1, 1), 21, params=FINE).solve(Budget(seconds=0.0))
+    outcome = model(jobs(20, 20), jobs(1, 1), 2, 21).solve(2, 200, Budget(seconds=0.0))
     assert (outcome.status, outcome.work) == ("unknown", 0.0)
 
 
@@ -82,8 +101,9 @@ def test_cheapest_cells_are_the_least_of_all(seed: int) -> None:
     costs = generator.random(6).round(2)
     count = 3
     sums = [sum(costs[list(own)]) for own in combinations_with_replacement(range(6), count) if sum(own) + count >= 9]
-    least, chosen = cheapest_cells(costs, 9, count)
-    assert least == pytest.approx(min(sums))
-    assert least == pytest.approx(sum(costs[chosen]))
+    least, choices = cheapest_cells(costs, 9, count)
+    chosen = chosen_cells(choices, 9)
+    assert least[-1] == pytest.approx(min(sums))
+    assert least[-1] == pytest.approx(sum(costs[chosen]))
     assert sum(chosen) + count >= 9
-    assert cheapest_cells(costs, 9, 1)[0] >= NEVER
+    assert least[1] >= NEVER

@@ -3,15 +3,16 @@
 A schedule of one collective has exactly n chunks for some n.  :mod:`formulations.chunk_count` bounds the makespan for
 every n at once; those n whose bound is below the best makespan are open.  The least of the bounds is what is proven, so
 that n alone is asked whether a makespan between its bound and the best is in reach.  If it is not, the bound of n rises
-to it.  :mod:`formulations.interval_loads` is asked by bisection, in about a second each time; where it knows no more,
-:mod:`formulations.sized_order`, whose answer may be a plan, which is simulated and may be the best.  For few stages it
-is the other way round.
+to it.  :mod:`formulations.interval_loads` is asked by bisection, one model for all n, which keeps what it learns; where
+it knows no more, :mod:`formulations.sized_order`, whose answer may be a plan, which is simulated and may be the best.
+For few stages it is the other way round.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
-from formulations.interval_loads import MAX_MACHINES, FloatArray, IntervalLoads
+from formulations.interval_loads import MAX_MACHINES, IntervalLoads
 from formulations.sized_order import SizedOrder, SizedOutcome
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.problem.instance import Instance
@@ -65,9 +66,6 @@ USUAL = ProofParams()
 PLANNED_FIRST = 20
 """Stages up to which CP-SAT is asked first: it refutes horizons of 18 stages in one or two seconds."""
 
-LOADS_PRECISION = 0.003
-"""Width, as a fraction of the bound, at which the bisection by interval loads ends: less than what their ticks hide."""
-
 
 @dataclass
 class OpenCount:
@@ -81,14 +79,11 @@ class OpenCount:
         Least horizon of which interval loads know no more; at first the best makespan.
     step : float
         Place of the next horizon of CP-SAT between the bound and the best makespan.
-    prices : array or None
-        Weights of the intervals that were the best so far.
     """
 
     bound: float
     reach: float
     step: float
-    prices: FloatArray | None = None
 
 
 class CountProof:
@@ -120,6 +115,7 @@ class CountProof:
         self.interrupted = False
         self._counts = chunk_counts(best.instance)
         self._open = self._open_counts()
+        self._told = self.bound
 
     @staticmethod
     def suits(instance: Instance) -> bool:
@@ -148,26 +144,37 @@ class CountProof:
             count = min(self._open, key=lambda number: self.bounds[number])
             own = self._open[count]
             left = min(slot, allowance.left - last)
-            stages, sees_more = self._num_stages(count), own.reach - own.bound > LOADS_PRECISION * own.bound
+            stages, horizon = self._num_stages(count), self._next_ticks(own)
             may_plan = own.step >= self.params.least_step and stages <= self.params.max_stages
-            if may_plan and (stages <= PLANNED_FIRST or not sees_more):
+            if may_plan and (stages <= PLANNED_FIRST or horizon is None):
                 allowance.charge(self._look_for_a_plan(count, own, left))
-            elif sees_more:
-                allowance.charge(self._look_at_loads(count, own, left))
+            elif horizon is not None:
+                allowance.charge(self._look_at_loads(count, own, horizon, left))
             else:
                 break
 
-    def _look_at_loads(self, count: int, own: OpenCount, seconds: float) -> float:
-        """Halve what is between the bound and the reach of interval loads; the work it took."""
-        horizon = (own.bound + own.reach) / 2
-        job, least = replace(self._counts.jobs[0], count=count), self._counts.least[0]
-        model = IntervalLoads(job, least, horizon)
-        outcome = model.solve(self.limits.budget(seconds), own.prices)
-        own.prices = outcome.prices
-        if outcome.status == "infeasible":
-            self._raise(own, horizon)
-        else:
-            own.reach = horizon
+    @cached_property
+    def _loads(self) -> IntervalLoads:
+        """Interval loads for all open numbers, up to the makespan that was the best at first."""
+        job = replace(self._counts.jobs[0], count=max(self._open or [1]))
+        return IntervalLoads(job, self._counts.least[0], float(self.best.makespan))
+
+    def _next_ticks(self, own: OpenCount) -> int | None:
+        """The horizon between the bound and the reach of interval loads, in their ticks, if there is one."""
+        if own.reach <= own.bound:
+            return None
+        low = self._loads.ticks(own.bound)
+        high = self._loads.ticks(min(own.reach, self.best.makespan))
+        return (low + high) // 2 if high - low > 1 else None
+
+    def _look_at_loads(self, count: int, own: OpenCount, ticks: int, seconds: float) -> float:
+        """Ask interval loads about a horizon, and take what they learn about any number; the work it took."""
+        outcome = self._loads.solve(count, ticks, self.limits.budget(seconds))
+        if outcome.status == "fits":
+            own.reach = self._loads.horizon(ticks)
+        for number, other in (self._open or {}).items():
+            other.bound = max(other.bound, self._loads.horizon(int(self._loads.refuted[number])))
+        self._report()
         return outcome.work
 
     def _look_for_a_plan(self, count: int, own: OpenCount, seconds: float) -> float:
@@ -175,15 +182,18 @@ class CountProof:
         horizon = own.bound + own.step * (self.best.makespan - own.bound)
         outcome = self._ask(count, horizon, seconds)
         if outcome.status == "infeasible":
-            self._raise(own, horizon)
+            own.bound = horizon
+            self._report()
         else:
             own.step *= self.params.retreat
             self._take(outcome)
         return outcome.work
 
-    def _raise(self, own: OpenCount, bound: float) -> None:
-        own.bound = bound
-        self.report(self.bound)
+    def _report(self) -> None:
+        """Tell of the least bound if it is higher than before."""
+        if self.bound > self._told:
+            self._told = self.bound
+            self.report(self.bound)
 
     @property
     def _is_near(self) -> bool:
