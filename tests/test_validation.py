@@ -17,10 +17,11 @@ from themis_opt.schedules.validation import RULES, validate
 
 @pytest.fixture(scope="module")
 def valid(figure_5: Instance) -> Schedule:
-    """Figure 5 with a lag, a release and `reverse`, every sequence enforced."""
-    slower = tuple(d.replace(latency="10 us") for d in figure_5.network.dimensions)
+    """Figure 5 with a lag, a release, `reverse` and two links side by side, every sequence enforced."""
+    slower = [d.replace(latency="10 us") for d in figure_5.network.dimensions]
+    slower[0] = slower[0].replace(rails=[{"name": name, "bandwidth": slower[0].bandwidth / 2} for name in "ab"])
     instance = figure_5.replace(
-        network=figure_5.network.replace(dimensions=slower),
+        network=figure_5.network.replace(dimensions=tuple(slower)),
         collectives=(figure_5.collectives[0].replace(release="1 ms"),),
         ag_order="reverse",
     )
@@ -105,6 +106,21 @@ def held_too_long(schedule: Schedule) -> Schedule:
     return shifted(schedule, 3, 1, "end", "ready")
 
 
+def a_part_lost_on_a_rail(schedule: Schedule) -> Schedule:
+    return with_parts(schedule, {k: with_entry(carried, (1, 1), 0.0) for k, carried in schedule.rail_bytes.items()})
+
+
+def all_bytes_on_one_rail(schedule: Schedule) -> Schedule:
+    return with_parts(schedule, {k: carried * [2, 0] for k, carried in schedule.rail_bytes.items()})
+
+
+def with_parts(schedule: Schedule, rail_bytes: dict[int, np.ndarray]) -> Schedule:
+    """The schedule with other bytes on its rails, which follow from all else unless they are known."""
+    copy = replace(schedule)
+    copy.__dict__["rail_bytes"] = rail_bytes
+    return copy
+
+
 def result_too_early(schedule: Schedule) -> Schedule:
     return shifted(schedule, 3, -1, "ready")
 
@@ -164,6 +180,8 @@ CORRUPTIONS: tuple[tuple[str, Callable[[Schedule], Schedule]], ...] = (
     ("sizes", an_empty_chunk),
     ("sizes", sizes_whose_sum_wraps_around),
     ("duration", held_too_long),
+    ("rails", a_part_lost_on_a_rail),
+    ("rails", all_bytes_on_one_rail),
     ("lag", result_too_early),
     ("release", start_before_release),
     ("precedence", start_before_input),

@@ -1,0 +1,38 @@
+"""The command line where Python leaves out docstrings and assertions, by ``-OO`` or ``PYTHONOPTIMIZE=2``."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from background import PATIENCE
+from report_rows import sample, write_experiment
+
+from themis_opt.reports.rendering.docstrings import with_docstrings
+
+STRIPPED = (sys.executable, "-OO", "-m", "themis_opt")
+ENOUGH = 60
+"""Seconds that the search does not need."""
+
+
+def run(*arguments: object) -> None:
+    command = [*STRIPPED, *map(str, arguments)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert (ended.returncode, ended.stderr.count("Traceback")) == (0, 0), ended.stderr
+
+
+def test_a_solution_has_its_page(tmp_path: Path) -> None:
+    run("solve", "fig5.all_reduce.256MB", "--time-limit", ENOUGH, "--workers", 1, "--gap", 0.01, "-o", tmp_path)
+    assert {"schedule.json", "comparison.csv", "schedule.html"} <= {path.name for path in tmp_path.iterdir()}
+    assert "vega" in (tmp_path / "schedule.html").read_text(encoding="utf-8")
+
+
+def test_a_report_has_its_pictures(tmp_path: Path) -> None:
+    made = write_experiment(tmp_path / "made", "scaling", sample("scaling"))
+    run("report", made)
+    assert {".html", ".svg"} <= {path.suffix for path in made.iterdir()}
+
+
+def test_elsewhere_packages_are_imported_as_ever() -> None:
+    before = list(sys.meta_path)
+    with with_docstrings("altair"):
+        assert sys.meta_path == before
