@@ -47,10 +47,7 @@ def chunks(*paths: tuple[int, ...]) -> Chunks:
 
 def slower(instance: Instance, *, bandwidth: float = 1.0, latency: int = 1) -> Instance:
     """The instance with all bandwidths and latencies multiplied."""
-    dimensions = [
-        d.replace(bandwidth=d.bandwidth * bandwidth, latency=f"{d.latency * latency} ps")
-        for d in instance.network.dimensions
-    ]
+    dimensions = [d.faster(bandwidth).replace(latency=f"{d.latency * latency} ps") for d in instance.network.dimensions]
     return instance.replace(network={"dimensions": [d.model_dump(mode="json") for d in dimensions]})
 
 
