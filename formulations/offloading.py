@@ -4,7 +4,7 @@ Sets and data
     Layers :math:`l = 0, ..., n - 1`; layer l makes activation l + 1 of :math:`a_{l+1}` bytes from activation l, so that
     there are n + 1 of them, in a memory of M bytes.  Its forward pass takes :math:`f_l`, its backward pass
     :math:`b_l`, and activation l crosses the link to the host in :math:`t_l`.  The backward pass of layer l needs
-    activation l, and holds gradients of activations l and l + 1 besides.  No iteration is shorter than a given D.
+    activation l, and holds gradients of activations l and l + 1 besides.
 
 Variables
     :math:`k_l, s_l, r_l \in \{0, 1\}`: activation :math:`l < n` is kept, swapped, or computed again just before it is
@@ -18,7 +18,7 @@ Constraints
     2. *source*: :math:`r_l + r_{l+1} \le 1`: what is computed again comes from an activation that is there;
     3. *forward*: :math:`\sum_{j < l} a_j k_j + a_l + a_{l+1} \le M`;
     4. *backward*: :math:`\sum_{j < l - 1} a_j k_j + a_{l-1} \max(k_{l-1}, r_l) + 2 a_l + a_{l+1} \le M`;
-    5. *compute*: :math:`T \ge \sum_l f_l + b_l + r_l f_{l-1}`, and :math:`T \ge D`;
+    5. *compute*: :math:`T \ge \sum_l f_l + b_l + r_l f_{l-1}`;
     6. *link*: :math:`T \ge \sum_{j \le l} f_j + 2 \sum_{j \ge l} s_j t_j + \sum_{j \le l} b_j + r_j f_{j-1}`,
        for every l: activations from l on leave after the forward pass of layer l, and return before its backward pass.
 
@@ -62,8 +62,6 @@ class Layers:
         Times of the passes of every layer, and of its input on the link in one direction.
     memory : int
         For activations and their gradients.
-    least : int
-        What an iteration takes at least for other reasons.
     """
 
     sizes: Sequence[int]
@@ -71,7 +69,6 @@ class Layers:
     backward: Sequence[int]
     transfer: Sequence[int]
     memory: int
-    least: int = 0
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ def _variables(layers: Layers) -> _Variables:
     model, count = cp_model.CpModel(), len(layers.forward)
     by_fate = {fate: [model.new_bool_var(f"{fate.value}[{layer}]") for layer in range(count)] for fate in Fate}
     serial = 2 * (sum(layers.forward) + sum(layers.backward) + sum(layers.transfer))
-    variables = _Variables(model, by_fate, model.new_int_var(layers.least, layers.least + serial, "time"))
+    variables = _Variables(model, by_fate, model.new_int_var(0, serial, "time"))
     _add_choice(variables, count)
     _add_source(variables, count)
     _add_forward(variables, layers)

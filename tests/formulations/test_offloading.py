@@ -17,7 +17,7 @@ def problems(draw: st.DrawFn) -> Layers:
     sizes = draw(st.lists(NUMBERS, min_size=count + 1, max_size=count + 1))
     forward, backward, transfer = (draw(st.lists(NUMBERS, min_size=count, max_size=count)) for _ in range(3))
     memory = least_memory(sizes) + draw(st.integers(-1, sum(sizes)))
-    return Layers(sizes, forward, backward, transfer, memory, draw(st.integers(0, 60)))
+    return Layers(sizes, forward, backward, transfer, memory)
 
 
 def fits(layers: Layers, fates: tuple[Fate, ...]) -> bool:
@@ -39,7 +39,7 @@ def fits(layers: Layers, fates: tuple[Fate, ...]) -> bool:
 def time(layers: Layers, fates: tuple[Fate, ...]) -> int:
     """The longest of compute and of every window that transfers have to fit around."""
     again = [layers.forward[j - 1] if fate is Fate.RECOMPUTE else 0 for j, fate in enumerate(fates)]
-    times = [layers.least, sum(layers.forward) + sum(layers.backward) + sum(again)]
+    times = [sum(layers.forward) + sum(layers.backward) + sum(again)]
     for layer in range(len(fates)):
         crossing = sum(2 * layers.transfer[j] for j in range(layer, len(fates)) if fates[j] is Fate.SWAP)
         passes = layers.forward[: layer + 1], layers.backward[: layer + 1], again[: layer + 1]
