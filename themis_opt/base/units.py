@@ -219,9 +219,9 @@ SMALL_BANDWIDTHS = ("B/s", "kB/s", "KB/s", "KiB/s")
 """Units that nobody gives the bandwidth of a network in."""
 
 
-def format_megabytes(size: int) -> str:
-    """The size in MB with four digits and no space, as it stands in names."""
-    return f"{size / 10**6:.4g}MB"
+def format_megabytes(size: float, space: str = "") -> str:
+    """The size in MB with four digits; without a space as it stands in names."""
+    return f"{size / 10**6:.4g}{space}MB"
 
 
 def format_percent(fraction: float) -> str:

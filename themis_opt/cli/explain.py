@@ -78,11 +78,12 @@ def _print_resources(schedule: "Schedule", explanation: "Explanation") -> None:
 
 
 def _print_rails(explanation: "Explanation") -> None:
-    from themis_opt.base.units import format_percent
+    from themis_opt.base.units import format_megabytes, format_percent
     from themis_opt.cli.printing import print_table
 
     cells = [
-        (own.dimension, own.rail, f"{own.bytes / 10**6:.4g} MB", format_percent(own.share)) for own in explanation.rails
+        (own.dimension, own.rail, format_megabytes(own.bytes, " "), format_percent(own.share))
+        for own in explanation.rails
     ]
     if cells:
         print_table("rails: what each carries", ("dimension", "rail", "bytes per NPU", "share"), cells)

@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from themis_opt.base.units import format_link, format_short_time, format_size, format_time
+from themis_opt.base.units import format_link, format_megabytes, format_short_time, format_size, format_time
 from themis_opt.problem.algorithms import steps
 from themis_opt.problem.cost_terms import COST_TERMS, NONE
 from themis_opt.problem.exchanges import Exchange
@@ -95,7 +95,7 @@ def rail_rows(instance: Instance) -> list[dict[str, str]]:
 def _used_from(instance: Instance, dimension: int, rail: int) -> str:
     own = instance.fabric.dimensions[dimension]
     least = {math.ceil(used_from(own, phase)[rail]) for phase in _phases(instance, dimension)}
-    return " or ".join(f"{size / 10**6:.4g} MB" if size else "any size" for size in sorted(least)) or "-"
+    return " or ".join(format_megabytes(size, " ") if size else "any size" for size in sorted(least)) or "-"
 
 
 def _steps(instance: Instance, dimension: int) -> str:
