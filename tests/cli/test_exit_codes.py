@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from themis_opt.study import bundle, comparison
+from themis_opt.study import bundle, comparison, robust
 
 NAME = "fig5.all_reduce.256MB"
 QUICK = ("--time-limit", 5, "--workers", 1, "--no-cache")
@@ -104,6 +104,15 @@ def test_interruption_while_writing_waits(invoke, tmp_path):
 def test_interruption_is_said(invoke, interrupted, tmp_path):
     interrupted("exact")
     assert "interrupted" in invoke("solve", NAME, *QUICK, "-o", tmp_path).stderr.splitlines()[-1]
+
+
+def test_interruption_among_disturbed_networks_keeps_the_schedule(invoke, succeed, monkeypatch, tmp_path):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(robust, "choose_robust", interrupt)
+    assert invoke("solve", NAME, *QUICK, "--policies", "baseline", "--robust", "-o", tmp_path).exit_code == 130
+    assert succeed("validate", tmp_path / "schedule.json")
 
 
 def test_interruption_before_any_schedule_is_130(invoke, monkeypatch, tmp_path):

@@ -1,6 +1,7 @@
 """``themis-opt solve`` and ``themis-opt compare``: policies side by side, and the best schedule on disk."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,10 +64,9 @@ def solve(
     names = dict.fromkeys([*chosen, *_pool(instance)] if robust else chosen)
     folder = output or Path(file_name(f"{Path(source).name.removesuffix('.json')}.solution"))
     limits = _limits(time_limit, workers, seed, gap, sizes, deterministic, memory)
-    choose = _choose_robust if robust else None
     with options.solver_logged(solver_log):
         _compare(
-            instance, names, limits, cached=not no_cache, asked_gap=gap, folder=folder, as_json=as_json, choose=choose
+            instance, names, limits, cached=not no_cache, asked_gap=gap, folder=folder, as_json=as_json, robust=robust
         )
 
 
@@ -76,11 +76,17 @@ def _pool(instance: "Instance") -> tuple[str, ...]:
     return pool(instance)
 
 
-def _choose_robust(compared: "Comparison", seed: int) -> "RobustChoice":
-    """Which result to prefer; nothing is said where machines read the output."""
+def _with_robust_choice(compared: "Comparison", seed: int) -> "tuple[Comparison, RobustChoice | None]":
+    """The comparison with the result that loses least preferred; after Ctrl-C as it is, with none."""
     from themis_opt.study.robust import choose_robust
 
-    return choose_robust(compared, seed=seed)
+    if compared.interrupted:
+        return compared, None
+    try:
+        choice = choose_robust(compared, seed=seed)
+    except KeyboardInterrupt:
+        return replace(compared, interrupted=True), None
+    return choice.comparison, choice
 
 
 @options.with_costs
@@ -143,11 +149,11 @@ def _compare(
     asked_gap: float | None,
     folder: Path | None,
     as_json: bool,
-    choose: "Callable[[Comparison, int], RobustChoice] | None" = None,
+    robust: bool = False,
 ) -> None:
     """Compare policies, write the best schedule into the folder, if there is one, and print the table."""
     from themis_opt.base.documents import make_folder
-    from themis_opt.cli.printing import note_free_cuts, print_json, say_all, tell, tell_files
+    from themis_opt.cli.printing import note_free_cuts, print_json, say_all, tell_files, tell_note
     from themis_opt.cli.progress import comparison_progress
     from themis_opt.problem.cost import count_stages
     from themis_opt.reports.solution import write_page
@@ -163,11 +169,12 @@ def _compare(
         writing = 0.0 if folder is None else WRITE_SECONDS * count_stages(instance)
         limits["time_limit"] = max(remaining(limits["time_limit"]) - writing, 0.0)
     cache = PlanCache() if cached and not limits["deterministic"] else None
+    choice: RobustChoice | None = None
     with comparison_progress(instance, limits["time_limit"]) as progress:
         compared = comparison.compare(instance, tuple(policies), progress=progress, cache=cache, **limits)
-        choice = choose(compared, limits["seed"]) if choose and not compared.interrupted else None
+        if robust:
+            compared, choice = _with_robust_choice(compared, limits["seed"])
     with undisturbed():
-        compared = choice.comparison if choice else compared
         verdict = (*(on_choice(choice) if choice else ()), *on_comparison(compared))
         if folder is not None:
             page = write_page(folder, compared, verdict)
@@ -180,7 +187,7 @@ def _compare(
             _print_choice(choice)
             note_free_cuts([compared.best.schedule])
             for name in compared.left_out:
-                tell(f"note: {name} was left out: it would take longer than --time-limit")
+                tell_note(f"{name} was left out: it would take longer than --time-limit")
     _leave(compared, asked_gap)
 
 
