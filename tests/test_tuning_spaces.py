@@ -18,6 +18,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds
 from themis_opt.tuning import tune
+from themis_opt.tuning.buckets import settings
 from themis_opt.tuning.history import key_of
 from themis_opt.tuning.launching import KNOBS, USUAL
 from themis_opt.tuning.options import chunk_counts, make_space
@@ -366,3 +367,11 @@ def test_usual_values_of_knobs_are_those_of_the_policies() -> None:
     values = {knob: getattr(own[name], knob.removesuffix("_us")) for name, knobs in KNOBS.items() for knob in knobs}
     values["cycle_us"] //= PICOSECONDS_PER_MICROSECOND
     assert values == {name: value for name, value in USUAL.items() if name != "order"}
+
+
+def test_lines_to_paste_say_the_size_of_the_first_bucket_where_it_has_its_own():
+    first, line = settings({"launching": "ddp", "first_cap": MIB, "cap": 50 * MIB})
+    assert first.startswith(f"torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = {MIB}  # without effect where")
+    assert line == "model = DistributedDataParallel(model, bucket_cap_mb=50)"
+    assert settings({"launching": "ddp", "first_cap": 50 * MIB, "cap": 50 * MIB}) == (line,)
+    assert settings({"launching": "fused"}) == ()

@@ -155,14 +155,12 @@ def _print(tuned: "Tuned") -> None:
     pairs = zip(tuned.default_schedules, tuned.schedules, strict=True)
     busy = [busy_in_words(schedule) for pair in pairs for schedule in pair]
     settings = {"default": space.describe(space.reference), "best": space.describe(tuned.choice)}
-    rows = [row | {"described": settings[row["setting"]]} for row in tuned.rows()]
-    rows = [row | {"busy": own} for row, own in zip(rows, busy, strict=True)]
+    rows = [
+        row | {"described": settings[row["setting"]], "busy": own} for row, own in zip(tuned.rows(), busy, strict=True)
+    ]
     print_rows(
         f"{space.name}: {tuned.num_run} settings tried, study {tuned.study}",
-        [
-            row | {"described": settings[row["setting"]], "busy": own}
-            for row, own in zip(tuned.rows(), busy, strict=True)
-        ],
+        rows,
         {
             "setting": ("", "text"),
             "size": ("size", "text"),

@@ -14,6 +14,9 @@ MIB = 2**20
 BUCKETS: Mapping[str, str] = MappingProxyType({"ddp": "cap", "horovod": "buffer", "dear": "threshold"})
 """The knob that says how large buckets are, by launching policy."""
 
+FIRST_BUCKET = "without effect where PyTorch gives the first bucket bucket_cap_mb too, as PyTorch 2.13 does"
+"""What to know of the size of the first bucket."""
+
 MOST_POINTS = 16
 """Sizes of buckets on a curve."""
 
@@ -21,7 +24,7 @@ MOST_POINTS = 16
 def settings(choice: Choice) -> tuple[str, ...]:
     """Lines to paste: what a choice is called in PyTorch or Horovod; none for policies that neither has.
 
-    ``bucket_cap_mb`` counts MiB, and the first bucket has a size of its own
+    ``bucket_cap_mb`` counts MiB, and in older versions of PyTorch the first bucket has a size of its own beside it
     (https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html); Horovod reads bytes and
     milliseconds (https://horovod.readthedocs.io/en/stable/tensor-fusion_include.html).
     """
@@ -34,9 +37,8 @@ def _nothing(choice: Choice) -> tuple[str, ...]:
 
 def _ddp(choice: Choice) -> tuple[str, ...]:
     line = f"model = DistributedDataParallel(model, bucket_cap_mb={int(choice['cap']) / MIB:.6g})"
-    first = int(choice["first_cap"])
-    usual = () if first == USUAL["first_cap"] else (f"torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = {first}",)
-    return (*usual, line)
+    first = f"torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = {choice['first_cap']}  # {FIRST_BUCKET}"
+    return (line,) if choice["first_cap"] == choice["cap"] else (first, line)
 
 
 def _horovod(choice: Choice) -> tuple[str, ...]:
