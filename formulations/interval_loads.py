@@ -68,12 +68,6 @@ TOLERANCE = 1e-7
 TINY = 1e-12
 """Prices below it are rounding of floating point."""
 
-DAMPING = 0.5
-"""Weight of the best prices so far in the next ones; any prices give a bound."""
-
-SPREAD = 10
-"""Ways that are added in each round besides the cheapest, of sizes far apart."""
-
 WORK_PER_VALUE, WORK_PER_WAY, WORK_PER_ROW = 6e-9, 6e-4, 2e-7
 """Seconds of work for a cell, arc and tick; for a way; and for a row in an iteration of the linear programme."""
 
@@ -95,11 +89,17 @@ class IntervalParams:
         Intervals of the horizon, whose loads are limited, and ticks of each, to which results are rounded down.
     units : int
         Cells of any sizes; those that are too large for the horizon are left out.
+    damping : float
+        Weight of the best prices so far in the next ones; any prices give a bound.
+    spread : int
+        Ways that are added in each round besides the cheapest, of sizes far apart.
     """
 
     intervals: int = 50
     ticks: int = 8
     units: int = 256
+    damping: float = 0.5
+    spread: int = 10
 
 
 USUAL = IntervalParams()
@@ -158,7 +158,7 @@ class IntervalLoads:
         self.num_ticks = params.intervals * params.ticks
         self.refuted = np.zeros(job.count + 1, dtype=np.int64)
         self._release, self._tick = job.release, (horizon - job.release) / self.num_ticks
-        self._units = params.units
+        self._units, self._params = params.units, params
         self._num_cells = num_cells(job, least, horizon, params.units)
         shares = np.arange(self._num_cells) / params.units
         self._ways = _Ways(job, least, shares, horizon - job.release, params)
@@ -182,7 +182,7 @@ class IntervalLoads:
         What is learnt is kept where the budget ends it, and serves other questions.
         """
         load, work, start = 0.0, 0.0, monotonic()
-        parts = self._parts(ticks)
+        parts, damping = self._parts(ticks), self._params.damping
         self._programme.aim(count, ticks, parts)
         while self.refuted[count] < ticks:
             if (work if budget.deterministic else monotonic() - start) >= budget.seconds:
@@ -191,7 +191,7 @@ class IntervalLoads:
             work += cost + self._ways.work
             if objective <= 1:
                 return IntervalOutcome("fits", load, work)
-            prices = DAMPING * self._best / (self._best @ parts).sum() + (1 - DAMPING) * duals
+            prices = damping * self._best / (self._best @ parts).sum() + (1 - damping) * duals
             costs = self._ways.price(prices)
             sums, choices = cheapest_cells(costs[:, ticks], self._units, count)
             if sums[-1] > load:
@@ -223,7 +223,7 @@ class IntervalLoads:
 
     def _add_ways(self, costs: FloatArray, chosen: Sequence[int], ticks: int) -> float:
         """The ways of the cheapest cells, and of some others, which differ from round to round; the work it takes."""
-        step = max(len(costs) // SPREAD, 1)
+        step = max(len(costs) // self._params.spread, 1)
         cells = sorted({*chosen, *range(self._round % step, len(costs), step)})
         self._round += 1
         for cell in cells:

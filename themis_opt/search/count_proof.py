@@ -9,10 +9,10 @@ For few stages it is the other way round.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from formulations.interval_loads import MAX_MACHINES, IntervalLoads
+from formulations.interval_loads import MAX_MACHINES, IntervalLoads, IntervalParams
 from formulations.sized_order import SizedOrder, SizedOutcome
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.problem.instance import Instance
@@ -49,6 +49,10 @@ class ProofParams:
         Step at which a number of chunks is given up, and the proof with it.
     resolution, units : int
         Ticks of a horizon and units of size: coarse models are refuted sooner, and a plan is made exact afterwards.
+    stages_planned_first : int
+        Stages up to which CP-SAT is asked before interval loads: it refutes horizons of 18 in a second or two.
+    loads : IntervalParams
+        How finely interval loads look at a horizon.
     """
 
     max_stages: int = 64
@@ -59,12 +63,11 @@ class ProofParams:
     least_step: float = 0.03
     resolution: int = 1_000
     units: int = 512
+    stages_planned_first: int = 20
+    loads: IntervalParams = field(default_factory=IntervalParams)
 
 
 USUAL = ProofParams()
-
-PLANNED_FIRST = 20
-"""Stages up to which CP-SAT is asked first: it refutes horizons of 18 stages in one or two seconds."""
 
 
 @dataclass
@@ -146,7 +149,7 @@ class CountProof:
             left = min(slot, allowance.left - last)
             stages, horizon = self._num_stages(count), self._next_ticks(own)
             may_plan = own.step >= self.params.least_step and stages <= self.params.max_stages
-            if may_plan and (stages <= PLANNED_FIRST or horizon is None):
+            if may_plan and (stages <= self.params.stages_planned_first or horizon is None):
                 allowance.charge(self._look_for_a_plan(count, own, left))
             elif horizon is not None:
                 allowance.charge(self._look_at_loads(count, own, horizon, left))
@@ -157,7 +160,7 @@ class CountProof:
     def _loads(self) -> IntervalLoads:
         """Interval loads for all open numbers, up to the makespan that was the best at first."""
         job = replace(self._counts.jobs[0], count=max(self._open or [1]))
-        return IntervalLoads(job, self._counts.least[0], float(self.best.makespan))
+        return IntervalLoads(job, self._counts.least[0], float(self.best.makespan), self.params.loads)
 
     def _next_ticks(self, own: OpenCount) -> int | None:
         """The horizon between the bound and the reach of interval loads, in their ticks, if there is one."""
