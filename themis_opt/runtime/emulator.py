@@ -100,7 +100,7 @@ class _Npu:
     def _addresses(self) -> list[str]:
         """One address, and a route over the dimension that leads to each neighbour; others over the hub."""
         address = self.own["address"]
-        lines = ["link set lo up", f"addr add {address}/32 dev lo", "link set m0 up"]
+        lines = ["link set lo up", f"addr add {address}/32 dev m0", "link set m0 up"]
         lines.append(f"route add 10.77.0.0/16 dev m0 src {address}")
         for k, link in enumerate(self.own["links"]):
             lines.append(f"link set d{k} mtu {MTU} up")
@@ -115,6 +115,7 @@ class _Npu:
             "LOCAL_RANK": "0",
             "MASTER_ADDR": plan["npus"][0]["address"],
             "MASTER_PORT": "29500",
+            "GLOO_SOCKET_IFNAME": "m0",  # else gloo listens where the name of the machine leads, which is loopback
         }
 
     def go(self) -> None:
