@@ -63,7 +63,21 @@ class ScheduledAllReduce:
         own = self._mesh.get_coordinate()
         self._places = tuple(reversed(own or ()))
         self._groups = [self._mesh.get_group(len(shape) - 1 - k) for k in range(len(shape))]
+        self._peers = [self._line(k) for k in range(len(shape))]
+        self._orders = [self._order(k) for k in range(len(shape))]
         self._weights = tuple(schedule.plan.chunks[0].sizes.tolist())
+
+    def _line(self, k: int) -> list[int]:
+        """Ranks along a dimension, by place."""
+        axis = len(self._places) - 1 - k
+        places = [slice(None) if other == axis else own for other, own in enumerate(reversed(self._places))]
+        ranks: list[int] = self._mesh.mesh[tuple(places)].tolist()
+        return ranks
+
+    def _order(self, k: int) -> torch.Tensor:
+        """Places along a dimension in the order of its process group, which counts by rank."""
+        numbers = [distributed.get_group_rank(self._groups[k], rank) for rank in self._peers[k]]
+        return torch.tensor(numbers, device=self._mesh.device_type).argsort()
 
     @property
     def num_ranks(self) -> int:
@@ -106,17 +120,38 @@ class ScheduledAllReduce:
 
     def _reduce_scatter(self, blocks: torch.Tensor, k: int) -> None:
         own = blocks[self._places[k]]
-        output = torch.empty(own.numel(), dtype=own.dtype, device=own.device)
-        _reduce_scatter(output, blocks.contiguous().view(-1), group=self._groups[k])
+        if self._sends_messages(k):
+            output = self._swapped(blocks.contiguous(), k).sum(0, dtype=own.dtype)
+        else:
+            output = torch.empty(own.numel(), dtype=own.dtype, device=own.device)
+            _reduce_scatter(output, blocks[self._orders[k]].view(-1), group=self._groups[k])
         own.copy_(output.view(own.shape))
         _finish(own)
 
     def _all_gather(self, blocks: torch.Tensor, k: int) -> None:
-        own = blocks[self._places[k]].contiguous().view(-1)
-        output = torch.empty(blocks.numel(), dtype=own.dtype, device=own.device)
-        _all_gather(output, own, group=self._groups[k])
-        blocks.copy_(output.view(blocks.shape))
+        own = blocks[self._places[k]].contiguous()
+        if self._sends_messages(k):
+            blocks.copy_(self._swapped(own.expand(blocks.shape), k))
+        else:
+            output = torch.empty(blocks.numel(), dtype=own.dtype, device=own.device)
+            _all_gather(output, own.view(-1), group=self._groups[k])
+            blocks[self._orders[k]] = output.view(blocks.shape)
         _finish(own)
+
+    def _sends_messages(self, k: int) -> bool:
+        """With gloo, whose collectives of two ranks keep a link up to twice as long as their bytes do."""
+        return bool(distributed.get_backend(self._groups[k]) == "gloo")
+
+    def _swapped(self, blocks: torch.Tensor, k: int) -> torch.Tensor:
+        """What the ranks along a dimension have for this one, where it has a block for each of them."""
+        received = torch.empty(blocks.shape, dtype=blocks.dtype, device=blocks.device)
+        received[self._places[k]] = blocks[self._places[k]]
+        group, peers = self._groups[k], [own for own in enumerate(self._peers[k]) if own[0] != self._places[k]]
+        works = [distributed.irecv(received[place], rank, group=group) for place, rank in peers]
+        works += [distributed.isend(blocks[place], rank, group=group) for place, rank in peers]
+        for work in works:
+            work.wait()
+        return received
 
 
 def _finish(tensor: torch.Tensor) -> None:

@@ -11,6 +11,7 @@ import tempfile
 import torch
 from programs import schedule
 from torch import distributed, nn
+from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
 from themis_opt.torch import ScheduledAllReduce, ddp_hook
@@ -32,9 +33,9 @@ def trained(planned, rank):
     return torch.cat([own.detach().reshape(-1) for own in model.parameters()])
 
 
-def summed(planned, rank):
+def summed(planned, rank, mesh=None):
     """Whether a tensor of whole numbers, laid out across memory, is added up exactly."""
-    reduce = ScheduledAllReduce(planned)
+    reduce = ScheduledAllReduce(planned, mesh)
     wide = torch.arange(60.0).reshape(5, 12)[:, ::2] + rank
     expected = 4 * torch.arange(60.0).reshape(5, 12)[:, ::2] + 6
     return bool((reduce(wide) == expected).all())
@@ -44,7 +45,8 @@ def rank_process(rank, store, planned):
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=4)
     plain, hooked = trained(None, rank), trained(planned, rank)
-    exact = summed(planned, rank)
+    ring = DeviceMesh("cpu", torch.tensor([[0, 1], [3, 2]]))
+    exact = summed(planned, rank) and summed(planned, rank, ring)
     if rank == 0:
         print(
             json.dumps(

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -265,3 +266,12 @@ def test_ranks_that_others_started_join(instance_file):
     assert [process.returncode for process in started] == [0] * 4, outputs
     assert json.loads(outputs[0][0])["rows"][0]["policy"] == "baseline"
     assert [out for out, _ in outputs[1:]] == [""] * 3
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
+def test_memory_of_a_rank_is_without_that_of_the_process_that_started_it():
+    """Which is what resource usage says of a process that was started by a large one."""
+    large = b"x" * 2**28
+    own = "from themis_opt.runtime.worker import largest_memory; print(largest_memory())"
+    said = subprocess.run([sys.executable, "-c", own], capture_output=True, text=True, check=True)
+    assert 2**20 < int(said.stdout) < len(large)

@@ -141,6 +141,10 @@ class Mover:
             for number, launch in enumerate(self._program.launches)
         }
 
+    def close(self) -> None:
+        """Let go of the messages, which refer back to this: buffers then go with it, without the garbage collector."""
+        self._moves.clear()
+
     def prepare(self) -> None:
         """Make the messages of all stages, once: many ranks begin stages at the same time, and each delays the others.
 

@@ -100,6 +100,8 @@ class Rank:
     def _mover_of(self, number: int) -> Mover:
         """With buffers for a program; those of another one go before."""
         if self._mover is None or number != self._loaded:
+            if self._mover is not None:
+                self._mover.close()
             self._mover, program = None, self._programs[number]
             own = pacers(program)
             channels = {
@@ -122,7 +124,7 @@ class Rank:
         self._line.say(type="finished")
         self._next_words()  # a check would take processors from ranks that still run
         wrong = wrong_element(mover, program, self._number, seed, never_run(program))
-        used |= {"memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "moved": mover.moved}
+        used |= {"memory": largest_memory(), "moved": mover.moved}
         self._line.say(type="done", origin=origin, wrong=wrong, **used, **as_lists(engine))
 
     def _next_words(self) -> Words:
@@ -160,6 +162,13 @@ def _fault(rank: int) -> Corrupt | None:
             frame[-1] ^= 1
 
     return corrupt
+
+
+def largest_memory() -> int:
+    """Bytes that this process has held at once, without those of its parent, which resource usage counts as well."""
+    with suppress(OSError, StopIteration), open("/proc/self/status", encoding="ascii") as file:  # noqa: PTH123
+        return 1024 * next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def boot_id() -> str:

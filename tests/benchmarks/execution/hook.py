@@ -1,12 +1,17 @@
-"""One rank of a small training run: steps with plain DDP, then the same with a schedule; rank 0 prints the times."""
+"""One rank of a small training run: steps with plain DDP, then the same with a schedule; rank 0 prints the times.
+
+The arguments are the NPUs in the order of their ranks: gloo's ring follows the ranks.
+"""
 
 import json
 import os
+import sys
 from statistics import median
 from time import monotonic
 
 import torch
 from torch import distributed, nn
+from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
 from themis_opt import Collective, Dimension, Instance, Network, make_policy, simulate
@@ -46,8 +51,11 @@ def train(hook):
 def main() -> None:
     """Be one rank, as torchrun starts it."""
     torch.set_num_threads(1)
+    ranks = {int(npu): rank for rank, npu in enumerate(sys.argv[1:])}
+    os.environ["RANK"] = str(ranks[int(os.environ["RANK"])])
     distributed.init_process_group("gloo")
-    (plain, plain_seconds), (hooked, hooked_seconds) = train(None), train(ddp_hook(schedule()))
+    mesh = DeviceMesh("cpu", torch.tensor([ranks[npu] for npu in range(4)]).reshape(2, 2))
+    (plain, plain_seconds), (hooked, hooked_seconds) = train(None), train(ddp_hook(schedule(), mesh))
     if distributed.get_rank() == 0:
         apart = float((plain - hooked).abs().max())
         print(
