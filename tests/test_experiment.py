@@ -395,7 +395,7 @@ def test_measured_times_are_found_beside_the_experiment(workloads_of, tmp_path):
         ("efficiency = 2", "workloads[0].efficiency = 2.0"),
         ("efficiency = nan", "workloads[0].efficiency"),
         ('granularity = "fine"', "workloads[0].granularity = 'fine'"),
-        ('zero = 2, granularity = "fused"', "workloads[0].granularity = 'fused': must be layer with zero 2"),
+        ('zero = 2, granularity = "fused"', "workloads[0].granularity = 'fused': must be layer with zero"),
         ("sequence = 128", "workloads[0].sequence = 128: ResNet-50 does not read sequences"),
         ('update = "soon"', "workloads[0].update = 'soon'"),
         ('times = "none.json"', "none.json: cannot be read"),

@@ -267,7 +267,8 @@ def test_a_gather_of_other_chunks_than_its_scatter_does_not_mirror_it(valid: Sch
 
 
 def test_every_rule_is_broken_by_a_test() -> None:
-    assert {*BROKEN, "no_overlap", "ag_order"} == set(RULES)  # that of whole all-reduces is broken among collectives
+    # Those of whole all-reduces and of rails are broken among collectives.
+    assert {*BROKEN, "no_overlap", "ag_order", "rails"} == set(RULES)
 
 
 def test_the_enforced_schedule_obeys_its_sequences(valid: Schedule) -> None:

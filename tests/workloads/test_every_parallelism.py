@@ -27,8 +27,11 @@ TOKENS = {"model": TRANSFORMER, "sequence": 16}
 TABLES: dict[str, dict[str, Any]] = {
     "data": TOKENS | {"speeds": "1,0.5", "share": "proportional", "tolerance": 0.1, "local_blocks": 2},
     "tensor": TOKENS,
+    "sequence": TOKENS,
+    "expert": TOKENS | {"model": f"{TRANSFORMER}:experts=2:active=1:expert=8"},
     "hybrid": TOKENS | {"compress": "data=100,model=20", "refresh": "1 ms/1000"},
     "splitbrain": {"model": "vgg-16-cifar", "group": 2},
+    "zero1": TOKENS,
     "fsdp": TOKENS,
     "hsdp": TOKENS,
     "daso": TOKENS | {"skip": 2, "wait": 1},

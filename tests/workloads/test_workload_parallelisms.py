@@ -224,11 +224,13 @@ def test_unknown_type_of_elements_is_refused() -> None:
 def test_equal_choices_make_equal_instances(parallelism: str) -> None:
     kind = parallelism.rpartition("+")[2]
     convolutional = dict.fromkeys(("data", "splitbrain", "filter", "channel"), "vgg-16-cifar") | {"spatial": "vgg-16"}
-    model = convolutional.get(kind, "bert-base")
+    experts = {"expert": "mixtral-8x7b"}
+    model = (convolutional | experts).get(kind, "bert-base")
     few = Network(dimensions=[Dimension(kind="ring", size=2, bandwidth="1 GB/s", name=name) for name in "ab"])
     choices = {
         "pipeline": {"stages": 2},
         "spatial": {"network": few},
+        "expert": {"network": few},
         "out-of-core": {"memory": 2 * 10**9, "host_link": 1e10},
     }.get(kind, {})
     assert make(model, parallelism, **choices) == make(model, parallelism, **choices)
