@@ -79,9 +79,7 @@ MAX_MACHINES = 7
 class IntervalParams:
     """How finely a horizon is looked at.
 
-    All-reduce of 16 MiB on 4D-Ring_FC of the Themis paper, occupying latency, four chunks, November 2026: up to 65.6 us
-    are refuted; with half of the units 65.2, half of the ticks 64.8, twice as many intervals of half the ticks 65.8,
-    which took four times as long.
+    What half and twice of each changes: ``reports/parameters``, proof by number of chunks.
 
     Attributes
     ----------

@@ -192,13 +192,19 @@ def time_of(problem: Problem, state: State) -> int:
 
 
 def drained(problem: Problem, state: State) -> int:
-    """Picoseconds per iteration if all but the last begin again when all of them are done and have arrived."""
-    operations, start, whole = state.operations, state.workspace.start, problem.iterations - 1
-    end = 0
-    for i in range(whole * problem.num_operations):
+    """Picoseconds from the first start in the last whole iteration until all of it is done and has arrived.
+
+    A plan in the order of that iteration repeats in no more: the next one may begin then.  A mean over several unequal
+    ones may be less than any plan that repeats each of them takes.
+    """
+    operations, start = state.operations, state.workspace.start
+    first = (problem.iterations - 2) * problem.num_operations
+    begin, end = start[first], start[first]
+    for i in range(first, first + problem.num_operations):
+        begin = min(begin, start[i])
         end = max(end, start[i] + operations.duration[i] + operations.lag[i])
-    mean: int = -(-(end - start[0]) // whole)
-    return mean
+    length: int = end - begin
+    return length
 
 
 def is_overloaded(state: State, limit: float) -> bool:
