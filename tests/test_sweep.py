@@ -8,7 +8,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.problem.catalog import load
 from themis_opt.reports.rendering.charts import specification
 from themis_opt.reports.sweep_chart import curves
-from themis_opt.study.sweep import in_words, read_values, sweep
+from themis_opt.study.sweep import in_words, read_values, sweep, varied
 
 INSTANCE = load("fig5.all_reduce.256MB")
 FIG_5 = ("baseline+fifo", "themis+scf")
@@ -39,6 +39,31 @@ def test_launches_and_npus_of_a_dimension_are_varied() -> None:
     rows = sweep(INSTANCE, {"dim1.size": [2, 8], "dim2.launch_overhead": ["0 s", "10 us"]}, ["baseline"])
     assert [row["dim1.size"] for row in rows] == [2, 2, 8, 8]
     assert rows[0]["makespan_ns"] < rows[1]["makespan_ns"]
+
+
+RAILS = load("flexlink.h800.all_reduce.256MB")  # NVLink, PCIe and NICs: 200, 32 and 25 GB/s
+
+
+@pytest.mark.parametrize(
+    ("point", "bandwidths"),
+    [
+        ({"server.bandwidth": "514 GB/s"}, [400e9, 64e9, 50e9]),
+        ({"server.NIC.bandwidth": "50 GB/s"}, [200e9, 32e9, 50e9]),
+        ({"server.bandwidth": "128.5 GB/s", "server.PCIe.bandwidth": "1 GB/s"}, [100e9, 1e9, 12.5e9]),
+    ],
+)
+def test_rails_are_varied_together_or_alone(point: dict[str, str], bandwidths: list[float]) -> None:
+    dimension = varied(RAILS, point).network.dimensions[0]
+    assert [rail.bandwidth for rail in dimension.rails] == pytest.approx(bandwidths, rel=1e-12)
+    assert dimension.bandwidth == pytest.approx(sum(bandwidths), rel=1e-12)
+    assert [rail.extra_latency for rail in dimension.rails] == [0, 2_300_000, 10_600_000]
+
+
+def test_an_unknown_rail_is_refused_with_the_fields_there_are() -> None:
+    with pytest.raises(InputError, match=r"server\.PCIe\.bandwidth.*did you mean 'server\.NIC\.bandwidth'"):
+        varied(RAILS, {"server.NICS.bandwidth": "1 GB/s"})
+    with pytest.raises(InputError, match=r"server\.bandwidth = '-1 GB/s'"):
+        varied(RAILS, {"server.bandwidth": "-1 GB/s"})
 
 
 def test_no_policy_exceeds_the_bound() -> None:

@@ -2,10 +2,14 @@
 
 import json
 
+import pytest
+
 from themis_opt.base.units import format_short_time
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import load
 from themis_opt.schedules.simulator import simulate
+from themis_opt.search.limits import Allowance
+from themis_opt.study import comparison, robust
 from themis_opt.study.comparison import compare
 from themis_opt.study.robust import FEWEST_SAMPLES, SAMPLES, choose_robust, num_samples, pool
 from themis_opt.study.robustness import executions
@@ -43,7 +47,7 @@ def test_large_plans_have_fewer_samples(figure_5):
 
 
 def test_the_command_chooses_among_more_plans(succeed, tmp_path):
-    options = ("--time-limit", 5, "--workers", 1, "--chunk-sizes", "equal", "-o", tmp_path)
+    options = ("--time-limit", 300, "--workers", 1, "--chunk-sizes", "equal", "-o", tmp_path)
     text = succeed("solve", "fig5.all_reduce.256MB", "--robust", "--policies", "baseline", *options)
     assert " on a disturbed network (95th percentile)" in text.splitlines()[0]
     assert all(own in text for own in pool(load("fig5.all_reduce.256MB")))
@@ -66,3 +70,52 @@ def test_what_a_step_costs_today_and_at_best_is_told(succeed, tmp_path):
     )
     (sentence,) = on_step(load("3d-fc_ring_sw.resnet-50"))
     assert sentence.startswith("Communication costs ")
+
+
+class Countdown(Allowance):
+    """An allowance that ends when it was asked for the given number of times."""
+
+    def __init__(self, asked):
+        super().__init__(asked, counts_work=True)
+
+    @property
+    def left(self):
+        self.charge(1)
+        return super().left + 1
+
+
+@pytest.mark.parametrize("whole", [1, 4])
+def test_sampling_ends_with_its_allowance_after_whole_samples(figure_5, whole):
+    compared = compare(figure_5, ("baseline", "cyclic+fifo"))
+    free = choose_robust(compared, samples=whole)
+    preparing = 2 * len(free.distributions)  # and running each undisturbed
+    asked = preparing + whole * len(free.distributions) + 1  # a run of another sample, which is dropped
+    choice = choose_robust(compared, samples=100, allowance=Countdown(asked))
+    for own, other in zip(choice.distributions, free.distributions, strict=True):
+        assert own.makespans.tolist() == other.makespans.tolist()
+        assert own.bounds.tolist() == other.bounds.tolist()
+
+
+@pytest.mark.parametrize("asked", [0, 3, 7, 11])
+def test_without_one_whole_sample_nothing_is_chosen(figure_5, asked):
+    compared = compare(figure_5, ("baseline", "cyclic+fifo"))
+    assert choose_robust(compared, allowance=Countdown(asked)) is None
+
+
+def test_without_time_for_disturbed_networks_the_fastest_is_kept(invoke, tmp_path, monkeypatch):
+    monkeypatch.setattr(robust, "choose_robust", lambda *_, **__: None)
+    result = invoke("solve", "fig5.all_reduce.256MB", "--robust", "--policies", "baseline,hourglass", "-o", tmp_path)
+    assert "no disturbed network was simulated within --time-limit" in result.stderr
+    assert "disturbed networks, the same for all" not in result.stdout
+    assert (tmp_path / "schedule.json").exists()
+
+
+def test_the_search_leaves_time_for_disturbed_networks(succeed, tmp_path, monkeypatch):
+    limits, allowances = [], []
+    monkeypatch.setattr(comparison, "compare", lambda *_, **given: limits.append(given["time_limit"]) or compared)
+    monkeypatch.setattr(robust, "choose_robust", lambda *_, allowance, **__: allowances.append(allowance.left))
+    compared = compare(load("fig5.all_reduce.256MB"), ("baseline",))
+    monkeypatch.setattr("themis_opt.cli.compare.remaining", lambda limit: limit)
+    succeed("solve", "fig5.all_reduce.256MB", "--robust", "--time-limit", 1000, "-o", tmp_path)
+    assert limits[0] < 1000 * (1 - robust.SAMPLING_SHARE)
+    assert limits[0] < allowances[0] < 1000

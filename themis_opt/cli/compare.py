@@ -13,6 +13,7 @@ from themis_opt.cli.process import INTERRUPTED, UNMET, remaining, undisturbed
 if TYPE_CHECKING:
     from themis_opt.base.units import Form
     from themis_opt.problem.instance import Instance
+    from themis_opt.search.limits import Allowance
     from themis_opt.study.comparison import Comparison, Limits
     from themis_opt.study.robust import RobustChoice
 
@@ -76,16 +77,22 @@ def _pool(instance: "Instance") -> tuple[str, ...]:
     return pool(instance)
 
 
-def _with_robust_choice(compared: "Comparison", seed: int) -> "tuple[Comparison, RobustChoice | None]":
-    """The comparison with the result that loses least preferred; after Ctrl-C as it is, with none."""
+def _with_robust_choice(
+    compared: "Comparison", seed: int, allowance: "Allowance | None"
+) -> "tuple[Comparison, RobustChoice | None]":
+    """The comparison with the result that loses least preferred; as it is, with none, after Ctrl-C or without time."""
+    from themis_opt.cli.printing import tell_note
     from themis_opt.study.robust import choose_robust
 
     if compared.interrupted:
         return compared, None
     try:
-        choice = choose_robust(compared, seed=seed)
+        choice = choose_robust(compared, seed=seed, allowance=allowance)
     except KeyboardInterrupt:
         return replace(compared, interrupted=True), None
+    if choice is None:
+        tell_note("no disturbed network was simulated within --time-limit: the schedule is the fastest undisturbed")
+        return compared, None
     return choice.comparison, choice
 
 
@@ -157,9 +164,11 @@ def _compare(
     from themis_opt.cli.progress import comparison_progress
     from themis_opt.problem.cost import count_stages
     from themis_opt.reports.solution import write_page
+    from themis_opt.search.limits import Allowance
     from themis_opt.search.plan_cache import PlanCache
     from themis_opt.study import comparison
     from themis_opt.study.bundle import write_comparison
+    from themis_opt.study.robust import SAMPLING_SHARE
     from themis_opt.study.verdict import on_choice, on_comparison
 
     if folder is not None:
@@ -170,10 +179,13 @@ def _compare(
         limits["time_limit"] = max(remaining(limits["time_limit"]) - writing, 0.0)
     cache = PlanCache() if cached and not limits["deterministic"] else None
     choice: RobustChoice | None = None
+    sampling = None if limits["deterministic"] else Allowance(limits["time_limit"])
+    if robust and not limits["deterministic"]:
+        limits["time_limit"] *= 1 - SAMPLING_SHARE
     with comparison_progress(instance, limits["time_limit"]) as progress:
         compared = comparison.compare(instance, tuple(policies), progress=progress, cache=cache, **limits)
         if robust:
-            compared, choice = _with_robust_choice(compared, limits["seed"])
+            compared, choice = _with_robust_choice(compared, limits["seed"], sampling)
     with undisturbed():
         verdict = (*(on_choice(choice) if choice else ()), *on_comparison(compared))
         if folder is not None:

@@ -9,19 +9,17 @@ period p a dimension issues the stages of iteration p - ``shift``, and leaves ou
 
 import json
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
 
-from themis_opt.base.arrays import IntArray
 from themis_opt.formats.tables import is_tabulated, phase_name, to_csv
 from themis_opt.problem.phases import Phase
 from themis_opt.schedules.plan import TaskOf
 from themis_opt.schedules.schedule import Schedule
 
 FORMAT: Literal["themis-opt/order-table/1"] = "themis-opt/order-table/1"
-
-Issue = dict[str, Any]
 
 
 def order_table(schedule: Schedule) -> dict[str, Any]:
@@ -42,19 +40,27 @@ def order_table(schedule: Schedule) -> dict[str, Any]:
         and it waits for the results of ``after_launches``.  An issue also has its ``dimension``, since those that are
         one resource share an entry, and its ``shift`` in periods.
     """
-    instance, sizes = schedule.instance, np.array(schedule.instance.fabric.sizes)
-    return {
-        "format": FORMAT,
-        "name": instance.name,
-        "fingerprint": instance.fingerprint,
-        "collectives": [
-            _collective(schedule, number) | _launch(schedule, number) for number in range(len(schedule.launched))
-        ],
-        "dimensions": [
-            {"name": name, "size": math.prod(sizes[np.array(instance.resources) == k].tolist()), "issue_order": issues}
-            for k, (name, issues) in enumerate(zip(instance.resource_names, _with_rails(schedule), strict=True))
-        ],
-    }
+    table: dict[str, Any] = json.loads(order_json(schedule))
+    return table
+
+
+def order_json(schedule: Schedule) -> str:
+    """The order table as the text of a file.
+
+    It is put together from texts, for a million issues as dicts would take seconds and a gigabyte.
+    """
+    instance = schedule.instance
+    resources, sizes = np.array(instance.resources), np.array(instance.fabric.sizes)
+    collectives = [
+        _object(_collective(schedule, number) | _texts(_launch(schedule, number)))
+        for number in range(len(schedule.launched))
+    ]
+    dimensions = [
+        _object(_texts({"name": name, "size": math.prod(sizes[resources == k].tolist())}) | {"issue_order": issues})
+        for k, (name, issues) in enumerate(zip(instance.resource_names, _issue_orders(schedule), strict=True))
+    ]
+    head = {"format": FORMAT, "name": instance.name, "fingerprint": instance.fingerprint}
+    return _object(_texts(head) | {"collectives": _list(collectives), "dimensions": _list(dimensions)}) + "\n"
 
 
 def order_rows(schedule: Schedule) -> list[dict[str, Any]]:
@@ -62,31 +68,59 @@ def order_rows(schedule: Schedule) -> list[dict[str, Any]]:
 
     With compute there is the shift, too, and positions count along the resource of the dimension.
     """
-    pairs = zip(schedule.launched, schedule.plan.chunks, strict=True)
-    sizes = {own.name: chunks.sizes.tolist() for own, chunks in pairs}
+    table = order_table(schedule)
+    sizes = {own["name"]: [chunk["bytes"] for chunk in own["chunks"]] for own in table["collectives"]}
     return [
-        {"dimension": name, "position": position, **issue, "bytes": sizes[issue["collective"]][issue["chunk"]]}
-        for name, issues in zip(schedule.instance.resource_names, _issue_orders(schedule), strict=True)
-        for position, issue in enumerate(issues)
+        {
+            "dimension": own["name"],
+            "position": position,
+            **{name: value for name, value in issue.items() if name != "rails"},
+            "bytes": sizes[issue["collective"]][issue["chunk"]],
+        }
+        for own in table["dimensions"]
+        for position, issue in enumerate(own["issue_order"])
     ]
 
 
-def _collective(schedule: Schedule, number: int) -> dict[str, Any]:
-    collective, chunks = schedule.launched[number], schedule.plan.chunks[number]
-    phases = collective.kind.rule.phases
+def order_csv(schedule: Schedule) -> str | None:
+    """The issue orders as the text of a file, unless there are more than spreadsheets hold."""
+    return to_csv(order_rows(schedule)) if is_tabulated(schedule) else None
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    """Values by name as JSON texts by name."""
+    return {name: json.dumps(value) for name, value in values.items()}
+
+
+def _object(fields: Mapping[str, str]) -> str:
+    """The JSON object of fields, whose values are texts already."""
+    return f"{{{', '.join(f'{json.dumps(name)}: {text}' for name, text in fields.items())}}}"
+
+
+def _list(texts: Iterable[str]) -> str:
+    """The JSON array of texts."""
+    return f"[{', '.join(texts)}]"
+
+
+def _collective(schedule: Schedule, number: int) -> dict[str, str]:
+    collective = schedule.launched[number]
+    fields = {"name": collective.name, "kind": collective.kind.value, "bytes": collective.size}
+    return _texts(fields) | {"chunks": _list(_chunk_texts(schedule, number))}
+
+
+def _chunk_texts(schedule: Schedule, number: int) -> list[str]:
+    chunks, phases = schedule.plan.chunks[number], schedule.launched[number].kind.rule.phases
     keys = [f"{phase.rule.label.lower()}_order" for phase in phases]
     names = np.array(schedule.instance.fabric.dimension_names)
-    legs: list[IntArray] = np.split(chunks.paths, len(phases), axis=1)
-    orders = zip(*(names[leg].tolist() for leg in legs), strict=True)
-    return {
-        "name": collective.name,
-        "kind": collective.kind.value,
-        "bytes": collective.size,
-        "chunks": [
-            {"index": index, "bytes": size, **dict(zip(keys, order, strict=True))}
-            for index, (size, order) in enumerate(zip(chunks.sizes.tolist(), orders, strict=True))
-        ],
-    }
+    paths, path_of_chunk = np.unique(chunks.paths, axis=0, return_inverse=True)
+    orders = [
+        ", ".join(
+            f'"{key}": {json.dumps(leg.tolist())}' for key, leg in zip(keys, np.split(path, len(keys)), strict=True)
+        )
+        for path in names[paths]
+    ]
+    pairs = zip(chunks.sizes.tolist(), path_of_chunk.ravel().tolist(), strict=True)
+    return [f'{{"index": {index}, "bytes": {size}, {orders[path]}}}' for index, (size, path) in enumerate(pairs)]
 
 
 def _launch(schedule: Schedule, number: int) -> dict[str, Any]:
@@ -108,41 +142,34 @@ def _launch(schedule: Schedule, number: int) -> dict[str, Any]:
     }
 
 
-def _issue_orders(schedule: Schedule) -> list[list[Issue]]:
+def _issue_orders(schedule: Schedule) -> list[str]:
     """Per resource of the network, what it issues in turn."""
+    issues = _issues(schedule)
+    orders = [order for order in schedule.enforced_plan().sequences if order is not None]
+    return [_list([issues[stage] for stage in order.tolist()]) for order in orders]
+
+
+def _issues(schedule: Schedule) -> list[str]:
+    """The issue of every stage."""
+    plan = schedule.enforced_plan()
+    begins = [f'{{"collective": {json.dumps(own.name)}, "chunk": ' for own in schedule.launched]
+    ends = {phase.value: f', "phase": {json.dumps(phase_name(phase))}' for phase in Phase}
+    arrays = (plan.launch_of_stage, plan.chunk_of_stage, plan.phases(schedule.instance))
+    columns = zip(*(array.tolist() for array in arrays), _extras(schedule), strict=True)
+    return [f"{begins[launch]}{chunk}{ends[phase]}{extra}}}" for launch, chunk, phase, extra in columns]
+
+
+def _extras(schedule: Schedule) -> list[str]:
+    """What the issue of a stage says besides: where there is compute, and what each rail carries."""
     instance, plan = schedule.instance, schedule.enforced_plan()
-    names, dimensions = [own.name for own in schedule.launched], instance.fabric.dimension_names
-    places = (plan.launch_of_stage, plan.chunk_of_stage, plan.phases(instance))
-    issues = [
-        {"collective": names[launch], "chunk": chunk, "phase": phase_name(Phase(phase))}
-        for launch, chunk, phase in zip(*(array.tolist() for array in places), strict=True)
-    ]
+    extras = [""] * plan.num_stages
     if schedule.has_period:
-        for issue, dimension, shift in zip(issues, plan.stage_dimensions.tolist(), plan.shifts.tolist(), strict=True):
-            issue |= {"dimension": dimensions[dimension], "shift": shift}
-    return [[issues[stage] for stage in order.tolist()] for order in plan.sequences if order is not None]
-
-
-def _with_rails(schedule: Schedule) -> list[list[Issue]]:
-    """The issue orders with what each rail carries, where a dimension has some."""
-    instance, plan, orders = schedule.instance, schedule.enforced_plan(), _issue_orders(schedule)
+        names = [json.dumps(name) for name in instance.fabric.dimension_names]
+        pairs = zip(plan.stage_dimensions.tolist(), plan.shifts.tolist(), strict=True)
+        extras = [f', "dimension": {names[dimension]}, "shift": {shift}' for dimension, shift in pairs]
     for k, carried in schedule.rail_bytes.items():
-        names = [rail.name for rail in instance.fabric.dimensions[k].rails]
+        rails = [rail.name for rail in instance.fabric.dimensions[k].rails]
         stages = np.flatnonzero(plan.stage_dimensions == k).tolist()
-        parts = {stage: dict(zip(names, own, strict=True)) for stage, own in zip(stages, carried.tolist(), strict=True)}
-        resource = instance.resources[k]
-        served = [order for order in plan.sequences if order is not None][resource].tolist()
-        for stage, issue in zip(served, orders[resource], strict=True):
-            if stage in parts:
-                issue["rails"] = parts[stage]
-    return orders
-
-
-def order_json(schedule: Schedule) -> str:
-    """The order table as the text of a file."""
-    return json.dumps(order_table(schedule)) + "\n"
-
-
-def order_csv(schedule: Schedule) -> str | None:
-    """The issue orders as the text of a file, unless there are more than spreadsheets hold."""
-    return to_csv(order_rows(schedule)) if is_tabulated(schedule) else None
+        for stage, own in zip(stages, carried.tolist(), strict=True):
+            extras[stage] += f', "rails": {json.dumps(dict(zip(rails, own, strict=True)))}'
+    return extras

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from themis_opt.base.units import nanoseconds
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import has_launches
+from themis_opt.search.limits import Allowance
 from themis_opt.study.columns import Value
 from themis_opt.study.comparison import Comparison
 from themis_opt.study.robustness import Execution, LossDistribution, executions, loss_distributions
@@ -21,6 +22,9 @@ SAMPLES, FEWEST_SAMPLES = 200, 20
 
 MOST_SIMULATED = 20_000_000
 """Stages of all candidates and samples, which take about a second per million; above, there are fewer samples."""
+
+SAMPLING_SHARE = 0.2
+"""Of a time limit, what is kept for disturbed networks: 200 of them for ten small plans take one to three seconds."""
 
 POOL = tuple(f"search:evaluations=20000:seed={seed}" for seed in (1, 2, 3))
 """Near-optimal plans besides those of a comparison, for collectives; an iteration has a policy for every launching."""
@@ -71,7 +75,9 @@ def pool(instance: Instance) -> tuple[str, ...]:
     return () if has_launches(instance) else POOL
 
 
-def choose_robust(compared: Comparison, *, samples: int | None = None, seed: int = 0) -> RobustChoice:
+def choose_robust(
+    compared: Comparison, *, samples: int | None = None, seed: int = 0, allowance: Allowance | None = None
+) -> RobustChoice | None:
     """The result that loses least on disturbed networks.
 
     Parameters
@@ -80,6 +86,13 @@ def choose_robust(compared: Comparison, *, samples: int | None = None, seed: int
         The candidates.
     samples, seed : int
         Disturbed networks, by default as many as take seconds, and what they depend on.
+    allowance : Allowance, optional
+        When to stop, with the disturbed networks so far.
+
+    Returns
+    -------
+    RobustChoice or None
+        None if the allowance ends before the first disturbed network does.
 
     Raises
     ------
@@ -93,9 +106,10 @@ def choose_robust(compared: Comparison, *, samples: int | None = None, seed: int
         ways |= own
         owner |= dict.fromkeys(own, result.policy)
     count = num_samples(ways) if samples is None else samples
-    ranked = sorted(
-        loss_distributions(compared.instance, ways, samples=count, seed=seed), key=lambda own: own.quantile(QUANTILE)
-    )
+    distributions = loss_distributions(compared.instance, ways, samples=count, seed=seed, allowance=allowance)
+    if not distributions:
+        return None
+    ranked = sorted(distributions, key=lambda own: own.quantile(QUANTILE))
     fastest = compared.best.policy
     nominal = next(own for own in ranked if owner[own.policy] == fastest)
     preferred = replace(compared, preferred=owner[ranked[0].policy])

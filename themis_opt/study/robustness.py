@@ -15,12 +15,13 @@ stay as they are.  What a schedule minimises is judged by bounds for the disturb
 undisturbed latencies, which no schedule of the sample can beat.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -35,8 +36,11 @@ from themis_opt.schedules.plan import Plan, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import FEWEST, MOST, build_operations, simulate
 from themis_opt.schedules.validation import validate
+from themis_opt.search.limits import Allowance
 from themis_opt.solving.bounds import bounds_of
 from themis_opt.study.chunk_delays import ChunkDelay
+
+Item = TypeVar("Item")
 
 MAX_SAMPLES = 10**6
 
@@ -145,6 +149,7 @@ def loss_distributions(
     latency_jitter: float = 1.0,
     compute_jitter: float = 0.0,
     chunk_delay: ChunkDelay | None = None,
+    allowance: Allowance | None = None,
 ) -> tuple[LossDistribution, ...]:
     """Run plans in many disturbed copies of an instance, all of them in the same copies.
 
@@ -165,11 +170,13 @@ def loss_distributions(
     chunk_delay : ChunkDelay, optional
         By how much the result of each chunk comes later, drawn for each chunk; of an all-reduce in two halves the
         second.
+    allowance : Allowance, optional
+        When to stop, with the samples that all policies have by then.
 
     Returns
     -------
     tuple of LossDistribution
-        In the order of `policies`.
+        In the order of `policies`; none if the allowance ends before the first sample does.
 
     Raises
     ------
@@ -180,16 +187,32 @@ def loss_distributions(
     """
     disturbance = _Disturbance(bandwidth_spread, latency_jitter, compute_jitter, chunk_delay)
     _check_arguments(samples, seed, disturbance)
-    runs = [_prepared(instance, execution, disturbance) for execution in policies.values()]
-    makespans, bounds = np.empty((len(runs), samples), dtype=np.int64), np.empty(samples)
-    for number, sample in enumerate(_samples(instance, samples, seed, disturbance)):
-        makespans[:, number], bounds[number] = _judged(instance, runs, sample)
-    (undisturbed,) = _samples(instance, 1, 0, _Disturbance(0.0, 0.0, 0.0))
-    nominal, proven = _judged(instance, runs, undisturbed)
+    clock = allowance or Allowance(math.inf)
+    try:
+        runs = [_prepared(instance, execution, disturbance) for execution in _while_left(clock, policies.values())]
+        (undisturbed,) = _samples(instance, 1, 0, _Disturbance(0.0, 0.0, 0.0))
+        nominal, proven = _judged(instance, runs, undisturbed, clock)
+    except _AllowanceUsedUp:
+        return ()
+    makespans, bounds = _sampled(instance, runs, _samples(instance, samples, seed, disturbance), clock)
+    if not len(bounds):
+        return ()
     return tuple(
         LossDistribution(name, time, proven, own, bounds)
-        for name, time, own in zip(policies, nominal, makespans, strict=True)
+        for name, time, own in zip(policies, nominal, makespans.T, strict=True)
     )
+
+
+class _AllowanceUsedUp(Exception):
+    """The allowance ended in the middle of a sample, which is dropped."""
+
+
+def _while_left(clock: Allowance, items: Iterable[Item]) -> Iterator[Item]:
+    """The items, each of them only if something of the allowance is left."""
+    for item in items:
+        if clock.left <= 0:
+            raise _AllowanceUsedUp
+        yield item
 
 
 class _Disturbance(NamedTuple):
@@ -350,13 +373,28 @@ def _arrivals(instance: Instance, plan: Plan) -> tuple[IntArray, IntArray]:
     return np.concatenate(stages), np.concatenate(places)
 
 
-def _judged(instance: Instance, runs: Sequence[_Run], sample: _Sample) -> tuple[list[int], float]:
+def _sampled(
+    instance: Instance, runs: Sequence[_Run], samples: Iterable[_Sample], clock: Allowance
+) -> tuple[IntArray, FloatArray]:
+    """Makespans, shape (samples, runs), and bounds of the samples that end within the allowance."""
+    makespans, bounds = [], []
+    try:
+        for sample in samples:
+            own, bound = _judged(instance, runs, sample, clock)
+            makespans.append(own)
+            bounds.append(bound)
+    except _AllowanceUsedUp:
+        pass
+    return np.array(makespans, dtype=np.int64), np.array(bounds)
+
+
+def _judged(instance: Instance, runs: Sequence[_Run], sample: _Sample, clock: Allowance) -> tuple[list[int], float]:
     """Makespan of every run in a sample, and the bound of the sample, in picoseconds."""
     # Lags are what is disturbed, whether they occupy a dimension in the instance or not.
     factors, occupies = (sample.bandwidth.tolist(), sample.duration.tolist()), instance.latency == "occupy"
     lagging = instance.scaled(*factors, latency="lag")
     bounded = instance.scaled(*factors, latency="occupy") if occupies else lagging
-    makespans = [_makespan(run, lagging, _costs(run, lagging, sample, occupies)) for run in runs]
+    makespans = [_makespan(run, lagging, _costs(run, lagging, sample, occupies)) for run in _while_left(clock, runs)]
     judges = (bound for name, bound in bounds_of(instance).items() if name in JUDGES)
     return makespans, max(bound.compute(bounded) for bound in judges)
 

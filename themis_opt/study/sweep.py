@@ -24,6 +24,7 @@ from themis_opt.policies.registry import usual_policies
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension
 from themis_opt.study.columns import Value, result_row
 from themis_opt.study.comparison import compare
 
@@ -55,7 +56,8 @@ def sweep(
     over : mapping
         Values by what is varied: ``size`` and ``chunks`` of every collective, and ``NAME.bandwidth``,
         ``NAME.latency``, ``NAME.launch_overhead`` and ``NAME.size`` (NPUs) of the dimension of a name; quantities as
-        texts with units or plain numbers in SI units.
+        texts with units or plain numbers in SI units.  The bandwidth of a dimension with rails is that of all of them,
+        in the proportions that they have; ``NAME.RAIL.bandwidth`` is that of one.
     policies : sequence of str, optional
         Specifications; the usual ones without the reference by default.
     **limits
@@ -176,15 +178,37 @@ def _kind(name: str) -> str | None:
 def _changed(instance: Instance, name: str, value: Any) -> Instance:
     if name in OF_ALL:
         return instance.overridden(**{name: value})
-    dimension, _, field = name.rpartition(".")
-    names = instance.network.dimension_names
-    if field not in OF_DIMENSION or dimension not in names:
-        known = [*OF_ALL, *(f"{own}.{what}" for own in names for what in OF_DIMENSION)]
+    figures = _figures(instance)
+    if name not in figures:
+        known = [*OF_ALL, *figures]
         raise InputError(f"must be one of {', '.join(known)}{suggestion(name, known)}", field="over", value=name)
-    number = names.index(dimension)
+    number, field, rail = figures[name]
     dimensions = list(instance.network.dimensions)
     try:
-        dimensions[number] = dimensions[number].replace(**{field: value})
+        dimensions[number] = _dimension(dimensions[number], field, rail, value)
     except ValidationError as error:
         raise InputError(located(error).rule, field=name, value=value) from None
     return instance.replace(network=instance.network.replace(dimensions=tuple(dimensions)))
+
+
+def _figures(instance: Instance) -> dict[str, tuple[int, str, str | None]]:
+    """Number of the dimension, field and perhaps rail of every figure that can be varied, by name."""
+    figures: dict[str, tuple[int, str, str | None]] = {}
+    for number, own in enumerate(instance.network.dimensions):
+        name = instance.network.dimension_names[number]
+        figures |= {f"{name}.{field}": (number, field, None) for field in OF_DIMENSION}
+        figures |= {f"{name}.{rail.name}.bandwidth": (number, "bandwidth", rail.name) for rail in own.rails}
+    return figures
+
+
+def _dimension(dimension: Dimension, field: str, rail: str | None, value: Any) -> Dimension:
+    """A dimension with one figure changed; the bandwidth of one with rails is that of all, in the same proportions."""
+    if field != "bandwidth" or not dimension.rails:
+        return dimension.replace(**{field: value})
+    if rail is None:
+        factor = dimension.rails[0].replace(bandwidth=value).bandwidth / dimension.bandwidth
+        rails = [own.replace(bandwidth=own.bandwidth * factor) for own in dimension.rails]
+    else:
+        rails = [own.replace(bandwidth=value) if own.name == rail else own for own in dimension.rails]
+    others = dimension.model_dump(mode="json", exclude_unset=True, exclude={"bandwidth", "rails"})
+    return Dimension(**others, rails=tuple(rails))
