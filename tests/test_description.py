@@ -19,3 +19,17 @@ def test_everything_is_shown_if_asked_for():
     shown = tables(instance, whole=True)
     assert len(shown["tasks"]) == len(instance.tasks)
     assert len(shown["tensors"]) == len(instance.exchanges)
+
+
+def test_no_column_of_kinds_has_two_units():
+    shown = tables(themis_opt.load("v100-256.resnet-50"))
+    for columns in (shown["kinds of tensors"], shown["kinds of tasks"]):
+        for name in set(columns[0]) & {
+            "size of all",
+            "smallest",
+            "largest",
+            "duration of all",
+            "shortest",
+            "parameters",
+        }:
+            assert len({row[name].split()[1] for row in columns if row[name] != "0"}) == 1

@@ -375,3 +375,24 @@ def test_lines_to_paste_say_the_size_of_the_first_bucket_where_it_has_its_own():
     assert line == "model = DistributedDataParallel(model, bucket_cap_mb=50)"
     assert settings({"launching": "ddp", "first_cap": 50 * MIB, "cap": 50 * MIB}) == (line,)
     assert settings({"launching": "fused"}) == ()
+
+
+class TestMemory:
+    """Four stages of each chunk on two dimensions, a thousand bytes for each stage."""
+
+    def test_a_setting_that_needs_more_is_not_tried(self, instance):
+        own = make_space(instance, memory=300e-6)
+        choice = {"profile": "equal", "policy": "baseline", "dispatch": "fifo"}
+        assert own.measure(choice | {"chunks": 64}, 0).pieces == 64
+        with pytest.raises(InputError, match=r"memory = 0\.0003: must be 0\.00032 GiB or more for 320 stages"):
+            own.measure(choice | {"chunks": 80}, 0)
+
+    def test_tuning_goes_on_with_settings_that_fit(self, instance):
+        tuned = tune(instance, trials=12, memory=300e-6, profiles=("equal",), **COSTLY)
+        assert {trial.state for trial in tuned.trials} == {"complete", "failed"}
+        assert all("GiB or more" in trial.error for trial in tuned.trials if trial.state == "failed")
+        assert all(trial.choice["chunks"] <= 75 for trial in tuned.trials if trial.state == "complete")
+
+    def test_too_little_for_what_users_do_today_is_refused_at_once(self, instance):
+        with pytest.raises(InputError, match=r"must be 0\.00026 GiB or more for 256 stages; or take fewer chunks"):
+            make_space(instance, memory=200e-6)

@@ -13,8 +13,10 @@ from themis_opt.base.units import (
     format_percent,
     format_rate,
     format_seconds,
+    format_short_size,
     format_short_time,
     format_size,
+    format_sizes,
     format_time,
     format_times,
     nanoseconds,
@@ -157,9 +159,12 @@ def test_a_short_time_has_four_digits_and_the_largest_unit_it_fills(picoseconds:
 @pytest.mark.parametrize(
     ("picoseconds", "texts"),
     [
-        ([9_999_999, 20_000_000], ["10000.00 ns", "20000.00 ns"]),
+        ([9_999_999, 20_000_000], ["10.000 us", "20.000 us"]),
         ([0, 20_000_000], ["0", "20.00 us"]),
-        ([10_000_000, 2 * 10**12], ["10.00 us", "2000000.00 us"]),
+        ([10_000_000, 2 * 10**12], ["0.010 ms", "2000.000 ms"]),
+        ([95_280_000, 16_190_130_000], ["0.095 ms", "16.190 ms"]),
+        ([95_280_000, 9_999_000_000], ["95.28 us", "9999.00 us"]),
+        ([3 * 10**13, 10**17], ["30.00 s", "100000.00 s"]),
         ([5], ["0.01 ns"]),
         ([10**13], ["10.00 s"]),
         ([0], ["0"]),
@@ -169,6 +174,36 @@ def test_a_short_time_has_four_digits_and_the_largest_unit_it_fills(picoseconds:
 def test_times_share_the_unit_in_which_the_least_is_at_least_ten(picoseconds: list[float], texts: list[str]) -> None:
     assert format_times(picoseconds) == texts
     assert [format_duration(time) for time in picoseconds[:1]] == format_times(picoseconds[:1])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "texts"),
+    [
+        ([100 * 2**20, 64 * 2**20], ["100 MiB", "64 MiB"]),
+        ([8_196_000, 82_887_680, 38_144, 0], ["8.20 MB", "82.89 MB", "0.04 MB", "0"]),
+        ([1_050_673_152, 11_274_551_296], ["1.05 GB", "11.27 GB"]),
+        ([512], ["512 B"]),
+        ([16_777_217], ["16.78 MB"]),
+        ([0], ["0"]),
+        ([], []),
+    ],
+)
+def test_sizes_of_a_column_share_a_unit(sizes: list[int], texts: list[str]) -> None:
+    assert format_sizes(sizes) == texts
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (100 * 2**20, "100 MiB"),
+        (102_228_128, "102.2 MB"),
+        (16_060_522_496, "16.06 GB"),
+        (38_144, "38.14 kB"),
+        (0, "0 B"),
+    ],
+)
+def test_a_short_size_has_four_digits_at_most(size: int, text: str) -> None:
+    assert format_short_size(size) == text
 
 
 def test_a_time_below_the_smallest_unit_is_shown_in_it() -> None:

@@ -57,5 +57,6 @@ def test_the_way_to_run_that_loses_least_is_preferred(figure_5, samples):
     distributions = loss_distributions(figure_5, plans, samples=samples, seed=0)
     best = min(distributions, key=lambda own: own.quantile(0.95))
     (sentence,) = on_robustness(distributions)
-    assert sentence.endswith(f": prefer {best.policy}.")
-    assert sentence.startswith(f"{best.policy} loses {100 * best.quantile(0.95):.2f} % on a disturbed network")
+    name = best.policy.replace(", enforced", " (enforced)").replace(", dynamic", " (dynamic)")
+    assert sentence.endswith(f": prefer {name}.")
+    assert sentence.startswith(f"{name} loses {100 * best.quantile(0.95):.2f} % on a disturbed network")

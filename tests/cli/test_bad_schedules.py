@@ -345,3 +345,10 @@ def test_more_chunks_than_the_instance_has_are_refused(refuse, succeed, save, do
     fingerprint = json.loads(succeed("show", save(document), "--json"))["fingerprint"]
     disguised = edited(edited(finer, "instance.collectives.0.chunks", 4), "fingerprint", fingerprint)
     refuse("validate", save(disguised))
+
+
+def test_an_instance_in_the_place_of_its_schedule_is_told(refuse):
+    said = refuse("explain", "fig5.all_reduce.256MB")
+    assert (
+        "schedule = 'fig5.all_reduce.256MB': is an instance; a schedule of it is what 'themis-opt solve' writes" in said
+    )

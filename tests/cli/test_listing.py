@@ -161,7 +161,8 @@ def test_names_of_others_are_listed_with_package_and_version(rows, kind, name):
 
 
 def test_names_of_others_stand_in_the_table(run):
-    assert "patient\ttiny-policies 1.2" in run("list", "policies").stdout.splitlines()
+    line = "patient\ttiny-policies 1.2\tThe fixed order, that serves the last stage first."
+    assert line in run("list", "policies").stdout.splitlines()
 
 
 def test_others_cannot_take_our_names(rows):
@@ -223,3 +224,19 @@ def test_policy_of_others_that_cannot_be_used_is_refused_in_one_line(run, policy
     done = run("simulate", NAME, "--policies", policy)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "start"),
+    [
+        ("policies", "baseline", "Scatter from dim1 outwards and gather back"),
+        ("policies", "search", "Improve the best schedule of the fast policies by annealing"),
+        ("launching", "dear", "Reduce-scatter in the backward pass"),
+        ("instances", "fig5.all_reduce.256MB", "16 NPUs (4x4), all_reduce of 256 MB"),
+        ("instances", "v100-256.resnet-50", "256 NPUs (8x32), training iteration, compute 20.64 ms"),
+    ],
+)
+def test_a_kind_asked_for_alone_says_what_each_is(succeed, kind, name, start):
+    rows = dict(line.split("\tthemis_opt\t") for line in succeed("list", kind).splitlines() if "\tthemis_opt\t" in line)
+    assert rows[name].startswith(start)
+    assert "-" not in rows.values()

@@ -35,3 +35,11 @@ def test_every_column_stands_once_beside_the_first_and_no_word_breaks(rows, widt
         given_widths = widths(part, width)
         assert sum(given_widths) + BETWEEN * (len(part) - 1) <= width
         assert all(own.least <= room for own, room in zip(part, given_widths, strict=True))
+
+
+def test_sentences_go_below_where_they_would_be_columns_of_words():
+    rows = [("ideal", "557.49 us", "any", "within the model", "all bytes at the full bandwidth of the network")]
+    columns = columns_of(("bound", "makespan", "chunk sizes", "holds", "meaning"), rows)
+    _, second = blocks(columns, 66)
+    assert [own.heading for own in second] == ["bound", "meaning"]
+    assert len(next(blocks(columns, 90))) == len(columns)

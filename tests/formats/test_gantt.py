@@ -82,9 +82,10 @@ def test_the_first_dimension_is_on_top():
     assert bottom > top
 
 
-def test_the_caption_gives_makespan_and_utilisation():
+def test_the_caption_gives_the_makespan_and_the_busiest_dimension():
     schedule = scheduled(all_reduce())
-    caption = f"makespan {schedule.makespan / 1e9:.4g} ms, utilisation {schedule.utilisation:.1%}"
+    name, share = max(schedule.busy.items(), key=lambda item: item[1])
+    caption = f"makespan {schedule.makespan / 1e9:.4g} ms, {name} busy {share:.1%} of the time"
     assert caption in texts(gantt(schedule))
 
 

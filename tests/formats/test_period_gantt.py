@@ -46,7 +46,7 @@ def test_both_steady_periods_look_alike(schedule):
 
 def test_the_heading_says_what_an_iteration_takes():
     shown = texts(period_gantt(scheduled("fused/baseline")))
-    assert all(word in shown for word in ("iteration ", "exposed communication", "overlap", "utilisation"))
+    assert all(word in shown for word in ("iteration ", "exposed communication", "overlap", " of the time"))
 
 
 def test_periods_are_numbered():

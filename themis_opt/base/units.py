@@ -134,6 +134,33 @@ def format_size(size: int) -> str:
     return _format_exact(Decimal(size), SIZE_UNITS, "B")
 
 
+def format_short_size(size: float) -> str:
+    """The size: exact where that takes four digits at most, else with four digits in a decimal unit."""
+    exact = format_size(round(size))
+    if exact.index(" ") <= len("1234"):
+        return exact
+    unit, scale = _decimal_size_unit(size, 1.0)
+    return f"{size / scale:.4g} {unit}"
+
+
+def format_sizes(sizes: Sequence[int]) -> list[str]:
+    """Sizes in one unit: exact if all have the same unit and four digits at most, else with two decimals."""
+    exact = [format_size(size) for size in sizes if size]
+    if len({text.partition(" ")[2] for text in exact}) <= 1 and all(text.index(" ") <= len("1234") for text in exact):
+        return [format_size(size) if size else "0" for size in sizes]
+    units = _decimal_size_unit(max(sizes), 1.0), _decimal_size_unit(min(size for size in sizes if size), 0.01)
+    unit, scale = min(units, key=lambda own: own[1])
+    return [f"{size / scale:.2f} {unit}" if size else "0" for size in sizes]
+
+
+def _decimal_size_unit(size: float, least: float) -> tuple[str, int]:
+    """The largest decimal unit in which a size is at least so much; a byte if there is none."""
+    return next((own for own in DECIMAL_SIZES if size >= least * own[1]), DECIMAL_SIZES[-1])
+
+
+DECIMAL_SIZES = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3), ("B", 1))
+
+
 def format_bandwidth(bandwidth: float) -> str:
     """The bandwidth in the largest unit of bytes that holds it as a short exact number."""
     byte_units = {unit: scale for unit, scale in BANDWIDTH_UNITS.items() if "B" in unit}
@@ -171,10 +198,20 @@ def format_short_time(picoseconds: float, *, micro: str = "us") -> str:
 
 
 def format_times(picoseconds: Sequence[float]) -> list[str]:
-    """Times with two decimals in one unit, the largest in which all but zeros are at least 10."""
-    least = min((time for time in picoseconds if time > 0), default=0.0)
-    unit, scale = time_unit(least, least=10, smallest="ns")
-    return [f"{time / scale:.2f} {unit}" if time else "0" for time in picoseconds]
+    """Times in one unit: with two decimals in the largest in which all but zeros are at least 10.
+
+    Where that takes five digits before the point for some, it is three decimals in the next larger unit.
+    """
+    positive = [time for time in picoseconds if time > 0]
+    (unit, scale), decimals = time_unit(min(positive, default=0.0), least=10, smallest="ns"), 2
+    larger = time_unit(MOST_BEFORE_POINT * scale)
+    if max(positive, default=0.0) >= MOST_BEFORE_POINT * scale and larger[1] > scale:
+        (unit, scale), decimals = larger, 3
+    return [f"{time / scale:.{decimals}f} {unit}" if time else "0" for time in picoseconds]
+
+
+MOST_BEFORE_POINT = 10**4
+"""From which number on times are shown in a larger unit."""
 
 
 def format_duration(picoseconds: float) -> str:

@@ -1,9 +1,10 @@
 """``themis-opt list``: what can be asked for by name, and where it comes from."""
 
+import re
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,6 +28,9 @@ LISTED: Mapping[str, str] = MappingProxyType(
 """Import path of what is listed: a registry, to which other packages add, what comes with the package alone, or a
 function that makes either, or rows."""
 
+DESCRIBED = ("policies", "launching", "instances")
+"""What says what each entry is, when it is asked for alone; for that everything is loaded."""
+
 DETAILED = ("formats", "instances")
 """What is only listed when asked for: other kinds name it too, or it is long."""
 
@@ -48,7 +52,7 @@ def list_names(
     if kind is not None and kind not in LISTED:
         raise InputError(f"must be one of {', '.join(LISTED)}{suggestion(kind, LISTED)}", field="KIND", value=kind)
     kinds = [kind] if kind is not None else [name for name in LISTED if name not in DETAILED]
-    tables = {kind: _rows(kind) for kind in kinds}
+    tables = {own: _rows(own, described=kind is not None and not as_json) for own in kinds}
     if as_json:
         print_json([{"kind": kind} | row for kind, rows in tables.items() for row in rows])
         return
@@ -56,8 +60,8 @@ def list_names(
         print_rows(title, rows, {name: (name, "text") for name in rows[0]})
 
 
-def _rows(kind: str) -> list[dict[str, str]]:
-    """Name and origin of everything of a kind, and more where it is detailed."""
+def _rows(kind: str, *, described: bool) -> list[dict[str, str]]:
+    """Name and origin of everything of a kind, what it is if described, and more where it is detailed."""
     from themis_opt.base.registries import OWN, Registry
 
     module, _, attribute = LISTED[kind].partition(":")
@@ -65,4 +69,22 @@ def _rows(kind: str) -> list[dict[str, str]]:
     names = listed() if callable(listed) else listed
     if isinstance(names, list):
         return names
-    return [{"name": name, "origin": names.origin(name) if isinstance(names, Registry) else OWN} for name in names]
+    rows = [{"name": name, "origin": names.origin(name) if isinstance(names, Registry) else OWN} for name in names]
+    return [{**row, "what": _what(names, row["name"])} for row in rows] if described and kind in DESCRIBED else rows
+
+
+def _what(names: Mapping[str, Any], name: str) -> str:
+    """What an entry is: a shipped instance in short, the first line of the docstring of something else."""
+    from themis_opt.base.registries import Registry
+    from themis_opt.problem.catalog import load
+    from themis_opt.problem.description import in_short
+
+    if not isinstance(names, Registry):
+        return in_short(load(names[name]))
+    try:
+        entry = names.load(name)
+    except InputError as error:
+        return error.rule
+    first = (getattr(entry, "__doc__", None) or "").strip().partition("\n")[0]
+    is_made_up = first.startswith(f"{getattr(entry, '__name__', '')}(")  # that of a dataclass without one
+    return "-" if is_made_up or not first else re.sub(r":\w+:`", "`", first).replace("`", "")

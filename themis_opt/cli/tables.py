@@ -15,6 +15,9 @@ BETWEEN = 2
 SHORT = 16
 """Letters up to which a cell stays on one line."""
 
+READABLE = 24
+"""Letters of a longer text for which there should be room in a line."""
+
 NOTHING = ("0", "-", "")
 """Cells that need no unit."""
 
@@ -40,6 +43,11 @@ class Shown:
         words = (word for line in self.heading.split("\n") for word in line.split())
         cells = (part for cell in self.cells for part in ([cell] if len(cell) <= SHORT else cell.split()))
         return max(map(len, (*words, *cells)), default=0)
+
+    @property
+    def readable(self) -> int:
+        """Width with which sentences do not stand as columns of single words."""
+        return max(self.least, min(self.most, READABLE))
 
     @property
     def most(self) -> int:
@@ -79,8 +87,8 @@ def blocks(columns: Sequence[Shown], width: int) -> Iterator[list[Shown]]:
 
 
 def _room(columns: Sequence[Shown]) -> int:
-    """Width that a block needs at least."""
-    return sum(own.least + BETWEEN for own in columns) - BETWEEN
+    """Width that a block needs to be readable."""
+    return sum(own.readable + BETWEEN for own in columns) - BETWEEN
 
 
 def widths(columns: Sequence[Shown], width: int) -> list[int]:

@@ -42,6 +42,9 @@ def tune(
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds after which no new trial begins, counted from the start.", min=0.1)
     ] = None,
+    memory: Annotated[
+        float, typer.Option(help="GiB; settings whose schedules need more are not tried.", min=0.001, max=1e6)
+    ] = 4.0,
     seed: options.Seed = 0,
     storage: Annotated[
         str | None, typer.Option(help="Storage URL of Optuna, or journal:FILE; by default study.db in the folder.")
@@ -76,6 +79,7 @@ def tune(
         "policies": options.split(policies),
         "launching": options.split(launching),
         "profiles": options.split(profiles),
+        "memory": memory,
     }
     settings = {name: value for name, value in settings.items() if value is not None}
     search = {"objective": objective, "trials": trials, "seed": seed, "storage": storage, "study": study}

@@ -104,7 +104,7 @@ def gantt(schedule: Schedule, title: str = "", bound: float | None = None) -> Fi
     draw_rows(timeline, window)
     draw_strip(strip, *window.busy_bandwidth, scale)
     label_time(strip, window.length / scale, unit)
-    caption = f"makespan {schedule.makespan / scale:.4g} {unit}, utilisation {schedule.utilisation:.1%}"
+    caption = f"makespan {schedule.makespan / scale:.4g} {unit}, {busiest_in_words(schedule)}"
     if bound is not None:
         timeline.axvline(bound / scale, color=INK, linewidth=1.2, linestyle=(0, (4, 2)), zorder=3)
         caption += f", no schedule below {bound / scale:.4g} {unit} (dashed)"
@@ -115,6 +115,12 @@ def gantt(schedule: Schedule, title: str = "", bound: float | None = None) -> Fi
             columnspacing=1.6,
         )  # fmt: skip
     return figure
+
+
+def busiest_in_words(schedule: Schedule) -> str:
+    """The dimension that is busy longest; a mean over all would hide that a thin one has nothing left to give."""
+    name, share = max(schedule.busy.items(), key=lambda item: item[1])
+    return f"{name} busy {share:.1%} of the time"
 
 
 def save_figure(figure: Figure, path: Path) -> None:

@@ -18,6 +18,7 @@ from themis_opt.formats.gantt import (
     NARROWEST_EDGED,
     ROW,
     Entry,
+    busiest_in_words,
     draw_bars,
     draw_boxes,
     draw_heading,
@@ -111,7 +112,7 @@ def _caption(schedule: Schedule) -> str:
     steady = "" if schedule.period.is_steady else " (iterations do not repeat each other)"
     return (
         f"iteration {time}{steady}, compute {compute}, exposed communication {exposed} ({share:.1%}), "
-        f"overlap {schedule.period.overlap:.1%}, utilisation {schedule.utilisation:.1%}"
+        f"overlap {schedule.period.overlap:.1%}, {busiest_in_words(schedule)}"
     )
 
 

@@ -3,9 +3,16 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
 
-from themis_opt.base.units import format_link, format_megabytes, format_short_time, format_size, format_time
+from themis_opt.base.units import (
+    format_link,
+    format_megabytes,
+    format_short_size,
+    format_short_time,
+    format_sizes,
+    format_time,
+    format_times,
+)
 from themis_opt.problem.algorithms import steps
 from themis_opt.problem.cost_terms import COST_TERMS, NONE
 from themis_opt.problem.exchanges import Exchange
@@ -16,26 +23,39 @@ from themis_opt.problem.phases import Phase
 from themis_opt.problem.rails import used_from
 
 
+def in_short(instance: Instance) -> str:
+    """NPUs and what they exchange, such as ``1024 NPUs (16x8x8), all_reduce of 100 MiB``."""
+    network = instance.network
+    if instance.tasks:
+        load = f"training iteration, compute {format_short_time(instance.compute)}"
+    else:
+        load = ", ".join(f"{own.kind.value} of {format_short_size(own.size)}" for own in instance.exchanges)
+    return f"{network.num_npus} NPUs ({_shape(instance)}), {load}"
+
+
+def _shape(instance: Instance) -> str:
+    return "x".join(str(size) for size in instance.network.sizes)
+
+
 def headline(instance: Instance) -> str:
     """One line about the whole, with one more for a description and for an iteration."""
     network = instance.network
-    shape = "x".join(str(size) for size in network.sizes)
     latency = "delays the chunk" if instance.latency == "lag" else "occupies the dimension"
     gather = "in any order" if instance.ag_order == "free" else "in the reverse of the scatter order"
     line = (
-        f"{instance.name or 'instance'}: {network.num_npus} NPUs ({shape}), "
+        f"{instance.name or 'instance'}: {network.num_npus} NPUs ({_shape(instance)}), "
         f"{format_link(sum(network.bandwidths))} per NPU; latency {latency}; gathers {gather}"
     )
-    lines = [line, instance.description, _in_short(instance) if instance.tasks else ""]
+    lines = [line, instance.description, _iteration_in_short(instance) if instance.tasks else ""]
     return "\n".join(line for line in lines if line)
 
 
-def _in_short(instance: Instance) -> str:
+def _iteration_in_short(instance: Instance) -> str:
     rounds = instance.iteration.steps if instance.iteration else 1
     steps = f" for {rounds} steps" if rounds > 1 else ""
     sizes = {kind: sum(t.size for t in instance.exchanges if t.parallelism == kind) for kind in ("data", "model")}
-    bytes_of = [f"{format_size(size)} {kind} parallel" for kind, size in sizes.items() if size]
-    memory = f"; {format_size(instance.memory)} of parameters" if instance.memory else ""
+    bytes_of = [f"{format_short_size(size)} {kind} parallel" for kind, size in sizes.items() if size]
+    memory = f"; {format_short_size(instance.memory)} of parameters" if instance.memory else ""
     return (
         f"iteration{steps}: {len(instance.tasks)} tasks, compute {format_short_time(instance.compute)}; "
         f"{len(instance.exchanges)} tensors{''.join(f', {part}' for part in bytes_of)}, "
@@ -69,7 +89,7 @@ def dimension_rows(instance: Instance) -> list[dict[str, str]]:
             "size": str(d.size),
             "bandwidth": format_link(d.bandwidth),
             "algorithm": "in-network" if d.in_network else d.basic_algorithm.value,
-            "latency": f"{_steps(instance, k)} x {format_time(d.latency)}",
+            "latency": f"{_steps(instance, k)} x {format_short_time(d.latency)}",
             "extras": _extras(d),
         }
         for k, (name, d) in enumerate(zip(instance.fabric.dimension_names, instance.fabric.dimensions, strict=True))
@@ -83,8 +103,8 @@ def rail_rows(instance: Instance) -> list[dict[str, str]]:
             "dimension": name,
             "rail": rail.name,
             "bandwidth": format_link(rail.bandwidth),
-            "extra latency": format_time(rail.extra_latency),
-            "extra launch": format_time(rail.extra_launch_overhead),
+            "extra latency": format_short_time(rail.extra_latency),
+            "extra launch": format_short_time(rail.extra_launch_overhead),
             "carries parts of stages from": _used_from(instance, k, number),
         }
         for k, (name, d) in enumerate(zip(instance.fabric.dimension_names, instance.fabric.dimensions, strict=True))
@@ -129,17 +149,19 @@ def cost_in_words(value: int | float | Packet | None) -> str:
 
 def collective_rows(instance: Instance) -> list[dict[str, str]]:
     """One row per collective."""
+    sizes = format_sizes([own.size for own in instance.exchanges])
+    releases = format_times([own.release for own in instance.exchanges])
     return [
         {
             "collective": own.name,
             "kind": own.kind.value,
-            "size": format_size(own.size),
+            "size": size,
             "chunks": str(own.chunks),
             "dimensions": _span(instance, own),
-            "release": format_time(own.release),
+            "release": release,
             "stages": str(own.chunks * len(own.span) * len(own.kind.rule.phases)),
         }
-        for own in instance.exchanges
+        for own, size, release in zip(instance.exchanges, sizes, releases, strict=True)
     ]
 
 
@@ -149,14 +171,11 @@ def _span(instance: Instance, exchange: Exchange) -> str:
 
 def task_rows(instance: Instance) -> list[dict[str, str]]:
     """One row per task of an iteration, in the order they run."""
+    durations = format_times([task.duration for task in instance.tasks])
+    parameters = format_sizes([task.parameter_bytes for task in instance.tasks])
     return [
-        {
-            "task": task.name,
-            "duration": format_short_time(task.duration),
-            "after": " ".join(task.after) or "-",
-            "parameters": format_size(task.parameter_bytes) if task.parameter_bytes else "-",
-        }
-        for task in instance.tasks
+        {"task": task.name, "duration": duration, "after": " ".join(task.after) or "-", "parameters": size}
+        for task, duration, size in zip(instance.tasks, durations, parameters, strict=True)
     ]
 
 
@@ -170,15 +189,16 @@ def task_kind_rows(instance: Instance) -> list[dict[str, str]]:
     kinds: dict[str, list[ComputeTask]] = defaultdict(list)
     for task in instance.tasks:
         kinds[_kind(task.name)].append(task)
+    groups = list(kinds.values())
+    columns = {
+        "duration of all": format_times([sum(task.duration for task in own) for own in groups]),
+        "shortest": format_times([min(task.duration for task in own) for own in groups]),
+        "longest": format_times([max(task.duration for task in own) for own in groups]),
+        "parameters": format_sizes([sum(task.parameter_bytes for task in own) for own in groups]),
+    }
     return [
-        {
-            "tasks": kind,
-            "count": str(len(own)),
-            "duration of all": format_short_time(sum(task.duration for task in own)),
-            "of one": _range([task.duration for task in own], format_short_time),
-            "parameters": format_size(sum(task.parameter_bytes for task in own)),
-        }
-        for kind, own in kinds.items()
+        {"tasks": kind, "count": str(len(own))} | {name: texts[place] for name, texts in columns.items()}
+        for place, (kind, own) in enumerate(kinds.items())
     ]
 
 
@@ -187,37 +207,33 @@ def tensor_kind_rows(instance: Instance) -> list[dict[str, str]]:
     kinds: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for own in instance.exchanges:
         kinds[_kind(own.name), own.kind.value, own.parallelism, _span(instance, own)].append(own.size)
+    groups = list(kinds.values())
+    columns = {
+        "size of all": format_sizes([sum(sizes) for sizes in groups]),
+        "smallest": format_sizes([min(sizes) for sizes in groups]),
+        "largest": format_sizes([max(sizes) for sizes in groups]),
+    }
+    heads = ("tensors", "kind", "parallelism", "dimensions")
     return [
-        {
-            "tensors": name,
-            "kind": kind,
-            "parallelism": parallelism,
-            "dimensions": span,
-            "count": str(len(sizes)),
-            "size of all": format_size(sum(sizes)),
-            "of one": _range(sizes, format_size),
-        }
-        for (name, kind, parallelism, span), sizes in kinds.items()
+        dict(zip(heads, own, strict=True))
+        | {"count": str(len(sizes))}
+        | {name: texts[place] for name, texts in columns.items()}
+        for place, (own, sizes) in enumerate(kinds.items())
     ]
-
-
-def _range(values: Sequence[int], form: Callable[[int], str]) -> str:
-    """The values in short: one, or the least and the greatest."""
-    least, most = form(min(values)), form(max(values))
-    return least if least == most else f"{least} to {most}"
 
 
 def tensor_rows(instance: Instance, iteration: Iteration) -> list[dict[str, str]]:
     """One row per tensor of an iteration."""
+    sizes = format_sizes([tensor.size for tensor in iteration.tensors])
     return [
         {
             "tensor": tensor.name,
             "kind": tensor.kind.value,
-            "size": format_size(tensor.size),
+            "size": size,
             "dimensions": _span(instance, exchange),
             "ready after": tensor.ready_after,
             "needed before": tensor.needed_before + (" of the next iteration" if exchange.needed_later else ""),
             "parallelism": tensor.parallelism,
         }
-        for tensor, exchange in zip(iteration.tensors, instance.exchanges, strict=True)
+        for tensor, exchange, size in zip(iteration.tensors, instance.exchanges, sizes, strict=True)
     ]

@@ -221,7 +221,7 @@ def compare(
     names = [_name(policy) for policy in policies]
     if not policies or len(set(names)) < len(names):
         raise InputError("must name one or more policies, each once", field="policies", value=", ".join(names))
-    _check_memory(instance, limits.get("memory", DEFAULT_MEMORY))
+    check_memory(instance, limits.get("memory", DEFAULT_MEMORY))
     time_limit = limits.pop("time_limit", 60.0)
     clock = Allowance(time_limit, limits.get("deterministic", False))
     made = {
@@ -251,8 +251,8 @@ def compare(
     return run.judged([name for name in names if name in run.schedules])
 
 
-def _check_memory(instance: Instance, memory: float) -> None:
-    """Refuse an instance whose plans and schedules alone need more than the memory allowed."""
+def check_memory(instance: Instance, memory: float) -> None:
+    """Refuse an instance whose plans and schedules alone need more than the memory allowed, in GiB."""
     needed = count_stages(instance) * GIB_PER_STAGE
     if needed > memory and not instance.tasks:
         rule = f"must be {needed:.2g} GiB or more for {count_stages(instance)} stages; or take fewer chunks"

@@ -120,9 +120,15 @@ def _lost(own: LossDistribution) -> str:
 def on_robustness(distributions: Sequence[LossDistribution]) -> tuple[str, ...]:
     """Which way to run holds best on a disturbed network."""
     first, *others = sorted(distributions, key=lambda own: own.quantile(QUANTILE))
-    rest = ", ".join(f"{own.policy} {_lost(own)}" for own in others)
-    lost = f"{first.policy} loses {_lost(first)} on a disturbed network (95th percentile)"
-    return (f"{lost}, {rest}: prefer {first.policy}.",)
+    rest = ", ".join(f"{_way(own)} {_lost(own)}" for own in others)
+    lost = f"{_way(first)} loses {_lost(first)} on a disturbed network (95th percentile)"
+    return (f"{lost}, {rest}: prefer {_way(first)}.",)
+
+
+def _way(own: LossDistribution) -> str:
+    """A policy and how it is run, in a sentence that has commas of its own."""
+    policy, _, way = own.policy.rpartition(", ")
+    return f"{policy} ({way})" if policy else way
 
 
 def _busiest(schedule: Schedule) -> str:

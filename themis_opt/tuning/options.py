@@ -1,6 +1,8 @@
 """The options of a search, checked, and the space that they stand for."""
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +18,7 @@ from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, located
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import has_launches
+from themis_opt.study.comparison import check_memory
 from themis_opt.tuning.launching import DEFAULT, Launching
 from themis_opt.tuning.parameters import Parameter, Value
 from themis_opt.tuning.profiles import PROFILES
@@ -51,6 +54,7 @@ def make_space(
     profiles: Sequence[str] | None = None,
     max_chunks: int | None = None,
     min_chunk: str | int | None = None,
+    memory: float = math.inf,
     **costs: Any,
 ) -> Space:
     """The choices for an instance: chunks and their policy, and where there is compute what is launched when.
@@ -67,13 +71,16 @@ def make_space(
         Most chunks of a collective; 256 by default, with compute 64.
     min_chunk : str or int
         Least bytes of an equal chunk, 1 by default, at most the largest collective.
+    memory : float
+        GiB; choices whose schedules need more are not tried.
     **costs
         As in :func:`themis_opt.problem.cost_overrides.with_costs`.
 
     Raises
     ------
     InputError
-        If one of them breaks a rule, or `sizes`, `profiles` or `min_chunk` are given where there is compute.
+        If one of them breaks a rule, the memory does not suffice for what users do today, or `sizes`, `profiles` or
+        `min_chunk` are given where there is compute.
     """
     costly, chosen = with_costs(instance, **costs), _names_option("--policies", policies, POLICIES)
     if has_launches(instance):
@@ -82,15 +89,14 @@ def make_space(
                 rule = "is for collectives, not for training iterations, whose tensors have sizes of their own"
                 raise InputError(rule, field=option, value=value)
         launched = _names_option("--launching", tuple(LAUNCHING) if launching is None else launching, tuple(LAUNCHING))
-        return _launching_space(
-            costly, Launching(costly, launched), chosen, _most_chunks(max_chunks, MOST_LAUNCHED_CHUNKS)
-        )
+        most = _most_chunks(max_chunks, MOST_LAUNCHED_CHUNKS)
+        return replace(_launching_space(costly, Launching(costly, launched), chosen, most), memory=memory)
     if launching is not None:
         rule = "is for training iterations, collectives are all launched at once"
         raise InputError(rule, field="--launching", value=", ".join(launching))
     cases = _of_sizes(costly, sizes)
     largest = max(own.size for case in cases for own in case.exchanges)
-    return _chunk_space(
+    space = _chunk_space(
         instance.name,
         cases,
         chosen,
@@ -98,6 +104,9 @@ def make_space(
         _most_chunks(max_chunks, MOST_CHUNKS),
         _size_option("--min-chunk", 1 if min_chunk is None else min_chunk, largest),
     )
+    for case in range(len(cases)):
+        check_memory(space.instance(space.reference, case), memory)
+    return replace(space, memory=memory)
 
 
 def _chunk_space(

@@ -1,5 +1,6 @@
 """The space of a search: what can be chosen for a problem, and what a choice is worth."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ from themis_opt.schedules.plan import fused, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds, bounds_of
+from themis_opt.study.comparison import check_memory
 from themis_opt.tuning.launching import Launching, launching_specification
 from themis_opt.tuning.parameters import Choice, Parameter, Value
 from themis_opt.tuning.profiles import PROFILES
@@ -74,6 +76,8 @@ class Space:
         Least bytes of an equal chunk.
     launching : Launching or None
         What can be launched when; None where every collective is launched on its own.
+    memory : float
+        GiB; no schedule is made that needs more.
     """
 
     name: str
@@ -84,6 +88,7 @@ class Space:
     identity: Mapping[str, str]
     min_chunk: int = 1
     launching: Launching | None = None
+    memory: float = math.inf
 
     @property
     def measured(self) -> str:
@@ -168,11 +173,13 @@ class Space:
         Raises
         ------
         ThemisError
-            If it cannot be made.
+            If it cannot be made, or needs more than the memory allowed.
         """
+        instance = self.instance(choice, case)
+        check_memory(instance, self.memory)
         make = PROFILES[_effective_profile(choice, [self.counts(choice, case)])]
         policy = make_policy(self.specification(choice))
-        schedule = make(self.instance(choice, case), policy, int(choice.get("ratio", 1)))
+        schedule = make(instance, policy, int(choice.get("ratio", 1)))
         validate(schedule)
         return schedule
 
