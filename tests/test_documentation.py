@@ -65,7 +65,7 @@ def test_the_site_holds_what_comes_from_the_code(site: Path) -> None:
     commands = (site / "reference" / "commands" / "index.html").read_text(encoding="utf-8")
     mathematics = (site / "reference" / "mathematics" / "index.html").read_text(encoding="utf-8")
     python = (site / "reference" / "python" / "index.html").read_text(encoding="utf-8")
-    assert "--launch-overhead" in commands
+    assert "<code>--launch-overhead</code>" in commands
     assert "<math" in mathematics
     assert "loss_distributions" in python
 

@@ -115,12 +115,16 @@ def profile(tmp_path_factory):
     return tmp_path_factory.mktemp("profile")
 
 
+CLOSED, OPEN = '<details class="part">', '<details class="part" open>'
+
+
 def write(report, folder):
-    """Write the page of a report of sample rows; the page, and the names of its figures."""
+    """Write the page of a report of sample rows, all parts open; the page, and the names of its figures."""
     folder.mkdir(exist_ok=True)
     rows = read_rows(write_rows(folder / "rows.csv", sample(report))).to_frame()
     made = report_function(report)(rows, Experiment(report, report))
     write_report(made, folder)
+    replace(folder / HTML, CLOSED, OPEN)
     return folder / HTML, {figure.name for figure in made.figures}
 
 
@@ -160,9 +164,21 @@ def test_figures_fit_on_a_phone(pictured, profile, pictures):
     assert (strip == PAPER["dark"]).all()
 
 
+def test_a_closed_part_is_drawn_when_it_is_opened(tmp_path, profile):
+    page, names = write("scaling", tmp_path)
+    replace(page, OPEN, CLOSED)
+    shown = opened(Path(shutil.copy(page, tmp_path / "closed.html")), profile).figures
+    assert len([name for name in names if shown[name]]) == 1
+    opening = 'document.querySelectorAll("details").forEach(part => { part.open = true; });'
+    drawn = Page(after(page, profile, opening))
+    assert drawn.errors is None
+    assert all(widths and min(widths) > 300 for widths in drawn.figures.values())
+    assert set(drawn.figures) == names
+
+
 def test_an_error_of_a_script_is_noticed(tmp_path, profile):
     page, _ = write("scaling", tmp_path)
-    replace(page, "vegaEmbed(document", "vegaEmbed.nothing(document")
+    replace(page, "vegaEmbed(place", "vegaEmbed.nothing(place")
     assert "vegaEmbed.nothing is not a function" in Page(browse(page, profile, "--dump-dom").stdout).errors
 
 

@@ -26,11 +26,18 @@ def in_words(value: Any) -> str:
 
 
 def section(name: str, title: str, rows: list[Row]) -> str:
-    """A part of the report, its columns those of all its rows."""
+    """A part of the report, folded, its columns those of all its rows."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    lines = [f"## {name}", "", title, "", "| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    lines = [
+        f'<details markdown="1">\n<summary><b>{name}</b></summary>',
+        "",
+        title,
+        "",
+        "| " + " | ".join(columns) + " |",
+        "|---" * len(columns) + "|",
+    ]
     lines += ["| " + " | ".join(in_words(row.get(column, "")) for column in columns) + " |" for row in rows]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", "</details>"])
 
 
 def stored() -> dict[str, list[Row]]:

@@ -391,6 +391,17 @@ def test_five_sentences_and_one_figure_are_open():
     assert all(f"Sentence {n}." in folded for n in (5, 6))
     html = render_html(report)
     assert html.index("Sentence 4.") < html.index("<details>") < html.index("Sentence 5.")
+    opened, folded = html.partition('<details class="part">')[::2]
+    assert (opened.count('class="chart"'), folded.count('class="chart"')) == (1, 1)
+    assert opened.count("<figure>") == 1
+
+
+def test_open_sections_of_a_page_keep_their_figures():
+    sections = (Section("Now", figures=(figure("line"),), is_open=True), Section("Later", ("A text.",)))
+    opened, folded = render_html(Report("Title", (), sections)).partition('<details class="part">')[::2]
+    assert opened.index("<h2>Now</h2>") < opened.index("<figure>")
+    assert "A text." in folded
+    assert "<figure>" not in folded
 
 
 def test_numbers_stand_at_the_right():

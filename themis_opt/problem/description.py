@@ -100,12 +100,12 @@ def rail_rows(instance: Instance) -> list[dict[str, str]]:
     """One row per rail of every dimension that has some, with the bytes of a stage from which on it is used."""
     return [
         {
-            "dimension": name,
             "rail": rail.name,
+            "dimension": name,
             "bandwidth": format_link(rail.bandwidth),
             "extra latency": format_short_time(rail.extra_latency),
             "extra launch": format_short_time(rail.extra_launch_overhead),
-            "carries parts of stages from": _used_from(instance, k, number),
+            "parts of stages from": _used_from(instance, k, number),
         }
         for k, (name, d) in enumerate(zip(instance.fabric.dimension_names, instance.fabric.dimensions, strict=True))
         for number, rail in enumerate(d.rails)

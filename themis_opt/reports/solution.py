@@ -64,9 +64,11 @@ def solution_page(comparison: Comparison, verdict: Sequence[str] = ()) -> Report
     shown = _shown(comparison)
     figures = (_figure(comparison, shown),) if shown else ()
     sections = (
-        Section("Schedule", () if figures else ("The schedules have too many stages for a picture.",), (), figures),
-        Section("Policies", tables=(_results(comparison),)),
-        Section("Bounds", ("No schedule is faster than the largest of them.",), (_bounds(comparison),)),
+        Section(
+            "Schedule", () if figures else ("The schedules have too many stages for a picture.",), (), figures, True
+        ),
+        Section("Policies", tables=(_results(comparison),), is_open=True),
+        Section("Bounds", ("No schedule is faster than the largest of them.",), (_bounds(comparison),), is_open=True),
     )
     return Report(comparison.instance.name or "Schedule", tuple(verdict), sections)
 

@@ -61,12 +61,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with paragraphs, then tables, then figures."""
+    """A heading with paragraphs, then tables, then figures; folded away on pages unless it is open."""
 
     heading: str
     text: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
     figures: tuple[Figure, ...] = ()
+    is_open: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,12 @@ class Report:
     sections: tuple[Section, ...]
     description: str = ""
     verdict: str = ""
+
+    @property
+    def headline(self) -> tuple[Figure, ...]:
+        """The first figure, which stands before all sections, unless it is in an open one; none without figures."""
+        is_shown = any(section.is_open and section.figures for section in self.sections)
+        return () if is_shown else self.figures[:1]
 
     @property
     def figures(self) -> tuple[Figure, ...]:

@@ -78,7 +78,7 @@ def render_markdown(report: Report) -> str:
     """
     sentences = [f"- {_escaped(sentence)}" for sentence in report.summary]
     first, others = "\n".join(sentences[:MOST_SENTENCES]), "\n".join(sentences[MOST_SENTENCES:])
-    headline = report.figures[:1]
+    headline = report.headline
     verdict = f"**{_escaped(report.verdict)}**" if report.verdict else ""
     parts = [f"# {_escaped(report.title)}", verdict, report.description, f"## Summary\n\n{first}" if first else ""]
     parts += [_figure(figure) for figure in headline]
@@ -143,6 +143,7 @@ def render_html(report: Report) -> str:
     environment.filters |= {"cell": cell, "is_number": is_number}
     return environment.get_template("report.html.jinja").render(
         report=report,
+        headline=report.headline,
         most_sentences=MOST_SENTENCES,
         most_rows=MOST_ROWS,
         paragraphs=[text for text in report.description.split("\n\n") if text.strip()],
