@@ -1,12 +1,13 @@
 """How many chunks, where each costs something: a decision of the free-size policies."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
 import themis_opt
-from themis_opt.policies.hourglass.policy import Hourglass, balanced
+from themis_opt.policies.hourglass.policy import Hourglass
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Packet
@@ -17,8 +18,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.annealing import Annealing
 from themis_opt.search.exact import Exact
-from themis_opt.search.limits import Allowance
-from themis_opt.search.local_search import LocalSearch
+from themis_opt.search.nesting import shares_by_count
 from themis_opt.solving.lowering import chunk_overhead, occupancies, occupancy_parts
 
 COSTS = {"launch_overhead": 2_000_000, "packet": Packet(payload=4096, header=30)}
@@ -35,9 +35,9 @@ def costly(network: str, size: str, latency: str = "lag", chunks: int = 64) -> I
     return with_costs(instance.overridden(size=size, latency=latency, chunks=chunks))
 
 
-def found(instance: Instance, seconds: float = 1.0) -> Schedule:
+def found(instance: Instance, seconds: float = 1.0, *, cp_sat: bool = False) -> Schedule:
     """What the reference finds with free sizes, the same on every run; it may not stop early."""
-    policy = Exact(seconds=seconds, workers=1, sizes="free", deterministic=True, gap=0.0, cp_sat=False)
+    policy = Exact(seconds=seconds, workers=1, sizes="free", deterministic=True, gap=0.0, cp_sat=cp_sat)
     return policy.solve(instance).schedule
 
 
@@ -48,25 +48,33 @@ def test_a_larger_allowance_contains_the_smaller_ones() -> None:
     assert many <= 156_200_000
 
 
-@pytest.mark.parametrize("latency", ["lag", "occupy"])
-@pytest.mark.parametrize("seed", range(5))
-def test_a_larger_allowance_is_never_worse(seed: int, latency: str) -> None:
-    """Also where the work ends the search, which the starts of all allowances share alike."""
+@pytest.mark.parametrize(
+    ("seed", "latency", "cp_sat"),
+    [*product(range(4), ("lag", "occupy"), [False]), (6, "lag", True), (9, "lag", True), (11, "lag", True)],
+)
+def test_a_larger_allowance_is_never_worse(seed: int, latency: str, cp_sat: bool) -> None:
+    """Also where the work ends the search, which all allowances divide alike."""
     instance = with_costs(random_instance(seed).overridden(latency=latency))
-    makespans = [found(instance.overridden(chunks=count), 0.1).makespan for count in (24, 9, 6)]
+    makespans = [found(instance.overridden(chunks=count), 0.1, cp_sat=cp_sat).makespan for count in (24, 9, 6)]
     assert makespans == sorted(makespans)
 
 
-def test_the_work_of_a_start_does_not_depend_on_the_allowance() -> None:
-    """And what is charged is the work of all starts, also of those that are not allowed."""
-    left = []
-    for count in (64, 4):
-        instance = costly("3d-sw_sw_sw_hetero", "16 MiB", chunks=count)
-        start = simulate(instance, Hourglass("free")(instance))
-        search, allowance = LocalSearch(start, free_start=balanced, nests=True), Allowance(0.5, counts_work=True)
-        search.run(allowance, 0.4, 1, lambda best: False)
-        left.append(allowance.left)
-    assert left == [pytest.approx(0.1)] * 2
+def test_the_work_for_an_allowance_does_not_depend_on_the_largest() -> None:
+    many, few = (shares_by_count(costly("3d-sw_sw_sw_hetero", "16 MiB", chunks=chunks)) for chunks in (64, 4))
+    assert list(few) == [1, 2, 3, 4]
+    assert sorted(many.values()) == list(many.values())
+    assert few.items() <= many.items()
+    assert max(many.values()) == 1
+
+
+def test_work_is_divided_where_a_collective_is_released_late() -> None:
+    instance = costly("3d-sw_sw_sw_hetero", "16 MiB")
+    (own,) = instance.collectives
+    assert shares_by_count(instance.replace(collectives=(own.replace(release="3 us"),)))
+
+
+def test_work_is_not_divided_where_chunks_are_cheap() -> None:
+    assert not shares_by_count(themis_opt.load("2d-sw_sw.all_reduce.100MiB"))
 
 
 @pytest.mark.parametrize("policy", ["hourglass:sizes=free", "exact:sizes=free:seconds=1:workers=1:deterministic=true"])

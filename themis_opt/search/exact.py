@@ -18,7 +18,8 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.search.annealing import is_ready
 from themis_opt.search.count_proof import CountProof, ProofParams
 from themis_opt.search.limits import Allowance, SearchLimits
-from themis_opt.search.local_search import COUNTS, MAX_ARCS, MIN_GAIN, LocalSearch, LocalSearchParams
+from themis_opt.search.local_search import MAX_ARCS, MIN_GAIN, LocalSearch, LocalSearchParams
+from themis_opt.search.nesting import growing, shares_by_count, start_of_all_counts
 from themis_opt.search.period_reference import PeriodParams, PeriodReference
 from themis_opt.search.starts import starting_schedule
 from themis_opt.solving.lowering import ChunkOrderData, chunk_overhead, enforced_plan, in_ticks, job_plans
@@ -47,6 +48,9 @@ COARSE_SHARE = 0.2
 
 PROOF_SHARE = 0.7
 """Share of the time left that the proof of free sizes takes, where chunks cost something."""
+
+NESTED_LOCAL_SHARE = 0.7
+"""Share of the work for one allowance that local search has, before CP-SAT: as it has where nothing is nested."""
 
 PATIENCE = 5
 """Waves without gain after which local search gives way to a CP-SAT of few prospects; half and double are as good."""
@@ -224,6 +228,8 @@ class ExactSearch:
         self.params = params
         self.allowance = Allowance(limits.seconds, limits.deterministic)
         self.interrupted, self.num_searches = False, 0
+        nests = limits.deterministic and limits.sizes == "free"
+        self.shares = shares_by_count(instance) if nests else {}
         late = count_stages(instance) * START_SECONDS > max(self.allowance.left, 0.0) + 1
         is_late = late and not limits.deterministic
         self.best = given if given and is_late else self.start(instance, free_sizes=self.chooses_count(instance))
@@ -231,6 +237,13 @@ class ExactSearch:
 
     def run(self) -> None:
         """Use the parts in turn until the gap, the limits or Ctrl-C ends it."""
+        if self.shares:
+            self.run_nested()
+        else:
+            self.run_once()
+
+    def run_once(self) -> None:
+        """Use the parts in turn on the instance alone."""
         searches = self.uses_local_search and is_ready(None if self.limits.deterministic else self.local_seconds)
         if searches:
             if self.limits.sizes == "equal" and self.best.plan.num_stages > self.params.coarse_stages:
@@ -238,25 +251,54 @@ class ExactSearch:
             if self.is_searchable:
                 self.search_locally(self.best, self.local_seconds, self.offer)
         if self.proves_counts and not self.done:
-            self.prove_counts(PROOF_SHARE * self.allowance.left)
+            self.prove_counts(PROOF_SHARE * self.allowance.left, self.offer)
         if self.limits.cp_sat and not self.done:
             self.search_exactly()
         if searches and self.limits.sizes == "free" and not self.done:
             self.search_locally(self.best, self.allowance.left, self.offer)
+
+    def run_nested(self) -> None:
+        """Search with one allowance of chunks after the other (:mod:`themis_opt.search.nesting`), and then prove.
+
+        Plans that the proof finds are those of one allowance, so they are not taken.
+        """
+        is_ready(None)
+        begin, proof_share = self.allowance.left, PROOF_SHARE * (1 - self.params.local_share_if_small)
+        most = begin * (1 - proof_share if self.proves_counts else 1.0)
+
+        def search(start: Schedule, count: int, share: float) -> Schedule:
+            return self.with_allowance(start, count, self.allowance.left - (begin - share * most))
+
+        for schedule in growing(self.instance, self.shares, search):
+            self.offer(schedule)
+            if self.done:
+                return
+        if self.proves_counts:
+            self.prove_counts(self.allowance.left, lambda schedule: None)
+
+    def with_allowance(self, start: Schedule, count: int, seconds: float) -> Schedule:
+        """Improve a schedule of an allowance of so many chunks."""
+        last, found = self.allowance.left - seconds, start
+        if self.limits.local_search:
+            share = NESTED_LOCAL_SHARE if self.limits.cp_sat else 1.0
+            found = self.search_locally(start, share * seconds, lambda schedule: None, count)
+        if self.limits.cp_sat and found.plan.num_stages <= MAX_STAGES:
+            found = self.alternate(found, self.allowance.left - last)
+        return found
 
     @cached_property
     def proves_counts(self) -> bool:
         """Whether the number of chunks is free and decides."""
         return self.limits.cp_sat and self.limits.sizes == "free" and CountProof.suits(self.instance)
 
-    def prove_counts(self, seconds: float) -> None:
-        """Raise the bound for free sizes where every chunk costs something."""
+    def prove_counts(self, seconds: float, offer: Callable[[Schedule], None]) -> None:
+        """Raise the bound for free sizes where every chunk costs something; `offer` hears of plans found on the way."""
 
         def report(bound: float) -> None:
             self.bound = max(self.bound, bound)
             self.report(self.best.makespan, self.bound)
 
-        proof = CountProof(self.limits, self.best, self.offer, report, self.params.proof)
+        proof = CountProof(self.limits, self.best, offer, report, self.params.proof)
         report(proof.bound)
         proof.run(self.allowance, seconds)
         self.interrupted |= proof.interrupted
@@ -268,16 +310,9 @@ class ExactSearch:
     def start(self, instance: Instance, *, free_sizes: bool = False) -> Schedule:
         """The best schedule of the fast policies that are there in time, for equal chunks unless told."""
         if self.limits.deterministic and free_sizes:
-            return self.start_of_all_counts(instance)
+            return start_of_all_counts(instance)
         seconds = None if self.limits.deterministic else max(START_SHARE * self.allowance.left, 0.0)
         return starting_schedule(instance, seconds, free_sizes=free_sizes)
-
-    def start_of_all_counts(self, instance: Instance) -> Schedule:
-        """The best of the starts with each number of chunks that is allowed, so that more allowed are never worse."""
-        allowed = max(own.chunks for own in instance.exchanges)
-        starts = (starting_schedule(instance.at_most(c), free_sizes=True) for c in COUNTS if c <= allowed)
-        best = min(starts, key=lambda schedule: schedule.makespan)
-        return simulate(instance, best.enforced_plan())
 
     def search_exactly(self) -> None:
         """Give CP-SAT paths and sequences where the plan is small enough, and sequences alone where it is not."""
@@ -286,7 +321,7 @@ class ExactSearch:
         elif self.limits.sizes == "equal":
             self.offer(self.with_best_orders(self.best, self.allowance.left, proves=True))
         else:
-            self.offer(self.alternate(self.best))
+            self.offer(self.alternate(self.best, self.allowance.left))
 
     @property
     def uses_local_search(self) -> bool:
@@ -348,13 +383,18 @@ class ExactSearch:
             simulate(self.instance, refined(coarse.enforced_plan(), self.instance, even_counts(coarse, self.instance)))
         )
 
-    def search_locally(self, start: Schedule, seconds: float, offer: Callable[[Schedule], None]) -> Schedule:
-        """The best schedule of waves of local search, which end after `seconds` or some waves without gain."""
+    def search_locally(
+        self, start: Schedule, seconds: float, offer: Callable[[Schedule], None], count: int | None = None
+    ) -> Schedule:
+        """The best schedule of waves of local search, which end after `seconds` or some waves without gain.
+
+        With `count` they start from so many chunks per collective.
+        """
         limits, free_sizes = self.limits, self.limits.sizes == "free"
         search = LocalSearch(
             start,
             free_start=self.start if free_sizes else None,
-            nests=limits.deterministic,
+            count=count,
             workers=limits.workers,
             seed=(limits.seed, self.num_searches),
             params=self.params.local,
@@ -369,11 +409,11 @@ class ExactSearch:
         self.interrupted |= search.interrupted
         return search.best
 
-    def alternate(self, schedule: Schedule) -> Schedule:
-        """Improve sizes, and by CP-SAT orders, in turn while that pays."""
-        best = resized(schedule)
-        while not self.done and not self.near(best):
-            found = resized(self.with_best_orders(best, self.params.sizes_share * self.allowance.left))
+    def alternate(self, schedule: Schedule, seconds: float) -> Schedule:
+        """Improve sizes, and by CP-SAT orders, in turn while that pays and seconds are left."""
+        best, last = resized(schedule), self.allowance.left - seconds
+        while self.allowance.left > last and not self.done and not self.near(best):
+            found = resized(self.with_best_orders(best, self.params.sizes_share * (self.allowance.left - last)))
             if found.makespan > best.makespan * (1 - MIN_GAIN):
                 return min(best, found, key=lambda s: s.makespan)
             best = found

@@ -1,6 +1,5 @@
 """Local search on the simulator: waves of annealing on several threads, chunk sizes equal or free."""
 
-import math
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -14,7 +13,6 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.search.annealing import Annealing
 from themis_opt.search.annealing_loop import MoveParams
 from themis_opt.search.limits import Allowance
-from themis_opt.search.starts import unlimited_schedule
 from themis_opt.solving.lowering import chunk_overhead
 from themis_opt.solving.sizing import resized
 
@@ -102,6 +100,13 @@ class LocalSearchParams:
 
 USUAL = LocalSearchParams()
 
+
+def is_dear(schedule: Schedule) -> bool:
+    """Whether the most chunks cost so much that their number is searched."""
+    overhead = chunk_overhead(schedule.instance)
+    return overhead > 0 and overhead >= DEAR * schedule.makespan
+
+
 Stop = Callable[[], bool]
 _Task = Callable[[Stop], tuple[Schedule, float]]
 
@@ -121,9 +126,8 @@ class LocalSearch:
     free_start : callable, optional
         Where chunks may be of any sizes, and fewer than the instance says: makes the schedule of equal chunks of an
         instance from which they start.
-    nests : bool
-        Whether the starts of a smaller allowance of chunks have to be among those of a larger one, where chunks are
-        dear and an allowance of work is run: so a larger one is never worse.  It takes hourglass once more.
+    count : int, optional
+        Chunks per collective of all starts, as where chunks are dear, in the place of those that suit `best`.
     workers : int
         Threads.
     seed : int or tuple of int
@@ -137,7 +141,7 @@ class LocalSearch:
         best: Schedule,
         *,
         free_start: Callable[[Instance], Schedule] | None = None,
-        nests: bool = False,
+        count: int | None = None,
         workers: int = 1,
         seed: int | tuple[int, ...] = 0,
         params: LocalSearchParams = USUAL,
@@ -149,10 +153,9 @@ class LocalSearch:
         self._seed = seed if isinstance(seed, tuple) else (seed,)
         self._next_work = min(params.first_work, params.first_steps * best.plan.num_stages)
         self._num_starts = 0
-        self._nests = nests
-        self._window = self._near_counts()
-        self._counts = self._start_counts()
-        self._rounds, self._share = ROUNDS, 1.0
+        near = self._near_counts() if count is None else [count]
+        self._is_dear = bool(near)  # sizes are free and the number of chunks is searched
+        self._counts = near or self._many_counts()
 
     def run(self, allowance: Allowance, seconds: float, patience: int, is_enough: Callable[[Schedule], bool]) -> None:
         """Run waves for so many seconds of an allowance, or until some in a row gain nothing or the best is enough.
@@ -165,9 +168,6 @@ class LocalSearch:
             Hears of the best schedule after every wave.
         """
         last, idle = allowance.left - seconds, 0
-        if self._nests and self._is_dear:
-            allowance.charge(self._divide(seconds * WORK_PER_SECOND * self._workers) / self._workers / WORK_PER_SECOND)
-            last = -math.inf
 
         def stops() -> bool:
             return not allowance.counts_work and allowance.left <= last
@@ -175,8 +175,7 @@ class LocalSearch:
         while not self._is_over(idle, patience) and allowance.left > last and not self.interrupted:
             before = self.best.makespan
             work = self.wave((allowance.left - last) * WORK_PER_SECOND, stops)
-            if last > -math.inf:
-                allowance.charge(work / WORK_PER_SECOND)
+            allowance.charge(work / WORK_PER_SECOND)
             idle = idle + 1 if self.best.makespan > before * (1 - MIN_GAIN) else 0
             if is_enough(self.best):
                 return
@@ -184,29 +183,11 @@ class LocalSearch:
     def _is_over(self, idle: int, patience: int) -> bool:
         """Whether nothing more is to be expected.
 
-        Where chunks are dear every start has its turns whether others gain or not, so that a larger allowance of chunks
-        does not leave out what a smaller one would have found.
+        Where chunks are dear every start has its turns whether others gain or not.
         """
         if self._is_dear:
-            return self._num_starts >= self._rounds * len(self._counts)
+            return self._num_starts >= ROUNDS * len(self._counts)
         return idle >= patience
-
-    @property
-    def _is_dear(self) -> bool:
-        """Whether sizes are free and the number of chunks is searched."""
-        return bool(self._window)
-
-    def _divide(self, most_work: float) -> float:
-        """Divide work among the starts of all counts in question, as if all were allowed; returns what they take.
-
-        So every start is as long whatever the allowance, and the starts of a smaller one are among those of a larger.
-        """
-        total, self._rounds = 0.0, 0
-        while total < most_work and self._rounds < ROUNDS:
-            total += sum(self._work_of(count, self._rounds) for count in self._window)
-            self._rounds += 1
-        self._share = min(1.0, most_work / total) if total else 1.0
-        return total * self._share
 
     def _work_of(self, count: int, doublings: int) -> float:
         """Stages simulated in an annealing from so many chunks per collective, the first or a later and longer one."""
@@ -242,21 +223,17 @@ class LocalSearch:
         return max(work for _, work in ends)
 
     def _near_counts(self) -> list[int]:
-        """Chunks per collective from which to start where they are dear, were all allowed; none where they are not."""
-        if self._free_start is None or chunk_overhead(self.best.instance) == 0:
+        """Chunks per collective from which to start where they are dear; none where they are not."""
+        if self._free_start is None or not is_dear(self.best):
             return []
-        suitable = unlimited_schedule(self.best.instance) if self._nests else self.best
-        if chunk_overhead(suitable.instance) < DEAR * suitable.makespan:
-            return []
-        few = max(len(own.sizes) for own in suitable.plan.chunks)
-        return [count for count in COUNTS if NEAR[0] * few <= count <= NEAR[1] * few]
+        limit = max(own.chunks for own in self.best.instance.exchanges)
+        few = max(len(own.sizes) for own in self.best.plan.chunks)
+        return [count for count in COUNTS if NEAR[0] * few <= count <= min(NEAR[1] * few, limit)] or [limit]
 
-    def _start_counts(self) -> list[int]:
-        """Chunks per collective of the starts with free sizes."""
-        limit = max(c.chunks for c in self.best.instance.exchanges)
-        if not self._is_dear:
-            return sorted({min(count, limit) for count in self._params.free_counts})
-        return [count for count in self._window if count <= limit] or [limit]
+    def _many_counts(self) -> list[int]:
+        """Chunks per collective of the starts with free sizes where they are cheap."""
+        limit = max(own.chunks for own in self.best.instance.exchanges)
+        return sorted({min(count, limit) for count in self._params.free_counts})
 
     def _free_task(self, starting_schedule: Callable[[Instance], Schedule], seed: int, most_work: float) -> _Task:
         """The next start with free sizes, from equal chunks; `seed` is that of its thread."""
@@ -264,7 +241,7 @@ class LocalSearch:
         count, params = self._counts[place], self._params
         self._num_starts += 1
         start = starting_schedule(self.best.instance.at_most(count))
-        work = self._share * self._work_of(count, doublings)
+        work = self._work_of(count, doublings)
         if self._is_dear:  # equal starts are equal whatever other counts have their turns
             (seed,) = np.random.SeedSequence([*self._seed, count, doublings]).generate_state(1).tolist()
         if self._is_dear or max(own.chunks for own in start.instance.exchanges) <= params.few_chunks:

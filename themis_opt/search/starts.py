@@ -36,7 +36,7 @@ def starting_schedule(instance: Instance, seconds: float | None = None, *, free_
 def unlimited_schedule(instance: Instance) -> Schedule:
     """The schedule of hourglass with free sizes where as many chunks are allowed as it ever chooses from."""
     collectives = tuple(
-        own.varied(chunks=min(MOST_CHOSEN, own.size // own.element_bytes)) for own in instance.collectives
+        own.replace(chunks=min(MOST_CHOSEN, own.size // own.element_bytes)) for own in instance.collectives
     )
     wide = instance.varied(collectives=collectives)
     return simulate(wide, with_free_sizes(wide).enforced_plan())
