@@ -28,8 +28,8 @@ OTHERS = (
 MATHEMATICS = "reference/mathematics.md"
 
 FORMULATIONS = (
-    "lattice", "fluid", "order_count", "head_tail", "chunk_count", "interval_loads", "chunk_sizes", "chunk_order",
-    "sized_order", "sequencing", "period", "period_sizes", "allocation", "offloading",
+    "lattice", "fluid", "order_count", "head_tail", "chunk_count", "interval_loads", "chunk_sizes", "end_counts",
+    "chunk_order", "sized_order", "sequencing", "period", "period_sizes", "allocation", "offloading",
 )  # fmt: skip
 
 

@@ -25,7 +25,11 @@ Constraints
     7. *makespan*: :math:`T \ge f_{iqk} + l_{iqk}` in the last leg;
     8. *loads*: constraints (2) and (3) of :mod:`formulations.order_count` on the sums of :math:`x` per class;
     9. *symmetry*: jobs of one class are numbered by their start on their first machine in the first leg;
-    10. *bounds*: :math:`L \le T \le H`.
+    10. *bounds*: :math:`L \le T \le H`;
+    11. *ends*, where those of a single class are given (:mod:`formulations.end_counts`): :math:`b_k` jobs begin on k
+        and :math:`e_k` end there.  Then jobs are numbered by the machine on which they begin, and by their start there,
+        instead of (9); and there is no objective, since CP-SAT refutes a horizon that it cannot reach as the bound of a
+        minimisation.
 
 A mirrored second leg has no variables :math:`x` and :math:`b` of its own: those of the first leg, reversed, stand for
 them.  The rules (1) to (5) of a job on its own are in :mod:`formulations.job_rules`.  (8) and (10) are redundant; they
@@ -34,12 +38,14 @@ durations and lags rounded down it bounds the true makespan.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
+from threading import Event
 
 from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
 from formulations.cp_sat import Report, search
+from formulations.end_counts import EndCounts
 from formulations.job_plans import JobPlans, PlanOutcome, start_on
 from formulations.job_rules import add_job
 from formulations.job_variables import JobVariables, LegVariables, decisions, extracted, hint_job
@@ -58,9 +64,13 @@ class ChunkOrder:
         An upper bound on the makespan of some feasible schedule.
     lower_bound : int
         A proven lower bound.
+    ends : EndCounts, optional
+        Where the jobs of a single class begin and end; then any schedule that ends by the horizon is a solution.
     """
 
-    def __init__(self, jobs: Sequence[JobClass], horizon: int, lower_bound: int = 0) -> None:
+    def __init__(
+        self, jobs: Sequence[JobClass], horizon: int, lower_bound: int = 0, ends: EndCounts | None = None
+    ) -> None:
         self.jobs = jobs
         self.model = cp_model.CpModel()
         self.model.name = "chunk order"
@@ -69,17 +79,20 @@ class ChunkOrder:
         self.variables = [[self._job(job, f"job{j}_{i}") for i in range(job.count)] for j, job in enumerate(jobs)]
         self._no_overlap()
         self._end_rows = self._loads()
-        self._symmetry()
-        self.model.minimize(self.makespan)
+        if ends is None:
+            self._symmetry()
+            self.model.minimize(self.makespan)
+        else:
+            self._fix_ends(ends)
 
-    def solve(self, budget: Budget, report: Report) -> PlanOutcome:
-        """Search within a budget; `report` hears of every better solution and bound."""
+    def solve(self, budget: Budget, report: Report, stop: Event | None = None) -> PlanOutcome:
+        """Search within a budget, or until `stop` is set; `report` hears of every better solution and bound."""
         variables = sorted(
             {v.index: v for own in self.variables for job in own for v in decisions(job)}.values(),
             key=lambda v: v.index,
         )
         # A relaxation of these rules says less than the loads of (8), and takes most of the time.
-        outcome = search(self.model, variables, budget, report, relaxes=False)
+        outcome = search(self.model, variables, budget, report, relaxes=False, stop=stop)
         bound = max(self.lower_bound, int(outcome.bound))
         if outcome.values is None:
             return PlanOutcome(None, bound, outcome.status, outcome.work)
@@ -148,3 +161,17 @@ class ChunkOrder:
             for one, following in pairwise(own):
                 first = job.machines[0]
                 self.model.add(one.legs[0].start[first] <= following.legs[0].start[first])
+
+    def _fix_ends(self, ends: EndCounts) -> None:
+        """(11)."""
+        (job,), (jobs,) = self.jobs, self.variables
+        numbered = iter(jobs)
+        for k, count in zip(job.machines, ends.begin, strict=True):
+            own = list(islice(numbered, count))
+            for variables in own:
+                self.model.add(variables.legs[0].taken[0, k] == 1)
+            for one, following in pairwise(own):
+                self.model.add(one.legs[0].start[k] <= following.legs[0].start[k])
+        for k, count in zip(job.machines, ends.end, strict=True):
+            last = job.everything & ~(1 << k), k
+            self.model.add(sum(variables.legs[-1].taken[last] for variables in jobs) == count)

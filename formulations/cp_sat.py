@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 from time import monotonic
 from typing import Any
 
@@ -62,19 +63,20 @@ def search(
     report: Report,
     *,
     relaxes: bool = True,
+    stop: Event | None = None,
 ) -> SearchOutcome:
     """Minimise `model` within `budget`; `relaxes` as in :meth:`formulations.budget.Budget.solver`.
 
     The solver runs in a thread of its own, so that Ctrl-C reaches this one; KeyboardInterrupt stops the solver
     and the best solution so far is returned with status ``interrupted``.  It is also stopped when it overruns its
-    time, or when the process holds more memory than it may.
+    time, when the process holds more memory than it may, or when another thread sets `stop`.
     """
     solver = budget.solver(relaxes=relaxes)
     tracker = _Tracker(variables, report)
     solver.best_bound_callback = lambda bound: report(float("inf"), bound)
     with ThreadPoolExecutor(max_workers=1) as executor:
         solving = executor.submit(solver.solve, model, tracker)
-        interrupted = _wait(solving, solver, budget)
+        interrupted = _wait(solving, solver, budget, stop or Event())
     status = "interrupted" if interrupted else solver.status_name(solving.result()).lower()
     bound = solver.best_objective_bound
     work = solver.response_proto.deterministic_time
@@ -98,15 +100,15 @@ def hinted_objective(model: cp_model.CpModel, seconds: float = 60.0) -> int | No
     return int(solver.objective_value) if solved else None
 
 
-def _wait(solving: Future[Any], solver: cp_model.CpSolver, budget: Budget) -> bool:
-    """Wait for the solver; tell it to stop on Ctrl-C or when it overruns a limit.  Whether Ctrl-C came."""
+def _wait(solving: Future[Any], solver: cp_model.CpSolver, budget: Budget, stop: Event) -> bool:
+    """Wait for the solver; tell it to stop on Ctrl-C, when told, or when it overruns a limit.  Whether Ctrl-C came."""
     interrupted, process = False, Process()
     latest = math.inf if budget.deterministic else monotonic() + budget.seconds + GRACE_SECONDS
     most_bytes = MEMORY_SHARE * budget.memory * 2**30
     while not solving.done():
         try:
             wait([solving], timeout=POLL_SECONDS)
-            if interrupted or monotonic() > latest or process.memory_info().rss > most_bytes:
+            if interrupted or stop.is_set() or monotonic() > latest or process.memory_info().rss > most_bytes:
                 solver.stop_search()
         except KeyboardInterrupt:
             interrupted = True

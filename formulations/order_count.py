@@ -126,12 +126,17 @@ def _load(users: Sequence[JobClass], counts: Counts, machine: int) -> cp_model.L
     return cp_model.LinearExpr.sum(terms)
 
 
+def end_flows(
+    job: JobClass, layers: Sequence[Mapping[Arc, cp_model.LinearExprT]], machine: int
+) -> tuple[cp_model.LinearExprT, cp_model.LinearExprT]:
+    """Jobs of a class whose first stage is on a machine, and those whose last stage is."""
+    first = layers[0][0, machine]
+    return first, first if job.mirrored else layers[-1][job.everything & ~(1 << machine), machine]
+
+
 def _ends(users: Sequence[JobClass], counts: Counts, machine: int) -> _Ends:
-    starting = [own[0][0, machine] for own in counts]
-    ending = [
-        own[0][0, machine] if job.mirrored else own[-1][job.everything & ~(1 << machine), machine]
-        for job, own in zip(users, counts, strict=True)
-    ]
+    flows = [end_flows(job, own, machine) for job, own in zip(users, counts, strict=True)]
+    starting, ending = zip(*flows, strict=True)
     return _Ends(
         starting=cp_model.LinearExpr.sum(starting),
         ending=cp_model.LinearExpr.sum(ending),

@@ -24,9 +24,12 @@ from themis_opt.base.compiled import compile_at_once
 from themis_opt.policies.hourglass import policy as hourglass
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Packet
+from themis_opt.schedules.schedule import Schedule
 from themis_opt.search import exact, local_search, plan_cache
 from themis_opt.search.annealing import is_ready
+from themis_opt.search.end_proof import EndProof
 from themis_opt.search.exact import Exact
+from themis_opt.search.limits import Allowance, SearchLimits
 from themis_opt.search.local_search import LocalSearch
 from themis_opt.search.plan_cache import PlanCache
 from themis_opt.search.starts import usual_schedule
@@ -209,6 +212,25 @@ def proof_cases() -> Sequence[Run]:
     return on_each(run, instances)
 
 
+def ends_cases() -> Sequence[Run]:
+    """Few equal chunks: gaps that the proof by where they begin and end leaves."""
+    chosen = [("3d-sw_sw_sw_hetero", "16 MiB"), ("4d-ring_fc_ring_sw", "100 MiB")]
+    instances = (loaded(f"{name}.all_reduce.100MiB", size=size, chunks=8) for name, size in chosen)
+    starts = [hourglass.balanced(instance) for instance in instances]
+
+    def run(params: Any, start: Schedule) -> float:
+        limits = SearchLimits(seconds=1.0, workers=1, deterministic=True)
+        proof = EndProof(limits, start, max(bounds(start.instance).values()), ignore, ignore, params)
+        proof.run(Allowance(limits.seconds, counts_work=True), limits.seconds)
+        return proof.best.makespan / proof.bound
+
+    return [partial(run, start=start) for start in starts]
+
+
+def ignore(_: object) -> None:
+    """Report to nobody."""
+
+
 def period_cases() -> Sequence[Run]:
     """Training iterations with few and many tensors, and few and many chunks."""
     chosen = [("v100-256.bert-large", 4, 3.0), ("v100-256.bert-large", 64, 6.0), ("4d-ring_sw_sw_sw.gnmt", 2, 3.0)]
@@ -305,8 +327,9 @@ STUDIES: Mapping[str, Study] = {
         annealing_dear_cases,
         ("hot", "cold", *FREE_ONLY, *ITERATIONS_ONLY, *COMMON_MOVES, "slice_work", "first_work", "first_steps"),
     ),
-    "reference": Study(exact.USUAL, reference_cases, ("local", "period", "proof")),
+    "reference": Study(exact.USUAL, reference_cases, ("local", "period", "proof", "ends")),
     "proof by number of chunks": Study(exact.USUAL.proof, proof_cases),
+    "proof by begin and end counts": Study(exact.USUAL.ends, ends_cases),
     "reference of iterations": Study(
         exact.USUAL.period,
         period_cases,
@@ -432,8 +455,8 @@ README = """# Parameters of the searches
 cases, {time} only the time, {nothing} nothing.**
 
 - Makespan: mean over the cases of its relative change, and the standard error of that mean.  Of `bounds` it is the
-  bound, and more is better; of `reference of iterations` the iteration time; of `proof by number of chunks` the
-  makespan over the bound.
+  bound, and more is better; of `reference of iterations` the iteration time; of proofs the makespan
+  over the bound.
 - Time: processor time over that with the usual value; differences of a tenth are noise.
 - Searches count work and have fixed seeds: the makespans are the same on every machine.
 - What changed nothing was deleted; the last table holds it.

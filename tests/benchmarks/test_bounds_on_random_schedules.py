@@ -1,12 +1,13 @@
 """No bound is above the makespan of a schedule: random networks with every cost, random plans, sizes and orders.
 
-No horizon that a schedule of so many chunks reaches is refuted, either.
+No horizon that a schedule of so many chunks reaches is refuted, either, nor one of equal chunks by where they begin and
+end.
 
 ``python -m pytest -m benchmarks tests/benchmarks/test_bounds_on_random_schedules.py`` looks at 100,000 schedules in
 some minutes, and prints how near the best of them comes to each bound.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -25,6 +26,8 @@ from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
+from themis_opt.search.end_proof import EndProof
+from themis_opt.search.limits import Allowance, SearchLimits
 from themis_opt.solving.bounds import bounds
 from themis_opt.solving.makespan_bounds import chunk_counts
 from themis_opt.solving.sizing import resized
@@ -39,6 +42,9 @@ TOLERANCE = 1e-9
 
 LOADS, LOADS_BUDGET = IntervalParams(intervals=20, ticks=8, units=96), Budget(seconds=0.3, deterministic=True)
 """How horizons are looked at."""
+
+ENDS_LIMITS = SearchLimits(seconds=0.3, workers=1, deterministic=True)
+"""What the proof by begin and end counts may spend on an instance."""
 
 
 def random_dimension(generator: np.random.Generator) -> Dimension:
@@ -123,16 +129,26 @@ def check(seed: int, plans: int) -> dict[str, float]:
     """How near the best schedules of an instance come to each bound: bound over makespan."""
     instance = random_instance(seed)
     free, equal = bounds(instance, equal_sizes=False), bounds(instance)
-    nearest, by_count = dict.fromkeys(equal, 0.0), dict[int, int]()
+    nearest, by_count, of_equal = dict.fromkeys(equal, 0.0), dict[int, int](), list[Schedule]()
     for schedule in random_schedules(instance, seed, plans):
         for name, bound in (equal if schedule.has_equal_sizes else free).items():
             assert bound <= schedule.makespan * (1 + TOLERANCE), (seed, name)
             nearest[name] = max(nearest[name], bound / schedule.makespan)
         count = len(schedule.plan.chunks[0].sizes)
         by_count[count] = min(by_count.get(count, schedule.makespan), schedule.makespan)
+        of_equal += [schedule] if schedule.has_equal_sizes else []
     if len(instance.exchanges) == 1:
         check_interval_loads(seed, instance, by_count)
+        check_end_counts(seed, of_equal, max(equal.values()))
     return nearest
+
+
+def check_end_counts(seed: int, schedules: Sequence[Schedule], known: float) -> None:
+    """From the worst schedule on, no horizon is refuted that the best one reaches."""
+    by_makespan = sorted(schedules, key=lambda schedule: schedule.makespan)
+    proof = EndProof(ENDS_LIMITS, by_makespan[-1], known, lambda schedule: None, lambda bound: None)
+    proof.run(Allowance(ENDS_LIMITS.seconds, counts_work=True), ENDS_LIMITS.seconds)
+    assert proof.bound <= by_makespan[0].makespan * (1 + TOLERANCE), seed
 
 
 def check_interval_loads(seed: int, instance: Instance, by_count: Mapping[int, int]) -> None:

@@ -17,6 +17,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.annealing import is_ready
 from themis_opt.search.count_proof import CountProof, ProofParams
+from themis_opt.search.end_proof import EndProof, EndProofParams
 from themis_opt.search.limits import Allowance, SearchLimits
 from themis_opt.search.local_search import MAX_ARCS, MIN_GAIN, LocalSearch, LocalSearchParams
 from themis_opt.search.nesting import growing, shares_by_count, start_of_all_counts
@@ -47,7 +48,7 @@ COARSE_SHARE = 0.2
 """Share of the time of local search in which few chunks stand for many; half and double are as good."""
 
 PROOF_SHARE = 0.7
-"""Share of the time left that the proof of free sizes takes, where chunks cost something."""
+"""Share of the time left that the proof of few equal chunks takes, or of free sizes where chunks cost something."""
 
 NESTED_LOCAL_SHARE = 0.7
 """Share of the work for one allowance that local search has, before CP-SAT: as it has where nothing is nested."""
@@ -81,6 +82,8 @@ class ExactParams:
         The search where there is compute.
     proof : ProofParams
         The proof for free sizes where every chunk costs something.
+    ends : EndProofParams
+        The proof for few equal chunks.
     """
 
     small_stages: int = 100
@@ -94,6 +97,7 @@ class ExactParams:
     local: LocalSearchParams = field(default_factory=LocalSearchParams)
     period: PeriodParams = field(default_factory=PeriodParams)
     proof: ProofParams = field(default_factory=ProofParams)
+    ends: EndProofParams = field(default_factory=EndProofParams)
 
 
 USUAL = ExactParams()
@@ -129,7 +133,9 @@ class Exact(SearchLimits):
        many starts;
     3. for plans of moderate size, CP-SAT (:mod:`formulations.chunk_order`) from the best plan so far, which finds
        schedules that wait on purpose, and proves;
-    4. for free sizes of one collective whose chunks each cost something, interval loads
+    4. before that, for few equal chunks of one collective, CP-SAT for each choice of how many chunks begin and end on
+       which dimension (:mod:`themis_opt.search.end_proof`), which proves more than for all of them at once;
+    5. for free sizes of one collective whose chunks each cost something, interval loads
        (:mod:`formulations.interval_loads`), and CP-SAT with sizes as variables, on every number of chunks that may be
        best (:mod:`themis_opt.search.count_proof`), which proves and finds schedules.
 
@@ -252,6 +258,8 @@ class ExactSearch:
                 self.search_locally(self.best, self.local_seconds, self.offer)
         if self.proves_counts and not self.done:
             self.prove_counts(PROOF_SHARE * self.allowance.left, self.offer)
+        if self.proves_ends and not self.done:
+            self.prove_ends(PROOF_SHARE * self.allowance.left)
         if self.limits.cp_sat and not self.done:
             self.search_exactly()
         if searches and self.limits.sizes == "free" and not self.done:
@@ -287,21 +295,32 @@ class ExactSearch:
         return found
 
     @cached_property
+    def proves_ends(self) -> bool:
+        """Whether the chunks are equal and few."""
+        return self.limits.cp_sat and self.limits.sizes == "equal" and EndProof.suits(self.instance)
+
+    def prove_ends(self, seconds: float) -> None:
+        """Raise the bound of few equal chunks."""
+        proof = EndProof(self.limits, self.best, self.bound, self.offer, self.raise_bound, self.params.ends)
+        proof.run(self.allowance, seconds)
+        self.interrupted |= proof.interrupted
+
+    @cached_property
     def proves_counts(self) -> bool:
         """Whether the number of chunks is free and decides."""
         return self.limits.cp_sat and self.limits.sizes == "free" and CountProof.suits(self.instance)
 
     def prove_counts(self, seconds: float, offer: Callable[[Schedule], None]) -> None:
         """Raise the bound for free sizes where every chunk costs something; `offer` hears of plans found on the way."""
-
-        def report(bound: float) -> None:
-            self.bound = max(self.bound, bound)
-            self.report(self.best.makespan, self.bound)
-
-        proof = CountProof(self.limits, self.best, offer, report, self.params.proof)
-        report(proof.bound)
+        proof = CountProof(self.limits, self.best, offer, self.raise_bound, self.params.proof)
+        self.raise_bound(proof.bound)
         proof.run(self.allowance, seconds)
         self.interrupted |= proof.interrupted
+
+    def raise_bound(self, bound: float) -> None:
+        """Take and report what is proven."""
+        self.bound = max(self.bound, bound)
+        self.report(self.best.makespan, self.bound)
 
     def chooses_count(self, instance: Instance) -> bool:
         """Whether the number of chunks is free, and matters because each costs something."""

@@ -89,7 +89,7 @@ def fluid(instance: Instance) -> float:
 
 def order_count(instance: Instance, params: BoundParams = USUAL) -> float:
     """Integer flow of equal chunks (:mod:`formulations.order_count`), at least the fluid bound."""
-    jobs = [job_class(instance, own, _least_equal(own), count=own.chunks) for own in instance.exchanges]
+    jobs = [job_class(instance, own, least_equal(own), count=own.chunks) for own in instance.exchanges]
     relaxed = fluid(instance)
     tick = max(1, int(relaxed) // RESOLUTION)
     budget = Budget(params.order_count_work, deterministic=True, gap=PROVEN_GAP / 10)
@@ -104,14 +104,14 @@ def head_tail(instance: Instance, params: BoundParams = USUAL) -> float:
 
 def head_tail_equal(instance: Instance, params: BoundParams = USUAL) -> float:
     """The same with the passage of an equal chunk before and after every stage."""
-    return _head_tail(instance, [_least_equal(own) for own in instance.exchanges], params)
+    return _head_tail(instance, [least_equal(own) for own in instance.exchanges], params)
 
 
 def _elements(exchange: Exchange) -> int:
     return exchange.size // exchange.element_bytes
 
 
-def _least_equal(exchange: Exchange) -> int:
+def least_equal(exchange: Exchange) -> int:
     """Bytes of the smallest of equal chunks."""
     return _elements(exchange) // exchange.chunks * exchange.element_bytes
 

@@ -1,0 +1,121 @@
+r"""End counts: on which machines how many equal jobs begin and end, the cells into which a proof is divided.
+
+Sets and data
+    One class of n equal jobs, as in :mod:`formulations.order_count`, in whole ticks, and a horizon H.
+
+Variables
+    - :math:`x_{qe} \in \{0..n\}`, jobs that take arc e in layer q;
+    - :math:`b_k, e_k \in \{0..n\}`, jobs whose first, or last, stage is on machine k: a **cell** is a value of
+      :math:`(b, e)`.
+
+Constraints
+    1. *loads*: (1) to (3) of :mod:`formulations.order_count` with :math:`T \le H`;
+    2. *ends*: :math:`b_k` is the flow on the first arc of k, :math:`e_k` that on its last arc;
+    3. *time runs both ways*: :math:`\sum_k b_k (n + 1)^k \ge \sum_k e_k (n + 1)^k`, where the class is reversible;
+    4. *news*: no cell that was met before.
+
+Every schedule of the jobs with a makespan of at most H is in a cell, so **if none of the cells has a schedule, the
+makespan is more than H**.  In each cell, :mod:`formulations.chunk_order` is asked with the ends fixed.  It refutes in
+seconds what it does not refute in minutes as a whole: a stage on a machine takes longest where it is first or last, so
+the ends decide nearly all of the loads; and jobs are told apart by where they begin, not by sorting.
+
+A class of two legs is reversible if the second has the durations of the first in the reverse order of machines, and
+the same lags: then a schedule that is read backwards, and on each machine shifted by its lag, is a schedule as well.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from formulations.budget import Budget
+from formulations.lattice import JobClass
+from formulations.order_count import add_flow, add_load_bounds, end_flows
+
+CELL_WORK = 5.0
+"""Seconds of work that the next cell may take: a hundred times what it does."""
+
+
+@dataclass(frozen=True)
+class EndCounts:
+    """A cell: how many jobs begin and end on each machine, in the order of the machines of the class."""
+
+    begin: tuple[int, ...]
+    end: tuple[int, ...]
+
+
+def is_reversible(job: JobClass) -> bool:
+    """Whether a schedule of the class can be read backwards."""
+    if job.mirrored or len(job.legs) != 2:
+        return False
+    one, other = job.legs
+    return one.lag == other.lag and all(other.duration[job.mirror(arc)] == own for arc, own in one.duration.items())
+
+
+class EndCells:
+    """The cells that a horizon leaves.
+
+    Parameters
+    ----------
+    job : JobClass
+        With integer durations, lags and release; `count` is the number of jobs.
+    horizon : int
+        The makespan in question.
+
+    Attributes
+    ----------
+    work : float
+        Deterministic time of the solver so far.
+    are_all : bool
+        Whether it is proven that there are no more than those met.
+    """
+
+    def __init__(self, job: JobClass, horizon: int) -> None:
+        self.work, self.are_all = 0.0, False
+        self._model = cp_model.CpModel()
+        self._model.name = "end counts"
+        layers = [
+            {arc: self._model.new_int_var(0, job.count, f"flow{q}_{arc[0]:b}_{arc[1]}") for arc in layer}
+            for q, layer in enumerate(job.layers(job.load))
+        ]
+        for layer in layers:
+            add_flow(self._model, job, layer)
+        makespan = self._model.new_int_var(0, horizon, "makespan")
+        add_load_bounds(self._model, [job], [layers], makespan)
+        flows = [end_flows(job, layers, k) for k in job.machines]
+        self._begin = [self._indicators(job.count, begin, f"begin{k}") for k, (begin, _) in enumerate(flows)]
+        self._end = [self._indicators(job.count, end, f"end{k}") for k, (_, end) in enumerate(flows)]
+        if is_reversible(job):
+            weights = [(job.count + 1) ** place for place in range(len(flows))]
+            self._model.add(
+                sum(weight * (begin - end) for weight, (begin, end) in zip(weights, flows, strict=True)) >= 0
+            )
+
+    def __iter__(self) -> Iterator[EndCounts]:
+        """The cells, each once."""
+        while not self.are_all:
+            solver = Budget(workers=1, seconds=CELL_WORK, deterministic=True).solver()
+            status = solver.solve(self._model)
+            self.work += solver.response_proto.deterministic_time
+            self.are_all = status == cp_model.INFEASIBLE
+            if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+                return
+            begin, end = (tuple(self._value(solver, own) for own in side) for side in (self._begin, self._end))
+            self._exclude(EndCounts(begin, end))
+            yield EndCounts(begin, end)
+
+    @staticmethod
+    def _value(solver: cp_model.CpSolver, values: Sequence[cp_model.IntVar]) -> int:
+        return next(value for value, is_taken in enumerate(values) if solver.boolean_value(is_taken))
+
+    def _indicators(self, count: int, flow: cp_model.LinearExprT, name: str) -> list[cp_model.IntVar]:
+        """(2), one for each value."""
+        values = [self._model.new_bool_var(f"{name}_{value}") for value in range(count + 1)]
+        self._model.add_exactly_one(values)
+        self._model.add(flow == sum(value * x for value, x in enumerate(values)))
+        return values
+
+    def _exclude(self, cell: EndCounts) -> None:
+        """(4)."""
+        pairs = [*zip(self._begin, cell.begin, strict=True), *zip(self._end, cell.end, strict=True)]
+        self._model.add_bool_or([~values[count] for values, count in pairs])
