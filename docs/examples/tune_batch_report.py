@@ -1,6 +1,6 @@
 """Tune a training iteration, compare the result with other policies in a batch, and write a report.
 
-python docs/examples/tune_batch_report.py FOLDER
+python docs/examples/tune_batch_report.py [FOLDER]
 """
 
 import sys
@@ -40,4 +40,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "tuned"))

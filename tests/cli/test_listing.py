@@ -9,6 +9,7 @@ import pytest
 from background import PATIENCE
 
 from themis_opt.cli.listing import DETAILED, LISTED
+from themis_opt.designing.problem import shipped_problems
 from themis_opt.formats.bundle import WRITERS
 from themis_opt.formats.exports import EXPORTS
 from themis_opt.policies.registry import LAUNCHED, LAUNCHING, POLICIES, REFERENCE
@@ -133,6 +134,7 @@ OWN = {
     "reports": REPORTS,
     "models": MODELS,
     "instances": shipped(),
+    "designs": shipped_problems(),
 }
 
 

@@ -130,7 +130,7 @@ def test_validate_refuses_the_schedule_of_another_instance(refuse, solution):
 
 
 def test_explain_names_the_makespan(succeed, solution):
-    assert "makespan 7000.00 us" in succeed("explain", solution / "schedule.json")
+    assert "# makespan 7000.00 us, chunk sizes equal\n" in succeed("explain", solution / "schedule.json")
 
 
 def test_second_run_replaces_the_files(succeed, solution, tmp_path):

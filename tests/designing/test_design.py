@@ -216,3 +216,13 @@ def test_a_broken_rule_is_one_line_that_names_it(tmp_path: Path, changes: dict[s
     line = refusal(tmp_path, changes)
     assert "\n" not in line
     assert [word for word in words if word not in line] == []
+
+
+@pytest.mark.parametrize("ending", ["", ".design", ".design.json"])
+def test_a_shipped_problem_is_found_by_its_name_and_by_that_of_its_file(ending: str) -> None:
+    assert load_problem(f"libra.gpt-3_4d.sum500{ending}") == load_problem(shipped_problems()["libra.gpt-3_4d.sum500"])
+
+
+def test_the_nearest_shipped_problem_is_named() -> None:
+    with pytest.raises(InputError, match=r"did you mean 'libra\.gpt-3_4d\.sum500'"):
+        load_problem("libra.gpt3_4d.sum500")

@@ -66,7 +66,7 @@ def _in_ns(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _print_resources(schedule: "Schedule", explanation: "Explanation") -> None:
     from themis_opt.base.units import format_percent, format_times
-    from themis_opt.cli.printing import print_table, times_in_words
+    from themis_opt.cli.printing import print_table, sizes_in_words, times_in_words
 
     wholes = [own.busy + own.lag + own.idle for own in explanation.resources]
     columns = {"resource": [own.name for own in explanation.resources]}
@@ -74,7 +74,8 @@ def _print_resources(schedule: "Schedule", explanation: "Explanation") -> None:
         times = [getattr(own, part) for own in explanation.resources]
         columns[part] = format_times(times)
         columns[f"{part} share"] = [format_percent(time / whole) for time, whole in zip(times, wholes, strict=True)]
-    print_table(times_in_words(schedule), list(columns), list(zip(*columns.values(), strict=True)))
+    title = f"{times_in_words(schedule)}, chunk sizes {sizes_in_words(schedule)}"
+    print_table(title, list(columns), list(zip(*columns.values(), strict=True)))
 
 
 def _print_rails(explanation: "Explanation") -> None:

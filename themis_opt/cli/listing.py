@@ -23,6 +23,7 @@ LISTED: Mapping[str, str] = MappingProxyType(
         "reports": "themis_opt.reports.registry:REPORTS",
         "models": "themis_opt.workloads.models:MODELS",
         "instances": "themis_opt.problem.catalog:shipped",
+        "designs": "themis_opt.designing.problem:shipped_problems",
     }
 )
 """Import path of what is listed: a registry, to which other packages add, what comes with the package alone, or a
@@ -31,7 +32,7 @@ function that makes either, or rows."""
 DESCRIBED = ("policies", "launching", "instances")
 """What says what each entry is, when it is asked for alone; for that everything is loaded."""
 
-DETAILED = ("formats", "instances")
+DETAILED = ("formats", "instances", "designs")
 """What is only listed when asked for: other kinds name it too, or it is long."""
 
 
@@ -39,7 +40,7 @@ def list_names(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help=f"One of {', '.join(LISTED)}; all but {' and '.join(DETAILED)} if left out.",
+            help=f"One of {', '.join(LISTED)}; all but {', '.join(DETAILED)} if left out.",
             metavar="KIND",
             autocompletion=completion.starting_with(lambda: LISTED),
         ),

@@ -116,6 +116,11 @@ def times_in_words(schedule: "Schedule") -> str:
     return ", ".join(f"{column.title} {cells(column.form, [column.value(schedule)])[0]}" for column in times)
 
 
+def sizes_in_words(schedule: "Schedule") -> str:
+    """How the chunks of a schedule are cut, in the words of ``--chunk-sizes``."""
+    return "equal" if schedule.has_equal_sizes else "free"
+
+
 def note_free_cuts(schedules: Sequence["Schedule"]) -> None:
     """Say so where small chunks look better than they are."""
     from themis_opt.base.units import format_size

@@ -66,7 +66,7 @@ def robustness(
     """Run a schedule's plan, and Themis, in many disturbed copies of its instance, with its costs or others."""
     schedule = options.replan(options.load_schedule(path), latency, sizes, costs)
 
-    from themis_opt.cli.printing import print_json, print_rows, say_all, tell_files
+    from themis_opt.cli.printing import print_json, print_rows, say_all, sizes_in_words, tell_files
     from themis_opt.policies.registry import make_policy, specify
     from themis_opt.schedules.simulator import simulate
     from themis_opt.study.chunk_delays import parse_chunk_delay
@@ -104,7 +104,8 @@ def robustness(
         print_json(disturbance | {"policies": rows} | tolerance)
     else:
         say_all((*on_robustness(distributions), *say_gain(effects)))
-        print_rows(f"{name}: loss against the bound of each sample; {disturbed}", rows, SHOWN)
+        title = f"{name}, chunk sizes of the plan {sizes_in_words(schedule)}: loss against the bound of each sample"
+        print_rows(f"{title}; {disturbed}", rows, SHOWN)
         for effect in effects:
             title = f"{name}: a part of the bytes may be lost, at most {effect.most:.4g} times as fast by fewer bytes"
             print_rows(title, effect.rows(), OF_TOLERANCE)

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from themis_opt.base.documents import read_json
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import BytesPerSecond
 from themis_opt.designing.constraints import Constraint, read_constraint
 from themis_opt.problem.catalog import DESIGN_SUFFIX, INSTANCES, load
@@ -272,7 +272,8 @@ def _located(source: str | Path) -> Path:
     path = Path(source)
     if path.exists():
         return path
-    name = path.name.removesuffix(DESIGN_SUFFIX)
+    name = path.name.removesuffix(".json").removesuffix(DESIGN_SUFFIX.removesuffix(".json"))
     if path.name != str(source) or name not in shipped_problems():
-        raise InputError("no such file, and no shipped design problem of that name", source=str(source))
+        near = suggestion(name, shipped_problems())
+        raise InputError(f"no such file, and no shipped design problem of that name{near}", source=str(source))
     return shipped_problems()[name]

@@ -23,7 +23,7 @@ from matplotlib.ticker import PercentFormatter
 from themis_opt.base.arrays import BoolArray, FloatArray, IntArray
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_rate, time_unit
+from themis_opt.base.units import format_link, time_unit
 from themis_opt.formats.palette import (
     CURVE,
     INK,
@@ -225,7 +225,7 @@ def _row_label(instance: Instance, dimension: int) -> str:
     """Name, size and bandwidth of a dimension, on two lines."""
     network = instance.fabric
     name = plain_text(network.dimension_names[dimension])
-    return f"{name}\n{network.sizes[dimension]} × {format_rate(network.bandwidths[dimension], '.4g')}"
+    return f"{name}\n{network.sizes[dimension]} × {format_link(network.bandwidths[dimension])}"
 
 
 def _busy_share(window: Window, dimension: int) -> str:
