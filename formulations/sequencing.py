@@ -134,7 +134,8 @@ class Sequencing:
         The bound of the outcome holds for these paths only.
         """
         variables = [start for own in self.starts for starts in own for start in starts]
-        outcome = search(self.model, variables, budget, report)
+        # A relaxation says less than (5), and delays what propagation finds.
+        outcome = search(self.model, variables, budget, report, relaxes=False)
         bound = max(self.lower_bound, int(outcome.bound))
         if outcome.values is None:
             return PlanOutcome(None, bound, outcome.status, outcome.work)

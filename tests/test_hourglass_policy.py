@@ -147,10 +147,7 @@ def test_very_many_collectives_keep_equal_chunks_though_sizes_are_free() -> None
 def test_the_best_usual_schedule_is_returned_where_it_is_better(
     hetero: Instance, monkeypatch: pytest.MonkeyPatch, sizes: str
 ) -> None:
-    def poor(instance: Instance, params: HourglassParams, *portions: object) -> Schedule:
-        return simulate(instance, Baseline("lifo")(instance))
-
-    monkeypatch.setattr(hourglass, "balanced", poor)
+    monkeypatch.setattr(hourglass, "plan_of", lambda instance, *found: Baseline("lifo")(instance))
     monkeypatch.setattr("themis_opt.solving.sizing.resized", lambda schedule: schedule)
     usual = (Themis("scf"), Themis("fifo"), Baseline())
     assert scheduled(hetero, sizes).makespan == min(simulate(hetero, policy(hetero)).makespan for policy in usual)

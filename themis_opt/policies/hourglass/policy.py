@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from themis_opt.policies.baseline import Baseline
-from themis_opt.policies.hourglass.candidates import RULES, aims_of, empty_state, plan_of, run
+from themis_opt.policies.hourglass.candidates import MAKESPAN, RULES, State, aims_of, empty_state, plan_of, run
 from themis_opt.policies.hourglass.paths import PathParams, empty_pool
-from themis_opt.policies.hourglass.tables import Portion, equal_portions, tables_of
+from themis_opt.policies.hourglass.tables import Portion, Tables, equal_portions, tables_of
 from themis_opt.policies.themis import Themis
 from themis_opt.problem.cost import check_clock, fixed_occupancy
 from themis_opt.problem.instance import Instance
@@ -45,14 +46,15 @@ class HourglassParams:
         double 1.5 times as much, for makespans up to 19 % shorter or longer where messages are small.
     count_margin : float
         Where chunks cost something, how much longer than the best a schedule is after which no more, or no fewer,
-        chunks are tried: half saves a tenth of the time, double shortens one makespan of 24 by 0.7 %.
+        chunks are tried: half saves a tenth of the time and lengthens the mean makespan by 0.6 %, double changes
+        nothing.
     count_work : int
-        The same as `most_work` for each number of chunks then: half saves an eighth of the time and lengthens the mean
+        The same as `most_work` for each number of chunks then: half saves a tenth of the time and lengthens the mean
         makespan by 0.3 %, double changes nothing.
     resized, rebalanced : int
         Of how many of these schedules the sizes are optimised, and how often the paths of the best one are dealt out
-        again for the sizes that suit them.  Half saves a sixth and 0.3 of the time, double takes a tenth and a quarter
-        more and shortens the mean makespan by 0.06 and 0.09 %.
+        again for the sizes that suit them.  Half saves a fifth of the time each and lengthens the mean makespan by 0.2
+        and 0.4 %, double takes a quarter and a half more and shortens it by 0.06 and 0.09 %.
     paths : PathParams
         How chunks are dealt out to paths.
     """
@@ -62,9 +64,9 @@ class HourglassParams:
     most_work: int = 160_000
     free_chunks: int = 18
     fewest_free_chunks: int = 4
-    count_margin: float = 0.15
+    count_margin: float = 0.1
     count_work: int = 30_000
-    resized: int = 4
+    resized: int = 3
     rebalanced: int = 4
     paths: PathParams = field(default_factory=PathParams)
 
@@ -134,11 +136,33 @@ def _fixed_load(instance: Instance) -> float:
     return float(loads.max())
 
 
-def balanced(
-    instance: Instance, params: HourglassParams = USUAL, portions: Sequence[Portion] | None = None
-) -> Schedule:
-    """The best schedule that the rules find of equal chunks, or of `portions`, without the usual policies."""
-    portions = equal_portions(instance) if portions is None else portions
+@dataclass(frozen=True)
+class Balanced:
+    """The best that the rules find of some portions, which is simulated only where it is wanted."""
+
+    instance: Instance
+    portions: Sequence[Portion]
+    tables: Tables
+    state: State
+
+    @property
+    def makespan(self) -> int:
+        """In picoseconds."""
+        return int(self.state.best[MAKESPAN])
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The schedule, simulated."""
+        return simulate(self.instance, plan_of(self.instance, self.portions, self.tables, self.state))
+
+
+def balanced(instance: Instance, params: HourglassParams = USUAL) -> Schedule:
+    """The best schedule that the rules find of equal chunks, without the usual policies."""
+    return balance(instance, params, equal_portions(instance)).schedule
+
+
+def balance(instance: Instance, params: HourglassParams, portions: Sequence[Portion]) -> Balanced:
+    """The best that the rules find of portions of collectives."""
     tables, num_dimensions = tables_of(instance, portions), len(instance.fabric.dimensions)
     num_stages = int((tables.chunks * tables.legs * tables.width).sum())
     trials = min(params.trials_per_stage * num_stages, params.most_work // num_stages)
@@ -146,7 +170,7 @@ def balanced(
     state = empty_state(tables, num_dimensions, len(aims.weight) + 1)
     pool = empty_pool(tables, num_dimensions, params.paths)
     run(tables, pool, state, aims, trials, params.paths)
-    return simulate(instance, plan_of(instance, portions, tables, state))
+    return Balanced(instance, portions, tables, state)
 
 
 def with_free_sizes(instance: Instance, params: HourglassParams = USUAL) -> Schedule:
@@ -172,7 +196,7 @@ def _of_suitable_counts(instance: Instance, most: int, params: HourglassParams) 
     """Schedules of the numbers of chunks that suit best, once their paths suit their sizes too."""
     from themis_opt.solving.sizing import resized  # loads a solver, which equal chunks do not need
 
-    suitable = [resized(own) for own in _best(_of_counts(instance, most, params), params.resized)]
+    suitable = [resized(own.schedule) for own in _best(_of_counts(instance, most, params), params.resized)]
     tried = set[int]()
     for _ in range(params.rebalanced):
         fresh = [own for own in suitable if own.makespan not in tried]
@@ -184,36 +208,37 @@ def _of_suitable_counts(instance: Instance, most: int, params: HourglassParams) 
     return suitable
 
 
-def _of_counts(instance: Instance, most: int, params: HourglassParams) -> list[Schedule]:
-    """Schedules of several numbers of equal chunks.
+def _of_counts(instance: Instance, most: int, params: HourglassParams) -> list[Balanced]:
+    """Several numbers of equal chunks.
 
     From a middling number on, more and fewer are tried until they are clearly worse than the best so far.
     """
     counts = sorted({min(count, most) for count in COUNTS})
     middle = len(counts) // 2
-    schedules: list[Schedule] = []
+    tried: list[Balanced] = []
     for direction in (counts[middle:], counts[:middle][::-1]):
         for count in direction:
-            schedules.append(balanced(instance, params, equal_portions(instance, count)))
-            if schedules[-1].makespan > (1 + params.count_margin) * min(own.makespan for own in schedules):
+            tried.append(balance(instance, params, equal_portions(instance, count)))
+            if tried[-1].makespan > (1 + params.count_margin) * min(own.makespan for own in tried):
                 break
-    return schedules
+    return tried
 
 
-def _best(schedules: Sequence[Schedule], most: int) -> list[Schedule]:
-    """The best schedules of different makespans, at most so many."""
-    different = {own.makespan: own for own in schedules}
+def _best(tried: Sequence[Balanced], most: int) -> list[Balanced]:
+    """The best of different makespans, at most so many."""
+    different = {own.makespan: own for own in tried}
     return [different[makespan] for makespan in sorted(different)[:most]]
 
 
 def _rebalanced(schedule: Schedule, params: HourglassParams) -> Schedule:
     """Paths and sequences for the chunks of a schedule, each of which is dealt out on its own."""
     sizes = [(number, size) for number, own in enumerate(schedule.plan.chunks) for size in own.sizes.tolist()]
-    return balanced(schedule.instance, params, [Portion(number, np.array([size])) for number, size in sizes])
+    portions = [Portion(number, np.array([size])) for number, size in sizes]
+    return balance(schedule.instance, params, portions).schedule
 
 
 def _of_few_chunks(instance: Instance, count: int, params: HourglassParams) -> Schedule:
     """At most so many chunks of each collective, of free sizes."""
     from themis_opt.solving.sizing import resized
 
-    return resized(balanced(instance, params, equal_portions(instance, count)))
+    return resized(balance(instance, params, equal_portions(instance, count)).schedule)
