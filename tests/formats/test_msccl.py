@@ -11,6 +11,7 @@ from themis_opt.formats.exports import export, make_exporter
 from themis_opt.formats.msccl.algorithm import DIALECTS, Gpu, Step, ThreadBlock, check_limits, from_xml, to_xml
 from themis_opt.formats.msccl.exporter import Msccl
 from themis_opt.formats.msccl.interpreter import interpret
+from themis_opt.formats.msccl.plus import MscclPlus
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
@@ -134,6 +135,14 @@ def test_too_many_units_are_refused_with_numbers(hetero):
     made = simulate(hetero, make_policy("themis+scf")(hetero))
     with pytest.raises(InputError, match=r"64 chunks x 1024 GPUs = 65,536 units.* use at most 31 chunks"):
         Msccl().algorithm(made)
+
+
+@pytest.mark.parametrize("exporter", [Msccl(), MscclPlus()])
+def test_what_would_take_minutes_is_refused_at_once(hetero, exporter):
+    few = hetero.overridden(chunks=16)
+    made = simulate(few, make_policy("baseline")(few))
+    with pytest.raises(InputError, match=r"16 chunks of 1024 blocks .* are 16,777,216, .* use at most 9 chunks"):
+        list(exporter.files(made))
 
 
 def test_too_many_peers_are_refused_with_numbers():

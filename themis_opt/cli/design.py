@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 READINGS = ("fixed", "free", "simulated")
 
+LEAST_PRICE = 1e-3
+"""Picoseconds for each GB/s or dollar below which a price is noise."""
+
 SUMMARY: "Mapping[str, tuple[str, Form]]" = MappingProxyType(
     {
         "reading": ("minimised", "text"),
@@ -88,7 +91,6 @@ def design(
 
 
 def _print(designs: "Sequence[Design]", points: "Sequence[Design]") -> None:
-    from themis_opt.base.units import format_short_time
     from themis_opt.cli.printing import print_rows
 
     title = designs[0].problem.name or "design"
@@ -96,7 +98,7 @@ def _print(designs: "Sequence[Design]", points: "Sequence[Design]") -> None:
     for own in designs:
         print_rows(f"minimised: {own.reading}", [_readable(row) for row in own.rows()], _used(DIMENSIONS, own))
     prices = [
-        {"minimised": own.reading, "constraint": text, "saved": format_short_time(price)}
+        {"minimised": own.reading, "constraint": text, "saved": _price_in_words(price)}
         for own in designs
         for text, price in own.constraint_prices.items()
     ]
@@ -125,15 +127,22 @@ def _summary(own: "Design") -> dict[str, Any]:
 
 def _readable(row: dict[str, Any]) -> dict[str, Any]:
     """A row of a dimension with its amounts in words."""
-    from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_short_time
+    from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
 
     factor = f" {row['provisioned_factor']:.3g}x" if row["provisioned"].endswith("provisioned") else ""
     return row | {
         "links": str(row["links"] or "-"),
         "dollars": f"{row['money']:,.0f}",
-        "saved": format_short_time(row["saved_ns_per_gb_per_s"] * PICOSECONDS_PER_NANOSECOND),
+        "saved": _price_in_words(row["saved_ns_per_gb_per_s"] * PICOSECONDS_PER_NANOSECOND),
         "provisioned": row["provisioned"] + factor,
     }
+
+
+def _price_in_words(picoseconds: float) -> str:
+    """What one more of something saves; nothing where that is what a solver rounds."""
+    from themis_opt.base.units import format_short_time
+
+    return format_short_time(picoseconds) if abs(picoseconds) >= LEAST_PRICE else "0"
 
 
 def _write(folder: Path, designs: "Sequence[Design]", points: "Sequence[Design]") -> None:

@@ -27,6 +27,9 @@ from themis_opt.schedules.schedule import Schedule
 
 INPUT, OUTPUT, SCRATCH = "i", "o", "s"
 
+MAX_BLOCKS = 10**7
+"""Blocks of all chunks on all GPUs: twice as many take more than six minutes and seven gigabytes."""
+
 SHARE_TOLERANCE = 0.005
 """By how much of a chunk its share in whole units may differ from its share in bytes, where units allow it."""
 
@@ -256,8 +259,15 @@ def deviation(units: IntArray, sizes: IntArray) -> float:
 
 
 def transfers_of(schedule: Schedule, launch: int, units: IntArray) -> Program:
-    """The transfers of one collective of a schedule, stage after stage by their starts."""
+    """The transfers of one collective of a schedule, stage after stage by their starts.
+
+    Raises
+    ------
+    InputError
+        If there are more than :data:`MAX_BLOCKS`.
+    """
     exchange, chunks = schedule.launched[launch], schedule.plan.chunks[launch]
+    _check_blocks(math.prod(schedule.instance.fabric.sizes[k] for k in exchange.span), len(chunks.sizes))
     position = np.full(len(schedule.instance.fabric.sizes), -1)
     position[list(exchange.span)] = range(len(exchange.span))
     dimensions = [schedule.instance.fabric.dimensions[k] for k in exchange.span]
@@ -268,6 +278,15 @@ def transfers_of(schedule: Schedule, launch: int, units: IntArray) -> Program:
     order = np.lexsort((np.arange(len(starts)), np.tile(np.arange(width), len(units)), starts))
     transfers = [own for stage in order.tolist() for own in tracker.stage(*divmod(stage, width))]
     return Program(layout, transfers, list(tracker.copies()))
+
+
+def _check_blocks(gpus: int, chunks: int) -> None:
+    blocks = gpus**2 * chunks
+    if blocks > MAX_BLOCKS:
+        most = MAX_BLOCKS // gpus**2
+        remedy = f"use at most {most} chunks" if most else "use fewer GPUs"
+        rule = f"{chunks} chunks of {gpus} blocks on {gpus} GPUs are {blocks:,}, at most {MAX_BLOCKS:,} are followed"
+        raise InputError(f"{rule}: {remedy}", field="chunks", value=chunks)
 
 
 class _Move(NamedTuple):
