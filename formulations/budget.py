@@ -1,7 +1,10 @@
 """What a solver may spend, and its parameters: the one place that sets them."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
 
 from ortools.sat.python import cp_model
 
@@ -14,7 +17,19 @@ PROVEN_GAP = 1e-4
 DEFAULT_MEMORY = 4.0
 """GiB that the process may hold."""
 
-WITHOUT_RELAXATION = ("no_lp", "quick_restart_no_lp", "default_lp", "max_lp", "fixed", "pseudo_costs")
+Relaxation = Literal["usual", "mixed", "none"]
+"""Which threads of CP-SAT hold a linear relaxation of a part of the model: those it usually does, every other, or none.
+
+Without one a thread propagates faster, where intervals must not overlap; some models are proven by it alone.
+"""
+
+SEARCHES: Mapping[Relaxation, tuple[str, ...]] = MappingProxyType(
+    {
+        "usual": (),
+        "mixed": ("no_lp", "default_lp", "quick_restart_no_lp", "max_lp", "fixed", "pseudo_costs"),
+        "none": ("no_lp", "quick_restart_no_lp", "default_lp", "max_lp", "fixed", "pseudo_costs"),
+    }
+)
 """CP-SAT's searches of whole models in several threads, as many of the first as there are threads for."""
 
 
@@ -46,11 +61,11 @@ class Budget:
     deterministic: bool = False
     memory: float = DEFAULT_MEMORY
 
-    def solver(self, *, relaxes: bool = True) -> cp_model.CpSolver:
+    def solver(self, relaxation: Relaxation = "usual") -> cp_model.CpSolver:
         """A CP-SAT solver with these limits.
 
-        Half of the asked gap is left for what rounding to ticks hides.  With `relaxes` the solver holds a linear
-        relaxation of a part of the model; without, it propagates more where intervals must not overlap.
+        Half of the asked gap is left for what rounding to ticks hides.  A single thread that should be one of a mixture
+        searches as usual.
         """
         solver = cp_model.CpSolver()
         parameters = solver.parameters
@@ -63,9 +78,9 @@ class Budget:
         parameters.random_seed = self.seed
         parameters.relative_gap_limit = self.gap / 2
         parameters.catch_sigint_signal = False
-        if not relaxes:
+        if relaxation == "none" or (relaxation == "mixed" and parameters.num_workers > 1):
             parameters.linearization_level = 0
-            parameters.subsolvers.extend(WITHOUT_RELAXATION)  # several threads ignore the level
+            parameters.subsolvers.extend(SEARCHES[relaxation])  # several threads ignore the level
             parameters.use_strong_propagation_in_disjunctive = True
         if LOG.isEnabledFor(logging.INFO):
             parameters.log_search_progress, parameters.log_to_stdout = True, False

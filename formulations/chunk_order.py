@@ -92,7 +92,7 @@ class ChunkOrder:
             key=lambda v: v.index,
         )
         # A relaxation of these rules says less than the loads of (8), and takes most of the time.
-        outcome = search(self.model, variables, budget, report, relaxes=False, stop=stop)
+        outcome = search(self.model, variables, budget, report, relaxation="none", stop=stop)
         bound = max(self.lower_bound, int(outcome.bound))
         if outcome.values is None:
             return PlanOutcome(None, bound, outcome.status, outcome.work)

@@ -13,7 +13,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 from psutil import Process
 
-from formulations.budget import Budget
+from formulations.budget import Budget, Relaxation
 
 Report = Callable[[float, float], None]
 """Called with the objective and the bound, whenever one of them improves."""
@@ -62,16 +62,16 @@ def search(
     budget: Budget,
     report: Report,
     *,
-    relaxes: bool = True,
+    relaxation: Relaxation = "usual",
     stop: Event | None = None,
 ) -> SearchOutcome:
-    """Minimise `model` within `budget`; `relaxes` as in :meth:`formulations.budget.Budget.solver`.
+    """Minimise `model` within `budget`; `relaxation` as in :data:`formulations.budget.Relaxation`.
 
     The solver runs in a thread of its own, so that Ctrl-C reaches this one; KeyboardInterrupt stops the solver
     and the best solution so far is returned with status ``interrupted``.  It is also stopped when it overruns its
     time, when the process holds more memory than it may, or when another thread sets `stop`.
     """
-    solver = budget.solver(relaxes=relaxes)
+    solver = budget.solver(relaxation)
     tracker = _Tracker(variables, report)
     solver.best_bound_callback = lambda bound: report(float("inf"), bound)
     with ThreadPoolExecutor(max_workers=1) as executor:

@@ -119,7 +119,8 @@ class PeriodModel:
         held = [self.period, *self.task_start]
         held += [v for launch in self.launches for job in launch.jobs for v in decisions(job)]
         variables = sorted({v.index: v for v in held}.values(), key=lambda v: v.index)
-        outcome = search(self.model, variables, budget, report)
+        # Some periods are proven several times as fast without a relaxation, others only with one.
+        outcome = search(self.model, variables, budget, report, relaxation="mixed")
         bound = max(self.lower_bound, int(outcome.bound))
         if outcome.values is None:
             return PeriodOutcome(None, bound, outcome.status, outcome.work)

@@ -135,7 +135,7 @@ class Sequencing:
         """
         variables = [start for own in self.starts for starts in own for start in starts]
         # A relaxation says less than (5), and delays what propagation finds.
-        outcome = search(self.model, variables, budget, report, relaxes=False)
+        outcome = search(self.model, variables, budget, report, relaxation="none")
         bound = max(self.lower_bound, int(outcome.bound))
         if outcome.values is None:
             return PlanOutcome(None, bound, outcome.status, outcome.work)
