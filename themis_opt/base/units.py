@@ -224,11 +224,6 @@ def format_seconds(picoseconds: float) -> str:
     return f"{picoseconds / PICOSECONDS_PER_SECOND:.3g} s"
 
 
-def format_milliseconds(picoseconds: float) -> str:
-    """The time in milliseconds, with three decimals."""
-    return f"{picoseconds / 10**9:.3f} ms"
-
-
 def format_clock(seconds: float) -> str:
     """Hours, minutes and seconds of a time given in seconds."""
     minutes, seconds = divmod(round(seconds), 60)

@@ -198,7 +198,7 @@ def _print_template(
 
 def _finish(instance: "Instance", layers: tuple["Layer", ...], output: Path | None, as_json: bool) -> None:
     """Write the instance if a file is given, and print what it consists of."""
-    from themis_opt.base.units import format_milliseconds
+    from themis_opt.base.units import format_short_time
     from themis_opt.cli.printing import print_json, print_table, say, say_all
     from themis_opt.study.verdict import on_step
     from themis_opt.workloads.files import write_instance
@@ -216,7 +216,7 @@ def _finish(instance: "Instance", layers: tuple["Layer", ...], output: Path | No
         ("NPUs", str(summary["npus"])),
         ("steps", str(summary["steps"])),
         ("tasks", str(summary["tasks"])),
-        ("compute", format_milliseconds(instance.compute)),
+        ("compute", format_short_time(instance.compute)),
         ("parameters of one NPU", f"{instance.memory:,} B"),
         ("tensors", str(summary["tensors"])),
     ]

@@ -8,7 +8,7 @@ import pandas as pd
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.documents import write_atomically
-from themis_opt.base.units import Form, cells, format_duration, format_short_time, format_size, time_unit
+from themis_opt.base.units import Form, cells, format_short_time, format_size, format_times, time_unit
 from themis_opt.formats.gantt import phase_title
 from themis_opt.formats.window import Window, last_periods
 from themis_opt.problem.phases import Phase, growing
@@ -36,7 +36,7 @@ PERIODS = 2
 """Periods that are shown where there is compute."""
 
 FORMATS: dict[Form, str] = {
-    "text": "text", "time": "duration", "share": "percent", "bandwidth": "bandwidth", "ratio": "factor",
+    "text": "text", "time": "amount", "share": "percent", "bandwidth": "bandwidth", "ratio": "factor",
     "count": "count", "shares": "text",
 }  # fmt: skip
 
@@ -166,19 +166,26 @@ def _tasks(policy: str, window: Window, scale: int) -> pd.DataFrame:
 
 def _results(comparison: Comparison) -> Table:
     columns = [c for c in columns_of([r.schedule for r in comparison.results], judged=True) if c.title]
-    rows = [(result.policy, *(_value(column, result) for column in columns)) for result in comparison.results]
-    return Table((Column("policy"), *(Column(c.title, FORMATS[c.form]) for c in columns)), tuple(rows))
+    values = [_values(column, comparison.results) for column in columns]
+    policies = [result.policy for result in comparison.results]
+    heads = (Column("policy"), *(Column(column.title, FORMATS[column.form]) for column in columns))
+    return Table(heads, tuple(zip(policies, *values, strict=True)))
 
 
-def _value(column: ResultColumn, result: Result) -> Value:
-    value = column.value(result if column.judged else result.schedule)
-    return cells(column.form, [value])[0] if column.form == "shares" else value
+def _values(column: ResultColumn, results: Sequence[Result]) -> list[Value]:
+    """The values of a column; times, which have one unit, and shares, of which a cell has several, as texts."""
+    values = [column.value(result if column.judged else result.schedule) for result in results]
+    return _in_words(cells(column.form, values)) if column.form in ("time", "shares") else list(values)
+
+
+def _in_words(texts: Sequence[str]) -> list[Value]:
+    return [text.replace(" us", " µs") for text in texts]
 
 
 def _bounds(comparison: Comparison) -> Table:
     known = bounds_of(comparison.instance)
-    rows = tuple(
-        (name, format_duration(bound), known[name].scope if name in known else "within the model")
-        for name, bound in sorted(comparison.bounds.items(), key=lambda pair: -pair[1])
-    )
-    return Table((Column("bound"), Column("time"), Column("holds")), rows)
+    ranked = sorted(comparison.bounds.items(), key=lambda pair: -pair[1])
+    scopes = [known[name].scope if name in known else "within the model" for name, _ in ranked]
+    times = _in_words(format_times([bound for _, bound in ranked]))
+    rows = tuple((name, time, scope) for (name, _), time, scope in zip(ranked, times, scopes, strict=True))
+    return Table((Column("bound"), Column("time", "amount"), Column("holds")), rows)

@@ -64,9 +64,11 @@ FORMATS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
         "seconds": seconds,
         "size": lambda value: format_size(int(value)),
         "bandwidth": bandwidth,
+        "amount": str,
     }
 )
-"""Formats of cells: `duration` takes nanoseconds, `seconds` seconds, `percent` a fraction, `size` bytes."""
+"""Formats of cells: `amount` takes what is a text already, `duration` nanoseconds, `seconds` seconds, `percent` a
+fraction, `size` bytes."""
 
 
 def cell(value: Value, form: str) -> str:
