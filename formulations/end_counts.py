@@ -16,8 +16,8 @@ Constraints
 
 Every schedule of the jobs with a makespan of at most H is in a cell, so **if none of the cells has a schedule, the
 makespan is more than H**.  In each cell, :mod:`formulations.chunk_order` is asked with the ends fixed.  It refutes in
-seconds what it does not refute in minutes as a whole: a stage on a machine takes longest where it is first or last, so
-the ends decide nearly all of the loads; and jobs are told apart by where they begin, not by sorting.
+seconds what it does not refute in half a minute as a whole: a stage on a machine takes longest where it is first or
+last, so the ends decide nearly all of the loads; and jobs are told apart by where they begin, not by sorting.
 
 A class of two legs is reversible if the second has the durations of the first in the reverse order of machines, and
 the same lags: then a schedule that is read backwards, and on each machine shifted by its lag, is a schedule as well.

@@ -6,7 +6,7 @@ import pytest
 
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import Dimension, Kind
+from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
@@ -69,6 +69,12 @@ def test_it_is_for_few_chunks_of_one_collective() -> None:
     assert not EndProof.suits(problem(chunks=2))
     assert not EndProof.suits(problem(chunks=100))
     assert not EndProof.suits(few.replace(collectives=few.collectives * 2))
+
+
+def test_models_of_many_dimensions_are_not_built() -> None:
+    (one, _), collectives = problem().network.dimensions, problem(chunks=4).collectives
+    wide = [Instance(network=Network(dimensions=(one,) * count), collectives=collectives) for count in (6, 10)]
+    assert [EndProof.suits(instance) for instance in wide] == [True, False]
 
 
 def test_the_reference_proves_more_than_its_bounds_say() -> None:

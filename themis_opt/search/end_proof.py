@@ -28,6 +28,9 @@ from themis_opt.solving.makespan_bounds import least_equal
 MIN_STAGES, MAX_STAGES = 33, 160
 """Stages of the plans it is for: CP-SAT proves smaller ones as a whole, and hardly any cell of larger ones."""
 
+MAX_ARCS = 5_000
+"""Lattice arcs of all chunks: a larger model takes longer to build for every cell than its search takes."""
+
 ADVANCE, LEAST_STEP = 2.0, 0.02
 """By how much the step grows after a horizon that was refuted, and the step at which the proof is given up."""
 
@@ -102,7 +105,7 @@ class EndProof:
         """Whether it says something of an instance: one collective on several dimensions, in few chunks."""
         own = instance.exchanges[0]
         stages = own.chunks * len(own.span) * len(own.kind.rule.phases)
-        is_small = MIN_STAGES <= stages <= MAX_STAGES
+        is_small = MIN_STAGES <= stages <= MAX_STAGES and stages * 2 ** (len(own.span) - 1) <= MAX_ARCS
         return len(instance.exchanges) == 1 and len(own.span) > 1 and is_small
 
     def run(self, allowance: Allowance, seconds: float) -> None:
