@@ -59,9 +59,12 @@ def has_rows(store: Path) -> bool:
 
 
 def kill(*processes: psutil.Process) -> None:
-    """End processes that a test started, with their children."""
+    """End processes that a test started, with their children, and close what was read of them."""
     for process in processes:
         if process.is_running():
             for child in [*process.children(recursive=True), process]:
                 child.kill()
         process.wait()
+        for stream in (getattr(process, name, None) for name in ("stdin", "stdout", "stderr")):
+            if stream is not None:
+                stream.close()

@@ -132,9 +132,7 @@ def started():
         return process
 
     yield start
-    for process in processes:
-        kill(process)
-        process.communicate()
+    kill(*processes)
 
 
 def is_worker(process):

@@ -1,9 +1,14 @@
 """How far a batch is, told while it runs and after."""
 
+import sqlite3
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from time import sleep
 
 import pytest
 
+from themis_opt.base.errors import InputError
 from themis_opt.batches.estimate import Estimate
 from themis_opt.batches.executors import Site
 from themis_opt.batches.expansion import expand
@@ -11,7 +16,7 @@ from themis_opt.batches.experiment import read_experiment
 from themis_opt.batches.output import finished_rows
 from themis_opt.batches.runner import RunnerParams, run_batch
 from themis_opt.batches.status import Status, status_of
-from themis_opt.batches.store import RunStore
+from themis_opt.batches.store import APPLICATION, RunStore
 
 TEXT = """name = "trial"
 [[runs]]
@@ -82,3 +87,42 @@ def test_a_store_is_read_while_it_is_written_and_leaves_nothing_but_itself(path)
     with RunStore(place, reading=True) as reader:
         assert not reader.is_written()
     assert sorted(file.name for file in path.parent.iterdir()) == ["experiment.toml", "runs.sqlite"]
+
+
+@pytest.fixture
+def asking(path):
+    """Somebody who asks whether the batch runs, and stays at it; the lock is a file that a killed batch left."""
+    left = path.with_name("runs.sqlite.lock")
+    left.touch()
+    with closing(sqlite3.connect(left, isolation_level=None, check_same_thread=False)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT 1 FROM sqlite_schema").fetchone()
+        yield reader
+
+
+def test_a_batch_can_begin_while_somebody_asks_whether_it_runs(path, asking):
+    leaving = threading.Timer(0.1, asking.close)
+    leaving.start()
+    run(path, expand(read_experiment(path), path)[:1])
+    leaving.join()
+    assert status_of(path).done == 1
+
+
+def test_several_may_ask_at_once(path, asking):
+    with closing(sqlite3.connect(path.with_name("runs.sqlite"))) as made:
+        made.execute("PRAGMA user_version = 1")
+        made.execute(f"PRAGMA application_id = {APPLICATION}")
+    with RunStore(path.with_name("runs.sqlite"), reading=True) as reader:
+        assert not reader.is_written()
+
+
+def test_who_waited_for_a_lock_that_was_deleted_holds_the_new_one(path):
+    place = path.with_name("runs.sqlite")
+    first = RunStore(place)
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(RunStore, place)
+        sleep(0.1)
+        first.close()
+        second = opening.result()
+    with closing(second), pytest.raises(InputError, match="in use by another process"):
+        RunStore(place)

@@ -1,13 +1,13 @@
 """Instances: every field is checked at the border."""
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import PlainSerializer, ValidationError
 
 from themis_opt.problem.exchanges import Collective
-from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_DIMENSIONS, MAX_NPUS, located
+from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_DIMENSIONS, MAX_NPUS, Model, located
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension, Network, Packet
 
@@ -211,3 +211,17 @@ def test_unnamed_collectives_are_called_by_kind_and_number() -> None:
 def test_a_line_is_refused_what_it_has_no_links_for(fields: dict[str, Any], where: str) -> None:
     assert f"{where}" in refusal(Dimension, DIMENSION | fields)
     assert "line" in refusal(Dimension, DIMENSION | fields)
+
+
+def _interrupt(_: object) -> str:
+    raise KeyboardInterrupt
+
+
+class _Interrupted(Model):
+    field: Annotated[str, PlainSerializer(_interrupt)] = ""
+
+
+@pytest.mark.parametrize("method", ["model_dump", "model_dump_json"])
+def test_ctrl_c_while_a_model_is_written_is_no_error(method: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        getattr(_Interrupted(), method)()

@@ -4,16 +4,19 @@
 hundredth of them command lines; THEMIS_OPT_FUZZ_SEED draws others, THEMIS_OPT_FUZZ_SECONDS ends before that.
 """
 
+import faulthandler
 import os
 import random
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import pytest
+import typer
 from fuzzing import attempt, damaged, damaged_bytes
 from own_files import SMALL, own_files
 from reader_samples import SAMPLES
@@ -29,43 +32,60 @@ NUM_FILES = int(os.environ.get("THEMIS_OPT_FUZZ", "1000000"))
 SEED = int(os.environ.get("THEMIS_OPT_FUZZ_SEED", "0"))
 SECONDS = float(os.environ.get("THEMIS_OPT_FUZZ_SECONDS", "inf"))
 MOST_SECONDS, MOST_KIB = 5.0, 2**20
-"""Seconds of processors, so that other work on the machine makes nothing slow, and the memory of the process."""
+"""Seconds of processors, so that other work on the machine makes nothing slow, and the memory of a process."""
 
 MOST_WAITING = 300.0
 """Seconds that anything may wait, or it hangs."""
 
-SOURCES = (SMALL, "random:3", "random:x", "none.json", "2d-sw_sw.all_reduce.100MiB", "", "=cmd|x", "\x1b[31m", ".")
-OPTIONS = (
-    "--size", "--chunks", "--latency", "--ag-order", "--policies", "--time-limit", "--workers", "--seed", "--gap",
-    "--chunk-sizes", "--json", "--deterministic", "--memory", "--no-cache", "-o", "--samples", "--trials",
-    "--max-chunks",
-    "--launch-overhead", "--packet", "--network", "--parallelism", "--batch", "--quick", "--jobs", "--rows", "--help",
+SOURCES = (
+    SMALL, SMALL, SMALL, "solved/schedule.json", "solved/schedule.json", "resnet-50", "random:3", "random:x",
+    "none.json", "2d-sw_sw.all_reduce.100MiB", "", "=cmd|x", "\x1b[31m", ".",
 )  # fmt: skip
 VALUES = (
     "0", "1", "-1", "2", "4", "1e9", "nan", "inf", "64 KiB", "1 GB", "64K", "2us", "4096B/30B", "baseline",
     "themis+scf", "hourglass", "search:evaluations=10", "themis:x=1", "free", "equal", "lag", "occupy", "reverse",
     "", "\x00", "\ud800", "9" * 400, "a,b", "fused/baseline", "/", "resnet-50", "data",
 )  # fmt: skip
+SHORT = dict.fromkeys(("solve", "compare", "tune"), ("--time-limit", "0.2")) | {
+    "robustness": ("--samples", "2"),
+    "run": ("--local", "2", "--size", "4 KiB", "--repeat", "1"),
+    "calibrate": ("--local", "2", "--repeat", "1"),
+}
+"""What keeps work short that takes its time by right."""
+
+WARM = (
+    ("solve", SMALL, "--time-limit", "0.2", "-o", "solved"),
+    ("tune", SMALL, "--trials", "2", "--time-limit", "5"),
+    ("sweep", SMALL, "--over", "chunks=2,4", "-o", "swept"),
+)
+"""Command lines that load what commands load the first time; the first of them compiles for half a minute."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def compiled() -> None:
-    """Compile before anything is measured."""
-    compile_at_once()
+class Case(NamedTuple):
+    """What is tried: its kind, the same in detail, and how; the outcome is counted with the kind."""
+
+    kind: str
+    detail: object
+    run: Callable[[], str]
 
 
-def longest(attempts: int, run: Callable[[], str]) -> tuple[Counter[str], float]:
-    """How often things were run, by their kind, and seconds of processors of the slowest."""
+def longest(attempts: int, draw: Callable[[], Case]) -> tuple[Counter[str], float]:
+    """How often things were run, by their kind and outcome, and seconds of processors of the slowest."""
     counts: Counter[str] = Counter()
     slowest, end = 0.0, time.monotonic() + SECONDS
     for _ in range(attempts):
-        began, spent = time.monotonic(), processor_seconds()
-        if began > end:
+        if time.monotonic() > end:
             break
-        kind = run()
-        counts[kind] += 1
-        slowest = max(slowest, processor_seconds() - spent)
-        assert time.monotonic() - began < MOST_WAITING, kind
+        case = draw()
+        faulthandler.dump_traceback_later(MOST_WAITING, exit=True)
+        spent = processor_seconds()
+        outcome = case.run()
+        took = processor_seconds() - spent
+        faulthandler.cancel_dump_traceback_later()
+        counts[f"{case.kind} {outcome}".strip()] += 1
+        slowest = max(slowest, took)
+        if took > MOST_SECONDS:
+            print(f"\n{took:.1f} s of processors: {case.kind} {case.detail!r}")
     return counts, slowest
 
 
@@ -75,9 +95,9 @@ def processor_seconds() -> float:
 
 
 def report(what: str, counts: Counter[str], slowest: float) -> None:
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"\n{what}: {counts.total()} ({dict(counts)})")
-    print(f"slowest {slowest:.2f} s of a processor, memory {memory / 1024:.0f} MiB")
+    memory = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    print(f"\n{what}: {counts.total()} ({dict(sorted(counts.items()))})")
+    print(f"slowest {slowest:.2f} s of processors, memory {memory / 1024:.0f} MiB")
     assert slowest < MOST_SECONDS
     assert memory < MOST_KIB
 
@@ -86,36 +106,55 @@ def test_damaged_files(tmp_path: Path) -> None:
     generator, own = random.Random(SEED), own_files()
     kinds = sorted(own) + [name for name in sorted(SAMPLES) if SAMPLES[name]]
 
-    def one() -> str:
+    def of_own(kind: str, content: bytes) -> str:
+        check(kind, tmp_path / own[kind].name, content)
+        return ""
+
+    def of_others(kind: str, file: str, content: bytes) -> str:
+        assert "\n" not in attempt(kind, tmp_path / file, content)
+        return ""
+
+    def draw() -> Case:
         kind = generator.choice(kinds)
         if kind in own:
-            check(kind, tmp_path / own[kind].name, damaged_bytes(own[kind].content, generator))
-        else:
-            file, content = damaged(kind, generator)
-            assert "\n" not in attempt(kind, tmp_path / file, content)
-        return kind
+            content = damaged_bytes(own[kind].content, generator)
+            return Case(kind, content, partial(of_own, kind, content))
+        file, content = damaged(kind, generator)
+        return Case(kind, content, partial(of_others, kind, file, content))
 
-    report("damaged files", *longest(NUM_FILES, one))
+    report("damaged files", *longest(NUM_FILES, draw))
 
 
 def test_command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    generator, runner, command = random.Random(SEED + 1), CliRunner(), application()
+    generator, command = random.Random(SEED + 1), application()
+    own = {name: options_of(command, name) for name in sorted(COMMANDS)}
+    everything = sorted({option for options in own.values() for option in options})
 
-    def one() -> str:
-        name = generator.choice(sorted(COMMANDS))
-        words: list[Any] = [name] + [generator.choice(SOURCES)] * (generator.random() < 0.8)
-        for _ in range(generator.randrange(5)):
-            words += [generator.choice(OPTIONS)] + [generator.choice(VALUES)] * (generator.random() < 0.8)
-        if name in ("solve", "compare", "tune", "robustness"):
-            words += ["--time-limit", "0.2"] if name != "robustness" else ["--samples", "2"]
-        spent = processor_seconds()
-        result = runner.invoke(command, words)
-        assert result.exit_code in (0, 1, 2), (words, result.exception)
+    def outcome(words: Sequence[str]) -> str:
+        result = CliRunner().invoke(command, words)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise AssertionError(words) from result.exception
+        assert result.exit_code in (0, 1, 2), words
         assert "Traceback" not in result.output, words
-        took = processor_seconds() - spent
-        if took > MOST_SECONDS:
-            print(f"\n{took:.1f} s: {words}")
-        return f"{name} {result.exit_code}"
+        return str(result.exit_code)
 
-    report("command lines", *longest(NUM_FILES // 100, one))
+    def draw() -> Case:
+        name = generator.choice(sorted(own))
+        words = [name] + [generator.choice(SOURCES)] * (generator.random() < 0.8)
+        for _ in range(generator.choice((0, 1, 1, 2, 4))):
+            options = own[name] if generator.random() < 0.8 else everything
+            words += [generator.choice(options)] + [generator.choice(VALUES)] * (generator.random() < 0.8)
+        words += SHORT.get(name, ())
+        return Case(name, words, partial(outcome, words))
+
+    compile_at_once()
+    for words in WARM:
+        assert outcome(words) != "2", words
+    report("command lines", *longest(NUM_FILES // 100, draw))
+
+
+def options_of(command: typer.Typer, name: str) -> list[str]:
+    """All options of a subcommand."""
+    parameters = typer.main.get_command(command).commands[name].params  # type: ignore[attr-defined]
+    return [option for parameter in parameters for option in parameter.opts if option.startswith("-")] + ["--help"]

@@ -2,22 +2,30 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from background import PATIENCE
 from report_rows import sample, write_experiment
 
-from themis_opt.reports.rendering.docstrings import with_docstrings
+from themis_opt.base.docstrings import with_docstrings
 
 STRIPPED = (sys.executable, "-OO", "-m", "themis_opt")
 ENOUGH = 60
 """Seconds that the search does not need."""
 
 
-def run(*arguments: object) -> None:
+def run(*arguments: object) -> str:
     command = [*STRIPPED, *map(str, arguments)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (ended.returncode, ended.stderr.count("Traceback")) == (0, 0), ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.parametrize("words", [("--help",), ("sweep", "--help"), ("list", "formats")])
+def test_what_docstrings_say_is_printed(succeed: Callable[..., str], words: tuple[str, ...]) -> None:
+    assert run(*words) == succeed(*words)
 
 
 def test_a_solution_has_its_page(tmp_path: Path) -> None:

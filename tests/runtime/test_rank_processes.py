@@ -24,7 +24,7 @@ from themis_opt.runtime.coordinator import Coordinator, Host, local, on_hosts
 from themis_opt.runtime.execution import execute
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.program import RunOptions
-from themis_opt.runtime.worker import FAULT_VARIABLE
+from themis_opt.runtime.worker import FAULT_VARIABLE, LOST
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="ranks are copies of one process, which needs fork")
 
@@ -238,15 +238,20 @@ def instance_file(tmp_path):
 def test_ranks_end_with_the_command(instance_file, number):
     process = psutil.Popen(
         [sys.executable, "-c", LISTENING, "run", str(instance_file), "--pace", "1MB/s,1MB/s"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     wait_until(lambda: len(process.children(recursive=True)) == 5, process)
     started = process.children(recursive=True)
     process.send_signal(number)
-    process.wait(PATIENCE)
+    _, errors = process.communicate(timeout=PATIENCE)
     wait_until(lambda: not any(own.is_running() and own.status() != psutil.STATUS_ZOMBIE for own in started))
     if number == signal.SIGINT:
-        assert process.returncode == 130
+        assert process.returncode == 130, errors
+
+
+def test_a_rank_whose_parent_is_gone_before_it_begins_ends():
+    own = "import os; from themis_opt.runtime.worker import end_with_parent; end_with_parent(os.getpid())"
+    assert subprocess.run([sys.executable, "-c", own], check=False).returncode == LOST
 
 
 def test_ranks_that_others_started_join(instance_file):

@@ -36,6 +36,12 @@ _PROGRESS = "CREATE TABLE IF NOT EXISTS progress (id INTEGER PRIMARY KEY CHECK (
 PATIENCE = 30.0
 """Seconds that readers and the writer wait for each other, where the file system has no shared memory for journals."""
 
+LOCK_SECONDS = 1.0
+"""Seconds for which a writer tries to get the lock: who asks whether a batch runs shares it for a moment."""
+
+MOST_HOLDERS = 10
+"""How many holders of the lock may leave in front of a writer that tries to get it."""
+
 _REPLACE = "INSERT OR REPLACE INTO runs (key, code_version, status, row) VALUES (?, ?, ?, ?)"
 
 _RULES = {
@@ -99,16 +105,38 @@ class RunStore:
         return self.path.with_name(f"{self.path.name}.lock")
 
     def _locked(self) -> sqlite3.Connection:
-        """Hold the lock of the writer: an empty database in use, which every system gives free by itself."""
-        with self._located():
-            lock = sqlite3.connect(self._lock_path, timeout=0, isolation_level=None)
-            try:
-                lock.execute("PRAGMA journal_mode = OFF")  # nothing is written to it
-                lock.execute("BEGIN EXCLUSIVE")
-            except BaseException:
-                lock.close()
-                raise
-            return lock
+        """Hold the lock of the writer: an empty database in use, which every system gives free by itself.
+
+        Who opened the file before its last holder deleted it holds nothing that others would find, and tries again.
+        """
+        for _ in range(MOST_HOLDERS):
+            with suppress(OSError):  # what is wrong SQLite says
+                self._lock_path.touch()
+            before = self._lock_identity()
+            with self._located():
+                lock = self._hold_lock()
+            if before is not None and self._lock_identity() == before:
+                return lock
+            lock.close()
+        raise InputError(_RULES[sqlite3.SQLITE_BUSY], source=str(self.path))
+
+    def _lock_identity(self) -> tuple[int, int] | None:
+        """Device and number of the lock file; the number of an open file is given to no other."""
+        try:
+            found = self._lock_path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _hold_lock(self) -> sqlite3.Connection:
+        lock = sqlite3.connect(self._lock_path, timeout=LOCK_SECONDS, isolation_level=None)
+        try:
+            lock.execute("PRAGMA journal_mode = OFF")  # nothing is written to it
+            lock.execute("BEGIN EXCLUSIVE")
+        except BaseException:
+            lock.close()
+            raise
+        return lock
 
     def _unlock(self) -> None:
         if self._lock is not None:
@@ -121,14 +149,12 @@ class RunStore:
         """Whether a process is writing now."""
         if self._lock is not None:
             return True
-        if not self._lock_path.exists():
-            return False
+        place = f"{self._lock_path.absolute().as_uri()}?mode=ro"
         try:
-            with closing(sqlite3.connect(self._lock_path, timeout=0, isolation_level=None)) as lock:
-                lock.execute("PRAGMA journal_mode = OFF")
-                lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.Error:
-            return True
+            with closing(sqlite3.connect(place, timeout=0, uri=True)) as lock:
+                lock.execute("SELECT 1 FROM sqlite_schema").fetchone()  # shares the lock: others may ask too
+        except sqlite3.Error as error:
+            return _code(error) != sqlite3.SQLITE_CANTOPEN
         return False
 
     def __enter__(self) -> Self:
@@ -252,5 +278,9 @@ class RunStore:
         except UnicodeDecodeError:  # what SQLite found, or says about it, is no text
             raise InputError(_RULES[sqlite3.SQLITE_CORRUPT], source=str(self.path)) from None
         except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of the code tells details
-            raise InputError(_RULES.get(code, f"cannot be used: {error}"), source=str(self.path)) from None
+            raise InputError(_RULES.get(_code(error), f"cannot be used: {error}"), source=str(self.path)) from None
+
+
+def _code(error: sqlite3.Error) -> int:
+    """What kind of error it is; the rest of SQLite's code tells details."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

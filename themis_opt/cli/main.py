@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from themis_opt.base.docstrings import docstring
 from themis_opt.base.errors import ThemisError
 from themis_opt.base.version import __version__
 from themis_opt.cli.process import BAD_INPUT, INTERRUPTED
@@ -58,7 +59,8 @@ def application() -> typer.Typer:
     app.callback()(_main)
     for name, path in COMMANDS.items():
         module, _, function = path.partition(":")
-        app.command(name, cls=_Command)(_guarded(getattr(import_module(module), function)))
+        command = getattr(import_module(module), function)
+        app.command(name, cls=_Command, help=docstring(command))(_guarded(command))
     return app
 
 

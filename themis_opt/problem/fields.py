@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from themis_opt.base.errors import InputError, suggestion
 
@@ -41,6 +43,27 @@ class Model(BaseModel):
     def varied(self, **changes: Any) -> Self:
         """The same as :meth:`replace`, much faster: changes are objects, and those that stay are not checked again."""
         return type(self)(**({name: getattr(self, name) for name in self.model_fields_set} | changes))
+
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        """As of pydantic, but Ctrl-C stays Ctrl-C."""
+        with _interruptible():
+            return super().model_dump(**options)
+
+    def model_dump_json(self, **options: Any) -> str:
+        """As of pydantic, but Ctrl-C stays Ctrl-C."""
+        with _interruptible():
+            return super().model_dump_json(**options)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Raise an interruption again, which pydantic takes for an error of the function that it interrupts."""
+    try:
+        yield
+    except PydanticSerializationError as error:
+        if KeyboardInterrupt.__name__ in str(error):
+            raise KeyboardInterrupt from error
+        raise
 
 
 class FieldError(ValueError):

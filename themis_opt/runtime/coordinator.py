@@ -170,10 +170,10 @@ class Coordinator:
         if not known or rank in self._peers or not 0 <= rank < self._num_ranks:
             line.close()
             return
-        if words["version"] != __version__:
-            raise RankFailure(rank, f"runs themis_opt {words['version']}, this is {__version__}")
-        if "failed" in words:
-            raise RankFailure(rank, str(words["failed"]))
+        if words["version"] != __version__ or "failed" in words:
+            line.close()
+            other = f"runs themis_opt {words['version']}, this is {__version__}"
+            raise RankFailure(rank, other if words["version"] != __version__ else str(words["failed"]))
         connection.settimeout(None)
         host, port = words["address"]
         listener = Thread(target=self._listen, args=(rank, line), daemon=True)

@@ -210,18 +210,27 @@ def _called(address: tuple[str, int]) -> socket.socket:
             sleep(0.1)
 
 
-def end_with_parent() -> None:
-    """Have the kernel kill this process with its parent, where it can, even while it is stopped."""
+def end_with_parent(parent: int) -> None:
+    """Have the kernel kill this process with its parent, where it can, even while it is stopped.
+
+    Parameters
+    ----------
+    parent : int
+        Number of that process; this one ends at once if it is gone already, of which the kernel tells nobody.
+    """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(LOST)
 
 
 def _serve_all(ranks: Sequence[int], arguments: argparse.Namespace, token: str) -> None:
     """One process per rank; they end with this one, which ends when its standard input does."""
     TRANSPORTS.load(arguments.transport)  # once, before there are copies
+    parent = os.getpid()
     for rank in ranks:
         if os.fork() == 0:
-            end_with_parent()
+            end_with_parent(parent)
             os._exit(serve(rank, arguments.coordinator, arguments.host, arguments.transport, token))
     Thread(target=_end_with_input, daemon=True).start()
     with suppress(ChildProcessError):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from types import MappingProxyType
 
+from themis_opt.base.docstrings import docstring
 from themis_opt.problem.catalog import load
 from themis_opt.problem.exchanges import Tensor
 from themis_opt.problem.instance import FORMAT, Instance
@@ -178,7 +179,7 @@ def paper_iteration(network: str, workload: str) -> Instance:
     return Instance(
         format=FORMAT,
         name=f"{fabric.name} {title}",
-        description=" ".join((make.__doc__ or "").split()),
+        description=" ".join(docstring(make).split()),
         network=fabric,
         iteration=make(fabric),
         chunks=CHUNKS,

@@ -18,9 +18,9 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import pandas as pd
 import vl_convert
 
+from themis_opt.base.docstrings import with_docstrings
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.errors import InputError
-from themis_opt.reports.rendering.docstrings import with_docstrings
 from themis_opt.reports.rendering.tables import TIME_UNITS, cell
 
 with with_docstrings("altair"):  # it copies docstrings from class to class as it is imported, and fails without

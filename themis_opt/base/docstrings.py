@@ -1,13 +1,29 @@
-"""Packages whose docstrings are data, imported with them where Python leaves docstrings out (``-OO``)."""
+"""Docstrings that are data, where Python leaves docstrings out (``-OO``): own ones, and those of other packages."""
 
+import ast
+import inspect
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from textwrap import dedent
 from types import CodeType, ModuleType
+from typing import Any
 
 STRIPS_DOCSTRINGS = 2
 """The level of optimisation from which Python leaves docstrings out."""
+
+
+def docstring(entry: Any) -> str:
+    """What a function or a class says of itself, from its source where Python has left it out."""
+    if sys.flags.optimize < STRIPS_DOCSTRINGS:
+        return inspect.getdoc(entry) or ""
+    try:  # not what it has: dataclasses without a docstring get one that lists their fields
+        (definition,) = ast.parse(dedent(inspect.getsource(entry))).body
+    except (OSError, TypeError, ValueError):
+        return ""
+    documented = isinstance(definition, ast.FunctionDef | ast.ClassDef)
+    return (ast.get_docstring(definition) or "") if documented else ""
 
 
 @contextmanager
