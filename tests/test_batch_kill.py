@@ -101,9 +101,10 @@ def test_a_process_that_dies_takes_no_other_along_and_is_replaced():
 
 
 def test_processes_are_ended_with_what_they_do():
+    before = set(multiprocessing.active_children())  # of other tests, killed and not gone yet
     with processes(1) as site:
         endless = site.submit(time.sleep, 10 * PATIENCE)
-        (child,) = wait_until(multiprocessing.active_children)
+        (child,) = wait_until(lambda: set(multiprocessing.active_children()) - before)
     child.join(PATIENCE)
     assert child.exitcode == -signal.SIGKILL
     assert isinstance(endless.exception(PATIENCE), BrokenExecutor)

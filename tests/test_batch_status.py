@@ -7,6 +7,7 @@ from contextlib import closing
 from time import sleep
 
 import pytest
+from background import PATIENCE
 
 from themis_opt.base.errors import InputError
 from themis_opt.batches.estimate import Estimate
@@ -33,10 +34,14 @@ def path(tmp_path):
     return file
 
 
-def run(path, runs, committed=lambda: None):
+def run(path, runs, committed=lambda: None, begin=lambda: None):
     params = RunnerParams(commit_seconds=0.0, largest_group=1)
     with RunStore(path.with_name("runs.sqlite")) as store, ThreadPoolExecutor(2) as pool:
-        return run_batch(runs, store, Site(2, pool.submit), committed=committed, params=params)
+
+        def submit(function, *arguments):
+            return pool.submit(lambda: (begin(), function(*arguments))[1])
+
+        return run_batch(runs, store, Site(2, submit), committed=committed, params=params)
 
 
 def test_a_batch_that_never_ran_is_all_to_do(path):
@@ -57,8 +62,14 @@ def test_a_stopped_batch_has_the_rest_left_with_the_time_that_it_takes(path):
 
 
 def test_readers_see_rows_while_the_batch_writes(path):
-    seen = []
-    run(path, expand(read_experiment(path), path), lambda: seen.append(status_of(path)))
+    """All runs but the first wait for what the reader sees of it."""
+    seen, has_seen, first = [], threading.Event(), iter([True])
+
+    def read():
+        seen.append(status_of(path))
+        has_seen.set()
+
+    run(path, expand(read_experiment(path), path), read, lambda: next(first, False) or has_seen.wait(PATIENCE))
     assert seen[0].done >= 1
     assert all(status.is_running and status.done + status.running + status.remaining == 8 for status in seen)
     assert max(status.running for status in seen) >= 1
@@ -119,10 +130,11 @@ def test_several_may_ask_at_once(path, asking):
 def test_who_waited_for_a_lock_that_was_deleted_holds_the_new_one(path):
     place = path.with_name("runs.sqlite")
     first = RunStore(place)
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool:  # a connection belongs to its thread
         opening = pool.submit(RunStore, place)
         sleep(0.1)
         first.close()
         second = opening.result()
-    with closing(second), pytest.raises(InputError, match="in use by another process"):
-        RunStore(place)
+        with pytest.raises(InputError, match="in use by another process"):
+            RunStore(place)
+        pool.submit(second.close).result()

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from themis_opt.base.units import (
+    SIZE_UNITS,
     format_bandwidth,
     format_clock,
     format_duration,
@@ -131,6 +132,12 @@ def test_times_survive_printing(picoseconds: int) -> None:
 @given(st.integers(0, 2**50))
 def test_sizes_survive_printing(size: int) -> None:
     assert parse_size(format_size(size)) == size
+
+
+@pytest.mark.parametrize("size", [10**40 + 1, 10**40, int(1e308)])
+def test_sizes_beyond_all_limits_are_printed_exactly(size: int) -> None:
+    number, unit = format_size(size).split()
+    assert int(number) * int(SIZE_UNITS[unit]) == size
 
 
 @given(st.floats(1e-3, 1e18))

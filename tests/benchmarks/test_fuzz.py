@@ -9,6 +9,7 @@ import os
 import random
 import resource
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -36,6 +37,8 @@ MOST_SECONDS, MOST_KIB = 5.0, 2**20
 
 MOST_WAITING = 300.0
 """Seconds that anything may wait, or it hangs."""
+
+FAILED = "FAILED"
 
 SOURCES = (
     SMALL, SMALL, SMALL, "solved/schedule.json", "solved/schedule.json", "resnet-50", "random:3", "random:x",
@@ -79,7 +82,11 @@ def longest(attempts: int, draw: Callable[[], Case]) -> tuple[Counter[str], floa
         case = draw()
         faulthandler.dump_traceback_later(MOST_WAITING, exit=True)
         spent = processor_seconds()
-        outcome = case.run()
+        try:
+            outcome = case.run()
+        except Exception:
+            outcome = FAILED
+            print(f"\n{case.kind} {case.detail!r}\n{traceback.format_exc()}")
         took = processor_seconds() - spent
         faulthandler.cancel_dump_traceback_later()
         counts[f"{case.kind} {outcome}".strip()] += 1
@@ -98,6 +105,7 @@ def report(what: str, counts: Counter[str], slowest: float) -> None:
     memory = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     print(f"\n{what}: {counts.total()} ({dict(sorted(counts.items()))})")
     print(f"slowest {slowest:.2f} s of processors, memory {memory / 1024:.0f} MiB")
+    assert not [kind for kind in counts if kind.endswith(FAILED)]
     assert slowest < MOST_SECONDS
     assert memory < MOST_KIB
 

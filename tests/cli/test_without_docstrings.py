@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,15 +16,18 @@ ENOUGH = 60
 
 
 def run(*arguments: object) -> str:
-    command = [*STRIPPED, *map(str, arguments)]
+    return ended_well(*STRIPPED, *map(str, arguments))
+
+
+def ended_well(*command: str) -> str:
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (ended.returncode, ended.stderr.count("Traceback")) == (0, 0), ended.stderr
     return ended.stdout
 
 
 @pytest.mark.parametrize("words", [("--help",), ("sweep", "--help"), ("list", "formats")])
-def test_what_docstrings_say_is_printed(succeed: Callable[..., str], words: tuple[str, ...]) -> None:
-    assert run(*words) == succeed(*words)
+def test_what_docstrings_say_is_printed(words: tuple[str, ...]) -> None:
+    assert run(*words) == ended_well(sys.executable, "-m", "themis_opt", *words)
 
 
 def test_a_solution_has_its_page(tmp_path: Path) -> None:

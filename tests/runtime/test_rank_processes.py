@@ -135,6 +135,7 @@ def actor(address, token, rank, checks):
     line.say(type="done", origin=0.0, wrong=None, cpu=0.0, memory=0, moved=[0], start=[0.0], end=[1.0])
     with suppress(EOFError, OSError):
         line.hear()
+    line.close()
 
 
 @pytest.mark.parametrize("checks", [True, False])

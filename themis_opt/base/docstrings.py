@@ -22,8 +22,9 @@ def docstring(entry: Any) -> str:
         (definition,) = ast.parse(dedent(inspect.getsource(entry))).body
     except (OSError, TypeError, ValueError):
         return ""
-    documented = isinstance(definition, ast.FunctionDef | ast.ClassDef)
-    return (ast.get_docstring(definition) or "") if documented else ""
+    if not isinstance(definition, ast.FunctionDef | ast.ClassDef):
+        return ""
+    return ast.get_docstring(definition) or ""
 
 
 @contextmanager

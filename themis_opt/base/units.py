@@ -11,7 +11,7 @@ different units, and ``Gb/s`` counts bits.
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -295,11 +295,15 @@ def cells(form: Form, values: Sequence[Any]) -> list[str]:
     return [FORMS[form](value) for value in values]
 
 
+_EXACTLY = Context(prec=400)
+"""Arithmetic with all digits of any float; the default refuses remainders of 28 digits and more."""
+
+
 def _format_exact(amount: Decimal, units: Mapping[str, Decimal], base: str) -> str:
     largest_first = sorted(units.items(), key=lambda item: -item[1])
     for unit, scale in largest_first:
-        if amount and amount % scale == 0:
-            return f"{(amount / scale).normalize():f} {unit}"
+        if amount and _EXACTLY.remainder(amount, scale) == 0:
+            return f"{_EXACTLY.divide(amount, scale).normalize(_EXACTLY):f} {unit}"
     return f"{amount:f} {base}"
 
 

@@ -107,11 +107,10 @@ class RunStore:
     def _locked(self) -> sqlite3.Connection:
         """Hold the lock of the writer: an empty database in use, which every system gives free by itself.
 
-        Who opened the file before its last holder deleted it holds nothing that others would find, and tries again.
+        Who made the file, or opened it before its last holder deleted it, may hold what others do not find, and tries
+        again.
         """
         for _ in range(MOST_HOLDERS):
-            with suppress(OSError):  # what is wrong SQLite says
-                self._lock_path.touch()
             before = self._lock_identity()
             with self._located():
                 lock = self._hold_lock()
