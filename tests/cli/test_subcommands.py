@@ -414,7 +414,7 @@ def test_show_names_every_dimension_and_collective(succeed):
 
 def test_show_lists_tasks_and_tensors(succeed, arguments):
     text = succeed(*arguments["iteration"]["show"])
-    assert "layer0_forward\t40 us" in text
+    assert "layer0_forward\t40.00 us" in text
     assert "layer0_forward of the next iteration" in text
 
 

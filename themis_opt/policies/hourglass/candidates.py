@@ -88,26 +88,34 @@ class Aims(NamedTuple):
         Picoseconds that a dimension finishes after its load.
     is_bound : bool, shape (candidates,)
         Whether the tail holds the least lags, so that no plan of these paths ends before the latest finish.
+    is_mirrored : bool, shape (candidates,)
+        Whether chunks gather in the reverse of the order in which they scatter, as few or as many of them last on a
+        dimension as first: where lags are long, a dimension with many last ones waits for them in the middle.
     """
 
     weight: FloatArray
     tail: FloatArray
     is_bound: BoolArray
+    is_mirrored: BoolArray
 
 
-def aims_of(tables: Tables, num_dimensions: int, weights: Sequence[float], most: int) -> Aims:
+def aims_of(tables: Tables, num_dimensions: int, weights: Sequence[float], mirrored: int, most: int) -> Aims:
     """The aims of at most so many candidates: with and without the lag of the last result, as suits many and few bytes.
 
-    Weights come two and two, so that the first four candidates differ in everything.
+    Weights come two and two, so that the first four candidates differ in everything.  So many of them follow again with
+    mirrored paths, where some collective has these and the problem does not ask for them anyway.
     """
     release = np.repeat(tables.threshold[:, None], num_dimensions, axis=1).astype(np.float64)
     tails = (release + least_lags(tables, num_dimensions), release)
     pairs = [weights[first : first + 2] for first in range(0, len(weights), 2)]
-    chosen = [(weight, kind) for pair in pairs for kind in range(2) for weight in pair][:most]
+    chosen = [(weight, kind) for pair in pairs for kind in range(2) for weight in pair]
+    sides = (False, True) if (tables.mirrors > tables.mirrored).any() else (False,)
+    aims = [(weight, kind, side) for side in sides for weight, kind in (chosen[:mirrored] if side else chosen)][:most]
     return Aims(
-        weight=np.array([weight for weight, _ in chosen]),
-        tail=np.stack([tails[kind] for _, kind in chosen]),
-        is_bound=np.array([kind == 0 for _, kind in chosen]),
+        weight=np.array([weight for weight, _, _ in aims]),
+        tail=np.stack([tails[kind] for _, kind, _ in aims]),
+        is_bound=np.array([kind == 0 for _, kind, _ in aims]),
+        is_mirrored=np.array([side for _, _, side in aims]),
     )
 
 
@@ -167,15 +175,18 @@ def plan_of(instance: Instance, portions: Sequence[Portion], tables: Tables, sta
 
 def run(tables: Tables, pool: Pool, state: State, aims: Aims, trials: int, params: PathParams) -> None:
     """:func:`search`, interpreted or compiled."""
+    mirrored = tables._replace(mirrored=tables.mirrors)
     lattice = max(1, 2 ** int(tables.width.max()) // 16)  # paths over many dimensions take most of the time
     stages = len(state.operations.resource) * lattice
     if SEARCH.interprets(stages * (trials + len(aims.weight))):
-        search(tables, pool, state, aims, trials, params)
-    elif not opens_well(tables, pool, state, aims, stages, params):
-        SEARCH.compiled(tables, pool, state, aims, trials, params)
+        search(tables, mirrored, pool, state, aims, trials, params)
+    elif not opens_well(tables, mirrored, pool, state, aims, stages, params):
+        SEARCH.compiled(tables, mirrored, pool, state, aims, trials, params)
 
 
-def opens_well(tables: Tables, pool: Pool, state: State, aims: Aims, stages: int, params: PathParams) -> bool:
+def opens_well(
+    tables: Tables, mirrored: Tables, pool: Pool, state: State, aims: Aims, stages: int, params: PathParams
+) -> bool:
     """Whether the first candidates already end the search, which are interpreted where that is less work than loading.
 
     The search would find the same; if they do not, it begins anew.
@@ -183,19 +194,21 @@ def opens_well(tables: Tables, pool: Pool, state: State, aims: Aims, stages: int
     work = stages * FEWEST * RULES
     if SEARCH.is_loaded or len(aims.weight) < FEWEST or not OPENINGS.interprets(work):
         return False
-    if time_candidates(tables, pool, state, aims, FEWEST, params) < state.best[MAKESPAN]:
+    if time_candidates(tables, mirrored, pool, state, aims, FEWEST, params) < state.best[MAKESPAN]:
         return False
     take_best(tables, state)
     return True
 
 
-def search(tables: Tables, pool: Pool, state: State, aims: Aims, trials: int, params: PathParams) -> None:
+def search(
+    tables: Tables, mirrored: Tables, pool: Pool, state: State, aims: Aims, trials: int, params: PathParams
+) -> None:
     """Find a plan; it is left in `state.path`, timed.
 
     Every candidate is timed with every rule, and the best ones are improved in turn until the `trials` are used up.  A
     makespan that meets the balanced load ends the search.
     """
-    target = time_candidates(tables, pool, state, aims, len(aims.weight) + 1, params)
+    target = time_candidates(tables, mirrored, pool, state, aims, len(aims.weight) + 1, params)
     while trials > 0 and state.best[MAKESPAN] > target:
         candidate, rule = best_candidate(state)
         if candidate < 0:
@@ -216,7 +229,9 @@ def take_best(tables: Tables, state: State) -> None:
     makespan_of(state.operations, state.workspace)
 
 
-def time_candidates(tables: Tables, pool: Pool, state: State, aims: Aims, most: int, params: PathParams) -> float:
+def time_candidates(
+    tables: Tables, mirrored: Tables, pool: Pool, state: State, aims: Aims, most: int, params: PathParams
+) -> float:
     """Time the candidates, `most` of them, with every rule, or until one meets the balanced load; returns that load.
 
     The last one is the fixed order, which suits few bytes on networks whose first dimensions are fast.
@@ -224,10 +239,11 @@ def time_candidates(tables: Tables, pool: Pool, state: State, aims: Aims, most: 
     target, num_candidates = np.inf, 0
     for number in range(most):
         if number < len(aims.weight):
-            finish = choose_paths(tables, pool, aims.tail[number], aims.weight[number], params)
+            own = mirrored if aims.is_mirrored[number] else tables
+            finish = choose_paths(own, pool, aims.tail[number], aims.weight[number], params)
             if aims.is_bound[number]:
                 target = min(target, finish * (1 + CLOSE))
-            line_up(tables, pool, state, num_candidates)
+            line_up(own, pool, state, num_candidates)
         else:
             line_up_fixed(tables, state, num_candidates)
         if is_known(state, num_candidates):
@@ -252,10 +268,20 @@ def line_up(tables: Tables, pool: Pool, state: State, candidate: int) -> None:
             for chunk in range(first, first + tables.chunks[collective]):
                 i = most_behind(pool, collective, layer)
                 state.candidate_path[candidate, chunk, layer] = pool.path[i]
+                if tables.mirrored[collective]:
+                    state.candidate_path[candidate, chunk, 1] = backwards(pool.path[i], tables.width[collective])
                 pool.credit[i] -= tables.chunks[collective]
                 for other in range(pool.size[0]):
                     pool.credit[other] += pool.chunks[other]
         first += tables.chunks[collective]
+
+
+def backwards(path: int, width: int) -> int:
+    """The path that visits the dimensions in the reverse order."""
+    other = 0
+    for position in range(width):
+        other |= dimension_at(path, position) << (BITS * (width - 1 - position))
+    return other
 
 
 def most_behind(pool: Pool, collective: int, layer: int) -> int:

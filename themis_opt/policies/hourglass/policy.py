@@ -34,33 +34,36 @@ class HourglassParams:
     ----------
     weights : tuple of float
         Weights of the time in middle stages for which paths are chosen, each with every kind of tail; 0.0 balances
-        loads alone.  Half and double of 0.2 lengthen the mean makespan by 0.16 %, of the others they are chance.
+        loads alone.  Half and double are chance.
+    mirrored : int
+        Of the candidates of these weights, those that are tried with mirrored paths too, where any are allowed.  Half
+        and double are chance.
     trials_per_stage : int
         Changes of a path to try for each stage of the plan, as long as that is not too much work: half lengthens the
-        mean makespan by 0.3 %, double shortens it by 0.3 %.
+        mean makespan by 0.11 %, double shortens it by 0.05 %.
     most_work : int
-        Stages to simulate in all trials, and in all candidates but the first: what bounds the time.  Half saves a sixth
-        of it and lengthens the mean makespan by 0.05 %, double shortens that by 0.02 % for a sixth more time.
+        Stages to simulate in all trials, and in all candidates but the first: what bounds the time.  Half saves a fifth
+        of it and lengthens the mean makespan by 0.07 %, double shortens that by 0.02 % for a fifth more time.
     free_chunks, fewest_free_chunks : int
-        Chunks of free sizes, of all collectives together, and of each one at least.  Half takes 0.7 of the time and
-        double 1.5 times as much, for makespans up to 19 % shorter or longer where messages are small.
+        Chunks of free sizes, of all collectives together, and of each one at least.  Half takes 0.8 of the time and
+        double 1.4 times as much, for makespans up to 1 % longer or shorter.
     count_margin : float
         Where chunks cost something, how much longer than the best a schedule is after which no more, or no fewer,
-        chunks are tried: half saves a tenth of the time and lengthens the mean makespan by 0.6 %, double changes
-        nothing.
+        chunks are tried: half and double change the time by some percent.
     count_work : int
-        The same as `most_work` for each number of chunks then: half saves a tenth of the time and lengthens the mean
-        makespan by 0.3 %, double changes nothing.
+        The same as `most_work` for each number of chunks then: half saves a sixth of the time and lengthens the mean
+        makespan by 0.08 %, double shortens it by 0.07 % for a seventh more.
     resized, rebalanced : int
         Of how many of these schedules the sizes are optimised, and how often the paths of the best one are dealt out
-        again for the sizes that suit them.  Half saves a fifth of the time each and lengthens the mean makespan by 0.2
-        and 0.4 %, double takes a quarter and a half more and shortens it by 0.06 and 0.09 %.
+        again for the sizes that suit them.  Half saves a fifth and a quarter of the time and lengthens the mean
+        makespan by 0.6 and 0.3 %, double takes a seventh and 0.4 more and shortens it by 0.1 and 0.4 %.
     paths : PathParams
         How chunks are dealt out to paths.
     """
 
     weights: tuple[float, ...] = (0.3, 0.0, 0.1, 0.5, 0.03, 0.2)
-    trials_per_stage: int = 8
+    mirrored: int = 4
+    trials_per_stage: int = 24
     most_work: int = 160_000
     free_chunks: int = 18
     fewest_free_chunks: int = 4
@@ -82,12 +85,14 @@ class Hourglass:
     they are short and others wait for them; then first scatters, which the dimensions thus begin with; then last
     gathers, of which every dimension has some in stock at the end.  So no dimension runs dry, and what remains is to
     choose for how many chunks a dimension is the first and the last one: paths are dealt out by least load, middle
-    stages weighing more or less, and changed in single positions while that balances better.  The candidates are
-    simulated, and the best are improved by a bounded number of changes.
+    stages weighing more or less, and changed in single positions while that balances better.  Some candidates have
+    mirrored paths, as many chunks ending on a dimension as begin there: with many last gathers and few first scatters a
+    dimension runs dry in the middle, where lags are long.  The candidates are simulated, and the best are improved by a
+    bounded number of changes.
 
     The fixed order, and Themis with both dispatch rules, are simulated too, and returned if they are better.  Nothing
     is random, and all sequences are enforced.  Time, for C chunks, D dimensions and n stages: O(D 2^D) for each of at
-    most 256 batches of chunks in each of 12 candidates, and O(n (D + log n)) for each of O(C D) simulations, whose
+    most 256 batches of chunks in each of 16 candidates, and O(n (D + log n)) for each of O(C D) simulations, whose
     number falls where n is large.
 
     Parameters
@@ -166,7 +171,8 @@ def balance(instance: Instance, params: HourglassParams, portions: Sequence[Port
     tables, num_dimensions = tables_of(instance, portions), len(instance.fabric.dimensions)
     num_stages = int((tables.chunks * tables.legs * tables.width).sum())
     trials = min(params.trials_per_stage * num_stages, params.most_work // num_stages)
-    aims = aims_of(tables, num_dimensions, params.weights, max(1, params.most_work // (RULES * num_stages)))
+    most = max(1, params.most_work // (RULES * num_stages))
+    aims = aims_of(tables, num_dimensions, params.weights, params.mirrored, most)
     state = empty_state(tables, num_dimensions, len(aims.weight) + 1)
     pool = empty_pool(tables, num_dimensions, params.paths)
     run(tables, pool, state, aims, trials, params.paths)

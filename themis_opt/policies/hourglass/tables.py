@@ -73,8 +73,8 @@ class Tables(NamedTuple):
     ----------
     width, legs, chunks, release : int64
         Dimensions it spans, legs, equal chunks, and release in picoseconds.
-    mirrored : bool
-        Whether the gather order is the scatter order reversed.
+    mirrors, mirrored : bool
+        Whether the gather order can be the scatter order reversed, and whether it is.
     opens, closes : bool
         Whether its first stages scatter, and its last stages gather: the stages that move most bytes.
     rank : int64, shape (collectives, 3)
@@ -94,6 +94,7 @@ class Tables(NamedTuple):
     legs: IntArray
     chunks: IntArray
     release: IntArray
+    mirrors: IntArray
     mirrored: IntArray
     opens: IntArray
     closes: IntArray
@@ -116,6 +117,7 @@ def tables_of(instance: Instance, portions: Sequence[Portion] | None = None) -> 
         legs=np.array([len(rule.phases) for rule in rules]),
         chunks=np.array([len(own.sizes) for own in portions]),
         release=release,
+        mirrors=np.array([rule.mirrors for rule in rules]),
         mirrored=np.array([instance.ag_order == "reverse" and rule.mirrors for rule in rules]),
         opens=np.array([rule.opens for rule in rules]),
         closes=np.array([rule.closes for rule in rules]),
