@@ -27,9 +27,9 @@ Constraints
     9. *symmetry*: jobs of one class are numbered by their start on their first machine in the first leg;
     10. *bounds*: :math:`L \le T \le H`;
     11. *ends*, where those of a single class are given (:mod:`formulations.end_counts`): :math:`b_k` jobs begin on k
-        and :math:`e_k` end there.  Then jobs are numbered by the machine on which they begin, and by their start there,
-        instead of (9); and there is no objective, since CP-SAT refutes a horizon that it cannot reach as the bound of a
-        minimisation.
+        and :math:`e_k` end there, or so many begin on k and end on l.  Then jobs are numbered by the machine on which
+        they begin, by the one on which they end where that is given, and by their first start, instead of (9); and
+        there is no objective, since CP-SAT refutes a horizon that it cannot reach as the bound of a minimisation.
 
 A mirrored second leg has no variables :math:`x` and :math:`b` of its own: those of the first leg, reversed, stand for
 them.  The rules (1) to (5) of a job on its own are in :mod:`formulations.job_rules`.  (8) and (10) are redundant; they
@@ -45,7 +45,7 @@ from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
 from formulations.cp_sat import Report, search
-from formulations.end_counts import EndCounts
+from formulations.end_counts import EndCounts, EndPairs
 from formulations.job_plans import JobPlans, PlanOutcome, start_on
 from formulations.job_rules import add_job
 from formulations.job_variables import JobVariables, LegVariables, decisions, extracted, hint_job
@@ -64,12 +64,12 @@ class ChunkOrder:
         An upper bound on the makespan of some feasible schedule.
     lower_bound : int
         A proven lower bound.
-    ends : EndCounts, optional
+    ends : EndCounts or EndPairs, optional
         Where the jobs of a single class begin and end; then any schedule that ends by the horizon is a solution.
     """
 
     def __init__(
-        self, jobs: Sequence[JobClass], horizon: int, lower_bound: int = 0, ends: EndCounts | None = None
+        self, jobs: Sequence[JobClass], horizon: int, lower_bound: int = 0, ends: EndCounts | EndPairs | None = None
     ) -> None:
         self.jobs = jobs
         self.model = cp_model.CpModel()
@@ -82,8 +82,10 @@ class ChunkOrder:
         if ends is None:
             self._symmetry()
             self.model.minimize(self.makespan)
-        else:
+        elif isinstance(ends, EndCounts):
             self._fix_ends(ends)
+        else:
+            self._fix_pairs(ends)
 
     def solve(self, budget: Budget, report: Report, stop: Event | None = None) -> PlanOutcome:
         """Search within a budget, or until `stop` is set; `report` hears of every better solution and bound."""
@@ -163,15 +165,33 @@ class ChunkOrder:
                 self.model.add(one.legs[0].start[first] <= following.legs[0].start[first])
 
     def _fix_ends(self, ends: EndCounts) -> None:
-        """(11)."""
+        """(11) where the ends are given machine by machine."""
         (job,), (jobs,) = self.jobs, self.variables
         numbered = iter(jobs)
         for k, count in zip(job.machines, ends.begin, strict=True):
-            own = list(islice(numbered, count))
-            for variables in own:
-                self.model.add(variables.legs[0].taken[0, k] == 1)
-            for one, following in pairwise(own):
-                self.model.add(one.legs[0].start[k] <= following.legs[0].start[k])
+            self._begin_in_turn(list(islice(numbered, count)), k)
         for k, count in zip(job.machines, ends.end, strict=True):
-            last = job.everything & ~(1 << k), k
-            self.model.add(sum(variables.legs[-1].taken[last] for variables in jobs) == count)
+            self.model.add(sum(self._ends_on(variables, k) for variables in jobs) == count)
+
+    def _fix_pairs(self, ends: EndPairs) -> None:
+        """(11) where they are given together."""
+        (job,), (jobs,) = self.jobs, self.variables
+        numbered = iter(jobs)
+        for k, row in zip(job.machines, ends.counts, strict=True):
+            for m, count in zip(job.machines, row, strict=True):
+                own = list(islice(numbered, count))
+                self._begin_in_turn(own, k)
+                for variables in own:
+                    self.model.add(self._ends_on(variables, m) == 1)
+
+    def _begin_in_turn(self, jobs: Sequence[JobVariables], machine: int) -> None:
+        """All begin on a machine, in the order of their numbers."""
+        for variables in jobs:
+            self.model.add(variables.legs[0].taken[0, machine] == 1)
+        for one, following in pairwise(jobs):
+            self.model.add(one.legs[0].start[machine] <= following.legs[0].start[machine])
+
+    @staticmethod
+    def _ends_on(variables: JobVariables, machine: int) -> cp_model.IntVar:
+        job = variables.job
+        return variables.legs[-1].taken[job.everything & ~(1 << machine), machine]

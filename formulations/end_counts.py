@@ -19,6 +19,9 @@ makespan is more than H**.  In each cell, :mod:`formulations.chunk_order` is ask
 seconds what it does not refute in half a minute as a whole: a stage on a machine takes longest where it is first or
 last, so the ends decide nearly all of the loads; and jobs are told apart by where they begin, not by sorting.
 
+A cell that is hard is split by **pairs**, by how many jobs begin on k and end on l for all k and l: tables whose rows
+sum to b and whose columns sum to e.  The loads are the same in all of them, but each job knows both of its ends.
+
 A class of two legs is reversible if the second has the durations of the first in the reverse order of machines, and
 the same lags: then a schedule that is read backwards, and on each machine shifted by its lag, is a schedule as well.
 """
@@ -42,6 +45,44 @@ class EndCounts:
 
     begin: tuple[int, ...]
     end: tuple[int, ...]
+
+    def pairs(self) -> Iterator["EndPairs"]:
+        """The parts of the cell: every schedule in it is in one of them."""
+        return map(EndPairs, _tables(self.begin, self.end))
+
+
+@dataclass(frozen=True)
+class EndPairs:
+    """A part of a cell: how many jobs begin on one machine (row) and end on one (column), in the order of the class."""
+
+    counts: tuple[tuple[int, ...], ...]
+
+    @property
+    def cell(self) -> EndCounts:
+        """The cell it is a part of."""
+        return EndCounts(tuple(map(sum, self.counts)), tuple(map(sum, zip(*self.counts, strict=True))))
+
+
+def _tables(rows: tuple[int, ...], columns: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """All tables of counts with these sums of rows and columns, which have the same total."""
+    if not rows:
+        yield ()
+        return
+    for row in _rows(rows[0], columns):
+        left = tuple(most - count for most, count in zip(columns, row, strict=True))
+        for others in _tables(rows[1:], left):
+            yield row, *others
+
+
+def _rows(total: int, most: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """All rows of counts with a sum, none of them more than it may be."""
+    if not most:
+        if total == 0:
+            yield ()
+        return
+    for count in range(min(total, most[0]), -1, -1):
+        for others in _rows(total - count, most[1:]):
+            yield count, *others
 
 
 def is_reversible(job: JobClass) -> bool:

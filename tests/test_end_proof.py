@@ -1,15 +1,24 @@
 """What the reference proves of few equal chunks by where they begin and end."""
 
+from collections.abc import Sequence
 from itertools import pairwise
+from threading import Event
 
 import pytest
 
+from formulations.budget import Budget
+from formulations.chunk_order import ChunkOrder
+from formulations.cp_sat import Report
+from formulations.end_counts import EndCounts, EndPairs
+from formulations.job_plans import PlanOutcome
+from formulations.lattice import JobClass
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
+from themis_opt.search import end_proof
 from themis_opt.search.end_proof import EndProof, EndProofParams
 from themis_opt.search.exact import Exact
 from themis_opt.search.limits import Allowance, SearchLimits
@@ -61,6 +70,31 @@ def test_what_is_proven_before_the_time_is_over_is_kept() -> None:
     own, _, proven = proof(start, 0.02)
     assert proven[-1] == own.bound <= own.best.makespan
     assert proof(start, 5.0)[0].bound >= own.bound
+
+
+def test_hard_cells_are_refuted_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound and the schedule meet where CP-SAT knows nothing of whole cells."""
+    asked = set[type]()
+
+    class Parts(ChunkOrder):
+        def __init__(self, jobs: Sequence[JobClass], horizon: int, *, ends: EndCounts | EndPairs) -> None:
+            super().__init__(jobs, horizon, ends=ends)
+            self.is_whole = isinstance(ends, EndCounts)
+            asked.add(type(ends))
+
+        def solve(self, budget: Budget, report: Report, stop: Event | None = None) -> PlanOutcome:
+            outcome = super().solve(budget, report, stop)
+            return PlanOutcome(None, 0, "unknown", outcome.work) if self.is_whole else outcome
+
+    monkeypatch.setattr(end_proof, "ChunkOrder", Parts)
+    monkeypatch.setattr(end_proof, "HARD_CELLS", 100)
+    instance = problem(chunks=5)
+    start = simulate(instance, make_policy("baseline+fifo")(instance))
+    own, _, _ = proof(start, 20.0, slot=1.0)
+    optimum = Exact(seconds=20.0, workers=1, deterministic=True).solve(instance)
+    assert asked == {EndCounts, EndPairs}
+    assert max(bounds(start.instance).values()) < own.bound <= optimum.schedule.makespan * (1 + 1e-9)
+    assert own.best.makespan <= own.bound * (1 + LIMITS.gap)
 
 
 def test_it_is_for_few_chunks_of_one_collective() -> None:

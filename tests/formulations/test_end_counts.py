@@ -2,13 +2,14 @@
 
 import random
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from brute_force import brute_force
 
 from formulations.budget import Budget
 from formulations.chunk_order import ChunkOrder
-from formulations.end_counts import EndCells, EndCounts, is_reversible
+from formulations.end_counts import EndCells, EndCounts, EndPairs, is_reversible
 from formulations.lattice import JobClass, Leg, arcs
 
 EXACTLY = Budget(seconds=600.0, workers=1, gap=0.0)
@@ -40,6 +41,28 @@ def test_some_cell_has_the_best_schedule_and_none_a_better_one(seed: int) -> Non
     best = brute_force([job])
     assert "optimal" in statuses(job, best)
     assert set(statuses(job, best - 1)) <= {"infeasible"}
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_the_parts_of_the_cells_say_the_same(seed: int) -> None:
+    job = random_class(seed)
+    best = brute_force([job])
+
+    def found(horizon: int) -> set[str]:
+        parts = [part for cell in EndCells(job, horizon) for part in cell.pairs()]
+        return {ChunkOrder([job], horizon, ends=part).solve(EXACTLY, lambda *_: None).status for part in parts}
+
+    assert "optimal" in found(best)
+    assert found(best - 1) <= {"infeasible"}
+
+
+def test_a_cell_is_divided_into_all_tables_with_its_sums() -> None:
+    cell = EndCounts((2, 1, 0), (1, 1, 1))
+    parts = list(cell.pairs())
+    grid = product(range(3), repeat=9)
+    tables = (tuple(counts[row : row + 3] for row in (0, 3, 6)) for counts in grid)
+    assert set(parts) == {part for part in map(EndPairs, tables) if part.cell == cell}
+    assert len(parts) == len(set(parts)) == 3
 
 
 def two_machines(lag: int = 0) -> JobClass:

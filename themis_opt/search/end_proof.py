@@ -1,9 +1,10 @@
 """The proof for few equal chunks: a horizon is refuted by refuting it for all places where chunks begin and end.
 
 :mod:`formulations.end_counts` says which cells a horizon leaves: how many chunks begin and end on each dimension.
-:mod:`formulations.chunk_order` is asked about every one.  If none has a schedule, the makespan is more than the
-horizon, and a longer one is asked; if one has, it is simulated and may be the best; if one is too hard, the horizon was
-too long.  What is refuted in a cell is kept, so that a shorter horizon asks the hard cells alone.
+:mod:`formulations.chunk_order` is asked about every one, and then about the parts of those that are hard.  If none has
+a schedule, the makespan is more than the horizon, and a longer one is asked; if one has, it is simulated and may be the
+best; if a part is too hard, or too many cells are, the horizon was too long.  What is refuted is kept, so that a
+shorter horizon asks what was hard alone.
 """
 
 import math
@@ -13,9 +14,10 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
 from threading import Event
+from typing import TypeVar
 
 from formulations.chunk_order import ChunkOrder
-from formulations.end_counts import EndCells, EndCounts
+from formulations.end_counts import EndCells, EndCounts, EndPairs, is_reversible
 from formulations.job_plans import PlanOutcome
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import equal_sizes
@@ -32,7 +34,10 @@ MAX_ARCS = 5_000
 """Lattice arcs of all chunks: a larger model takes longer to build for every cell than its search takes."""
 
 ADVANCE, LEAST_STEP = 2.0, 0.02
-"""By how much the step grows after a horizon that was refuted, and the step at which the proof is given up."""
+"""By how much the step grows as long as every horizon is refuted; and the share of the gap below which the
+place between the bound and a horizon that was not refuted is not searched."""
+
+Own = TypeVar("Own", EndCounts, EndPairs)
 
 
 @dataclass(frozen=True)
@@ -44,20 +49,44 @@ class EndProofParams:
     step : float
         Place of the first horizon between the bound and the best makespan: few cells have schedules that short.
     retreat : float
-        By how much that shrinks after a horizon that was not refuted.
+        Place of the next one between the bound and the least horizon that was not refuted.
     slot : float
-        Share of the time of the proof that a cell may take.
+        Share of the time of the proof that a part of a hard cell may take.
     resolution : int
         Ticks of a horizon; finer ones are refuted no later.
     """
 
     step: float = 0.15
-    retreat: float = 0.5
-    slot: float = 0.2
+    retreat: float = 0.65
+    slot: float = 0.1
     resolution: int = 20_000
 
 
 USUAL = EndProofParams()
+
+HARD_CELLS = 2
+"""Cells of a horizon that may turn out to be hard; to be asked as a whole they share what a part may take."""
+
+PARTS_SHARE = 0.7
+"""Share of the time left that the parts of hard cells may take: then there is some for a shorter horizon."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What the proof may take of an allowance: until `last` of it is left, and `slot` for a part of a cell."""
+
+    allowance: Allowance
+    last: float
+    slot: float
+
+    @property
+    def left(self) -> float:
+        """Seconds left, zero or less if they are used up."""
+        return self.allowance.left - self.last
+
+    def part(self, share: float) -> "Turn":
+        """A share of what is left."""
+        return replace(self, last=self.last + (1 - share) * max(self.left, 0.0))
 
 
 class EndProof:
@@ -97,8 +126,15 @@ class EndProof:
     ) -> None:
         self.limits, self.best, self.bound, self.offer, self.report = limits, best, bound, offer, report
         self.params, self.interrupted = params, False
-        self._refuted: dict[EndCounts, float] = {}
-        self._hardest: list[EndCounts] = []
+        self._forget(reversible=False)
+
+    def _forget(self, *, reversible: bool) -> None:
+        """Begin without any knowledge of cells, of which one may stand for the other, read backwards, or not."""
+        self._is_reversible = reversible
+        self._refuted: dict[EndCounts | EndPairs, float] = {}
+        self._hard: set[EndCounts] = set()
+        self._hardest: list[EndPairs] = []
+        self._met, self._met_until = list[EndCounts](), 0.0
 
     @staticmethod
     def suits(instance: Instance) -> bool:
@@ -110,57 +146,104 @@ class EndProof:
 
     def run(self, allowance: Allowance, seconds: float) -> None:
         """Raise the bound until it is near the best makespan, cannot be raised, or the seconds are over."""
-        last, step = allowance.left - seconds, self.params.step
-        slot = self.params.slot * seconds
-        while step >= LEAST_STEP and allowance.left > last and not self._is_near and not self.interrupted:
-            horizon = self.bound + min(step, 1.0) * (self.best.makespan - self.bound)
-            if self._refutes(horizon, allowance, last, slot):
+        turn = Turn(allowance, allowance.left - seconds, self.params.slot * seconds)
+        step, failed = self.params.step, math.inf
+        while turn.left > 0 and not self._is_near and not self.interrupted:
+            room = min(self.best.makespan, failed) - self.bound
+            if room < max(LEAST_STEP * (self.best.makespan - self.bound), self.bound / self.params.resolution):
+                return
+            horizon = self.bound + min(step, 1.0) * room
+            if self._refutes(horizon, turn):
                 self.bound = horizon
                 self.report(horizon)
-                step *= ADVANCE
+                step *= ADVANCE if failed == math.inf else 1.0
             else:
-                step *= self.params.retreat
+                step, failed = self.params.retreat, horizon
 
     @property
     def _is_near(self) -> bool:
         return self.best.makespan <= self.bound * (1 + self.limits.gap)
 
-    def _refutes(self, horizon: float, allowance: Allowance, last: float, slot: float) -> bool:
+    def _refutes(self, horizon: float, turn: Turn) -> bool:
         """Whether no cell has a schedule that ends by the horizon."""
         data = self._data(horizon)
-        ticks = int(horizon) // data.tick
-        cells = EndCells(data.jobs[0], ticks)
-
-        def ask(cell: EndCounts, stop: Event) -> PlanOutcome:
-            budget = replace(self.limits.budget(min(slot, allowance.left - last)), workers=1)
-            return ChunkOrder(data.jobs, ticks, ends=cell).solve(budget, ignore, stop)
-
-        workers = 1 if self.limits.deterministic else self.limits.workers
+        if is_reversible(data.jobs[0]) != self._is_reversible:  # rounding to ticks may hide a difference
+            self._forget(reversible=not self._is_reversible)
         try:
-            with closing(in_parallel(ask, self._questions(cells, horizon, allowance, last), workers)) as outcomes:
-                for cell, outcome in outcomes:
-                    allowance.charge(outcome.work)
-                    if outcome.status != "infeasible":
-                        self._hardest = [cell, *(other for other in self._hardest if other != cell)]
-                        self._take(data, outcome)
-                        return False
-                    self._refuted[cell] = horizon
+            return self._leaves_few(data, horizon, turn) and self._parts_fall(data, horizon, turn.part(PARTS_SHARE))
         except KeyboardInterrupt:
             self.interrupted = True
-        return cells.are_all and not self.interrupted
+            return False
 
-    def _questions(self, cells: EndCells, horizon: float, allowance: Allowance, last: float) -> Iterator[EndCounts]:
-        """The cells that are not refuted yet, those that were hard first, while there is time."""
-        asked, charged = set[EndCounts](), 0.0
-        for cell in chain(self._hardest, cells):
-            allowance.charge(cells.work - charged)
-            charged = cells.work
-            if allowance.left <= last:
-                cells.are_all = False
-                return
-            if cell not in asked and self._refuted.get(cell, 0.0) < horizon:
-                asked.add(cell)
+    def _leaves_few(self, data: ChunkOrderData, horizon: float, turn: Turn) -> bool:
+        """Whether all cells are met, and hardly any turn out to be hard or have a schedule."""
+        slot, most = turn.slot / HARD_CELLS, len(self._hard) + HARD_CELLS
+        with closing(self._standing(data, horizon, self._whole(data, horizon, turn), turn, slot)) as standing:
+            for cell, has_schedule in standing:
+                if has_schedule or turn.left <= 0 or len(self._hard) == most:
+                    return False
+                self._hard.add(cell)
+        return self._met_until >= horizon
+
+    def _parts_fall(self, data: ChunkOrderData, horizon: float, turn: Turn) -> bool:
+        """Whether all parts of the hard cells are refuted."""
+        with closing(self._standing(data, horizon, self._parts(horizon), turn, turn.slot)) as standing:
+            for part, _ in standing:
+                self._hardest = [part, *(other for other in self._hardest if other != part)]
+                return False
+        return True
+
+    def _parts(self, horizon: float) -> Iterator[EndPairs]:
+        """The parts of the hard cells that are not refuted, those first that were hard themselves."""
+        hard = [cell for cell in self._met if cell in self._hard]
+        first = [part for part in self._hardest if part.cell in hard]
+        others = (part for cell in hard for part in cell.pairs() if part not in first)
+        for part in chain(first, others):
+            if self._refuted.get(part, 0.0) < horizon:
+                yield part
+
+    def _whole(self, data: ChunkOrderData, horizon: float, turn: Turn) -> Iterator[EndCounts]:
+        """The cells that are neither refuted nor hard, while there is time."""
+        for cell in self._cells(data, horizon, turn):
+            if cell not in self._hard and self._refuted.get(cell, 0.0) < horizon:
                 yield cell
+
+    def _cells(self, data: ChunkOrderData, horizon: float, turn: Turn) -> Iterator[EndCounts]:
+        """The cells of a horizon, or of a longer one of which all were met."""
+        if horizon <= self._met_until:
+            yield from self._met
+            return
+        cells, met, charged = EndCells(data.jobs[0], int(horizon) // data.tick), list[EndCounts](), 0.0
+        for cell in cells:
+            turn.allowance.charge(cells.work - charged)
+            charged = cells.work
+            if turn.left <= 0:
+                return
+            met.append(cell)
+            yield cell
+        if cells.are_all:
+            self._met, self._met_until = met, horizon
+
+    def _standing(
+        self, data: ChunkOrderData, horizon: float, cells: Iterable[Own], turn: Turn, slot: float
+    ) -> Generator[tuple[Own, bool]]:
+        """Those of some cells that are not refuted in their slot, and whether they have a schedule."""
+
+        def ask(cell: Own, stop: Event) -> PlanOutcome:
+            budget = replace(self.limits.budget(min(slot, turn.left)), workers=1)
+            return ChunkOrder(data.jobs, int(horizon) // data.tick, ends=cell).solve(budget, ignore, stop)
+
+        workers = 1 if self.limits.deterministic else self.limits.workers
+        with closing(in_parallel(ask, cells, workers)) as outcomes:
+            for cell, outcome in outcomes:
+                turn.allowance.charge(outcome.work)
+                if outcome.status == "interrupted":
+                    raise KeyboardInterrupt
+                if outcome.status == "infeasible":
+                    self._refuted[cell] = horizon
+                else:
+                    self._take(data, outcome)
+                    yield cell, outcome.jobs is not None
 
     def _data(self, horizon: float) -> ChunkOrderData:
         """The chunks, as jobs of the least size of all of them, in ticks of the horizon."""
@@ -180,10 +263,10 @@ class EndProof:
 
 
 def in_parallel(
-    ask: Callable[[EndCounts, Event], PlanOutcome], cells: Iterable[EndCounts], workers: int
-) -> Generator[tuple[EndCounts, PlanOutcome], None, None]:
+    ask: Callable[[Own, Event], PlanOutcome], cells: Iterable[Own], workers: int
+) -> Generator[tuple[Own, PlanOutcome]]:
     """What is known of cells, as it becomes known; the questions end where nobody listens any more."""
-    running, stop = dict[Future[PlanOutcome], EndCounts](), Event()
+    running, stop = dict[Future[PlanOutcome], Own](), Event()
     with ThreadPoolExecutor(workers) as threads:
         try:
             for cell in cells:
@@ -196,7 +279,7 @@ def in_parallel(
             stop.set()
 
 
-def _answered(running: dict[Future[PlanOutcome], EndCounts]) -> Iterator[tuple[EndCounts, PlanOutcome]]:
+def _answered(running: dict[Future[PlanOutcome], Own]) -> Iterator[tuple[Own, PlanOutcome]]:
     """Take out what is answered, at least one."""
     for future in wait(running, return_when=FIRST_COMPLETED).done:
         yield running.pop(future), future.result()
