@@ -33,9 +33,9 @@ MIN_STAGES, MAX_STAGES = 33, 160
 MAX_ARCS = 5_000
 """Lattice arcs of all chunks: a larger model takes longer to build for every cell than its search takes."""
 
-ADVANCE, LEAST_STEP = 2.0, 0.02
-"""By how much the step grows as long as every horizon is refuted; and the share of the gap below which the
-place between the bound and a horizon that was not refuted is not searched."""
+ADVANCE, QUICK, LEAST_STEP = 2.0, 0.05, 0.02
+"""By how much the step grows as long as every horizon is refuted in no more than a share of the time that is left; and
+the share of the gap below which the place between the bound and a horizon that was not refuted is not searched."""
 
 Own = TypeVar("Own", EndCounts, EndPairs)
 
@@ -152,11 +152,12 @@ class EndProof:
             room = min(self.best.makespan, failed) - self.bound
             if room < max(LEAST_STEP * (self.best.makespan - self.bound), self.bound / self.params.resolution):
                 return
-            horizon = self.bound + min(step, 1.0) * room
+            horizon, left = self.bound + min(step, 1.0) * room, turn.left
             if self._refutes(horizon, turn):
                 self.bound = horizon
                 self.report(horizon)
-                step *= ADVANCE if failed == math.inf else 1.0
+                is_quick = left - turn.left < QUICK * left
+                step *= ADVANCE if is_quick and failed == math.inf else 1.0
             else:
                 step, failed = self.params.retreat, horizon
 
