@@ -87,10 +87,9 @@ def test_hard_cells_are_refuted_part_by_part(monkeypatch: pytest.MonkeyPatch) ->
             return PlanOutcome(None, 0, "unknown", outcome.work) if self.is_whole else outcome
 
     monkeypatch.setattr(end_proof, "ChunkOrder", Parts)
-    monkeypatch.setattr(end_proof, "HARD_CELLS", 100)
     instance = problem(chunks=5)
     start = simulate(instance, make_policy("baseline+fifo")(instance))
-    own, _, _ = proof(start, 20.0, slot=1.0)
+    own, _, _ = proof(start, 20.0, slot=1.0, hard_cells=100)
     optimum = Exact(seconds=20.0, workers=1, deterministic=True).solve(instance)
     assert asked == {EndCounts, EndPairs}
     assert max(bounds(start.instance).values()) < own.bound <= optimum.schedule.makespan * (1 + 1e-9)

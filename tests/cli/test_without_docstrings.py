@@ -25,7 +25,7 @@ def ended_well(*command: str) -> str:
     return ended.stdout
 
 
-@pytest.mark.parametrize("words", [("--help",), ("sweep", "--help"), ("list", "formats")])
+@pytest.mark.parametrize("words", [("--help",), ("sweep", "--help"), ("list", "formats"), ("list", "policies")])
 def test_what_docstrings_say_is_printed(words: tuple[str, ...]) -> None:
     assert run(*words) == ended_well(sys.executable, "-m", "themis_opt", *words)
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from themis_opt.base.docstrings import docstring
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.cli import completion, options
 
@@ -86,6 +87,6 @@ def _what(names: Mapping[str, Any], name: str) -> str:
         entry = names.load(name)
     except InputError as error:
         return error.rule
-    first = (getattr(entry, "__doc__", None) or "").strip().partition("\n")[0]
+    first = docstring(entry).partition("\n")[0]
     is_made_up = first.startswith(f"{getattr(entry, '__name__', '')}(")  # that of a dataclass without one
     return "-" if is_made_up or not first else re.sub(r":\w+:`", "`", first).replace("`", "")

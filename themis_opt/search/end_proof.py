@@ -33,9 +33,8 @@ MIN_STAGES, MAX_STAGES = 33, 160
 MAX_ARCS = 5_000
 """Lattice arcs of all chunks: a larger model takes longer to build for every cell than its search takes."""
 
-ADVANCE, QUICK, LEAST_STEP = 2.0, 0.05, 0.02
-"""By how much the step grows as long as every horizon is refuted in no more than a share of the time that is left; and
-the share of the gap below which the place between the bound and a horizon that was not refuted is not searched."""
+LEAST_STEP = 0.02
+"""Share of the gap below which the place between the bound and a horizon that was not refuted is not searched."""
 
 Own = TypeVar("Own", EndCounts, EndPairs)
 
@@ -44,31 +43,37 @@ Own = TypeVar("Own", EndCounts, EndPairs)
 class EndProofParams:
     """How horizons are chosen and searched.
 
+    What half and twice of each changes: ``reports/parameters``, proof by begin and end counts.
+
     Attributes
     ----------
     step : float
         Place of the first horizon between the bound and the best makespan: few cells have schedules that short.
+    advance, quick : float
+        By how much the step grows as long as every horizon is refuted in no more than a share of the time that is left.
     retreat : float
         Place of the next one between the bound and the least horizon that was not refuted.
     slot : float
         Share of the time of the proof that a part of a hard cell may take.
+    hard_cells : int
+        Cells of a horizon that may turn out to be hard; to be asked as a whole they share what a part may take.
+    parts_share : float
+        Share of the time left that the parts of hard cells may take: then there is some for a shorter horizon.
     resolution : int
         Ticks of a horizon; finer ones are refuted no later.
     """
 
     step: float = 0.15
+    advance: float = 2.0
+    quick: float = 0.05
     retreat: float = 0.65
     slot: float = 0.1
+    hard_cells: int = 2
+    parts_share: float = 0.7
     resolution: int = 20_000
 
 
 USUAL = EndProofParams()
-
-HARD_CELLS = 2
-"""Cells of a horizon that may turn out to be hard; to be asked as a whole they share what a part may take."""
-
-PARTS_SHARE = 0.7
-"""Share of the time left that the parts of hard cells may take: then there is some for a shorter horizon."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +161,8 @@ class EndProof:
             if self._refutes(horizon, turn):
                 self.bound = horizon
                 self.report(horizon)
-                is_quick = left - turn.left < QUICK * left
-                step *= ADVANCE if is_quick and failed == math.inf else 1.0
+                is_quick = left - turn.left < self.params.quick * left
+                step *= self.params.advance if is_quick and failed == math.inf else 1.0
             else:
                 step, failed = self.params.retreat, horizon
 
@@ -171,14 +176,16 @@ class EndProof:
         if is_reversible(data.jobs[0]) != self._is_reversible:  # rounding to ticks may hide a difference
             self._forget(reversible=not self._is_reversible)
         try:
-            return self._leaves_few(data, horizon, turn) and self._parts_fall(data, horizon, turn.part(PARTS_SHARE))
+            if not self._leaves_few(data, horizon, turn):
+                return False
+            return self._parts_fall(data, horizon, turn.part(self.params.parts_share))
         except KeyboardInterrupt:
             self.interrupted = True
             return False
 
     def _leaves_few(self, data: ChunkOrderData, horizon: float, turn: Turn) -> bool:
         """Whether all cells are met, and hardly any turn out to be hard or have a schedule."""
-        slot, most = turn.slot / HARD_CELLS, len(self._hard) + HARD_CELLS
+        slot, most = turn.slot / self.params.hard_cells, len(self._hard) + self.params.hard_cells
         with closing(self._standing(data, horizon, self._whole(data, horizon, turn), turn, slot)) as standing:
             for cell, has_schedule in standing:
                 if has_schedule or turn.left <= 0 or len(self._hard) == most:
