@@ -23,7 +23,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search import annealing_loop
 from themis_opt.search.annealing import Annealing, can_anneal, is_ready
-from themis_opt.search.annealing_loop import BEST, CURRENT, MoveParams, State
+from themis_opt.search.annealing_state import BEST, CURRENT, MoveParams, State
 from themis_opt.solving.makespan_bounds import fluid
 from themis_opt.solving.sizing import resized
 

@@ -15,7 +15,8 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import validate
 from themis_opt.search import local_search
 from themis_opt.search.annealing import Annealing, is_ready
-from themis_opt.search.annealing_loop import MoveParams
+from themis_opt.search.annealing_state import MoveParams
+from themis_opt.search.limits import Allowance
 from themis_opt.search.local_search import LocalSearch, LocalSearchParams
 from themis_opt.search.starts import usual_schedule
 from themis_opt.solving.sizing import granule
@@ -35,11 +36,11 @@ def _compiled_before(figure_5: Instance) -> None:
     is_ready(None)
 
 
-def never() -> bool:
+def never(makespan: float) -> bool:
     return False
 
 
-def at_once() -> bool:
+def at_once(makespan: float) -> bool:
     return True
 
 
@@ -71,13 +72,15 @@ class Idle:
 
     seeds: ClassVar[list[int]] = []
     steps: ClassVar[list[int]] = []
+    heats: ClassVar[list[float]] = []
 
     def __init__(self, start: Schedule, seed: int, moves: MoveParams, *, resizes: bool) -> None:
-        self.start, self.step_work = start, start.plan.num_stages
+        self.start, self.step_work, self.makespan = start, start.plan.num_stages, start.makespan
         self.seeds.append(seed)
 
     def run(self, steps: int, hot: float, cold: float) -> None:
         self.steps.append(steps)
+        self.heats.append(hot)
 
     def best(self) -> Schedule:
         return self.start
@@ -86,7 +89,7 @@ class Idle:
 @pytest.fixture
 def idle(monkeypatch: pytest.MonkeyPatch) -> type[Idle]:
     """Annealings that do nothing."""
-    Idle.seeds, Idle.steps = [], []
+    Idle.seeds, Idle.steps, Idle.heats = [], [], []
     monkeypatch.setattr(local_search, "Annealing", Idle)
     return Idle
 
@@ -118,6 +121,19 @@ def test_another_seed_finds_another_schedule(hetero: Instance) -> None:
 def test_every_thread_of_every_wave_has_a_seed_of_its_own(hetero: Instance, idle: type[Idle]) -> None:
     searched(hetero, num_waves=3, workers=4)
     assert len(set(idle.seeds)) == 12
+
+
+def test_annealings_start_at_several_temperatures_in_turn(hetero: Instance, idle: type[Idle]) -> None:
+    searched(hetero, num_waves=3, workers=2)
+    usual = LocalSearchParams()
+    assert sorted(idle.heats) == pytest.approx(sorted(2 * [heat * usual.hot for heat in usual.heats]))
+
+
+def test_a_wave_ends_as_soon_as_the_best_is_enough(hetero: Instance, num_slices: Callable[[], int]) -> None:
+    search = searched(hetero, num_waves=0)
+    offered: list[Schedule] = []
+    search.run(Allowance(60.0), 60.0, 5, float(search.best.makespan), offered.append)
+    assert num_slices() == len(offered) == 1
 
 
 def test_the_best_of_all_threads_is_kept(hetero: Instance) -> None:
@@ -195,10 +211,10 @@ def test_waves_count_the_stages_that_they_simulate(hetero: Instance) -> None:
     assert search.wave(WORK, never) == pytest.approx(WORK, rel=1e-2)
 
 
-def test_a_wave_is_twice_as_long_as_the_one_before(hetero: Instance, idle: type[Idle]) -> None:
+def test_a_wave_is_four_times_as_long_as_the_one_before(hetero: Instance, idle: type[Idle]) -> None:
     search = searched(hetero, num_waves=0)
     works = [search.wave(1e12, never) for _ in range(3)]
-    assert works[1:] == pytest.approx([2 * works[0], 4 * works[0]], rel=1e-2)
+    assert works[1:] == pytest.approx([4 * works[0], 16 * works[0]], rel=1e-2)
 
 
 def test_a_wave_takes_no_more_work_than_allowed(hetero: Instance, idle: type[Idle]) -> None:

@@ -153,7 +153,7 @@ def annealed(params: Any, instance: Instance, seed: int, free_sizes: bool, work:
     free_start = usual_schedule if free_sizes else None
     search = LocalSearch(usual_schedule(instance), free_start=free_start, seed=seed, params=params)
     while work > 0:
-        work -= search.wave(work, lambda: False)
+        work -= search.wave(work, lambda makespan: False)
     return search.best.makespan
 
 
@@ -161,7 +161,7 @@ def annealing_cases() -> Sequence[Run]:
     """Equal chunks, from a start that leaves something to find."""
     names = [*(f"{network}.all_reduce.100MiB" for network in PAPER[2:]), "3d-sw_sw_sw_hetero.mixed.100MiB"]
     return [
-        partial(annealed, instance=loaded(name, chunks=chunks), seed=seed, free_sizes=False, work=5e6)
+        partial(annealed, instance=loaded(name, chunks=chunks), seed=seed, free_sizes=False, work=1e7)
         for name, chunks, seed in product(names, (8, 32), range(2))
     ]
 
@@ -301,11 +301,12 @@ def annealing_dear_cases() -> Sequence[Run]:
 DEAR_HOURGLASS = ("count_margin", "count_work", "resized", "rebalanced")
 DEAR_ONLY = ("few_chunks", "melting", "freezing", "size_share", "merge_share")
 FREE_HOURGLASS = ("free_chunks", "fewest_free_chunks")
-EQUAL_ONLY = ("first_work", "first_steps", "slice_work", "moves")
+WAVES = ("heats", "slice_work", "first_work", "first_steps", "growth")
+EQUAL_ONLY = (*WAVES, "moves")
 FREE_ONLY = ("warm", "cool", "start_work", "start_steps", "free_counts", "max_turns")
 ITERATIONS_ONLY = ("launch_share",)
 CACHE_LIMITS = ("max_entries", "max_stages")
-COMMON_MOVES = ("again", "path_share", "copy_share", "neighbour_share", "swap_share")
+COMMON_MOVES = ("again", "path_share", "copy_share", "neighbour_share", "moment_share", "swap_share")
 
 STUDIES: Mapping[str, Study] = {
     "hourglass": Study(hourglass.USUAL, hourglass_cases, (*FREE_HOURGLASS, *DEAR_HOURGLASS), repeats=2),
@@ -325,7 +326,7 @@ STUDIES: Mapping[str, Study] = {
     "annealing, dear chunks": Study(
         local_search.USUAL,
         annealing_dear_cases,
-        ("hot", "cold", *FREE_ONLY, *ITERATIONS_ONLY, *COMMON_MOVES, "slice_work", "first_work", "first_steps"),
+        ("hot", "cold", *FREE_ONLY, *ITERATIONS_ONLY, *COMMON_MOVES, *WAVES),
     ),
     "reference": Study(exact.USUAL, reference_cases, ("local", "period", "proof", "ends")),
     "proof by number of chunks": Study(exact.USUAL.proof, proof_cases),
@@ -333,7 +334,7 @@ STUDIES: Mapping[str, Study] = {
     "reference of iterations": Study(
         exact.USUAL.period,
         period_cases,
-        (*FREE_ONLY, *DEAR_ONLY, *COMMON_MOVES, "slice_work", "first_work", "first_steps"),
+        (*FREE_ONLY, *DEAR_ONLY, *COMMON_MOVES, *WAVES),
     ),
     "plan cache": Study(plan_cache.CacheParams(), cache_cases, CACHE_LIMITS),
     "bounds": Study(makespan_bounds.USUAL, bounds_cases),

@@ -80,7 +80,7 @@ class Search:
         search = LocalSearch(best, free_start=balanced if free_sizes else None, workers=self.workers, seed=self.seed)
         left = float(self.evaluations * num_stages)
         while left > 0 and clock.left > 0:
-            left -= search.wave(left, lambda: clock.left <= 0)
+            left -= search.wave(left, lambda makespan: clock.left <= 0)
             if search.interrupted:
                 raise KeyboardInterrupt
         return search.best

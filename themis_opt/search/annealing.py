@@ -13,12 +13,14 @@ from themis_opt.base.errors import CyclicPlan
 from themis_opt.policies.baseline import Baseline
 from themis_opt.problem.cost import fixed_lag
 from themis_opt.problem.random_networks import random_instance
+from themis_opt.schedules.event_loop import NEVER
 from themis_opt.schedules.kernel import Operations, workspace
 from themis_opt.schedules.period import FEW
 from themis_opt.schedules.plan import Chunks, Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import build_operations, simulate
-from themis_opt.search.annealing_loop import ANNEAL, BEST, MAX_TOUCHED, USUAL, MoveParams, Problem, State
+from themis_opt.search.annealing_loop import ANNEAL
+from themis_opt.search.annealing_state import BEST, MAX_TOUCHED, USUAL, MoveParams, Problem, State
 from themis_opt.solving.lowering import OccupancyParts, occupancies, occupancy_parts
 from themis_opt.solving.sizing import granule, rounded, with_sizes
 
@@ -227,6 +229,10 @@ def _state(start: Schedule, operations: Operations) -> State:
         touched=np.zeros(MAX_TOUCHED + max(len(own.sizes) for own in start.plan.chunks), dtype=np.int64),
         makespans=np.full(2, start.makespan, dtype=np.int64),
         workspace=workspace(len(operations.resource), len(operations.enforced)),
+        known=np.full(len(operations.resource), NEVER),
+        known_ready=np.zeros(len(operations.resource), dtype=np.int64),
+        tail=np.zeros(len(operations.resource), dtype=np.int64),
+        remaining=np.zeros(len(operations.enforced), dtype=np.int64),
     )
 
 

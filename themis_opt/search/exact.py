@@ -384,9 +384,14 @@ class ExactSearch:
         """Whether to stop."""
         return self.interrupted or self.allowance.left <= 0 or self.near(self.best)
 
+    @property
+    def enough(self) -> float:
+        """Makespan within the asked gap, in picoseconds."""
+        return self.bound * (1 + self.limits.gap)
+
     def near(self, schedule: Schedule) -> bool:
         """Whether a schedule is within the asked gap."""
-        return schedule.makespan <= self.bound * (1 + self.limits.gap)
+        return schedule.makespan <= self.enough
 
     def offer(self, schedule: Schedule) -> None:
         """Keep a schedule of the instance if it is the best."""
@@ -419,12 +424,8 @@ class ExactSearch:
             params=self.params.local,
         )
         self.num_searches += 1
-
-        def is_enough(best: Schedule) -> bool:
-            offer(best)
-            return self.near(best)
-
-        search.run(self.allowance, seconds, self.params.free_patience if free_sizes else self.patience, is_enough)
+        patience = self.params.free_patience if free_sizes else self.patience
+        search.run(self.allowance, seconds, patience, self.enough, offer)
         self.interrupted |= search.interrupted
         return search.best
 

@@ -11,20 +11,23 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.annealing import Annealing
-from themis_opt.search.annealing_loop import MoveParams
+from themis_opt.search.annealing_state import MoveParams
 from themis_opt.search.limits import Allowance
 from themis_opt.solving.lowering import chunk_overhead
 from themis_opt.solving.sizing import resized
 
-WORK_PER_SECOND = 10_000_000
+WORK_PER_SECOND = 20_000_000
 """Stages and tasks that a core simulates in a second of annealing, for limits that count work."""
+
+MEASURED = 0.9
+"""Share of the measured work per second that the next wave counts on: a machine may become slower."""
 
 MAX_ARCS = 200_000
 """Lattice arcs of all chunks above which neither local search nor CP-SAT lays out its tables, for memory and time."""
 
 
 MOST_WORK = 2**27
-"""Stages that each thread simulates in the longest wave, some ten seconds: in between nobody looks at the gap."""
+"""Stages simulated in the longest annealing for free sizes, some five seconds: then other starts have their turn."""
 
 DEAR = 0.01
 """Share of the makespan that the most chunks cost, whatever their sizes, from which their number is searched.
@@ -56,14 +59,19 @@ class LocalSearchParams:
     ----------
     hot, cold : float
         Temperatures at the start and the end of an annealing, as fractions of the makespan.  Half and double of either
-        lengthen the mean makespan of equal chunks by 0.2 % or less, which may be chance.
+        change the mean makespan of equal chunks by 0.1 % or less, which may be chance.
+    heats : tuple of float
+        By how much hotter annealings of equal chunks start, in turn: plans of few stages gain from a hot start, and
+        those of many, which a step changes less, from a cold one.
     warm, cool : float
         The same after the sizes have changed: half and double change makespans by less than 0.01 %.
     slice_work : int
         Stages simulated between two looks at whether to stop: a fifth of a second.
     first_work, first_steps : int
-        Stages each thread simulates in the first wave, and steps in which it may; waves double.  Half lengthens the
-        mean makespan by less than 0.1 %.
+        Stages each thread simulates in the first wave, and steps in which it may.  Half lengthens the mean makespan by
+        less than 0.1 %.
+    growth : float
+        By how much each wave is longer than the one before: a few long ones find better plans than many short ones.
     start_work, start_steps : int
         Stages and steps of each annealing for free sizes, at most; they double when all counts had a turn.  Half and
         double change makespans by less than 0.01 %.
@@ -82,12 +90,14 @@ class LocalSearchParams:
     """
 
     hot: float = 5e-3
-    cold: float = 2e-4
+    cold: float = 2e-5
+    heats: tuple[float, ...] = (1.0, 0.2, 4.0)
     warm: float = 2e-3
     cool: float = 1e-4
     slice_work: int = 2**21
     first_work: int = 2**22
     first_steps: int = 20_000
+    growth: float = 4.0
     start_work: int = 2**23
     start_steps: int = 100_000
     free_counts: tuple[int, ...] = (16, 24, 32, 64)
@@ -107,14 +117,17 @@ def is_dear(schedule: Schedule) -> bool:
     return overhead > 0 and overhead >= DEAR * schedule.makespan
 
 
-Stop = Callable[[], bool]
+Stop = Callable[[float], bool]
+"""Told the best makespan of a thread, in picoseconds, says whether to stop."""
+
 _Task = Callable[[Stop], tuple[Schedule, float]]
 
 
 class LocalSearch:
     """Waves that improve a schedule; equal seeds, workers and waves give equal results.
 
-    Where chunk sizes stay, every thread of a wave anneals the best schedule so far with a seed of its own.  With free
+    Where chunk sizes stay, every thread of a wave anneals the best schedule so far with a seed of its own, and from a
+    temperature that differs from one to the next; each wave is several times as long as the one before.  With free
     sizes every thread starts anew from equal chunks.  Orders and sizes of few are annealed together; orders of many are
     annealed and their sizes optimised (:mod:`formulations.chunk_sizes`) in turn.  A chunk that hurts ends with no
     bytes.  Where chunks are dear the starts have about as many as the first schedule, and shed what they do not need.
@@ -151,33 +164,40 @@ class LocalSearch:
         self._params, self._free_start, self._workers = params, free_start, workers
         self._seeds = np.random.SeedSequence(seed)
         self._seed = seed if isinstance(seed, tuple) else (seed,)
-        self._next_work = min(params.first_work, params.first_steps * best.plan.num_stages)
+        self._next_work = float(min(params.first_work, params.first_steps * best.plan.num_stages))
         self._num_starts = 0
         near = self._near_counts() if count is None else [count]
         self._is_dear = bool(near)  # sizes are free and the number of chunks is searched
         self._counts = near or self._many_counts()
 
-    def run(self, allowance: Allowance, seconds: float, patience: int, is_enough: Callable[[Schedule], bool]) -> None:
+    def run(
+        self, allowance: Allowance, seconds: float, patience: int, enough: float, offer: Callable[[Schedule], None]
+    ) -> None:
         """Run waves for so many seconds of an allowance, or until some in a row gain nothing or the best is enough.
 
         Parameters
         ----------
         patience : int
             Waves in a row without gain after which to stop.
-        is_enough : callable
+        enough : float
+            Makespan at which to stop, in picoseconds.
+        offer : callable
             Hears of the best schedule after every wave.
         """
-        last, idle = allowance.left - seconds, 0
+        last, idle, rate = allowance.left - seconds, 0, float(WORK_PER_SECOND)
 
-        def stops() -> bool:
-            return not allowance.counts_work and allowance.left <= last
+        def stops(makespan: float) -> bool:
+            return makespan <= enough or (not allowance.counts_work and allowance.left <= last)
 
         while not self._is_over(idle, patience) and allowance.left > last and not self.interrupted:
-            before = self.best.makespan
-            work = self.wave((allowance.left - last) * WORK_PER_SECOND, stops)
+            before, begin = self.best.makespan, allowance.left
+            work = self.wave((begin - last) * rate, stops)
             allowance.charge(work / WORK_PER_SECOND)
+            if not allowance.counts_work:  # or the last wave would be cut off while it is hot
+                rate = MEASURED * work / (begin - allowance.left)
             idle = idle + 1 if self.best.makespan > before * (1 - MIN_GAIN) else 0
-            if is_enough(self.best):
+            offer(self.best)
+            if self.best.makespan <= enough:
                 return
 
     def _is_over(self, idle: int, patience: int) -> bool:
@@ -214,13 +234,22 @@ class LocalSearch:
         if self._free_start is not None:
             tasks += [self._free_task(self._free_start, seed, most_work) for seed in seeds]
         else:
-            work = min(self._next_work, most_work)
-            self._next_work = min(2 * self._next_work, MOST_WORK)
-            tasks += [partial(_anneal, self.best, work, seed, params.hot, params.cold, params) for seed in seeds]
+            work = self._next_work if most_work > 2 * self._next_work else most_work
+            self._next_work *= params.growth
+            tasks += [
+                partial(_anneal, self.best, work, seed, params.hot * heat, params.cold, params)
+                for seed, heat in zip(seeds, self._heats(), strict=True)
+            ]
         ends = self._together(tasks, stop)
         found = [self._adopted(schedule) for schedule, _ in ends]
         self.best = min(self.best, *found, key=lambda schedule: schedule.makespan)
         return max(work for _, work in ends)
+
+    def _heats(self) -> list[float]:
+        """By how much hotter the annealings of the next wave start."""
+        first, heats = self._num_starts, self._params.heats
+        self._num_starts += self._workers
+        return [heats[number % len(heats)] for number in range(first, self._num_starts)]
 
     def _near_counts(self) -> list[int]:
         """Chunks per collective from which to start where they are dear; none where they are not."""
@@ -257,8 +286,8 @@ class LocalSearch:
     def _together(self, tasks: list[_Task], stop: Stop) -> list[tuple[Schedule, float]]:
         """Run one task per thread; Ctrl-C stops them all and keeps what they have."""
 
-        def stops() -> bool:
-            return self.interrupted or stop()
+        def stops(makespan: float) -> bool:
+            return self.interrupted or stop(makespan)
 
         running: list[Future[tuple[Schedule, float]]] = []
         with ThreadPoolExecutor(len(tasks)) as threads:
@@ -289,7 +318,7 @@ def _anneal(
     temperatures = np.geomspace(hot, cold, num_slices + 1)
     for number in range(num_slices):
         annealing.run(steps, temperatures[number], temperatures[number + 1])
-        if stop():
+        if stop(annealing.makespan):
             break
     return annealing.best(), steps * num_slices * annealing.step_work
 
@@ -309,7 +338,7 @@ def _improve_sizes(
     annealed, done = _anneal(start, work, seed, params.hot, params.cold, params, stop)
     best = resized(annealed)
     for turn in range(1, params.max_turns + 1):
-        if stop():
+        if stop(best.makespan):
             break
         annealed, more = _anneal(best, work, seed + turn, params.warm, params.cool, params, stop)
         improved, done = resized(annealed), done + more

@@ -153,15 +153,17 @@ class PeriodReference:
         """Improve paths and orders of the fastest schedule, unless it is the best of its launches and sizes."""
         incumbent, limits, proven = self.incumbent, self.incumbent.limits, self.incumbent.launch_bound
 
-        def is_enough(best: Schedule) -> bool:
+        enough = proven * (1 + limits.gap)
+
+        def offer(best: Schedule) -> None:
             incumbent.offer(best)
             incumbent.launch_bound = proven  # launches and sizes are the same
-            return incumbent.done or best.makespan <= proven * (1 + limits.gap)
 
         fits = can_anneal(incumbent.best) and num_arcs(incumbent.best) <= MAX_ARCS
         if (
             seconds <= 0
-            or is_enough(incumbent.best)
+            or incumbent.done
+            or incumbent.best.makespan <= enough
             or not fits
             or not is_ready(None if limits.deterministic else seconds)
         ):
@@ -169,7 +171,7 @@ class PeriodReference:
         seed = (limits.seed, self.num_searches)
         search = LocalSearch(incumbent.best, workers=limits.workers, seed=seed, params=self.params.local)
         self.num_searches += 1
-        search.run(self.allowance, seconds, PATIENCE, is_enough)
+        search.run(self.allowance, seconds, PATIENCE, enough, offer)
         incumbent.interrupted |= search.interrupted
 
 

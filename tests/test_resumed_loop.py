@@ -1,0 +1,62 @@
+"""The event loop of annealing, which begins where a plan differs and ends where it is too long."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import schedules
+
+from themis_opt.schedules.event_loop import NEVER, makespan_of
+from themis_opt.schedules.kernel import workspace
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.search import annealing_loop, annealing_moves, resumed_loop
+from themis_opt.search.annealing import Annealing
+
+HOT = 2e-2
+"""Hot enough to accept many worse plans."""
+
+
+def from_the_begin(operations: Any) -> tuple[int, np.ndarray]:
+    """Makespan and start times of a whole simulation."""
+    space = workspace(len(operations.resource), len(operations.enforced))
+    return makespan_of(operations, space), space.start
+
+
+@settings(max_examples=25)
+@given(start=schedules(), seed=st.integers(0, 2**16))
+def test_what_is_served_again_is_served_as_in_a_whole_simulation(start: Schedule, seed: int) -> None:
+    def checked(operations: Any, space: Any, known: Any, since: int, remaining: Any, tail: Any, limit: float) -> int:
+        makespan = resumed_loop.makespan_within(operations, space, known, since, remaining, tail, limit)
+        whole, begins = from_the_begin(operations)
+        assert (makespan == whole and np.array_equal(space.start, begins)) or (makespan == NEVER and whole > limit)
+        return makespan
+
+    annealing = Annealing(start, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(annealing_loop, "makespan_within", checked)
+        annealing_loop.anneal(annealing._problem, annealing._state, 60, HOT * start.makespan, start.makespan / 100, 0)
+
+
+@settings(max_examples=25)
+@given(start=schedules(), seed=st.integers(0, 2**16))
+def test_a_priority_that_does_not_matter_changes_no_start(start: Schedule, seed: int) -> None:
+    annealing, matters = Annealing(start, seed), annealing_moves.matters
+    state = annealing._state
+
+    def checked(problem: Any, own: Any, chunk: int, leg: int, local: int, key: float) -> bool:
+        found: bool = matters(problem, own, chunk, leg, local, key)
+        first = problem.first_stage[chunk] + leg * problem.num_dimensions[chunk]
+        is_alone = np.array_equal(state.path, state.current_path) and np.array_equal(state.key, state.current_key)
+        if not found and is_alone:
+            stage = first + state.path[first : first + problem.num_dimensions[chunk]].tolist().index(local)
+            before = state.operations.major[stage]
+            state.operations.major[stage] = key
+            assert np.array_equal(from_the_begin(state.operations)[1], state.known)
+            state.operations.major[stage] = before
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(annealing_moves, "matters", checked)
+        annealing_loop.anneal(annealing._problem, state, 60, HOT * start.makespan, start.makespan / 100, 0)

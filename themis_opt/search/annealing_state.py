@@ -1,0 +1,160 @@
+"""What the compiled loop of :mod:`themis_opt.search.annealing` works on: named tuples of arrays and numbers."""
+
+from typing import NamedTuple
+
+from themis_opt.base.arrays import BoolArray, FloatArray, IntArray
+from themis_opt.schedules.event_loop import Operations, Workspace
+
+CURRENT, BEST = 0, 1
+"""Where `State.makespans` holds the makespan of the current and of the best plan."""
+
+MAX_TOUCHED = 4
+"""Most chunks that one step changes, besides those of one launch."""
+
+
+class MoveParams(NamedTuple):
+    """What one step changes; a named tuple, because compiled code takes no dataclass.
+
+    Half and double change the mean makespan by 0.3 % or less, which may be chance (``reports/parameters``).
+
+    Attributes
+    ----------
+    again : float
+        Chance of one more change in the same step.
+    path_share : float
+        Share of changes that are of paths; the others are of priorities.
+    copy_share, neighbour_share : float
+        Shares of changes of paths that copy the path of another chunk, and that swap neighbours; the others swap any
+        two dimensions.
+    moment_share : float
+        Share of swaps in a path that swap the moments of both stages too, so that each place in the path keeps its own.
+    swap_share : float
+        Share of changes of priorities that swap the places of two chunks; the others move one stage beside another.
+    launch_share : float
+        Where iterations are repeated, share of steps that begin with moving all stages of a launch, one of them beside
+        a stage of another launch.
+    size_share, merge_share : float
+        Where sizes are free, share of changes that move bytes from one chunk to another, and of these the ones that
+        move all of them, so that a chunk is gone; a chunk that is gone may come back.  Half and double of the first
+        lengthen the mean makespan by 0.4 and 0.8 %, of the second they are chance.
+    """
+
+    again: float = 0.25
+    path_share: float = 0.42
+    copy_share: float = 0.17
+    neighbour_share: float = 0.6
+    moment_share: float = 0.5
+    swap_share: float = 0.17
+    launch_share: float = 0.6
+    size_share: float = 0.3
+    merge_share: float = 0.1
+
+
+USUAL = MoveParams()
+
+
+class Problem(NamedTuple):
+    """What does not change during the search.
+
+    Attributes
+    ----------
+    iterations : int
+        How many are simulated in a row, all alike; one where nothing is repeated.
+    num_tasks, num_operations : int
+        Tasks, which come first among the operations of an iteration, and all operations of an iteration.
+    first_stage, num_legs, num_dimensions, mirrored : shape (chunks,)
+        The stages of a chunk are numbered ``first_stage + leg * num_dimensions + position``.
+    pinned : bool, shape (chunks,)
+        Whether the path of a chunk stays, because chunks of another launch must reverse it.
+    launch, size_class : int64, shape (chunks,)
+        Where a chunk finds its part of the tables.
+    first_chunk : int64, shape (launches + 1,)
+        The chunks of each launch are numbered one after the other.
+    span : int64, shape (launches, dimensions)
+        The resource that each *local* dimension of a launch occupies.
+    duration : int64, shape (size classes, legs, 2**dimensions, dimensions)
+        Picoseconds a stage holds its dimension, by mask of the local dimensions visited in the leg, and its own.
+    lag : int64, shape (launches, legs, dimensions)
+        Picoseconds from then to the result.
+    resizes : bool
+        Whether steps move bytes between chunks too; then the following decide how long stages are, not `duration`.
+    rate, packets : float64, shape (launches, legs, 2**dimensions, dimensions)
+        Picoseconds without headers, and packets, for each byte of a chunk; indexed as `duration`.
+    fixed, header : int64 and float64, shapes (launches, legs, 2**dimensions, dimensions) and (launches, dimensions)
+        Picoseconds whatever a stage sends, and for each packet.
+    moves : MoveParams
+        What one step changes.
+    """
+
+    iterations: int
+    num_tasks: int
+    num_operations: int
+    first_stage: IntArray
+    launch: IntArray
+    size_class: IntArray
+    num_legs: IntArray
+    num_dimensions: IntArray
+    mirrored: BoolArray
+    pinned: BoolArray
+    first_chunk: IntArray
+    span: IntArray
+    duration: IntArray
+    lag: IntArray
+    resizes: bool
+    rate: FloatArray
+    packets: FloatArray
+    fixed: IntArray
+    header: FloatArray
+    moves: MoveParams
+
+
+class State(NamedTuple):
+    """What the search changes, arrays of shape (stages,), those of one iteration, unless stated.
+
+    Attributes
+    ----------
+    path, current_path, best_path : int64
+        Local dimension of every stage, in the candidate, the current and the best plan.
+    key, current_key, best_key : float64
+        Priority of a chunk on a local dimension, numbered ``first_stage + leg * num_dimensions + local dimension``; the
+        time when it is served, counted from the begin of its iteration.
+    size, current_size, best_size : float64, shape (chunks,)
+        Bytes of every chunk; a chunk without any takes no time.
+    operations : Operations
+        The candidate as the kernel sees it; its `major` are the keys, from one iteration to the next as much later as
+        an iteration takes, and no resource enforces a sequence.
+    load : int64, shape (resources,)
+        Total duration on each resource in one iteration of the candidate.
+    touched : int64, shape (MAX_TOUCHED + most chunks of a launch,)
+        Chunks in which the candidate differs from the current plan.
+    makespans : int64, shape (2,)
+        Of the current and the best plan, picoseconds; where iterations are repeated, the time of one.
+    workspace : Workspace
+        The start times of the candidate, once it is simulated.
+    known, known_ready : int64, shape (operations,)
+        When the stages of the current plan start, and since when they wait; ``NEVER`` before a plan was accepted, and
+        where iterations are repeated.
+    tail : int64, shape (operations,)
+        Picoseconds from the end of a stage of the candidate to the result of the last stage of its chunk.
+    remaining : int64, shape (resources,)
+        What the candidate has still to serve.
+    """
+
+    path: IntArray
+    current_path: IntArray
+    best_path: IntArray
+    key: FloatArray
+    current_key: FloatArray
+    best_key: FloatArray
+    size: FloatArray
+    current_size: FloatArray
+    best_size: FloatArray
+    operations: Operations
+    load: IntArray
+    touched: IntArray
+    makespans: IntArray
+    workspace: Workspace
+    known: IntArray
+    known_ready: IntArray
+    tail: IntArray
+    remaining: IntArray
