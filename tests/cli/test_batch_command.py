@@ -183,6 +183,11 @@ def test_a_folder_that_cannot_be_made_is_refused(refuse, experiment, tmp_path):
     assert "cannot be written" in refuse("batch", experiment, "-o", tmp_path / "file" / "rows.csv")
 
 
+def test_a_folder_as_output_is_refused_before_anything_runs(refuse, experiment, tmp_path):
+    assert "must be a file: it is a folder" in refuse("batch", experiment, "-o", tmp_path)
+    assert not experiment.with_name("runs.sqlite").exists()
+
+
 def test_an_unreachable_scheduler_is_refused(invoke, experiment, monkeypatch):
     pytest.importorskip("distributed")
     monkeypatch.setattr(executors, "cluster", partial(executors.cluster, patience=0.3))

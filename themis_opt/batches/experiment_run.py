@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from themis_opt.base.documents import make_folder, write_atomically
+from themis_opt.base.errors import InputError
 from themis_opt.batches import executors
 from themis_opt.batches.expansion import Run, expand
 from themis_opt.batches.experiment import ROWS, STORE, provenance_of, read_experiment
@@ -103,6 +104,8 @@ def run_experiment(
         check_parquet()
     runs = expand(checked, path, quick=quick)
     rows = output or path.parent / ROWS
+    if rows.is_dir():
+        raise InputError("must be a file: it is a folder", field="--output", value=str(rows))
     make_folder(rows.parent)
     with RunStore(store or path.parent / STORE) as kept:
         left = len(unfinished(runs, kept, retry_failed=retry_failed))

@@ -67,9 +67,9 @@ class ExactParams:
         Plans that CP-SAT is given early, because it improves and proves them.
     coarse_chunks, coarse_stages : int
         Equal chunks in more stages start from a plan with at most so many chunks.
-    local_share_if_small, local_share : float
-        Share of the time after which local search gives way to CP-SAT, where the plan is small or chunks of free sizes
-        cost something, and where not.
+    local_share_if_small, local_share_if_dear, local_share : float
+        Share of the time after which local search gives way to CP-SAT, where the plan is small, where chunks of free
+        sizes cost something, and else.
     patience_if_small : int
         Waves without gain after which local search gives way where the plan is small.
     free_patience : int
@@ -89,7 +89,8 @@ class ExactParams:
     small_stages: int = 100
     coarse_chunks: int = 64
     coarse_stages: int = 1_000
-    local_share_if_small: float = 0.4
+    local_share_if_small: float = 0.1
+    local_share_if_dear: float = 0.4
     local_share: float = 0.85
     patience_if_small: int = 2
     free_patience: int = 10
@@ -271,7 +272,7 @@ class ExactSearch:
         Plans that the proof finds are those of one allowance, so they are not taken.
         """
         is_ready(None)
-        begin, proof_share = self.allowance.left, PROOF_SHARE * (1 - self.params.local_share_if_small)
+        begin, proof_share = self.allowance.left, PROOF_SHARE * (1 - self.params.local_share_if_dear)
         most = begin * (1 - proof_share if self.proves_counts else 1.0)
 
         def search(start: Schedule, count: int, share: float) -> Schedule:
@@ -361,8 +362,8 @@ class ExactSearch:
         """How long local search, or the wait for it, may take."""
         if not self.limits.cp_sat:
             return self.allowance.left
-        early = self.is_small or self.proves_counts
-        return self.allowance.left * (self.params.local_share_if_small if early else self.params.local_share)
+        share = self.params.local_share_if_small if self.is_small else self.params.local_share
+        return self.allowance.left * (self.params.local_share_if_dear if self.proves_counts else share)
 
     @property
     def patience(self) -> int:

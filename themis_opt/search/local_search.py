@@ -39,7 +39,7 @@ ROUNDS = 5
 """Turns of each start where chunks are dear, each with twice the work of the one before; half and double as many change
 nothing in a second."""
 
-COUNTS, NEAR = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64), (0.6, 2.1)
+COUNTS, NEAR = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64), (0.6, 2.1)
 """Chunks per collective from which to start then: those between these multiples of the number in the first schedule.
 
 Half and double of all change one makespan of nine: annealing sheds chunks.
@@ -53,7 +53,7 @@ MIN_GAIN = 1e-5
 class LocalSearchParams:
     """How long and how hot to anneal.
 
-    Half and double are those of ``reports/parameters``: equal chunks after half a second, free sizes after six.
+    Half and double are those of ``reports/parameters``: equal chunks after half a second, free sizes after three.
 
     Attributes
     ----------
@@ -257,7 +257,8 @@ class LocalSearch:
             return []
         limit = max(own.chunks for own in self.best.instance.exchanges)
         few = max(len(own.sizes) for own in self.best.plan.chunks)
-        return [count for count in COUNTS if NEAR[0] * few <= count <= min(NEAR[1] * few, limit)] or [limit]
+        near = [min(count, limit) for count in COUNTS if NEAR[0] * few <= count <= NEAR[1] * few]
+        return sorted(set(near)) or [limit]
 
     def _many_counts(self) -> list[int]:
         """Chunks per collective of the starts with free sizes where they are cheap."""
