@@ -14,7 +14,7 @@ from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.search.annealing import is_ready
 from themis_opt.search.limits import Allowance
-from themis_opt.search.local_search import LocalSearch
+from themis_opt.search.local_search import WORK_PER_SECOND, LocalSearch
 from themis_opt.search.starts import starting_schedule
 
 MAX_STAGES = 50_000
@@ -80,7 +80,8 @@ class Search:
         search = LocalSearch(best, free_start=balanced if free_sizes else None, workers=self.workers, seed=self.seed)
         left = float(self.evaluations * num_stages)
         while left > 0 and clock.left > 0:
-            left -= search.wave(left, lambda makespan: clock.left <= 0)
+            most_work = min(left, clock.left * WORK_PER_SECOND)
+            left -= search.wave(most_work, lambda makespan: clock.left <= 0)
             if search.interrupted:
                 raise KeyboardInterrupt
         return search.best

@@ -137,8 +137,8 @@ def matters(problem: Problem, state: State, chunk: int, leg: int, own: int, key:
         stage += 1
     resource, begin, ready = state.operations.resource, state.known[stage], state.known_ready[stage]
     for other in range(len(state.known)):
-        if resource[other] == resource[stage]:
+        if other != stage and resource[other] == resource[stage]:
             moment = state.known[other]
-            if max(ready - 1, key) < moment < begin or (begin < moment < key and state.known_ready[other] <= begin):
+            if max(ready, key) <= moment <= begin or (begin <= moment <= key and state.known_ready[other] <= begin):
                 return True
     return False

@@ -22,6 +22,9 @@ WORK_PER_SECOND = 20_000_000
 MEASURED = 0.9
 """Share of the measured work per second that the next wave counts on: a machine may become slower."""
 
+LEAST_SECONDS = 0.02
+"""Shortest time of a wave that says how fast the machine is: some clocks tick no oftener."""
+
 MAX_ARCS = 200_000
 """Lattice arcs of all chunks above which neither local search nor CP-SAT lays out its tables, for memory and time."""
 
@@ -194,7 +197,7 @@ class LocalSearch:
             work = self.wave((begin - last) * rate, stops)
             allowance.charge(work / WORK_PER_SECOND)
             if not allowance.counts_work:  # or the last wave would be cut off while it is hot
-                rate = MEASURED * work / (begin - allowance.left)
+                rate = MEASURED * work / max(begin - allowance.left, LEAST_SECONDS)
             idle = idle + 1 if self.best.makespan > before * (1 - MIN_GAIN) else 0
             offer(self.best)
             if self.best.makespan <= enough:
