@@ -94,7 +94,7 @@ class LocalSearchParams:
 
     hot: float = 5e-3
     cold: float = 2e-5
-    heats: tuple[float, ...] = (1.0, 0.2, 4.0)
+    heats: tuple[float, ...] = (1.0, 4.0, 0.2)
     warm: float = 2e-3
     cool: float = 1e-4
     slice_work: int = 2**21
