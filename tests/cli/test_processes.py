@@ -17,7 +17,7 @@ import themis_opt
 from themis_opt.cli.main import COMMANDS
 
 NAME = "fig5.all_reduce.256MB"
-HARD = ("4d-ring_fc_ring_sw.all_reduce.100MiB", "--chunks", "16")
+HARD = ("4d-ring_fc_ring_sw.all_reduce.100MiB", "--size", "16MiB", "--chunks", "16")
 ENOUGH = 120
 """Seconds that no test waits for, because the search ends before; they count from the start of the process."""
 
