@@ -7,7 +7,7 @@ import numpy as np
 from themis_opt.base.compiled import Compilable
 from themis_opt.schedules import event_loop
 from themis_opt.schedules.event_loop import NEVER, serve_all
-from themis_opt.search import annealing_moves, resumed_loop
+from themis_opt.search import annealing_moves, annealing_state, resumed_loop
 from themis_opt.search.annealing_moves import change_one
 from themis_opt.search.annealing_state import BEST, CURRENT, MAX_TOUCHED, Problem, State
 from themis_opt.search.resumed_loop import makespan_within
@@ -208,5 +208,5 @@ def restore(problem: Problem, state: State, num_touched: int) -> None:
         place(problem, state, chunk)
 
 
-ANNEAL = Compilable(anneal, event_loop, resumed_loop, annealing_moves, nogil=True)
+ANNEAL = Compilable(anneal, event_loop, resumed_loop, annealing_moves, annealing_state, nogil=True)
 """Always compiled; other threads run meanwhile."""

@@ -106,9 +106,7 @@ def change_priority(problem: Problem, state: State, chunk: int, leg: int, other:
         if problem.launch[other] != problem.launch[chunk]:
             return 0
         for i in range(size * problem.num_legs[chunk]):
-            kept = state.key[first + i]
-            state.key[first + i] = state.key[other_first + i]
-            state.key[other_first + i] = kept
+            swap(state.key, first + i, other_first + i)
         return 2
     own = np.random.randint(size)
     dimension = problem.span[problem.launch[chunk], own]
