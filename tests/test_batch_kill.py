@@ -23,7 +23,7 @@ from themis_opt.batches.status import status_of
 from themis_opt.batches.store import RunStore
 from themis_opt.reports.making import make_report
 
-KILLS, SEED, RUNS = 50, 0, 1000
+KILLS, SEED, RUNS = 24, 0, 400
 PRELOADED = ["pytest", "psutil", "themis_opt.batches.output", "themis_opt.policies.random_orders"]
 COMMAND = (sys.executable, "-c", LISTENING, "batch", "--jobs", "2", "--json")
 
@@ -79,7 +79,7 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(tmp_path):
         assert before.items() <= after.items()  # with the times at which they ran: none ran again
         growths += len(after) > len(before)
         before = after
-    assert growths >= 15, "the kills came too early to tell anything"
+    assert growths >= 7, "the kills came too early to tell anything"
     process = context.Process(target=work, args=(path,))
     process.start()
     process.join()

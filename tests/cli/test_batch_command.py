@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from themis_opt.batches import executors, measured_run
+from themis_opt.batches import executors, measured_run, store
 from themis_opt.batches.output import COLUMNS
 from themis_opt.batches.store import RunStore
 
@@ -165,7 +165,8 @@ def test_an_unknown_policy_is_refused_before_anything_runs(refuse, experiment):
     assert [path.name for path in experiment.parent.iterdir()] == ["experiment.toml"]
 
 
-def test_a_store_in_use_is_refused(refuse, experiment):
+def test_a_store_in_use_is_refused(refuse, experiment, monkeypatch):
+    monkeypatch.setattr(store, "PATIENCE", 0.3)
     other = sqlite3.connect(experiment.parent / "runs.sqlite", isolation_level=None)
     other.execute("PRAGMA locking_mode = EXCLUSIVE")
     other.execute("BEGIN EXCLUSIVE")
