@@ -16,13 +16,14 @@ import themis_opt
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Packet
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.plan import Chunks
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search import annealing_loop
-from themis_opt.search.annealing import Annealing, can_anneal, is_ready
+from themis_opt.search.annealing import Annealing, can_anneal, is_ready, pair_counts
 from themis_opt.search.annealing_state import BEST, CURRENT, MoveParams, State
 from themis_opt.solving.makespan_bounds import fluid
 from themis_opt.solving.sizing import resized
@@ -317,3 +318,56 @@ def test_the_loop_is_compiled_once_for_all_instances(
 def test_once_compiled_it_is_ready_at_once() -> None:
     assert is_ready(None)
     assert is_ready(0.0)
+
+
+def mirrorable(network: str, chunks: int, **changes: object) -> Schedule:
+    """A schedule of an all-reduce whose phases take equally long."""
+    instance = themis_opt.load(f"{network}.all_reduce.100MiB").overridden(chunks=chunks, **changes)
+    return simulate(instance, make_policy("themis+scf")(instance))
+
+
+@pytest.mark.parametrize("pairs", range(5))
+def test_mirrored_schedules_are_whole_ones_of_twice_the_half(pairs: int) -> None:
+    """No less, but for chunks that move up where a half leaves a dimension idle."""
+    start = mirrorable("4d-ring_sw_sw_sw", 8, size="16 MiB", latency="occupy")
+    annealing = Annealing(start, pairs=pairs)
+    annealing.run(5_000, HOT, COLD)
+    state, best = state_of(annealing), annealing.best()
+    validate(best)
+    paths = state.best_path.reshape(8, 2, 4)
+    partner = [chunk ^ 1 if chunk < 2 * pairs else chunk for chunk in range(8)]
+    assert np.array_equal(paths[:, 1], paths[partner, 0, ::-1])
+    assert best.makespan <= min(start.makespan, 2 * state.makespans[BEST])
+    assert fluid(start.instance) <= best.makespan
+
+
+def test_few_dear_chunks_have_good_mirrored_schedules() -> None:
+    """Better ones than as much work finds among all."""
+    start = mirrorable("4d-ring_sw_sw_sw", 6, latency="occupy")
+    costs = {"launch_overhead": 10_000_000, "packet": Packet(payload=4096, header=30)}
+    instance = start.instance.replace(network=start.instance.network.with_costs(costs))
+    start = simulate(instance, start.plan)
+
+    def best_of(pairs: int | None, steps: int) -> int:
+        makespans = []
+        for seed in range(3):
+            annealing = Annealing(start, seed, resizes=True, pairs=pairs)
+            annealing.run(steps, 2e-2, 5e-4)
+            makespans.append(resized(annealing.best()).makespan)
+        return min(makespans)
+
+    assert best_of(pairs=1, steps=200_000) < best_of(pairs=None, steps=100_000)
+
+
+def test_what_cannot_be_mirrored(hetero: Instance, mixed: Instance, run: Run) -> None:
+    def count(instance: Instance) -> int:
+        return len(pair_counts(run(instance.overridden(chunks=8), "themis+scf")))
+
+    (one,) = hetero.collectives
+    assert count(hetero) == 5
+    assert count(hetero.overridden(ag_order="reverse")) == 1
+    assert count(mixed) == 0
+    assert count(hetero.replace(collectives=(one.replace(release="1 us"),))) == 0
+    assert count(hetero.replace(collectives=(one.replace(kind=CollectiveKind.ALL_GATHER),))) == 0
+    sums = hetero.network.with_costs({"reduction": 10**9})
+    assert count(hetero.replace(network=sums)) == 0

@@ -8,9 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import schedules
 
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.catalog import load
 from themis_opt.schedules.event_loop import NEVER, makespan_of
 from themis_opt.schedules.kernel import workspace
 from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
 from themis_opt.search import annealing_loop, annealing_moves, resumed_loop
 from themis_opt.search.annealing import Annealing
 
@@ -27,8 +30,10 @@ def from_the_begin(operations: Any) -> tuple[int, np.ndarray]:
 @settings(max_examples=25)
 @given(start=schedules(), seed=st.integers(0, 2**16))
 def test_what_is_served_again_is_served_as_in_a_whole_simulation(start: Schedule, seed: int) -> None:
-    def checked(operations: Any, space: Any, known: Any, since: int, remaining: Any, tail: Any, limit: float) -> int:
-        makespan = resumed_loop.makespan_within(operations, space, known, since, remaining, tail, limit)
+    def checked(
+        operations: Any, space: Any, known: Any, since: int, remaining: Any, tail: Any, limit: float, mirror: Any
+    ) -> int:
+        makespan = resumed_loop.makespan_within(operations, space, known, since, remaining, tail, limit, mirror)
         whole, begins = from_the_begin(operations)
         assert (makespan == whole and np.array_equal(space.start, begins)) or (makespan == NEVER and whole > limit)
         return makespan
@@ -37,6 +42,42 @@ def test_what_is_served_again_is_served_as_in_a_whole_simulation(start: Schedule
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(annealing_loop, "makespan_within", checked)
         annealing_loop.anneal(annealing._problem, annealing._state, 60, HOT * start.makespan, start.makespan / 100, 0)
+
+
+def half_from_the_begin(operations: Any, remaining: np.ndarray, mirror: np.ndarray) -> tuple[int, np.ndarray]:
+    """Makespan and start times of a first half that is simulated without knowledge of another one."""
+    count = len(operations.resource)
+    space, known, tail = workspace(count, len(operations.enforced)), np.full(count, NEVER), np.zeros(count, np.int64)
+    makespan = resumed_loop.makespan_within(operations, space, known, 0, remaining, tail, np.inf, mirror)
+    return makespan, space.start
+
+
+@pytest.mark.parametrize("resizes", [False, True])
+@pytest.mark.parametrize(("pairs", "latency"), [(0, "lag"), (1, "occupy"), (2, "lag"), (3, "occupy")])
+def test_a_first_half_is_served_again_as_from_the_begin(pairs: int, latency: str, resizes: bool) -> None:
+    def checked(
+        operations: Any, space: Any, known: Any, since: int, remaining: Any, tail: Any, limit: float, mirror: Any
+    ) -> int:
+        half, begins = half_from_the_begin(operations, remaining.copy(), mirror)
+        makespan = resumed_loop.makespan_within(operations, space, known, since, remaining, tail, limit, mirror)
+        lasts = operations.duration > 0  # chunks that are gone may be served at any place among equals
+        is_same = makespan == half and np.array_equal(space.start[lasts], begins[lasts])
+        assert is_same or (makespan == NEVER and half > limit)
+        assert ((begins >= 0) ^ (begins[mirror] >= 0)).all()
+        resumed.append(since > 0)
+        return makespan
+
+    resumed: list[bool] = []
+    instance = load("3d-fc_ring_sw.all_reduce.100MiB").overridden(chunks=6, latency=latency)
+    start = simulate(instance, make_policy("themis+scf")(instance))
+    annealing = Annealing(start, resizes=resizes, pairs=pairs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(annealing_loop, "makespan_within", checked)
+        for seed in range(3):
+            annealing_loop.anneal(
+                annealing._problem, annealing._state, 60, HOT * start.makespan, start.makespan / 100, seed
+            )
+    assert any(resumed)
 
 
 @settings(max_examples=25)

@@ -24,6 +24,9 @@ from themis_opt.search.annealing_state import BEST, MAX_TOUCHED, USUAL, MovePara
 from themis_opt.solving.lowering import OccupancyParts, occupancies, occupancy_parts
 from themis_opt.solving.sizing import granule, rounded, with_sizes
 
+MOST_UNLIKE = 0.01
+"""Relative difference up to which gathering takes as long as scattering, since the best schedule is simulated whole."""
+
 _compiling: Thread | None = None
 
 
@@ -68,31 +71,48 @@ class Annealing:
     resizes : bool
         Whether a step may also move bytes from one chunk to another: all of them, where a chunk costs more than it is
         good for.  Not where there is compute.
+    pairs : int, optional
+        Where :func:`pair_counts` allows it, searches schedules whose second half is the first one backwards, and
+        simulates that first half alone.  In so many pairs of chunks each gathers along the path of the other,
+        backwards, and all others along their own.
     """
 
-    def __init__(self, start: Schedule, seed: int = 0, moves: MoveParams = USUAL, *, resizes: bool = False) -> None:
+    def __init__(
+        self,
+        start: Schedule,
+        seed: int = 0,
+        moves: MoveParams = USUAL,
+        *,
+        resizes: bool = False,
+        pairs: int | None = None,
+    ) -> None:
         self._start = start
         self._seeds = np.random.SeedSequence(seed)
         operations = build_operations(start.instance, start.plan, start.costs, start.num_iterations)
-        self._problem = _problem(start, moves, resizes)
-        self._state = _state(start, operations)
+        self._problem = _problem(start, moves, resizes, pairs)
+        self._state = _state(start, operations, self._problem)
 
     def run(self, steps: int, hot: float, cold: float) -> None:
         """Take `steps` steps while the temperature falls from `hot` to `cold`, fractions of the first makespan."""
         (child,) = self._seeds.spawn(1)
         seed = int(child.generate_state(1)[0])
-        scale = self._start.makespan
+        scale = self._start.makespan / self._parts
         ANNEAL.compiled(self._problem, self._state, steps, hot * scale, cold * scale, seed)
+
+    @property
+    def _parts(self) -> int:
+        """Into how many parts that are alike the schedule is divided."""
+        return 2 if len(self._problem.mirror) > 0 else 1
 
     @property
     def step_work(self) -> int:
         """Stages and tasks that are simulated in one step."""
-        return len(self._state.operations.resource)
+        return len(self._state.operations.resource) // self._parts
 
     @property
     def makespan(self) -> int:
-        """Makespan of the best plan so far, in picoseconds."""
-        return int(self._state.makespans[BEST])
+        """Makespan of the best plan so far, in picoseconds, of those that were simulated whole."""
+        return int(self._state.makespans[BEST]) if self._parts == 1 else self._start.makespan
 
     def best(self) -> Schedule:
         """The best schedule so far; the first one if none is better."""
@@ -132,7 +152,24 @@ def can_anneal(schedule: Schedule) -> bool:
     return begins and schedule.period.is_steady and schedule.num_iterations <= FEW
 
 
-def _problem(start: Schedule, moves: MoveParams, resizes: bool) -> Problem:
+def pair_counts(start: Schedule) -> range:
+    """How many pairs of chunks an annealing of mirrored schedules may have; none where there are no such schedules.
+
+    They are those of one all-reduce alone, which may end as it begins, backwards, if gathering takes as long as
+    scattering.
+    """
+    instance, (exchange, *others) = start.instance, start.launched
+    if others or instance.tasks or exchange.release > 0 or not exchange.kind.rule.mirrors:
+        return range(0)
+    scatter, gather = occupancies(instance, exchange, np.array([exchange.size]))[0]
+    visited, local = np.nonzero(scatter)
+    backwards = (len(scatter) - 1) ^ visited ^ (1 << local)  # what is visited after that
+    if not np.allclose(scatter[visited, local], gather[backwards, local], rtol=MOST_UNLIKE):
+        return range(0)
+    return range(1 if instance.ag_order == "reverse" else len(start.plan.chunks[0].sizes) // 2 + 1)
+
+
+def _problem(start: Schedule, moves: MoveParams, resizes: bool, pairs: int | None) -> Problem:
     launched, reverses = start.launched, start.instance.ag_order == "reverse"
     num_chunks = [len(own.sizes) for own in start.plan.chunks]
     launch = np.repeat(np.arange(len(num_chunks)), num_chunks)
@@ -141,16 +178,19 @@ def _problem(start: Schedule, moves: MoveParams, resizes: bool) -> Problem:
     num_stages = (num_legs * num_dimensions)[launch]
     size_class, duration = _durations(start, num_legs.max(), num_dimensions.max())
     parts = _parts_of_durations(start, num_legs.max(), num_dimensions.max())
+    goes_back = np.array([reverses and own.kind.rule.mirrors for own in launched])[launch]
+    partner = np.where(goes_back, np.arange(len(launch)), -1) if pairs is None else _partners(len(launch), pairs)
     return Problem(
         iterations=start.num_iterations,
         num_tasks=len(start.instance.tasks),
         num_operations=len(start.instance.tasks) + start.plan.num_stages,
+        mirror=np.zeros(0, dtype=np.int64) if pairs is None else _mirror(partner, len(launched[0].span)),
         first_stage=np.cumsum(num_stages) - num_stages,
         launch=launch,
         size_class=size_class,
         num_legs=num_legs[launch],
         num_dimensions=num_dimensions[launch],
-        mirrored=np.array([reverses and own.kind.rule.mirrors for own in launched])[launch],
+        partner=partner,
         pinned=np.array([reverses and own.part != "whole" for own in start.plan.launches_of(start.instance)])[launch],
         first_chunk=np.concatenate([[0], np.cumsum(num_chunks)]),
         span=_spans(start, num_dimensions.max()),
@@ -163,6 +203,19 @@ def _problem(start: Schedule, moves: MoveParams, resizes: bool) -> Problem:
         header=parts.header,
         moves=moves,
     )
+
+
+def _partners(count: int, pairs: int) -> IntArray:
+    """So many pairs of neighbours, of chunks that are else their own partners."""
+    partner = np.arange(count)
+    partner[: 2 * pairs] ^= 1  # 0 and 1, 2 and 3...
+    return partner
+
+
+def _mirror(partner: IntArray, size: int) -> IntArray:
+    """For each stage that of the partner whose place is the same counted from the other end."""
+    stage = np.arange(2 * size * len(partner)).reshape(-1, 2 * size)
+    return stage[partner, ::-1].ravel()
 
 
 def _spans(start: Schedule, width: int) -> IntArray:
@@ -210,10 +263,18 @@ def _parts_of_durations(start: Schedule, num_legs: int, width: int) -> Occupancy
     return whole
 
 
-def _state(start: Schedule, operations: Operations) -> State:
+def _state(start: Schedule, operations: Operations, problem: Problem) -> State:
     """The start as the current and the best plan; the kernel's view of it is laid out at the first step."""
     path, key = _paths_and_keys(start)
     sizes = np.concatenate([own.sizes for own in start.plan.chunks]).astype(np.float64)
+    simulated = np.arange(len(operations.resource) // start.num_iterations)  # in one iteration
+    makespans = np.full(2, start.makespan, dtype=np.int64)
+    if len(problem.mirror) > 0:
+        sizes = (sizes + sizes[problem.partner]) / 2
+        stages = path.reshape(len(sizes), 2, -1)
+        stages[:, 1] = stages[problem.partner, 0, ::-1]
+        simulated = simulated.reshape(stages.shape)[:, 0].ravel()
+        makespans[BEST] //= 2
     return State(
         path=path,
         current_path=path.copy(),
@@ -225,9 +286,9 @@ def _state(start: Schedule, operations: Operations) -> State:
         current_size=sizes.copy(),
         best_size=sizes.copy(),
         operations=_served_by_key(operations, start),
-        load=_loads(operations, start.num_iterations),
-        touched=np.zeros(MAX_TOUCHED + max(len(own.sizes) for own in start.plan.chunks), dtype=np.int64),
-        makespans=np.full(2, start.makespan, dtype=np.int64),
+        load=_loads(operations, simulated),
+        touched=np.zeros(MAX_TOUCHED + 2 * max(len(own.sizes) for own in start.plan.chunks), dtype=np.int64),
+        makespans=makespans,
         workspace=workspace(len(operations.resource), len(operations.enforced)),
         known=np.full(len(operations.resource), NEVER),
         known_ready=np.zeros(len(operations.resource), dtype=np.int64),
@@ -260,10 +321,10 @@ def _start_times(start: Schedule) -> FloatArray:
     return times
 
 
-def _loads(operations: Operations, iterations: int) -> IntArray:
-    """What each resource serves in one of several iterations."""
-    loads, own = np.zeros(operations.resource.max() + 1, dtype=np.int64), len(operations.resource) // iterations
-    np.add.at(loads, operations.resource[:own], operations.duration[:own])
+def _loads(operations: Operations, served: IntArray) -> IntArray:
+    """What each resource serves of some operations."""
+    loads = np.zeros(operations.resource.max() + 1, dtype=np.int64)
+    np.add.at(loads, operations.resource[served], operations.duration[served])
     return loads
 
 

@@ -8,8 +8,8 @@ from themis_opt.base.compiled import Compilable
 from themis_opt.schedules import event_loop
 from themis_opt.schedules.event_loop import NEVER, serve_all
 from themis_opt.search import annealing_moves, annealing_state, resumed_loop
-from themis_opt.search.annealing_moves import change_one
-from themis_opt.search.annealing_state import BEST, CURRENT, MAX_TOUCHED, Problem, State
+from themis_opt.search.annealing_moves import change_one, touch_partners
+from themis_opt.search.annealing_state import BEST, CURRENT, ENOUGH_TOUCHED, Problem, State
 from themis_opt.search.resumed_loop import makespan_within
 
 
@@ -25,11 +25,11 @@ def anneal(problem: Problem, state: State, steps: int, hot: float, cold: float, 
         temperature = hot * exp(log(cold / hot) * number / steps)
         limit = state.makespans[CURRENT] - temperature * log(1.0 - np.random.random())
         num_touched = change_one(problem, state, 0)
-        # One change may touch two chunks.
-        while num_touched < MAX_TOUCHED - 1 and np.random.random() < problem.moves.again:
+        while num_touched < ENOUGH_TOUCHED and np.random.random() < problem.moves.again:
             num_touched = change_one(problem, state, num_touched)
         if num_touched == 0:
             continue
+        num_touched = touch_partners(problem, state, num_touched)
         since = first_difference(problem, state, num_touched)
         for i in range(num_touched):
             place(problem, state, state.touched[i])
@@ -51,7 +51,14 @@ def time_of(problem: Problem, state: State, since: int, limit: float) -> int:
         for r in range(len(state.load)):
             state.remaining[r] = state.load[r]
         return makespan_within(
-            state.operations, state.workspace, state.known, since, state.remaining, state.tail, limit
+            state.operations,
+            state.workspace,
+            state.known,
+            since,
+            state.remaining,
+            state.tail,
+            limit,
+            problem.mirror,
         )
     serve_all(state.operations, state.workspace)
     start, count = state.workspace.start, problem.num_operations
@@ -71,7 +78,7 @@ def first_difference(problem: Problem, state: State, num_touched: int) -> int:
     """
     if state.known[0] == NEVER:
         return 0
-    since = NEVER
+    since: int = state.makespans[CURRENT]  # what is mirrored is later
     for number in range(num_touched):
         chunk = state.touched[number]
         first, size = problem.first_stage[chunk], problem.num_dimensions[chunk]
@@ -127,8 +134,9 @@ def place(problem: Problem, state: State, chunk: int) -> None:
                 duration = duration_of(problem, launch, leg, visited, local, state.size[chunk])
                 lag = lag if state.size[chunk] > 0 else 0
             i = problem.num_tasks + stage
-            state.load[operations.resource[i]] -= operations.duration[i]
-            state.load[resource] += duration
+            if leg == 0 or len(problem.mirror) == 0:
+                state.load[operations.resource[i]] -= operations.duration[i]
+                state.load[resource] += duration
             # Keys belong to dimensions and not to positions, so a chunk keeps them when its path changes.
             key = state.key[first + leg * size + local]
             for iteration in range(problem.iterations):
@@ -143,10 +151,12 @@ def place(problem: Problem, state: State, chunk: int) -> None:
 
 
 def measure_tails(problem: Problem, state: State, chunk: int) -> None:
-    """Note what comes after each stage of a chunk."""
-    operations, after = state.operations, 0
+    """Note what comes after each stage of a chunk; of two chunks that share their stages, nothing certain."""
+    operations, after, legs = state.operations, 0, problem.num_legs[chunk]
+    if len(problem.mirror) > 0:
+        legs = 1 if problem.partner[chunk] == chunk else 0
     first = problem.num_tasks + problem.first_stage[chunk]
-    for i in range(first + problem.num_legs[chunk] * problem.num_dimensions[chunk] - 1, first - 1, -1):
+    for i in range(first + legs * problem.num_dimensions[chunk] - 1, first - 1, -1):
         after += operations.lag[i]
         state.tail[i] = after
         after += operations.duration[i]
@@ -171,6 +181,8 @@ def keep(problem: Problem, state: State, num_touched: int) -> None:
         for stage in range(first, first + problem.num_legs[chunk] * problem.num_dimensions[chunk]):
             state.current_path[stage] = state.path[stage]
     if problem.iterations == 1:
+        if len(problem.mirror) > 0:
+            mirror_all(problem, state)
         for i in range(len(state.known)):
             state.known[i], state.known_ready[i] = state.workspace.start[i], state.workspace.ready[i]
     # Of the last iteration that is whole.
@@ -194,6 +206,15 @@ def keep(problem: Problem, state: State, num_touched: int) -> None:
             state.best_key[stage] = state.key[stage]
         for chunk in range(len(state.size)):
             state.best_size[chunk] = state.size[chunk]
+
+
+def mirror_all(problem: Problem, state: State) -> None:
+    """Let what was not simulated begin when its mirror ends, counted from the end of the schedule."""
+    start, duration = state.workspace.start, state.operations.duration
+    for i in range(len(start)):
+        if start[i] < 0:
+            other = problem.mirror[i]
+            start[i] = 2 * state.makespans[CURRENT] - start[other] - duration[other]
 
 
 def restore(problem: Problem, state: State, num_touched: int) -> None:

@@ -15,7 +15,7 @@ def change_one(problem: Problem, state: State, num_touched: int) -> int:
         return move_launch(problem, state, chunk)
     if problem.resizes and np.random.random() < problem.moves.size_share:
         return num_touched + move_bytes(problem, state, chunk, num_touched)
-    leg = np.random.randint(1 if problem.mirrored[chunk] else problem.num_legs[chunk])
+    leg = np.random.randint(1 if problem.partner[chunk] >= 0 else problem.num_legs[chunk])
     state.touched[num_touched] = chunk
     if np.random.random() < problem.moves.path_share:
         if problem.pinned[chunk]:
@@ -58,10 +58,38 @@ def move_bytes(problem: Problem, state: State, chunk: int, num_touched: int) -> 
         return 0
     merges = np.random.random() < problem.moves.merge_share
     part = state.size[chunk] * (1.0 if merges else np.random.random() ** 3)
+    one, two = problem.partner[chunk], problem.partner[other]
+    if one == other:
+        return 0
     state.size[chunk] -= part
-    state.size[other] += part
+    state.size[other] += part * (1 if one in (-1, chunk) else 2) / (1 if two in (-1, other) else 2)
+    if one >= 0:
+        state.size[one], state.size[two] = state.size[chunk], state.size[other]
     state.touched[num_touched], state.touched[num_touched + 1] = chunk, other
     return 2
+
+
+def touch_partners(problem: Problem, state: State, num_touched: int) -> int:
+    """Let partners of the chunks touched gather along their paths backwards; returns how many chunks are touched then.
+
+    At first all are, because the kernel does not know yet that paths mirror each other.
+    """
+    if state.known[0] == NEVER and len(problem.mirror) > 0:
+        num_touched = len(problem.first_stage)
+        for chunk in range(num_touched):
+            state.touched[chunk] = chunk
+    for number in range(num_touched):
+        chunk = state.touched[number]
+        partner, size = problem.partner[chunk], problem.num_dimensions[chunk]
+        if partner < 0:
+            continue
+        first, back = problem.first_stage[chunk], problem.first_stage[partner] + size
+        for i in range(size):
+            state.path[back + i] = state.path[first + size - 1 - i]
+        if partner != chunk:
+            state.touched[num_touched] = partner
+            num_touched += 1
+    return num_touched
 
 
 def change_path(problem: Problem, state: State, chunk: int, leg: int) -> None:
@@ -81,11 +109,10 @@ def change_path(problem: Problem, state: State, chunk: int, leg: int) -> None:
         two = (one + 1) % size if near else np.random.randint(size)
         swap(state.path, first + one, first + two)
         if np.random.random() < problem.moves.moment_share:
-            for own in range(first, first + size * (2 if problem.mirrored[chunk] else 1), size):
-                swap(state.key, own + state.path[first + one], own + state.path[first + two])
-    if problem.mirrored[chunk]:
-        for i in range(size):
-            state.path[first + size + i] = state.path[first + size - 1 - i]
+            swap(state.key, first + state.path[first + one], first + state.path[first + two])
+            if problem.partner[chunk] >= 0:
+                back = problem.first_stage[problem.partner[chunk]] + size
+                swap(state.key, back + state.path[first + one], back + state.path[first + two])
 
 
 def swap(values: IntArray | FloatArray, one: int, two: int) -> None:

@@ -10,6 +10,7 @@ from themis_opt.schedules.event_loop import (
     Operations,
     Workspace,
     enqueue,
+    pop,
     pop_arrival,
     push_arrival,
     serve_first,
@@ -24,6 +25,7 @@ def makespan_within(
     remaining: IntArray,
     tail: IntArray,
     limit: float,
+    mirror: IntArray,
 ) -> int:
     """Serve operations until all are served, or the makespan cannot be within the limit.
 
@@ -43,6 +45,8 @@ def makespan_within(
         Picoseconds from the end of each operation to the results of those that wait for it, at least.
     limit : float
         Picoseconds.
+    mirror : int64, shape (operations,) or (0,)
+        For each operation one on its resource that takes its place: what of both is first in turn is served alone.
 
     Returns
     -------
@@ -50,7 +54,7 @@ def makespan_within(
         The makespan, or ``NEVER`` if it exceeds the limit.
     """
     makespan = take_over(operations, workspace, known, since, remaining)
-    num_arriving = queue_the_others(operations, workspace, since)
+    num_arriving = queue_the_others(operations, workspace, since, mirror)
     ready, arrivals, begin, resource = workspace.ready, workspace.arrivals, workspace.begin, operations.resource
     while True:
         now = ready[arrivals[0]] if num_arriving > 0 else NEVER
@@ -62,8 +66,11 @@ def makespan_within(
         while num_arriving > 0 and ready[arrivals[0]] <= now:
             i = pop_arrival(arrivals, num_arriving, ready)
             num_arriving -= 1
-            enqueue(operations, workspace, resource[i], i)
+            if not is_replaced(workspace, mirror, i):
+                enqueue(operations, workspace, resource[i], i)
         for r in range(len(begin)):
+            if len(mirror) > 0 and begin[r] <= now:
+                drop_replaced(operations, workspace, mirror, r)
             if begin[r] <= now:
                 i = workspace.queues[workspace.queue_start[r]]
                 end = now + operations.duration[i]
@@ -72,6 +79,20 @@ def makespan_within(
                 remaining[r] -= operations.duration[i]
                 makespan = max(makespan, end + operations.lag[i])
                 num_arriving = serve_first(operations, workspace, r, now, num_arriving)
+
+
+def is_replaced(workspace: Workspace, mirror: IntArray, i: int) -> bool:
+    """Whether the operation that takes the place of another one is served."""
+    return len(mirror) > 0 and workspace.start[mirror[i]] >= 0
+
+
+def drop_replaced(operations: Operations, workspace: Workspace, mirror: IntArray, r: int) -> None:
+    """Take operations off the queue of a resource as long as the first one need not be served."""
+    queues, first = workspace.queues, workspace.queue_start[r]
+    while workspace.waiting[r] > 0 and is_replaced(workspace, mirror, queues[first]):
+        pop(operations, workspace, r)
+    if workspace.waiting[r] == 0:
+        workspace.begin[r] = NEVER
 
 
 def take_over(operations: Operations, workspace: Workspace, known: IntArray, since: int, remaining: IntArray) -> int:
@@ -104,11 +125,11 @@ def take_over(operations: Operations, workspace: Workspace, known: IntArray, sin
     return makespan
 
 
-def queue_the_others(operations: Operations, workspace: Workspace, since: int) -> int:
+def queue_the_others(operations: Operations, workspace: Workspace, since: int, mirror: IntArray) -> int:
     """Let the operations that are not served wait or arrive; returns how many arrive."""
     num_arriving = 0
     for i in range(len(workspace.start)):
-        if workspace.start[i] < 0 and workspace.missing[i] == 0:
+        if workspace.start[i] < 0 and workspace.missing[i] == 0 and not is_replaced(workspace, mirror, i):
             if workspace.ready[i] < since:
                 enqueue(operations, workspace, operations.resource[i], i)
             else:
