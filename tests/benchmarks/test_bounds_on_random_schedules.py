@@ -1,7 +1,7 @@
 """No bound is above the makespan of a schedule: random networks with every cost, random plans, sizes and orders.
 
-No horizon that a schedule of so many chunks reaches is refuted, either, nor one of equal chunks by where they begin and
-end.
+No horizon that a schedule of so many chunks reaches is refuted, either, by interval loads or dispatch trees, nor one of
+equal chunks by where they begin and end.
 
 ``python -m pytest -m benchmarks tests/benchmarks/test_bounds_on_random_schedules.py`` looks at 100,000 schedules in
 some minutes, and prints how near the best of them comes to each bound.
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from formulations.budget import Budget
+from formulations.dispatch_tree import JobStates
 from formulations.interval_loads import IntervalLoads, IntervalParams
 from themis_opt.base.arrays import IntArray
 from themis_opt.policies.registry import make_policy
@@ -26,6 +27,7 @@ from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
+from themis_opt.search.dispatch_search import ask
 from themis_opt.search.end_proof import EndProof
 from themis_opt.search.limits import Allowance, SearchLimits
 from themis_opt.solving.bounds import bounds
@@ -42,6 +44,9 @@ TOLERANCE = 1e-9
 
 LOADS, LOADS_BUDGET = IntervalParams(intervals=20, ticks=8, units=96), Budget(seconds=0.3, deterministic=True)
 """How horizons are looked at."""
+
+TREES_BUDGET = Budget(seconds=0.3, deterministic=True)
+"""What a dispatch tree may take."""
 
 ENDS_LIMITS = SearchLimits(seconds=0.3, workers=1, deterministic=True)
 """What the proof by begin and end counts may spend on an instance."""
@@ -139,6 +144,7 @@ def check(seed: int, plans: int) -> dict[str, float]:
         of_equal += [schedule] if schedule.has_equal_sizes else []
     if len(instance.exchanges) == 1:
         check_interval_loads(seed, instance, by_count)
+        check_dispatch_trees(seed, instance, by_count)
         check_end_counts(seed, of_equal, max(equal.values()))
     return nearest
 
@@ -160,6 +166,15 @@ def check_interval_loads(seed: int, instance: Instance, by_count: Mapping[int, i
         model.solve(count, min(model.ticks(makespan) + 1, model.num_ticks), LOADS_BUDGET)
     for count, makespan in by_count.items():
         assert model.horizon(int(model.refuted[count])) <= makespan * (1 + TOLERANCE), (seed, count)
+
+
+def check_dispatch_trees(seed: int, instance: Instance, by_count: Mapping[int, int]) -> None:
+    """No horizon is refuted that a schedule of so many chunks reaches."""
+    counts = chunk_counts(instance)
+    weights = counts.machine_weights((len(counts.jobs[0].machines),))
+    states = JobStates(counts.jobs[0], counts.least[0], [weights[k] for k in counts.jobs[0].machines])
+    for count, makespan in by_count.items():
+        assert ask(states, count, makespan * (1 + TOLERANCE), TREES_BUDGET).status != "infeasible", (seed, count)
 
 
 def test_no_bound_is_above_a_makespan() -> None:

@@ -3,21 +3,27 @@
 A schedule of one collective has exactly n chunks for some n.  :mod:`formulations.chunk_count` bounds the makespan for
 every n at once; those n whose bound is below the best makespan are open.  The least of the bounds is what is proven, so
 that n alone is asked whether a makespan between its bound and the best is in reach.  If it is not, the bound of n rises
-to it.  :mod:`formulations.interval_loads` is asked by bisection, one model for all n, which keeps what it learns; where
-it knows no more, :mod:`formulations.sized_order`, whose answer may be a plan, which is simulated and may be the best.
-For few stages it is the other way round.
+to it.  The time is shared by :mod:`formulations.dispatch_tree`, which is asked about longer and longer horizons as long
+as it answers in time, and :mod:`formulations.interval_loads`, which is asked by bisection, one model for all n that
+keeps what it learns; where both know no more, :mod:`formulations.sized_order` is asked.  An answer may be a plan, which
+is simulated and may be the best.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from time import monotonic
 
+from formulations.dispatch_tree import MAX_MACHINES as MAX_TREE_MACHINES
+from formulations.dispatch_tree import JobStates
 from formulations.interval_loads import MAX_MACHINES, IntervalLoads, IntervalParams
 from formulations.sized_order import SizedOrder, SizedOutcome
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
+from themis_opt.search.dispatch_search import ask as search_tree
+from themis_opt.search.dispatch_search import is_ready
 from themis_opt.search.limits import Allowance, SearchLimits
 from themis_opt.solving.lowering import job_class
 from themis_opt.solving.makespan_bounds import chunk_counts
@@ -69,6 +75,15 @@ class ProofParams:
 
 USUAL = ProofParams()
 
+TREE_STEP = 0.05
+"""Place of the first horizon of dispatch trees: their work doubles with every per mille or two of the horizon."""
+
+TREE_SLOT = 0.1
+"""Share of the time of the proof that the first horizon may take: a tree is quick, or never ends."""
+
+TREE_PATIENCE = 10.0
+"""How many times as long as the last horizon that was refuted the next one may take: it takes two to five times."""
+
 
 @dataclass
 class OpenCount:
@@ -80,13 +95,17 @@ class OpenCount:
         No schedule of so many chunks has a lower makespan, in picoseconds.
     reach : float
         Least horizon of which interval loads know no more; at first the best makespan.
-    step : float
-        Place of the next horizon of CP-SAT between the bound and the best makespan.
+    step, tree_step : float
+        Place of the next horizon of CP-SAT, and of dispatch trees, between the bound and the best makespan.
+    tree_seconds : float
+        What the last horizon that a dispatch tree refuted took.
     """
 
     bound: float
     reach: float
     step: float
+    tree_step: float
+    tree_seconds: float = 0.0
 
 
 class CountProof:
@@ -119,6 +138,7 @@ class CountProof:
         self._counts = chunk_counts(best.instance)
         self._open = self._open_counts()
         self._told = self.bound
+        self._in_trees = self._in_loads = 0.0
 
     @staticmethod
     def suits(instance: Instance) -> bool:
@@ -148,6 +168,9 @@ class CountProof:
             own = self._open[count]
             left = min(slot, allowance.left - last)
             stages, horizon = self._num_stages(count), self._next_ticks(own)
+            if (horizon is None or self._in_trees <= self._in_loads) and self._has_tree(count, own, left):
+                allowance.charge(self._look_at_tree(count, own, seconds, allowance.left - last))
+                continue
             may_plan = own.step >= self.params.least_step and stages <= self.params.max_stages
             if may_plan and (stages <= self.params.stages_planned_first or horizon is None):
                 allowance.charge(self._look_for_a_plan(count, own, left))
@@ -155,6 +178,44 @@ class CountProof:
                 allowance.charge(self._look_at_loads(count, own, horizon, left))
             else:
                 break
+
+    def _has_tree(self, count: int, own: OpenCount, seconds: float) -> bool:
+        """Whether dispatch trees may know more of a number of chunks."""
+        if own.tree_step < self.params.least_step or self._num_stages(count) > self.params.max_stages:
+            return False
+        if self._states is None:
+            return False
+        return is_ready(None if self.limits.deterministic else seconds)
+
+    @cached_property
+    def _states(self) -> JobStates | None:
+        """The data of dispatch trees for all numbers and horizons; None where there are too many machines."""
+        job, least = self._counts.jobs[0], self._counts.least[0]
+        if len(job.machines) > MAX_TREE_MACHINES:
+            return None
+        weights = self._counts.machine_weights((len(job.machines),))
+        return JobStates(job, least, [weights[k] for k in job.machines])
+
+    def _look_at_tree(self, count: int, own: OpenCount, seconds: float, left: float) -> float:
+        """Ask a dispatch tree about a horizon, in what is left of some seconds; the work it took."""
+        if self._states is None:
+            return 0.0
+        horizon, start = own.bound + own.tree_step * (self.best.makespan - own.bound), monotonic()
+        first = TREE_SLOT * seconds
+        budget = self.limits.budget(min(max(first, TREE_PATIENCE * own.tree_seconds), left))
+        outcome = search_tree(self._states, count, horizon, budget)
+        took = outcome.work if self.limits.deterministic else monotonic() - start
+        self.interrupted |= outcome.status == "interrupted"
+        self._in_trees += took
+        if outcome.status == "infeasible":
+            own.bound, own.tree_seconds = horizon, took
+            self._report()
+            if took * TREE_PATIENCE < first:
+                own.tree_step = min(own.tree_step / self.params.retreat, 1.0)
+        else:
+            own.tree_step *= self.params.retreat
+            self._take(outcome)
+        return outcome.work
 
     @cached_property
     def _loads(self) -> IntervalLoads:
@@ -172,7 +233,9 @@ class CountProof:
 
     def _look_at_loads(self, count: int, own: OpenCount, ticks: int, seconds: float) -> float:
         """Ask interval loads about a horizon, and take what they learn about any number; the work it took."""
+        start = monotonic()
         outcome = self._loads.solve(count, ticks, self.limits.budget(seconds))
+        self._in_loads += outcome.work if self.limits.deterministic else monotonic() - start
         if outcome.status == "fits":
             own.reach = self._loads.horizon(ticks)
         for number, other in (self._open or {}).items():
@@ -237,5 +300,5 @@ class CountProof:
                 return None
             if (bound := counts.bound_of((count,))) < makespan:
                 reach = makespan if len(counts.jobs[0].machines) <= MAX_MACHINES else bound
-                open_counts[count] = OpenCount(bound, reach, self.params.step)
+                open_counts[count] = OpenCount(bound, reach, self.params.step, TREE_STEP)
         return open_counts

@@ -15,6 +15,7 @@ from themis_opt.schedules.plan import Plan, has_launches
 from themis_opt.schedules.refinement import even_counts, refined
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
+from themis_opt.search import dispatch_search
 from themis_opt.search.annealing import is_ready
 from themis_opt.search.count_proof import CountProof, ProofParams
 from themis_opt.search.end_proof import EndProof, EndProofParams
@@ -252,6 +253,8 @@ class ExactSearch:
     def run_once(self) -> None:
         """Use the parts in turn on the instance alone."""
         searches = self.uses_local_search and is_ready(None if self.limits.deterministic else self.local_seconds)
+        if self.proves_counts:
+            dispatch_search.is_ready(0)  # it is by the time of the proof
         if searches:
             if self.limits.sizes == "equal" and self.best.plan.num_stages > self.params.coarse_stages:
                 self.refine_coarse((COARSE_SHARE if self.is_searchable else 1.0) * self.local_seconds)
