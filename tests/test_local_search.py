@@ -74,7 +74,7 @@ class Idle:
     steps: ClassVar[list[int]] = []
     heats: ClassVar[list[float]] = []
 
-    def __init__(self, start: Schedule, seed: int, moves: MoveParams, *, resizes: bool) -> None:
+    def __init__(self, start: Schedule, seed: int, moves: MoveParams, *, resizes: bool, pairs: int | None) -> None:
         self.start, self.step_work, self.makespan = start, start.plan.num_stages, start.makespan
         self.seeds.append(seed)
 

@@ -39,7 +39,7 @@ class MoveParams(NamedTuple):
     size_share, merge_share : float
         Where sizes are free, share of changes that move bytes from one chunk to another, and of these the ones that
         move all of them, so that a chunk is gone; a chunk that is gone may come back.  Half and double of the first
-        change the mean makespan after a second by 0.3 % or less, half of the second shortens it by 0.5 %.
+        change the mean makespan after a second by 0.3 % or less, half of the second shortens it by 0.4 %.
     """
 
     again: float = 0.25
