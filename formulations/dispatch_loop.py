@@ -20,9 +20,6 @@ FEASIBLE = 1e-8
 INFEASIBLE = 1e-9
 """Negative slack, in horizons, that refutes: above rounding errors."""
 
-TINY = 1e-12
-"""What is 0 but for rounding."""
-
 SPLIT_LEVEL = 4
 """Stages of the nodes that are shared out to threads: there are hundreds."""
 

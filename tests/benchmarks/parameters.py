@@ -201,7 +201,7 @@ def reference_cases() -> Sequence[Run]:
 
 def proof_cases() -> Sequence[Run]:
     """Few chunks that cost something: gaps that the proof by number of chunks leaves."""
-    names = ("2d-sw_sw", "3d-sw_sw_sw_homo", "3d-sw_sw_sw_hetero")
+    names = ("2d-sw_sw", "3d-sw_sw_sw_homo", "3d-sw_sw_sw_hetero", "3d-fc_ring_sw")
     instances = [loaded(f"{name}.all_reduce.100MiB", size="16 MiB", chunks=6, latency="occupy") for name in names]
 
     def run(params: Any, instance: Instance) -> float:

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from formulations.budget import Budget
-from formulations.dispatch_tree import JobStates
 from formulations.interval_loads import IntervalLoads, IntervalParams
 from themis_opt.base.arrays import IntArray
 from themis_opt.policies.registry import make_policy
@@ -27,7 +26,7 @@ from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.search.dispatch_search import ask
+from themis_opt.search.dispatch_search import ask, job_states
 from themis_opt.search.end_proof import EndProof
 from themis_opt.search.limits import Allowance, SearchLimits
 from themis_opt.solving.bounds import bounds
@@ -170,9 +169,8 @@ def check_interval_loads(seed: int, instance: Instance, by_count: Mapping[int, i
 
 def check_dispatch_trees(seed: int, instance: Instance, by_count: Mapping[int, int]) -> None:
     """No horizon is refuted that a schedule of so many chunks reaches."""
-    counts = chunk_counts(instance)
-    weights = counts.machine_weights((len(counts.jobs[0].machines),))
-    states = JobStates(counts.jobs[0], counts.least[0], [weights[k] for k in counts.jobs[0].machines])
+    states = job_states(chunk_counts(instance))
+    assert states is not None
     for count, makespan in by_count.items():
         assert ask(states, count, makespan * (1 + TOLERANCE), TREES_BUDGET).status != "infeasible", (seed, count)
 

@@ -2,10 +2,12 @@
 
 import os
 import sys
+from collections.abc import Callable
 from functools import cached_property
 from hashlib import sha256
 from inspect import getmembers, isfunction
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +21,30 @@ def compile_at_once() -> None:
     """Interpret nothing from now on: for processes that live long, or measure time."""
     global _patient
     _patient = False
+
+
+class FirstUse:
+    """A first use of compiled functions, which takes seconds without a cache on disk and cannot be interrupted.
+
+    Parameters
+    ----------
+    use : callable
+        Is called in a thread of its own.
+    """
+
+    def __init__(self, use: Callable[[], None]) -> None:
+        self._use = use
+
+    @cached_property
+    def _thread(self) -> Thread:
+        thread = Thread(target=self._use, daemon=True)
+        thread.start()
+        return thread
+
+    def is_over(self, seconds: float | None) -> bool:
+        """Begin it, if it has not begun; whether it is over within some seconds (None: however long it takes)."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
 
 
 class Compilable:

@@ -4,11 +4,11 @@ S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, *Optimization by Simulated Annealing
 """
 
 from dataclasses import replace
-from threading import Thread
 
 import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray
+from themis_opt.base.compiled import FirstUse
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.policies.baseline import Baseline
 from themis_opt.problem.cost import fixed_lag
@@ -27,27 +27,15 @@ from themis_opt.solving.sizing import granule, rounded, with_sizes
 MOST_UNLIKE = 0.01
 """Relative difference up to which gathering takes as long as scattering, since the best schedule is simulated whole."""
 
-_compiling: Thread | None = None
-
-
-def is_ready(seconds: float | None) -> bool:
-    """Whether the search can begin within some seconds (None: however long it takes).
-
-    The first use on a machine compiles the inner loop, which takes seconds and cannot be interrupted; it goes on in
-    a thread of its own.
-    """
-    global _compiling
-    if _compiling is None:
-        _compiling = Thread(target=_compile, daemon=True)
-        _compiling.start()
-    _compiling.join(seconds)
-    return not _compiling.is_alive()
-
 
 def _compile() -> None:
     """Take no steps with some instance."""
     instance = random_instance(0)
     Annealing(simulate(instance, Baseline()(instance))).run(0, 1.0, 1.0)
+
+
+is_ready = FirstUse(_compile).is_over
+"""Whether the search can begin within some seconds (None: however long it takes)."""
 
 
 class Annealing:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from time import monotonic
 
-from formulations.dispatch_tree import MAX_MACHINES as MAX_TREE_MACHINES
 from formulations.dispatch_tree import JobStates
 from formulations.interval_loads import MAX_MACHINES, IntervalLoads, IntervalParams
 from formulations.sized_order import SizedOrder, SizedOutcome
@@ -23,7 +22,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.dispatch_search import ask as search_tree
-from themis_opt.search.dispatch_search import is_ready
+from themis_opt.search.dispatch_search import is_ready, job_states
 from themis_opt.search.limits import Allowance, SearchLimits
 from themis_opt.solving.lowering import job_class
 from themis_opt.solving.makespan_bounds import chunk_counts
@@ -57,6 +56,12 @@ class ProofParams:
         Ticks of a horizon and units of size: coarse models are refuted sooner, and a plan is made exact afterwards.
     stages_planned_first : int
         Stages up to which CP-SAT is asked before interval loads: it refutes horizons of 18 in a second or two.
+    tree_step : float
+        `step` of dispatch trees: their work doubles with every per mille or two of the horizon.
+    tree_slot : float
+        Share of the time of the proof that the first horizon of a tree may take: a tree is quick, or never ends.
+    tree_patience : float
+        How many times as long as the last horizon that a tree refuted the next one may take; two to five are usual.
     loads : IntervalParams
         How finely interval loads look at a horizon.
     """
@@ -70,19 +75,13 @@ class ProofParams:
     resolution: int = 1_000
     units: int = 512
     stages_planned_first: int = 20
+    tree_step: float = 0.05
+    tree_slot: float = 0.1
+    tree_patience: float = 10.0
     loads: IntervalParams = field(default_factory=IntervalParams)
 
 
 USUAL = ProofParams()
-
-TREE_STEP = 0.05
-"""Place of the first horizon of dispatch trees: their work doubles with every per mille or two of the horizon."""
-
-TREE_SLOT = 0.1
-"""Share of the time of the proof that the first horizon may take: a tree is quick, or never ends."""
-
-TREE_PATIENCE = 10.0
-"""How many times as long as the last horizon that was refuted the next one may take: it takes two to five times."""
 
 
 @dataclass
@@ -168,8 +167,9 @@ class CountProof:
             own = self._open[count]
             left = min(slot, allowance.left - last)
             stages, horizon = self._num_stages(count), self._next_ticks(own)
-            if (horizon is None or self._in_trees <= self._in_loads) and self._has_tree(count, own, left):
-                allowance.charge(self._look_at_tree(count, own, seconds, allowance.left - last))
+            trees_are_next = horizon is None or self._in_trees <= self._in_loads
+            if trees_are_next and (states := self._tree_states(count, own, left)) is not None:
+                allowance.charge(self._look_at_tree(states, count, own, seconds, allowance.left - last))
                 continue
             may_plan = own.step >= self.params.least_step and stages <= self.params.max_stages
             if may_plan and (stages <= self.params.stages_planned_first or horizon is None):
@@ -179,38 +179,29 @@ class CountProof:
             else:
                 break
 
-    def _has_tree(self, count: int, own: OpenCount, seconds: float) -> bool:
-        """Whether dispatch trees may know more of a number of chunks."""
+    def _tree_states(self, count: int, own: OpenCount, seconds: float) -> JobStates | None:
+        """The data of dispatch trees, where these may know more of a number of chunks."""
         if own.tree_step < self.params.least_step or self._num_stages(count) > self.params.max_stages:
-            return False
-        if self._states is None:
-            return False
-        return is_ready(None if self.limits.deterministic else seconds)
+            return None
+        return self._states if is_ready(None if self.limits.deterministic else seconds) else None
 
     @cached_property
     def _states(self) -> JobStates | None:
-        """The data of dispatch trees for all numbers and horizons; None where there are too many machines."""
-        job, least = self._counts.jobs[0], self._counts.least[0]
-        if len(job.machines) > MAX_TREE_MACHINES:
-            return None
-        weights = self._counts.machine_weights((len(job.machines),))
-        return JobStates(job, least, [weights[k] for k in job.machines])
+        return job_states(self._counts)
 
-    def _look_at_tree(self, count: int, own: OpenCount, seconds: float, left: float) -> float:
+    def _look_at_tree(self, states: JobStates, count: int, own: OpenCount, seconds: float, left: float) -> float:
         """Ask a dispatch tree about a horizon, in what is left of some seconds; the work it took."""
-        if self._states is None:
-            return 0.0
         horizon, start = own.bound + own.tree_step * (self.best.makespan - own.bound), monotonic()
-        first = TREE_SLOT * seconds
-        budget = self.limits.budget(min(max(first, TREE_PATIENCE * own.tree_seconds), left))
-        outcome = search_tree(self._states, count, horizon, budget)
+        first = self.params.tree_slot * seconds
+        budget = self.limits.budget(min(max(first, self.params.tree_patience * own.tree_seconds), left))
+        outcome = search_tree(states, count, horizon, budget)
         took = outcome.work if self.limits.deterministic else monotonic() - start
         self.interrupted |= outcome.status == "interrupted"
         self._in_trees += took
         if outcome.status == "infeasible":
             own.bound, own.tree_seconds = horizon, took
             self._report()
-            if took * TREE_PATIENCE < first:
+            if took * self.params.tree_patience < first:
                 own.tree_step = min(own.tree_step / self.params.retreat, 1.0)
         else:
             own.tree_step *= self.params.retreat
@@ -300,5 +291,5 @@ class CountProof:
                 return None
             if (bound := counts.bound_of((count,))) < makespan:
                 reach = makespan if len(counts.jobs[0].machines) <= MAX_MACHINES else bound
-                open_counts[count] = OpenCount(bound, reach, self.params.step, TREE_STEP)
+                open_counts[count] = OpenCount(bound, reach, self.params.step, self.params.tree_step)
         return open_counts

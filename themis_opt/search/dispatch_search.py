@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from functools import cache
-from threading import Event, Thread
+from threading import Event
 from time import monotonic
 
 from formulations.budget import Budget
+from formulations.chunk_count import ChunkCount
 from formulations.dispatch_loop import FITS, REFUTED, UNDECIDED, advance
-from formulations.dispatch_tree import JobStates, Search
+from formulations.dispatch_tree import MAX_MACHINES, JobStates, Search
 from formulations.lattice import JobClass, Leg
 from formulations.sized_order import SizedOutcome
-from themis_opt.base.compiled import Compilable
+from themis_opt.base.compiled import Compilable, FirstUse
 
 ADVANCE = Compilable(advance, nogil=True)
 """Always compiled; other threads run meanwhile."""
@@ -26,27 +26,27 @@ ENTRIES = 1 << 20
 """Nodes that each thread remembers, in 16 MiB."""
 
 
-def is_ready(seconds: float | None) -> bool:
-    """Whether the search can begin within some seconds (None: however long it takes).
-
-    The first use on a machine compiles the loop, which takes ten seconds; it goes on in a thread of its own.
-    """
-    _compiling().join(seconds)
-    return not _compiling().is_alive()
-
-
-@cache
-def _compiling() -> Thread:
-    thread = Thread(target=_compile, daemon=True)
-    thread.start()
-    return thread
-
-
 def _compile() -> None:
     """Refute a horizon."""
     leg = Leg({(0, 0): 1.0}, {0: 0.0})
     states = JobStates(JobClass((0,), (leg,)), JobClass((0,), (leg,)), [1.0])
     ADVANCE.compiled(states.tree(1.0), states.search(1, 1), 1)
+
+
+is_ready = FirstUse(_compile).is_over
+"""Whether the search can begin within some seconds (None: however long it takes)."""
+
+
+def job_states(counts: ChunkCount) -> JobStates | None:
+    """The data of all trees of the chunks of one collective; None where it has too many dimensions.
+
+    Any weights of the loads give a bound: these are those of as many chunks as dimensions.
+    """
+    job, least = counts.jobs[0], counts.least[0]
+    if len(job.machines) > MAX_MACHINES:
+        return None
+    weights = counts.machine_weights((len(job.machines),))
+    return JobStates(job, least, [weights[k] for k in job.machines])
 
 
 def ask(states: JobStates, count: int, horizon: float, budget: Budget) -> SizedOutcome:
