@@ -41,9 +41,10 @@ is_ready = FirstUse(_compile).is_over
 class Annealing:
     """A search that starts from a schedule and keeps its chunk sizes, unless it `resizes`.
 
-    A step changes the paths or the priorities of one or two chunks and simulates; a dimension always serves the waiting
-    stage of the smallest priority, and the start times of an accepted plan are its priorities from then on.  A step
-    takes O(n (D + log n)) time for n stages on D dimensions.
+    A step changes the paths or the priorities of one or two chunks, or takes a leg of one out and puts it back along
+    the fastest path between all others, and simulates; a dimension always serves the waiting stage of the smallest
+    priority, and the start times of an accepted plan are its priorities from then on.  A step takes O(n (D + log n))
+    time for n stages on D dimensions, and O(2**D D log n) more where a leg is put back.
 
     Where there is compute, a step may also move a whole launch, launches stay what they are, and as many iterations are
     simulated as the first schedule has: all are alike, and their priorities an iteration apart.
@@ -282,6 +283,14 @@ def _state(start: Schedule, operations: Operations, problem: Problem) -> State:
         known_ready=np.zeros(len(operations.resource), dtype=np.int64),
         tail=np.zeros(len(operations.resource), dtype=np.int64),
         remaining=np.zeros(len(operations.enforced), dtype=np.int64),
+        order=np.argsort(_start_times(start)) if start.num_iterations == 1 else np.zeros(0, dtype=np.int64),
+        begin=np.zeros(len(operations.resource), dtype=np.int64),
+        end=np.zeros(len(operations.resource), dtype=np.int64),
+        place=np.zeros(len(operations.enforced), dtype=np.int64),
+        served=np.zeros(len(operations.enforced), dtype=np.int64),
+        arrival=np.zeros(2 ** int(problem.num_dimensions.max()), dtype=np.int64),
+        moment=np.zeros(2 ** int(problem.num_dimensions.max()), dtype=np.int64),
+        came_by=np.zeros(2 ** int(problem.num_dimensions.max()), dtype=np.int64),
     )
 
 

@@ -1,16 +1,17 @@
 """The inner loop of :mod:`themis_opt.search.annealing`: simulates and accepts changed plans.  Always compiled."""
 
-from math import ceil, exp, log
+from math import exp, log
 
 import numpy as np
 
 from themis_opt.base.compiled import Compilable
 from themis_opt.schedules import event_loop
 from themis_opt.schedules.event_loop import NEVER, serve_all
-from themis_opt.search import annealing_moves, annealing_state, resumed_loop
+from themis_opt.search import annealing_insertion, annealing_moves, annealing_state, resumed_loop, stage_duration
 from themis_opt.search.annealing_moves import change_one, touch_partners
 from themis_opt.search.annealing_state import BEST, CURRENT, ENOUGH_TOUCHED, Problem, State
 from themis_opt.search.resumed_loop import makespan_within
+from themis_opt.search.stage_duration import duration_of
 
 
 def anneal(problem: Problem, state: State, steps: int, hot: float, cold: float, seed: int) -> None:
@@ -123,16 +124,14 @@ def is_overloaded(state: State, limit: float) -> bool:
 def place(problem: Problem, state: State, chunk: int) -> None:
     """Tell the kernel's arrays the path and the priorities of a chunk, in all iterations."""
     size, first, operations = problem.num_dimensions[chunk], problem.first_stage[chunk], state.operations
-    launch, size_class = problem.launch[chunk], problem.size_class[chunk]
+    launch = problem.launch[chunk]
     for leg in range(problem.num_legs[chunk]):
         visited = 0
         for stage in range(first + leg * size, first + (leg + 1) * size):
             local = state.path[stage]
             resource = problem.span[launch, local]
-            duration, lag = problem.duration[size_class, leg, visited, local], problem.lag[launch, leg, local]
-            if problem.resizes:
-                duration = duration_of(problem, launch, leg, visited, local, state.size[chunk])
-                lag = lag if state.size[chunk] > 0 else 0
+            duration = duration_of(problem, chunk, leg, visited, local, state.size[chunk])
+            lag = 0 if problem.resizes and state.size[chunk] <= 0 else problem.lag[launch, leg, local]
             i = problem.num_tasks + stage
             if leg == 0 or len(problem.mirror) == 0:
                 state.load[operations.resource[i]] -= operations.duration[i]
@@ -160,16 +159,6 @@ def measure_tails(problem: Problem, state: State, chunk: int) -> None:
         after += operations.lag[i]
         state.tail[i] = after
         after += operations.duration[i]
-
-
-def duration_of(problem: Problem, launch: int, leg: int, visited: int, local: int, size: float) -> int:
-    """Picoseconds for which a stage of a chunk of so many bytes holds its dimension."""
-    if size <= 0:
-        return 0
-    packets = ceil(problem.packets[launch, leg, visited, local] * size)
-    variable = problem.rate[launch, leg, visited, local] * size + packets * problem.header[launch, local]
-    duration: int = problem.fixed[launch, leg, visited, local] + ceil(variable)
-    return duration
 
 
 def keep(problem: Problem, state: State, num_touched: int) -> None:
@@ -229,5 +218,14 @@ def restore(problem: Problem, state: State, num_touched: int) -> None:
         place(problem, state, chunk)
 
 
-ANNEAL = Compilable(anneal, event_loop, resumed_loop, annealing_moves, annealing_state, nogil=True)
+ANNEAL = Compilable(
+    anneal,
+    event_loop,
+    resumed_loop,
+    annealing_moves,
+    annealing_insertion,
+    stage_duration,
+    annealing_state,
+    nogil=True,
+)
 """Always compiled; other threads run meanwhile."""

@@ -4,6 +4,7 @@ import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.schedules.event_loop import NEVER
+from themis_opt.search.annealing_insertion import insert
 from themis_opt.search.annealing_state import Problem, State
 
 
@@ -17,6 +18,10 @@ def change_one(problem: Problem, state: State, num_touched: int) -> int:
         return num_touched + move_bytes(problem, state, chunk, num_touched)
     leg = np.random.randint(1 if problem.partner[chunk] >= 0 else problem.num_legs[chunk])
     state.touched[num_touched] = chunk
+    is_known = num_touched == 0 and state.known[0] != NEVER
+    if is_known and not problem.pinned[chunk] and np.random.random() < problem.moves.insertion_share:
+        insert(problem, state, chunk, leg)
+        return 1
     if np.random.random() < problem.moves.path_share:
         if problem.pinned[chunk]:
             return num_touched

@@ -24,6 +24,12 @@ class MoveParams(NamedTuple):
     ----------
     again : float
         Chance of one more change in the same step.
+    insertion_share : float
+        Where nothing is repeated, share of steps that begin with taking a leg of a chunk out and putting it back.
+    end_share : float
+        Share of these in which the first stage of a scatter, or the last one of a gather, is that of another chunk.
+    gap_share : float
+        Share of these that wait until a dimension is idle for long enough; in the others the next stages are put off.
     path_share : float
         Share of changes that are of paths; the others are of priorities.
     copy_share, neighbour_share : float
@@ -43,6 +49,9 @@ class MoveParams(NamedTuple):
     """
 
     again: float = 0.25
+    insertion_share: float = 0.6
+    end_share: float = 0.3
+    gap_share: float = 0.5
     path_share: float = 0.42
     copy_share: float = 0.17
     neighbour_share: float = 0.6
@@ -147,6 +156,14 @@ class State(NamedTuple):
         Picoseconds from the end of a stage of the candidate to the result of the last stage of its chunk.
     remaining : int64, shape (resources,)
         What the candidate has still to serve.
+    order : int64, shape (operations,)
+        The stages of the current plan, the earliest first, when one is put back.
+    begin, end : int64, shape (operations,)
+        When the others begin and end then, by resource and time.
+    place, served : int64, shape (resources,)
+        Where those of each resource are in `begin` and `end`, and how many.
+    arrival, moment, came_by : int64, shape (2**dimensions,)
+        When the chunk may have visited each set of dimensions, when the last stage of them began, and its dimension.
     """
 
     path: IntArray
@@ -167,3 +184,11 @@ class State(NamedTuple):
     known_ready: IntArray
     tail: IntArray
     remaining: IntArray
+    order: IntArray
+    begin: IntArray
+    end: IntArray
+    place: IntArray
+    served: IntArray
+    arrival: IntArray
+    moment: IntArray
+    came_by: IntArray

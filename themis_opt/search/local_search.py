@@ -65,9 +65,6 @@ class LocalSearchParams:
         change the mean makespan of equal chunks by 0.1 % or less, which may be chance.
     heats : tuple of float
         By how much hotter annealings of equal chunks start, in turn: plans of few stages gain from a hot start.
-    many_stages, heats_of_many : int and tuple of float
-        Stages above which these are taken instead: there is no time to put right what heat has disturbed.  In a minute
-        the gap of 116 chunks on six dimensions is 8.9 or 9.6 and not 11.9 %; those of shorter searches vary both ways.
     warm, cool : float
         The same after the sizes have changed: half and double change makespans by less than 0.01 %.
     slice_work : int
@@ -100,8 +97,6 @@ class LocalSearchParams:
     hot: float = 5e-3
     cold: float = 2e-5
     heats: tuple[float, ...] = (1.0, 4.0, 0.2)
-    many_stages: int = 400
-    heats_of_many: tuple[float, ...] = (0.2, 0.02, 1.0, 4.0)
     warm: float = 2e-3
     cool: float = 1e-4
     slice_work: int = 2**21
@@ -259,8 +254,7 @@ class LocalSearch:
 
     def _heats(self) -> list[float]:
         """By how much hotter the annealings of the next wave start."""
-        params, first = self._params, self._num_starts
-        heats = params.heats if self.best.plan.num_stages <= params.many_stages else params.heats_of_many
+        first, heats = self._num_starts, self._params.heats
         self._num_starts += self._workers
         return [heats[number % len(heats)] for number in range(first, self._num_starts)]
 

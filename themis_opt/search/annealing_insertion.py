@@ -1,0 +1,123 @@
+"""A move of :mod:`themis_opt.search.annealing_moves`: a chunk passes a leg anew between all others.  Always compiled.
+
+The leg is taken out of the current plan, whose other stages stay where they are, and is put back along the path on
+which its result is there first: a shortest path over the sets of visited dimensions, which say how long each stage is,
+where to arrive earlier is never worse.  Most bytes are sent in the first stage of a scatter and in the last one of a
+gather, so that these are what loads the dimensions: they stay, or are those of another chunk.
+
+R. Ruiz, T. Stützle, *A Simple and Effective Iterated Greedy Algorithm for the Permutation Flowshop Scheduling Problem*,
+European Journal of Operational Research 177 (2007), for taking jobs out and putting them back.
+"""
+
+import numpy as np
+
+from themis_opt.schedules.event_loop import NEVER
+from themis_opt.search.annealing_state import Problem, State
+from themis_opt.search.stage_duration import duration_of
+
+
+def insert(problem: Problem, state: State, chunk: int, leg: int) -> None:
+    """Put a leg of a chunk back into the current plan, O(n + 2**D D log n) for n stages on D dimensions."""
+    size = problem.num_dimensions[chunk]
+    first = problem.first_stage[chunk] + leg * size
+    lay_out(state, first, first + size)
+    full = shortest_paths(problem, state, chunk, leg)
+    visited = full
+    for stage in range(first + size - 1, first - 1, -1):
+        local = state.came_by[visited]
+        state.path[stage] = local
+        state.key[first + local] = state.moment[visited] - 1  # before what begins then
+        visited ^= 1 << local
+
+
+def shortest_paths(problem: Problem, state: State, chunk: int, leg: int) -> int:
+    """Fill in when and how a chunk may have visited each set of dimensions; returns the set of all."""
+    size, launch = problem.num_dimensions[chunk], problem.launch[chunk]
+    first, last = problem.first_stage[chunk] + leg * size, problem.first_stage[chunk] + (leg + 1) * size - 1
+    head, tail, begin = -1, -1, 0
+    if leg == 0:
+        shown = stays_or_follows(problem, state, chunk, first)
+        head, begin = state.current_path[shown], state.known[shown]
+    if leg == problem.num_legs[chunk] - 1:
+        tail = state.current_path[stays_or_follows(problem, state, chunk, last)]
+    if head == tail and size > 1:
+        tail = -1
+    waits = np.random.random() < problem.moves.gap_share
+    full: int = (1 << size) - 1
+    for visited in range(1, full + 1):
+        state.arrival[visited] = NEVER
+    state.arrival[0] = state.known_ready[first]
+    for visited in range(full):
+        ready = state.arrival[visited]
+        for local in range(size):
+            after = visited | 1 << local
+            ends_otherwise = local == tail and after != full
+            if ready == NEVER or after == visited or ends_otherwise or (visited == 0 and head not in (-1, local)):
+                continue
+            duration = duration_of(problem, chunk, leg, visited, local, state.size[chunk])
+            if visited == 0 and head >= 0:
+                moment = max(ready, begin)
+            else:
+                moment = idle_from(state, problem.span[launch, local], ready, duration if waits else 0)
+            arrival = moment + duration + problem.lag[launch, leg, local]
+            if arrival < state.arrival[after]:
+                state.arrival[after], state.moment[after], state.came_by[after] = arrival, moment, local
+    return full
+
+
+def stays_or_follows(problem: Problem, state: State, chunk: int, stage: int) -> int:
+    """A stage of a chunk, or that of another one of its launch at the same place."""
+    if np.random.random() < problem.moves.end_share:
+        other = np.random.randint(len(problem.first_stage))
+        if problem.launch[other] == problem.launch[chunk]:
+            stage += problem.first_stage[other] - problem.first_stage[chunk]
+    return stage
+
+
+def lay_out(state: State, first: int, last: int) -> None:
+    """Note begins and ends of all stages of the current plan but some, by resource and time."""
+    known, resource, order, place = state.known, state.operations.resource, state.order, state.place
+    for k in range(1, len(order)):  # by insertion, since few have changed their places
+        i, place_of_i = order[k], k
+        while place_of_i > 0 and known[order[place_of_i - 1]] > known[i]:
+            order[place_of_i] = order[place_of_i - 1]
+            place_of_i -= 1
+        order[place_of_i] = i
+    for r in range(len(place)):
+        state.served[r] = 0
+    for i in range(len(known)):
+        state.served[resource[i]] += 1
+    total = 0
+    for r in range(len(place)):
+        place[r] = total
+        total += state.served[r]
+        state.served[r] = 0
+    for i in order:
+        if not first <= i < last:
+            r = resource[i]
+            k = place[r] + state.served[r]
+            state.begin[k], state.end[k] = known[i], known[i] + state.operations.duration[i]
+            state.served[r] += 1
+
+
+def idle_from(state: State, resource: int, ready: int, length: int) -> int:
+    """The first moment from `ready` on at which a resource is idle for some time, in picoseconds.
+
+    Where no time is asked for it is when a stage ends: those after it are put off.
+    """
+    begin, end = state.begin, state.end
+    low = state.place[resource]
+    last = low + state.served[resource]
+    high = last
+    while low < high:
+        middle = (low + high) // 2
+        if end[middle] > ready:
+            high = middle
+        else:
+            low = middle + 1
+    moment: int = ready
+    for k in range(low, last):
+        if begin[k] - moment >= length:
+            return moment
+        moment = max(moment, end[k])
+    return moment
