@@ -306,7 +306,10 @@ EQUAL_ONLY = (*WAVES, "moves")
 FREE_ONLY = ("warm", "cool", "start_work", "start_steps", "free_counts", "max_turns")
 ITERATIONS_ONLY = ("launch_share",)
 CACHE_LIMITS = ("max_entries", "max_stages")
-COMMON_MOVES = ("again", "path_share", "copy_share", "neighbour_share", "moment_share", "swap_share")
+COMMON_MOVES = (
+    *("again", "insertion_share", "end_share", "gap_share"),
+    *("path_share", "copy_share", "neighbour_share", "moment_share", "swap_share"),
+)
 
 STUDIES: Mapping[str, Study] = {
     "hourglass": Study(hourglass.USUAL, hourglass_cases, (*FREE_HOURGLASS, *DEAR_HOURGLASS), repeats=2),
