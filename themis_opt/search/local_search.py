@@ -62,7 +62,7 @@ class LocalSearchParams:
     ----------
     hot, cold : float
         Temperatures at the start and the end of an annealing, as fractions of the makespan.  Half and double of either
-        change the mean makespan of equal chunks by 0.1 % or less, which may be chance.
+        change the mean makespan of equal chunks by 0.3 % or less, which may be chance.
     heats : tuple of float
         By how much hotter annealings of equal chunks start, in turn: plans of few stages gain from a hot start.
     warm, cool : float
