@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from dataclasses import replace
 from time import sleep
 from typing import Any, ClassVar
 
@@ -73,10 +74,12 @@ class Idle:
     seeds: ClassVar[list[int]] = []
     steps: ClassVar[list[int]] = []
     heats: ClassVar[list[float]] = []
+    starts: ClassVar[list[Schedule]] = []
 
     def __init__(self, start: Schedule, seed: int, moves: MoveParams, *, resizes: bool, pairs: int | None) -> None:
         self.start, self.step_work, self.makespan = start, start.plan.num_stages, start.makespan
         self.seeds.append(seed)
+        self.starts.append(start)
 
     def run(self, steps: int, hot: float, cold: float) -> None:
         self.steps.append(steps)
@@ -89,7 +92,7 @@ class Idle:
 @pytest.fixture
 def idle(monkeypatch: pytest.MonkeyPatch) -> type[Idle]:
     """Annealings that do nothing."""
-    Idle.seeds, Idle.steps, Idle.heats = [], [], []
+    Idle.seeds, Idle.steps, Idle.heats, Idle.starts = [], [], [], []
     monkeypatch.setattr(local_search, "Annealing", Idle)
     return Idle
 
@@ -127,6 +130,16 @@ def test_annealings_start_at_several_temperatures_in_turn(hetero: Instance, idle
     searched(hetero, num_waves=3, workers=2)
     usual = LocalSearchParams()
     assert sorted(idle.heats) == pytest.approx(sorted(2 * [heat * usual.hot for heat in usual.heats]))
+
+
+def test_every_other_one_of_the_longest_waves_begins_anew(hetero: Instance, idle: type[Idle]) -> None:
+    first = usual_schedule(hetero.overridden(chunks=8))
+    num_stages = first.plan.num_stages  # 48: the longest wave has 4 * 48 times the steps of the first one
+    search = LocalSearch(first, params=LocalSearchParams(first_work=num_stages, growth=2.0, steps_per_stage=4))
+    search.best = replace(first)
+    for _ in range(11):
+        search.wave(1e12, never)
+    assert [start is first for start in idle.starts] == 8 * [False] + [True, False, True]
 
 
 def test_a_wave_ends_as_soon_as_the_best_is_enough(hetero: Instance, num_slices: Callable[[], int]) -> None:

@@ -301,7 +301,7 @@ def annealing_dear_cases() -> Sequence[Run]:
 DEAR_HOURGLASS = ("count_margin", "count_work", "resized", "rebalanced")
 DEAR_ONLY = ("few_chunks", "melting", "freezing", "mirrored_share", "size_share", "merge_share")
 FREE_HOURGLASS = ("free_chunks", "fewest_free_chunks")
-WAVES = ("heats", "slice_work", "first_work", "first_steps", "growth")
+WAVES = ("heats", "slice_work", "first_work", "first_steps", "growth", "steps_per_stage")
 EQUAL_ONLY = (*WAVES, "moves")
 FREE_ONLY = ("warm", "cool", "start_work", "start_steps", "free_counts", "max_turns")
 ITERATIONS_ONLY = ("launch_share",)
