@@ -464,7 +464,7 @@ cases, {time} only the time, {nothing} nothing.**
 - Time: processor time over that with the usual value; differences of a tenth are noise.
 - Searches count work and have fixed seeds: the makespans are the same on every machine.
 - What changed nothing was deleted; the last table holds it.
-- Commit {commit}, Python {python}, {machine}.  Made by
+- Made last: {last}; commit {commit}, Python {python}, {machine}.  Other rows are older.  Made by
 
 ```sh
 python tests/benchmarks/parameters.py reports/parameters
@@ -478,11 +478,16 @@ Measured in the same way before they were deleted; a limit that memory or time n
 """
 
 
-def readme(rows: Sequence[Row], deleted: Sequence[Row], commit: str) -> str:
-    """The report."""
+def readme(rows: Sequence[Row], deleted: Sequence[Row], commit: str, last: Iterable[str]) -> str:
+    """The report; `last` are the studies made at that commit."""
     verdicts = [verdict(group) for _, group in grouped(rows)]
     counts = {name.split()[0]: verdicts.count(name) for name in ("mean", "single cases", "time", "nothing")}
-    machine = {"commit": commit, "python": platform.python_version(), "machine": platform.machine()}
+    machine = {
+        "commit": commit,
+        "last": ", ".join(last),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
     text = README.format(total=len(verdicts), **counts, **machine)
     for search in dict.fromkeys(row.search for row in rows):
         text += f"\n## {search.capitalize()}\n" + table([row for row in rows if row.search == search])
@@ -536,7 +541,9 @@ def main() -> None:
     everything = [row for own in rows.values() for row in own]
     write_rows(arguments.folder / "rows.csv", everything)
     deleted = read_rows(arguments.folder / "deleted.csv")
-    (arguments.folder / "README.md").write_text(readme(everything, deleted, commit.strip()), encoding="utf-8")
+    (arguments.folder / "README.md").write_text(
+        readme(everything, deleted, commit.strip(), arguments.only or STUDIES), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ MAX_TOUCHED = 2 * (ENOUGH_TOUCHED + 1)
 class MoveParams(NamedTuple):
     """What one step changes; a named tuple, because compiled code takes no dataclass.
 
-    Half and double change the mean makespan by 0.3 % or less, which may be chance (``reports/parameters``).
+    Half and double change the mean makespan by 0.3 % or less, most of them by no more than chance
+    (``reports/parameters``).
 
     Attributes
     ----------

@@ -54,8 +54,8 @@ PROOF_SHARE = 0.7
 NESTED_LOCAL_SHARE = 0.7
 """Share of the work for one allowance that local search has, before CP-SAT: as it has where nothing is nested."""
 
-PATIENCE = 10
-"""Waves without gain after which local search gives way to a CP-SAT of few prospects; half are as good."""
+PATIENCE = 5
+"""Waves without gain after which local search gives way to a CP-SAT of few prospects; half and double are as good."""
 
 
 @dataclass(frozen=True)
