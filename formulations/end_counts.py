@@ -5,22 +5,23 @@ Sets and data
 
 Variables
     - :math:`x_{qe} \in \{0..n\}`, jobs that take arc e in layer q;
-    - :math:`b_k, e_k \in \{0..n\}`, jobs whose first, or last, stage is on machine k: a **cell** is a value of
-      :math:`(b, e)`.
+    - :math:`b_k, e_k \in \{0..n\}`, jobs whose first, or last, stage is on machine k: a **cell** is a value of b, and
+      its **parts** are the values of e that go with it.
 
 Constraints
     1. *loads*: (1) to (3) of :mod:`formulations.order_count` with :math:`T \le H`;
     2. *ends*: :math:`b_k` is the flow on the first arc of k, :math:`e_k` that on its last arc;
     3. *time runs both ways*: :math:`\sum_k b_k (n + 1)^k \ge \sum_k e_k (n + 1)^k`, where the class is reversible;
-    4. *news*: no cell that was met before.
+    4. *news*: no cell, or no part of a cell, that was met before.
 
 Every schedule of the jobs with a makespan of at most H is in a cell, so **if none of the cells has a schedule, the
-makespan is more than H**.  In each cell, :mod:`formulations.chunk_order` is asked with the ends fixed.  It refutes in
-seconds what it does not refute in half a minute as a whole: a stage on a machine takes longest where it is first or
-last, so the ends decide nearly all of the loads; and jobs are told apart by where they begin, not by sorting.
+makespan is more than H**.  In each cell, :mod:`formulations.chunk_order` is asked with b fixed.  It refutes in
+seconds what it does not refute in minutes as a whole: a stage on a machine takes longest where it is first or
+last, so where jobs begin decides much of the loads; and jobs are told apart by where they begin, not by sorting.
 
-A cell that is hard is split by **pairs**, by how many jobs begin on k and end on l for all k and l: tables whose rows
-sum to b and whose columns sum to e.  The loads are the same in all of them, but each job knows both of its ends.
+A cell that is hard is split into its parts, in which the loads of both legs are known, and those by **pairs**, by how
+many jobs begin on k and end on l for all k and l: tables whose rows sum to b and whose columns sum to e.  The loads are
+the same in all of them, but each job knows both of its ends.
 
 A class of two legs is reversible if the second has the durations of the first in the reverse order of machines, and
 the same lags: then a schedule that is read backwards, and on each machine shifted by its lag, is a schedule as well.
@@ -40,27 +41,33 @@ CELL_WORK = 5.0
 
 
 @dataclass(frozen=True)
+class BeginCounts:
+    """A cell: how many jobs begin on each machine, in the order of the machines of the class."""
+
+    begin: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class EndCounts:
-    """A cell: how many jobs begin and end on each machine, in the order of the machines of the class."""
+    """A part of a cell: how many jobs begin and end on each machine, in the order of the machines of the class."""
 
     begin: tuple[int, ...]
     end: tuple[int, ...]
 
     def pairs(self) -> Iterator["EndPairs"]:
-        """The parts of the cell: every schedule in it is in one of them."""
+        """The parts of the part: every schedule in it is in one of them."""
         return map(EndPairs, _tables(self.begin, self.end))
 
 
 @dataclass(frozen=True)
 class EndPairs:
-    """A part of a cell: how many jobs begin on one machine (row) and end on one (column), in the order of the class."""
+    """How many jobs begin on one machine (row) and end on one (column), in the order of the class."""
 
     counts: tuple[tuple[int, ...], ...]
 
-    @property
-    def cell(self) -> EndCounts:
-        """The cell it is a part of."""
-        return EndCounts(tuple(map(sum, self.counts)), tuple(map(sum, zip(*self.counts, strict=True))))
+
+Ends = BeginCounts | EndCounts | EndPairs
+"""What may be known of where jobs begin and end."""
 
 
 def _tables(rows: tuple[int, ...], columns: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
@@ -93,8 +100,16 @@ def is_reversible(job: JobClass) -> bool:
     return one.lag == other.lag and all(other.duration[job.mirror(arc)] == own for arc, own in one.duration.items())
 
 
+def add_direction(
+    model: cp_model.CpModel, count: int, begin: Sequence[cp_model.LinearExprT], end: Sequence[cp_model.LinearExprT]
+) -> None:
+    """(3), for the jobs that begin and end on each machine."""
+    weights = [(count + 1) ** place for place in range(len(begin))]
+    model.add(sum(weight * (b - e) for weight, b, e in zip(weights, begin, end, strict=True)) >= 0)
+
+
 class EndCells:
-    """The cells that a horizon leaves.
+    """The cells that a horizon leaves, or the parts of one of them.
 
     Parameters
     ----------
@@ -102,6 +117,8 @@ class EndCells:
         With integer durations, lags and release; `count` is the number of jobs.
     horizon : int
         The makespan in question.
+    cell : BeginCounts, optional
+        The cell whose parts are asked for.
 
     Attributes
     ----------
@@ -111,8 +128,8 @@ class EndCells:
         Whether it is proven that there are no more than those met.
     """
 
-    def __init__(self, job: JobClass, horizon: int) -> None:
-        self.work, self.are_all = 0.0, False
+    def __init__(self, job: JobClass, horizon: int, cell: BeginCounts | None = None) -> None:
+        self.work, self.are_all, self._cell = 0.0, False, cell
         self._model = cp_model.CpModel()
         self._model.name = "end counts"
         layers = [
@@ -123,17 +140,17 @@ class EndCells:
             add_flow(self._model, job, layer)
         makespan = self._model.new_int_var(0, horizon, "makespan")
         add_load_bounds(self._model, [job], [layers], makespan)
-        flows = [end_flows(job, layers, k) for k in job.machines]
-        self._begin = [self._indicators(job.count, begin, f"begin{k}") for k, (begin, _) in enumerate(flows)]
-        self._end = [self._indicators(job.count, end, f"end{k}") for k, (_, end) in enumerate(flows)]
+        begin, end = zip(*(end_flows(job, layers, k) for k in job.machines), strict=True)
         if is_reversible(job):
-            weights = [(job.count + 1) ** place for place in range(len(flows))]
-            self._model.add(
-                sum(weight * (begin - end) for weight, (begin, end) in zip(weights, flows, strict=True)) >= 0
-            )
+            add_direction(self._model, job.count, begin, end)
+        if cell is not None:
+            for flow, count in zip(begin, cell.begin, strict=True):
+                self._model.add(flow == count)
+        asked, name = (begin, "begin") if cell is None else (end, "end")
+        self._counts = [self._indicators(job.count, flow, f"{name}{k}") for k, flow in enumerate(asked)]
 
-    def __iter__(self) -> Iterator[EndCounts]:
-        """The cells, each once."""
+    def __iter__(self) -> Iterator[BeginCounts | EndCounts]:
+        """The cells or parts, each once."""
         while not self.are_all:
             solver = Budget(workers=1, seconds=CELL_WORK, deterministic=True).solver()
             status = solver.solve(self._model)
@@ -141,9 +158,9 @@ class EndCells:
             self.are_all = status == cp_model.INFEASIBLE
             if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
                 return
-            begin, end = (tuple(self._value(solver, own) for own in side) for side in (self._begin, self._end))
-            self._exclude(EndCounts(begin, end))
-            yield EndCounts(begin, end)
+            counts = tuple(self._value(solver, values) for values in self._counts)
+            self._exclude(counts)
+            yield BeginCounts(counts) if self._cell is None else EndCounts(self._cell.begin, counts)
 
     @staticmethod
     def _value(solver: cp_model.CpSolver, values: Sequence[cp_model.IntVar]) -> int:
@@ -156,7 +173,6 @@ class EndCells:
         self._model.add(flow == sum(value * x for value, x in enumerate(values)))
         return values
 
-    def _exclude(self, cell: EndCounts) -> None:
+    def _exclude(self, counts: Sequence[int]) -> None:
         """(4)."""
-        pairs = [*zip(self._begin, cell.begin, strict=True), *zip(self._end, cell.end, strict=True)]
-        self._model.add_bool_or([~values[count] for values, count in pairs])
+        self._model.add_bool_or([~values[count] for values, count in zip(self._counts, counts, strict=True)])

@@ -1,15 +1,25 @@
 """Cells of begin and end counts: together they hold the best schedule, and nothing better."""
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
 
 import pytest
 from brute_force import brute_force
+from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
 from formulations.chunk_order import ChunkOrder
-from formulations.end_counts import EndCells, EndCounts, EndPairs, is_reversible
+from formulations.end_counts import (
+    BeginCounts,
+    EndCells,
+    EndCounts,
+    EndPairs,
+    Ends,
+    add_direction,
+    is_reversible,
+)
 from formulations.lattice import JobClass, Leg, arcs
 
 EXACTLY = Budget(seconds=600.0, workers=1, gap=0.0)
@@ -27,42 +37,63 @@ def random_class(seed: int) -> JobClass:
     return replace(job, mirrored=num_legs == 2 and generator.random() < 0.5)
 
 
-def statuses(job: JobClass, horizon: int) -> list[str]:
-    """What is known of each cell of a horizon."""
-    cells = EndCells(job, horizon)
-    found = [ChunkOrder([job], horizon, ends=cell).solve(EXACTLY, lambda *_: None).status for cell in cells]
-    assert cells.are_all
-    return found
+def statuses(job: JobClass, horizon: int, cells: Iterable[Ends]) -> set[str]:
+    """What is known of cells with a horizon."""
+    return {ChunkOrder([job], horizon, ends=cell).solve(EXACTLY, lambda *_: None).status for cell in cells}
+
+
+def all_parts(job: JobClass, horizon: int) -> list[EndCounts]:
+    """The parts of all cells."""
+    parts = list[EndCounts]()
+    for cell in EndCells(job, horizon):
+        assert isinstance(cell, BeginCounts)
+        own = EndCells(job, horizon, cell)
+        for part in own:
+            assert isinstance(part, EndCounts)
+            assert part.begin == cell.begin
+            parts.append(part)
+        assert own.are_all
+    return parts
 
 
 @pytest.mark.parametrize("seed", range(16))
 def test_some_cell_has_the_best_schedule_and_none_a_better_one(seed: int) -> None:
     job = random_class(seed)
     best = brute_force([job])
-    assert "optimal" in statuses(job, best)
-    assert set(statuses(job, best - 1)) <= {"infeasible"}
+    cells = EndCells(job, best)
+    assert "optimal" in statuses(job, best, cells)
+    assert cells.are_all
+    assert statuses(job, best - 1, EndCells(job, best - 1)) <= {"infeasible"}
 
 
 @pytest.mark.parametrize("seed", range(16))
 def test_the_parts_of_the_cells_say_the_same(seed: int) -> None:
     job = random_class(seed)
     best = brute_force([job])
-
-    def found(horizon: int) -> set[str]:
-        parts = [part for cell in EndCells(job, horizon) for part in cell.pairs()]
-        return {ChunkOrder([job], horizon, ends=part).solve(EXACTLY, lambda *_: None).status for part in parts}
-
-    assert "optimal" in found(best)
-    assert found(best - 1) <= {"infeasible"}
+    assert "optimal" in statuses(job, best, all_parts(job, best))
+    assert statuses(job, best - 1, all_parts(job, best - 1)) <= {"infeasible"}
 
 
-def test_a_cell_is_divided_into_all_tables_with_its_sums() -> None:
-    cell = EndCounts((2, 1, 0), (1, 1, 1))
-    parts = list(cell.pairs())
+@pytest.mark.parametrize("seed", range(16))
+def test_the_pairs_of_the_parts_say_the_same(seed: int) -> None:
+    job = random_class(seed)
+    best = brute_force([job])
+
+    def pairs(horizon: int) -> list[EndPairs]:
+        return [pair for part in all_parts(job, horizon) for pair in part.pairs()]
+
+    assert "optimal" in statuses(job, best, pairs(best))
+    assert statuses(job, best - 1, pairs(best - 1)) <= {"infeasible"}
+
+
+def test_a_part_is_divided_into_all_tables_with_its_sums() -> None:
+    part = EndCounts((2, 1, 0), (1, 1, 1))
+    pairs = list(part.pairs())
     grid = product(range(3), repeat=9)
     tables = (tuple(counts[row : row + 3] for row in (0, 3, 6)) for counts in grid)
-    assert set(parts) == {part for part in map(EndPairs, tables) if part.cell == cell}
-    assert len(parts) == len(set(parts)) == 3
+    sums = ((tuple(map(sum, table)), tuple(map(sum, zip(*table, strict=True))), table) for table in tables)
+    assert set(pairs) == {EndPairs(table) for rows, columns, table in sums if (rows, columns) == (part.begin, part.end)}
+    assert len(pairs) == len(set(pairs)) == 3
 
 
 def two_machines(lag: int = 0) -> JobClass:
@@ -73,23 +104,36 @@ def two_machines(lag: int = 0) -> JobClass:
 
 def test_a_short_horizon_leaves_few_cells() -> None:
     """Each machine holds 22 if every machine begins one job and ends one, and else 31 at least."""
-    spread = EndCounts((1, 1), (1, 1))
     assert list(EndCells(two_machines(), 21)) == []
-    assert list(EndCells(two_machines(), 22)) == [spread]
-    assert len(list(EndCells(two_machines(), 31))) > 1
+    assert list(EndCells(two_machines(), 22)) == [BeginCounts((1, 1))]
+    assert all_parts(two_machines(), 22) == [EndCounts((1, 1), (1, 1))]
+    assert len(all_parts(two_machines(), 31)) > 1
 
 
 def test_cells_are_met_once_and_in_one_direction_of_time() -> None:
     job = two_machines()
     assert is_reversible(job)
-    cells = list(EndCells(job, 99))
-    assert len(cells) == len(set(cells)) == 6
+    parts = all_parts(job, 99)
+    assert len(parts) == len(set(parts)) == 6
     one_way = replace(job, legs=(job.legs[0], replace(job.legs[1], lag={0: 0, 1: 5})))
     assert not is_reversible(one_way)
-    assert len(list(EndCells(one_way, 99))) == 9
+    assert len(all_parts(one_way, 99)) == 9
+
+
+def test_a_cell_has_schedules_in_one_direction_of_time_alone() -> None:
+    """Its two jobs begin on the first machine, and read backwards they would on the one on which they end."""
+    job, model = two_machines(), cp_model.CpModel()
+    end = [model.new_int_var(0, 2, "") for _ in range(2)]
+    add_direction(model, 2, (2, 0), end)
+    model.add(sum(end) == 2)
+    model.maximize(end[1])
+    solver = cp_model.CpSolver()
+    assert solver.solve(model) == cp_model.OPTIMAL
+    assert solver.objective_value == 0
+    assert statuses(job, 99, [BeginCounts((2, 0))]) == {"optimal"}
 
 
 def test_mirrored_jobs_end_where_they_begin() -> None:
-    cells = list(EndCells(replace(two_machines(), mirrored=True), 99))
-    assert sorted(cell.begin for cell in cells) == [(0, 2), (1, 1), (2, 0)]
-    assert all(cell.begin == cell.end for cell in cells)
+    parts = all_parts(replace(two_machines(), mirrored=True), 99)
+    assert sorted(part.begin for part in parts) == [(0, 2), (1, 1), (2, 0)]
+    assert all(part.begin == part.end for part in parts)

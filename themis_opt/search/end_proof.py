@@ -1,10 +1,14 @@
-"""The proof for few equal chunks: a horizon is refuted by refuting it for all places where chunks begin and end.
+"""The proof for few equal chunks: a horizon is refuted by refuting it for all places where chunks begin.
 
-:mod:`formulations.end_counts` says which cells a horizon leaves: how many chunks begin and end on each dimension.
-:mod:`formulations.chunk_order` is asked about every one, and then about the parts of those that are hard.  If none has
-a schedule, the makespan is more than the horizon, and a longer one is asked; if one has, it is simulated and may be the
-best; if a part is too hard, or too many cells are, the horizon was too long.  What is refuted is kept, so that a
-shorter horizon asks what was hard alone.
+:mod:`formulations.end_counts` says which cells a horizon leaves: how many chunks begin on each dimension.
+:mod:`formulations.chunk_order` is asked about every one, then about the parts of those that are hard, which say where
+chunks end, and about the parts of these.  If none has a schedule, the makespan is more than the horizon, and a longer
+one is asked; if one has, it is simulated and may be the best; if too many are hard, a shorter one is asked.
+
+What a cell may take is little at first, and doubled when hardly any longer horizon is refuted.  Every cell is first
+asked whether it has a schedule better than the best: most have none, which is refuted as fast as a short horizon, and
+are never asked again.  Those that took longest, and those like the best schedule, come first, so that a horizon that
+is too long is left soon.
 """
 
 import math
@@ -12,19 +16,17 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import chain
 from threading import Event
-from typing import TypeVar
 
 from formulations.chunk_order import ChunkOrder
-from formulations.end_counts import EndCells, EndCounts, EndPairs, is_reversible
+from formulations.end_counts import BeginCounts, EndCells, EndCounts, EndPairs, Ends
 from formulations.job_plans import PlanOutcome
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import equal_sizes
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.limits import Allowance, SearchLimits
-from themis_opt.solving.lowering import ChunkOrderData, enforced_plan, job_class, rounded_down
+from themis_opt.solving.lowering import ChunkOrderData, enforced_plan, in_ticks, job_class, job_plans, rounded_down
 from themis_opt.solving.makespan_bounds import least_equal
 
 MIN_STAGES, MAX_STAGES = 33, 160
@@ -33,10 +35,10 @@ MIN_STAGES, MAX_STAGES = 33, 160
 MAX_ARCS = 5_000
 """Lattice arcs of all chunks: a larger model takes longer to build for every cell than its search takes."""
 
-LEAST_STEP = 0.02
-"""Share of the gap below which the place between the bound and a horizon that was not refuted is not searched."""
-
-Own = TypeVar("Own", EndCounts, EndPairs)
+LEAST_STEP, MAX_STEP = 0.05, 0.9
+"""Share of the gap below which the place between the bound and a horizon that was not refuted is not searched, and the
+place of the longest horizon: only cells like the best schedule have schedules that are hardly better.
+"""
 
 
 @dataclass(frozen=True)
@@ -48,28 +50,27 @@ class EndProofParams:
     Attributes
     ----------
     step : float
-        Place of the first horizon between the bound and the best makespan: few cells have schedules that short.
-    advance, quick : float
-        By how much the step grows as long as every horizon is refuted in no more than a share of the time that is left.
-    retreat : float
-        Place of the next one between the bound and the least horizon that was not refuted.
+        Place of the first horizon between the bound and the best makespan; after one that was not refuted comes the
+        middle between it and the bound.
     slot : float
-        Share of the time of the proof that a part of a hard cell may take.
+        Share of the time of the proof that a cell, or a part of one, may take, until it is doubled.
+    quick, advance : float
+        As long as a horizon is refuted in no more than a share of the time left, the step is doubled; after that, and
+        whenever cells may take longer, the next horizon has this place.
     hard_cells : int
-        Cells of a horizon that may turn out to be hard; to be asked as a whole they share what a part may take.
+        Cells of a horizon, or parts of one cell, that may turn out to be hard.
     parts_share : float
         Share of the time left that the parts of hard cells may take: then there is some for a shorter horizon.
     resolution : int
-        Ticks of a horizon; finer ones are refuted no later.
+        Ticks of the best makespan; finer ones are refuted no later.
     """
 
-    step: float = 0.15
-    advance: float = 2.0
-    quick: float = 0.05
-    retreat: float = 0.65
+    step: float = 0.35
     slot: float = 0.1
-    hard_cells: int = 2
-    parts_share: float = 0.7
+    quick: float = 0.15
+    advance: float = 0.05
+    hard_cells: int = 3
+    parts_share: float = 0.8
     resolution: int = 20_000
 
 
@@ -78,7 +79,7 @@ USUAL = EndProofParams()
 
 @dataclass(frozen=True)
 class Turn:
-    """What the proof may take of an allowance: until `last` of it is left, and `slot` for a part of a cell."""
+    """What the proof may take of an allowance: until `last` of it is left, and `slot` for a cell."""
 
     allowance: Allowance
     last: float
@@ -131,15 +132,10 @@ class EndProof:
     ) -> None:
         self.limits, self.best, self.bound, self.offer, self.report = limits, best, bound, offer, report
         self.params, self.interrupted = params, False
-        self._forget(reversible=False)
-
-    def _forget(self, *, reversible: bool) -> None:
-        """Begin without any knowledge of cells, of which one may stand for the other, read backwards, or not."""
-        self._is_reversible = reversible
-        self._refuted: dict[EndCounts | EndPairs, float] = {}
-        self._hard: set[EndCounts] = set()
-        self._hardest: list[EndPairs] = []
-        self._met, self._met_until = list[EndCounts](), 0.0
+        self._data, self._likely = self._in_ticks(), ends_of(best)
+        self._refuted, self._work = dict[Ends, float](), dict[Ends, float]()
+        self._hard = dict[Ends, tuple[float, float]]()
+        self._met = dict[BeginCounts | None, tuple[float, list[Ends]]]()
 
     @staticmethod
     def suits(instance: Instance) -> bool:
@@ -151,20 +147,26 @@ class EndProof:
 
     def run(self, allowance: Allowance, seconds: float) -> None:
         """Raise the bound until it is near the best makespan, cannot be raised, or the seconds are over."""
-        turn = Turn(allowance, allowance.left - seconds, self.params.slot * seconds)
-        step, failed = self.params.step, math.inf
+        own = self.params
+        turn = Turn(allowance, allowance.left - seconds, own.slot * seconds)
+        step, failed = own.step, math.inf
         while turn.left > 0 and not self._is_near and not self.interrupted:
+            gap = self.best.makespan - self.bound
             room = min(self.best.makespan, failed) - self.bound
-            if room < max(LEAST_STEP * (self.best.makespan - self.bound), self.bound / self.params.resolution):
+            if gap < self._data.tick:
                 return
-            horizon, left = self.bound + min(step, 1.0) * room, turn.left
+            if room < max(LEAST_STEP * gap, self._data.tick):
+                turn, step, failed = replace(turn, slot=2 * turn.slot), own.advance, math.inf
+                continue
+            horizon, known, left = self.bound + step * room, self.best, turn.left
             if self._refutes(horizon, turn):
                 self.bound = horizon
                 self.report(horizon)
-                is_quick = left - turn.left < self.params.quick * left
-                step *= self.params.advance if is_quick and failed == math.inf else 1.0
-            else:
-                step, failed = self.params.retreat, horizon
+                if failed == math.inf:
+                    is_quick = left - turn.left < own.quick * left
+                    step = min(2 * step, MAX_STEP) if is_quick else own.advance
+            elif self.best is known:
+                step, failed = 0.5, horizon
 
     @property
     def _is_near(self) -> bool:
@@ -172,109 +174,123 @@ class EndProof:
 
     def _refutes(self, horizon: float, turn: Turn) -> bool:
         """Whether no cell has a schedule that ends by the horizon."""
-        data = self._data(horizon)
-        if is_reversible(data.jobs[0]) != self._is_reversible:  # rounding to ticks may hide a difference
-            self._forget(reversible=not self._is_reversible)
         try:
-            if not self._leaves_few(data, horizon, turn):
-                return False
-            return self._parts_fall(data, horizon, turn.part(self.params.parts_share))
+            cells = self._parts(None, self.best.makespan, turn)
+            return cells is not None and self._fall(cells, horizon, turn)
         except KeyboardInterrupt:
             self.interrupted = True
             return False
 
-    def _leaves_few(self, data: ChunkOrderData, horizon: float, turn: Turn) -> bool:
-        """Whether all cells are met, and hardly any turn out to be hard or have a schedule."""
-        slot, most = turn.slot / self.params.hard_cells, len(self._hard) + self.params.hard_cells
-        with closing(self._standing(data, horizon, self._whole(data, horizon, turn), turn, slot)) as standing:
+    def _fall(self, cells: list[Ends], horizon: float, turn: Turn) -> bool:
+        """Whether all cells are refuted, some of them by their parts."""
+        left = [cell for cell in cells if self._refuted.get(cell, 0.0) < horizon]
+        hard = [cell for cell in left if self._is_hard(cell, horizon, turn)]
+        if len(hard) > self.params.hard_cells:
+            return False
+        asked = sorted((cell for cell in left if cell not in hard), key=self._ease)
+        with closing(self._standing(asked, horizon, turn)) as standing:
             for cell, has_schedule in standing:
-                if has_schedule or turn.left <= 0 or len(self._hard) == most:
+                hard.append(cell)
+                if has_schedule or turn.left <= 0 or len(hard) > self.params.hard_cells or isinstance(cell, EndPairs):
                     return False
-                self._hard.add(cell)
-        return self._met_until >= horizon
+        part = turn.part(self.params.parts_share)
+        return all(self._parts_fall(cell, horizon, part) for cell in hard)
 
-    def _parts_fall(self, data: ChunkOrderData, horizon: float, turn: Turn) -> bool:
-        """Whether all parts of the hard cells are refuted."""
-        with closing(self._standing(data, horizon, self._parts(horizon), turn, turn.slot)) as standing:
-            for part, _ in standing:
-                self._hardest = [part, *(other for other in self._hardest if other != part)]
-                return False
+    def _is_hard(self, cell: Ends, horizon: float, turn: Turn) -> bool:
+        """Whether a cell was not refuted with a horizon as short in as long a time."""
+        shortest, slot = self._hard.get(cell, (math.inf, 0.0))
+        return shortest <= horizon and turn.slot <= slot and not isinstance(cell, EndPairs)
+
+    def _parts_fall(self, cell: Ends, horizon: float, turn: Turn) -> bool:
+        """Whether all parts of a cell are refuted."""
+        parts = self._parts(cell, horizon, turn)
+        if parts is None or not self._fall(parts, horizon, turn):
+            return False
+        self._refuted[cell] = horizon
         return True
 
-    def _parts(self, horizon: float) -> Iterator[EndPairs]:
-        """The parts of the hard cells that are not refuted, those first that were hard themselves."""
-        hard = [cell for cell in self._met if cell in self._hard]
-        first = [part for part in self._hardest if part.cell in hard]
-        others = (part for cell in hard for part in cell.pairs() if part not in first)
-        for part in chain(first, others):
-            if self._refuted.get(part, 0.0) < horizon:
-                yield part
+    def _ease(self, cell: Ends) -> tuple[float, int]:
+        """The least for cells to be asked first: those that took long, and those like the best schedule."""
+        if isinstance(cell, EndPairs):
+            return -self._work.get(cell, 0.0), 0
+        counts = cell.begin if isinstance(cell, BeginCounts) else cell.end
+        return -self._work.get(cell, 0.0), min(
+            sum(abs(one - other) for one, other in zip(counts, ends, strict=True)) for ends in self._likely
+        )
 
-    def _whole(self, data: ChunkOrderData, horizon: float, turn: Turn) -> Iterator[EndCounts]:
-        """The cells that are neither refuted nor hard, while there is time."""
-        for cell in self._cells(data, horizon, turn):
-            if cell not in self._hard and self._refuted.get(cell, 0.0) < horizon:
-                yield cell
-
-    def _cells(self, data: ChunkOrderData, horizon: float, turn: Turn) -> Iterator[EndCounts]:
-        """The cells of a horizon, or of a longer one of which all were met."""
-        if horizon <= self._met_until:
-            yield from self._met
-            return
-        cells, met, charged = EndCells(data.jobs[0], int(horizon) // data.tick), list[EndCounts](), 0.0
-        for cell in cells:
+    def _parts(self, cell: Ends | None, horizon: float, turn: Turn) -> list[Ends] | None:
+        """The parts of a cell, or all cells, that a horizon, or a longer one, leaves; None if there is no time."""
+        if isinstance(cell, EndPairs):
+            return None
+        if isinstance(cell, EndCounts):
+            return list(cell.pairs())
+        until, met = self._met.get(cell, (0.0, []))
+        if horizon <= until:
+            return met
+        met, cells, charged = [], EndCells(self._data.jobs[0], int(horizon) // self._data.tick, cell), 0.0
+        for own in cells:
             turn.allowance.charge(cells.work - charged)
             charged = cells.work
             if turn.left <= 0:
-                return
-            met.append(cell)
-            yield cell
-        if cells.are_all:
-            self._met, self._met_until = met, horizon
+                return None
+            met.append(own)
+        if not cells.are_all:
+            return None
+        self._met[cell] = horizon, met
+        return met
 
-    def _standing(
-        self, data: ChunkOrderData, horizon: float, cells: Iterable[Own], turn: Turn, slot: float
-    ) -> Generator[tuple[Own, bool]]:
+    def _standing(self, cells: Iterable[Ends], horizon: float, turn: Turn) -> Generator[tuple[Ends, bool]]:
         """Those of some cells that are not refuted in their slot, and whether they have a schedule."""
 
-        def ask(cell: Own, stop: Event) -> PlanOutcome:
-            budget = replace(self.limits.budget(min(slot, turn.left)), workers=1)
-            return ChunkOrder(data.jobs, int(horizon) // data.tick, ends=cell).solve(budget, ignore, stop)
+        def ask(cell: Ends, stop: Event) -> PlanOutcome:
+            budget = replace(self.limits.budget(max(min(turn.slot, turn.left), 0.0)), workers=1)
+            model = ChunkOrder(self._data.jobs, int(horizon) // self._data.tick, ends=cell)
+            return model.solve(budget, ignore, stop)
 
         workers = 1 if self.limits.deterministic else self.limits.workers
         with closing(in_parallel(ask, cells, workers)) as outcomes:
             for cell, outcome in outcomes:
                 turn.allowance.charge(outcome.work)
+                self._work[cell] = outcome.work
                 if outcome.status == "interrupted":
                     raise KeyboardInterrupt
                 if outcome.status == "infeasible":
                     self._refuted[cell] = horizon
                 else:
-                    self._take(data, outcome)
+                    self._hard[cell] = horizon, turn.slot
+                    self._take(outcome)
                     yield cell, outcome.jobs is not None
 
-    def _data(self, horizon: float) -> ChunkOrderData:
-        """The chunks, as jobs of the least size of all of them, in ticks of the horizon."""
+    def _in_ticks(self) -> ChunkOrderData:
+        """The chunks, as jobs of the least size of all of them, in ticks of the best makespan."""
         instance = self.best.instance
-        own, tick = instance.exchanges[0], math.ceil(horizon / self.params.resolution)
+        own, tick = instance.exchanges[0], math.ceil(self.best.makespan / self.params.resolution)
         job = rounded_down(job_class(instance, own, least_equal(own), count=own.chunks), tick)
         return ChunkOrderData(tick, (job,), ((0, tuple(range(own.chunks))),), (equal_sizes(own),))
 
-    def _take(self, data: ChunkOrderData, outcome: PlanOutcome) -> None:
+    def _take(self, outcome: PlanOutcome) -> None:
         """Simulate a plan, if there is one."""
         if outcome.jobs is None:
             return
-        schedule = simulate(self.best.instance, enforced_plan(self.best.instance, data, outcome.jobs))
+        schedule = simulate(self.best.instance, enforced_plan(self.best.instance, self._data, outcome.jobs))
         if schedule.makespan < self.best.makespan:
-            self.best = schedule
+            self.best, self._likely = schedule, ends_of(schedule)
             self.offer(schedule)
 
 
+def ends_of(schedule: Schedule) -> tuple[list[int], list[int]]:
+    """How many chunks begin, and how many end, on each dimension."""
+    data = in_ticks(schedule)
+    paths, machines = [times.paths for own in job_plans(data, schedule) for times in own], data.jobs[0].machines
+    first, last = [path[0][0] for path in paths], [path[-1][-1] for path in paths]
+    return [first.count(k) for k in machines], [last.count(k) for k in machines]
+
+
 def in_parallel(
-    ask: Callable[[Own, Event], PlanOutcome], cells: Iterable[Own], workers: int
-) -> Generator[tuple[Own, PlanOutcome]]:
+    ask: Callable[[Ends, Event], PlanOutcome], cells: Iterable[Ends], workers: int
+) -> Generator[tuple[Ends, PlanOutcome]]:
     """What is known of cells, as it becomes known; the questions end where nobody listens any more."""
-    running, stop = dict[Future[PlanOutcome], Own](), Event()
+    running, stop = dict[Future[PlanOutcome], Ends](), Event()
     with ThreadPoolExecutor(workers) as threads:
         try:
             for cell in cells:
@@ -287,7 +303,7 @@ def in_parallel(
             stop.set()
 
 
-def _answered(running: dict[Future[PlanOutcome], Own]) -> Iterator[tuple[Own, PlanOutcome]]:
+def _answered(running: dict[Future[PlanOutcome], Ends]) -> Iterator[tuple[Ends, PlanOutcome]]:
     """Take out what is answered, at least one."""
     for future in wait(running, return_when=FIRST_COMPLETED).done:
         yield running.pop(future), future.result()

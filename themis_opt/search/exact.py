@@ -135,8 +135,8 @@ class Exact(SearchLimits):
        many starts;
     3. for plans of moderate size, CP-SAT (:mod:`formulations.chunk_order`) from the best plan so far, which finds
        schedules that wait on purpose, and proves;
-    4. before that, for few equal chunks of one collective, CP-SAT for each choice of how many chunks begin and end on
-       which dimension (:mod:`themis_opt.search.end_proof`), which proves more than for all of them at once;
+    4. before that, for few equal chunks of one collective, CP-SAT for each choice of how many chunks begin on which
+       dimension (:mod:`themis_opt.search.end_proof`), which proves, and finds, more than for all of them at once;
     5. for free sizes of one collective whose chunks each cost something, interval loads
        (:mod:`formulations.interval_loads`), and CP-SAT with sizes as variables, on every number of chunks that may be
        best (:mod:`themis_opt.search.count_proof`), which proves and finds schedules.
