@@ -85,12 +85,12 @@ def test_hard_cells_are_refuted_part_by_part(monkeypatch: pytest.MonkeyPatch, ha
 
         def solve(self, budget: Budget, report: Report, stop: Event | None = None) -> PlanOutcome:
             outcome = super().solve(budget, report, stop)
-            return PlanOutcome(None, 0, "unknown", outcome.work) if self.is_hard else outcome
+            return PlanOutcome(None, 0, "unknown", budget.seconds) if self.is_hard else outcome
 
     monkeypatch.setattr(end_proof, "ChunkOrder", Parts)
     instance = problem(chunks=5)
     start = simulate(instance, make_policy("baseline+fifo")(instance))
-    own, _, _ = proof(start, 60.0, slot=1.0, hard_cells=100)
+    own, _, _ = proof(start, 100.0, slot=0.002, hard_cells=100)
     optimum = Exact(seconds=20.0, workers=1, deterministic=True).solve(instance)
     assert asked == {BeginCounts, EndCounts, EndPairs}.intersection({*hard, (EndCounts, EndPairs)[len(hard) - 1]})
     assert max(bounds(start.instance).values()) < own.bound <= optimum.schedule.makespan * (1 + 1e-9)

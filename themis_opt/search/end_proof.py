@@ -17,6 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, replace
 from threading import Event
+from time import monotonic
 
 from formulations.chunk_order import ChunkOrder
 from formulations.end_counts import BeginCounts, EndCells, EndCounts, EndPairs, Ends
@@ -39,6 +40,10 @@ LEAST_STEP, MAX_STEP = 0.05, 0.9
 """Share of the gap below which the place between the bound and a horizon that was not refuted is not searched, and the
 place of the longest horizon: only cells like the best schedule have schedules that are hardly better.
 """
+
+
+QUESTION_WORK, CELL_WORK = 0.03, 0.015
+"""Seconds counted as work for a question about a cell, and for a cell that is met: to build and presolve the models."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +136,7 @@ class EndProof:
         params: EndProofParams = USUAL,
     ) -> None:
         self.limits, self.best, self.bound, self.offer, self.report = limits, best, bound, offer, report
-        self.params, self.interrupted = params, False
+        self.params, self.interrupted, self._is_starved = params, False, False
         self._data, self._likely = self._in_ticks(), ends_of(best)
         self._refuted, self._work = dict[Ends, float](), dict[Ends, float]()
         self._hard = dict[Ends, tuple[float, float]]()
@@ -150,7 +155,7 @@ class EndProof:
         own = self.params
         turn = Turn(allowance, allowance.left - seconds, own.slot * seconds)
         step, failed = own.step, math.inf
-        while turn.left > 0 and not self._is_near and not self.interrupted:
+        while turn.left > 0 and not self._is_near and not self.interrupted and not self._is_starved:
             gap = self.best.makespan - self.bound
             room = min(self.best.makespan, failed) - self.bound
             if gap < self._data.tick:
@@ -191,7 +196,8 @@ class EndProof:
         with closing(self._standing(asked, horizon, turn)) as standing:
             for cell, has_schedule in standing:
                 hard.append(cell)
-                if has_schedule or turn.left <= 0 or len(hard) > self.params.hard_cells or isinstance(cell, EndPairs):
+                is_over = turn.left <= 0 or self._is_starved
+                if has_schedule or is_over or len(hard) > self.params.hard_cells or isinstance(cell, EndPairs):
                     return False
         part = turn.part(self.params.parts_share)
         return all(self._parts_fall(cell, horizon, part) for cell in hard)
@@ -229,7 +235,7 @@ class EndProof:
             return met
         met, cells, charged = [], EndCells(self._data.jobs[0], int(horizon) // self._data.tick, cell), 0.0
         for own in cells:
-            turn.allowance.charge(cells.work - charged)
+            turn.allowance.charge(CELL_WORK + cells.work - charged)
             charged = cells.work
             if turn.left <= 0:
                 return None
@@ -245,12 +251,17 @@ class EndProof:
         def ask(cell: Ends, stop: Event) -> PlanOutcome:
             budget = replace(self.limits.budget(max(min(turn.slot, turn.left), 0.0)), workers=1)
             model = ChunkOrder(self._data.jobs, int(horizon) // self._data.tick, ends=cell)
-            return model.solve(budget, ignore, stop)
+            begin = monotonic()
+            outcome = model.solve(budget, ignore, stop)
+            spent = outcome.work if budget.deterministic else monotonic() - begin
+            if outcome.status == "unknown" and not stop.is_set() and spent < budget.seconds / 2:
+                self._is_starved = True  # it was stopped for its memory, and so will be all others
+            return outcome
 
         workers = 1 if self.limits.deterministic else self.limits.workers
         with closing(in_parallel(ask, cells, workers)) as outcomes:
             for cell, outcome in outcomes:
-                turn.allowance.charge(outcome.work)
+                turn.allowance.charge(QUESTION_WORK + outcome.work)
                 self._work[cell] = outcome.work
                 if outcome.status == "interrupted":
                     raise KeyboardInterrupt
