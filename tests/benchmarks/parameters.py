@@ -219,7 +219,7 @@ def ends_cases() -> Sequence[Run]:
     starts = [hourglass.balanced(instance) for instance in instances]
 
     def run(params: Any, start: Schedule) -> float:
-        limits = SearchLimits(seconds=0.25, workers=1, deterministic=True)
+        limits = SearchLimits(seconds=4.0, workers=1, deterministic=True)
         proof = EndProof(limits, start, max(bounds(start.instance).values()), ignore, ignore, params)
         proof.run(Allowance(limits.seconds, counts_work=True), limits.seconds)
         return proof.best.makespan / proof.bound

@@ -65,9 +65,8 @@ class EndProofParams:
         As long as a horizon is refuted in no more than a share of the time left, the step is doubled; after that, and
         whenever cells may take longer, the next horizon has this place.
     hard_cells : int
-        Cells of a horizon, or parts of one cell, that may turn out to be hard.
-    parts_share : float
-        Share of the time left that the parts of hard cells may take: then there is some for a shorter horizon.
+        Cells of a horizon, or parts of one cell, that may turn out to be hard.  The study, of some
+        seconds, meets hardly any; in single runs of 30 s 1 left gaps of 1.6 and 5.4 % where 2 left 1.7 and 4.3 %.
     resolution : int
         Ticks of the best makespan; finer ones are refuted no later.
     """
@@ -77,7 +76,6 @@ class EndProofParams:
     quick: float = 0.15
     advance: float = 0.05
     hard_cells: int = 3
-    parts_share: float = 0.8
     resolution: int = 20_000
 
 
@@ -96,10 +94,6 @@ class Turn:
     def left(self) -> float:
         """Seconds left, zero or less if they are used up."""
         return self.allowance.left - self.last
-
-    def part(self, share: float) -> "Turn":
-        """A share of what is left."""
-        return replace(self, last=self.last + (1 - share) * max(self.left, 0.0))
 
 
 class EndProof:
@@ -201,8 +195,7 @@ class EndProof:
                 is_over = turn.left <= 0 or self._is_starved
                 if has_schedule or is_over or len(hard) > self.params.hard_cells or isinstance(cell, EndPairs):
                     return False
-        part = turn.part(self.params.parts_share)
-        return all(self._parts_fall(cell, horizon, part) for cell in hard)
+        return all(self._parts_fall(cell, horizon, turn) for cell in hard)
 
     def _is_hard(self, cell: Ends, horizon: float, turn: Turn) -> bool:
         """Whether a cell was not refuted with a horizon as short in as long a time."""
