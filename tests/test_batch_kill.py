@@ -177,6 +177,7 @@ def test_a_batch_at_work_tells_how_far_it_is_and_is_reported(tmp_path, started):
     assert process.poll() is None
 
 
+@pytest.mark.benchmarks
 def test_a_killed_worker_loses_no_run(tmp_path, started):
     path = experiment(tmp_path, 8, "search:evaluations=200000")
     process = started(path)

@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+LONG = {"network", "running", "training"}
+"""Tutorials that take ten seconds and more."""
 
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', flags=re.MULTILINE | re.DOTALL)
 
@@ -35,7 +37,13 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess:
     return subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "tutorial",
+    [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.benchmarks] if path.stem in LONG else [])
+        for path in TUTORIALS
+    ],
+)
 def test_a_tutorial_runs_from_above_to_below(tutorial: Path, tmp_path: Path) -> None:
     commands = 0
     for block in blocks(tutorial):

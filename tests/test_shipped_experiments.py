@@ -10,6 +10,8 @@ from themis_opt.cli.main import application
 
 REPORTS = Path(__file__).parent.parent / "reports"
 EXPERIMENTS = sorted(path.parent.name for path in REPORTS.glob("*/experiment.toml"))
+LONG = {"heuristic_gap", "iterations", "random_networks", "scaling"}
+"""Experiments whose quick variants take ten seconds and more."""
 
 
 def command(*arguments: object) -> str:
@@ -18,7 +20,9 @@ def command(*arguments: object) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.benchmarks] if name in LONG else []) for name in EXPERIMENTS]
+)
 def test_quick_variant_ends_in_a_report(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name
     shutil.copytree(REPORTS / name, folder, ignore=shutil.ignore_patterns("*.svg", "*.csv", "*.md", "runs.sqlite*"))

@@ -84,13 +84,6 @@ def test_free_sizes_reach_the_fluid_bound_of_figure_5(figure_5: Instance) -> Non
     assert reference.schedule.makespan == pytest.approx(20e9 / 3, rel=1e-6)
 
 
-def test_many_equal_chunks_are_planned_from_few(hetero: Instance) -> None:
-    reference = Exact(seconds=6, workers=1).solve(hetero, bounds(hetero)["fluid"])
-    validate(reference.schedule)
-    assert reference.schedule.has_equal_sizes
-    assert reference.schedule.makespan <= scheduled(hetero).makespan
-
-
 def gives_up(*_: object) -> None:
     raise ArithmeticError
 

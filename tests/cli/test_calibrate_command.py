@@ -43,6 +43,7 @@ def test_costs_are_never_negative():
     assert 7e-8 < per_byte < 8e-8
 
 
+@pytest.mark.benchmarks
 def test_paced_networks_are_found_again(succeed, tmp_path):
     problem = schedule("s4 s2", size=2**19, chunks=4).instance
     path, found = tmp_path / "guess.json", tmp_path / "measured.json"

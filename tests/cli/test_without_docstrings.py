@@ -30,12 +30,14 @@ def test_what_docstrings_say_is_printed(words: tuple[str, ...]) -> None:
     assert run(*words) == ended_well(sys.executable, "-m", "themis_opt", *words)
 
 
+@pytest.mark.benchmarks
 def test_a_solution_has_its_page(tmp_path: Path) -> None:
     run("solve", "fig5.all_reduce.256MB", "--time-limit", ENOUGH, "--workers", 1, "--gap", 0.01, "-o", tmp_path)
     assert {"schedule.json", "comparison.csv", "schedule.html"} <= {path.name for path in tmp_path.iterdir()}
     assert "vega" in (tmp_path / "schedule.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.benchmarks
 def test_a_report_has_its_pictures(tmp_path: Path) -> None:
     made = write_experiment(tmp_path / "made", "scaling", sample("scaling"))
     run("report", made)

@@ -144,6 +144,7 @@ def test_the_reference_is_better_than_every_policy_where_these_expose_communicat
     assert Exact(seconds=2.0, workers=1, deterministic=True).solve(instance).schedule.makespan < best
 
 
+@pytest.mark.benchmarks
 def test_the_reference_is_no_worse_where_blocking_exchanges_suit_the_fixed_order() -> None:
     """Hourglass is worse there."""
     setup = Setup(network=load("v100-256.resnet-50").network, timing=Rate(10**13), batch=64, group=16)
@@ -276,7 +277,7 @@ def test_local_search_has_its_turn_before_and_after_cp_sat(
 def test_local_search_leaves_what_is_proven_for_its_launches_alone(searches: list[Any]) -> None:
     """CP-SAT proves the optimum of the launches and sizes before local search would have its turn."""
     params = ExactParams(period=PeriodParams(local_share=0.0))
-    instance = layers(2)
+    instance = layers(2, chunks=1)
     reference = Exact(seconds=5.0, workers=1, deterministic=True)
     found = reference.solve(instance, max(bounds(instance).values()), params=params)
     assert found.bound < found.launch_bound <= found.schedule.makespan <= found.launch_bound * (1 + reference.gap)
