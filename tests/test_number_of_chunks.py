@@ -50,7 +50,11 @@ def test_a_larger_allowance_contains_the_smaller_ones() -> None:
 
 @pytest.mark.parametrize(
     ("seed", "latency", "cp_sat"),
-    [*product(range(2), ("lag", "occupy"), [False]), (6, "lag", True), (9, "lag", True), (11, "lag", True)],
+    [
+        *product(range(2), ("lag", "occupy"), [False]),
+        *(pytest.param(*case, marks=pytest.mark.benchmarks) for case in product((2, 3), ("lag", "occupy"), [False])),
+        *((6, "lag", True), (9, "lag", True), (11, "lag", True)),
+    ],
 )
 def test_a_larger_allowance_is_never_worse(seed: int, latency: str, cp_sat: bool) -> None:
     """Also where the work ends the search, which all allowances divide alike."""

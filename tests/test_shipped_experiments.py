@@ -11,7 +11,7 @@ from themis_opt.cli.main import application
 REPORTS = Path(__file__).parent.parent / "reports"
 EXPERIMENTS = sorted(path.parent.name for path in REPORTS.glob("*/experiment.toml"))
 LONG = {"heuristic_gap", "iterations", "random_networks", "scaling"}
-"""Experiments whose quick variants take ten seconds and more."""
+"""Experiments whose quick variants take about ten seconds and more."""
 
 
 def command(*arguments: object) -> str:

@@ -41,7 +41,6 @@ LEAST_STEP, MAX_STEP = 0.05, 0.9
 place of the longest horizon: only cells like the best schedule have schedules that are hardly better.
 """
 
-
 QUESTION_WORK, LISTING_WORK = 0.03, 0.015
 """Seconds counted as work for a question about a cell, and for a cell that is met, beside what the solver counts: the
 least that they took with 8 chunks on four dimensions, most of it to build and presolve the models.
@@ -65,8 +64,8 @@ class EndProofParams:
         As long as a horizon is refuted in no more than a share of the time left, the step is doubled; after that, and
         whenever cells may take longer, the next horizon has this place.
     hard_cells : int
-        Cells of a horizon, or parts of one cell, that may turn out to be hard.  The study, of some
-        seconds, meets hardly any; in single runs of 30 s 1 left gaps of 1.6 and 5.4 % where 2 left 1.7 and 4.3 %.
+        Cells of a horizon, or parts of one cell, that may turn out to be hard.  The study, of some seconds, meets
+        hardly any; in single runs of 30 s 1 left gaps of 1.6 and 5.4 % where 2 left 1.7 and 4.3 %.
     resolution : int
         Ticks of the best makespan; finer ones are refuted no later.
     """
