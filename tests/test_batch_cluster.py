@@ -93,6 +93,7 @@ def test_all_rows_arrive_although_a_worker_is_killed(start, scheduler, workers, 
     assert "Traceback" not in (tmp_path / "batch.log").read_text()
 
 
+@pytest.mark.benchmarks
 def test_a_scheduler_that_was_stopped_is_noticed(start, scheduler, workers, tmp_path):
     path = tmp_path / "experiment.toml"
     path.write_text(TEXT.replace("20000", "2000000"), encoding="utf-8")

@@ -55,6 +55,7 @@ def committed(path):
     return dict(texts)
 
 
+@pytest.mark.benchmarks
 def test_kills_at_random_moments_lose_and_repeat_nothing(tmp_path):
     """Every other kill comes after a commit, and tells how long that takes at the present load of the machine."""
     path, moments = experiment(tmp_path, RUNS), random.Random(SEED)

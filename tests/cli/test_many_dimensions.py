@@ -29,9 +29,11 @@ def simulated(succeed, twelve, tmp_path):
     return path
 
 
+@pytest.mark.benchmarks
 def test_bound_has_every_bound(succeed, twelve):
     assert all(row["bound_ns"] > 0 for row in json.loads(succeed("bound", twelve, "--json")))
 
 
+@pytest.mark.benchmarks
 def test_simulated_schedule_is_explained(succeed, simulated):
     assert len(json.loads(succeed("explain", simulated, "--json"))["resources"]) == MAX_DIMENSIONS

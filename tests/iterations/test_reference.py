@@ -295,6 +295,7 @@ def test_local_search_keeps_what_is_proven_for_its_launches() -> None:
     assert search.incumbent.launch_bound == proven
 
 
+@pytest.mark.benchmarks
 def test_many_chunks_are_searched_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(period_rounds, "MAX_STAGES", 60)
     monkeypatch.setattr(period_rounds, "COARSE_STAGES", 60)

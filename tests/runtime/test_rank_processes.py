@@ -160,6 +160,7 @@ def test_killed_ranks_are_named():
     assert re.search(pattern, str(error))
 
 
+@pytest.mark.benchmarks
 def test_stopped_ranks_are_named():
     error = fail(slow_program(), signalled(signal.SIGSTOP, 1))
     assert error.rank == 1
