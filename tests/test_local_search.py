@@ -198,6 +198,23 @@ def test_free_sizes_are_whole_granules_of_no_more_chunks_than_allowed(hetero: In
     assert not best.has_equal_sizes
 
 
+def test_orders_and_sizes_of_many_chunks_are_annealed_together_in_every_other_turn(
+    hetero: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = []
+    for name in ("_anneal_sizes", "_improve_sizes"):
+
+        def noted(start: Schedule, *_: Any, name: str = name) -> tuple[Schedule, float]:
+            turns.append(name)
+            return start, 1.0
+
+        monkeypatch.setattr(local_search, name, noted)
+    search = searched(hetero.overridden(chunks=16), num_waves=0, free_sizes=True)
+    for _ in range(4):
+        search.wave(WORK, never)
+    assert turns == ["_improve_sizes", "_anneal_sizes"] * 2
+
+
 def test_free_sizes_obey_the_limit_of_every_collective(mixed: Instance) -> None:
     limits = (2, 3, 20, 1)
     some = [c.replace(chunks=limit) for c, limit in zip(mixed.collectives, limits, strict=True)]

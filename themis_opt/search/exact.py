@@ -131,8 +131,8 @@ class Exact(SearchLimits):
 
     1. for many equal chunks, a plan of fewer chunks, refined (:mod:`themis_opt.schedules.refinement`);
     2. waves of local search (:mod:`themis_opt.search.local_search`), which for free sizes anneal orders and
-       optimise sizes (:mod:`formulations.chunk_sizes`) in turn, or both together where chunks are few or dear, from
-       many starts;
+       optimise sizes (:mod:`formulations.chunk_sizes`) in turn, or both together, always where chunks are few or dear,
+       from many starts;
     3. for plans of moderate size, CP-SAT (:mod:`formulations.chunk_order`) from the best plan so far, which finds
        schedules that wait on purpose, and proves;
     4. before that, for few equal chunks of one collective, CP-SAT for each choice of how many chunks begin on which

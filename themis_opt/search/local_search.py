@@ -86,7 +86,8 @@ class LocalSearchParams:
     max_turns : int
         Most turns of orders and sizes from one start: half saves a quarter of the time.
     few_chunks : int
-        Chunks up to which orders and sizes are annealed together: half lengthens the makespan of ten chunks by 1 %.
+        Chunks up to which orders and sizes are always annealed together, those of more in every other turn: half
+        lengthens the makespan of ten chunks by 1 %.
     melting, freezing : float
         Temperatures at the start and the end of an annealing of orders and sizes together.  Half and double of either
         change the mean makespan after a second by less than 0.6 %, which may be chance.
@@ -139,11 +140,11 @@ class LocalSearch:
     Where chunk sizes stay, every thread of a wave anneals the best schedule so far with a seed of its own, and from a
     temperature that differs from one to the next; each wave is several times as long as the one before, up to the
     longest, when every other one begins anew from the first schedule: the best one may have no better ones near.
-    With free sizes every thread starts anew from equal chunks.  Orders and sizes of few are annealed together; orders
-    of many are annealed and their sizes optimised (:mod:`formulations.chunk_sizes`) in turn.  Good schedules of few
-    are often the same backwards, so that a share of the work is given to those that are.  A chunk that hurts ends
-    with no bytes.  Where chunks are dear the starts have about as many as the first schedule, and shed what they do
-    not need.
+    With free sizes every thread starts anew from equal chunks.  Orders and sizes of few are annealed together; many
+    have every other turn of that, and in the turns between their orders are annealed and their sizes optimised
+    (:mod:`formulations.chunk_sizes`) by turns.  Good schedules of few are often the same backwards, so that a
+    share of the work is given to those that are.  A chunk that hurts ends with no bytes.  Where chunks are dear the
+    starts have about as many as the first schedule, and shed what they do not need.
 
     Parameters
     ----------
@@ -295,7 +296,8 @@ class LocalSearch:
         work = self._work_of(count, doublings)
         if self._is_dear:  # equal starts are equal whatever other counts have their turns
             (seed,) = np.random.SeedSequence([*self._seed, count, doublings]).generate_state(1).tolist()
-        if self._is_dear or max(own.chunks for own in start.instance.exchanges) <= params.few_chunks:
+        is_few = max(own.chunks for own in start.instance.exchanges) <= params.few_chunks
+        if self._is_dear or is_few or doublings % 2 == 1:
             return partial(_anneal_sizes, start, min(work, most_work), seed, params)
         return partial(_improve_sizes, start, min(work, most_work / (1 + params.max_turns)), seed, params)
 
