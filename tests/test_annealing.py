@@ -24,9 +24,9 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search import annealing_loop
 from themis_opt.search.annealing import Annealing, can_anneal, is_ready, pair_counts
-from themis_opt.search.annealing_state import BEST, CURRENT, MoveParams, State
+from themis_opt.search.annealing_state import BEST, CURRENT, USUAL, MoveParams, State
 from themis_opt.solving.makespan_bounds import fluid
-from themis_opt.solving.sizing import resized
+from themis_opt.solving.sizing import granule, resized
 
 Run = Callable[[Instance, str], Schedule]
 
@@ -285,6 +285,20 @@ def test_unequal_sizes_stay_legal(hetero: Instance, run: Run) -> None:
     best = annealed(start, steps=2000).best()
     validate(best)
     assert not best.has_equal_sizes
+
+
+def test_sizes_that_change_stay_whole_and_below_the_largest(hetero: Instance, run: Run) -> None:
+    start = run(hetero.overridden(chunks=16), "themis+scf")
+    (exchange,) = hetero.exchanges
+    annealing = Annealing(start, 1, USUAL._replace(largest=1.5), resizes=True, pairs=8)
+    annealing.run(500, HOT, COLD, keeps_sizes=True)
+    assert (state_of(annealing).current_size == exchange.size / 16).all()
+    annealing.run(5000, HOT, COLD)
+    sizes = state_of(annealing).current_size
+    assert (sizes % granule(hetero, exchange) == 0).all()
+    assert sizes.sum() == exchange.size
+    assert len(np.unique(sizes)) > 1
+    assert sizes.max() <= 1.5 * sizes.mean()
 
 
 def test_interpreted_no_index_leaves_its_array(every_kind: Instance, run: Run) -> None:

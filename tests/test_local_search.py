@@ -60,9 +60,9 @@ def num_slices(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     slices: list[int] = []
     run = Annealing.run
 
-    def counted(self: Annealing, steps: int, hot: float, cold: float) -> None:
+    def counted(self: Annealing, steps: int, hot: float, cold: float, **options: bool) -> None:
         slices.append(steps)
-        run(self, steps, hot, cold)
+        run(self, steps, hot, cold, **options)
 
     monkeypatch.setattr(Annealing, "run", counted)
     return lambda: len(slices)
@@ -81,7 +81,8 @@ class Idle:
         self.seeds.append(seed)
         self.starts.append(start)
 
-    def run(self, steps: int, hot: float, cold: float) -> None:
+    def run(self, steps: int, hot: float, cold: float, *, keeps_sizes: bool) -> None:
+        assert not keeps_sizes
         self.steps.append(steps)
         self.heats.append(hot)
 
@@ -198,11 +199,11 @@ def test_free_sizes_are_whole_granules_of_no_more_chunks_than_allowed(hetero: In
     assert not best.has_equal_sizes
 
 
-def test_orders_and_sizes_of_many_chunks_are_annealed_together_in_every_other_turn(
+def test_later_starts_of_many_chunks_anneal_orders_and_sizes_together_mostly_with_sizes_that_thaw(
     hetero: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns = []
-    for name in ("_anneal_sizes", "_improve_sizes"):
+    for name in ("_anneal_sizes", "_improve_sizes", "_thaw_sizes"):
 
         def noted(start: Schedule, *_: Any, name: str = name) -> tuple[Schedule, float]:
             turns.append(name)
@@ -210,9 +211,9 @@ def test_orders_and_sizes_of_many_chunks_are_annealed_together_in_every_other_tu
 
         monkeypatch.setattr(local_search, name, noted)
     search = searched(hetero.overridden(chunks=16), num_waves=0, free_sizes=True)
-    for _ in range(4):
+    for _ in range(7):
         search.wave(WORK, never)
-    assert turns == ["_improve_sizes", "_anneal_sizes"] * 2
+    assert turns == ["_improve_sizes", *(["_anneal_sizes"] + ["_thaw_sizes"] * 2) * 2]
 
 
 def test_free_sizes_obey_the_limit_of_every_collective(mixed: Instance) -> None:

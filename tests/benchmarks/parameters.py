@@ -303,7 +303,10 @@ DEAR_ONLY = ("few_chunks", "melting", "freezing", "mirrored_share", "size_share"
 FREE_HOURGLASS = ("free_chunks", "fewest_free_chunks")
 WAVES = ("heats", "slice_work", "first_work", "first_steps", "growth", "steps_per_stage")
 EQUAL_ONLY = (*WAVES, "moves")
-FREE_ONLY = ("warm", "cool", "start_work", "start_steps", "free_counts", "max_turns")
+FREE_ONLY = (
+    *("warm", "cool", "start_work", "start_steps", "free_counts", "max_turns"),
+    *("solid_share", "thawing", "largest_thawed", "largest"),
+)
 ITERATIONS_ONLY = ("launch_share",)
 CACHE_LIMITS = ("max_entries", "max_stages")
 COMMON_MOVES = (

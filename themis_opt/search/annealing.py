@@ -81,12 +81,18 @@ class Annealing:
         self._problem = _problem(start, moves, resizes, pairs)
         self._state = _state(start, operations, self._problem)
 
-    def run(self, steps: int, hot: float, cold: float) -> None:
-        """Take `steps` steps while the temperature falls from `hot` to `cold`, fractions of the first makespan."""
+    def run(self, steps: int, hot: float, cold: float, *, keeps_sizes: bool = False) -> None:
+        """Take `steps` steps while the temperature falls from `hot` to `cold`, fractions of the first makespan.
+
+        Sizes that are free may stay for so long too.
+        """
         (child,) = self._seeds.spawn(1)
         seed = int(child.generate_state(1)[0])
         scale = self._start.makespan / self._parts
-        ANNEAL.compiled(self._problem, self._state, steps, hot * scale, cold * scale, seed)
+        problem = self._problem
+        if keeps_sizes:
+            problem = problem._replace(moves=problem.moves._replace(size_share=0.0))
+        ANNEAL.compiled(problem, self._state, steps, hot * scale, cold * scale, seed)
 
     @property
     def _parts(self) -> int:
@@ -190,6 +196,7 @@ def _problem(start: Schedule, moves: MoveParams, resizes: bool, pairs: int | Non
         packets=parts.packets,
         fixed=parts.fixed,
         header=parts.header,
+        granule=np.array([granule(start.instance, own) for own in launched], dtype=np.float64),
         moves=moves,
     )
 

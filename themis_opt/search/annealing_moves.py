@@ -1,5 +1,7 @@
 """What one step of :mod:`themis_opt.search.annealing` changes: paths, priorities, sizes, launches.  Always compiled."""
 
+from math import ceil
+
 import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray
@@ -56,15 +58,18 @@ def move_launch(problem: Problem, state: State, chunk: int) -> int:
 def move_bytes(problem: Problem, state: State, chunk: int, num_touched: int) -> int:
     """Move a part of the bytes of a chunk to another one of its launch, small parts more often, or all of them.
 
-    Returns how many chunks are touched.
+    Parts are whole multiples, for rounding at the end would cost what the last steps gained.  Returns how many chunks
+    are touched.
     """
     other = np.random.randint(len(problem.first_stage))
     if other == chunk or problem.launch[other] != problem.launch[chunk]:
         return 0
     merges = np.random.random() < problem.moves.merge_share
-    part = state.size[chunk] * (1.0 if merges else np.random.random() ** 3)
-    one, two = problem.partner[chunk], problem.partner[other]
-    if one == other:
+    one, two, launch = problem.partner[chunk], problem.partner[other], problem.launch[chunk]
+    unit = problem.granule[launch] * (2 if one in (-1, chunk) and two not in (-1, other) else 1)
+    part = state.size[chunk] if merges else ceil(state.size[chunk] * np.random.random() ** 3 / unit) * unit
+    largest = problem.moves.largest * state.size[problem.first_chunk[launch] : problem.first_chunk[launch + 1]].mean()
+    if one == other or part > state.size[chunk] or state.size[other] + part > largest:
         return 0
     state.size[chunk] -= part
     state.size[other] += part * (1 if one in (-1, chunk) else 2) / (1 if two in (-1, other) else 2)

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from themis_opt.base.arrays import BoolArray, FloatArray, IntArray
 from themis_opt.schedules.event_loop import Operations, Workspace
 
@@ -47,6 +49,8 @@ class MoveParams(NamedTuple):
         Where sizes are free, share of changes that move bytes from one chunk to another, and of these the ones that
         move all of them, so that a chunk is gone; a chunk that is gone may come back.  Half and double of the first
         change the mean makespan after a second by 0.3 % or less, half of the second shortens it by 0.4 %.
+    largest : float
+        Bytes of the largest chunk that such a move makes, as a multiple of the mean.
     """
 
     again: float = 0.25
@@ -61,6 +65,7 @@ class MoveParams(NamedTuple):
     launch_share: float = 0.6
     size_share: float = 0.3
     merge_share: float = 0.1
+    largest: float = np.inf
 
 
 USUAL = MoveParams()
@@ -100,6 +105,8 @@ class Problem(NamedTuple):
         Picoseconds without headers, and packets, for each byte of a chunk; indexed as `duration`.
     fixed, header : int64 and float64, shapes (launches, legs, 2**dimensions, dimensions) and (launches, dimensions)
         Picoseconds whatever a stage sends, and for each packet.
+    granule : float64, shape (launches,)
+        Bytes of which sizes stay multiples.
     moves : MoveParams
         What one step changes.
     """
@@ -124,6 +131,7 @@ class Problem(NamedTuple):
     packets: FloatArray
     fixed: IntArray
     header: FloatArray
+    granule: FloatArray
     moves: MoveParams
 
 

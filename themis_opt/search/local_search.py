@@ -29,8 +29,14 @@ MAX_ARCS = 200_000
 """Lattice arcs of all chunks above which neither local search nor CP-SAT lays out its tables, for memory and time."""
 
 
-MOST_WORK = 2**27
-"""Stages simulated in the longest annealing for free sizes, some five seconds: then other starts have their turn."""
+MOST_WORK = 2**28
+"""Stages simulated in the longest annealing for free sizes, 10 or 20 seconds: then other starts have their turn."""
+
+MELTING_EVERY = 3
+"""Of the later starts of many chunks of free sizes, every third one lets sizes change from the start, as if few.
+
+Without, the gap of ``random:143`` is 12.4 and not 8.7 % after 15 s.
+"""
 
 DEAR = 0.01
 """Share of the makespan that the most chunks cost, whatever their sizes, from which their number is searched.
@@ -86,16 +92,20 @@ class LocalSearchParams:
     max_turns : int
         Most turns of orders and sizes from one start: half and double change makespans by less than 0.01 %.
     few_chunks : int
-        Chunks up to which orders and sizes are always annealed together, those of more in every other turn.  Half
-        lengthens the mean makespan of 8 to 12 chunks by 0.15 % after a second, which may be chance.  In 20 s, always up
-        to 32 leaves 7.6 % where every other turn leaves 2.5 (32 chunks on four dimensions), and never leaves 14.4 where
-        it leaves 10.4 (``random:143``).
+        Chunks up to which orders and sizes are always annealed together from the start.  Half lengthens the mean
+        makespan of 8 to 12 chunks by 0.15 % after a second, which may be chance.
     melting, freezing : float
         Temperatures at the start and the end of an annealing of orders and sizes together.  Half and double of either
         change the mean makespan after a second by less than 0.6 %, which may be chance.
     mirrored_share : float
         Share of that annealing in which the second half of a schedule is the first one backwards, where that may be.
         Half and all shorten the mean makespan after a second by 0.3 and 0.1 %, which may be chance.
+    solid_share, thawing, largest_thawed : float
+        Where chunks are many and of free sizes: share of an annealing in which sizes stay, temperature below which they
+        change too, and the largest chunk as a multiple of the mean.  On six dimensions (32 chunks, 20 s) gaps are 5.9 %
+        in the mean; with a share of 0.12 they are 5.8, with 5e-4 and 1.3e-3 6.4 and 6.2, with 1.25 and 1.8 (28 s) 6.0
+        and 5.9 where 1.5 leaves 5.5, and with sizes that change, and grow, from the start on 8.2 (40 s).  The cases of
+        ``reports/parameters`` are done before they matter.
     moves : MoveParams
         What one step of annealing changes.
     """
@@ -118,6 +128,9 @@ class LocalSearchParams:
     melting: float = 2e-2
     freezing: float = 5e-4
     mirrored_share: float = 0.5
+    solid_share: float = 0.25
+    thawing: float = 8e-4
+    largest_thawed: float = 1.5
     moves: MoveParams = field(default_factory=MoveParams)
 
 
@@ -142,9 +155,10 @@ class LocalSearch:
     Where chunk sizes stay, every thread of a wave anneals the best schedule so far with a seed of its own, and from a
     temperature that differs from one to the next; each wave is several times as long as the one before, up to the
     longest, when every other one begins anew from the first schedule: the best one may have no better ones near.
-    With free sizes every thread starts anew from equal chunks.  Orders and sizes of few are annealed together; many
-    have every other turn of that, and in the turns between their orders are annealed and their sizes optimised
-    (:mod:`formulations.chunk_sizes`) by turns.  Good schedules of few are often the same backwards, so that a share of
+    With free sizes every thread starts anew from equal chunks.  Orders and sizes of few are annealed together.  Of many
+    orders are annealed and sizes optimised (:mod:`formulations.chunk_sizes`) by turns in the first starts.  In most of
+    the later ones sizes stay until the annealing is cold, and about equal then: hot, they would drift to a few large
+    chunks, which never part again.  Good schedules of few are often the same backwards, so that a share of
     the work is given to those that are.  A chunk that hurts ends with no bytes.  Where chunks are dear the starts have
     about as many as the first schedule, and shed what they do not need.
 
@@ -291,15 +305,22 @@ class LocalSearch:
 
     def _free_task(self, starting_schedule: Callable[[Instance], Schedule], seed: int, most_work: float) -> _Task:
         """The next start with free sizes, from equal chunks; `seed` is that of its thread."""
-        doublings, place = divmod(self._num_starts, len(self._counts))
-        count, params = self._counts[place], self._params
+        number, params = self._num_starts, self._params
+        doublings, place = divmod(number, len(self._counts))
         self._num_starts += 1
+        is_many = not self._is_dear and self._counts[-1] > params.few_chunks
+        thaws = is_many and doublings > 0 and number % MELTING_EVERY != 1
+        if is_many and doublings > 0:
+            place = -1 if thaws else doublings % len(self._counts)
+        count = self._counts[place]
         start = starting_schedule(self.best.instance.at_most(count))
         work = self._work_of(count, doublings)
         if self._is_dear:  # equal starts are equal whatever other counts have their turns
             (seed,) = np.random.SeedSequence([*self._seed, count, doublings]).generate_state(1).tolist()
+        if thaws:
+            return partial(_thaw_sizes, start, work if most_work > 2 * work else most_work, seed, params)
         is_few = max(own.chunks for own in start.instance.exchanges) <= params.few_chunks
-        if self._is_dear or is_few or doublings % 2 == 1:
+        if self._is_dear or is_few or doublings > 0:
             return partial(_anneal_sizes, start, min(work, most_work), seed, params)
         return partial(_improve_sizes, start, min(work, most_work / (1 + params.max_turns)), seed, params)
 
@@ -340,14 +361,29 @@ def _anneal(
 ) -> tuple[Schedule, float]:
     """The best schedule of one annealing, and the stages simulated."""
     annealing = Annealing(start, seed, params.moves, resizes=resizes, pairs=pairs)
+    done = _cool(annealing, work, hot, cold, params, stop)
+    return annealing.best(), done
+
+
+def _cool(
+    annealing: Annealing,
+    work: float,
+    hot: float,
+    cold: float,
+    params: LocalSearchParams,
+    stop: Stop,
+    *,
+    keeps_sizes: bool = False,
+) -> float:
+    """Cool an annealing down, or until it is to stop; returns the stages simulated."""
     num_slices = max(1, round(work / params.slice_work))
     steps = max(1, int(work / num_slices / annealing.step_work))
     temperatures = np.geomspace(hot, cold, num_slices + 1)
     for number in range(num_slices):
-        annealing.run(steps, temperatures[number], temperatures[number + 1])
+        annealing.run(steps, temperatures[number], temperatures[number + 1], keeps_sizes=keeps_sizes)
         if stop(annealing.makespan):
             break
-    return annealing.best(), steps * num_slices * annealing.step_work
+    return steps * num_slices * annealing.step_work
 
 
 def _anneal_sizes(
@@ -368,6 +404,19 @@ def _anneal_sizes(
     pairs = int(np.random.default_rng(seed).choice(counts[1:-1] or counts))
     annealed, more = _anneal(start, share * work, seed, hot, cold, params, stop, resizes=True, pairs=pairs)
     return min(best, resized(annealed), key=lambda schedule: schedule.makespan), done + more
+
+
+def _thaw_sizes(
+    start: Schedule, work: float, seed: int, params: LocalSearchParams, stop: Stop
+) -> tuple[Schedule, float]:
+    """Orders of many chunks improved, then sizes too, which stay about equal; the same backwards where that may be."""
+    counts = pair_counts(start)
+    moves = params.moves._replace(largest=params.largest_thawed)
+    annealing = Annealing(start, seed, moves, resizes=True, pairs=counts[-1] if counts else None)
+    share = params.solid_share
+    done = _cool(annealing, share * work, params.hot, params.thawing, params, stop, keeps_sizes=True)
+    done += _cool(annealing, (1 - share) * work, params.thawing, params.cool, params, stop)
+    return resized(annealing.best()), done
 
 
 def _improve_sizes(
