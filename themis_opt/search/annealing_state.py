@@ -50,7 +50,7 @@ class MoveParams(NamedTuple):
         move all of them, so that a chunk is gone; a chunk that is gone may come back.  Half and double of the first
         change the mean makespan after a second by 0.3 % or less, half of the second shortens it by 0.4 %.
     largest : float
-        Bytes of the largest chunk that such a move makes, as a multiple of the mean.
+        Bytes of the largest chunk that such a move makes, as a multiple of the mean of its launch; any unless said.
     """
 
     again: float = 0.25
@@ -106,7 +106,7 @@ class Problem(NamedTuple):
     fixed, header : int64 and float64, shapes (launches, legs, 2**dimensions, dimensions) and (launches, dimensions)
         Picoseconds whatever a stage sends, and for each packet.
     granule : float64, shape (launches,)
-        Bytes of which sizes stay multiples.
+        Bytes of which the parts that steps move are multiples.
     moves : MoveParams
         What one step changes.
     """

@@ -30,7 +30,10 @@ MAX_ARCS = 200_000
 
 
 MOST_WORK = 2**28
-"""Stages simulated in the longest annealing for free sizes, 10 or 20 seconds: then other starts have their turn."""
+"""Stages simulated in the longest annealing for free sizes, 10 or 20 seconds: then other starts have their turn.
+
+On six dimensions (32 chunks) single annealings of 11, 20 and 28 s leave 6.0, 5.9 and 5.6 % in the mean.
+"""
 
 MELTING_EVERY = 3
 """Of the later starts of many chunks of free sizes, every third one lets sizes change from the start, as if few.
@@ -93,7 +96,7 @@ class LocalSearchParams:
         Most turns of orders and sizes from one start: half and double change makespans by less than 0.01 %.
     few_chunks : int
         Chunks up to which orders and sizes are always annealed together from the start.  Half lengthens the mean
-        makespan of 8 to 12 chunks by 0.15 % after a second, which may be chance.
+        makespan of 8 to 12 chunks by 0.2 % after a second, which may be chance.
     melting, freezing : float
         Temperatures at the start and the end of an annealing of orders and sizes together.  Half and double of either
         change the mean makespan after a second by less than 0.6 %, which may be chance.
@@ -103,9 +106,10 @@ class LocalSearchParams:
     solid_share, thawing, largest_thawed : float
         Where chunks are many and of free sizes: share of an annealing in which sizes stay, temperature below which they
         change too, and the largest chunk as a multiple of the mean.  On six dimensions (32 chunks, 20 s) gaps are 5.9 %
-        in the mean; with a share of 0.12 they are 5.8, with 5e-4 and 1.3e-3 6.4 and 6.2, with 1.25 and 1.8 (28 s) 6.0
-        and 5.9 where 1.5 leaves 5.5, and with sizes that change, and grow, from the start on 8.2 (40 s).  The cases of
-        ``reports/parameters`` are done before they matter.
+        in the mean; with a share of 0.12 they are 5.8, with 5e-4 and 1.3e-3 6.4 and 6.2.  With a largest
+        chunk of 1.25 they are 6.0 where 1.5 leaves 5.4 (40 s), with 1.8 5.9 where it leaves 5.5 (28 s), and with sizes
+        that change, and grow, from the start on 8.2 (40 s).  The cases of ``reports/parameters`` are done before they
+        matter.
     moves : MoveParams
         What one step of annealing changes.
     """
@@ -309,18 +313,18 @@ class LocalSearch:
         doublings, place = divmod(number, len(self._counts))
         self._num_starts += 1
         is_many = not self._is_dear and self._counts[-1] > params.few_chunks
-        thaws = is_many and doublings > 0 and number % MELTING_EVERY != 1
-        if is_many and doublings > 0:
+        is_later = is_many and doublings > 0
+        thaws = is_later and number % MELTING_EVERY != 1
+        if is_later:
             place = -1 if thaws else doublings % len(self._counts)
         count = self._counts[place]
         start = starting_schedule(self.best.instance.at_most(count))
         work = self._work_of(count, doublings)
         if self._is_dear:  # equal starts are equal whatever other counts have their turns
             (seed,) = np.random.SeedSequence([*self._seed, count, doublings]).generate_state(1).tolist()
-        if thaws:
+        if thaws:  # what is left of the time is no use to another start if it is less than one takes
             return partial(_thaw_sizes, start, work if most_work > 2 * work else most_work, seed, params)
-        is_few = max(own.chunks for own in start.instance.exchanges) <= params.few_chunks
-        if self._is_dear or is_few or doublings > 0:
+        if is_later or not is_many:
             return partial(_anneal_sizes, start, min(work, most_work), seed, params)
         return partial(_improve_sizes, start, min(work, most_work / (1 + params.max_turns)), seed, params)
 
