@@ -25,7 +25,7 @@ from themis_opt.schedules.validation import validate
 from themis_opt.search import annealing_loop
 from themis_opt.search.annealing import Annealing, can_anneal, is_ready, pair_counts
 from themis_opt.search.annealing_state import BEST, CURRENT, USUAL, MoveParams, State
-from themis_opt.solving.makespan_bounds import fluid
+from themis_opt.solving.makespan_bounds import fluid, machine_prices
 from themis_opt.solving.sizing import granule, resized
 
 Run = Callable[[Instance, str], Schedule]
@@ -102,7 +102,7 @@ def test_chunk_sizes_are_kept(start: Schedule) -> None:
 @given(STARTS)
 def test_loads_are_the_summed_durations_of_an_iteration_after_many_steps(start: Schedule) -> None:
     state = state_of(annealed(start))
-    summed = np.bincount(state.operations.resource, weights=state.operations.duration)
+    summed = np.bincount(state.operations.resource, weights=state.operations.duration, minlength=len(state.load))
     assert np.array_equal(state.load * start.num_iterations, summed)
 
 
@@ -299,6 +299,36 @@ def test_sizes_that_change_stay_whole_and_below_the_largest(hetero: Instance, ru
     assert sizes.sum() == exchange.size
     assert len(np.unique(sizes)) > 1
     assert sizes.max() <= 1.5 * sizes.mean()
+
+
+@pytest.mark.parametrize("pairs", [None, 3])
+def test_legs_that_are_exchanged_stay_what_they_are(pairs: int | None) -> None:
+    start = mirrorable("4d-ring_sw_sw_sw", 6)
+    moves = USUAL._replace(exchange_share=1.0, insertion_share=0.0)
+    annealing = Annealing(start, 0, moves, pairs=pairs)
+    before = state_of(annealing).current_path.reshape(6, 2, 4).copy()
+    annealing.run(300, 10 * HOT, 10 * HOT)
+    after = state_of(annealing).current_path.reshape(6, 2, 4)
+    assert not np.array_equal(before, after)
+    for leg in range(2):
+        assert sorted(before[:, leg].tolist()) == sorted(after[:, leg].tolist())
+    if pairs is not None:
+        assert np.array_equal(after[:, 1], after[[1, 0, 3, 2, 5, 4], 0, ::-1])
+
+
+def test_the_ends_of_dimensions_have_a_price(hetero: Instance, run: Run) -> None:
+    def ends(price: float) -> tuple[float, Annealing]:
+        annealing = Annealing(run(hetero.overridden(chunks=8), "themis+scf"), 0, USUAL._replace(idle_price=price))
+        annealing.run(3000, HOT, COLD)
+        state, price_of = state_of(annealing), np.array(machine_prices(hetero))
+        last = np.zeros(len(price_of))
+        np.maximum.at(last, state.operations.resource, state.known + state.operations.duration)
+        return float(price_of @ last), annealing
+
+    (free, without), (dear, priced) = ends(0.0), ends(10.0)
+    assert state_of(without).cost[0] == pytest.approx(state_of(without).makespans[CURRENT])
+    assert state_of(priced).cost[0] == pytest.approx(state_of(priced).makespans[CURRENT] + 10 * dear)
+    assert dear < free
 
 
 def test_interpreted_no_index_leaves_its_array(every_kind: Instance, run: Run) -> None:

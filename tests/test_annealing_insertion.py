@@ -55,9 +55,9 @@ def test_stages_of_others_are_laid_out_by_resource_and_time(drawn: Annealed) -> 
     annealing, chunk, leg = drawn
     state, size = annealing._state, annealing._problem.num_dimensions[chunk]
     first = annealing._problem.first_stage[chunk] + leg * size
-    annealing_insertion.lay_out(state, first, first + size)
+    annealing_insertion.lay_out(state)
     for r, (place, number) in enumerate(zip(state.place, state.served, strict=True)):
-        served = slice(place, place + number)
+        served = [k for k in range(place, place + number) if not first <= state.stage[k] < first + size]
         laid_out = list(zip(state.begin[served].tolist(), state.end[served].tolist(), strict=True))
         assert sorted(laid_out) == others(annealing, r, first, first + size)
         assert (np.diff(state.begin[served]) >= 0).all()
@@ -75,11 +75,11 @@ def test_a_moment_is_the_first_of_an_idle_time_that_is_long_enough(
     annealing, chunk, leg = drawn
     state, size = annealing._state, annealing._problem.num_dimensions[chunk]
     first = annealing._problem.first_stage[chunk] + leg * size
-    annealing_insertion.lay_out(state, first, first + size)
+    annealing_insertion.lay_out(state)
     begin, least = int(ready * annealing.makespan), 1 + int(length * annealing.makespan)
     for r in range(len(state.place)):
         expected = naive_idle_from(others(annealing, r, first, first + size), begin, least)
-        assert annealing_insertion.idle_from(state, r, begin, least) == expected
+        assert annealing_insertion.idle_from(state, r, begin, least, first, first + size - 1) == expected
 
 
 def arrival_along(annealing: Annealing, chunk: int, leg: int, path: tuple[int, ...]) -> int:
@@ -87,6 +87,7 @@ def arrival_along(annealing: Annealing, chunk: int, leg: int, path: tuple[int, .
     problem, state = annealing._problem, annealing._state
     first = problem.first_stage[chunk] + leg * len(path)
     size_class, launch, visited, ready = problem.size_class[chunk], problem.launch[chunk], 0, state.known_ready[first]
+    leg_start = first
     for local in path:
         duration = problem.duration[size_class, leg, visited, local]
         resource = problem.span[launch, local]
@@ -94,7 +95,7 @@ def arrival_along(annealing: Annealing, chunk: int, leg: int, path: tuple[int, .
             ready = max(ready, state.known[first])
         else:
             length = duration if problem.moves.gap_share else 0
-            ready = annealing_insertion.idle_from(state, resource, ready, length)
+            ready = annealing_insertion.idle_from(state, resource, ready, length, leg_start, leg_start + len(path) - 1)
         ready += duration + problem.lag[launch, leg, local]
         visited |= 1 << local
     return int(ready)

@@ -199,21 +199,43 @@ def test_free_sizes_are_whole_granules_of_no_more_chunks_than_allowed(hetero: In
     assert not best.has_equal_sizes
 
 
+@pytest.mark.parametrize("is_promising", [True, False])
 def test_later_starts_of_many_chunks_anneal_orders_and_sizes_together_mostly_with_sizes_that_thaw(
-    hetero: Instance, monkeypatch: pytest.MonkeyPatch
+    hetero: Instance, monkeypatch: pytest.MonkeyPatch, is_promising: bool
 ) -> None:
-    turns = []
+    """Always, once others are far worse."""
+    turns, better = [], searched(hetero.overridden(chunks=16)).best
     for name in ("_anneal_sizes", "_improve_sizes", "_thaw_sizes"):
 
         def noted(start: Schedule, *_: Any, name: str = name) -> tuple[Schedule, float]:
             turns.append(name)
-            return start, 1.0
+            return (start if is_promising or name == "_anneal_sizes" else better), 1.0
 
         monkeypatch.setattr(local_search, name, noted)
-    search = searched(hetero.overridden(chunks=16), num_waves=0, free_sizes=True)
+    search = searched(better.instance, num_waves=0, free_sizes=True)
     for _ in range(7):
         search.wave(WORK, never)
-    assert turns == ["_improve_sizes", *(["_anneal_sizes"] + ["_thaw_sizes"] * 2) * 2]
+    first, second = ["_improve_sizes", "_anneal_sizes", *["_thaw_sizes"] * 2], ["_anneal_sizes", *["_thaw_sizes"] * 2]
+    assert turns == [*first, *(second if is_promising else ["_thaw_sizes"] * 3)]
+
+
+def test_threads_of_a_wave_whose_sizes_thaw_do_not_wait_for_each_other(
+    hetero: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works = []
+
+    def noted(start: Schedule, work: float, *_: Any) -> tuple[Schedule, float]:
+        works.append(work)
+        return start, work
+
+    monkeypatch.setattr(local_search, "_thaw_sizes", noted)
+    monkeypatch.setattr(local_search, "MELTING_EVERY", 10**6)
+    search = searched(hetero.overridden(chunks=24), num_waves=0, free_sizes=True, workers=3)
+    for _ in range(3):
+        search.wave(1e9, never)
+    waves = [set(works[first : first + 3]) for first in range(len(works) % 3, len(works), 3)]
+    assert all(len(wave) == 1 for wave in waves)
+    assert waves[-1] > waves[0] or max(waves[-1]) > max(waves[0])
 
 
 def test_free_sizes_obey_the_limit_of_every_collective(mixed: Instance) -> None:

@@ -20,6 +20,9 @@ from themis_opt.search.annealing import Annealing
 HOT = 2e-2
 """Hot enough to accept many worse plans."""
 
+ROUNDING = 1e-9
+"""Relative error of a sum of costs."""
+
 
 def from_the_begin(operations: Any) -> tuple[int, np.ndarray]:
     """Makespan and start times of a whole simulation."""
@@ -27,16 +30,25 @@ def from_the_begin(operations: Any) -> tuple[int, np.ndarray]:
     return makespan_of(operations, space), space.start
 
 
+def price_of_ends(operations: Any, begins: np.ndarray, price: np.ndarray) -> float:
+    """What the ends of all resources cost."""
+    ends, served = np.zeros(len(price)), begins >= 0
+    np.maximum.at(ends, operations.resource[served], (begins + operations.duration)[served])
+    return float(price @ ends)
+
+
 @settings(max_examples=25)
 @given(start=schedules(), seed=st.integers(0, 2**16))
 def test_what_is_served_again_is_served_as_in_a_whole_simulation(start: Schedule, seed: int) -> None:
     def checked(
-        operations: Any, space: Any, known: Any, since: int, remaining: Any, tail: Any, limit: float, mirror: Any
-    ) -> int:
-        makespan = resumed_loop.makespan_within(operations, space, known, since, remaining, tail, limit, mirror)
+        operations: Any, space: Any, known: Any, since: int, remaining: Any, tail: Any, limit: float, *others: Any
+    ) -> tuple[int, float]:
+        makespan, left = resumed_loop.makespan_within(operations, space, known, since, remaining, tail, limit, *others)
         whole, begins = from_the_begin(operations)
-        assert (makespan == whole and np.array_equal(space.start, begins)) or (makespan == NEVER and whole > limit)
-        return makespan
+        cost = price_of_ends(operations, begins, others[1])
+        is_same = makespan == whole and np.array_equal(space.start, begins) and left == pytest.approx(limit - cost)
+        assert is_same or (makespan == NEVER and whole + cost > limit * (1 - ROUNDING))
+        return makespan, left
 
     annealing = Annealing(start, seed)
     with pytest.MonkeyPatch.context() as patch:
@@ -48,7 +60,10 @@ def half_from_the_begin(operations: Any, remaining: np.ndarray, mirror: np.ndarr
     """Makespan and start times of a first half that is simulated without knowledge of another one."""
     count = len(operations.resource)
     space, known, tail = workspace(count, len(operations.enforced)), np.full(count, NEVER), np.zeros(count, np.int64)
-    makespan = resumed_loop.makespan_within(operations, space, known, 0, remaining, tail, np.inf, mirror)
+    price, arriving = np.zeros(len(remaining)), np.zeros((len(remaining), 2), np.int64)
+    makespan, _ = resumed_loop.makespan_within(
+        operations, space, known, 0, remaining, tail, np.inf, mirror, price, arriving
+    )
     return makespan, space.start
 
 
@@ -56,16 +71,19 @@ def half_from_the_begin(operations: Any, remaining: np.ndarray, mirror: np.ndarr
 @pytest.mark.parametrize(("pairs", "latency"), [(0, "lag"), (1, "occupy"), (2, "lag"), (3, "occupy")])
 def test_a_first_half_is_served_again_as_from_the_begin(pairs: int, latency: str, resizes: bool) -> None:
     def checked(
-        operations: Any, space: Any, known: Any, since: int, remaining: Any, tail: Any, limit: float, mirror: Any
-    ) -> int:
+        operations: Any, space: Any, known: Any, since: int, remaining: Any, tail: Any, limit: float, *others: Any
+    ) -> tuple[int, float]:
+        mirror = others[0]
         half, begins = half_from_the_begin(operations, remaining.copy(), mirror)
-        makespan = resumed_loop.makespan_within(operations, space, known, since, remaining, tail, limit, mirror)
+        makespan, left = resumed_loop.makespan_within(operations, space, known, since, remaining, tail, limit, *others)
         lasts = operations.duration > 0  # chunks that are gone may be served at any place among equals
+        cost = price_of_ends(operations, begins, others[1])
         is_same = makespan == half and np.array_equal(space.start[lasts], begins[lasts])
-        assert is_same or (makespan == NEVER and half > limit)
+        assert is_same or (makespan == NEVER and half + cost > limit * (1 - ROUNDING))
+        assert makespan == NEVER or left == pytest.approx(limit - cost)
         assert ((begins >= 0) ^ (begins[mirror] >= 0)).all()
         resumed.append(since > 0)
-        return makespan
+        return makespan, left
 
     resumed: list[bool] = []
     instance = load("3d-fc_ring_sw.all_reduce.100MiB").overridden(chunks=6, latency=latency)

@@ -305,13 +305,13 @@ WAVES = ("heats", "slice_work", "first_work", "first_steps", "growth", "steps_pe
 EQUAL_ONLY = (*WAVES, "moves")
 FREE_ONLY = (
     *("warm", "cool", "start_work", "start_steps", "free_counts", "max_turns"),
-    *("solid_share", "thawing", "largest_thawed", "largest"),
+    *("solid_share", "thawing", "hardening", "largest_thawed", "largest"),
 )
 ITERATIONS_ONLY = ("launch_share",)
 CACHE_LIMITS = ("max_entries", "max_stages")
 COMMON_MOVES = (
     *("again", "insertion_share", "end_share", "gap_share"),
-    *("path_share", "copy_share", "neighbour_share", "moment_share", "swap_share"),
+    *("exchange_share", "path_share", "copy_share", "neighbour_share", "moment_share", "swap_share", "idle_price"),
 )
 
 STUDIES: Mapping[str, Study] = {

@@ -22,6 +22,7 @@ from themis_opt.schedules.simulator import build_operations, simulate
 from themis_opt.search.annealing_loop import ANNEAL
 from themis_opt.search.annealing_state import BEST, MAX_TOUCHED, USUAL, MoveParams, Problem, State
 from themis_opt.solving.lowering import OccupancyParts, occupancies, occupancy_parts
+from themis_opt.solving.makespan_bounds import machine_prices
 from themis_opt.solving.sizing import granule, rounded, with_sizes
 
 MOST_UNLIKE = 0.01
@@ -43,8 +44,9 @@ class Annealing:
 
     A step changes the paths or the priorities of one or two chunks, or takes a leg of one out and puts it back along
     the fastest path between all others, and simulates; a dimension always serves the waiting stage of the smallest
-    priority, and the start times of an accepted plan are its priorities from then on.  A step takes O(n (D + log n))
-    time for n stages on D dimensions, and O(2**D D log n) more where a leg is put back.
+    priority, and the start times of an accepted plan are its priorities from then on.  What is accepted depends on the
+    makespan and a little on when all dimensions end.  A step takes O(n (D + log n)) time for n stages on D dimensions,
+    and O(2**D D log n) more where a leg is put back.
 
     Where there is compute, a step may also move a whole launch, launches stay what they are, and as many iterations are
     simulated as the first schedule has: all are alike, and their priorities an iteration apart.
@@ -197,8 +199,18 @@ def _problem(start: Schedule, moves: MoveParams, resizes: bool, pairs: int | Non
         fixed=parts.fixed,
         header=parts.header,
         granule=np.array([granule(start.instance, own) for own in launched], dtype=np.float64),
+        price=_price(start, moves.idle_price),
         moves=moves,
     )
+
+
+def _price(start: Schedule, total: float) -> FloatArray:
+    """What a picosecond costs by which a resource ends later; of no resource where iterations are repeated."""
+    if start.has_period:
+        return np.zeros(0)
+    price, weights = np.zeros(start.instance.num_resources), machine_prices(start.instance)
+    np.add.at(price, np.array(start.instance.resources)[: len(weights)], weights)
+    return total * price
 
 
 def _partners(count: int, pairs: int) -> IntArray:
@@ -285,12 +297,16 @@ def _state(start: Schedule, operations: Operations, problem: Problem) -> State:
         load=_loads(operations, simulated),
         touched=np.zeros(MAX_TOUCHED + 2 * max(len(own.sizes) for own in start.plan.chunks), dtype=np.int64),
         makespans=makespans,
+        cost=np.array([start.makespan * (1 + problem.price.sum())]),
         workspace=workspace(len(operations.resource), len(operations.enforced)),
         known=np.full(len(operations.resource), NEVER),
         known_ready=np.zeros(len(operations.resource), dtype=np.int64),
         tail=np.zeros(len(operations.resource), dtype=np.int64),
         remaining=np.zeros(len(operations.enforced), dtype=np.int64),
+        arriving=np.zeros((len(operations.enforced), 2), dtype=np.int64),
         order=np.argsort(_start_times(start)) if start.num_iterations == 1 else np.zeros(0, dtype=np.int64),
+        laid_out=np.zeros(1, dtype=np.bool_),
+        stage=np.zeros(len(operations.resource), dtype=np.int64),
         begin=np.zeros(len(operations.resource), dtype=np.int64),
         end=np.zeros(len(operations.resource), dtype=np.int64),
         place=np.zeros(len(operations.enforced), dtype=np.int64),
@@ -327,7 +343,7 @@ def _start_times(start: Schedule) -> FloatArray:
 
 def _loads(operations: Operations, served: IntArray) -> IntArray:
     """What each resource serves of some operations."""
-    loads = np.zeros(operations.resource.max() + 1, dtype=np.int64)
+    loads = np.zeros(len(operations.enforced), dtype=np.int64)
     np.add.at(loads, operations.resource[served], operations.duration[served])
     return loads
 

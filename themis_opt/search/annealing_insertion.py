@@ -20,7 +20,7 @@ def insert(problem: Problem, state: State, chunk: int, leg: int) -> None:
     """Put a leg of a chunk back into the current plan, O(n + 2**D D log n) for n stages on D dimensions."""
     size = problem.num_dimensions[chunk]
     first = problem.first_stage[chunk] + leg * size
-    lay_out(state, first, first + size)
+    lay_out(state)
     full = shortest_paths(problem, state, chunk, leg)
     visited = full
     for stage in range(first + size - 1, first - 1, -1):
@@ -58,7 +58,7 @@ def shortest_paths(problem: Problem, state: State, chunk: int, leg: int) -> int:
             if visited == 0 and head >= 0:
                 moment = max(ready, begin)
             else:
-                moment = idle_from(state, problem.span[launch, local], ready, duration if waits else 0)
+                moment = idle_from(state, problem.span[launch, local], ready, duration if waits else 0, first, last)
             arrival = moment + duration + problem.lag[launch, leg, local]
             if arrival < state.arrival[after]:
                 state.arrival[after], state.moment[after], state.came_by[after] = arrival, moment, local
@@ -74,8 +74,11 @@ def stays_or_follows(problem: Problem, state: State, chunk: int, stage: int) -> 
     return stage
 
 
-def lay_out(state: State, first: int, last: int) -> None:
-    """Note begins and ends of all stages of the current plan but some, by resource and time."""
+def lay_out(state: State) -> None:
+    """Note begins and ends of all stages of the current plan, by resource and time, if they are not noted."""
+    if state.laid_out[0]:
+        return
+    state.laid_out[0] = True
     known, resource, order, place = state.known, state.operations.resource, state.order, state.place
     for k in range(1, len(order)):  # by insertion, since few have changed their places
         i, place_of_i = order[k], k
@@ -93,22 +96,22 @@ def lay_out(state: State, first: int, last: int) -> None:
         total += state.served[r]
         state.served[r] = 0
     for i in order:
-        if not first <= i < last:
-            r = resource[i]
-            k = place[r] + state.served[r]
-            state.begin[k], state.end[k] = known[i], known[i] + state.operations.duration[i]
-            state.served[r] += 1
+        r = resource[i]
+        k = place[r] + state.served[r]
+        state.stage[k], state.begin[k], state.end[k] = i, known[i], known[i] + state.operations.duration[i]
+        state.served[r] += 1
 
 
-def idle_from(state: State, resource: int, ready: int, length: int) -> int:
+def idle_from(state: State, resource: int, ready: int, length: int, first: int, last: int) -> int:
     """The first moment from `ready` on at which a resource is idle for some time, in picoseconds.
 
-    Where no time is asked for it is when a stage ends: those after it are put off.
+    Where no time is asked for it is when a stage ends: those after it are put off.  Stages `first` to `last`, a leg,
+    are as good as gone.
     """
     begin, end = state.begin, state.end
     low = state.place[resource]
-    last = low + state.served[resource]
-    high = last
+    past = low + state.served[resource]
+    high = past
     while low < high:
         middle = (low + high) // 2
         if end[middle] > ready:
@@ -116,8 +119,9 @@ def idle_from(state: State, resource: int, ready: int, length: int) -> int:
         else:
             low = middle + 1
     moment: int = ready
-    for k in range(low, last):
-        if begin[k] - moment >= length:
-            return moment
-        moment = max(moment, end[k])
+    for k in range(low, past):
+        if not first <= state.stage[k] <= last:
+            if begin[k] - moment >= length:
+                return moment
+            moment = max(moment, end[k])
     return moment

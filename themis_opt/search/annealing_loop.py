@@ -17,14 +17,15 @@ from themis_opt.search.stage_duration import duration_of
 def anneal(problem: Problem, state: State, steps: int, hot: float, cold: float, seed: int) -> None:
     """Take `steps` steps while the temperature falls from `hot` to `cold` picoseconds.
 
-    A candidate is accepted if its makespan exceeds the current one by no more than an exponentially distributed
-    allowance of mean temperature.  The allowance is drawn first, so that a candidate whose load on one dimension
-    already exceeds it need not be simulated.
+    The cost of a plan is its makespan and, at :attr:`Problem.price`, the ends of all dimensions: one that idles less
+    has time for what others have too much of, before that shortens the makespan.  A candidate is accepted if
+    its cost exceeds the current one by no more than an exponentially distributed allowance of mean temperature.  The
+    allowance is drawn first, so that a candidate whose load on one dimension already exceeds it need not be simulated.
     """
     np.random.seed(seed)
     for number in range(steps):
         temperature = hot * exp(log(cold / hot) * number / steps)
-        limit = state.makespans[CURRENT] - temperature * log(1.0 - np.random.random())
+        limit = state.cost[0] - temperature * log(1.0 - np.random.random())
         num_touched = change_one(problem, state, 0)
         while num_touched < ENOUGH_TOUCHED and np.random.random() < problem.moves.again:
             num_touched = change_one(problem, state, num_touched)
@@ -34,19 +35,21 @@ def anneal(problem: Problem, state: State, steps: int, hot: float, cold: float, 
         since = first_difference(problem, state, num_touched)
         for i in range(num_touched):
             place(problem, state, state.touched[i])
-        if not is_overloaded(state, limit):
-            makespan = time_of(problem, state, since, limit)
-            if makespan <= limit:
+        if not is_overloaded(problem, state, limit):
+            makespan, left = time_of(problem, state, since, limit)
+            if makespan <= left:
                 state.makespans[CURRENT] = makespan
+                state.cost[0] = makespan + limit - left
                 keep(problem, state, num_touched)
                 continue
         restore(problem, state, num_touched)
 
 
-def time_of(problem: Problem, state: State, since: int, limit: float) -> int:
+def time_of(problem: Problem, state: State, since: int, limit: float) -> tuple[int, float]:
     """Simulate the candidate; returns its makespan or, where iterations are repeated, the time of one of them.
 
-    The makespan is that of the current plan before `since`, and given up where it exceeds the limit.
+    With it comes what is left of the limit for that.  The candidate is served as the current plan before `since`, and
+    given up where it exceeds the limit.
     """
     if problem.iterations == 1:
         for r in range(len(state.load)):
@@ -60,6 +63,8 @@ def time_of(problem: Problem, state: State, since: int, limit: float) -> int:
             state.tail,
             limit,
             problem.mirror,
+            problem.price,
+            state.arriving,
         )
     serve_all(state.operations, state.workspace)
     start, count = state.workspace.start, problem.num_operations
@@ -67,8 +72,8 @@ def time_of(problem: Problem, state: State, since: int, limit: float) -> int:
     period: int = start[last] - start[last - count]
     for i in range(last - count, last):
         if start[i] - start[i - count] != period:
-            return max(period, drained(problem, state))
-    return period
+            return max(period, drained(problem, state)), limit
+    return period, limit
 
 
 def first_difference(problem: Problem, state: State, num_touched: int) -> int:
@@ -113,9 +118,11 @@ def drained(problem: Problem, state: State) -> int:
     return length
 
 
-def is_overloaded(state: State, limit: float) -> bool:
+def is_overloaded(problem: Problem, state: State, limit: float) -> bool:
     """Whether a resource has more to serve in an iteration than fits before the limit."""
     overloaded = False
+    for r in range(len(problem.price)):
+        limit -= problem.price[r] * state.load[r]
     for load in state.load:
         overloaded = overloaded or load > limit
     return overloaded
@@ -163,6 +170,7 @@ def measure_tails(problem: Problem, state: State, chunk: int) -> None:
 
 def keep(problem: Problem, state: State, num_touched: int) -> None:
     """Make the candidate the current plan, and the best one if it is; its priorities become its start times."""
+    state.laid_out[0] = False
     for i in range(num_touched):
         chunk = state.touched[i]
         first = problem.first_stage[chunk]

@@ -11,7 +11,7 @@ from themis_opt.search.annealing_state import Problem, State
 
 
 def change_one(problem: Problem, state: State, num_touched: int) -> int:
-    """Change the path or a priority of a random chunk; returns the number of chunks touched so far."""
+    """Change a path, priorities or the size of a random chunk; returns the number of chunks touched so far."""
     chunk = np.random.randint(len(problem.first_stage))
     # Not for one makespan alone: there each stage counts more than the order of launches.
     if num_touched == 0 and problem.iterations > 1 and np.random.random() < problem.moves.launch_share:
@@ -24,6 +24,8 @@ def change_one(problem: Problem, state: State, num_touched: int) -> int:
     if is_known and not problem.pinned[chunk] and np.random.random() < problem.moves.insertion_share:
         insert(problem, state, chunk, leg)
         return 1
+    if np.random.random() < problem.moves.exchange_share:
+        return num_touched + exchange(problem, state, chunk, leg, num_touched)
     if np.random.random() < problem.moves.path_share:
         if problem.pinned[chunk]:
             return num_touched
@@ -130,6 +132,27 @@ def swap(values: IntArray | FloatArray, one: int, two: int) -> None:
     kept = values[one]
     values[one] = values[two]
     values[two] = kept
+
+
+def exchange(problem: Problem, state: State, chunk: int, leg: int, num_touched: int) -> int:
+    """Let two chunks of a launch exchange a leg, its path and its places; returns how many are touched.
+
+    Their partners exchange the other leg, and chunks whose partners are they themselves exchange none.
+    """
+    other = np.random.randint(len(problem.first_stage))
+    one, two, size = problem.partner[chunk], problem.partner[other], problem.num_dimensions[chunk]
+    if problem.launch[other] != problem.launch[chunk] or problem.pinned[chunk]:
+        return 0
+    if other in (chunk, one) or one == chunk or two == other:
+        return 0
+    first, other_first = problem.first_stage[chunk] + leg * size, problem.first_stage[other] + leg * size
+    for i in range(size):
+        swap(state.path, first + i, other_first + i)
+        swap(state.key, first + i, other_first + i)
+        if one >= 0:
+            swap(state.key, problem.first_stage[one] + size + i, problem.first_stage[two] + size + i)
+    state.touched[num_touched], state.touched[num_touched + 1] = chunk, other
+    return 2
 
 
 def change_priority(problem: Problem, state: State, chunk: int, leg: int, other: int) -> int:

@@ -51,6 +51,9 @@ COARSE_SHARE = 0.2
 PROOF_SHARE = 0.7
 """Share of the time left that the proof of few equal chunks takes, or of free sizes where chunks cost something."""
 
+SEQUENCES_SHARE = 0.05
+"""Share of the time left that CP-SAT has for the sequences alone of free sizes; it proves most of them soon."""
+
 NESTED_LOCAL_SHARE = 0.7
 """Share of the work for one allowance that local search has, before CP-SAT: as it has where nothing is nested."""
 
@@ -366,6 +369,8 @@ class ExactSearch:
         if not self.limits.cp_sat:
             return self.allowance.left
         share = self.params.local_share_if_small if self.is_small else self.params.local_share
+        if self.limits.sizes == "free" and not self.uses_cp_sat:
+            share = 1 - SEQUENCES_SHARE
         return self.allowance.left * (self.params.local_share_if_dear if self.proves_counts else share)
 
     @property

@@ -32,13 +32,19 @@ MAX_ARCS = 200_000
 MOST_WORK = 2**28
 """Stages simulated in the longest annealing for free sizes, 10 or 20 seconds: then other starts have their turn.
 
-On six dimensions (32 chunks) single annealings of 11, 20 and 28 s leave 6.0, 5.9 and 5.6 % in the mean.
+On six dimensions (32 chunks) single annealings of 8 and 19 s leave 6.2 and 5.5 % in the mean.
 """
 
 MELTING_EVERY = 3
 """Of the later starts of many chunks of free sizes, every third one lets sizes change from the start, as if few.
 
 Without, the gap of ``random:143`` is 12.4 and not 8.7 % after 15 s.
+"""
+
+PROMISING = 1.03
+"""Makespan that such a start may reach, as a multiple of the best one, for others of its kind to follow.
+
+On six dimensions it reaches 1.05 to 1.1, on ``random:143`` it often is the best.
 """
 
 DEAR = 0.01
@@ -79,8 +85,8 @@ class LocalSearchParams:
     slice_work : int
         Stages simulated between two looks at whether to stop: a fifth of a second.
     first_work, first_steps : int
-        Stages each thread simulates in the first wave, and steps in which it may.  Half of either lengthens the mean
-        makespan by 0.2 % or less, which may be chance.
+        Stages each thread simulates in the first wave, and steps in which it may.  Half and double of either change
+        the mean makespan by 0.1 % or less, which may be chance.
     growth : float
         By how much each wave is longer than the one before: a few long ones find better plans than many short ones.
     steps_per_stage : int
@@ -95,21 +101,21 @@ class LocalSearchParams:
     max_turns : int
         Most turns of orders and sizes from one start: half and double change makespans by less than 0.01 %.
     few_chunks : int
-        Chunks up to which orders and sizes are always annealed together from the start.  Half lengthens the mean
-        makespan of 8 to 12 chunks by 0.2 % after a second, which may be chance.
+        Chunks up to which orders and sizes are always annealed together from the start.  Half and double change the
+        mean makespan after a second by less than 0.1 %.
     melting, freezing : float
         Temperatures at the start and the end of an annealing of orders and sizes together.  Half and double of either
         change the mean makespan after a second by less than 0.6 %, which may be chance.
     mirrored_share : float
         Share of that annealing in which the second half of a schedule is the first one backwards, where that may be.
-        Half and all shorten the mean makespan after a second by 0.3 and 0.1 %, which may be chance.
-    solid_share, thawing, largest_thawed : float
+        Half and all change the mean makespan after a second by less than 0.1 %.
+    solid_share, thawing, hardening, largest_thawed : float
         Where chunks are many and of free sizes: share of an annealing in which sizes stay, temperature below which they
-        change too, and the largest chunk as a multiple of the mean.  On six dimensions (32 chunks, 20 s) gaps are 5.9 %
-        in the mean; with a share of 0.12 they are 5.8, with 5e-4 and 1.3e-3 6.4 and 6.2.  With a largest
-        chunk of 1.25 they are 6.0 where 1.5 leaves 5.4 (40 s), with 1.8 5.9 where it leaves 5.5 (28 s), and with sizes
-        that change, and grow, from the start on 8.2 (40 s).  The cases of ``reports/parameters`` are done before they
-        matter.
+        change too, that at the end, and the largest chunk as a multiple of the mean.  On six dimensions (32 chunks,
+        8 s) gaps are 6.0 % in the mean, and 6.2 with a share of 0.25, from there 6.3 with 6e-4 for `thawing` and 6.4
+        with 3e-4 for `hardening`, of which 1e-4 leaves 5.8 % where 2e-4 leaves 5.5 (20 s).  Before ends had a price, a
+        largest chunk of 1.25 left 6.0 where 1.5 left 5.4 (40 s), 1.8 5.9 where that left 5.5 (28 s), and sizes that
+        change, and grow, from the start on 8.2 (40 s).  The cases of ``reports/parameters`` end before they matter.
     moves : MoveParams
         What one step of annealing changes.
     """
@@ -132,8 +138,9 @@ class LocalSearchParams:
     melting: float = 2e-2
     freezing: float = 5e-4
     mirrored_share: float = 0.5
-    solid_share: float = 0.25
+    solid_share: float = 0.12
     thawing: float = 8e-4
+    hardening: float = 2e-4
     largest_thawed: float = 1.5
     moves: MoveParams = field(default_factory=MoveParams)
 
@@ -199,7 +206,7 @@ class LocalSearch:
         self._seeds = np.random.SeedSequence(seed)
         self._seed = seed if isinstance(seed, tuple) else (seed,)
         self._next_work = float(min(params.first_work, params.first_steps * best.plan.num_stages))
-        self._num_starts, self._is_anew = 0, False
+        self._num_starts, self._is_anew, self._is_melting = 0, False, True
         near = self._near_counts() if count is None else [count]
         self._is_dear = bool(near)  # sizes are free and the number of chunks is searched
         self._counts = near or self._many_counts()
@@ -266,7 +273,8 @@ class LocalSearch:
         seeds = [int(child.generate_state(1)[0]) for child in self._seeds.spawn(self._workers)]
         params, tasks = self._params, list[_Task]()
         if self._free_start is not None:
-            tasks += [self._free_task(self._free_start, seed, most_work) for seed in seeds]
+            last = self._num_starts + self._workers - 1
+            tasks += [self._free_task(self._free_start, seed, most_work, last) for seed in seeds]
         else:
             start, work = self._next_start()
             work = work if most_work > 2 * work else most_work
@@ -274,10 +282,18 @@ class LocalSearch:
                 partial(_anneal, start, work, seed, params.hot * heat, params.cold, params)
                 for seed, heat in zip(seeds, self._heats(), strict=True)
             ]
+        first = self._num_starts - len(tasks)
         ends = self._together(tasks, stop)
         found = [self._adopted(schedule) for schedule, _ in ends]
         self.best = min(self.best, *found, key=lambda schedule: schedule.makespan)
+        if any(self._melts(number) for number in range(first, self._num_starts)):
+            melted = [own.makespan for number, (own, _) in enumerate(ends, first) if self._melts(number)]
+            self._is_melting = min(melted) <= PROMISING * self.best.makespan
         return max(work for _, work in ends)
+
+    def _melts(self, number: int) -> bool:
+        """Whether a later start of many chunks of free sizes lets sizes change from the start."""
+        return self._is_melting and number % MELTING_EVERY == 1
 
     def _next_start(self) -> tuple[Schedule, float]:
         """Where the next wave begins if sizes stay, and the stages that each thread simulates."""
@@ -307,19 +323,24 @@ class LocalSearch:
         limit = max(own.chunks for own in self.best.instance.exchanges)
         return sorted({min(count, limit) for count in self._params.free_counts})
 
-    def _free_task(self, starting_schedule: Callable[[Instance], Schedule], seed: int, most_work: float) -> _Task:
-        """The next start with free sizes, from equal chunks; `seed` is that of its thread."""
+    def _free_task(
+        self, starting_schedule: Callable[[Instance], Schedule], seed: int, most_work: float, last: int
+    ) -> _Task:
+        """The next start with free sizes, from equal chunks.
+
+        `seed` is that of its thread; `last` is the last start of its wave, whose threads wait for each other.
+        """
         number, params = self._num_starts, self._params
         doublings, place = divmod(number, len(self._counts))
         self._num_starts += 1
         is_many = not self._is_dear and self._counts[-1] > params.few_chunks
         is_later = is_many and doublings > 0
-        thaws = is_later and number % MELTING_EVERY != 1
+        thaws = is_later and not self._melts(number)
         if is_later:
             place = -1 if thaws else doublings % len(self._counts)
         count = self._counts[place]
         start = starting_schedule(self.best.instance.at_most(count))
-        work = self._work_of(count, doublings)
+        work = self._work_of(count, last // len(self._counts) if thaws else doublings)
         if self._is_dear:  # equal starts are equal whatever other counts have their turns
             (seed,) = np.random.SeedSequence([*self._seed, count, doublings]).generate_state(1).tolist()
         if thaws:  # what is left of the time is no use to another start if it is less than one takes
@@ -419,7 +440,7 @@ def _thaw_sizes(
     annealing = Annealing(start, seed, moves, resizes=True, pairs=counts[-1] if counts else None)
     share = params.solid_share
     done = _cool(annealing, share * work, params.hot, params.thawing, params, stop, keeps_sizes=True)
-    done += _cool(annealing, (1 - share) * work, params.thawing, params.cool, params, stop)
+    done += _cool(annealing, (1 - share) * work, params.thawing, params.hardening, params, stop)
     return resized(annealing.best()), done
 
 

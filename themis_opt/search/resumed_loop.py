@@ -4,17 +4,8 @@ What is served before the first difference is taken over, and the rest is served
 within a limit: a resource still has all its work to do, and an operation all those after it to wait for.
 """
 
-from themis_opt.base.arrays import IntArray
-from themis_opt.schedules.event_loop import (
-    NEVER,
-    Operations,
-    Workspace,
-    enqueue,
-    pop,
-    pop_arrival,
-    push_arrival,
-    serve_first,
-)
+from themis_opt.base.arrays import FloatArray, IntArray
+from themis_opt.schedules.event_loop import NEVER, Operations, Workspace, pop, push
 
 
 def makespan_within(
@@ -26,8 +17,10 @@ def makespan_within(
     tail: IntArray,
     limit: float,
     mirror: IntArray,
-) -> int:
-    """Serve operations until all are served, or the makespan cannot be within the limit.
+    price: FloatArray,
+    arriving: IntArray,
+) -> tuple[int, float]:
+    """Serve operations until all are served, or the makespan and what the ends cost cannot be within the limit.
 
     Parameters
     ----------
@@ -47,38 +40,49 @@ def makespan_within(
         Picoseconds.
     mirror : int64, shape (operations,) or (0,)
         For each operation one on its resource that takes its place: what of both is first in turn is served alone.
+    price : float64, shape (resources,)
+        What a picosecond costs by which a resource ends later.
+    arriving : int64, shape (resources, 2)
+        Changed: where those on their way to each resource are in ``workspace.arrivals``, the first and after the last.
 
     Returns
     -------
-    int
-        The makespan, or ``NEVER`` if it exceeds the limit.
+    int, float
+        The makespan, or ``NEVER`` if the limit is exceeded, and what the ends leave of the limit.
     """
     makespan = take_over(operations, workspace, known, since, remaining)
-    num_arriving = queue_the_others(operations, workspace, since, mirror)
-    ready, arrivals, begin, resource = workspace.ready, workspace.arrivals, workspace.begin, operations.resource
+    queue_the_others(operations, workspace, arriving, since, mirror)
+    begin, free, duration = workspace.begin, workspace.free, operations.duration
+    for r in range(len(begin)):
+        set_begin(operations, workspace, arriving, mirror, r)
+        limit -= price[r] * (free[r] + remaining[r])
     while True:
-        now = ready[arrivals[0]] if num_arriving > 0 else NEVER
+        now, first = NEVER, 0
         for r in range(len(begin)):
             if begin[r] < now:
-                now = begin[r]
+                now, first = begin[r], r
         if now == NEVER:
-            return makespan
-        while num_arriving > 0 and ready[arrivals[0]] <= now:
-            i = pop_arrival(arrivals, num_arriving, ready)
-            num_arriving -= 1
-            if not is_replaced(workspace, mirror, i):
-                enqueue(operations, workspace, resource[i], i)
-        for r in range(len(begin)):
-            if len(mirror) > 0 and begin[r] <= now:
-                drop_replaced(operations, workspace, mirror, r)
-            if begin[r] <= now:
-                i = workspace.queues[workspace.queue_start[r]]
-                end = now + operations.duration[i]
-                if now + remaining[r] > limit or end + tail[i] > limit:
-                    return NEVER
-                remaining[r] -= operations.duration[i]
-                makespan = max(makespan, end + operations.lag[i])
-                num_arriving = serve_first(operations, workspace, r, now, num_arriving)
+            return makespan, limit
+        let_wait(operations, workspace, arriving, mirror, first, now)
+        i = pop(operations, workspace, first)
+        end = now + duration[i]
+        limit -= price[first] * (now - free[first])
+        if now + remaining[first] > limit or end + tail[i] > limit:
+            return NEVER, limit
+        workspace.start[i], free[first] = now, end
+        remaining[first] -= duration[i]
+        result = end + operations.lag[i]
+        makespan = max(makespan, result)
+        for edge in range(operations.successor_start[i], operations.successor_start[i + 1]):
+            j = operations.successor[edge]
+            workspace.ready[j] = max(workspace.ready[j], result)
+            workspace.missing[j] -= 1
+            if workspace.missing[j] == 0 and not is_replaced(workspace, mirror, j):
+                arrive(operations, workspace, arriving, j)
+                r = operations.resource[j]
+                if workspace.waiting[r] == 0:
+                    begin[r] = min(begin[r], max(free[r], workspace.ready[j]))
+        set_begin(operations, workspace, arriving, mirror, first)
 
 
 def is_replaced(workspace: Workspace, mirror: IntArray, i: int) -> bool:
@@ -86,13 +90,41 @@ def is_replaced(workspace: Workspace, mirror: IntArray, i: int) -> bool:
     return len(mirror) > 0 and workspace.start[mirror[i]] >= 0
 
 
-def drop_replaced(operations: Operations, workspace: Workspace, mirror: IntArray, r: int) -> None:
-    """Take operations off the queue of a resource as long as the first one need not be served."""
-    queues, first = workspace.queues, workspace.queue_start[r]
-    while workspace.waiting[r] > 0 and is_replaced(workspace, mirror, queues[first]):
+def arrive(operations: Operations, workspace: Workspace, arriving: IntArray, i: int) -> None:
+    """Note an operation among those on their way to its resource, by time: it is mostly one of the last to be there."""
+    r, arrivals, ready = operations.resource[i], workspace.arrivals, workspace.ready
+    place = arriving[r, 1]
+    while place > arriving[r, 0] and ready[arrivals[place - 1]] > ready[i]:
+        arrivals[place] = arrivals[place - 1]
+        place -= 1
+    arrivals[place] = i
+    arriving[r, 1] += 1
+
+
+def let_wait(
+    operations: Operations, workspace: Workspace, arriving: IntArray, mirror: IntArray, r: int, now: int
+) -> None:
+    """Let operations wait for their resource that have arrived by now."""
+    while arriving[r, 0] < arriving[r, 1] and workspace.ready[workspace.arrivals[arriving[r, 0]]] <= now:
+        i = workspace.arrivals[arriving[r, 0]]
+        arriving[r, 0] += 1
+        if not is_replaced(workspace, mirror, i):
+            push(operations, workspace, r, i)
+
+
+def set_begin(operations: Operations, workspace: Workspace, arriving: IntArray, mirror: IntArray, r: int) -> None:
+    """Tell when a resource serves next, and forget what is first in turn but need not be served."""
+    first = workspace.queue_start[r]
+    while workspace.waiting[r] > 0 and is_replaced(workspace, mirror, workspace.queues[first]):
         pop(operations, workspace, r)
-    if workspace.waiting[r] == 0:
-        workspace.begin[r] = NEVER
+    if workspace.waiting[r] > 0:
+        workspace.begin[r] = workspace.free[r]
+        return
+    while arriving[r, 0] < arriving[r, 1] and is_replaced(workspace, mirror, workspace.arrivals[arriving[r, 0]]):
+        arriving[r, 0] += 1
+    workspace.begin[r] = NEVER
+    if arriving[r, 0] < arriving[r, 1]:
+        workspace.begin[r] = max(workspace.free[r], workspace.ready[workspace.arrivals[arriving[r, 0]]])
 
 
 def take_over(operations: Operations, workspace: Workspace, known: IntArray, since: int, remaining: IntArray) -> int:
@@ -125,14 +157,15 @@ def take_over(operations: Operations, workspace: Workspace, known: IntArray, sin
     return makespan
 
 
-def queue_the_others(operations: Operations, workspace: Workspace, since: int, mirror: IntArray) -> int:
-    """Let the operations that are not served wait or arrive; returns how many arrive."""
-    num_arriving = 0
+def queue_the_others(
+    operations: Operations, workspace: Workspace, arriving: IntArray, since: int, mirror: IntArray
+) -> None:
+    """Let the operations that are not served wait or arrive."""
+    for r in range(len(arriving)):
+        arriving[r, 0] = arriving[r, 1] = workspace.queue_start[r]
     for i in range(len(workspace.start)):
         if workspace.start[i] < 0 and workspace.missing[i] == 0 and not is_replaced(workspace, mirror, i):
             if workspace.ready[i] < since:
-                enqueue(operations, workspace, operations.resource[i], i)
+                push(operations, workspace, operations.resource[i], i)
             else:
-                push_arrival(workspace.arrivals, num_arriving, i, workspace.ready)
-                num_arriving += 1
-    return num_arriving
+                arrive(operations, workspace, arriving, i)

@@ -21,7 +21,8 @@ def duration_of(problem: Problem, chunk: int, leg: int, visited: int, local: int
     if size <= 0:
         return 0
     launch = problem.launch[chunk]
-    packets = ceil(problem.packets[launch, leg, visited, local] * size)
-    variable = problem.rate[launch, leg, visited, local] * size + packets * problem.header[launch, local]
+    variable = problem.rate[launch, leg, visited, local] * size
+    if problem.header[launch, local] > 0:
+        variable += ceil(problem.packets[launch, leg, visited, local] * size) * problem.header[launch, local]
     duration: int = problem.fixed[launch, leg, visited, local] + ceil(variable)
     return duration

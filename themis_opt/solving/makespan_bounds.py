@@ -6,11 +6,12 @@ precedes every all-gather of it; :mod:`themis_opt.solving.cut` holds for every a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 from formulations.budget import PROVEN_GAP, Budget
 from formulations.chunk_count import ChunkCount
-from formulations.fluid import fluid_bound
+from formulations.fluid import fluid_bound, optimal_weights
 from formulations.head_tail import MAX_HEADS, head_tail_bound
 from formulations.lattice import JobClass, cheapest_path
 from formulations.order_count import order_count_bound
@@ -84,7 +85,26 @@ def ideal(instance: Instance) -> float:
 
 def fluid(instance: Instance) -> float:
     """Linear relaxation over all chunk sizes and orders (:mod:`formulations.fluid`)."""
-    return fluid_bound([job_class(instance, own, own.size, "fluid") for own in instance.exchanges])
+    return fluid_bound(_linear_jobs(instance))
+
+
+@lru_cache(maxsize=64)
+def machine_prices(instance: Instance) -> tuple[float, ...]:
+    """What time on each dimension of the collectives is worth, adding up to 1: the duals of :func:`fluid`.
+
+    All paths whose load is the least at these prices are equally good, so that what a schedule lasts above the bound is
+    what its dimensions idle, at their prices.
+    """
+    jobs = _linear_jobs(instance)
+    prices = [0.0] * (1 + max(k for job in jobs for k in job.machines))
+    for (_, k), weight in optimal_weights(jobs, [job.layers(job.load) for job in jobs]).items():
+        prices[k] += weight
+    return tuple(prices)
+
+
+def _linear_jobs(instance: Instance) -> list[JobClass]:
+    """All collectives, each as one chunk, with times that are linear in bytes."""
+    return [job_class(instance, own, own.size, "fluid") for own in instance.exchanges]
 
 
 def order_count(instance: Instance, params: BoundParams = USUAL) -> float:
@@ -117,7 +137,7 @@ def least_equal(exchange: Exchange) -> int:
 
 
 def _head_tail(instance: Instance, least_sizes: Sequence[int], params: BoundParams) -> float:
-    jobs = [job_class(instance, own, own.size, "fluid") for own in instance.exchanges]
+    jobs = _linear_jobs(instance)
     known = max(fluid_bound(jobs), chain(instance))
     if _num_arcs(instance) > params.max_arcs:
         return known
@@ -127,7 +147,7 @@ def _head_tail(instance: Instance, least_sizes: Sequence[int], params: BoundPara
 
 def chunk_counts(instance: Instance) -> ChunkCount:
     """The data of :mod:`formulations.chunk_count`, in picoseconds."""
-    whole = [job_class(instance, own, own.size, "fluid") for own in instance.exchanges]
+    whole = _linear_jobs(instance)
     least = [job_class(instance, own, 0, "fluid") for own in instance.exchanges]
     jobs = [without_fixed(*pair) for pair in zip(whole, least, strict=True)]
     return ChunkCount(jobs, least, [own.chunks for own in instance.exchanges])
