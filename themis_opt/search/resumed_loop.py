@@ -51,10 +51,9 @@ def makespan_within(
         The makespan, or ``NEVER`` if the limit is exceeded, and what the ends leave of the limit.
     """
     makespan = take_over(operations, workspace, known, since, remaining)
-    queue_the_others(operations, workspace, arriving, since, mirror)
+    note_the_others(operations, workspace, arriving, mirror)
     begin, free, duration = workspace.begin, workspace.free, operations.duration
     for r in range(len(begin)):
-        set_begin(operations, workspace, arriving, mirror, r)
         limit -= price[r] * (free[r] + remaining[r])
     while True:
         now, first = NEVER, 0
@@ -79,9 +78,6 @@ def makespan_within(
             workspace.missing[j] -= 1
             if workspace.missing[j] == 0 and not is_replaced(workspace, mirror, j):
                 arrive(operations, workspace, arriving, j)
-                r = operations.resource[j]
-                if workspace.waiting[r] == 0:
-                    begin[r] = min(begin[r], max(free[r], workspace.ready[j]))
         set_begin(operations, workspace, arriving, mirror, first)
 
 
@@ -99,6 +95,8 @@ def arrive(operations: Operations, workspace: Workspace, arriving: IntArray, i: 
         place -= 1
     arrivals[place] = i
     arriving[r, 1] += 1
+    if workspace.waiting[r] == 0:
+        workspace.begin[r] = min(workspace.begin[r], max(workspace.free[r], ready[i]))
 
 
 def let_wait(
@@ -157,15 +155,10 @@ def take_over(operations: Operations, workspace: Workspace, known: IntArray, sin
     return makespan
 
 
-def queue_the_others(
-    operations: Operations, workspace: Workspace, arriving: IntArray, since: int, mirror: IntArray
-) -> None:
-    """Let the operations that are not served wait or arrive."""
+def note_the_others(operations: Operations, workspace: Workspace, arriving: IntArray, mirror: IntArray) -> None:
+    """Let the operations that are not served arrive."""
     for r in range(len(arriving)):
         arriving[r, 0] = arriving[r, 1] = workspace.queue_start[r]
     for i in range(len(workspace.start)):
         if workspace.start[i] < 0 and workspace.missing[i] == 0 and not is_replaced(workspace, mirror, i):
-            if workspace.ready[i] < since:
-                push(operations, workspace, operations.resource[i], i)
-            else:
-                arrive(operations, workspace, arriving, i)
+            arrive(operations, workspace, arriving, i)
