@@ -87,7 +87,6 @@ def arrival_along(annealing: Annealing, chunk: int, leg: int, path: tuple[int, .
     problem, state = annealing._problem, annealing._state
     first = problem.first_stage[chunk] + leg * len(path)
     size_class, launch, visited, ready = problem.size_class[chunk], problem.launch[chunk], 0, state.known_ready[first]
-    leg_start = first
     for local in path:
         duration = problem.duration[size_class, leg, visited, local]
         resource = problem.span[launch, local]
@@ -95,7 +94,7 @@ def arrival_along(annealing: Annealing, chunk: int, leg: int, path: tuple[int, .
             ready = max(ready, state.known[first])
         else:
             length = duration if problem.moves.gap_share else 0
-            ready = annealing_insertion.idle_from(state, resource, ready, length, leg_start, leg_start + len(path) - 1)
+            ready = annealing_insertion.idle_from(state, resource, ready, length, first, first + len(path) - 1)
         ready += duration + problem.lag[launch, leg, local]
         visited |= 1 << local
     return int(ready)

@@ -206,10 +206,11 @@ class LocalSearch:
         self._seeds = np.random.SeedSequence(seed)
         self._seed = seed if isinstance(seed, tuple) else (seed,)
         self._next_work = float(min(params.first_work, params.first_steps * best.plan.num_stages))
-        self._num_starts, self._is_anew, self._is_melting = 0, False, True
+        self._num_starts, self._is_anew = 0, False
         near = self._near_counts() if count is None else [count]
         self._is_dear = bool(near)  # sizes are free and the number of chunks is searched
         self._counts = near or self._many_counts()
+        self._is_melting = free_start is not None and not near and self._counts[-1] > params.few_chunks
 
     def run(
         self, allowance: Allowance, seconds: float, patience: int, enough: float, offer: Callable[[Schedule], None]
@@ -293,7 +294,7 @@ class LocalSearch:
 
     def _melts(self, number: int) -> bool:
         """Whether a later start of many chunks of free sizes lets sizes change from the start."""
-        return self._is_melting and number % MELTING_EVERY == 1
+        return self._is_melting and number >= len(self._counts) and number % MELTING_EVERY == 1
 
     def _next_start(self) -> tuple[Schedule, float]:
         """Where the next wave begins if sizes stay, and the stages that each thread simulates."""

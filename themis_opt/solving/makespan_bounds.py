@@ -92,8 +92,8 @@ def fluid(instance: Instance) -> float:
 def machine_prices(instance: Instance) -> tuple[float, ...]:
     """What time on each dimension of the collectives is worth, adding up to 1: the duals of :func:`fluid`.
 
-    All paths whose load is the least at these prices are equally good, so that what a schedule lasts above the bound is
-    what its dimensions idle, at their prices.
+    All paths whose load is the least at these prices are equally good: with these, and but for lags, what a schedule
+    lasts above the bound is what its dimensions idle, at their prices.
     """
     jobs = _linear_jobs(instance)
     prices = [0.0] * (1 + max(k for job in jobs for k in job.machines))
