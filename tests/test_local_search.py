@@ -14,7 +14,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import validate
-from themis_opt.search import local_search
+from themis_opt.search import local_search, population
 from themis_opt.search.annealing import Annealing, is_ready
 from themis_opt.search.annealing_state import MoveParams
 from themis_opt.search.limits import Allowance
@@ -77,7 +77,8 @@ class Idle:
     starts: ClassVar[list[Schedule]] = []
 
     def __init__(self, start: Schedule, seed: int, moves: MoveParams, *, resizes: bool, pairs: int | None) -> None:
-        self.start, self.step_work, self.makespan = start, start.plan.num_stages, start.makespan
+        self.start, self.step_work = start, start.plan.num_stages
+        self.makespan, self.cost = start.makespan, 1.0
         self.seeds.append(seed)
         self.starts.append(start)
 
@@ -94,7 +95,7 @@ class Idle:
 def idle(monkeypatch: pytest.MonkeyPatch) -> type[Idle]:
     """Annealings that do nothing."""
     Idle.seeds, Idle.steps, Idle.heats, Idle.starts = [], [], [], []
-    monkeypatch.setattr(local_search, "Annealing", Idle)
+    monkeypatch.setattr(population, "Annealing", Idle)
     return Idle
 
 
@@ -199,24 +200,30 @@ def test_free_sizes_are_whole_granules_of_no_more_chunks_than_allowed(hetero: In
     assert not best.has_equal_sizes
 
 
-@pytest.mark.parametrize("is_promising", [True, False])
-def test_later_starts_of_many_chunks_anneal_orders_and_sizes_together_mostly_with_sizes_that_thaw(
-    hetero: Instance, monkeypatch: pytest.MonkeyPatch, is_promising: bool
+IMPROVED, MELTED, THAWED = "_improve_sizes", "_anneal_sizes", "_thaw_sizes"
+
+
+@pytest.mark.parametrize(
+    ("bad", "later"),
+    [("none", [MELTED, THAWED, THAWED]), (MELTED, [THAWED] * 3), (THAWED, [MELTED] * 3)],
+)
+def test_later_starts_of_many_chunks_anneal_orders_and_sizes_in_two_ways(
+    hetero: Instance, monkeypatch: pytest.MonkeyPatch, bad: str, later: list[str]
 ) -> None:
-    """Always, once others are far worse."""
+    """In one of them alone, once the other is far worse."""
     turns, better = [], searched(hetero.overridden(chunks=16)).best
-    for name in ("_anneal_sizes", "_improve_sizes", "_thaw_sizes"):
+    for name in (IMPROVED, MELTED, THAWED):
 
         def noted(start: Schedule, *_: Any, name: str = name) -> tuple[Schedule, float]:
             turns.append(name)
-            return (start if is_promising or name == "_anneal_sizes" else better), 1.0
+            return (start if name == bad else better), 1.0
 
         monkeypatch.setattr(local_search, name, noted)
     search = searched(better.instance, num_waves=0, free_sizes=True)
     for _ in range(7):
         search.wave(WORK, never)
-    first, second = ["_improve_sizes", "_anneal_sizes", *["_thaw_sizes"] * 2], ["_anneal_sizes", *["_thaw_sizes"] * 2]
-    assert turns == [*first, *(second if is_promising else ["_thaw_sizes"] * 3)]
+    first = [IMPROVED, MELTED, THAWED, MELTED if bad == THAWED else THAWED]
+    assert turns == [*first, *later]
 
 
 def test_first_starts_say_nothing_of_sizes_that_change_at_once(
@@ -236,7 +243,24 @@ def test_first_starts_say_nothing_of_sizes_that_change_at_once(
     assert turns == [*["_improve_sizes"] * 2, *["_thaw_sizes"] * 2, "_anneal_sizes"]
 
 
-def test_threads_of_a_wave_whose_sizes_thaw_do_not_wait_for_each_other(
+def test_threads_of_a_later_wave_do_not_wait_for_each_other(hetero: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    works = []
+
+    def noted(start: Schedule, work: float, *_: Any) -> tuple[Schedule, float]:
+        works.append(work)
+        return start, work
+
+    for name in (MELTED, THAWED):
+        monkeypatch.setattr(local_search, name, noted)
+    search = searched(hetero.overridden(chunks=24), num_waves=0, free_sizes=True, workers=3)
+    for _ in range(3):
+        search.wave(1e9, never)
+    waves = [set(works[first : first + 3]) for first in range(len(works) % 3, len(works), 3)]
+    assert all(len(wave) == 1 for wave in waves)
+    assert max(waves[-1]) == SHORT_STARTS.growth * max(waves[-2])
+
+
+def test_a_later_wave_takes_what_is_left_if_that_is_little_more(
     hetero: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     works = []
@@ -245,14 +269,31 @@ def test_threads_of_a_wave_whose_sizes_thaw_do_not_wait_for_each_other(
         works.append(work)
         return start, work
 
-    monkeypatch.setattr(local_search, "_thaw_sizes", noted)
-    monkeypatch.setattr(local_search, "MELTING_EVERY", 10**6)
-    search = searched(hetero.overridden(chunks=24), num_waves=0, free_sizes=True, workers=3)
-    for _ in range(3):
-        search.wave(1e9, never)
-    waves = [set(works[first : first + 3]) for first in range(len(works) % 3, len(works), 3)]
-    assert all(len(wave) == 1 for wave in waves)
-    assert max(waves[-1]) > max(waves[0])
+    monkeypatch.setattr(local_search, THAWED, noted)
+    search = searched(hetero.overridden(chunks=16), num_waves=2, free_sizes=True)
+    search.wave(1.9 * SHORT_STARTS.start_work, never)
+    assert works == [1.9 * SHORT_STARTS.start_work]
+
+
+def test_long_annealings_of_sizes_that_thaw_cool_several_plans(
+    hetero: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = []
+
+    class Noted(population.Population):
+        def __init__(self, *arguments: Any, count: int = 1, **options: Any) -> None:
+            counts.append(count)
+            super().__init__(*arguments, count=count, **options)
+
+    monkeypatch.setattr(local_search, "Population", Noted)
+    start = usual_schedule(hetero.overridden(chunks=16))
+    params = replace(SHORT_STARTS, work_each=2**16, slice_work=2**14)
+    for work in (2**14, 3 * 2**16, 2**20):
+        found, done = local_search._thaw_sizes(start, work, 0, params, never)
+        assert done == pytest.approx(work, rel=0.1)
+        assert found.makespan < start.makespan
+        validate(found)
+    assert counts == [1, 3, local_search.LARGEST_POPULATION]
 
 
 def test_free_sizes_obey_the_limit_of_every_collective(mixed: Instance) -> None:

@@ -51,10 +51,10 @@ def test_a_larger_allowance_contains_the_smaller_ones() -> None:
 @pytest.mark.parametrize(
     ("seed", "latency", "cp_sat"),
     [
-        *product(range(2), ("lag", "occupy"), [False]),
-        *(pytest.param(*case, marks=pytest.mark.benchmarks) for case in product((2, 3), ("lag", "occupy"), [False])),
-        *((6, "lag", True), (11, "lag", True)),
-        pytest.param(9, "lag", True, marks=pytest.mark.benchmarks),
+        *product([0], ("lag", "occupy"), [False]),
+        *(pytest.param(*case, marks=pytest.mark.benchmarks) for case in product((1, 2, 3), ("lag", "occupy"), [False])),
+        (11, "lag", True),
+        *(pytest.param(seed, "lag", True, marks=pytest.mark.benchmarks) for seed in (6, 9)),
     ],
 )
 def test_a_larger_allowance_is_never_worse(seed: int, latency: str, cp_sat: bool) -> None:

@@ -305,7 +305,7 @@ WAVES = ("heats", "slice_work", "first_work", "first_steps", "growth", "steps_pe
 EQUAL_ONLY = (*WAVES, "moves")
 FREE_ONLY = (
     *("warm", "cool", "start_work", "start_steps", "free_counts", "max_turns"),
-    *("solid_share", "thawing", "hardening", "largest_thawed", "largest"),
+    *("solid_share", "thawing", "hardening", "largest_thawed", "work_each", "largest"),
 )
 ITERATIONS_ONLY = ("launch_share",)
 CACHE_LIMITS = ("max_entries", "max_stages")

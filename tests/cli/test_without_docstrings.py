@@ -25,7 +25,18 @@ def ended_well(*command: str) -> str:
     return ended.stdout
 
 
-@pytest.mark.parametrize("words", [("--help",), ("sweep", "--help"), ("list", "formats"), ("list", "policies")])
+SELDOM = pytest.mark.benchmarks
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--help",),
+        pytest.param(("sweep", "--help"), marks=SELDOM),
+        pytest.param(("list", "formats"), marks=SELDOM),
+        ("list", "policies"),
+    ],
+)
 def test_what_docstrings_say_is_printed(words: tuple[str, ...]) -> None:
     assert run(*words) == ended_well(sys.executable, "-m", "themis_opt", *words)
 

@@ -3,6 +3,7 @@
 S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, *Optimization by Simulated Annealing*, Science 220 (1983).
 """
 
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -95,6 +96,19 @@ class Annealing:
         if keeps_sizes:
             problem = problem._replace(moves=problem.moves._replace(size_share=0.0))
         ANNEAL.compiled(problem, self._state, steps, hot * scale, cold * scale, seed)
+
+    @property
+    def cost(self) -> float:
+        """Cost of the current plan as a fraction of the first makespan."""
+        return float(self._state.cost[0]) * self._parts / self._start.makespan
+
+    def go_on_from(self, other: "Annealing") -> None:
+        """Take over the current plan of another annealing of the same problem; the best one so far stays."""
+        own = self._state
+        self._state = deepcopy(other._state)._replace(
+            best_path=own.best_path, best_key=own.best_key, best_size=own.best_size
+        )
+        self._state.makespans[BEST] = own.makespans[BEST]
 
     @property
     def _parts(self) -> int:

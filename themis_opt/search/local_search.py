@@ -10,9 +10,10 @@ import numpy as np
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.search.annealing import Annealing, pair_counts
+from themis_opt.search.annealing import pair_counts
 from themis_opt.search.annealing_state import MoveParams
 from themis_opt.search.limits import Allowance
+from themis_opt.search.population import Population, Stop
 from themis_opt.solving.lowering import chunk_overhead
 from themis_opt.solving.sizing import resized
 
@@ -28,12 +29,11 @@ LEAST_SECONDS = 0.02
 MAX_ARCS = 200_000
 """Lattice arcs of all chunks above which neither local search nor CP-SAT lays out its tables, for memory and time."""
 
-
 MOST_WORK = 2**28
-"""Stages simulated in the longest annealing for free sizes, 10 or 20 seconds: then other starts have their turn.
+"""Stages simulated in the longest annealing for free sizes, 10 or 20 seconds: then other starts have their turn."""
 
-On six dimensions (32 chunks) single annealings of 8 and 19 s leave 6.2 and 5.5 % in the mean.
-"""
+LARGEST_POPULATION = 8
+"""Most annealings that a thread cools together, a minute or two: then other starts have their turn."""
 
 MELTING_EVERY = 3
 """Of the later starts of many chunks of free sizes, every third one lets sizes change from the start, as if few.
@@ -41,10 +41,11 @@ MELTING_EVERY = 3
 Without, the gap of ``random:143`` is 12.4 and not 8.7 % after 15 s.
 """
 
-PROMISING = 1.03
-"""Makespan that such a start may reach, as a multiple of the best one, for others of its kind to follow.
+PROMISING = 1.02
+"""Makespan that the best start of one of these two kinds in a wave may reach, as a multiple of the best one so far, for
+others of its kind to follow.
 
-On six dimensions it reaches 1.05 to 1.1, on ``random:143`` it often is the best.
+On six dimensions those that let sizes change from the start reach 1.05 to 1.1, on ``random:143`` the others 1.028.
 """
 
 DEAR = 0.01
@@ -93,8 +94,8 @@ class LocalSearchParams:
         Steps of the longest annealing for each stage, when every other wave begins anew.  Without, the gap of 16 chunks
         on four dimensions is 10.2 and not 9.5 % (medians of four runs of 40 s); with 2000 or 6000 it is 9.7 or 9.4 %.
     start_work, start_steps : int
-        Stages and steps of each annealing for free sizes, at most; they double when all counts had a turn.  Half and
-        double change makespans by less than 0.01 %.
+        Stages and steps of the first annealings for free sizes, at most.  Those of few chunks double when all counts
+        had a turn, those of many grow from wave to wave.  Half and double change makespans by less than 0.01 %.
     free_counts : tuple of int
         Chunks per collective from which free sizes start, in turn; as far as so many are allowed, and the most allowed.
         Half and double of all change makespans by less than 0.01 %.
@@ -116,6 +117,10 @@ class LocalSearchParams:
         with 3e-4 for `hardening`, of which 1e-4 leaves 5.8 % where 2e-4 leaves 5.5 (20 s).  Before ends had a price, a
         largest chunk of 1.25 left 6.0 where 1.5 left 5.4 (40 s), 1.8 5.9 where that left 5.5 (28 s), and sizes that
         change, and grow, from the start on 8.2 (40 s).  The cases of ``reports/parameters`` end before they matter.
+    work_each : int
+        Stages that each annealing of a population then simulates, about.  On six dimensions (32 chunks) populations of
+        3 or 4 leave 5.0 % after 30 s on one core, of 7 5.1, of 14 5.4, one annealing alone 5.5, and 4 that do not
+        replace each other 5.7 %.
     moves : MoveParams
         What one step of annealing changes.
     """
@@ -142,6 +147,7 @@ class LocalSearchParams:
     thawing: float = 8e-4
     hardening: float = 2e-4
     largest_thawed: float = 1.5
+    work_each: int = 2**27
     moves: MoveParams = field(default_factory=MoveParams)
 
 
@@ -153,9 +159,6 @@ def is_dear(schedule: Schedule) -> bool:
     overhead = chunk_overhead(schedule.instance)
     return overhead > 0 and overhead >= DEAR * schedule.makespan
 
-
-Stop = Callable[[float], bool]
-"""Told the best makespan of a thread, in picoseconds, says whether to stop."""
 
 _Task = Callable[[Stop], tuple[Schedule, float]]
 
@@ -169,7 +172,8 @@ class LocalSearch:
     With free sizes every thread starts anew from equal chunks.  Orders and sizes of few are annealed together.  Of many
     orders are annealed and sizes optimised (:mod:`formulations.chunk_sizes`) by turns in the first starts.  In most of
     the later ones sizes stay until the annealing is cold, and about equal then: hot, they would drift to a few large
-    chunks, which never part again.  Good schedules of few are often the same backwards, so that a share of
+    chunks, which never part again; the longest of these cool several plans together, of which good ones replace bad
+    ones (:mod:`~themis_opt.search.population`).  Good schedules of few are often the same backwards, so that a share of
     the work is given to those that are.  A chunk that hurts ends with no bytes.  Where chunks are dear the starts have
     about as many as the first schedule, and shed what they do not need.
 
@@ -210,7 +214,8 @@ class LocalSearch:
         near = self._near_counts() if count is None else [count]
         self._is_dear = bool(near)  # sizes are free and the number of chunks is searched
         self._counts = near or self._many_counts()
-        self._is_melting = free_start is not None and not near and self._counts[-1] > params.few_chunks
+        is_many = free_start is not None and not near and self._counts[-1] > params.few_chunks
+        self._melting: bool | None = None if is_many else False  # later starts melt all, none, or (None) some
 
     def run(
         self, allowance: Allowance, seconds: float, patience: int, enough: float, offer: Callable[[Schedule], None]
@@ -251,12 +256,12 @@ class LocalSearch:
             return self._num_starts >= ROUNDS * len(self._counts)
         return idle >= patience
 
-    def _work_of(self, count: int, doublings: int) -> float:
-        """Stages simulated in an annealing from so many chunks per collective, the first or a later and longer one."""
+    def _work_of(self, count: int, multiple: float, most: int = MOST_WORK) -> float:
+        """Stages simulated in an annealing from so many chunks per collective, a multiple of those of the first one."""
         exchanges = self.best.instance.exchanges
         num_stages = sum(count * len(own.kind.rule.phases) * len(own.span) for own in exchanges)
         first = min(self._params.start_work, self._params.start_steps * num_stages)
-        return float(min(first << doublings, MOST_WORK))
+        return min(first * multiple, float(most))
 
     def wave(self, most_work: float, stop: Stop) -> float:
         """Run one wave, or until `stop` says so.
@@ -287,14 +292,27 @@ class LocalSearch:
         ends = self._together(tasks, stop)
         found = [self._adopted(schedule) for schedule, _ in ends]
         self.best = min(self.best, *found, key=lambda schedule: schedule.makespan)
-        if any(self._melts(number) for number in range(first, self._num_starts)):
-            melted = [own.makespan for number, (own, _) in enumerate(ends, first) if self._melts(number)]
-            self._is_melting = min(melted) <= PROMISING * self.best.makespan
+        if self._melting is None:
+            self._drop_a_kind({number: own.makespan for number, (own, _) in enumerate(ends, first)})
         return max(work for _, work in ends)
 
     def _melts(self, number: int) -> bool:
         """Whether a later start of many chunks of free sizes lets sizes change from the start."""
-        return self._is_melting and number >= len(self._counts) and number % MELTING_EVERY == 1
+        return number % MELTING_EVERY == 1 if self._melting is None else self._melting
+
+    def _drop_a_kind(self, found: dict[int, int]) -> None:
+        """Leave later starts to one of their two kinds where the other one found nothing promising in a wave.
+
+        Parameters
+        ----------
+        found : dict
+            Makespan found by each start of the wave, picoseconds.
+        """
+        for melts in (False, True):
+            later = [number for number in found if number >= len(self._counts) and self._melts(number) == melts]
+            if later and min(found[number] for number in later) > PROMISING * self.best.makespan:
+                self._melting = not melts
+                return
 
     def _next_start(self) -> tuple[Schedule, float]:
         """Where the next wave begins if sizes stay, and the stages that each thread simulates."""
@@ -341,13 +359,18 @@ class LocalSearch:
             place = -1 if thaws else doublings % len(self._counts)
         count = self._counts[place]
         start = starting_schedule(self.best.instance.at_most(count))
-        work = self._work_of(count, last // len(self._counts) if thaws else doublings)
+        if is_later:  # all threads of a wave take equally long, and wait for each other
+            most = LARGEST_POPULATION * params.work_each if thaws else MOST_WORK
+            work = self._work_of(count, params.growth ** ((last - len(self._counts)) // self._workers), most)
+            work = work if most_work > 2 * work else most_work  # what is left is no use to another start
+        else:
+            work = min(self._work_of(count, 2.0**doublings), most_work)
         if self._is_dear:  # equal starts are equal whatever other counts have their turns
             (seed,) = np.random.SeedSequence([*self._seed, count, doublings]).generate_state(1).tolist()
-        if thaws:  # what is left of the time is no use to another start if it is less than one takes
-            return partial(_thaw_sizes, start, work if most_work > 2 * work else most_work, seed, params)
+        if thaws:
+            return partial(_thaw_sizes, start, work, seed, params)
         if is_later or not is_many:
-            return partial(_anneal_sizes, start, min(work, most_work), seed, params)
+            return partial(_anneal_sizes, start, work, seed, params)
         return partial(_improve_sizes, start, min(work, most_work / (1 + params.max_turns)), seed, params)
 
     def _adopted(self, schedule: Schedule) -> Schedule:
@@ -386,30 +409,9 @@ def _anneal(
     pairs: int | None = None,
 ) -> tuple[Schedule, float]:
     """The best schedule of one annealing, and the stages simulated."""
-    annealing = Annealing(start, seed, params.moves, resizes=resizes, pairs=pairs)
-    done = _cool(annealing, work, hot, cold, params, stop)
+    annealing = Population(start, seed, params.moves, params.slice_work, resizes=resizes, pairs=pairs)
+    done = annealing.cool(work, hot, cold, stop)
     return annealing.best(), done
-
-
-def _cool(
-    annealing: Annealing,
-    work: float,
-    hot: float,
-    cold: float,
-    params: LocalSearchParams,
-    stop: Stop,
-    *,
-    keeps_sizes: bool = False,
-) -> float:
-    """Cool an annealing down, or until it is to stop; returns the stages simulated."""
-    num_slices = max(1, round(work / params.slice_work))
-    steps = max(1, int(work / num_slices / annealing.step_work))
-    temperatures = np.geomspace(hot, cold, num_slices + 1)
-    for number in range(num_slices):
-        annealing.run(steps, temperatures[number], temperatures[number + 1], keeps_sizes=keeps_sizes)
-        if stop(annealing.makespan):
-            break
-    return steps * num_slices * annealing.step_work
 
 
 def _anneal_sizes(
@@ -436,13 +438,19 @@ def _thaw_sizes(
     start: Schedule, work: float, seed: int, params: LocalSearchParams, stop: Stop
 ) -> tuple[Schedule, float]:
     """Orders of many chunks improved, then sizes too, which stay about equal; the same backwards where that may be."""
-    counts = pair_counts(start)
-    moves = params.moves._replace(largest=params.largest_thawed)
-    annealing = Annealing(start, seed, moves, resizes=True, pairs=counts[-1] if counts else None)
-    share = params.solid_share
-    done = _cool(annealing, share * work, params.hot, params.thawing, params, stop, keeps_sizes=True)
-    done += _cool(annealing, (1 - share) * work, params.thawing, params.hardening, params, stop)
-    return resized(annealing.best()), done
+    counts, share = pair_counts(start), params.solid_share
+    plans = Population(
+        start,
+        seed,
+        params.moves._replace(largest=params.largest_thawed),
+        params.slice_work,
+        resizes=True,
+        pairs=counts[-1] if counts else None,
+        count=min(max(1, round(work / params.work_each)), LARGEST_POPULATION),
+    )
+    done = plans.cool(share * work, params.hot, params.thawing, stop, keeps_sizes=True)
+    done += plans.cool((1 - share) * work, params.thawing, params.hardening, stop)
+    return resized(plans.best()), done
 
 
 def _improve_sizes(
