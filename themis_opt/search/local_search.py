@@ -118,8 +118,8 @@ class LocalSearchParams:
         largest chunk of 1.25 left 6.0 where 1.5 left 5.4 (40 s), 1.8 5.9 where that left 5.5 (28 s), and sizes that
         change, and grow, from the start on 8.2 (40 s).  The cases of ``reports/parameters`` end before they matter.
     work_each : int
-        Stages that each annealing of a population then simulates, about.  On six dimensions (32 chunks) populations of 4
-        leave 5.0 % after 30 s on one core, of 7 5.1, of 14 5.4, and 8 plans that do not replace each other 5.7 %.
+        Stages that each annealing of a population then simulates, about.  On six dimensions (32 chunks) populations of
+        4 leave 5.0 % after 30 s on one core, of 7 5.1, of 14 5.4, and 8 plans that do not replace each other 5.7 %.
     moves : MoveParams
         What one step of annealing changes.
     """
