@@ -230,17 +230,17 @@ def test_first_starts_say_nothing_of_sizes_that_change_at_once(
     hetero: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns, better = [], searched(hetero.overridden(chunks=16)).best
-    for name in ("_anneal_sizes", "_improve_sizes", "_thaw_sizes"):
+    for name in (IMPROVED, MELTED, THAWED):
 
         def noted(start: Schedule, *_: Any, name: str = name) -> tuple[Schedule, float]:
             turns.append(name)
-            return (start if turns == ["_improve_sizes"] * 2 else better), 1.0
+            return (start if turns == [IMPROVED] * 2 else better), 1.0
 
         monkeypatch.setattr(local_search, name, noted)
     search = searched(hetero.overridden(chunks=24), num_waves=0, free_sizes=True)
     for _ in range(5):
         search.wave(WORK, never)
-    assert turns == [*["_improve_sizes"] * 2, *["_thaw_sizes"] * 2, "_anneal_sizes"]
+    assert turns == [*[IMPROVED] * 2, *[THAWED] * 2, MELTED]
 
 
 def test_threads_of_a_later_wave_do_not_wait_for_each_other(hetero: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
