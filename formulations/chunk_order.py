@@ -27,10 +27,10 @@ Constraints
     9. *symmetry*: jobs of one class are numbered by their start on their first machine in the first leg;
     10. *bounds*: :math:`L \le T \le H`;
     11. *ends*, where those of a single class are given (:mod:`formulations.end_counts`): :math:`b_k` jobs begin on k,
-        and where that is given :math:`e_k` end there, or so many begin on k and end on l.  Then jobs are numbered by
-        the machine on which they begin, by the one on which they end where that is given, and by their first start,
-        instead of (9); and there is no objective, since CP-SAT refutes a horizon that it cannot reach as the bound of
-        a minimisation.  Where only b is given, and the class is reversible, (3) of :mod:`formulations.end_counts`.
+        or so many begin on k and end on l.  Then jobs are numbered by the machine on which they begin, by the one on
+        which they end where that is given, and by their first start, instead of (9); and there is no objective, since
+        CP-SAT refutes a horizon that it cannot reach as the bound of a minimisation.  Where only b is given, and the
+        class is reversible, (3) of :mod:`formulations.end_counts`.
 
 A mirrored second leg has no variables :math:`x` and :math:`b` of its own: those of the first leg, reversed, stand for
 them.  The rules (1) to (5) of a job on its own are in :mod:`formulations.job_rules`.  (8) and (10) are redundant; they
@@ -46,7 +46,7 @@ from ortools.sat.python import cp_model
 
 from formulations.budget import Budget
 from formulations.cp_sat import Report, search
-from formulations.end_counts import BeginCounts, EndCounts, EndPairs, Ends, add_direction, is_reversible
+from formulations.end_counts import BeginCounts, EndPairs, Ends, add_direction, is_reversible
 from formulations.job_plans import JobPlans, PlanOutcome, start_on
 from formulations.job_rules import add_job
 from formulations.job_variables import JobVariables, LegVariables, decisions, extracted, hint_job
@@ -65,7 +65,7 @@ class ChunkOrder:
         An upper bound on the makespan of some feasible schedule.
     lower_bound : int
         A proven lower bound.
-    ends : BeginCounts, EndCounts or EndPairs, optional
+    ends : BeginCounts or EndPairs, optional
         Where the jobs of a single class begin and end; then any schedule that ends by the horizon is a solution.
     """
 
@@ -84,7 +84,7 @@ class ChunkOrder:
         elif isinstance(ends, EndPairs):
             self._fix_pairs(ends)
         else:
-            self._fix_counts(ends)
+            self._fix_begin(ends)
 
     def solve(self, budget: Budget, report: Report, stop: Event | None = None) -> PlanOutcome:
         """Search within a budget, or until `stop` is set; `report` hears of every better solution and bound."""
@@ -163,21 +163,18 @@ class ChunkOrder:
                 first = job.machines[0]
                 self.model.add(one.legs[0].start[first] <= following.legs[0].start[first])
 
-    def _fix_counts(self, ends: BeginCounts | EndCounts) -> None:
-        """(11) where the ends are given machine by machine."""
+    def _fix_begin(self, ends: BeginCounts) -> None:
+        """(11) where it is given on which machines jobs begin."""
         (job,), (jobs,) = self.jobs, self.variables
         numbered = iter(jobs)
         for k, count in zip(job.machines, ends.begin, strict=True):
             self._begin_in_turn(list(islice(numbered, count)), k)
-        end = [sum(self._ends_on(variables, k) for variables in jobs) for k in job.machines]
-        if isinstance(ends, EndCounts):
-            for own, count in zip(end, ends.end, strict=True):
-                self.model.add(own == count)
-        elif is_reversible(job):
+        if is_reversible(job):
+            end = [sum(self._ends_on(variables, k) for variables in jobs) for k in job.machines]
             add_direction(self.model, job.count, ends.begin, end)
 
     def _fix_pairs(self, ends: EndPairs) -> None:
-        """(11) where they are given together."""
+        """(11) where it is given too on which they end."""
         (job,), (jobs,) = self.jobs, self.variables
         numbered = iter(jobs)
         for k, row in zip(job.machines, ends.counts, strict=True):

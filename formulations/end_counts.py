@@ -5,23 +5,22 @@ Sets and data
 
 Variables
     - :math:`x_{qe} \in \{0..n\}`, jobs that take arc e in layer q;
-    - :math:`b_k, e_k \in \{0..n\}`, jobs whose first, or last, stage is on machine k: a **cell** is a value of b, and
-      its **parts** are the values of e that go with it.
+    - :math:`b_k, e_k \in \{0..n\}`, jobs whose first, or last, stage is on machine k: a **cell** is a value of b.
 
 Constraints
     1. *loads*: (1) to (3) of :mod:`formulations.order_count` with :math:`T \le H`;
     2. *ends*: :math:`b_k` is the flow on the first arc of k, :math:`e_k` that on its last arc;
     3. *time runs both ways*: :math:`\sum_k b_k (n + 1)^k \ge \sum_k e_k (n + 1)^k`, where the class is reversible;
-    4. *news*: no cell, or no part of a cell, that was met before.
+    4. *news*: no b, or where that is given no e, that was met before.
 
 Every schedule of the jobs with a makespan of at most H is in a cell, so **if none of the cells has a schedule, the
 makespan is more than H**.  In each cell, :mod:`formulations.chunk_order` is asked with b fixed.  It refutes in
 seconds what it does not refute in minutes as a whole: a stage on a machine takes longest where it is first or
 last, so where jobs begin decides much of the loads; and jobs are told apart by where they begin, not by sorting.
 
-A cell that is hard is split into its parts, in which the loads of both legs are known, and those by **pairs**, by how
-many jobs begin on k and end on l for all k and l: tables whose rows sum to b and whose columns sum to e.  The loads are
-the same in all of them, but each job knows both of its ends.
+A cell that is hard is split into **pairs**, by how many jobs begin on k and end on l for all k and l: tables whose rows
+sum to b and whose columns sum to an e that goes with it.  Then the loads of both legs are known, and both ends of each
+job.  A cell in which e is given too, but not the pairs, is often as hard as where it is not.
 
 A class of two legs is reversible if the second has the durations of the first in the reverse order of machines, and
 the same lags: then a schedule that is read backwards, and on each machine shifted by its lag, is a schedule as well.
@@ -48,25 +47,13 @@ class BeginCounts:
 
 
 @dataclass(frozen=True)
-class EndCounts:
-    """A part of a cell: how many jobs begin and end on each machine, in the order of the machines of the class."""
-
-    begin: tuple[int, ...]
-    end: tuple[int, ...]
-
-    def pairs(self) -> Iterator["EndPairs"]:
-        """The parts of the part: every schedule in it is in one of them."""
-        return map(EndPairs, _tables(self.begin, self.end))
-
-
-@dataclass(frozen=True)
 class EndPairs:
-    """How many jobs begin on one machine (row) and end on one (column), in the order of the class."""
+    """A part of a cell: how many jobs begin on one machine (row) and end on one (column), in the order of the class."""
 
     counts: tuple[tuple[int, ...], ...]
 
 
-Ends = BeginCounts | EndCounts | EndPairs
+Ends = BeginCounts | EndPairs
 """What may be known of where jobs begin and end."""
 
 
@@ -149,7 +136,7 @@ class EndCells:
         asked, name = (begin, "begin") if cell is None else (end, "end")
         self._counts = [self._indicators(job.count, flow, f"{name}{k}") for k, flow in enumerate(asked)]
 
-    def __iter__(self) -> Iterator[BeginCounts | EndCounts]:
+    def __iter__(self) -> Iterator[Ends]:
         """The cells or parts, each once."""
         while not self.are_all:
             solver = Budget(workers=1, seconds=CELL_WORK, deterministic=True).solver()
@@ -160,7 +147,10 @@ class EndCells:
                 return
             counts = tuple(self._value(solver, values) for values in self._counts)
             self._exclude(counts)
-            yield BeginCounts(counts) if self._cell is None else EndCounts(self._cell.begin, counts)
+            if self._cell is None:
+                yield BeginCounts(counts)
+            else:
+                yield from map(EndPairs, _tables(self._cell.begin, counts))
 
     @staticmethod
     def _value(solver: cp_model.CpSolver, values: Sequence[cp_model.IntVar]) -> int:

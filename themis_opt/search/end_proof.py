@@ -1,14 +1,12 @@
 """The proof for few equal chunks: a horizon is refuted by refuting it for all places where chunks begin.
 
 :mod:`formulations.end_counts` says which cells a horizon leaves: how many chunks begin on each dimension.
-:mod:`formulations.chunk_order` is asked about every one, then about the parts of those that are hard, which say where
-chunks end, and about the parts of these.  If none has a schedule, the makespan is more than the horizon, and a longer
-one is asked; if one has, it is simulated and may be the best; if too many are hard, a shorter one is asked.
+:mod:`formulations.chunk_order` is asked about every one, then about the parts of those that are hard, which say too on
+which dimension each chunk ends.  If none has a schedule, the makespan is more than the horizon, and a longer one is
+asked; if one has, it is simulated and may be the best; if too many are hard, a shorter one is asked.
 
-What a cell may take is little at first, and doubled when hardly any longer horizon is refuted.  Every cell is first
-asked whether it has a schedule better than the best: most have none, which is refuted as fast as a short horizon, and
-are never asked again.  Those that took longest, and those like the best schedule, come first, so that a horizon that
-is too long is left soon.
+What a cell may take is little at first, and doubled when hardly any longer horizon is refuted.  Those that took
+longest, and those like the best schedule, come first, so that a horizon that is too long is left soon.
 """
 
 import math
@@ -20,7 +18,7 @@ from threading import Event
 from time import monotonic
 
 from formulations.chunk_order import ChunkOrder
-from formulations.end_counts import BeginCounts, EndCells, EndCounts, EndPairs, Ends
+from formulations.end_counts import EndCells, EndPairs, Ends
 from formulations.job_plans import PlanOutcome
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import equal_sizes
@@ -73,7 +71,7 @@ class EndProofParams:
     step: float = 0.35
     slot: float = 0.1
     quick: float = 0.15
-    advance: float = 0.05
+    advance: float = 0.1
     hard_cells: int = 3
     resolution: int = 20_000
 
@@ -135,7 +133,6 @@ class EndProof:
         self._data, self._likely = self._in_ticks(), ends_of(best)
         self._refuted, self._work = dict[Ends, float](), dict[Ends, float]()
         self._hard = dict[Ends, tuple[float, float]]()
-        self._met = dict[BeginCounts | None, tuple[float, list[Ends]]]()
 
     @staticmethod
     def suits(instance: Instance) -> bool:
@@ -175,7 +172,7 @@ class EndProof:
     def _refutes(self, horizon: float, turn: Turn) -> bool:
         """Whether no cell has a schedule that ends by the horizon."""
         try:
-            cells = self._parts(None, self.best.makespan, turn)
+            cells = self._parts(None, horizon, turn)
             return cells is not None and self._fall(cells, horizon, turn)
         except KeyboardInterrupt:
             self.interrupted = True
@@ -213,31 +210,23 @@ class EndProof:
         """The least for cells to be asked first: those that took long, and those like the best schedule."""
         if isinstance(cell, EndPairs):
             return -self._work.get(cell, 0.0), 0
-        counts = cell.begin if isinstance(cell, BeginCounts) else cell.end
         return -self._work.get(cell, 0.0), min(
-            sum(abs(one - other) for one, other in zip(counts, ends, strict=True)) for ends in self._likely
+            sum(abs(one - other) for one, other in zip(cell.begin, ends, strict=True)) for ends in self._likely
         )
 
     def _parts(self, cell: Ends | None, horizon: float, turn: Turn) -> list[Ends] | None:
-        """The parts of a cell, or all cells, that a horizon, or a longer one, leaves; None if there is no time."""
+        """The parts of a cell, or all cells, that a horizon leaves; None if there is no time."""
         if isinstance(cell, EndPairs):
             return None
-        if isinstance(cell, EndCounts):
-            return list(cell.pairs())
-        until, met = self._met.get(cell, (0.0, []))
-        if horizon <= until:
-            return met
-        met, cells, charged = [], EndCells(self._data.jobs[0], int(horizon) // self._data.tick, cell), 0.0
+        met, charged = list[Ends](), 0.0
+        cells = EndCells(self._data.jobs[0], int(horizon) // self._data.tick, cell)
         for own in cells:
             turn.allowance.charge(LISTING_WORK + cells.work - charged)
             charged = cells.work
-            if turn.left <= 0:
-                return None
             met.append(own)
-        if not cells.are_all:
-            return None
-        self._met[cell] = horizon, met
-        return met
+            if turn.left <= QUESTION_WORK * len(met):
+                return None
+        return met if cells.are_all else None
 
     def _standing(self, cells: Iterable[Ends], horizon: float, turn: Turn) -> Generator[tuple[Ends, bool]]:
         """Those of some cells that are not refuted in their slot, and whether they have a schedule."""

@@ -49,7 +49,10 @@ COARSE_SHARE = 0.2
 """Share of the time of local search in which few chunks stand for many; half and double are as good."""
 
 PROOF_SHARE = 0.7
-"""Share of the time left that the proof of few equal chunks takes, or of free sizes where chunks cost something."""
+"""Share of the time left that the proof for free sizes takes where chunks cost something."""
+
+ENDS_SHARE = 0.8
+"""Share of the time left that the proof of few equal chunks takes."""
 
 SEQUENCES_SHARE = 0.05
 """Share of the time left that CP-SAT has for the sequences alone of free sizes; it proves most in 0 to 3 s."""
@@ -266,7 +269,7 @@ class ExactSearch:
         if self.proves_counts and not self.done:
             self.prove_counts(PROOF_SHARE * self.allowance.left, self.offer)
         if self.proves_ends and not self.done:
-            self.prove_ends(PROOF_SHARE * self.allowance.left)
+            self.prove_ends(ENDS_SHARE * self.allowance.left)
         if self.limits.cp_sat and not self.done:
             self.search_exactly()
         if searches and self.limits.sizes == "free" and not self.done:
