@@ -70,7 +70,7 @@ class EndProofParams:
 
     step: float = 0.35
     slot: float = 0.1
-    quick: float = 0.15
+    quick: float = 0.05
     advance: float = 0.1
     hard_cells: int = 3
     resolution: int = 20_000
