@@ -260,9 +260,11 @@ def test_threads_of_a_later_wave_do_not_wait_for_each_other(hetero: Instance, mo
     assert max(waves[-1]) == SHORT_STARTS.growth * max(waves[-2])
 
 
+@pytest.mark.parametrize(("melting", "left"), [(None, 1.9), (False, 7.9)])
 def test_a_later_wave_takes_what_is_left_if_that_is_little_more(
-    hetero: Instance, monkeypatch: pytest.MonkeyPatch
+    hetero: Instance, monkeypatch: pytest.MonkeyPatch, melting: bool | None, left: float
 ) -> None:
+    """More of it where no other kind of start has a turn."""
     works = []
 
     def noted(start: Schedule, work: float, *_: Any) -> tuple[Schedule, float]:
@@ -271,8 +273,9 @@ def test_a_later_wave_takes_what_is_left_if_that_is_little_more(
 
     monkeypatch.setattr(local_search, THAWED, noted)
     search = searched(hetero.overridden(chunks=16), num_waves=2, free_sizes=True)
-    search.wave(1.9 * SHORT_STARTS.start_work, never)
-    assert works == [1.9 * SHORT_STARTS.start_work]
+    search._melting = melting
+    search.wave(left * SHORT_STARTS.start_work, never)
+    assert works == [left * SHORT_STARTS.start_work]
 
 
 def test_long_annealings_of_sizes_that_thaw_cool_several_plans(

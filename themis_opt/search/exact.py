@@ -52,7 +52,10 @@ PROOF_SHARE = 0.7
 """Share of the time left that the proof for free sizes takes where chunks cost something."""
 
 ENDS_SHARE = 0.8
-"""Share of the time left that the proof of few equal chunks takes: after it CP-SAT hardly gains anything."""
+"""Share of the time left that the proof of few equal chunks takes; the rest suffices for CP-SAT.
+
+With 8 chunks of 1000 MiB on four dimensions that gained 1.3 % after it, 1.0 of them in a second.
+"""
 
 SEQUENCES_SHARE = 0.05
 """Share of the time left that CP-SAT has for the sequences alone of free sizes; it proves most in 0 to 3 s."""

@@ -52,7 +52,7 @@ ALL_LEFT, ALL_LEFT_ALONE = 2.0, 8.0
 """Multiples of its work up to which a later start takes all that is left, and the same where only sizes that thaw have
 a turn: what is left is no use to another start.
 
-On six dimensions 2 for both leaves 5.0 % after 60 s, where this leaves 4.8 (four runs); 8 for both leaves
+On six dimensions 2 for both leaves 5.0 % after 60 s, and 8 for both 4.8 (four runs each); 8 for both leaves
 ``random:143`` and ``random:533`` 0.25 % more after 15 s (three runs), which may be chance.
 """
 
@@ -369,8 +369,8 @@ class LocalSearch:
         if is_later:  # all threads of a wave take equally long, and wait for each other
             most = LARGEST_POPULATION * params.work_each if thaws else MOST_WORK
             work = self._work_of(count, params.growth ** ((last - len(self._counts)) // self._workers), most)
-            alone = thaws and self._melting is False
-            work = work if most_work > (ALL_LEFT_ALONE if alone else ALL_LEFT) * work else most_work
+            all_left = ALL_LEFT_ALONE if thaws and self._melting is False else ALL_LEFT
+            work = work if most_work > all_left * work else most_work
         else:
             work = min(self._work_of(count, 2.0**doublings), most_work)
         if self._is_dear:  # equal starts are equal whatever other counts have their turns
