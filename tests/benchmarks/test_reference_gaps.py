@@ -34,6 +34,7 @@ CASES = [(network, *case) for case in GRID for network in PAPER_NETWORKS]
 
 WIDEST = (
     ("4d-ring_fc_ring_sw.all_reduce.100MiB", "16 MiB", 16),
+    ("4d-ring_sw_sw_sw.all_reduce.100MiB", "16 MiB", 16),
     *((f"random:{seed}", None, None) for seed in (143, 249, 265, 323, 533, 849)),
 )
 """Instances with equal chunks on which the searches of 10 s of the other reports leave more than 5 %."""
