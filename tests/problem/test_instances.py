@@ -14,7 +14,7 @@ from themis_opt.problem.network import Kind
 from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
 from themis_opt.schedules.simulator import simulate
 
-INSTANCES = Path(__file__).parents[1] / "instances"
+INSTANCES = Path(__file__).parents[2] / "instances"
 FILES = {
     f"{folder}/{path.name}": path
     for folder in ("paper", "clusters", "large", "toy")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 LONG = {"network", "running", "training"}
 """Tutorials that take ten seconds and more."""

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import pytest
 from background import PATIENCE
 
-TREE = Path(__file__).parents[1]
+TREE = Path(__file__).parents[2]
 HETERO = "3d-sw_sw_sw_hetero.all_reduce.100MiB"
 
 

@@ -129,7 +129,7 @@ def test_document_holds_the_fingerprint_of_its_instance(schedule):
     assert schedule_document(schedule)["fingerprint"] == schedule.instance.fingerprint
 
 
-FILES = Path(__file__).parent / "formats" / "files"
+FILES = Path(__file__).parent / "files"
 
 
 @pytest.mark.parametrize(("name", "makespan"), [("schedule", 7 * 10**9), ("iteration_schedule", 425_500_000)])

@@ -2,7 +2,7 @@
 
 ``gaps.csv`` holds what is accepted.  After an improvement record it with
 
-    python tests/test_gap.py
+    python tests/policies/test_gap.py
 
 which never loosens an entry; ``--accept-worse`` records everything as it is now.  Rows of the reference are noisy, and
 the best of many versions is better than any of them: accept worse ones where only the mean test fails, by little, after
@@ -50,7 +50,7 @@ All-reduce on the paper's six networks, equal chunks, latency: lag, ag_order: fr
 their instances, with the bytes of all tensors and the launches of {LAUNCHING}.  makespan_ps is simulated and validated,
 for iterations the time of one; bound_ps is the best bound for equal chunks of themis_opt.bounds;
 gap = makespan_ps / bound_ps - 1.  The reference is {REFERENCE} (seed 0, no wall time).
-Written by `python tests/test_gap.py`; date says when a row last changed."""
+Written by `python tests/policies/test_gap.py`; date says when a row last changed."""
 
 HEURISTIC_NOISE, BOUND_NOISE = 1e-9, 1e-6
 """Relative tolerances: heuristics are exact, bounds come from floating-point solvers."""

@@ -10,7 +10,7 @@ from benchmarks.parameters import STUDIES, Row, numbers, read_rows, scaled, show
 from themis_opt.policies.hourglass.policy import USUAL
 from themis_opt.search.local_search import LocalSearchParams
 
-REPORT = Path(__file__).parents[1] / "reports" / "parameters"
+REPORT = Path(__file__).parents[2] / "reports" / "parameters"
 
 
 @pytest.fixture(scope="module")
