@@ -14,15 +14,14 @@ from report_rows import bound, row
 import themis_opt
 from themis_opt.batches.experiment import read_experiment
 from themis_opt.batches.store import RunStore
-from themis_opt.formats.schedule_json import read_schedule, schedule_document
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import shipped
 from themis_opt.reports import experiment as head_of_experiment
 from themis_opt.reports.experiments.table import table
 from themis_opt.reports.rows import read_rows
+from themis_opt.schedules.schedule_file import read_schedule, schedule_document
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.search.plan_entry import read_entry
 from themis_opt.study import best_known
 from themis_opt.workloads.models import find_model
 from themis_opt.workloads.timing import read_times
@@ -69,7 +68,6 @@ def own_files() -> dict[str, OwnFile]:
         "times": OwnFile("times.json", _json(times), lambda path: read_times(path, layers[:3])),
         "best known": OwnFile("best.csv", best, best_known.read),
         "store": OwnFile("runs.sqlite", _store(), _read_store),
-        "plan": OwnFile("plan.json", _json({"key": "k", "sizes": [1]}), lambda path: read_entry(path, "k")),
     }
 
 

@@ -248,7 +248,7 @@ def cache_cases() -> Sequence[Run]:
     sizes, counts = ("1 MiB", "3 MiB", "10 MiB", "30 MiB", "100 MiB", "1000 MiB"), (4, 8, 16, 64)
     for network, size, chunks in product(networks, sizes, counts):
         instance = loaded(f"{network}.all_reduce.100MiB", size=size, chunks=chunks)
-        PlanCache(folder).keep(hourglass.balanced(instance), "equal", 0.1, 1.0)
+        PlanCache(folder).keep(hourglass.balanced(instance), "equal", 1.0)
     asked = product(networks, ("20 MiB", "200 MiB"), (12, 128))
 
     def run(params: Any, instance: Instance) -> int:

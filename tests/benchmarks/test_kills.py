@@ -25,7 +25,7 @@ from themis_opt.batches.executors import Site, cluster
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import read_experiment
 from themis_opt.batches.store import RunStore
-from themis_opt.formats.schedule_json import read_schedule
+from themis_opt.schedules.schedule_file import read_schedule
 from themis_opt.schedules.validation import validate
 from themis_opt.search.plan_cache import PlanCache
 from themis_opt.study.bundle import write_comparison

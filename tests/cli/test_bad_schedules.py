@@ -8,9 +8,9 @@ from edits import edited
 from iteration_schedules import layers, scheduled
 
 import themis_opt
-from themis_opt.formats.schedule_json import schedule_document
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.schedule_file import schedule_document
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import RULES
 

@@ -11,7 +11,7 @@ import themis_opt
 from themis_opt.cli.show import SCHEMAS
 from themis_opt.designing.problem import shipped_problems
 from themis_opt.formats.order_table import order_json
-from themis_opt.formats.schedule_json import schedule_document
+from themis_opt.schedules.schedule_file import schedule_document
 
 REPORTS = sorted(Path(__file__).parents[2].joinpath("reports").glob("*/experiment.toml"))
 

@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from themis_opt.formats import window
-from themis_opt.formats.schedule_json import read_schedule, schedule_document
 from themis_opt.problem.catalog import load
+from themis_opt.schedules.schedule_file import read_schedule, schedule_document
 from themis_opt.schedules.validation import validate
 
 NAME = "fig5.all_reduce.256MB"

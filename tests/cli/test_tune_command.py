@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 from background import LISTENING, PATIENCE, read_until
 
-from themis_opt.formats.schedule_json import read_schedule
 from themis_opt.problem.catalog import load
+from themis_opt.schedules.schedule_file import read_schedule
 from themis_opt.schedules.validation import validate
 
 NAME = "2d-sw_sw.all_reduce.100MiB"

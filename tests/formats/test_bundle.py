@@ -6,7 +6,7 @@ from iteration_schedules import collectives, scheduled
 import themis_opt
 from themis_opt.formats import window
 from themis_opt.formats.bundle import write_schedule
-from themis_opt.formats.schedule_json import read_schedule
+from themis_opt.schedules.schedule_file import read_schedule
 from themis_opt.study.bundle import write_comparison
 
 FILES = {"schedule.json", "order.json", "order.csv", "stages.csv", "trace.json", "gantt.png", "gantt.svg"}

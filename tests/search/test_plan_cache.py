@@ -23,7 +23,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search import plan_cache
 from themis_opt.search.plan_cache import CacheParams, PlanCache
-from themis_opt.search.plan_entry import Entry
+from themis_opt.search.plan_files import CachedPlan
 from themis_opt.solving.sizing import granule, resized
 from themis_opt.study.comparison import Limits, compare
 
@@ -35,10 +35,15 @@ def free(instance: Instance) -> Schedule:
     return schedule
 
 
+def tensors_of(schedule: Schedule) -> list[tuple[int, ...]]:
+    """What every launch carries."""
+    return [launch.tensors for launch in schedule.plan.launches]
+
+
 def with_sizes_of(instance: Instance, schedule: Schedule) -> Plan:
     """The paths and sequences of a schedule, in chunks of another instance."""
     plan = schedule.enforced_plan()
-    return refined(plan, instance, [np.ones(len(own.sizes), dtype=np.int64) for own in plan.chunks])
+    return refined(plan, instance, [np.ones(len(chunks.sizes), dtype=np.int64) for chunks in plan.chunks])
 
 
 @pytest.fixture
@@ -59,40 +64,40 @@ def test_an_empty_cache_recalls_nothing(cache: PlanCache, few: Instance) -> None
 
 def test_the_same_instance_gets_its_schedule_back(cache: PlanCache, few: Instance) -> None:
     schedule = scheduled(few)
-    cache.keep(schedule, "equal", 0.25, 3.5)
-    found = cache.recall(few, "equal")
-    assert found is not None
-    assert (found.gap, found.seconds, found.exact) == (0.25, 3.5, True)
-    assert found.schedule.plan.chunks == schedule.plan.chunks
-    assert found.schedule.makespan <= schedule.makespan
+    cache.keep(schedule, "equal", 3.5)
+    recalled = cache.recall(few, "equal")
+    assert recalled is not None
+    assert (recalled.seconds, recalled.exact) == (3.5, True)
+    assert recalled.schedule.plan.chunks == schedule.plan.chunks
+    assert recalled.schedule.makespan <= schedule.makespan
 
 
 def test_sequences_come_back_as_they_were(tmp_path: Path, few: Instance) -> None:
     cache = PlanCache(tmp_path, CacheParams(rule="scf"))
     schedule = scheduled(few)
-    cache.keep(schedule, "equal", 0.25, 3.5)
-    found = cache.recall(few, "equal")
-    assert found is not None
-    assert [s.tolist() for s in found.schedule.plan.sequences] == [schedule.sequence(k).tolist() for k in range(3)]
-    assert found.schedule.makespan == schedule.makespan
+    cache.keep(schedule, "equal", 3.5)
+    recalled = cache.recall(few, "equal")
+    assert recalled is not None
+    assert [s.tolist() for s in recalled.schedule.plan.sequences] == [schedule.sequence(k).tolist() for k in range(3)]
+    assert recalled.schedule.makespan == schedule.makespan
 
 
 def test_sequences_that_wait_in_vain_give_way_to_a_rule(cache: PlanCache, hetero: Instance) -> None:
     large, small = hetero.overridden(size="10 GiB"), hetero.overridden(size="1 MiB")
     schedule = scheduled(large)
-    cache.keep(schedule, "equal", 0.25, 3.5)
-    found = cache.recall(small, "equal")
-    assert found is not None
-    assert found.schedule.makespan < simulate(small, with_sizes_of(small, schedule)).makespan
+    cache.keep(schedule, "equal", 3.5)
+    recalled = cache.recall(small, "equal")
+    assert recalled is not None
+    assert recalled.schedule.makespan < simulate(small, with_sizes_of(small, schedule)).makespan
 
 
 def test_a_schedule_of_free_sizes_comes_back_no_worse(cache: PlanCache, few: Instance) -> None:
     schedule = free(few)
-    cache.keep(schedule, "free", 0.01, 1.0)
-    found = cache.recall(few, "free")
-    assert found is not None
-    assert found.exact
-    assert found.schedule.makespan <= schedule.makespan
+    cache.keep(schedule, "free", 1.0)
+    recalled = cache.recall(few, "free")
+    assert recalled is not None
+    assert recalled.exact
+    assert recalled.schedule.makespan <= schedule.makespan
 
 
 def test_equal_chunks_of_permuted_sizes_come_back_as_they_were(cache: PlanCache, few: Instance) -> None:
@@ -101,168 +106,154 @@ def test_equal_chunks_of_permuted_sizes_come_back_as_they_were(cache: PlanCache,
     (chunks,) = schedule.plan.chunks
     turned = type(chunks)(chunks.sizes[::-1], chunks.paths)
     schedule = simulate(instance, type(schedule.plan)((turned,)))
-    cache.keep(schedule, "equal", 0.1, 1.0)
-    found = cache.recall(instance, "equal")
-    assert found is not None
-    assert found.schedule.plan.chunks == (turned,)
+    cache.keep(schedule, "equal", 1.0)
+    recalled = cache.recall(instance, "equal")
+    assert recalled is not None
+    assert recalled.schedule.plan.chunks == (turned,)
 
 
 def test_the_entry_with_the_least_makespan_is_recalled(cache: PlanCache, few: Instance, hetero: Instance) -> None:
-    cache.keep(scheduled(hetero, "baseline+fifo"), "equal", 0.001, 1.0)
-    cache.keep(scheduled(few.overridden(size="1000 MiB")), "equal", 0.5, 2.0)
-    found = cache.recall(hetero, "equal")
-    assert found is not None
-    assert (found.exact, found.seconds) == (False, 2.0)
-    assert found.schedule.makespan < scheduled(hetero, "baseline+fifo").makespan
+    cache.keep(scheduled(hetero, "baseline+fifo"), "equal", 1.0)
+    cache.keep(scheduled(few.overridden(size="1000 MiB")), "equal", 2.0)
+    recalled = cache.recall(hetero, "equal")
+    assert recalled is not None
+    assert (recalled.exact, recalled.seconds) == (False, 2.0)
+    assert recalled.schedule.makespan < scheduled(hetero, "baseline+fifo").makespan
 
 
 def test_of_equal_makespans_the_exact_entry_is_recalled(cache: PlanCache, few: Instance) -> None:
     for sizes in ("equal", "free"):
-        cache.keep(scheduled(few), sizes, 0.1, 1.0)
-    found = cache.recall(few, "free")
-    assert found is not None
-    assert found.exact
+        cache.keep(scheduled(few), sizes, 1.0)
+    recalled = cache.recall(few, "free")
+    assert recalled is not None
+    assert recalled.exact
 
 
 def test_another_kind_of_sizes_is_not_exact(cache: PlanCache, few: Instance) -> None:
-    cache.keep(scheduled(few), "free", 0.1, 1.0)
-    found = cache.recall(few, "equal")
-    assert found is not None
-    assert not found.exact
+    cache.keep(scheduled(few), "free", 1.0)
+    recalled = cache.recall(few, "equal")
+    assert recalled is not None
+    assert not recalled.exact
 
 
 def test_only_the_nearest_entries_are_tried(tmp_path: Path, few: Instance) -> None:
     cache = PlanCache(tmp_path, CacheParams(max_entries=1))
-    cache.keep(scheduled(few), "equal", 0.1, 1.0)
-    cache.keep(scheduled(few.overridden(size="1000 MiB")), "equal", 0.1, 2.0)
-    cache.keep(scheduled(few.overridden(chunks=4)), "equal", 0.1, 3.0)
-    found = cache.recall(few.overridden(size="900 MiB"), "equal")
-    assert found is not None
-    assert found.seconds == 2.0
+    cache.keep(scheduled(few), "equal", 1.0)
+    cache.keep(scheduled(few.overridden(size="1000 MiB")), "equal", 2.0)
+    cache.keep(scheduled(few.overridden(chunks=4)), "equal", 3.0)
+    recalled = cache.recall(few.overridden(size="900 MiB"), "equal")
+    assert recalled is not None
+    assert recalled.seconds == 2.0
 
 
 def test_plans_too_large_to_time_are_neither_kept_nor_recalled(cache: PlanCache, few: Instance) -> None:
-    cache.keep(scheduled(few), "equal", 0.1, 1.0)
+    cache.keep(scheduled(few), "equal", 1.0)
     small = replace(cache, params=CacheParams(max_stages=47))
     assert small.recall(few, "equal") is None
-    small.keep(scheduled(few.overridden(size="1 GiB")), "equal", 0.1, 1.0)
+    small.keep(scheduled(few.overridden(size="1 GiB")), "equal", 1.0)
     assert len(cached_files(cache)) == 1
 
 
-def stored_gap(cache: PlanCache, instance: Instance) -> float:
-    found = cache.recall(instance, "equal")
-    assert found is not None
-    return found.gap
+def stored_seconds(cache: PlanCache, instance: Instance) -> float:
+    recalled = cache.recall(instance, "equal")
+    assert recalled is not None
+    return recalled.seconds
 
 
-def test_a_better_entry_replaces_a_worse(cache: PlanCache, few: Instance) -> None:
-    cache.keep(scheduled(few, "baseline+fifo"), "equal", 0.5, 1.0)
-    cache.keep(scheduled(few), "equal", 0.1, 1.0)
+def test_a_better_plan_replaces_a_worse(cache: PlanCache, few: Instance) -> None:
+    cache.keep(scheduled(few, "baseline+fifo"), "equal", 9.0)
+    cache.keep(scheduled(few), "equal", 1.0)
     assert len(cached_files(cache)) == 1
-    assert stored_gap(cache, few) == 0.1
+    assert stored_seconds(cache, few) == 1.0
 
 
-def test_a_worse_entry_never_replaces_a_better(cache: PlanCache, few: Instance) -> None:
-    cache.keep(scheduled(few), "equal", 0.1, 1.0)
-    cache.keep(scheduled(few, "baseline+fifo"), "equal", 0.5, 9.0)
-    assert stored_gap(cache, few) == 0.1
+def test_a_worse_plan_never_replaces_a_better(cache: PlanCache, few: Instance) -> None:
+    cache.keep(scheduled(few), "equal", 1.0)
+    cache.keep(scheduled(few, "baseline+fifo"), "equal", 9.0)
+    assert stored_seconds(cache, few) == 1.0
 
 
-def test_on_one_instance_the_makespan_decides_whatever_the_bound_was(cache: PlanCache, few: Instance) -> None:
-    cache.keep(scheduled(few), "equal", 0.1, 1.0)
-    cache.keep(scheduled(few, "baseline+fifo"), "equal", 0.0, 1.0)
-    assert stored_gap(cache, few) == 0.1
-
-
-def test_a_longer_search_that_found_no_better_is_remembered(cache: PlanCache, few: Instance) -> None:
+def test_a_longer_search_without_a_better_plan_is_remembered(cache: PlanCache, few: Instance) -> None:
     for seconds in (5.0, 60.0, 0.2):
-        cache.keep(scheduled(few), "equal", 0.1, seconds)
-    found = cache.recall(few, "equal")
-    assert found is not None
-    assert found.seconds == 60.0
+        cache.keep(scheduled(few), "equal", seconds)
+    assert stored_seconds(cache, few) == 60.0
 
 
-def test_for_sizes_of_one_class_the_gap_decides(cache: PlanCache, few: Instance) -> None:
+def test_of_sizes_of_one_class_the_plan_that_is_shorter_now_stays(cache: PlanCache, few: Instance) -> None:
     near = few.overridden(size="101 MiB")
-    cache.keep(scheduled(few), "equal", 0.1, 1.0)
-    cache.keep(scheduled(near), "equal", 0.2, 1.0)
-    assert stored_gap(cache, near) == 0.1
-    cache.keep(scheduled(near), "equal", 0.05, 1.0)
+    cache.keep(scheduled(few), "equal", 1.0)
+    cache.keep(scheduled(near, "baseline+fifo"), "equal", 2.0)
+    assert stored_seconds(cache, near) == 1.0
+    cache.keep(scheduled(near), "equal", 0.5)
     assert len(cached_files(cache)) == 1
-    assert stored_gap(cache, near) == 0.05
+    assert stored_seconds(cache, near) == 0.5
 
 
-@pytest.mark.parametrize("gap", [float("nan"), float("inf")])
-def test_a_gap_that_is_no_number_is_not_kept(cache: PlanCache, few: Instance, gap: float) -> None:
-    cache.keep(scheduled(few), "equal", gap, 1.0)
+def test_a_search_without_a_finite_duration_is_not_kept(cache: PlanCache, few: Instance) -> None:
+    cache.keep(scheduled(few), "equal", float("inf"))
     assert cached_files(cache) == []
-
-
-def test_a_gap_below_zero_by_rounding_is_zero(cache: PlanCache, few: Instance) -> None:
-    cache.keep(scheduled(few), "equal", -1e-15, 1.0)
-    assert stored_gap(cache, few) == 0.0
 
 
 def test_an_illegal_schedule_is_not_kept(cache: PlanCache, few: Instance) -> None:
     schedule = scheduled(few)
     (chunks,) = schedule.plan.chunks
     twice = simulate(few, type(schedule.plan)((type(chunks)(chunks.sizes, chunks.paths * 0),)))
-    cache.keep(twice, "equal", 0.1, 1.0)
+    cache.keep(twice, "equal", 1.0)
     assert cached_files(cache) == []
 
 
 def test_only_so_many_stages_are_timed(cache: PlanCache, few: Instance) -> None:
-    cache.keep(scheduled(few, "baseline+fifo"), "equal", 0.1, 1.0)
-    cache.keep(scheduled(few.overridden(size="1 GiB")), "equal", 0.1, 2.0)
+    cache.keep(scheduled(few, "baseline+fifo"), "equal", 1.0)
+    cache.keep(scheduled(few.overridden(size="1 GiB")), "equal", 2.0)
     for stages, seconds in ((95, 1.0), (96, 2.0)):
-        found = replace(cache, params=CacheParams(max_stages=stages)).recall(few, "equal")
-        assert found is not None
-        assert found.seconds == seconds
+        recalled = replace(cache, params=CacheParams(max_stages=stages)).recall(few, "equal")
+        assert recalled is not None
+        assert recalled.seconds == seconds
 
 
 def test_what_breaks_a_rule_is_not_recalled(cache: PlanCache, few: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: Schedule) -> None:
         raise InvalidSchedule("lag", "for the test")
 
-    cache.keep(scheduled(few), "equal", 0.1, 1.0)
+    cache.keep(scheduled(few), "equal", 1.0)
     monkeypatch.setattr(plan_cache, "validate", refuse)
     assert cache.recall(few, "equal") is None
 
 
 @pytest.mark.parametrize("size", ["1 MiB", "1000 MiB", "123457 kB"])
 def test_another_size_is_timed_anew(cache: PlanCache, few: Instance, size: str) -> None:
-    cache.keep(scheduled(few), "equal", 0.1, 1.0)
+    cache.keep(scheduled(few), "equal", 1.0)
     other = few.overridden(size=size)
-    found = cache.recall(other, "equal")
-    assert found is not None
-    assert not found.exact
-    assert found.schedule.instance is other
-    assert found.schedule.makespan == simulate(other, found.schedule.plan).makespan
-    assert found.schedule.has_equal_sizes
-    validate(found.schedule)
+    recalled = cache.recall(other, "equal")
+    assert recalled is not None
+    assert not recalled.exact
+    assert recalled.schedule.instance is other
+    assert recalled.schedule.makespan == simulate(other, recalled.schedule.plan).makespan
+    assert recalled.schedule.has_equal_sizes
+    validate(recalled.schedule)
 
 
 @pytest.mark.parametrize("chunks", [9, 20, 64])
 def test_equal_chunks_become_more_equal_chunks(cache: PlanCache, few: Instance, chunks: int) -> None:
-    cache.keep(scheduled(few), "equal", 0.1, 1.0)
-    found = cache.recall(few.overridden(chunks=chunks), "equal")
-    assert found is not None
-    assert not found.exact
-    assert found.schedule.has_equal_sizes
-    validate(found.schedule)
+    cache.keep(scheduled(few), "equal", 1.0)
+    recalled = cache.recall(few.overridden(chunks=chunks), "equal")
+    assert recalled is not None
+    assert not recalled.exact
+    assert recalled.schedule.has_equal_sizes
+    validate(recalled.schedule)
 
 
 def test_an_even_multiple_of_chunks_is_no_slower(cache: PlanCache, few: Instance, hetero: Instance) -> None:
     schedule = scheduled(few)
-    cache.keep(schedule, "equal", 0.1, 1.0)
-    found = cache.recall(hetero, "equal")
-    assert found is not None
-    assert found.schedule.makespan <= schedule.makespan * (1 + 1e-6)
+    cache.keep(schedule, "equal", 1.0)
+    recalled = cache.recall(hetero, "equal")
+    assert recalled is not None
+    assert recalled.schedule.makespan <= schedule.makespan * (1 + 1e-6)
 
 
 def test_fewer_chunks_than_were_planned_recall_nothing(cache: PlanCache, few: Instance) -> None:
-    cache.keep(scheduled(few), "equal", 0.1, 1.0)
-    cache.keep(free(few), "free", 0.1, 1.0)
+    cache.keep(scheduled(few), "equal", 1.0)
+    cache.keep(free(few), "free", 1.0)
     fewer = few.overridden(chunks=2)
     assert cache.recall(fewer, "equal") is None
     assert cache.recall(fewer, "free") is None
@@ -270,60 +261,60 @@ def test_fewer_chunks_than_were_planned_recall_nothing(cache: PlanCache, few: In
 
 @pytest.mark.parametrize("size", ["3 MiB", "5 GiB", 1_000_006])
 def test_free_sizes_are_scaled(cache: PlanCache, few: Instance, size: str | int) -> None:
-    cache.keep(free(few), "free", 0.1, 1.0)
+    cache.keep(free(few), "free", 1.0)
     other = few.overridden(size=size, chunks=32)
-    found = cache.recall(other, "free")
-    assert found is not None
-    assert (found.schedule.plan.chunks[0].sizes % granule(other, other.exchanges[0]) == 0).all()
-    assert found.schedule.makespan == simulate(other, found.schedule.plan).makespan
-    validate(found.schedule)
+    recalled = cache.recall(other, "free")
+    assert recalled is not None
+    assert (recalled.schedule.plan.chunks[0].sizes % granule(other, other.exchanges[0]) == 0).all()
+    assert recalled.schedule.makespan == simulate(other, recalled.schedule.plan).makespan
+    validate(recalled.schedule)
 
 
 def test_scaled_free_sizes_keep_their_ratios(tmp_path: Path, few: Instance) -> None:
     cache = PlanCache(tmp_path, CacheParams(resized_chunks=0))
     schedule = free(few)
-    cache.keep(schedule, "free", 0.1, 1.0)
-    found = cache.recall(few.overridden(size="1000 MiB"), "free")
-    assert found is not None
-    assert found.schedule.plan.chunks[0].sizes == pytest.approx(10 * schedule.plan.chunks[0].sizes, abs=2048)
+    cache.keep(schedule, "free", 1.0)
+    recalled = cache.recall(few.overridden(size="1000 MiB"), "free")
+    assert recalled is not None
+    assert recalled.schedule.plan.chunks[0].sizes == pytest.approx(10 * schedule.plan.chunks[0].sizes, abs=2048)
 
 
 def test_sizes_that_need_no_scaling_stay(tmp_path: Path, few: Instance) -> None:
     cache = PlanCache(tmp_path, CacheParams(resized_chunks=0))
     instance = few.overridden(size=9 * 2048)
     assert granule(instance, instance.exchanges[0]) == 2048
-    cache.keep(scheduled(instance), "equal", 0.1, 1.0)
-    found = cache.recall(instance, "free")
-    assert found is not None
-    assert set(found.schedule.plan.chunks[0].sizes.tolist()) == {9 * 256}
+    cache.keep(scheduled(instance), "equal", 1.0)
+    recalled = cache.recall(instance, "free")
+    assert recalled is not None
+    assert set(recalled.schedule.plan.chunks[0].sizes.tolist()) == {9 * 256}
 
 
 def test_chunks_that_scale_to_nothing_are_dropped(cache: PlanCache, few: Instance) -> None:
-    cache.keep(scheduled(few), "equal", 0.1, 1.0)
+    cache.keep(scheduled(few), "equal", 1.0)
     tiny = few.overridden(size=3 * 2048)
-    found = cache.recall(tiny, "free")
-    assert found is not None
-    assert len(found.schedule.plan.chunks[0].sizes) <= 3
-    validate(found.schedule)
+    recalled = cache.recall(tiny, "free")
+    assert recalled is not None
+    assert len(recalled.schedule.plan.chunks[0].sizes) <= 3
+    validate(recalled.schedule)
 
 
 def test_equal_chunks_get_the_best_free_sizes(tmp_path: Path, few: Instance) -> None:
     cache = PlanCache(tmp_path, CacheParams(rule="scf"))
     schedule = scheduled(few)
-    cache.keep(schedule, "equal", 0.1, 1.0)
-    found = cache.recall(few, "free")
-    assert found is not None
-    assert not found.exact
-    assert found.schedule.makespan == resized(schedule).makespan < schedule.makespan
+    cache.keep(schedule, "equal", 1.0)
+    recalled = cache.recall(few, "free")
+    assert recalled is not None
+    assert not recalled.exact
+    assert recalled.schedule.makespan == resized(schedule).makespan < schedule.makespan
 
 
 def test_free_chunks_become_equal_ones_in_proportion(cache: PlanCache, few: Instance, hetero: Instance) -> None:
     schedule = free(few)
-    cache.keep(schedule, "free", 0.1, 1.0)
-    found = cache.recall(hetero, "equal")
-    assert found is not None
-    assert found.schedule.has_equal_sizes
-    (before,), (after,) = schedule.plan.chunks, found.schedule.plan.chunks
+    cache.keep(schedule, "free", 1.0)
+    recalled = cache.recall(hetero, "equal")
+    assert recalled is not None
+    assert recalled.schedule.has_equal_sizes
+    (before,), (after,) = schedule.plan.chunks, recalled.schedule.plan.chunks
     for path in np.unique(before.paths, axis=0):
         planned = before.sizes[(before.paths == path).all(axis=1)].sum()
         assert after.sizes[(after.paths == path).all(axis=1)].sum() == pytest.approx(
@@ -337,24 +328,24 @@ def test_a_free_chunk_too_small_for_an_equal_one_disappears(cache: PlanCache, fe
     sizes = np.full(8, 2048)
     sizes[0] += chunks.sizes.sum() - sizes.sum()
     plan = type(schedule.plan)((type(chunks)(sizes, chunks.paths),))
-    cache.keep(simulate(few, plan), "free", 0.1, 1.0)
-    found = cache.recall(few, "equal")
-    assert found is not None
-    assert (found.schedule.plan.chunks[0].paths == chunks.paths[0]).all()
-    validate(found.schedule)
+    cache.keep(simulate(few, plan), "free", 1.0)
+    recalled = cache.recall(few, "equal")
+    assert recalled is not None
+    assert (recalled.schedule.plan.chunks[0].paths == chunks.paths[0]).all()
+    validate(recalled.schedule)
 
 
 def test_several_collectives_are_recalled(cache: PlanCache, mixed: Instance) -> None:
     coarse = mixed.overridden(chunks=2)
-    cache.keep(scheduled(coarse), "equal", 0.1, 1.0)
+    cache.keep(scheduled(coarse), "equal", 1.0)
     for sizes in ("equal", "free"):
-        found = cache.recall(mixed, sizes)
-        assert found is not None
-        validate(found.schedule)
+        recalled = cache.recall(mixed, sizes)
+        assert recalled is not None
+        validate(recalled.schedule)
 
 
 def test_one_collective_of_fewer_chunks_rules_an_entry_out(cache: PlanCache, mixed: Instance) -> None:
-    cache.keep(scheduled(mixed.overridden(chunks=4)), "equal", 0.1, 1.0)
+    cache.keep(scheduled(mixed.overridden(chunks=4)), "equal", 1.0)
     first, *others = mixed.collectives
     fewer = mixed.replace(collectives=(first.replace(chunks=2), *(c.replace(chunks=64) for c in others)))
     assert cache.recall(fewer, "equal") is None
@@ -362,19 +353,19 @@ def test_one_collective_of_fewer_chunks_rules_an_entry_out(cache: PlanCache, mix
 
 def test_a_reversed_gather_is_kept(cache: PlanCache, few: Instance) -> None:
     reverse = few.overridden(ag_order="reverse")
-    cache.keep(scheduled(reverse), "equal", 0.1, 1.0)
-    found = cache.recall(reverse.overridden(chunks=16, size="1 GiB"), "free")
-    assert found is not None
-    validate(found.schedule)
+    cache.keep(scheduled(reverse), "equal", 1.0)
+    recalled = cache.recall(reverse.overridden(chunks=16, size="1 GiB"), "free")
+    assert recalled is not None
+    validate(recalled.schedule)
 
 
 @contextmanager
 def in_memory() -> Iterator[PlanCache]:
     """A cache that writes no files."""
-    stored: dict[Path, Entry] = {}
+    stored: dict[Path, CachedPlan] = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan_cache, "write_entry", stored.__setitem__)
-        patch.setattr(plan_cache, "nearest_entries", lambda *_: list(stored.values()))
+        patch.setattr(plan_cache, "write_plan", stored.__setitem__)
+        patch.setattr(plan_cache, "nearest_plans", lambda *_: list(stored.values()))
         yield PlanCache(Path("nowhere"))
 
 
@@ -390,12 +381,12 @@ def test_what_is_recalled_is_always_legal(data: st.DataObject) -> None:
         )
     )
     with in_memory() as cache:
-        cache.keep(schedule, "free", 0.1, 1.0)
+        cache.keep(schedule, "free", 1.0)
         for sizes in ("equal", "free"):
-            found = cache.recall(other, sizes)
-            assert found is not None
-            validate(found.schedule)
-            assert sizes == "free" or found.schedule.has_equal_sizes
+            recalled = cache.recall(other, sizes)
+            assert recalled is not None
+            validate(recalled.schedule)
+            assert sizes == "free" or recalled.schedule.has_equal_sizes
 
 
 @given(iteration_instances(), specifications, st.integers(1, 5), st.integers(0, 3), st.booleans())
@@ -408,11 +399,13 @@ def test_what_is_recalled_for_an_iteration_is_always_legal(
         schedule = simulate(instance, schedule.enforced_plan())
     other = longer(instance.replace(chunks=instance.chunks + more), factor)
     with in_memory() as cache:
-        cache.keep(schedule, "free", 0.1, 1.0)
-        found = cache.recall(other, "free")
-        assert found is not None
-        assert [own.tensors for own in found.schedule.plan.launches] == [own.tensors for own in schedule.plan.launches]
-        validate(found.schedule)
+        cache.keep(schedule, "free", 1.0)
+        recalled = cache.recall(other, "free")
+        assert recalled is not None
+        assert [launch.tensors for launch in recalled.schedule.plan.launches] == [
+            launch.tensors for launch in schedule.plan.launches
+        ]
+        validate(recalled.schedule)
         same = cache.recall(instance, "free")
         assert same is not None
         assert same.exact
@@ -433,12 +426,12 @@ def layers() -> Instance:
 def test_an_iteration_gets_its_launches_back(cache: PlanCache, layers: Instance, policy: str, ag_order: str) -> None:
     instance = layers.overridden(ag_order=ag_order)
     schedule = scheduled(instance, policy)
-    cache.keep(schedule, "free", 0.25, 3.5)
-    found = cache.recall(instance, "equal")
-    assert found is not None
-    assert (found.gap, found.seconds, found.exact) == (0.25, 3.5, True)
-    assert found.schedule.plan.launches == schedule.plan.launches
-    assert found.schedule.makespan <= schedule.makespan
+    cache.keep(schedule, "free", 3.5)
+    recalled = cache.recall(instance, "equal")
+    assert recalled is not None
+    assert (recalled.seconds, recalled.exact) == (3.5, True)
+    assert recalled.schedule.plan.launches == schedule.plan.launches
+    assert recalled.schedule.makespan <= schedule.makespan
 
 
 def test_the_order_of_an_iteration_comes_back_as_it_was(tmp_path: Path, layers: Instance) -> None:
@@ -450,10 +443,10 @@ def test_the_order_of_an_iteration_comes_back_as_it_was(tmp_path: Path, layers: 
     enforced = simulate(layers, replace(schedule.enforced_plan(), keys=None))
     assert enforced.plan.shifts.any()
     for one in (schedule, enforced):
-        cache.keep(one, "free", 0.1, 1.0)
-        found = cache.recall(layers, "free")
-        assert found is not None
-        assert found.schedule.plan == one.plan or found.schedule.makespan < one.makespan
+        cache.keep(one, "free", 1.0)
+        recalled = cache.recall(layers, "free")
+        assert recalled is not None
+        assert recalled.schedule.plan == one.plan or recalled.schedule.makespan < one.makespan
         for file in cached_files(cache):
             file.unlink()
 
@@ -465,42 +458,44 @@ def test_priorities_that_do_not_suit_give_way_to_a_rule(tmp_path: Path) -> None:
     plan = scheduled(instance, "fused/hourglass").plan
     assert plan.keys is not None
     reversed_keys = simulate(instance, replace(plan, keys=-plan.keys))
-    cache.keep(reversed_keys, "free", 0.1, 1.0)
-    found = cache.recall(instance, "free")
-    assert found is not None
+    cache.keep(reversed_keys, "free", 1.0)
+    recalled = cache.recall(instance, "free")
+    assert recalled is not None
     ruled = simulate(instance, replace(plan, keys=None, dispatch=cache.params.rule))
-    assert found.schedule.makespan == ruled.makespan < reversed_keys.makespan
+    assert recalled.schedule.makespan == ruled.makespan < reversed_keys.makespan
 
 
 def test_iterations_count_as_often_as_they_are_simulated(tmp_path: Path, layers: Instance) -> None:
     schedule = scheduled(layers, "wait_free/hourglass")
     for room, kept in ((4 * schedule.plan.num_stages - 1, 0), (4 * schedule.plan.num_stages, 1)):
         cache = PlanCache(tmp_path, CacheParams(max_stages=room))
-        cache.keep(schedule, "free", 0.1, 1.0)
+        cache.keep(schedule, "free", 1.0)
         assert len(cached_files(cache)) == kept
 
 
 def test_a_larger_iteration_has_the_launches_of_a_smaller_one(cache: PlanCache, layers: Instance) -> None:
     schedule = scheduled(layers, "ddp:first_cap=1B:cap=80kB/hourglass")
     assert len(schedule.plan.launches) == 3
-    cache.keep(schedule, "free", 0.25, 3.5)
+    cache.keep(schedule, "free", 3.5)
     other = longer(layers, 10)
-    found = cache.recall(other, "free")
-    assert found is not None
-    assert not found.exact
-    assert [own.tensors for own in found.schedule.plan.launches] == [own.tensors for own in schedule.plan.launches]
-    assert found.schedule.makespan == simulate(other, found.schedule.plan).makespan <= 10 * schedule.makespan
-    validate(found.schedule)
+    recalled = cache.recall(other, "free")
+    assert recalled is not None
+    assert not recalled.exact
+    assert [launch.tensors for launch in recalled.schedule.plan.launches] == [
+        launch.tensors for launch in schedule.plan.launches
+    ]
+    assert recalled.schedule.makespan == simulate(other, recalled.schedule.plan).makespan <= 10 * schedule.makespan
+    validate(recalled.schedule)
 
 
 def test_iterations_of_other_durations_do_not_push_each_other_out(cache: PlanCache, layers: Instance) -> None:
     assert layers.iteration is not None
-    tasks = tuple(own.replace(duration=f"{8 * own.duration} ps") for own in layers.iteration.tasks)
+    tasks = tuple(task.replace(duration=f"{8 * task.duration} ps") for task in layers.iteration.tasks)
     slow = layers.replace(iteration=layers.iteration.replace(tasks=tasks))
     for instance in (layers, slow):
-        cache.keep(scheduled(instance, "wait_free/hourglass"), "free", 0.25, 3.5)
-    found = [cache.recall(instance, "free") for instance in (layers, slow)]
-    assert [one is not None and one.exact for one in found] == [True, True]
+        cache.keep(scheduled(instance, "wait_free/hourglass"), "free", 3.5)
+    recalled = [cache.recall(instance, "free") for instance in (layers, slow)]
+    assert [one is not None and one.exact for one in recalled] == [True, True]
 
 
 def test_a_comparison_answers_from_the_cache(cache: PlanCache, layers: Instance) -> None:

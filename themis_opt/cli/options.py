@@ -136,8 +136,8 @@ def warn(network: "Network", source: str) -> None:
 
 def load_schedule(path: Path, instance: "Instance | None" = None) -> "Schedule":
     """The schedule of a file, validated; it must belong to `instance`, if there is one."""
-    from themis_opt.formats.schedule_json import read_schedule
     from themis_opt.problem.catalog import shipped
+    from themis_opt.schedules.schedule_file import read_schedule
     from themis_opt.schedules.validation import validate
 
     if not path.exists() and path.name in shipped():

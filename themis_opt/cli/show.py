@@ -15,7 +15,7 @@ SCHEMAS: Mapping[str, str] = MappingProxyType(
     {
         "instance": "themis_opt.problem.schema:shipped_schema",
         "experiment": "themis_opt.batches.experiment_schema:experiment_schema",
-        "schedule": "themis_opt.formats.schedule_json:schedule_schema",
+        "schedule": "themis_opt.schedules.schedule_file:schedule_schema",
         "order": "themis_opt.formats.flat_exports:order_schema",
         "times": "themis_opt.workloads.timing:times_schema",
         "design": "themis_opt.designing.problem:problem_schema",

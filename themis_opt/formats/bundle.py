@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.registries import Registry
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
-from themis_opt.formats.schedule_json import Summary, schedule_document
 from themis_opt.formats.window import is_pictured
 from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.schedule_file import Summary, schedule_document
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -23,8 +23,8 @@ from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
 from themis_opt.base.units import MAX_CLOCK, format_percent, format_short_time
-from themis_opt.formats.schedule_json import read_schedule, schedule_document
 from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.schedule_file import read_schedule, schedule_document
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 

@@ -371,7 +371,7 @@ class _Run:
         if self.cache is not None and complete and reference.status == "finished":
             gap = reference.schedule.makespan / reference.bound - 1
             stopped_early = policy.gap > PROVEN_GAP and gap <= policy.gap
-            self.cache.keep(reference.schedule, policy.sizes, gap, seconds if stopped_early else policy.seconds)
+            self.cache.keep(reference.schedule, policy.sizes, seconds if stopped_early else policy.seconds)
 
     def judged(self, order: Sequence[str]) -> Comparison:
         """Validate every schedule and set it against the baseline and the best bound."""

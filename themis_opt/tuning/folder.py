@@ -7,11 +7,11 @@ from typing import Any
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.units import nanoseconds
 from themis_opt.formats.bundle import write_schedule
-from themis_opt.formats.schedule_json import Summary, schedule_document
 from themis_opt.formats.tables import to_csv
 from themis_opt.problem.instance import Instance
 from themis_opt.reports.rendering.charts import save
 from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.schedule_file import Summary, schedule_document
 from themis_opt.tuning.bucket_chart import bucket_chart
 from themis_opt.tuning.buckets import bucket_rows, settings
 from themis_opt.tuning.outcome import Tuned

@@ -315,14 +315,19 @@ def read_schedule(path: str | Path, instance: Instance | None = None) -> Schedul
     InvalidSchedule
         If its plan is so wrong that its stages have no costs.
     """
+    return read_solution(path, instance)[0]
+
+
+def read_solution(path: str | Path, instance: Instance | None = None) -> tuple[Schedule, Summary]:
+    """Read a schedule file as :func:`read_schedule` does, and what its summary says."""
     content = read_json(Path(path))
-    formats = {own.model_fields["format"].default: own for own in DOCUMENTS}
+    documents = {document.model_fields["format"].default: document for document in DOCUMENTS}
     try:
-        if content.get("format") not in list(formats):
-            rule = "must be " + " or ".join(f"'{name}'" for name in formats)
+        if content.get("format") not in list(documents):
+            rule = "must be " + " or ".join(f"'{name}'" for name in documents)
             raise InputError(rule, field="format", value=content.get("format"))
-        document = formats[content["format"]].model_validate(content)
-        return _schedule(document, instance or document.instance)
+        document = documents[content["format"]].model_validate(content)
+        return _schedule(document, instance or document.instance), document.summary
     except ValidationError as error:
         raise located(error).within(str(path)) from None
     except (InputError, InvalidSchedule) as error:

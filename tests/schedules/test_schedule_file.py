@@ -13,9 +13,9 @@ from strategies import enforced_plans, schedules
 
 import themis_opt
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.formats.schedule_json import Summary, read_schedule, schedule_document
 from themis_opt.policies.registry import make_policy
 from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.schedule_file import Summary, read_schedule, schedule_document
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 
