@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+import best_known
 import iteration_schedules
 from report_rows import bound, row
 
@@ -17,12 +18,11 @@ from themis_opt.batches.store import RunStore
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import shipped
 from themis_opt.reports import experiment as head_of_experiment
-from themis_opt.reports.experiments.table import table
 from themis_opt.reports.rows import read_rows
+from themis_opt.reports.table import table
 from themis_opt.schedules.schedule_file import read_schedule, schedule_document
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.study import best_known
 from themis_opt.workloads.models import find_model
 from themis_opt.workloads.timing import read_times
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
+from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.registry import report_function
 from themis_opt.reports.rendering.charts import specification
 from themis_opt.reports.rows import Row, Rows
 
@@ -80,7 +82,7 @@ def write_rows(path: Path, rows, columns=COLUMNS) -> Path:
 def write_experiment(folder: Path, report: str, rows, **fields) -> Path:
     """Write the folder of an experiment: head of the experiment file, and rows."""
     folder.mkdir(parents=True, exist_ok=True)
-    head = {"name": folder.name, "title": f"Rows for {report}", "report": report} | fields
+    head = {"name": folder.name, "title": f"Rows for {report}", "report": path_of(report)} | fields
     lines = "".join(f"{field} = {json.dumps(value)}\n" for field, value in head.items())
     (folder / "experiment.toml").write_text(lines, encoding="utf-8")
     write_rows(folder / "rows.csv", rows)
@@ -285,3 +287,13 @@ _SAMPLES = {
 
 SAMPLED = tuple(_SAMPLES)
 """Reports that have sample rows."""
+
+
+def path_of(report):
+    """The name by which experiments ask for a report: those of this repository are functions of its own."""
+    return f"drawing.{report}:{report}" if report in SAMPLED[1:] else report
+
+
+def draw(report, rows, experiment=None):
+    """What a report makes of a frame of rows, under the name by which experiments ask for it."""
+    return report_function(path_of(report))(rows, experiment or Experiment(report, report))

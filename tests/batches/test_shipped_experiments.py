@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from themis_opt.cli.main import application
 
-REPORTS = Path(__file__).parent.parent / "reports"
+REPORTS = Path(__file__).parents[2] / "reports"
 EXPERIMENTS = sorted(path.parent.name for path in REPORTS.glob("*/experiment.toml"))
 LONG = {"heuristic_gap", "iterations", "random_networks", "scaling"}
 """Experiments whose quick variants take about ten seconds and more."""

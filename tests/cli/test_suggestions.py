@@ -45,7 +45,7 @@ def test_units_that_are_like_none_are_answered_with_all():
         (make_policy, "themis+sfc", "scf"),
         (make_policy, "random:sed=1", "seed"),
         (find_model, "llama-8b", "llama-3-8b"),
-        (report_function, "heuristic_gaps", "heuristic_gap"),
+        (report_function, "tables", "table"),
         (load, "fig5.all_reduce.256M", "fig5.all_reduce.256MB"),
     ],
 )

@@ -50,7 +50,7 @@ def test_a_solution_has_its_page(tmp_path: Path) -> None:
 
 @pytest.mark.benchmarks
 def test_a_report_has_its_pictures(tmp_path: Path) -> None:
-    made = write_experiment(tmp_path / "made", "scaling", sample("scaling"))
+    made = write_experiment(tmp_path / "made", "table", sample("table"))
     run("report", made)
     assert {".html", ".svg"} <= {path.suffix for path in made.iterdir()}
 

@@ -1,11 +1,11 @@
 """The report on the number of chunks, on rows whose numbers can be worked out by hand."""
 
 import pytest
+from drawing.chunk_tuning import chunk_tuning
 from report_rows import MIB, drawn, frame, row
 
 from themis_opt.base.errors import InputError
 from themis_opt.reports.experiment import Experiment
-from themis_opt.reports.experiments.chunk_tuning import chunk_tuning
 
 
 def made(rows):

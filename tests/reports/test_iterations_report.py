@@ -1,11 +1,11 @@
 """The report on training iterations, on rows whose numbers can be worked out by hand."""
 
 import pytest
+from drawing.iterations import iterations
 from report_rows import bucket_rows, frame, iteration, panel_rows, row, workload_rows
 
 from themis_opt.base.errors import InputError
 from themis_opt.reports.experiment import Experiment
-from themis_opt.reports.experiments.iterations import iterations
 
 
 def made(rows):

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from drawing.paper_reproduction import paper_reproduction
+from drawing.published import published
 from report_rows import MIB, bound, drawn, frame, panel_rows, paper_rows, row, write_experiment
 
 from themis_opt.base.errors import InputError
 from themis_opt.reports.experiment import Experiment, read_experiment
-from themis_opt.reports.experiments.paper_reproduction import paper_reproduction
-from themis_opt.reports.experiments.published import published
 
 FOLDER = Path(__file__).parents[2] / "reports" / "paper_reproduction"
 

@@ -13,11 +13,9 @@ from pathlib import Path
 import pytest
 from background import PATIENCE
 from matplotlib.image import imread
-from report_rows import SAMPLED, sample, write_rows
+from report_rows import SAMPLED, draw, sample, write_rows
 
 import themis_opt
-from themis_opt.reports.experiment import Experiment
-from themis_opt.reports.registry import report_function
 from themis_opt.reports.rendering.page import HTML, write_report
 from themis_opt.reports.rows import read_rows
 from themis_opt.reports.solution import write_page
@@ -122,7 +120,7 @@ def write(report, folder):
     """Write the page of a report of sample rows, all parts open; the page, and the names of its figures."""
     folder.mkdir(exist_ok=True)
     rows = read_rows(write_rows(folder / "rows.csv", sample(report))).to_frame()
-    made = report_function(report)(rows, Experiment(report, report))
+    made = draw(report, rows)
     write_report(made, folder)
     replace(folder / HTML, CLOSED, OPEN)
     return folder / HTML, {figure.name for figure in made.figures}

@@ -3,11 +3,10 @@
 import json
 
 import pytest
-from report_rows import bound, drawn, frame, grid_rows, row
+from report_rows import bound, draw, drawn, frame, grid_rows, row
 
 from themis_opt.base.errors import InputError
 from themis_opt.reports.experiment import Experiment
-from themis_opt.reports.registry import report_function
 from themis_opt.reports.rendering.charts import specification
 from themis_opt.reports.verdict import verdict
 
@@ -15,7 +14,7 @@ EXPERIMENT = Experiment("made_up", "Made up")
 
 
 def made(name, rows):
-    return report_function(name)(frame(rows), EXPERIMENT)
+    return draw(name, frame(rows), EXPERIMENT)
 
 
 def summary(name, rows):

@@ -9,11 +9,9 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 import vl_convert
-from report_rows import SAMPLED, sample, series_of, write_rows
+from report_rows import SAMPLED, draw, sample, series_of, write_rows
 
 from themis_opt.base.errors import InputError
-from themis_opt.reports.experiment import Experiment
-from themis_opt.reports.registry import REPORTS, report_function
 from themis_opt.reports.rendering.charts import (
     CONFIG,
     Axis,
@@ -72,7 +70,7 @@ def page(*figures, **changes):
 def report(request, tmp_path_factory):
     """Each report of sample rows."""
     path = write_rows(tmp_path_factory.mktemp("rows") / "rows.csv", sample(request.param))
-    return report_function(request.param)(read_rows(path).to_frame(), Experiment(request.param, request.param))
+    return draw(request.param, read_rows(path).to_frame())
 
 
 class Elements(HTMLParser):
@@ -96,10 +94,6 @@ class Elements(HTMLParser):
 
     def tags(self, name):
         return [attributes for tag, attributes in self.found if tag == name]
-
-
-def test_every_report_has_sample_rows():
-    assert set(SAMPLED) == set(REPORTS)
 
 
 def test_names_of_figures_are_unique_and_fit_for_files(report):

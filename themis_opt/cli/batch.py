@@ -106,7 +106,7 @@ def _check_report(experiment: Path) -> None:
     from themis_opt.reports.registry import report_function
 
     try:
-        report_function(read_experiment(experiment).report)
+        report_function(read_experiment(experiment).report, experiment.parent)
     except InputError as error:
         raise error if error.source else error.within(str(experiment)) from None
 

@@ -64,7 +64,7 @@ def make_report(
 
     from themis_opt.reports.verdict import verdict
 
-    function = _report_function(experiment.report, folder / EXPERIMENT)
+    function = _report_function(experiment.report, folder)
     frame = read.to_frame()
     try:
         shown = _with_figures(function(frame, experiment), frame, figures)
@@ -89,8 +89,8 @@ def _with_figures(report: Report, rows: "pd.DataFrame", names: Sequence[str]) ->
     return replace(report, sections=(*report.sections, *figures_section(results(rows), wanted)))
 
 
-def _report_function(name: str, source: Path) -> ReportFunction:
+def _report_function(name: str, folder: Path) -> ReportFunction:
     try:
-        return report_function(name)
+        return report_function(name, folder)
     except InputError as error:
-        raise error.within(str(source)) from None
+        raise error.within(str(folder / EXPERIMENT)) from None

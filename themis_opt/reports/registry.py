@@ -1,10 +1,12 @@
 """Reports by name."""
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from themis_opt.base.errors import InputError, suggestion
-from themis_opt.base.registries import Registry
+from themis_opt.base.registries import Registry, is_import_path
 from themis_opt.reports.experiment import Experiment
 from themis_opt.reports.rendering.document import Report
 
@@ -13,31 +15,31 @@ if TYPE_CHECKING:
 
 ReportFunction = Callable[["pd.DataFrame", Experiment], Report]
 
-REPORTS = Registry(
-    "themis_opt.reports",
-    {
-        "table": "themis_opt.reports.experiments.table:table",
-        "heuristic_gap": "themis_opt.reports.experiments.heuristic_gap:heuristic_gap",
-        "random_networks": "themis_opt.reports.experiments.random_networks:random_networks",
-        "scaling": "themis_opt.reports.experiments.scaling:scaling",
-        "paper_reproduction": "themis_opt.reports.experiments.paper_reproduction:paper_reproduction",
-        "chunk_tuning": "themis_opt.reports.experiments.chunk_tuning:chunk_tuning",
-        "iterations": "themis_opt.reports.experiments.iterations:iterations",
-    },
-)
+REPORTS = Registry("themis_opt.reports", {"table": "themis_opt.reports.table:table"})
 """The reports: functions of the frame of rows, and the experiment."""
 
 
-def report_function(name: str) -> ReportFunction:
-    """The report of a name.
+def report_function(name: str, folder: Path | None = None) -> ReportFunction:
+    """The report of a name, or of an import path such as ``my_report:draw``.
+
+    Parameters
+    ----------
+    name : str
+        Of :data:`REPORTS`, or an import path.
+    folder : Path, optional
+        Folder of the experiment.  Modules are looked for beside its file, and in the folder above, which may hold
+        the reports of several experiments; only after all other places, so that they hide nothing.
 
     Raises
     ------
     InputError
-        If there is no such report.
+        If there is no such report, or it cannot be imported.
     """
-    if name not in REPORTS:
-        rule = f"unknown report; use one of {', '.join(REPORTS)}{suggestion(name, REPORTS)}"
+    if not is_import_path(name) and name not in REPORTS:
+        rule = f"unknown report; use one of {', '.join(REPORTS)}, or module:function{suggestion(name, REPORTS)}"
         raise InputError(rule, field="report", value=name)
+    if folder is not None and is_import_path(name):
+        places = [str(place) for place in (folder.resolve(), folder.resolve().parent)]
+        sys.path += [place for place in places if place not in sys.path]
     function: ReportFunction = REPORTS.load(name)
     return function

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from themis_opt.reports.experiments.published import IDEAL, Compared, Part, Published, compared, looked_up
-from themis_opt.reports.iteration_runs import ideal_times, iteration_runs
+from drawing.iteration_runs import ideal_times, iteration_runs
+from drawing.published import IDEAL, Compared, Part, Published, compared, looked_up
 from themis_opt.reports.rendering.charts import Axis, bars
 from themis_opt.reports.rendering.document import Column, Figure, Section, Table
 from themis_opt.reports.rendering.tables import table

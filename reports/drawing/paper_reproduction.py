@@ -6,12 +6,8 @@ from math import prod
 import pandas as pd
 from pydantic import BaseModel, ValidationError
 
-from themis_opt.base.errors import InputError
-from themis_opt.problem.catalog import load, shipped
-from themis_opt.problem.network import Network
-from themis_opt.reports.experiment import Experiment
-from themis_opt.reports.experiments.paper_iterations import BEYOND, figure_12
-from themis_opt.reports.experiments.published import (
+from drawing.paper_iterations import BEYOND, figure_12
+from drawing.published import (
     Compared,
     Maker,
     Numbers,
@@ -23,6 +19,10 @@ from themis_opt.reports.experiments.published import (
     looked_up,
     published,
 )
+from themis_opt.base.errors import InputError
+from themis_opt.problem.catalog import load, shipped
+from themis_opt.problem.network import Network
+from themis_opt.reports.experiment import Experiment
 from themis_opt.reports.rendering.charts import Axis, lines
 from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table, Value
 from themis_opt.reports.rendering.tables import duration, percent, plural, table

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from best_known import COLUMNS, TABLE, Finding, Record, how, improved, read, write
 
 import themis_opt
 from themis_opt.base.errors import InputError, InvalidSchedule
@@ -19,7 +20,6 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.search.exact import Exact
 from themis_opt.solving.sizing import resized
-from themis_opt.study.best_known import COLUMNS, TABLE, Finding, Record, how, improved, read, write
 
 Run = Callable[[Instance, str], Schedule]
 

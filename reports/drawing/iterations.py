@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
+from drawing.iteration_runs import iteration_runs, setting
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_size, parse_size
 from themis_opt.reports.experiment import Experiment
-from themis_opt.reports.iteration_runs import iteration_runs, setting
 from themis_opt.reports.rendering.charts import Axis, bars, lines
 from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
 from themis_opt.reports.rendering.tables import duration, percent, plural, table

@@ -16,7 +16,6 @@ from pydantic import Field, TypeAdapter, ValidationError
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import REFERENCE
-from themis_opt.problem.catalog import INSTANCES
 from themis_opt.problem.fields import Model, located
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import validate
@@ -24,8 +23,8 @@ from themis_opt.schedules.validation import validate
 if TYPE_CHECKING:
     from themis_opt.search.exact import Exact
 
-TABLE = INSTANCES / "best_known.csv"
-"""The table that is shipped."""
+TABLE = Path(__file__).with_suffix(".csv")
+"""The table beside this file."""
 
 NOISE = 1e-9
 """Fraction by which a floating-point bound may be too high; it is taken off before the bound is recorded."""
