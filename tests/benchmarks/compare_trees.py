@@ -86,13 +86,13 @@ class Pair:
         return 100 * (row.makespan / max(self.old.bound, self.new.bound) - 1)
 
 
-def pairs_of(rows: Iterable[SolveRow]) -> list[Pair]:
-    """Rows of both sides that are alike in all else."""
+def pairs_of(rows: Iterable[SolveRow], old: str = SIDES[0], new: str = SIDES[1]) -> list[Pair]:
+    """Rows of two sides that are alike in all else but the commit."""
     sides: dict[tuple[object, ...], dict[str, SolveRow]] = {}
     for row in rows:
         _, _, *key = astuple(row)[: len(fields(Solve))]
         sides.setdefault(tuple(key), {})[row.side] = row
-    return [Pair(**both) for both in sides.values() if len(both) == len(SIDES)]
+    return [Pair(rows[old], rows[new]) for rows in sides.values() if old in rows and new in rows]
 
 
 def changes_of(pairs: Iterable[Pair], change: Callable[[Pair], float]) -> dict[str, float]:

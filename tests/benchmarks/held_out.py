@@ -183,15 +183,13 @@ def held_out(families: Sequence[str] = (), *, every: int = 1, most: int | None =
     every : int
         Only each so many-th instance of a class.
     most : int, optional
-        At most so many instances of a class, at even distances.
+        At most so many instances of a class; fewer are some of more.
     """
     chosen: list[HeldOut] = []
     for family in families or FAMILIES:
         members = list(FAMILIES[family]())
         np.random.default_rng(0).shuffle(members)  # or every sixth would be of the same network
-        members = members[::every]
-        count = len(members) if most is None else min(most, len(members))
-        chosen += [members[place * len(members) // count] for place in range(count)]
+        chosen += members[::every][:most]
     return chosen
 
 

@@ -33,6 +33,7 @@ def test_instances_are_the_same_each_time_and_differ_from_each_other(family):
 
 def test_a_selection_holds_at_most_so_many_of_each_class():
     assert len(held_out(["paper", "costs"], most=5)) == 10
+    assert held_out(["paper"], most=4) == held_out(["paper"], most=5)[:4]
     assert held_out(["paper"], every=6) == held_out(["paper"])[::6]
 
 
