@@ -91,7 +91,7 @@ class Record(Model):
 
 
 _FIELDS = tuple(Record.model_fields)
-COLUMNS = (*_FIELDS[: _FIELDS.index("how_makespan")], "gap", *_FIELDS[_FIELDS.index("how_makespan") :])
+RECORD_COLUMNS = (*_FIELDS[: _FIELDS.index("how_makespan")], "gap", *_FIELDS[_FIELDS.index("how_makespan") :])
 """Of the file; `gap` is computed, and not read."""
 
 
@@ -222,8 +222,8 @@ def read(path: Path = TABLE) -> tuple[Record, ...]:
 
 def _parsed(text: str) -> tuple[Record, ...]:
     rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    if tuple(rows.fieldnames or ()) != COLUMNS:
-        raise InputError(f"must have the columns {','.join(COLUMNS)}")
+    if tuple(rows.fieldnames or ()) != RECORD_COLUMNS:
+        raise InputError(f"must have the columns {','.join(RECORD_COLUMNS)}")
     plain = [{str(name): value for name, value in row.items() if name != "gap"} for row in rows]
     records = TypeAdapter(tuple[Record, ...]).validate_python(plain)
     for record in records:
@@ -237,7 +237,7 @@ def _parsed(text: str) -> tuple[Record, ...]:
 def write(records: Iterable[Record], path: Path = TABLE) -> None:
     """Write a table, sorted, at once or not at all."""
     text = io.StringIO(newline="")
-    table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    table = csv.DictWriter(text, RECORD_COLUMNS, lineterminator="\n")
     table.writeheader()
     for record in sorted(records, key=lambda record: record.order):
         table.writerow(record.model_dump(mode="json") | {"gap": f"{record.gap:.8f}"})

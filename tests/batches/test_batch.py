@@ -11,7 +11,8 @@ from themis_opt.batches.executors import Site
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import Experiment
 from themis_opt.batches.measured_run import run_one
-from themis_opt.batches.output import finished_rows, num_rows, write_csv
+from themis_opt.batches.output import ROW_COLUMNS, finished_rows
+from themis_opt.batches.rows_file import num_rows, write_csv
 from themis_opt.batches.runner import RunnerParams, run_batch, unfinished
 from themis_opt.batches.store import RunStore
 from themis_opt.policies.registry import make_policy
@@ -263,5 +264,5 @@ def test_a_worker_with_other_code_ends_the_batch(many, store):
 
 
 def test_rows_with_long_cells_are_counted(tmp_path):
-    write_csv(tmp_path / "rows.csv", [{"key": str(number), "extra": "x" * 200_000} for number in range(2)])
+    write_csv(tmp_path / "rows.csv", ROW_COLUMNS, [{"key": str(number), "extra": "x" * 200_000} for number in range(2)])
     assert num_rows(tmp_path / "rows.csv") == 2

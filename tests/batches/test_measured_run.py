@@ -10,7 +10,8 @@ from themis_opt.batches import measured_run
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import Experiment
 from themis_opt.batches.measured_run import RECORDED, Limits, activity, code_version, execute, limits_of, run_one
-from themis_opt.batches.output import COLUMNS, finished_rows, write_csv
+from themis_opt.batches.output import ROW_COLUMNS, finished_rows
+from themis_opt.batches.rows_file import write_csv
 from themis_opt.batches.store import RunStore
 from themis_opt.policies.registry import make_policy, specify, usual_policies
 from themis_opt.problem.catalog import load
@@ -61,7 +62,7 @@ def test_a_row_holds_what_the_simulated_schedule_says(name, policy):
     told.pop("iteration_ns", None)
     assert (row | extra(row)).items() >= told.items()
     assert "iteration_ns" not in row | extra(row)
-    assert set(row) - {"seconds", "simulate_seconds", "extra"} <= set(RECORDED) <= set(COLUMNS)
+    assert set(row) - {"seconds", "simulate_seconds", "extra"} <= set(RECORDED) <= set(ROW_COLUMNS)
 
 
 def test_every_column_of_results_that_needs_no_comparison_reaches_the_rows():
@@ -73,7 +74,7 @@ def test_every_column_of_results_that_needs_no_comparison_reaches_the_rows():
 def test_rows_without_the_newest_columns_are_exported(row_of, tmp_path):
     new = row_of("baseline", instances=[FIG5])
     old = {name: value for name, value in new.items() if name != "idle"}
-    write_csv(tmp_path / "rows.csv", [old, new])
+    write_csv(tmp_path / "rows.csv", ROW_COLUMNS, [old, new])
     with (tmp_path / "rows.csv").open(newline="", encoding="utf-8") as file:
         first, second = csv.DictReader(file)
     assert (first["idle"], float(second["idle"])) == ("", new["idle"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from themis_opt.batches import executors, measured_run, store
-from themis_opt.batches.output import COLUMNS
+from themis_opt.batches.output import ROW_COLUMNS
 from themis_opt.batches.store import RunStore
 
 TEXT = """name = "trial"
@@ -50,7 +50,7 @@ def finished(tmp_path_factory, succeed):
 
 def test_rows_have_the_documented_columns(finished):
     rows = read(finished[0] / "rows.csv")
-    assert list(rows[0]) == list(COLUMNS)
+    assert list(rows[0]) == list(ROW_COLUMNS)
     assert [row["chunks"] for row in rows[::3]] == ["2", "4", "8", "16"]
 
 

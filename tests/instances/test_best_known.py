@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from best_known import COLUMNS, TABLE, Finding, Record, how, improved, read, write
+from best_known import RECORD_COLUMNS, TABLE, Finding, Record, how, improved, read, write
 
 import themis_opt
 from themis_opt.base.errors import InputError, InvalidSchedule
@@ -233,7 +233,7 @@ def test_rows_are_sorted_whatever_their_order(table: Path, records: tuple[Record
 
 def test_a_table_without_rows_can_be_written_and_read(tmp_path: Path) -> None:
     write((), tmp_path / "empty.csv")
-    assert (tmp_path / "empty.csv").read_text() == ",".join(COLUMNS) + "\n"
+    assert (tmp_path / "empty.csv").read_text() == ",".join(RECORD_COLUMNS) + "\n"
     assert read(tmp_path / "empty.csv") == ()
 
 

@@ -32,18 +32,13 @@ from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_NPUS, Count, Mo
 from themis_opt.problem.iteration import MAX_TASKS
 from themis_opt.problem.network import cost_type
 
-EXPERIMENT, ROWS, STORE, PROVENANCE = "experiment.toml", "rows.csv", "runs.sqlite", "provenance.json"
+EXPERIMENT, STORE = "experiment.toml", "runs.sqlite"
 """Files in the folder of an experiment."""
 
 MAX_SEED = 2**31 - 1
 
 MAX_WORKLOADS = 10**5
 """Most workloads of one table."""
-
-
-def provenance_of(rows: Path) -> Path:
-    """The file that tells where rows come from: ``provenance.json`` beside ``rows.csv``, else named after the rows."""
-    return rows.parent / (PROVENANCE if rows.name == ROWS else f"{rows.stem}.{PROVENANCE}")
 
 
 def _differ(values: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -13,8 +13,9 @@ from themis_opt.base.documents import make_folder, write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.batches import executors
 from themis_opt.batches.expansion import Run, expand
-from themis_opt.batches.experiment import ROWS, STORE, provenance_of, read_experiment
-from themis_opt.batches.output import check_parquet, finished_rows, num_rows, provenance, write_csv, write_parquet
+from themis_opt.batches.experiment import STORE, read_experiment
+from themis_opt.batches.output import ROW_COLUMNS, check_parquet, finished_rows, provenance, write_parquet
+from themis_opt.batches.rows_file import num_rows, parquet_of, provenance_of, rows_of, write_csv
 from themis_opt.batches.runner import Outcome, Report, run_batch, unfinished
 from themis_opt.batches.store import RunStore
 
@@ -103,7 +104,7 @@ def run_experiment(
     if parquet:
         check_parquet()
     runs = expand(checked, path, quick=quick)
-    rows = output or path.parent / ROWS
+    rows = output or rows_of(path.parent)
     if rows.is_dir():
         raise InputError("must be a file: it is a folder", field="--output", value=str(rows))
     make_folder(rows.parent)
@@ -153,11 +154,11 @@ def _export(
     A file that holds more rows stays as it is, because the store may be younger; so does a provenance that is there
     if nothing was executed `anew` and it tells of these rows.  There is none beside a pipe or device.
     """
-    rows, table, told = finished_rows(runs, store), path.with_suffix(".parquet"), provenance_of(path)
+    rows, table, told = finished_rows(runs, store), parquet_of(path), provenance_of(path)
     known = provenance(rows, len(runs), command, monotonic() - began)
     if num_rows(path) > len(rows):
         return (), known
-    write_csv(path, rows)
+    write_csv(path, list(ROW_COLUMNS), rows)
     files = [path]
     if parquet:
         write_parquet(table, rows)

@@ -1,11 +1,10 @@
 """What a batch leaves besides its store: the rows as CSV or Parquet, and where they come from."""
 
-import csv
 import io
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,14 +18,13 @@ from themis_opt.base.errors import InputError
 from themis_opt.batches.expansion import Run
 from themis_opt.batches.measured_run import RECORDED, code_version
 from themis_opt.batches.store import RunStore
-from themis_opt.formats.tables import harmless
 from themis_opt.problem.cost_terms import COST_TERMS
 
 Kind = type[str] | type[int] | type[float]
 
 _KINDS: Mapping[str, Kind] = MappingProxyType({"text": str, "count": int})
 
-COLUMNS: Mapping[str, Kind] = MappingProxyType(
+ROW_COLUMNS: Mapping[str, Kind] = MappingProxyType(
     {
         "key": str,
         "experiment": str,
@@ -63,9 +61,6 @@ COLUMNS: Mapping[str, Kind] = MappingProxyType(
 )
 """Columns of the rows, in order, and what they hold; any of them may be empty."""
 
-LONGEST_CELL = 2**31 - 1
-"""Characters of a cell: trajectories may be longer than the 128 KiB that :mod:`csv` reads by default."""
-
 PACKAGES = ("numpy", "numba", "ortools", "pydantic", "distributed")
 """Packages whose versions are told."""
 
@@ -81,7 +76,7 @@ def finished_rows(runs: Sequence[Run], store: RunStore) -> list[dict[str, Any]]:
 
 def _check_types(row: Mapping[str, Any], source: str) -> None:
     """Refuse a row of which a cell is not what its column holds."""
-    for name, kind in COLUMNS.items():
+    for name, kind in ROW_COLUMNS.items():
         value = row.get(name)
         kinds = (int, float) if kind is float else (kind,)
         if value is not None and (isinstance(value, bool) or not isinstance(value, kinds)):
@@ -90,29 +85,6 @@ def _check_types(row: Mapping[str, Any], source: str) -> None:
 
 
 _WORDS: Mapping[Kind, str] = MappingProxyType({str: "a text", int: "a whole number", float: "a number"})
-
-
-def write_csv(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write rows, at once or not at all; what is not known is empty."""
-    text = io.StringIO(newline="")
-    table = csv.DictWriter(text, list(COLUMNS), lineterminator="\n", extrasaction="ignore")
-    table.writeheader()
-    table.writerows({name: harmless(value) for name, value in row.items()} for row in rows)
-    write_atomically(path, text.getvalue())
-
-
-def num_rows(path: Path) -> int:
-    """Rows of a CSV file; 0 if there is no file that can be read as one, and of pipes and devices."""
-    if not path.is_file():
-        return 0
-    before = csv.field_size_limit(LONGEST_CELL)
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return max(sum(1 for _ in csv.reader(file)) - 1, 0)
-    except (OSError, UnicodeDecodeError, csv.Error):
-        return 0
-    finally:
-        csv.field_size_limit(before)
 
 
 def check_parquet() -> None:
@@ -130,7 +102,7 @@ def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     from pyarrow import parquet
 
     types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64()}
-    schema = pyarrow.schema([(name, types[kind]) for name, kind in COLUMNS.items()])
+    schema = pyarrow.schema([(name, types[kind]) for name, kind in ROW_COLUMNS.items()])
     buffer = io.BytesIO()
     parquet.write_table(pyarrow.Table.from_pylist([dict(row) for row in rows], schema=schema), buffer)
     write_atomically(path, buffer.getvalue())

@@ -26,7 +26,10 @@ def batch(
         typer.Option("--cluster", help="Dask scheduler whose workers run instead, such as tcp://host:8786."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="CSV file, by default rows.csv beside the experiment.")
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="CSV file, packed if it ends in .gz; by default rows.csv beside the experiment."
+        ),
     ] = None,
     store: Annotated[
         Path | None, typer.Option(help="Store of finished runs, by default runs.sqlite beside the experiment.")

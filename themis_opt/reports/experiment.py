@@ -7,7 +7,8 @@ from typing import Any
 
 from themis_opt.base.documents import read_json, read_toml
 from themis_opt.base.errors import InputError
-from themis_opt.batches.experiment import EXPERIMENT, provenance_of
+from themis_opt.batches.experiment import EXPERIMENT
+from themis_opt.batches.rows_file import provenance_of
 
 PUBLISHED = "published.json"
 """File in the folder of an experiment with what others found."""

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from themis_opt.base.errors import InputError
-from themis_opt.batches.experiment import EXPERIMENT, ROWS
+from themis_opt.batches.experiment import EXPERIMENT
+from themis_opt.batches.rows_file import rows_of
 from themis_opt.reports.experiment import read_experiment, read_provenance
 from themis_opt.reports.registry import ReportFunction, report_function
 from themis_opt.reports.rendering.document import Report
@@ -40,7 +41,8 @@ def make_report(
     folder : path
         Of the experiment; it holds the experiment file, if there is one, and the rows.
     rows : Path, optional
-        CSV file of the rows, by default ``rows.csv`` in the folder; their provenance lies beside them.
+        CSV file of the rows, by default ``rows.csv`` or ``rows.csv.gz`` in the folder; their provenance lies beside
+        them.
     output : Path, optional
         Folder for the report, by default that of the experiment.
     html : bool
@@ -58,7 +60,7 @@ def make_report(
 
     folder = Path(folder)
     experiment = read_experiment(folder)
-    path = rows or folder / ROWS
+    path = rows or rows_of(folder)
     provenance = read_provenance(path)
     read = read_rows(path)
 

@@ -2,17 +2,15 @@
 
 import csv
 import io
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Json, ValidationError, model_validator
 
-from themis_opt.base.documents import read_text
 from themis_opt.base.errors import InputError
+from themis_opt.batches.rows_file import long_cells, read_csv_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,22 +128,12 @@ def read_rows(path: Path) -> Rows:
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Line number and cells of every record."""
     try:
-        with _long_cells():
-            reader = csv.reader(io.StringIO(read_text(path, "CSV").removeprefix("\ufeff"), newline=""), strict=True)
+        with long_cells():
+            reader = csv.reader(io.StringIO(read_csv_text(path), newline=""), strict=True)
             for record in reader:
                 yield reader.line_num, record
     except csv.Error as error:
         raise InputError(f"not CSV: {error}", field=f"line {reader.line_num}", source=str(path)) from None
-
-
-@contextmanager
-def _long_cells() -> Iterator[None]:
-    """Let cells be longer than the 128 KiB of :mod:`csv`: trajectories are."""
-    before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
 
 
 def _check_header(header: Sequence[str], path: Path) -> None:

@@ -10,7 +10,7 @@ from themis_opt.reports.rendering.tables import table as as_table
 from themis_opt.reports.results import BASELINE, geometric_mean, results, speedups
 from themis_opt.reports.sections import MOST_ROWS, failures, optimal_sentence, policy_tables, unbounded, warnings
 
-COLUMNS = (
+BEST_COLUMNS = (
     Column("instance"),
     Column("size", "size"),
     Column("chunks", "count"),
@@ -21,7 +21,7 @@ COLUMNS = (
     Column("gap", "percent"),
 )
 
-SHOWN = ["instance", "size_bytes", "chunks", "label", "makespan_ns", "utilisation", "speedup", "gap"]
+BEST_FIELDS = ["instance", "size_bytes", "chunks", "label", "makespan_ns", "utilisation", "speedup", "gap"]
 
 
 def table(rows: pd.DataFrame, experiment: Experiment) -> Report:
@@ -63,4 +63,4 @@ def _instances(best: pd.DataFrame) -> Section:
     if len(best) > MOST_ROWS:
         text += f" Only the {MOST_ROWS} of {len(best)} instances with the largest gaps."
         best = best.assign(loss=best["gap"].fillna(0)).sort_values("loss", ascending=False, kind="stable")[:MOST_ROWS]
-    return Section("Best policy on every instance", (text,), (as_table(best[SHOWN], COLUMNS),))
+    return Section("Best policy on every instance", (text,), (as_table(best[BEST_FIELDS], BEST_COLUMNS),))

@@ -1,0 +1,97 @@
+"""The file of the rows of a batch: CSV, packed with gzip where its name ends in ``.gz``."""
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from themis_opt.base.documents import MAX_FILE_BYTES, read_bytes, write_atomically
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import format_size
+from themis_opt.formats.tables import harmless
+
+ROWS, PACKED, PROVENANCE = "rows.csv", ".gz", "provenance.json"
+"""Names of files in the folder of an experiment, and the ending of what is packed."""
+
+LONGEST_CELL = 2**31 - 1
+"""Characters of a cell: trajectories may be longer than the 128 KiB that :mod:`csv` reads by default."""
+
+
+def rows_of(folder: Path) -> Path:
+    """The file of the rows in the folder of an experiment: ``rows.csv``, or ``rows.csv.gz`` where that is there."""
+    packed = folder / (ROWS + PACKED)
+    return packed if packed.exists() else folder / ROWS
+
+
+def provenance_of(rows: Path) -> Path:
+    """The file that says where rows come from: ``provenance.json`` beside ``rows.csv``, else named after the rows."""
+    stem = rows.with_name(rows.name.removesuffix(PACKED)).stem
+    return rows.parent / (PROVENANCE if stem == Path(ROWS).stem else f"{stem}.{PROVENANCE}")
+
+
+def parquet_of(rows: Path) -> Path:
+    """The Parquet file of the same rows."""
+    return rows.with_name(rows.name.removesuffix(PACKED)).with_suffix(".parquet")
+
+
+def read_csv_text(path: Path) -> str:
+    """The text of a file of rows.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is too large, packed or not, or is no UTF-8 text.
+    """
+    data = read_bytes(path, "CSV")
+    try:
+        return (_unpack(data, path) if path.suffix == PACKED else data).decode().removeprefix("\ufeff")
+    except UnicodeDecodeError:
+        raise InputError("not CSV: the file is not UTF-8 text", source=str(path)) from None
+
+
+def _unpack(data: bytes, path: Path) -> bytes:
+    """Unpack no more than may be read, since a few bytes can stand for any number."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            unpacked = file.read(MAX_FILE_BYTES + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise InputError("is damaged, or not packed with gzip", source=str(path)) from None
+    if len(unpacked) > MAX_FILE_BYTES:
+        raise InputError(f"must be at most {format_size(MAX_FILE_BYTES)}, unpacked", source=str(path))
+    return unpacked
+
+
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows, at once or not at all; unknown values are empty cells."""
+    text = io.StringIO(newline="")
+    table = csv.DictWriter(text, list(columns), lineterminator="\n", extrasaction="ignore")
+    table.writeheader()
+    table.writerows({name: harmless(value) for name, value in row.items()} for row in rows)
+    # Without a time in the header, equal rows give equal files.
+    data = text.getvalue().encode()
+    write_atomically(path, gzip.compress(data, mtime=0) if path.suffix == PACKED else data)
+
+
+def num_rows(path: Path) -> int:
+    """Rows of a CSV file; 0 if there is no file that can be read as one, and of pipes and devices."""
+    if not path.is_file():
+        return 0
+    try:
+        with long_cells():
+            return max(sum(1 for _ in csv.reader(io.StringIO(read_csv_text(path), newline=""))) - 1, 0)
+    except (InputError, csv.Error):
+        return 0
+
+
+@contextmanager
+def long_cells() -> Iterator[None]:
+    """Let :mod:`csv` read cells of any length."""
+    before = csv.field_size_limit(LONGEST_CELL)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
