@@ -7,12 +7,12 @@ import pytest
 from programs import network, schedule
 
 from themis_opt.base.errors import InputError
+from themis_opt.formats.calibration_picture import picture_fits
 from themis_opt.problem.catalog import load
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm
 from themis_opt.problem.phases import Phase
 from themis_opt.runtime.calibration import Calibration, CalibrationParams, Fit, Sample, calibrate, robust_fit
-from themis_opt.runtime.calibration_picture import calibration_picture
 
 TRUE = (2e-4, 8e-8, 1e-8)
 
@@ -70,5 +70,5 @@ def test_pictures_show_fits_without_sums():
         for sent in (1e4, 1e5)
     )
     problem = Instance(network=network("f4"), collectives=schedule("f4").instance.collectives)
-    figure = calibration_picture(Calibration(problem, (Fit(0.0, 1e-8, 0.0, 0.0, samples),)))
+    figure = picture_fits(Calibration(problem, (Fit(0.0, 1e-8, 0.0, 0.0, samples),)).panels())
     assert len(figure.axes) == 2

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from themis_opt.formats import window
+from themis_opt.formats import timeline
 from themis_opt.problem.catalog import load
 from themis_opt.schedules.schedule_file import read_schedule, schedule_document
 from themis_opt.schedules.validation import validate
@@ -144,7 +144,7 @@ def test_second_run_replaces_the_files(succeed, solution, tmp_path):
 def test_second_run_without_pictures_leaves_none_of_the_first(succeed, solution, tmp_path, monkeypatch):
     folder = tmp_path / "again"
     shutil.copytree(solution, folder)
-    monkeypatch.setattr(window, "MAX_PICTURED_STAGES", 1)
+    monkeypatch.setattr(timeline, "MAX_PICTURED_STAGES", 1)
     succeed("solve", NAME, *QUICK, "--policies", "baseline", "-o", folder)
     assert {path.name for path in folder.iterdir()} == FILES - {"trace.json", "gantt.png", "gantt.svg"}
 

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from themis_opt.base.errors import InputError
-from themis_opt.formats.bundle import picture
 from themis_opt.formats.gantt import gantt, save_figure
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
@@ -43,7 +42,7 @@ def corners(figure: Figure) -> np.ndarray:
 
 @with_and_without_compute
 def test_a_png_holds_a_picture(tmp_path, schedule):
-    save_figure(picture(schedule), tmp_path / "gantt.png")
+    save_figure(gantt(schedule), tmp_path / "gantt.png")
     assert np.ptp(imread(tmp_path / "gantt.png")) > 0.5
 
 
@@ -52,7 +51,7 @@ def test_a_png_holds_a_picture(tmp_path, schedule):
 def test_equal_schedules_give_equal_files(tmp_path, schedule, suffix):
     paths = [tmp_path / f"{n}{suffix}" for n in "ab"]
     for path in paths:
-        save_figure(picture(schedule), path)
+        save_figure(gantt(schedule), path)
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
@@ -91,7 +90,7 @@ def test_the_caption_gives_the_makespan_and_the_busiest_dimension():
 
 @with_and_without_compute
 def test_the_title_is_drawn_literally(tmp_path, schedule):
-    figure = picture(schedule, title="cost $$ { of $x_")
+    figure = gantt(schedule, title="cost $$ { of $x_")
     assert r"cost \$\$ { of \$x_" in texts(figure)
     save_figure(figure, tmp_path / "gantt.png")
 

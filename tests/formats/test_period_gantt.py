@@ -4,9 +4,8 @@ import pytest
 from iteration_schedules import layers, scheduled, texts, with_compute
 from matplotlib.collections import PolyCollection
 
-from themis_opt.formats.gantt import COMPUTE_ROW
+from themis_opt.formats.gantt import gantt
 from themis_opt.formats.palette import RAMPS, is_backward, launch_groups, launch_ramps
-from themis_opt.formats.period_gantt import period_gantt
 
 
 def boxes(figure, row):
@@ -19,43 +18,43 @@ def boxes(figure, row):
 
 @with_compute
 def test_tasks_and_waits_fill_the_row_of_compute(schedule):
-    found = boxes(period_gantt(schedule), COMPUTE_ROW)
-    assert found[0][0] == 0
-    assert all(a[1] == pytest.approx(b[0]) for a, b in pairwise(found))
+    drawn = boxes(gantt(schedule), 0)
+    assert drawn[0][0] == 0
+    assert all(a[1] == pytest.approx(b[0]) for a, b in pairwise(drawn))
 
 
 @with_compute
 def test_bars_lie_inside_two_periods(schedule):
-    right = period_gantt(schedule).axes[0].get_xlim()[1]
-    found = [box for row in (0, 1) for box in boxes(period_gantt(schedule), row)]
-    assert min(box[0] for box in found) >= 0
-    assert max(box[1] for box in found) <= right * (1 + 1e-9)
+    right = gantt(schedule).axes[0].get_xlim()[1]
+    drawn = [box for row in (1, 2) for box in boxes(gantt(schedule), row)]
+    assert min(box[0] for box in drawn) >= 0
+    assert max(box[1] for box in drawn) <= right * (1 + 1e-9)
 
 
 @with_compute
 def test_both_steady_periods_look_alike(schedule):
     assert schedule.period.is_steady
-    period = period_gantt(schedule).axes[0].get_xlim()[1] / 2
-    found = boxes(period_gantt(schedule), 0)
+    period = gantt(schedule).axes[0].get_xlim()[1] / 2
+    drawn = boxes(gantt(schedule), 1)
     first, second = (
-        sum(max(min(right, end) - max(left, begin), 0) for left, right in found)
+        sum(max(min(right, end) - max(left, begin), 0) for left, right in drawn)
         for begin, end in ((0, period), (period, 2 * period))
     )
     assert first == pytest.approx(second)
 
 
 def test_the_heading_says_what_an_iteration_takes():
-    shown = texts(period_gantt(scheduled("fused/baseline")))
+    shown = texts(gantt(scheduled("fused/baseline")))
     assert all(word in shown for word in ("iteration ", "exposed communication", "overlap", " of the time"))
 
 
 def test_periods_are_numbered():
     schedule = scheduled()
-    assert f"iteration {schedule.num_iterations - 1}: " in texts(period_gantt(schedule))
+    assert f"iteration {schedule.num_iterations - 1}: " in texts(gantt(schedule))
 
 
 def test_legend_tells_kinds_of_parallelism_apart():
-    shown = texts(period_gantt(scheduled()))
+    shown = texts(gantt(scheduled()))
     assert "model parallel: rows" in shown
     assert "data parallel: w2" in shown
 
@@ -66,7 +65,7 @@ def test_many_launches_share_colours_in_groups_of_neighbours():
     numbers = [number for members in groups for number in members]
     assert len(groups) == len(RAMPS["data"])
     assert numbers == [n for n, launch in enumerate(schedule.launched) if launch.parallelism == "data"]
-    shown = texts(period_gantt(schedule))
+    shown = texts(gantt(schedule))
     assert f"data parallel: 1 to {len(groups[0])} of {len(numbers)}" in shown
     assert f"to {len(numbers)}" in shown
 

@@ -7,6 +7,7 @@ import pytest
 
 import themis_opt
 from themis_opt.formats.tables import stage_rows
+from themis_opt.formats.timeline import PICTURED_PERIODS
 from themis_opt.reports import solution
 from themis_opt.reports.solution import solution_page, write_page
 from themis_opt.study.comparison import Comparison, compare
@@ -86,7 +87,7 @@ def test_an_iteration_has_its_compute_and_the_ends_of_its_periods() -> None:
     (figure,) = solution_page(compared).figures
     text = figure.chart.to_json()
     assert "ddp · compute" in text
-    assert len(re.findall(r'"label": "period"', text)) == solution.PERIODS
+    assert len(re.findall(r'"label": "period"', text)) == PICTURED_PERIODS
 
 
 def test_verdict_and_every_policy_and_bound_are_on_the_page(comparison: Comparison, tmp_path) -> None:

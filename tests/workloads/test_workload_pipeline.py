@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.formats.period_gantt import period_gantt
+from themis_opt.formats.gantt import gantt
 from themis_opt.formats.trace import chrome_trace
 from themis_opt.policies.registry import LAUNCHING, make_policy
 from themis_opt.problem.instance import FORMAT, Instance
@@ -151,7 +151,7 @@ def test_doubling_the_hidden_size_halves_the_share_of_messages() -> None:
 def test_explanation_pictures_and_trace_show_every_stage() -> None:
     schedule = run(make(stages=2, microbatches=2))
     assert explain(schedule).steps
-    labels = [text.get_text() for text in period_gantt(schedule).axes[1].get_yticklabels()]
+    labels = [text.get_text() for text in gantt(schedule).axes[1].get_yticklabels()]
     assert labels[:2] == ["stage 1", "stage 2"]
     assert "compute of stage 2" in str(chrome_trace(schedule))
 

@@ -22,7 +22,7 @@ from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import ThemisError
 from themis_opt.base.units import nanoseconds
 from themis_opt.base.version import __version__
-from themis_opt.formats.window import last_periods
+from themis_opt.formats.timeline import last_periods
 from themis_opt.policies.planning import chunk_policy_of
 from themis_opt.policies.registry import (
     REFERENCE,

@@ -38,10 +38,10 @@ def calibrate(
     instance = options.load_instance(source, size, chunks, latency, costs=costs)
 
     from themis_opt.cli.printing import print_json, print_table, tell_files
+    from themis_opt.formats.calibration_picture import picture_fits
     from themis_opt.formats.gantt import save_figure
     from themis_opt.policies.registry import make_policy, specify
     from themis_opt.runtime.calibration import calibrate as measure
-    from themis_opt.runtime.calibration_picture import calibration_picture
     from themis_opt.runtime.local_network import on_network
     from themis_opt.runtime.program import RunOptions
     from themis_opt.schedules.simulator import simulate
@@ -57,7 +57,7 @@ def calibrate(
         done = measure(instance, schedule, coordinator, settings, repeat=repeat, progress=progress)
     write_instance(done.instance, output)
     picture = output.with_suffix(".svg")
-    save_figure(calibration_picture(done), picture)
+    save_figure(picture_fits(done.panels()), picture)
     tell_files([output, picture])
     if as_json:
         print_json(done.rows())

@@ -34,13 +34,12 @@ def plot(
 
     from themis_opt.base.units import format_short_time
     from themis_opt.cli.printing import tell_files
-    from themis_opt.formats.bundle import picture
-    from themis_opt.formats.gantt import save_figure
+    from themis_opt.formats.gantt import gantt, save_figure
     from themis_opt.formats.plot import PAPER
 
     others = {} if beside is None else {beside: _scheduled(schedule.instance, beside)}
     if style == "screen" and not others:
-        save_figure(picture(schedule, bound=_bound(schedule)), output)
+        save_figure(gantt(schedule, bound=_bound(schedule)), output)
     else:
         with rc_context(PAPER):
             save_figure(_compact(schedule, others), output)

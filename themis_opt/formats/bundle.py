@@ -2,17 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.registries import Registry
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
-from themis_opt.formats.window import is_pictured
+from themis_opt.formats.timeline import is_pictured
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.schedule_file import Summary, schedule_document
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PICTURES = ("gantt.png", "gantt.svg")
 
@@ -32,7 +28,7 @@ WRITERS = Registry(
 def write_schedule(folder: Path, schedule: Schedule, title: str, summary: Summary | None = None) -> list[Path]:
     """Write the schedule, what :data:`WRITERS` make of it, and Gantt pictures; returns the files written.
 
-    Above :data:`~themis_opt.formats.window.MAX_PICTURED_STAGES` there are no pictures.  Files of an earlier schedule
+    Above :data:`~themis_opt.formats.timeline.MAX_PICTURED_STAGES` there are no pictures.  Files of an earlier schedule
     that this one does not have are removed.
     """
     files = [folder / "schedule.json"]
@@ -52,18 +48,10 @@ def write_schedule(folder: Path, schedule: Schedule, title: str, summary: Summar
 
 
 def _draw(folder: Path, schedule: Schedule, title: str, bound_ns: float | None) -> list[Path]:
-    from themis_opt.formats.gantt import save_figure
+    from themis_opt.formats.gantt import gantt, save_figure
 
     bound = None if bound_ns is None else PICOSECONDS_PER_NANOSECOND * bound_ns
-    drawing, files = picture(schedule, title, bound), [folder / name for name in PICTURES]
+    figure, files = gantt(schedule, title, bound), [folder / name for name in PICTURES]
     for path in files:
-        save_figure(drawing, path)
+        save_figure(figure, path)
     return files
-
-
-def picture(schedule: Schedule, title: str = "", bound: float | None = None) -> "Figure":
-    """The Gantt picture of a schedule: all of it with a bound in picoseconds as a line, or two periods of compute."""
-    from themis_opt.formats.gantt import gantt
-    from themis_opt.formats.period_gantt import period_gantt
-
-    return period_gantt(schedule, title) if schedule.has_period else gantt(schedule, title, bound)

@@ -1,59 +1,44 @@
-"""Measured times against the fit of each dimension, and their residuals, as a picture."""
+"""Measured times over their bytes with the fitted ones as a line, and the residuals of the fit, as a picture."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, format_rate, format_short_time
-from themis_opt.problem.calibration import Calibration
+from themis_opt.formats.palette import QUIET, plain_text
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-
-def save_calibrations(fits: Mapping[str, Calibration], path: Path) -> None:
-    """Draw the fits of dimensions, by their names, into a file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
-    from themis_opt.formats.gantt import save_figure
-
-    save_figure(picture_calibrations(fits), path)
+PANEL_WIDTH, PICTURE_HEIGHT = 5.0, 6.0
+"""Inches of a dimension, and of the picture."""
 
 
-def picture_calibrations(fits: Mapping[str, Calibration]) -> "Figure":
-    """One column per dimension: times and fit above, residuals below."""
-    from matplotlib.figure import Figure
+class FitSeries(NamedTuple):
+    """Measurements of one kind on a dimension, from the smallest to the largest; times are in seconds."""
 
-    figure = Figure(figsize=(5 * len(fits), 6), layout="constrained")
-    axes = figure.subplots(2, len(fits), sharex="col", squeeze=False, height_ratios=(2, 1))
-    for column, (name, fit) in enumerate(fits.items()):
-        _times(axes[0][column], name, fit)
-        _residuals(axes[1][column], fit)
+    label: str
+    sizes: Sequence[float]
+    measured: Sequence[float]
+    fitted: Sequence[float]
+
+
+def picture_fits(panels: Mapping[str, Sequence[FitSeries]]) -> Figure:
+    """One column per dimension, by its title: times above, residuals below."""
+    figure = Figure(figsize=(PANEL_WIDTH * len(panels), PICTURE_HEIGHT), facecolor="white", layout="constrained")
+    axes = figure.subplots(2, len(panels), sharex="col", squeeze=False, height_ratios=(2, 1))
+    for (title, series), upper, lower in zip(panels.items(), axes[0], axes[1], strict=True):
+        lower.axhline(0, color=QUIET, linewidth=0.8)
+        for one in series:
+            _draw_series(upper, lower, one)
+        upper.set_title(plain_text(title), fontsize="medium")
+        upper.set(xscale="log", yscale="log", ylabel="time (us)")
+        upper.legend(frameon=False, fontsize="small")
+        lower.set(xscale="log", xlabel="size (bytes)", ylabel="residual (%)")
     return figure
 
 
-def _times(axes: "Axes", name: str, fit: Calibration) -> None:
-    latency = format_short_time(fit.latency)
-    axes.set_title(f"{name}: {format_rate(fit.bandwidth)}, {latency} per step", fontsize="medium")
-    for kind, npus in sorted({(own.kind.value, own.num_npus) for own in fit.measurements}):
-        chosen = [k for k, own in enumerate(fit.measurements) if (own.kind.value, own.num_npus) == (kind, npus)]
-        chosen.sort(key=lambda k: fit.measurements[k].size)
-        sizes = [fit.measurements[k].size for k in chosen]
-        measured = [fit.measurements[k].time / PICOSECONDS_PER_MICROSECOND for k in chosen]
-        (points,) = axes.plot(sizes, measured, "o", markersize=4, label=f"{kind.replace('_', '-')}, {npus} NPUs")
-        axes.plot(sizes, fit.fitted[np.array(chosen)] / PICOSECONDS_PER_MICROSECOND, color=points.get_color())
-    axes.set(xscale="log", yscale="log", ylabel="time (us)")
-    axes.legend(frameon=False, fontsize="small")
-
-
-def _residuals(axes: "Axes", fit: Calibration) -> None:
-    axes.axhline(0, color="0.5", linewidth=0.8)
-    axes.plot([own.size for own in fit.measurements], 100 * fit.residuals, "o", markersize=4, color="0.3")
-    axes.set(xscale="log", xlabel="size (bytes)", ylabel="residual (%)")
+def _draw_series(upper: Axes, lower: Axes, series: FitSeries) -> None:
+    measured, fitted = np.array(series.measured), np.array(series.fitted)
+    (points,) = upper.plot(series.sizes, measured * 1e6, "o", markersize=4, label=series.label)
+    upper.plot(series.sizes, fitted * 1e6, color=points.get_color())
+    lower.plot(series.sizes, 100 * (measured / fitted - 1), "o", markersize=4, color=points.get_color())

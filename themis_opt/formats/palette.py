@@ -16,9 +16,7 @@ from themis_opt.problem.exchanges import Parallelism
 from themis_opt.problem.phases import growing
 from themis_opt.schedules.schedule import Schedule
 
-INK, QUIET, LINE, CURVE = "#1f2933", "#5f6b7a", "#dfe4ea", "#3b6ea5"
-
-WAIT = "#f3c6c0"
+INK, QUIET, LINE, CURVE, WAIT = "#1f2933", "#5f6b7a", "#dfe4ea", "#3b6ea5", "#f3c6c0"
 
 FORWARD, BACKWARD = ("#b4bdc8", "#c6cdd6"), ("#66717f", "#7c8794")
 """Shades between which the tasks of a pass alternate."""
@@ -60,9 +58,9 @@ def launch_ramps(schedule: Schedule) -> list[Colormap]:
 
 def launch_groups(schedule: Schedule, kind: Parallelism) -> list[list[int]]:
     """Numbers of the launches of a kind in as many groups as there are colours, neighbours together."""
-    own = [number for number, launch in enumerate(schedule.launched) if launch.parallelism == kind]
-    groups = min(len(own), len(RAMPS[kind]))
-    return [[int(number) for number in part] for part in np.array_split(own, groups)] if own else []
+    numbers = [number for number, launch in enumerate(schedule.launched) if launch.parallelism == kind]
+    count = min(len(numbers), len(RAMPS[kind]))
+    return [[int(number) for number in group] for group in np.array_split(numbers, count)] if numbers else []
 
 
 def stage_colours(schedule: Schedule) -> FloatArray:

@@ -6,38 +6,31 @@ from html import escape
 from io import BytesIO
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from themis_opt.base.units import time_unit
-from themis_opt.formats.gantt import HEIGHT, MICRO, NARROWEST_EDGED, draw_boxes
-from themis_opt.formats.palette import INK, LINE, plain_text, stage_colours, task_colours
-from themis_opt.formats.window import Window, last_periods
-from themis_opt.problem.phases import growing
+from themis_opt.formats.drawing import BAR_HEIGHT, PICTURED_MICRO, draw_bars
+from themis_opt.formats.palette import INK, LINE, plain_text
+from themis_opt.formats.timeline import pictured
 from themis_opt.schedules.schedule import Schedule
-
-PERIODS = 2
-"""Iterations that are shown where there is compute."""
 
 PAPER_WIDTH = 3.3
 """Inches: a column of a page with two."""
 
-ROW, MARGINS = 0.17, 0.42
+PAPER_ROW, PAPER_MARGINS = 0.17, 0.42
 """Inches of a row, and of the axis of time with its label."""
 
-FONT = 7.0
+FONT_POINTS = 7.0
 """Points: a caption in a paper is about as large."""
-
-BAR = "#467bb3"
 
 HTML_DPI = 200
 """Dots per inch of pictures in notebooks."""
 
 PAPER: Any = {
-    "font.size": FONT, "axes.labelsize": FONT, "xtick.labelsize": FONT, "ytick.labelsize": FONT, "hatch.linewidth": 0.4,
-    "axes.linewidth": 0.5, "pdf.fonttype": 42, "svg.fonttype": "none",
+    **dict.fromkeys(("font.size", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), FONT_POINTS),
+    "hatch.linewidth": 0.4, "axes.linewidth": 0.5, "pdf.fonttype": 42, "svg.fonttype": "none",
 }  # fmt: skip
 """Settings of matplotlib for papers: small letters, which stay letters in the file."""
 
@@ -65,18 +58,20 @@ def plot(
     Axes
         With everything drawn inside; there is no legend.
     """
-    named = {"": schedule} | dict(beside or {})
-    windows = {name: last_periods(own, PERIODS if own.has_period else 1) for name, own in named.items()}
-    rows = [row for name, window in windows.items() for row in _rows(name, window)]
+    timelines = {name: pictured(one) for name, one in ({"": schedule} | dict(beside or {})).items()}
+    rows = [plain_text(f"{name} {row}".strip()) for name, timeline in timelines.items() for row in timeline.rows]
     axes = _new_axes(len(rows)) if ax is None else ax
-    unit, scale = time_unit(max(window.length for window in windows.values()), micro=MICRO)
+    length = max(timeline.length for timeline in timelines.values())
+    unit, scale = time_unit(length, micro=PICTURED_MICRO)
     first = 0
-    for name, window in windows.items():
-        _draw(axes, window, scale, first)
-        first += len(_rows(name, window))
+    for timeline in timelines.values():
+        for bars in timeline.bars:
+            if bars.kind != "wait":
+                draw_bars(axes, timeline, bars, scale, first=first, edge=0.3)
+        first += len(timeline.rows)
     if bound is not None:
         axes.axvline(bound / scale, color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
-    _label(axes, rows, max(window.length for window in windows.values()) / scale, unit)
+    _label(axes, rows, length / scale, unit)
     return axes
 
 
@@ -92,52 +87,27 @@ def as_html(schedule: Schedule) -> str:
 def plot_times(times: Mapping[str, int], bound: float, ax: Axes | None = None) -> Axes:
     """Times in picoseconds as bars across, one per name, and a lower bound as a line."""
     axes = _new_axes(len(times)) if ax is None else ax
-    unit, scale = time_unit(max(times.values()), micro=MICRO)
-    axes.barh(range(len(times)), [time / scale for time in times.values()], height=HEIGHT, color=BAR, zorder=2)
+    unit, scale = time_unit(max(times.values()), micro=PICTURED_MICRO)
+    axes.barh(
+        range(len(times)), [time / scale for time in times.values()], height=BAR_HEIGHT, color="#467bb3", zorder=2
+    )
     axes.axvline(bound / scale, color=INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=3)
     _label(axes, [plain_text(name) for name in times], 1.02 * max(times.values()) / scale, unit)
     return axes
 
 
 def _new_axes(num_rows: int) -> Axes:
-    figure = Figure(figsize=(PAPER_WIDTH, ROW * num_rows + MARGINS), dpi=300, layout="constrained")
+    figure = Figure(figsize=(PAPER_WIDTH, PAPER_ROW * num_rows + PAPER_MARGINS), dpi=300, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    axes.tick_params(labelsize=FONT)
-    axes.xaxis.label.set_fontsize(FONT)
+    axes.tick_params(labelsize=FONT_POINTS)
+    axes.xaxis.label.set_fontsize(FONT_POINTS)
     return axes
-
-
-def _rows(name: str, window: Window) -> list[str]:
-    """Labels of the rows of one schedule."""
-    dimensions = window.schedule.instance.fabric.dimension_names
-    labels = ["compute", *dimensions] if window.schedule.has_period else list(dimensions)
-    return [plain_text(f"{name} {label}".strip()) for label in labels]
-
-
-def _draw(axes: Axes, window: Window, scale: int, first: int) -> None:
-    """Draw one schedule in the rows from `first` on."""
-    schedule, numbers = window.schedule, window.stage_in_plan
-    if schedule.has_period:
-        start, end = (times.ravel() / scale for times in window.tasks)
-        colours = np.tile(task_colours([task.name for task in schedule.instance.tasks]), (len(window.iterations), 1))
-        draw_boxes(axes, start, end, np.full(len(start), first), facecolors=colours)
-    rows = window.dimensions + first + schedule.has_period
-    gathers = growing(schedule.plan.phases(schedule.instance))[numbers]
-    wide = (window.end - window.start) / window.length > NARROWEST_EDGED
-    colours = stage_colours(schedule)[numbers]
-    for chosen, style in (
-        (~wide, {"snap": False}),  # on whole pixels some would be lost
-        (wide & ~gathers, {"edgecolors": "white", "linewidths": 0.3}),
-        (wide & gathers, {"edgecolors": "white", "linewidths": 0.3, "hatch": "////"}),
-    ):
-        left, right = window.start[chosen] / scale, window.end[chosen] / scale
-        draw_boxes(axes, left, right, rows[chosen], facecolors=colours[chosen], **style)
 
 
 def _label(axes: Axes, rows: list[str], length: float, unit: str) -> None:
     axes.set_yticks(range(len(rows)), rows)
-    axes.set_ylim(len(rows) - 1 + HEIGHT / 2 + 0.1, -HEIGHT / 2 - 0.1)
+    axes.set_ylim(len(rows) - 1 + BAR_HEIGHT / 2 + 0.1, -BAR_HEIGHT / 2 - 0.1)
     axes.set_xlim(0, length)
     axes.set_xlabel(f"time ({unit})")
     axes.tick_params(axis="y", length=0)

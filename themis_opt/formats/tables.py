@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
-from themis_opt.formats.window import last_iterations
+from themis_opt.formats.timeline import last_iterations
 from themis_opt.problem.phases import Phase
 from themis_opt.schedules.schedule import Schedule
 
@@ -64,6 +64,11 @@ def task_rows(schedule: Schedule) -> list[dict[str, Any]]:
 def phase_name(phase: Phase) -> str:
     """How files spell a phase, such as ``reduce_scatter``."""
     return phase.name.lower()
+
+
+def phase_title(phase: Phase) -> str:
+    """How legends spell a phase, such as ``reduce-scatter``."""
+    return phase_name(phase).replace("_", "-")
 
 
 def harmless(value: Any) -> Any:

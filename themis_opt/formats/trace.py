@@ -15,7 +15,7 @@ import numpy as np
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import NANOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_NANOSECOND
-from themis_opt.formats.window import Window, is_pictured, last_iterations
+from themis_opt.formats.timeline import Timeline, is_pictured, last_iterations
 from themis_opt.problem.iteration import ComputeTask
 from themis_opt.problem.phases import Phase
 from themis_opt.schedules.schedule import Schedule
@@ -55,10 +55,10 @@ def chrome_trace(schedule: Schedule) -> dict[str, Any]:
     """
     _check_size(schedule.plan.num_stages)
     count = min(MAX_STAGES // schedule.plan.num_stages, MAX_ITERATIONS)
-    window = last_iterations(schedule, count)
-    at_tasks, at_stages = _launch_arrows(window)
+    timeline = last_iterations(schedule, count)
+    at_tasks, at_stages = _launch_arrows(timeline)
     return {
-        "traceEvents": [*_compute_events(window, at_tasks), *_network_events(window, at_stages)],
+        "traceEvents": [*_compute_events(timeline, at_tasks), *_network_events(timeline, at_stages)],
         "displayTimeUnit": "ns",
         "otherData": {"instance": schedule.instance.name, "fingerprint": schedule.instance.fingerprint},
     }
@@ -116,44 +116,44 @@ class _Stage(NamedTuple):
     ready: int
 
 
-def _stages(window: Window) -> list[_Stage]:
+def _stages(timeline: Timeline) -> list[_Stage]:
     """All shown stages."""
-    schedule, plan, numbers = window.schedule, window.schedule.plan, window.stage_in_plan
+    schedule, plan, numbers = timeline.schedule, timeline.schedule.plan, timeline.stage_in_plan
     phases = [Phase(phase).rule.label for phase in plan.phases(schedule.instance).tolist()]
     names = schedule.instance.fabric.dimension_names
     is_first = plan.positions[numbers] == 0
     columns: tuple[list[Any], ...] = (
-        _labels(window),
+        _labels(timeline),
         plan.chunk_of_stage[numbers].tolist(),
         is_first.cumsum().tolist(),
         [phases[number] for number in numbers.tolist()],
-        (window.dimensions + 1).tolist(),
-        [names[k] for k in window.dimensions.tolist()],
+        (timeline.dimensions + 1).tolist(),
+        [names[k] for k in timeline.dimensions.tolist()],
         is_first.tolist(),
         np.append(is_first[1:], True).tolist(),
         schedule.costs.sent[numbers].tolist(),
         schedule.costs.held_before[numbers].tolist(),
-        *(times.tolist() for times in (window.start, window.end, window.ready)),
+        *(times.tolist() for times in (timeline.start, timeline.end, timeline.ready)),
     )
     return [_Stage(*row) for row in zip(*columns, strict=True)]
 
 
-def _labels(window: Window) -> list[str]:
+def _labels(timeline: Timeline) -> list[str]:
     """The name of the launch of every shown stage, with its iteration where several are shown."""
-    launched, several = window.schedule.launched, len(window.iterations) > 1
-    launches = window.schedule.plan.launch_of_stage[window.stage_in_plan].tolist()
+    launched, several = timeline.schedule.launched, len(timeline.iterations) > 1
+    launches = timeline.schedule.plan.launch_of_stage[timeline.stage_in_plan].tolist()
     return [
         f"{launched[launch].name} i{iteration}" if several else launched[launch].name
-        for launch, iteration in zip(launches, window.stage_iterations.tolist(), strict=True)
+        for launch, iteration in zip(launches, timeline.stage_iterations.tolist(), strict=True)
     ]
 
 
-def _network_events(window: Window, marks: Mapping[int, list[Event]]) -> Iterator[Event]:
+def _network_events(timeline: Timeline, marks: Mapping[int, list[Event]]) -> Iterator[Event]:
     """Events of dimensions and chunks; `marks` are more, by the place of the stage behind whose slice they belong.
 
     Each slice is followed by its flow step: viewers tie a step to the latest slice of its track.
     """
-    stages, dimensions = _stages(window), window.schedule.instance.fabric.dimension_names
+    stages, dimensions = _stages(timeline), timeline.schedule.instance.fabric.dimension_names
     yield from _process(NETWORK, "network", enumerate(dimensions, start=1), NETWORK)
     if any(stage.ready > stage.end for stage in stages):
         tracks = ((stage.track, f"{stage.label} c{stage.chunk}") for stage in stages if stage.is_first)
@@ -165,8 +165,8 @@ def _network_events(window: Window, marks: Mapping[int, list[Event]]) -> Iterato
         if stage.ready > stage.end:
             yield _in_flight(stage)
     for k, name in enumerate(dimensions):
-        yield from _busy(f"busy {name}", window.busy_intervals(k).tolist(), NETWORK)
-    times, shares = window.busy_bandwidth
+        yield from _busy(f"busy {name}", timeline.busy_intervals(k).tolist(), NETWORK)
+    times, shares = timeline.busy_bandwidth
     yield from _counter("utilisation", "share", dict(zip(times.tolist(), shares.tolist(), strict=True)), NETWORK)
 
 
@@ -217,19 +217,19 @@ class _Task(NamedTuple):
     number: int
 
 
-def _compute_events(window: Window, marks: Mapping[_Task, list[Event]]) -> Iterator[Event]:
+def _compute_events(timeline: Timeline, marks: Mapping[_Task, list[Event]]) -> Iterator[Event]:
     """Events of compute, if there is any, up to the task with which the iteration after the window begins.
 
     `marks` are more, by the task behind whose slice they belong.
     """
-    schedule, begin = window.schedule, window.begin
+    schedule, begin = timeline.schedule, timeline.begin
     if not schedule.has_period:
         return
     chains = schedule.instance.chains
     names = [f"compute of stage {stage}" if len(chains) > 1 else "compute" for stage in range(1, len(chains) + 1)]
     yield from _process(NPU, "NPU", list(enumerate(names, start=COMPUTE)), 0)
     busy: list[list[tuple[int, int]]] = [[] for _ in chains]
-    for task in _tasks(window):
+    for task in _tasks(timeline):
         start, end = (int(times[task]) - begin for times in (schedule.task_start, schedule.period.task_end))
         own = schedule.instance.tasks[task.number]
         yield _task_slice(own, task.iteration, start, end)
@@ -240,10 +240,10 @@ def _compute_events(window: Window, marks: Mapping[_Task, list[Event]]) -> Itera
         yield from _busy(f"busy {name}", intervals, NPU)
 
 
-def _tasks(window: Window) -> list[_Task]:
+def _tasks(timeline: Timeline) -> list[_Task]:
     """All shown tasks."""
-    tasks = range(len(window.schedule.instance.tasks))
-    return [*(_Task(row, task) for row in window.iterations for task in tasks), _Task(window.iterations.stop, 0)]
+    tasks = range(len(timeline.schedule.instance.tasks))
+    return [*(_Task(row, task) for row in timeline.iterations for task in tasks), _Task(timeline.iterations.stop, 0)]
 
 
 def _task_slice(task: ComputeTask, iteration: int, start: int, end: int) -> Event:
@@ -251,22 +251,22 @@ def _task_slice(task: ComputeTask, iteration: int, start: int, end: int) -> Even
     return {**event, **_span(start, end), "args": {"iteration": iteration}}
 
 
-def _launch_arrows(window: Window) -> tuple[dict[_Task, list[Event]], dict[int, list[Event]]]:
+def _launch_arrows(timeline: Timeline) -> tuple[dict[_Task, list[Event]], dict[int, list[Event]]]:
     """The ends of all arrows between tasks and stages, by the task and by the place of the shown stage they touch."""
     at_tasks: dict[_Task, list[Event]] = defaultdict(list)
     at_stages: dict[int, list[Event]] = defaultdict(list)
-    schedule, shown, first = window.schedule, set(_tasks(window)), int(window.stages[0])
-    arrows = [arrow for row in window.iterations for arrow in _arrows(schedule, row) if arrow[1] in shown]
+    schedule, shown, first = timeline.schedule, set(_tasks(timeline)), int(timeline.stages[0])
+    arrows = [arrow for row in timeline.iterations for arrow in _arrows(schedule, row) if arrow[1] in shown]
     for number, (name, task, stage) in enumerate(arrows, start=1):
         tail, head = (
             {**end, "name": name, "cat": "launch", "id": number} for end in ({"ph": "s"}, {"ph": "f", "bp": "e"})
         )
         of_task, of_stage = (tail, head) if name == "launch" else (head, tail)
-        start = int(schedule.task_start[task]) - window.begin
+        start = int(schedule.task_start[task]) - timeline.begin
         tid = COMPUTE + schedule.instance.tasks[task.number].stage
         at_tasks[task].append(of_task | {"pid": NPU, "tid": tid, "ts": microseconds(start)})
         place = stage - first
-        where = {"pid": NETWORK, "tid": int(window.dimensions[place]) + 1, "ts": microseconds(window.start[place])}
+        where = {"pid": NETWORK, "tid": int(timeline.dimensions[place]) + 1, "ts": microseconds(timeline.start[place])}
         at_stages[place].append(of_stage | where)
     return at_tasks, at_stages
 

@@ -9,13 +9,12 @@ import pandas as pd
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.units import Form, cells, format_short_time, format_size, format_times, time_unit
-from themis_opt.formats.gantt import phase_title
-from themis_opt.formats.window import Window, last_periods
+from themis_opt.formats.tables import phase_title
+from themis_opt.formats.timeline import Timeline, pictured
 from themis_opt.problem.phases import Phase, growing
 from themis_opt.reports.rendering.charts import Chart, timeline
 from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table, Value
 from themis_opt.reports.rendering.page import render_html
-from themis_opt.schedules.schedule import Schedule
 from themis_opt.solving.bounds import bounds_of
 from themis_opt.study.columns import Column as ResultColumn
 from themis_opt.study.columns import columns_of
@@ -31,9 +30,6 @@ MICRO = "µs"
 
 GATHERING = 0.55
 """Opacity of bars whose chunks grow."""
-
-PERIODS = 2
-"""Periods that are shown where there is compute."""
 
 FORMATS: dict[Form, str] = {
     "text": "text", "time": "amount", "share": "percent", "bandwidth": "bandwidth", "ratio": "factor",
@@ -78,7 +74,7 @@ def _shown(comparison: Comparison) -> list[Result]:
     chosen = [comparison.best]
     if comparison.results[0] is not comparison.best:
         chosen.append(comparison.results[0])
-    while chosen and sum(len(_window(result.schedule).stages) for result in chosen) > MOST_BARS:
+    while chosen and sum(len(pictured(result.schedule).stages) for result in chosen) > MOST_BARS:
         chosen.pop()
     return chosen
 
@@ -94,10 +90,10 @@ def _figure(comparison: Comparison, shown: Sequence[Result]) -> Figure:
 
 
 def _timeline(comparison: Comparison, shown: Sequence[Result]) -> Chart:
-    windows = {result.policy: _window(result.schedule) for result in shown}
-    unit, scale = time_unit(max(window.length for window in windows.values()), micro="µs")
-    frame = pd.concat([_bars(policy, window, scale) for policy, window in windows.items()], ignore_index=True)
-    marks = [(float(end), "period") for end in next(iter(windows.values())).periods[1:]] if _repeats(shown) else []
+    timelines = {result.policy: pictured(result.schedule) for result in shown}
+    unit, scale = time_unit(max(one.length for one in timelines.values()), micro="µs")
+    frame = pd.concat([_bars(policy, one, scale) for policy, one in timelines.items()], ignore_index=True)
+    marks = [(float(end), "period") for end in next(iter(timelines.values())).periods[1:]] if _repeats(shown) else []
     if not marks:
         marks = [(max(comparison.bounds.values()), "bound")]
     return timeline(
@@ -109,22 +105,18 @@ def _repeats(shown: Sequence[Result]) -> bool:
     return any(result.schedule.has_period for result in shown)
 
 
-def _window(schedule: Schedule) -> Window:
-    return last_periods(schedule, PERIODS if schedule.has_period else 1)
-
-
-def _bars(policy: str, window: Window, scale: int) -> pd.DataFrame:
-    """Every stage of a window as a bar, and every task."""
-    schedule, plan = window.schedule, window.schedule.plan
-    numbers, held = window.stage_in_plan, window.end > window.start
+def _bars(policy: str, shown: Timeline, scale: int) -> pd.DataFrame:
+    """Every shown stage as a bar, and every task."""
+    schedule, plan = shown.schedule, shown.schedule.plan
+    numbers, held = shown.stage_in_plan, shown.end > shown.start
     launch, chunk = plan.launch_of_stage[numbers], plan.chunk_of_stage[numbers]
     chunks = np.array([len(own.sizes) for own in plan.chunks])[launch]
     phases, names = plan.phases(schedule.instance)[numbers], schedule.instance.fabric.dimension_names
     frame = pd.DataFrame(
         {
-            "row": [f"{policy} · {names[k]}" for k in window.dimensions],
-            "start": window.start / scale,
-            "end": window.end / scale,
+            "row": [f"{policy} · {names[k]}" for k in shown.dimensions],
+            "start": shown.start / scale,
+            "end": shown.end / scale,
             "series": [schedule.launched[own].name for own in launch],
             "place": chunk / np.maximum(chunks - 1, 1),
             "key": [f"{policy} {own} {part}" for own, part in zip(launch, chunk, strict=True)],
@@ -133,34 +125,34 @@ def _bars(policy: str, window: Window, scale: int) -> pd.DataFrame:
             "chunk": [f"{part} of {count}" for part, count in zip(chunk, chunks, strict=True)],
             "phase": [phase_title(Phase(phase)) for phase in phases],
             "sent": [format_size(round(size)) for size in schedule.costs.sent[numbers]],
-            "takes": [_short(time) for time in window.end - window.start],
-            "waited": [_short(time) for time in _waits(window)],
+            "takes": [_short(time) for time in shown.end - shown.start],
+            "waited": [_short(time) for time in _waits(shown)],
         }
     )[held]
     order = {f"{policy} · {name}": place for place, name in enumerate(names)}
-    return pd.concat([_tasks(policy, window, scale), frame.sort_values("row", key=lambda row: row.map(order))])
+    return pd.concat([_tasks(policy, shown, scale), frame.sort_values("row", key=lambda row: row.map(order))])
 
 
 def _short(picoseconds: int) -> str:
     return format_short_time(picoseconds, micro=MICRO)
 
 
-def _waits(window: Window) -> IntArray:
+def _waits(shown: Timeline) -> IntArray:
     """How long each stage waits for its dimension after its input is there; 0 for the first of a chunk."""
-    position = window.schedule.plan.positions[window.stage_in_plan]
-    waits = np.zeros(len(window.stages), dtype=np.int64)
+    position = shown.schedule.plan.positions[shown.stage_in_plan]
+    waits = np.zeros(len(shown.stages), dtype=np.int64)
     later = np.flatnonzero(position[1:] > position[:-1]) + 1
-    waits[later] = np.maximum(window.start[later] - window.ready[later - 1], 0)
+    waits[later] = np.maximum(shown.start[later] - shown.ready[later - 1], 0)
     return waits
 
 
-def _tasks(policy: str, window: Window, scale: int) -> pd.DataFrame:
+def _tasks(policy: str, shown: Timeline, scale: int) -> pd.DataFrame:
     """The compute tasks as bars, if there are any."""
-    if not window.schedule.has_period:
+    if not shown.compute_rows:
         return pd.DataFrame()
-    start, end = window.tasks
-    names = [task.name for task in window.schedule.instance.tasks] * len(start)
-    frame = pd.DataFrame({"start": start.ravel() / scale, "end": end.ravel() / scale, "key": names, "task": names})
+    bars = shown.task_bars
+    times = {"start": bars.start / scale, "end": bars.end / scale}
+    frame = pd.DataFrame(times | {"key": bars.label, "task": bars.label})
     return frame.assign(row=f"{policy} · compute", series="compute", place=0.0, solid=1.0)
 
 

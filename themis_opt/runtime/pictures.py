@@ -5,8 +5,8 @@ from pathlib import Path
 
 from themis_opt.base.documents import make_folder, write_atomically
 from themis_opt.formats.tables import to_csv
+from themis_opt.formats.timeline import is_pictured
 from themis_opt.formats.trace import trace_json
-from themis_opt.formats.window import is_pictured
 from themis_opt.runtime.execution import Executed, Execution
 
 
@@ -29,8 +29,7 @@ def _cell(value: object) -> object:
 
 
 def _write_one(folder: Path, own: Executed) -> list[Path]:
-    from themis_opt.formats.execution_gantt import execution_gantt
-    from themis_opt.formats.gantt import save_figure
+    from themis_opt.formats.gantt import execution_gantt, save_figure
 
     name = own.name.replace(":", "_").replace("/", "_")
     trace, picture = folder / f"{name}.trace.json", folder / f"{name}.svg"

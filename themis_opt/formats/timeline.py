@@ -1,10 +1,13 @@
-"""The part of a schedule that is written down or drawn: iterations in a row, on a clock that starts with them.
+"""The timeline of a schedule, from which every picture and trace is drawn: rows of bars.
 
-A schedule without compute is shown as a whole.
+It shows a schedule without compute as a whole, and iterations in a row where there is compute, on a clock that starts
+with them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -14,15 +17,45 @@ from themis_opt.schedules.schedule import Schedule
 MAX_PICTURED_STAGES = 100_000
 """Above this many stages in an iteration, trace and pictures would not be readable and are left out."""
 
+PICTURED_PERIODS = 2
+"""Iterations that pictures show where there is compute."""
+
 
 def is_pictured(schedule: Schedule) -> bool:
     """Whether pictures of a schedule could be read."""
     return schedule.plan.num_stages <= MAX_PICTURED_STAGES
 
 
+class Bars(NamedTuple):
+    """Bars of one kind, as columns.
+
+    Attributes
+    ----------
+    kind : {"task", "wait", "stage"}
+        Compute tasks, times in which NPUs wait for communication between them, and stages of chunks.
+    row : int64 array
+        Rows of the timeline, counted from the top.
+    start, end : int64 arrays
+        Picoseconds from the begin of the timeline on.
+    number : int64 array
+        The task of the iteration, or the stage of the plan; for waits the task before.
+    label : sequence of str
+        Names of tasks, and numbers of chunks.
+    """
+
+    kind: Literal["task", "wait", "stage"]
+    row: IntArray
+    start: IntArray
+    end: IntArray
+    number: IntArray
+    label: Sequence[str]
+
+
 @dataclass(frozen=True, eq=False)
-class Window:
+class Timeline:
     """Some complete iterations of a schedule; times are in picoseconds from their begin on.
+
+    Rows are those of compute, one for each stage of a pipeline, and below them one for each dimension.
 
     Attributes
     ----------
@@ -76,6 +109,66 @@ class Window:
         start = self.schedule.task_start[rows] - self.begin
         return start, start + np.array([task.duration for task in self.schedule.instance.tasks], dtype=np.int64)
 
+    @cached_property
+    def compute_rows(self) -> tuple[str, ...]:
+        """Names of the rows of compute."""
+        instance = self.schedule.instance
+        if not self.schedule.has_period:
+            return ()
+        if instance.num_stages == 1:
+            return ("compute",)
+        return tuple(f"stage {number}" for number in range(1, instance.num_stages + 1))
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """Names of all rows."""
+        return (*self.compute_rows, *self.schedule.instance.fabric.dimension_names)
+
+    @cached_property
+    def bars(self) -> tuple[Bars, ...]:
+        """All bars, in the order in which they are drawn."""
+        return (self.task_bars, self.wait_bars, self.stage_bars) if self.compute_rows else (self.stage_bars,)
+
+    @cached_property
+    def stage_bars(self) -> Bars:
+        """The shown stages, some of no length."""
+        chunks = self.schedule.plan.chunk_of_stage[self.stage_in_plan]
+        rows = self.dimensions + len(self.compute_rows)
+        return Bars("stage", rows, self.start, self.end, self.stage_in_plan, [str(chunk) for chunk in chunks.tolist()])
+
+    @cached_property
+    def task_bars(self) -> Bars:
+        """The tasks of all shown iterations."""
+        tasks, count = self.schedule.instance.tasks, len(self.iterations)
+        rows = np.array([task.stage for task in tasks], dtype=np.int64)
+        start, end = (times.ravel() for times in self.tasks)
+        numbers = np.tile(np.arange(len(tasks)), count)
+        return Bars("task", np.tile(rows, count), start, end, numbers, [task.name for task in tasks] * count)
+
+    @cached_property
+    def wait_bars(self) -> Bars:
+        """Times between the tasks of a stage of the pipeline."""
+        waits = []
+        for row, chain in enumerate(self.schedule.instance.chains):
+            start, end = (times[:, list(chain)].ravel() for times in self.tasks)
+            following = np.append(start[1:], self.length)
+            numbers = np.tile(np.array(chain), len(self.iterations))
+            wait = np.stack([np.full_like(end, row), end, following, numbers])
+            waits.append(wait[:, following > end])
+        rows, starts, ends, numbers = np.concatenate(waits, axis=1)
+        return Bars("wait", rows, starts, ends, numbers, ["waits"] * len(rows))
+
+    def busy_time(self, row: int) -> int | None:
+        """Picoseconds in which a row is held, or None where nothing uses it."""
+        dimension = row - len(self.compute_rows)
+        if dimension < 0:
+            start, end = self.tasks
+            return int((end - start)[:, list(self.schedule.instance.chains[row])].sum())
+        if dimension not in self.schedule.dimensions_in_use:
+            return None
+        intervals = self.busy_intervals(dimension)
+        return int((intervals[:, 1] - intervals[:, 0]).sum())
+
     def busy_intervals(self, dimension: int) -> IntArray:
         """Maximal intervals in which a dimension is held without a pause.
 
@@ -125,13 +218,13 @@ def _is_busy(intervals: IntArray, times: IntArray) -> IntArray:
     return begun - finished
 
 
-def last_iterations(schedule: Schedule, count: int = 1) -> Window:
+def last_iterations(schedule: Schedule, count: int = 1) -> Timeline:
     """The last `count` complete iterations, or as many as there are, with all of their stages."""
     iterations = _last(schedule, count)
-    return _window(schedule, iterations, iterations)
+    return _timeline(schedule, iterations, iterations)
 
 
-def last_periods(schedule: Schedule, count: int) -> Window:
+def last_periods(schedule: Schedule, count: int) -> Timeline:
     """The time of the last `count` complete iterations, or of as many as there are.
 
     Every stage of which a part lies inside is shown, of whichever iteration, with the rest cut off; others have no
@@ -140,7 +233,12 @@ def last_periods(schedule: Schedule, count: int) -> Window:
     iterations = _last(schedule, count)
     ready = schedule.ready.reshape(schedule.num_iterations, -1)[: iterations.stop].max(axis=1)
     first = int(np.argmax(ready > _begin(schedule, iterations)))  # the iterations themselves reach into their time
-    return _window(schedule, iterations, range(first, iterations.stop), cut=True)
+    return _timeline(schedule, iterations, range(first, iterations.stop), cut=True)
+
+
+def pictured(schedule: Schedule) -> Timeline:
+    """The timeline that pictures show."""
+    return last_periods(schedule, PICTURED_PERIODS if schedule.has_period else 1)
 
 
 def _last(schedule: Schedule, count: int) -> range:
@@ -153,12 +251,12 @@ def _begin(schedule: Schedule, iterations: range) -> int:
     return int(schedule.task_start[iterations.start, 0]) if schedule.has_period else 0
 
 
-def _window(schedule: Schedule, iterations: range, shown: range, *, cut: bool = False) -> Window:
+def _timeline(schedule: Schedule, iterations: range, shown: range, *, cut: bool = False) -> Timeline:
     begin, num_stages = _begin(schedule, iterations), schedule.plan.num_stages
     ends = schedule.task_start[iterations.start :, 0] if schedule.has_period else np.array([0, schedule.makespan])
     periods = ends - begin
-    own = slice(shown.start * num_stages, shown.stop * num_stages)
-    times = (array[own] - begin for array in (schedule.start, schedule.end, schedule.ready))
+    stages = slice(shown.start * num_stages, shown.stop * num_stages)
+    times = (array[stages] - begin for array in (schedule.start, schedule.end, schedule.ready))
     if cut:
         times = (array.clip(0, int(periods[-1])) for array in times)
-    return Window(schedule, iterations, begin, periods, np.arange(own.start, own.stop), *times)
+    return Timeline(schedule, iterations, begin, periods, np.arange(stages.start, stages.stop), *times)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from iteration_schedules import SHARED, layers, scheduled, with_and_without_compute, with_compute
 
-from themis_opt.formats.window import last_iterations, last_periods
+from themis_opt.formats.timeline import last_iterations, last_periods
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
