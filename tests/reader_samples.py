@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from themis_opt.base.chakra import Node, NodeType, write_trace
+from themis_opt.formats.chakra import Node, NodeType, write_trace
 
 RING_16 = "topology: [ Ring ]\nnpus_count: [ 16 ]\nbandwidth: [ 50.0 ]  # GB/s\nlatency: [ 500.0 ]  # ns\n"
 THREE_LEVELS = (

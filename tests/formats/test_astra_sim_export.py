@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 import themis_opt
-from themis_opt.base.chakra import Node, NodeType, read_trace, write_trace
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.astra_sim.interpreter import LinkNetwork, replay
+from themis_opt.formats.chakra import Node, NodeType, read_trace, write_trace
 from themis_opt.formats.exports import export, make_exporter
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective

@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from themis_opt.base.chakra import Node, NodeType, packed_trace, read_trace, write_trace
 from themis_opt.base.errors import InputError
+from themis_opt.formats.chakra import Node, NodeType, packed_trace, read_trace, write_trace
 
 NODES = [
     Node(0, "wait", NodeType.COMP, duration_micros=3, attributes={"is_cpu_op": False, "num_ops": 12}),

@@ -3,8 +3,8 @@
 import pytest
 from reader_samples import RING_16, SYSTEM, chakra_trace
 
-from themis_opt.base.chakra import Node, NodeType, read_trace, write_trace
 from themis_opt.base.errors import InputError
+from themis_opt.formats.chakra import Node, NodeType, read_trace, write_trace
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import import_files
 from themis_opt.schedules.simulator import simulate

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from iteration_schedules import SHARED, layers, scheduled, with_compute
 
-from themis_opt.formats.order_table import FORMAT, order_rows, order_table
+from themis_opt.formats.order_table import ORDER_FORMAT, order_rows, order_table
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
@@ -35,7 +35,7 @@ def schedule() -> Schedule:
 
 def test_the_table_names_its_format_and_instance(schedule):
     table = order_table(schedule)
-    assert (table["format"], table["name"]) == (FORMAT, "mixed")
+    assert (table["format"], table["name"]) == (ORDER_FORMAT, "mixed")
     assert table["fingerprint"] == schedule.instance.fingerprint
 
 

@@ -10,16 +10,18 @@ period p a dimension issues the stages of iteration p - ``shift``, and leaves ou
 import json
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from themis_opt.formats.tables import is_tabulated, phase_name, to_csv
 from themis_opt.problem.phases import Phase
-from themis_opt.schedules.plan import TaskOf
 from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.schedule_file import LaunchPart, launch_parts
 
-FORMAT: Literal["themis-opt/order-table/1"] = "themis-opt/order-table/1"
+ORDER_FORMAT = "themis-opt/order-table/1"
+
+LAUNCH_FIELDS = {"part", "tensors", "after", "before", "after_launches"}
 
 
 def order_table(schedule: Schedule) -> dict[str, Any]:
@@ -51,15 +53,13 @@ def order_json(schedule: Schedule) -> str:
     """
     instance = schedule.instance
     resources, sizes = np.array(instance.resources), np.array(instance.fabric.sizes)
-    collectives = [
-        _object(_collective(schedule, number) | _texts(_launch(schedule, number)))
-        for number in range(len(schedule.launched))
-    ]
+    parts = launch_parts(instance, schedule.plan) if schedule.has_period else [None] * len(schedule.launched)
+    collectives = [_collective(schedule, number, part) for number, part in enumerate(parts)]
     dimensions = [
         _object(_texts({"name": name, "size": math.prod(sizes[resources == k].tolist())}) | {"issue_order": issues})
         for k, (name, issues) in enumerate(zip(instance.resource_names, _issue_orders(schedule), strict=True))
     ]
-    head = {"format": FORMAT, "name": instance.name, "fingerprint": instance.fingerprint}
+    head = {"format": ORDER_FORMAT, "name": instance.name, "fingerprint": instance.fingerprint}
     return _object(_texts(head) | {"collectives": _list(collectives), "dimensions": _list(dimensions)}) + "\n"
 
 
@@ -69,16 +69,16 @@ def order_rows(schedule: Schedule) -> list[dict[str, Any]]:
     With compute there is the shift, too, and positions count along the resource of the dimension.
     """
     table = order_table(schedule)
-    sizes = {own["name"]: [chunk["bytes"] for chunk in own["chunks"]] for own in table["collectives"]}
+    sizes = {each["name"]: [chunk["bytes"] for chunk in each["chunks"]] for each in table["collectives"]}
     return [
         {
-            "dimension": own["name"],
+            "dimension": dimension["name"],
             "position": position,
             **{name: value for name, value in issue.items() if name != "rails"},
             "bytes": sizes[issue["collective"]][issue["chunk"]],
         }
-        for own in table["dimensions"]
-        for position, issue in enumerate(own["issue_order"])
+        for dimension in table["dimensions"]
+        for position, issue in enumerate(dimension["issue_order"])
     ]
 
 
@@ -102,10 +102,12 @@ def _list(texts: Iterable[str]) -> str:
     return f"[{', '.join(texts)}]"
 
 
-def _collective(schedule: Schedule, number: int) -> dict[str, str]:
+def _collective(schedule: Schedule, number: int, part: LaunchPart | None) -> str:
+    """A collective with its chunks and, where there is compute, when it is launched and what waits for it."""
     collective = schedule.launched[number]
     fields = {"name": collective.name, "kind": collective.kind.value, "bytes": collective.size}
-    return _texts(fields) | {"chunks": _list(_chunk_texts(schedule, number))}
+    launch = part.model_dump(mode="json", include=LAUNCH_FIELDS) if part else {}
+    return _object(_texts(fields) | {"chunks": _list(_chunk_texts(schedule, number))} | _texts(launch))
 
 
 def _chunk_texts(schedule: Schedule, number: int) -> list[str]:
@@ -115,31 +117,12 @@ def _chunk_texts(schedule: Schedule, number: int) -> list[str]:
     paths, path_of_chunk = np.unique(chunks.paths, axis=0, return_inverse=True)
     orders = [
         ", ".join(
-            f'"{key}": {json.dumps(leg.tolist())}' for key, leg in zip(keys, np.split(path, len(keys)), strict=True)
+            f'"{key}": {json.dumps(part.tolist())}' for key, part in zip(keys, np.split(path, len(keys)), strict=True)
         )
         for path in names[paths]
     ]
     pairs = zip(chunks.sizes.tolist(), path_of_chunk.ravel().tolist(), strict=True)
     return [f'{{"index": {index}, "bytes": {size}, {orders[path]}}}' for index, (size, path) in enumerate(pairs)]
-
-
-def _launch(schedule: Schedule, number: int) -> dict[str, Any]:
-    """When a collective is launched and what waits for it, where there is compute."""
-    instance, launches = schedule.instance, schedule.plan.launches_of(schedule.instance)
-    if not schedule.has_period:
-        return {}
-
-    def task(of: TaskOf | None) -> dict[str, Any] | None:
-        return None if of is None else {"task": instance.tasks[of.task].name, "later": of.later}
-
-    launch = launches[number]
-    return {
-        "part": launch.part,
-        "tensors": [instance.exchanges[tensor].name for tensor in launch.tensors],
-        "after": task(launch.after),
-        "before": task(launch.before),
-        "after_launches": [launches[other].name for other in launch.after_launches],
-    }
 
 
 def _issue_orders(schedule: Schedule) -> list[str]:
@@ -152,7 +135,7 @@ def _issue_orders(schedule: Schedule) -> list[str]:
 def _issues(schedule: Schedule) -> list[str]:
     """The issue of every stage."""
     plan = schedule.enforced_plan()
-    begins = [f'{{"collective": {json.dumps(own.name)}, "chunk": ' for own in schedule.launched]
+    begins = [f'{{"collective": {json.dumps(exchange.name)}, "chunk": ' for exchange in schedule.launched]
     ends = {phase.value: f', "phase": {json.dumps(phase_name(phase))}' for phase in Phase}
     arrays = (plan.launch_of_stage, plan.chunk_of_stage, plan.phases(schedule.instance))
     columns = zip(*(array.tolist() for array in arrays), _extras(schedule), strict=True)
@@ -170,6 +153,6 @@ def _extras(schedule: Schedule) -> list[str]:
     for k, carried in schedule.rail_bytes.items():
         rails = [rail.name for rail in instance.fabric.dimensions[k].rails]
         stages = np.flatnonzero(plan.stage_dimensions == k).tolist()
-        for stage, own in zip(stages, carried.tolist(), strict=True):
-            extras[stage] += f', "rails": {json.dumps(dict(zip(rails, own, strict=True)))}'
+        for stage, sizes in zip(stages, carried.tolist(), strict=True):
+            extras[stage] += f', "rails": {json.dumps(dict(zip(rails, sizes, strict=True)))}'
     return extras

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_size
@@ -36,7 +37,7 @@ SMALLEST_SEGMENT, LARGEST_SEGMENT = 2**14, 2**20
 
 
 @dataclass(frozen=True)
-class LaunchPart:
+class ProgramLaunch:
     """A collective operation of the program.
 
     Attributes
@@ -77,21 +78,18 @@ class Pace:
     @classmethod
     def of(cls, instance: Instance) -> Self:
         """The pace of a network, by the cost model."""
-        dimensions = range(len(instance.fabric.dimensions))
-        one = np.ones(1)
-        per_byte = tuple(
-            tuple(
-                float(variable_occupancy(instance, phase, np.array([k]), one, whole_packets=False)[0])
-                / PICOSECONDS_PER_SECOND
-                for k in dimensions
-            )
-            for phase in Phase
-        )
-        own = instance.fabric.dimensions
+        dimensions, one = instance.fabric.dimensions, np.ones(1)
+
+        def seconds_per_byte(phase: Phase, dimension: int) -> float:
+            occupancy = variable_occupancy(instance, phase, np.array([dimension]), one, whole_packets=False)
+            return float(occupancy[0]) / PICOSECONDS_PER_SECOND
+
         return cls(
-            seconds_per_byte=per_byte,
-            launch=tuple(d.launch_overhead / PICOSECONDS_PER_SECOND for d in own),
-            latency=tuple(d.latency / PICOSECONDS_PER_SECOND for d in own),
+            seconds_per_byte=tuple(
+                tuple(seconds_per_byte(phase, k) for k in range(len(dimensions))) for phase in Phase
+            ),
+            launch=tuple(d.launch_overhead / PICOSECONDS_PER_SECOND for d in dimensions),
+            latency=tuple(d.latency / PICOSECONDS_PER_SECOND for d in dimensions),
         )
 
 
@@ -104,7 +102,7 @@ class Program:
     names, sizes, algorithms : tuple
         Per dimension.
     dtype, reduction : str
-    launches : tuple of LaunchPart
+    launches : tuple of ProgramLaunch
     num_tasks, num_stages, iterations : int
         Operations of an iteration are its tasks, then its stages.
     durations : tuple of float
@@ -128,7 +126,7 @@ class Program:
     algorithms: tuple[str, ...]
     dtype: str
     reduction: str
-    launches: tuple[LaunchPart, ...]
+    launches: tuple[ProgramLaunch, ...]
     num_tasks: int
     num_stages: int
     iterations: int
@@ -156,13 +154,13 @@ class Program:
     def stage_places(self) -> tuple[tuple[int, int, int], ...]:
         """Launch, chunk and position of every stage of an iteration."""
         return tuple(
-            (launch, chunk, position)
-            for launch, own in enumerate(self.launches)
-            for chunk, path in enumerate(own.paths)
+            (number, chunk, position)
+            for number, launch in enumerate(self.launches)
+            for chunk, path in enumerate(launch.paths)
             for position in range(len(path))
         )
 
-    def elements(self, launch: LaunchPart) -> int:
+    def elements(self, launch: ProgramLaunch) -> int:
         """Elements of the buffer of a launch on a rank, padding included."""
         return launch.columns[-1] * math.prod(self.sizes[k] for k in launch.span)
 
@@ -172,18 +170,14 @@ class Program:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
-        """The program of :meth:`document`, also after JSON has made lists of tuples."""
-        values = {name: _tuples(value) for name, value in document.items()}
-        values["launches"] = tuple(
-            LaunchPart(**{name: _tuples(value) for name, value in own.items()}) for own in document["launches"]
-        )
-        if document["pace"] is not None:
-            values["pace"] = Pace(**{name: _tuples(value) for name, value in document["pace"].items()})
-        return cls(**values)
+        """The program of :meth:`document`, also after JSON has made lists of tuples.
 
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(own) for own in value) if isinstance(value, list | tuple) else value
+        Raises
+        ------
+        ValidationError
+            If the document is no program.
+        """
+        return TypeAdapter(cls).validate_python(document)
 
 
 @dataclass(frozen=True)
@@ -240,10 +234,10 @@ def compile_program(schedule: Schedule, options: RunOptions | None = None) -> Pr
     program = Program(
         names=instance.fabric.dimension_names,
         sizes=instance.fabric.sizes,
-        algorithms=tuple(own.basic_algorithm.value for own in instance.fabric.dimensions),
+        algorithms=tuple(dimension.basic_algorithm.value for dimension in instance.fabric.dimensions),
         dtype=options.dtype,
         reduction=options.reduction,
-        launches=tuple(_launch_parts(predicted, size)),
+        launches=tuple(_program_launches(predicted, size)),
         num_tasks=len(instance.tasks),
         num_stages=plan.num_stages,
         iterations=iterations,
@@ -254,7 +248,7 @@ def compile_program(schedule: Schedule, options: RunOptions | None = None) -> Pr
         num_predecessors=tuple(operations.num_predecessors.tolist()),
         release=tuple((operations.release / PICOSECONDS_PER_SECOND).tolist()),
         in_flight=options.in_flight,
-        segment=tuple(_segment(own, options.paced) for own in instance.fabric.dimensions),
+        segment=tuple(_segment(dimension, options.paced) for dimension in instance.fabric.dimensions),
         pace=Pace.of(instance) if options.paced else None,
     )
     _check_memory(program, size)
@@ -279,14 +273,14 @@ def _check(instance: Instance, options: RunOptions) -> None:
             raise InputError(rule, field=f"network.dimensions[{number}].kind", value=dimension.kind.value)
 
 
-def _launch_parts(schedule: Schedule, element_bytes: int) -> list[LaunchPart]:
+def _program_launches(schedule: Schedule, element_bytes: int) -> list[ProgramLaunch]:
     sizes = schedule.instance.fabric.sizes
     parts = []
     for exchange, chunks in zip(schedule.launched, schedule.plan.chunks, strict=True):
         members = math.prod(sizes[k] for k in exchange.span)
         columns = -(-exchange.size // (element_bytes * members))
         parts.append(
-            LaunchPart(
+            ProgramLaunch(
                 name=exchange.name,
                 kind=exchange.kind.value,
                 span=exchange.span,
@@ -301,8 +295,8 @@ def _queues(resource: Any, major: Any, starts: Any, num_resources: int) -> tuple
     """Operations of each resource and of compute in the order they are served; without those that never start."""
     queues = []
     for number in range(num_resources + 1):
-        own = np.flatnonzero((resource == number) & (starts >= 0))
-        queues.append(tuple(own[np.lexsort((own, major[own]))].tolist()))
+        served = np.flatnonzero((resource == number) & (starts >= 0))
+        queues.append(tuple(served[np.lexsort((served, major[served]))].tolist()))
     return tuple(queues)
 
 
@@ -313,13 +307,13 @@ def _segment(dimension: Dimension, paced: bool) -> int:
 
 
 def _check_memory(program: Program, element_bytes: int) -> None:
-    needed = program.iterations * element_bytes * sum(program.elements(own) for own in program.launches)
+    needed = program.iterations * element_bytes * sum(program.elements(launch) for launch in program.launches)
     if needed > MAX_RANK_BYTES:
         rule = f"needs {format_size(needed)} on every rank, at most {format_size(MAX_RANK_BYTES)} are allowed"
         raise InputError(rule, field="size")
 
 
-def kind_of(launch: LaunchPart) -> CollectiveKind:
+def kind_of(launch: ProgramLaunch) -> CollectiveKind:
     """The kind of a launch."""
     return CollectiveKind(launch.kind)
 

@@ -47,7 +47,7 @@ class _Part(BaseModel):
 
 
 class Summary(_Part):
-    """What was found out about a schedule when it was written; not needed to read it back.
+    """Policy, bounds, status and settings behind a schedule when it was written; not needed to read it back.
 
     In a file it stands beside what the times say (:func:`measures`).
     """
@@ -139,12 +139,12 @@ class ScheduleDocument(_Document):
         instance, plan = schedule.instance, schedule.plan
         if plan.launches or plan.order != "ready" or plan.keys is not None:
             raise InputError("a schedule without compute is written without launches, order and keys", field="plan")
-        sequences = (None if own is None else own.tolist() for own in plan.sequences)
+        sequences = (None if sequence is None else sequence.tolist() for sequence in plan.sequences)
         return cls(
             **common,
             collectives=[
-                ChunksPart(name=own.name, **_chunks_fields(instance, chunks))
-                for own, chunks in zip(instance.exchanges, plan.chunks, strict=True)
+                ChunksPart(name=exchange.name, **_chunks_fields(instance, chunks))
+                for exchange, chunks in zip(instance.exchanges, plan.chunks, strict=True)
             ],
             sequences=dict(zip(instance.resource_names, sequences, strict=False)),
             start_ps=schedule.start.tolist(),
@@ -154,7 +154,7 @@ class ScheduleDocument(_Document):
 
     def plan(self, instance: Instance) -> Plan:
         """The chunks of all collectives."""
-        names, required = ([own.name for own in group] for group in (self.collectives, instance.exchanges))
+        names, required = ([one.name for one in group] for group in (self.collectives, instance.exchanges))
         if names != required:
             raise InputError(f"names must be {', '.join(required)}", field="collectives", value=", ".join(names))
         return Plan(_chunks(instance, "collectives", self.collectives), self.dispatch)
@@ -164,14 +164,14 @@ class ScheduleDocument(_Document):
         names = instance.resource_names
         if self.sequences and self.sequences.keys() != set(names):
             raise InputError(f"must have one entry for each of {', '.join(names)}", field="sequences")
-        own = {name: self.sequences[name] for name in names if self.sequences}
-        sequences = tuple(None if s is None else np.array(s, dtype=np.int64) for s in own.values())
-        _check_sequences(instance, plan, {f"sequences.{name}": s for name, s in zip(own, sequences, strict=True)})
+        listed = [self.sequences[name] for name in names if self.sequences]
+        sequences = tuple(None if stages is None else np.array(stages, dtype=np.int64) for stages in listed)
+        _check_sequences(instance, plan, {f"sequences.{name}": s for name, s in zip(names, sequences, strict=False)})
         return replace(plan, sequences=sequences)
 
     def timed(self, instance: Instance, plan: Plan) -> Schedule:
         """The plan with its times."""
-        times = (np.array(own, dtype=np.int64) for own in (self.start_ps, self.end_ps, self.ready_ps))
+        times = (np.array(column, dtype=np.int64) for column in (self.start_ps, self.end_ps, self.ready_ps))
         return Schedule(instance, plan, *times)
 
 
@@ -201,11 +201,11 @@ class PeriodDocument(_Document):
         return cls(
             **common,
             order=plan.order,
-            launches=_launch_parts(instance, plan),
+            launches=launch_parts(instance, plan),
             keys=None if plan.keys is None else plan.keys.tolist(),
             sequences=[
-                None if own is None else list(zip(own.tolist(), shifts[own].tolist(), strict=True))
-                for own in plan.sequences
+                None if stages is None else list(zip(stages.tolist(), shifts[stages].tolist(), strict=True))
+                for stages in plan.sequences
             ],
             task_start_ps=schedule.task_start.tolist(),
             stage_start_ps=[
@@ -228,13 +228,13 @@ class PeriodDocument(_Document):
             return replace(plan, keys=keys)
         if len(self.sequences) != instance.num_resources:
             raise InputError(f"must have one entry for each of {instance.num_resources} resources", field="sequences")
-        pairs = [None if own is None else np.array(own, dtype=np.int64).reshape(-1, 2) for own in self.sequences]
-        sequences = tuple(None if own is None else own[:, 0] for own in pairs)
-        _check_sequences(instance, plan, {f"sequences[{n}]": own for n, own in enumerate(sequences)})
+        tables = [None if rows is None else np.array(rows, dtype=np.int64).reshape(-1, 2) for rows in self.sequences]
+        sequences = tuple(None if table is None else table[:, 0] for table in tables)
+        _check_sequences(instance, plan, {f"sequences[{n}]": stages for n, stages in enumerate(sequences)})
         shifts = np.zeros(plan.num_stages, dtype=np.int64)
-        for own in pairs:
-            if own is not None:
-                shifts[own[:, 0]] = own[:, 1]
+        for table in tables:
+            if table is not None:
+                shifts[table[:, 0]] = table[:, 1]
         return replace(plan, keys=keys, sequences=sequences, shifts=shifts)
 
     def timed(self, instance: Instance, plan: Plan) -> Schedule:
@@ -272,12 +272,12 @@ def schedule_document(schedule: Schedule, summary: Summary | None = None) -> dic
     InputError
         If it has no compute, but launches, an order or keys of its own, for which the format has no place.
     """
-    (model,) = (own for own in DOCUMENTS if own.has_compute == schedule.has_period)
-    told = (summary or Summary()).model_dump()
+    (model,) = (document for document in DOCUMENTS if document.has_compute == schedule.has_period)
+    remarks = (summary or Summary()).model_dump()
     common = {
         "instance": schedule.instance,
         "fingerprint": schedule.instance.fingerprint,
-        "summary": told | measures(schedule, told["bounds_ns"]),
+        "summary": remarks | measures(schedule, remarks["bounds_ns"]),
         "dispatch": schedule.plan.dispatch,
     }
     return model.of(schedule, **common).model_dump(mode="json")
@@ -410,7 +410,9 @@ def _chunks(instance: Instance, group: str, parts: Sequence[ChunksPart]) -> tupl
     return tuple(chunks)
 
 
-def _launch_parts(instance: Instance, plan: Plan) -> list[LaunchPart]:
+def launch_parts(instance: Instance, plan: Plan) -> list[LaunchPart]:
+    """The launches of a plan, with tensors, tasks and launches by their names."""
+
     def task(of: TaskOf | None) -> TaskPart | None:
         return None if of is None else TaskPart(task=instance.tasks[of.task].name, later=of.later)
 
@@ -462,8 +464,8 @@ def _index(places: Mapping[str, int], name: str, field: str) -> int:
 def _check_sequences(instance: Instance, plan: Plan, sequences: Mapping[str, IntArray | None]) -> None:
     """Refuse enforced sequences, one per resource by its field, that are no orderings of the stages there."""
     resources = plan.stage_resources(instance)
-    for number, (field, own) in enumerate(sequences.items()):
-        if own is not None and not np.array_equal(np.sort(own), np.flatnonzero(resources == number)):
+    for number, (field, stages) in enumerate(sequences.items()):
+        if stages is not None and not np.array_equal(np.sort(stages), np.flatnonzero(resources == number)):
             raise InputError("must list each of the stages of the resource once", field=field)
 
 

@@ -19,12 +19,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from themis_opt.base import chakra
 from themis_opt.base.arrays import FloatArray, IntArray
-from themis_opt.base.chakra import NodeType
 from themis_opt.base.errors import InputError
-from themis_opt.base.protobuf import bytes_field, delimited, number_field
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.formats import chakra
+from themis_opt.formats.chakra import NodeType
+from themis_opt.formats.protobuf import bytes_field, delimited, number_field
 from themis_opt.formats.readers.astra_sim_network import HOPS, links
 from themis_opt.problem.cost import fixed_lag, fixed_occupancy
 from themis_opt.problem.network import Algorithm, Dimension, Kind

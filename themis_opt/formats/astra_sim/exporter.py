@@ -7,11 +7,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
-from themis_opt.base.chakra import Attributes, CommType, Node, NodeType, read_trace, write_trace
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_percent, nanoseconds
 from themis_opt.formats.astra_sim.collective import Collective
 from themis_opt.formats.astra_sim.interpreter import LinkNetwork, replay
+from themis_opt.formats.chakra import Attributes, CommType, Node, NodeType, read_trace, write_trace
 from themis_opt.formats.readers.astra_sim_network import GIGABYTE, KINDS
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.schedule import Schedule

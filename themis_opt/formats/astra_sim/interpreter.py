@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from themis_opt.base.chakra import Node, NodeType, Value
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.base.sources import Source
+from themis_opt.formats.chakra import Node, NodeType, Value
 from themis_opt.formats.readers.astra_sim_network import FIELDS, GIGABYTE, KINDS
 from themis_opt.problem.network import Kind
 

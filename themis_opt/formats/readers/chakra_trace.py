@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from themis_opt.base.chakra import Node, NodeType, read_trace
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_SECOND
+from themis_opt.formats.chakra import Node, NodeType, read_trace
 from themis_opt.formats.readers.draft import Draft, needs_network
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import FORMAT, Instance

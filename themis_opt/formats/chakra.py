@@ -13,7 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.protobuf import (
+from themis_opt.base.sources import Source
+from themis_opt.formats.protobuf import (
     BYTES,
     VARINT,
     WIDTHS,
@@ -29,7 +30,6 @@ from themis_opt.base.protobuf import (
     read_varint,
     signed,
 )
-from themis_opt.base.sources import Source
 
 VERSION = "0.0.4"
 NODE_FIELDS = range(1, 12)
