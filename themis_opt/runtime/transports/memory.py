@@ -3,7 +3,7 @@
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from threading import Condition
-from time import monotonic
+from time import monotonic, sleep
 
 from themis_opt.runtime.links import Frame, Incoming, Outgoing, RankFailure
 
@@ -35,8 +35,8 @@ class Exchange:
 
     def take(self, receiver: int, sender: int, channel: int) -> Frame:
         """The next message, as soon as it is there."""
-        frames = self._frames[receiver, sender, channel]
         with self._arrived:
+            frames = self._frames[receiver, sender, channel]  # making one outside the lock may lose that of a sender
             if not self._arrived.wait_for(lambda: frames or self._aborted, self.patience):
                 raise RankFailure(sender, f"sent nothing for {self.patience:g} s")
             if not frames:
@@ -58,8 +58,6 @@ class MemoryLink:
 
     def exchange(self, outgoing: Sequence[Outgoing], incoming: Sequence[Incoming]) -> None:
         """Send and receive; see :class:`~themis_opt.runtime.links.Link`."""
-        from time import sleep
-
         for message in outgoing:
             sleep(max(message.due - monotonic(), 0.0))
             self._shared.put(message.peer, self._rank, self._channel, message.pack())
