@@ -200,3 +200,21 @@ def test_unwritable_folder_is_found_before_the_search(invoke, tmp_path):
     (tmp_path / "out").write_text("precious", encoding="utf-8")
     result = invoke("solve", NAME, *QUICK, "-o", tmp_path / "out")
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (("solve", NAME, "--nope"), "error: No such option: --nope"),
+        (("solve",), "error: Missing argument 'INSTANCE'."),
+        (("nope",), "error: No such command 'nope'."),
+    ],
+)
+def test_errors_of_usage_are_worded_as_others(invoke, line, said):
+    result = invoke(*line)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].startswith(said)
+
+
+def test_summaries_of_commands_are_whole(invoke):
+    assert "..." not in invoke("--help").stdout.partition("Commands:")[2]

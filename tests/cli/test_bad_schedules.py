@@ -299,12 +299,6 @@ def test_swapped_collectives_are_refused(refuse, succeed, save, tmp_path):
     assert "collectives = " in refuse("validate", save(edited(schedule, "collectives", schedule["collectives"][::-1])))
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_instance_in_place_of_a_schedule_is_refused(refuse, save, document, command):
-    message = refuse(command, save(document))
-    assert "format = 'themis-opt/instance/1': must be 'themis-opt/schedule/1'" in message
-
-
 @pytest.mark.parametrize("name", ["order.json", "trace.json", "comparison.json", "stages.csv", "gantt.png"])
 def test_other_file_of_a_solution_is_refused(refuse, solution, name):
     assert name in refuse("validate", solution / name)
@@ -347,8 +341,12 @@ def test_more_chunks_than_the_instance_has_are_refused(refuse, succeed, save, do
     refuse("validate", save(disguised))
 
 
-def test_an_instance_in_the_place_of_its_schedule_is_told(refuse):
-    said = refuse("explain", "fig5.all_reduce.256MB")
-    assert (
-        "schedule = 'fig5.all_reduce.256MB': is an instance; a schedule of it is what 'themis-opt solve' writes" in said
-    )
+@pytest.mark.parametrize("command", ["validate", "explain"])
+@pytest.mark.parametrize("given", ["shipped", "file"])
+def test_an_instance_in_the_place_of_its_schedule_is_told(refuse, save, document, command, given):
+    said = refuse(command, "fig5.all_reduce.256MB" if given == "shipped" else save(document))
+    assert "is an instance: solve it, then give the schedule.json that 'themis-opt solve' writes" in said
+
+
+def test_a_schedule_in_the_place_of_its_instance_is_told(refuse, solution):
+    assert "is a schedule: give its instance" in refuse("simulate", solution / "schedule.json")

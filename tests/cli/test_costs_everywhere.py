@@ -33,13 +33,6 @@ def test_chunk_sizes_have_one_name(known):
     assert not any({"--sizes", "--profiles", "--sizes-of-collective"} & options for options in others)
 
 
-@pytest.mark.parametrize("old", [("--sizes", "equal"), ("--sizes=equal",)])
-def test_former_names_are_understood_with_a_note(invoke, old):
-    result = invoke("simulate", NAME, "--policies", "hourglass", *old)
-    assert result.exit_code == 0
-    assert result.stderr.splitlines()[0] == "note: --sizes is called --chunk-sizes now"
-
-
 @pytest.mark.parametrize("command", ["explain", "robustness"])
 def test_launches_that_cost_something_make_a_plan_slower(succeed, solution, command):
     options = ("--samples", 2) if command == "robustness" else ()

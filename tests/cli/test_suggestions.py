@@ -106,3 +106,17 @@ def test_doubts_about_files_are_warnings(invoke, tmp_path):
     result = invoke("show", path)
     assert result.exit_code == 0
     assert result.stderr.splitlines()[0].startswith(f"warning: {path}: dim1: 450 B/s is no network")
+
+
+def test_a_number_without_its_unit_is_doubted(invoke, refuse, save, document):
+    launches = invoke("simulate", "fig5.all_reduce.256MB", "--policies", "baseline", "--launch-overhead", 2)
+    assert "dim1: no launch takes 2 s; is a unit missing ('2 us')?" in launches.stderr
+    document = json.loads(json.dumps(document))
+    document["network"]["dimensions"][0]["bandwidth"] = 45
+    document["collectives"][0]["size"] = "1 GB"
+    assert "the bandwidth 45 means 45 B/s: write the unit" in refuse("simulate", save(document))
+
+
+def test_operations_per_second_without_their_unit_are_doubted(invoke):
+    line = ("workload", "resnet-50", "--network", "fig5.all_reduce.256MB", "--flops", 989)
+    assert "--flops: 989 means 989 FLOP/s: write the unit" in invoke(*line).stderr

@@ -201,6 +201,12 @@ def test_a_chain_of_signs_is_several_constraints() -> None:
         ({"network": with_split("pod", "a", "rack")}, ("network.splits", "different names")),
         ({"network": with_split("pot", "a", "b")}, ("network.splits[0].dimension", "node, rack, pod")),
         ({"constraints": ["node >= 1 TB/s"]}, ("no bandwidths obey",)),
+        ({"network": with_dimension(0, least="500 GB/s")}, ("no bandwidths obey", "node needs 500 GB/s")),
+        ({"network": with_dimension(0, least="300 GB/s"), "constraints": ["pod >= 200 GB/s"]}, ("no bandwidths obey",)),
+        (
+            {"network": with_dimension(0, bandwidth="100 GB/s"), "constraints": ["node <= 50 GB/s"]},
+            ("no bandwidths obey", "node needs 100 GB/s, and they leave it 50 GB/s"),
+        ),
         ({"budget": {}}, ("node", "nothing limits its bandwidth")),
         ({"budget": {"bandwidth": "0 B/s"}}, ("budget.bandwidth", "greater than 0")),
         ({"workloads": [{"name": "w"}]}, ("workloads[0]", "either collectives or an instance")),

@@ -200,18 +200,26 @@ def format_short_time(picoseconds: float, *, micro: str = "us") -> str:
 def format_times(picoseconds: Sequence[float]) -> list[str]:
     """Times in one unit: with two decimals in the largest in which all but zeros are at least 10.
 
-    Where that takes five digits before the point for some, it is three decimals in the next larger unit.
+    Where that takes too many digits before the point for some, it is three decimals in the next larger unit, and where
+    others would vanish there, each time is shown alone.
     """
     positive = [time for time in picoseconds if time > 0]
-    (unit, scale), decimals = time_unit(min(positive, default=0.0), least=10, smallest="ns"), 2
-    larger = time_unit(MOST_BEFORE_POINT * scale)
-    if max(positive, default=0.0) >= MOST_BEFORE_POINT * scale and larger[1] > scale:
+    shortest, longest = min(positive, default=0.0), max(positive, default=0.0)
+    (unit, scale), decimals = time_unit(shortest, least=10, smallest="ns"), 2
+    most = MOST_BEFORE_POINT[unit] * scale
+    larger = time_unit(most)
+    if longest >= most and larger[1] > scale:
+        if shortest < LEAST_IN_LARGER * larger[1] or longest >= MOST_BEFORE_POINT[larger[0]] * larger[1]:
+            return [format_times([time])[0] for time in picoseconds]
         (unit, scale), decimals = larger, 3
     return [f"{time / scale:.{decimals}f} {unit}" if time else "0" for time in picoseconds]
 
 
-MOST_BEFORE_POINT = 10**4
+MOST_BEFORE_POINT: Mapping[str, int] = MappingProxyType({"s": 10**4, "ms": 10**4, "us": 10**4, "ns": 10**3})
 """From which number on times are shown in a larger unit."""
+
+LEAST_IN_LARGER = 0.1
+"""Times below it would lose their digits there, so that each time has a unit of its own."""
 
 
 def format_duration(picoseconds: float) -> str:
@@ -252,8 +260,9 @@ SMALL_BANDWIDTHS = ("B/s", "kB/s", "KB/s", "KiB/s")
 
 
 def format_megabytes(size: float, space: str = "") -> str:
-    """The size in MB with four digits; without a space as it stands in names."""
-    return f"{size / 10**6:.4g}{space}MB"
+    """The size with four digits, in MB where it has some; without a space as it stands in names."""
+    unit, scale = ("MB", 10**6) if 10**2 <= size < 10**10 else _decimal_size_unit(size, 1.0)
+    return f"{size / scale:.4g}{space}{unit}"
 
 
 def format_percent(fraction: float) -> str:

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from themis_opt.batches.experiment_run import Finished
 
 
-@options.with_costs
+@options.grouped
 def batch(
     experiment: Annotated[Path, typer.Argument(help="Experiment file (TOML).", metavar="EXPERIMENT")],
+    *,
     jobs: Annotated[
         int | None, typer.Option(help="Threads to keep busy, by default one per core.", min=1, max=4096)
     ] = None,
@@ -38,9 +39,7 @@ def batch(
         bool, typer.Option("--quick", help="Run what the table [quick] of the experiment leaves.")
     ] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what failed before.")] = False,
-    size: options.Size = None,
-    chunks: options.NumChunks = None,
-    latency: options.Latency = None,
+    changes: options.Changes,
     sizes: Annotated[
         str | None, typer.Option("--chunk-sizes", help="equal or free, instead of the experiment's.")
     ] = None,
@@ -49,11 +48,9 @@ def batch(
         bool, typer.Option("--status", help="Only say how far the batch is, which may be running elsewhere.")
     ] = False,
     as_json: options.Json = False,
-    **costs: str | None,
 ) -> None:
     """Run an experiment, with its costs and sizes or others; what is finished is kept and not run again."""
-    changes = {"size": size, "chunks": chunks, "latency": latency, "chunk_sizes": sizes} | costs
-    given = {name: value for name, value in changes.items() if value is not None}
+    given = changes.given() | ({} if sizes is None else {"chunk_sizes": sizes})
     if status:
         _say_status(experiment, as_json, store=store, jobs=jobs, quick=quick, overrides=given)
         return
@@ -63,7 +60,7 @@ def batch(
 
     _check_report(experiment)
     told = {"--jobs": jobs, "--cluster": address, "-o": output, "--store": store}
-    told |= {f"--{name.replace('_', '-')}": changes[name] for name in given}
+    told |= {f"--{name.replace('_', '-')}": value for name, value in given.items()}
     told |= {"--quick": quick, "--retry-failed": retry_failed, "--parquet": parquet}
     with batch_progress() as report:
         finished = run_experiment(

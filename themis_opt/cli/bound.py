@@ -10,21 +10,18 @@ if TYPE_CHECKING:
     from themis_opt.problem.instance import Instance
 
 
-@options.with_costs
+@options.grouped
 def bound(
     source: options.InstanceSource,
-    size: options.Size = None,
-    chunks: options.NumChunks = None,
-    latency: options.Latency = None,
-    ag_order: options.AgOrder = None,
+    *,
+    changes: options.InstanceChanges,
     sizes: Annotated[
         str | None, typer.Option("--chunk-sizes", help="equal or free: only the bounds that hold for them.")
     ] = None,
     as_json: options.Json = False,
-    **costs: str | None,
 ) -> None:
     """Print every proven lower bound on the makespan, or on the time of a training iteration."""
-    instance = options.load_instance(source, size, chunks, latency, ag_order, costs)
+    instance = options.load_instance(source, changes)
 
     from themis_opt.cli.printing import print_json, print_rows
     from themis_opt.study.columns import objective

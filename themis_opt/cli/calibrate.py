@@ -11,31 +11,26 @@ if TYPE_CHECKING:
     from themis_opt.runtime.calibration import Calibration
 
 
-@options.with_costs
+@options.grouped
 def calibrate(
     source: options.InstanceSource,
+    *,
     local: ranks.Local = None,
     pace: ranks.Pace = None,
     repeat: Annotated[int, typer.Option(help="Runs of each measurement.", min=1)] = 5,
     transport: ranks.Transport = "tcp",
-    size: options.Size = None,
-    chunks: options.NumChunks = None,
-    latency: options.Latency = None,
-    hosts: ranks.Hosts = None,
-    launcher: ranks.Launcher = "ssh {host}",
-    address: ranks.Address = "127.0.0.1",
-    join: ranks.Join = None,
+    changes: options.Changes,
+    start: ranks.Start,
     output: Annotated[Path, typer.Option("-o", "--output", help="Write the calibrated instance to this file.")] = Path(
         "calibrated.json"
     ),
     as_json: options.Json = False,
-    **costs: str | None,
 ) -> None:
     """Measure bandwidth, launch overhead, latency and sums of each dimension at the sizes of a schedule's stages.
 
     Writes the instance with what was measured, and a picture of times and residuals beside it.
     """
-    instance = options.load_instance(source, size, chunks, latency, costs=costs)
+    instance = options.load_instance(source, changes)
 
     from themis_opt.cli.printing import print_json, print_table, tell_files
     from themis_opt.formats.calibration_picture import picture_fits
@@ -50,7 +45,7 @@ def calibrate(
     instance = on_network(instance, local, pace)
     schedule = simulate(instance, make_policy(specify("baseline", instance))(instance))
     with (
-        ranks.ranks(instance.fabric.num_npus, transport, hosts, launcher, address, join) as coordinator,
+        ranks.ranks(instance.fabric.num_npus, transport, start) as coordinator,
         ranks.run_progress() as progress,
     ):
         settings = RunOptions(paced=pace is not None)

@@ -1,6 +1,6 @@
 """``themis-opt solve`` and ``themis-opt compare``: policies side by side, and the best schedule on disk."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,31 +14,23 @@ if TYPE_CHECKING:
     from themis_opt.base.units import Form
     from themis_opt.problem.instance import Instance
     from themis_opt.search.limits import Allowance
-    from themis_opt.study.comparison import Comparison, Limits
+    from themis_opt.study.comparison import Comparison
     from themis_opt.study.robust import RobustChoice
 
 
 WRITE_SECONDS = 8e-6
 """What the files of a schedule take for each stage; the search ends so much earlier."""
 
+FREE_SIZES = options.Search(sizes="free")
 
-@options.with_costs
+
+@options.grouped
 def solve(
     source: options.InstanceSource,
-    size: options.Size = None,
-    chunks: options.NumChunks = None,
-    latency: options.Latency = None,
-    ag_order: options.AgOrder = None,
+    *,
+    changes: options.InstanceChanges,
     policies: options.Policies = None,
-    time_limit: options.TimeLimit = 60.0,
-    workers: options.Workers = 2,
-    seed: options.Seed = 0,
-    gap: options.Gap = None,
-    sizes: options.Sizes = "free",
-    deterministic: options.Deterministic = False,
-    memory: options.Memory = 4.0,
-    no_cache: options.NoCache = False,
-    solver_log: options.SolverLog = None,
+    search: options.Search = FREE_SIZES,
     robust: Annotated[
         bool,
         typer.Option(
@@ -49,14 +41,13 @@ def solve(
         Path | None, typer.Option("-o", "--output", help="Folder for the schedule and its pictures.")
     ] = None,
     as_json: options.Json = False,
-    **costs: str | None,
 ) -> None:
     """Find a near-optimal schedule, prove its gap, and write it with pictures.
 
     Compares the usual policies with the reference of local search and CP-SAT, and writes the best schedule, its order
     table or the compute tasks beside it, a trace for Perfetto, a Gantt picture and CSV files.
     """
-    instance = options.load_instance(source, size, chunks, latency, ag_order, costs)
+    instance = options.load_instance(source, changes)
 
     from themis_opt.base.documents import file_name
     from themis_opt.policies.registry import REFERENCE, usual_policies
@@ -64,11 +55,8 @@ def solve(
     chosen = options.choose_policies(instance, policies, lambda _: (*usual_policies(instance), REFERENCE))
     names = dict.fromkeys([*chosen, *_pool(instance)] if robust else chosen)
     folder = output or Path(file_name(f"{Path(source).name.removesuffix('.json')}.solution"))
-    limits = _limits(time_limit, workers, seed, gap, sizes, deterministic, memory)
-    with options.solver_logged(solver_log):
-        _compare(
-            instance, names, limits, cached=not no_cache, asked_gap=gap, folder=folder, as_json=as_json, robust=robust
-        )
+    with options.solver_logged(search.solver_log):
+        _compare(instance, tuple(names), search, folder=folder, as_json=as_json, robust=robust)
 
 
 def _pool(instance: "Instance") -> tuple[str, ...]:
@@ -96,111 +84,96 @@ def _with_robust_choice(
     return choice.comparison, choice
 
 
-@options.with_costs
+@options.grouped
 def compare(
     source: options.InstanceSource,
-    size: options.Size = None,
-    chunks: options.NumChunks = None,
-    latency: options.Latency = None,
-    ag_order: options.AgOrder = None,
+    *,
+    changes: options.InstanceChanges,
     policies: options.Policies = None,
-    time_limit: options.TimeLimit = 60.0,
-    workers: options.Workers = 2,
-    seed: options.Seed = 0,
-    gap: options.Gap = None,
-    sizes: options.Sizes = "equal",
-    deterministic: options.Deterministic = False,
-    memory: options.Memory = 4.0,
-    no_cache: options.NoCache = False,
-    solver_log: options.SolverLog = None,
+    search: options.Search,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for the best schedule and the table.")
     ] = None,
     as_json: options.Json = False,
-    **costs: str | None,
 ) -> None:
     """Run all policies on one instance, each against the best proven bound."""
-    instance = options.load_instance(source, size, chunks, latency, ag_order, costs)
+    instance = options.load_instance(source, changes)
 
     from themis_opt.policies.registry import every_policy
 
     names = options.choose_policies(instance, policies, every_policy)
-    limits = _limits(time_limit, workers, seed, gap, sizes, deterministic, memory)
-    with options.solver_logged(solver_log):
-        _compare(instance, names, limits, cached=not no_cache, asked_gap=gap, folder=output, as_json=as_json)
-
-
-def _limits(
-    time_limit: float, workers: int, seed: int, gap: float | None, sizes: str, deterministic: bool, memory: float
-) -> "Limits":
-    from formulations.budget import PROVEN_GAP
-    from themis_opt.study.comparison import checked_sizes
-
-    return {
-        "time_limit": time_limit,
-        "workers": workers,
-        "seed": seed,
-        "gap": PROVEN_GAP if gap is None else gap,
-        "sizes": checked_sizes(sizes),
-        "deterministic": deterministic,
-        "memory": memory,
-    }
+    with options.solver_logged(search.solver_log):
+        _compare(instance, tuple(names), search, folder=output, as_json=as_json)
 
 
 def _compare(
     instance: "Instance",
-    policies: Iterable[str],
-    limits: "Limits",
+    policies: tuple[str, ...],
+    search: options.Search,
     *,
-    cached: bool,
-    asked_gap: float | None,
     folder: Path | None,
     as_json: bool,
     robust: bool = False,
 ) -> None:
-    """Compare policies, write the best schedule into the folder, if there is one, and print the table."""
+    """Compare policies, write the best schedule into the folder, if there is one, and print verdict and table."""
     from themis_opt.base.documents import make_folder
-    from themis_opt.cli.printing import note_free_cuts, print_json, say_all, tell_files, tell_note
-    from themis_opt.cli.progress import comparison_progress
-    from themis_opt.problem.cost import count_stages
-    from themis_opt.reports.solution import write_page
-    from themis_opt.search.limits import Allowance
-    from themis_opt.search.plan_cache import PlanCache
-    from themis_opt.study import comparison
-    from themis_opt.study.bundle import write_comparison
-    from themis_opt.study.robust import SAMPLING_SHARE
+    from themis_opt.cli.printing import print_json, say_all, tell_files
+    from themis_opt.study.comparison import checked_sizes
     from themis_opt.study.verdict import on_choice, on_comparison
 
+    checked_sizes(search.sizes)
     if folder is not None:
         make_folder(folder)
-    settings = {name: value for name, value in limits.items() if name != "gap"}
-    if not limits["deterministic"]:
-        writing = 0.0 if folder is None else WRITE_SECONDS * count_stages(instance)
-        limits["time_limit"] = max(remaining(limits["time_limit"]) - writing, 0.0)
-    cache = PlanCache() if cached and not limits["deterministic"] else None
-    choice: RobustChoice | None = None
-    sampling = None if limits["deterministic"] else Allowance(limits["time_limit"])
-    if robust and not limits["deterministic"]:
-        limits["time_limit"] *= 1 - SAMPLING_SHARE
-    with comparison_progress(instance, limits["time_limit"]) as progress:
-        compared = comparison.compare(instance, tuple(policies), progress=progress, cache=cache, **limits)
-        if robust:
-            compared, choice = _with_robust_choice(compared, limits["seed"], sampling)
+    seconds = search.time_limit if search.deterministic else _seconds_to_search(instance, search, folder)
+    compared, choice = _searched(instance, policies, search, seconds, robust=robust)
     with undisturbed():
         verdict = (*(on_choice(choice) if choice else ()), *on_comparison(compared))
-        if folder is not None:
-            page = write_page(folder, compared, verdict)
-            tell_files([*write_comparison(folder, compared, settings), page])
+        files = [] if folder is None else _write(folder, compared, verdict, search)
         if as_json:
             print_json([result.row() for result in compared.results])
         else:
             say_all(verdict)
-            _print(compared, limits["sizes"])
-            _print_choice(choice)
-            note_free_cuts([compared.best.schedule])
-            for name in compared.left_out:
-                tell_note(f"{name} was left out: it would take longer than --time-limit")
-    _leave(compared, asked_gap)
+            _print(compared, choice, search.sizes)
+        tell_files(files)
+    _leave(compared, search.gap)
+
+
+def _seconds_to_search(instance: "Instance", search: options.Search, folder: Path | None) -> float:
+    """What is left of the time limit of the command, but for its files."""
+    from themis_opt.problem.cost import count_stages
+
+    writing = 0.0 if folder is None else WRITE_SECONDS * count_stages(instance)
+    return max(remaining(search.time_limit) - writing, 0.0)
+
+
+def _searched(
+    instance: "Instance", policies: tuple[str, ...], search: options.Search, seconds: float, *, robust: bool
+) -> "tuple[Comparison, RobustChoice | None]":
+    """The comparison, and what became of its candidates on disturbed networks, if that was asked."""
+    from themis_opt.cli.progress import comparison_progress
+    from themis_opt.search.limits import Allowance
+    from themis_opt.search.plan_cache import PlanCache
+    from themis_opt.study import comparison
+    from themis_opt.study.robust import SAMPLING_SHARE
+
+    cache = None if search.no_cache or search.deterministic else PlanCache()
+    sampling = None if search.deterministic else Allowance(seconds)
+    if robust and not search.deterministic:
+        seconds *= 1 - SAMPLING_SHARE
+    limits = search.settings() | {"time_limit": seconds}
+    with comparison_progress(instance, seconds) as progress:
+        compared = comparison.compare(instance, policies, progress=progress, cache=cache, **limits)
+        return _with_robust_choice(compared, search.seed, sampling) if robust else (compared, None)
+
+
+def _write(folder: Path, compared: "Comparison", verdict: Sequence[str], search: options.Search) -> list[Path]:
+    """Write the best schedule, the table and the page with both; returns the files."""
+    from themis_opt.reports.solution import write_page
+    from themis_opt.study.bundle import write_comparison
+
+    page = write_page(folder, compared, verdict)
+    settings = {name: value for name, value in search.settings().items() if name != "gap"}
+    return [*write_comparison(folder, compared, settings), page]
 
 
 def _print_choice(choice: "RobustChoice | None") -> None:
@@ -220,13 +193,17 @@ def _print_choice(choice: "RobustChoice | None") -> None:
     print_rows(f"{count} disturbed networks, the same for all; the best first", choice.rows(), shown)
 
 
-def _print(compared: "Comparison", sizes: str) -> None:
-    """Print the table of all results."""
-    from themis_opt.cli.printing import print_results
+def _print(compared: "Comparison", choice: "RobustChoice | None", sizes: str) -> None:
+    """Print the table of all results, and what is to be known about them."""
+    from themis_opt.cli.printing import note_free_cuts, print_results, tell_note
 
     title = f"{compared.instance.name or 'instance'}, chunk sizes {sizes}: {_bounds_in_words(compared)}"
     results = compared.results
     print_results(title, [result.row() for result in results], [result.schedule for result in results])
+    _print_choice(choice)
+    note_free_cuts([compared.best.schedule])
+    for name in compared.left_out:
+        tell_note(f"{name} was left out: it would take longer than --time-limit")
 
 
 def _bounds_in_words(compared: "Comparison") -> str:

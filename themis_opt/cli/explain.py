@@ -15,20 +15,19 @@ TIMES = {"start": "start_ns", "busy": "busy_ns", "lag": "lag_ns", "idle": "idle_
 """Names that fields of an explanation have in JSON, where they are nanoseconds."""
 
 
-@options.with_costs
+@options.grouped
 def explain(
     path: options.ScheduleFile,
-    latency: options.Latency = None,
-    sizes: options.Replanned = None,
+    *,
+    replanning: options.Replanning,
     steps: Annotated[int, typer.Option(help="Stages of the critical path, and waits, to list.", min=0)] = 12,
     as_json: options.Json = False,
-    **costs: str | None,
 ) -> None:
     """Show where the time of each resource goes, the critical path, what compute waits for, and the closest bound.
 
     With other costs or chunk sizes, of what the same plan takes then.
     """
-    schedule = options.replan(options.load_schedule(path), latency, sizes, costs)
+    schedule = replanning.apply(options.load_schedule(path))
 
     from themis_opt.cli.printing import print_json, say_all
     from themis_opt.schedules.explanation import explain as analyse

@@ -39,7 +39,10 @@ def export(
     ] = None,
     policies: options.Policies = None,
 ) -> None:
-    """Write a schedule in the format of another tool; ``themis-opt list exports`` names the formats."""
+    """Write a schedule in the format of another tool.
+
+    The command "themis-opt list exports" names the formats.
+    """
     if (to is None) == (not model):
         raise InputError("name one format, with --to or --model", field="--to", value=to)
     to = to or "model"

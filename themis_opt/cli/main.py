@@ -1,6 +1,7 @@
 """The ``themis-opt`` command."""
 
 import functools
+import io
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -10,7 +11,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from themis_opt.base.docstrings import docstring
 from themis_opt.base.errors import ThemisError
@@ -55,6 +56,7 @@ def application() -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        cls=_Commands,
     )
     app.callback()(_main)
     for name, path in COMMANDS.items():
@@ -64,34 +66,37 @@ def application() -> typer.Typer:
     return app
 
 
-RENAMED: Mapping[str, str] = MappingProxyType(
-    {
-        "--sizes": "--chunk-sizes",
-        "--profiles": "--chunk-sizes",
-        "--sizes-of-collective": "--size",
-        "--times": "--layer-times",
-    }
-)
-"""Options by what they were called before; the old names are understood, with a note."""
+class _Commands(TyperGroup):
+    """The command with errors of its usage worded as all others: ``error: ...``."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Run a command line, and end the process unless told otherwise."""
+        standalone = options.pop("standalone_mode", True)
+        try:
+            code = super().main(*arguments, **options | {"standalone_mode": False})
+        except Exception as error:
+            if not hasattr(error, "show"):  # only errors of usage can show themselves
+                raise
+            shown = io.StringIO()
+            error.show(shown)
+            _tell_lines(shown.getvalue().replace("Error: ", "error: ", 1))
+            code = BAD_INPUT
+        if standalone:
+            sys.exit(code)
+        return code
+
+
+def _tell_lines(text: str) -> None:
+    with suppress(OSError):
+        typer.echo(text, err=True, nl=False)
 
 
 class _Command(TyperCommand):
-    """A command that understands former names of its options."""
+    """A command whose summary stands whole in the list of commands."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments with the names that options have now."""
-        own = {name for parameter in self.params for name in parameter.opts}
-        renamed = {old: new for old, new in RENAMED.items() if old not in own and new in own}
-        found = [arg.partition("=")[0] for arg in args if arg.partition("=")[0] in renamed]
-        for old in dict.fromkeys(found):
-            _tell(f"note: {old} is called {renamed[old]} now")
-        left: list[str] = super().parse_args(ctx, [_renamed(arg, renamed) for arg in args])
-        return left
-
-
-def _renamed(arg: str, renamed: Mapping[str, str]) -> str:
-    name, sign, value = arg.partition("=")
-    return f"{renamed.get(name, name)}{sign}{value}"
+    def get_short_help_str(self, limit: int = 0) -> str:
+        """The first sentence of the help, whatever the limit of click says."""
+        return " ".join((self.help or "").split("\n\n")[0].split())
 
 
 def _print_version(asked: bool) -> None:
@@ -117,8 +122,8 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*arguments, **options)
         except ThemisError as error:
-            for own in (error, *getattr(error, "others", ())):
-                _tell(f"error: {own}")
+            for each in (error, *getattr(error, "others", ())):
+                _tell(f"error: {each}")
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
             _tell("interrupted: there is no result yet")

@@ -1,12 +1,13 @@
-"""Options that subcommands share, and the instance they make together."""
+"""Options that subcommands share, in groups, and the instance or schedule that they make together."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Self, get_type_hints
 
 import typer
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from themis_opt.problem.instance import Instance
     from themis_opt.problem.network import Network
     from themis_opt.schedules.schedule import Schedule
+    from themis_opt.workloads.timing import Rate
 
 InstanceSource = Annotated[
     str,
@@ -42,95 +44,254 @@ Policies = Annotated[
         autocompletion=completion.policies,
     ),
 ]
-TimeLimit = Annotated[
-    float,
-    typer.Option(
-        help="Seconds for the whole command; with --deterministic, work that takes about so long.",
-        min=0.1,
-        max=1e9,
-    ),
-]
-Workers = Annotated[int, typer.Option(help="Threads of the solver.", min=1, max=1024)]
 Seed = Annotated[int, typer.Option(help="Seed of the solver and of random policies.", min=0, max=2**31 - 1)]
-Gap = Annotated[
-    float | None, typer.Option(help="Stop at this gap (a fraction); exit code 1 if it is not reached.", min=0)
-]
-Sizes = Annotated[
+ChunkSizes = Annotated[
     str, typer.Option("--chunk-sizes", help="Where a policy can choose: equal, or free (at most --chunks).")
 ]
-Replanned = Annotated[
-    str | None,
-    typer.Option("--chunk-sizes", help="equal, or free for those that suit its order best, instead of the schedule's."),
-]
-Deterministic = Annotated[
-    bool, typer.Option("--deterministic", help="Same result on every run: limits count work, the cache is not used.")
-]
-Memory = Annotated[float, typer.Option(help="GiB of memory at which the search ends.", min=0.001, max=1e6)]
-SolverLog = Annotated[
-    Path | None, typer.Option("--solver-log", help="File for what CP-SAT logs of its models, presolve and search.")
-]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither use nor keep plans in the user's cache folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
-def with_costs(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each cost term, after --latency, in the place of its ``**costs``.
+@dataclass(frozen=True)
+class OptionGroup:
+    """Options that several commands share: each field is an option, or a group of them, and its value the default."""
 
-    A command that calls something else so has no option for that term.
+    def parameters(self) -> Iterator[Parameter]:
+        """One parameter for each option, in order."""
+        hints = get_type_hints(type(self), include_extras=True)
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if isinstance(value, OptionGroup):
+                yield from value.parameters()
+            else:
+                yield _option(option.name, hints[option.name], value)
+
+    def filled(self, values: Mapping[str, Any]) -> Self:
+        """The group with the values of a command line, by the names of options."""
+        changes = {}
+        for option in fields(self):
+            value = getattr(self, option.name)
+            changes[option.name] = value.filled(values) if isinstance(value, OptionGroup) else values[option.name]
+        return replace(self, **changes)
+
+
+def _option(name: str, annotation: Any, default: Any = None) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+@dataclass(frozen=True)
+class Costs(OptionGroup):
+    """How latencies count, and one option for each term of :data:`~themis_opt.problem.cost_terms.COST_TERMS`."""
+
+    latency: Latency = None
+    terms: Mapping[str, str | None] = field(default_factory=lambda: dict.fromkeys(COST_TERMS))
+
+    def parameters(self) -> Iterator[Parameter]:
+        """The latency, and the terms by their names."""
+        yield _option("latency", Latency)
+        for name, term in COST_TERMS.items():
+            yield _option(name, Annotated[str | None, typer.Option(help=term.meaning)])
+
+    def filled(self, values: Mapping[str, Any]) -> "Costs":
+        """The costs that a command line names."""
+        return Costs(values["latency"], {name: values.get(name) for name in COST_TERMS})
+
+    def given(self) -> dict[str, str]:
+        """What is not left as it is, by the names of options."""
+        every = {"latency": self.latency, **self.terms}
+        return {name: value for name, value in every.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Changes(OptionGroup):
+    """What differs from the instance of a file."""
+
+    size: Size = None
+    chunks: NumChunks = None
+    costs: Costs = field(default_factory=Costs)
+
+    def given(self) -> dict[str, Any]:
+        """What is not left as it is, by the names of options."""
+        every = {"size": self.size, "chunks": self.chunks, **self.costs.given()}
+        return {name: value for name, value in every.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class InstanceChanges(Changes):
+    """The same, and in which order chunks are gathered."""
+
+    ag_order: AgOrder = None
+
+    def given(self) -> dict[str, Any]:
+        """What is not left as it is, by the names of options."""
+        return super().given() | ({} if self.ag_order is None else {"ag_order": self.ag_order})
+
+
+@dataclass(frozen=True)
+class Replanning(OptionGroup):
+    """How the plan of a schedule file is timed."""
+
+    costs: Costs = field(default_factory=Costs)
+    sizes: Annotated[
+        str | None,
+        typer.Option(
+            "--chunk-sizes", help="equal, or free for those that suit its order best, instead of the schedule's."
+        ),
+    ] = None
+
+    def apply(self, schedule: "Schedule") -> "Schedule":
+        """What the plan of a schedule takes with these costs and sizes; the schedule itself where there are none."""
+        from themis_opt.problem.cost_overrides import with_costs
+        from themis_opt.study.replanning import replanned
+
+        costs = self.costs.given()
+        instance = with_costs(schedule.instance, **costs) if costs else schedule.instance
+        return replanned(schedule, instance, self.sizes)
+
+
+@dataclass(frozen=True)
+class Search(OptionGroup):
+    """What a search may spend, and what it keeps."""
+
+    time_limit: Annotated[
+        float,
+        typer.Option(
+            help="Seconds for the whole command; with --deterministic, work that takes about so long.",
+            min=0.1,
+            max=1e9,
+        ),
+    ] = 60.0
+    workers: Annotated[int, typer.Option(help="Threads of the solver.", min=1, max=1024)] = 2
+    seed: Seed = 0
+    gap: Annotated[
+        float | None, typer.Option(help="Stop at this gap (a fraction); exit code 1 if it is not reached.", min=0)
+    ] = None
+    sizes: ChunkSizes = "equal"
+    deterministic: Annotated[
+        bool,
+        typer.Option("--deterministic", help="Same result on every run: limits count work, the cache is not used."),
+    ] = False
+    memory: Annotated[float, typer.Option(help="GiB of memory at which the search ends.", min=0.001, max=1e6)] = 4.0
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Neither use nor keep plans in the user's cache folder.")
+    ] = False
+    solver_log: Annotated[
+        Path | None, typer.Option("--solver-log", help="File for what CP-SAT logs of its models, presolve and search.")
+    ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """The limits as :func:`themis_opt.compare` takes them."""
+        from formulations.budget import PROVEN_GAP
+
+        names = ("time_limit", "workers", "seed", "gap", "sizes", "deterministic", "memory")
+        given = {name: getattr(self, name) for name in names}
+        return given | {"gap": PROVEN_GAP if self.gap is None else self.gap}
+
+
+SLOWEST_NPU = 10**6
+"""Floating-point operations per second below those of any processor."""
+
+
+@dataclass(frozen=True)
+class Training(OptionGroup):
+    """What a model is trained on, and how fast NPUs compute."""
+
+    batch: Annotated[
+        int, typer.Option(help="Samples of one step, for each NPU or group that holds a copy of the model.")
+    ] = 32
+    sequence: Annotated[int | None, typer.Option(help="Tokens of one sample, where the model reads sequences.")] = None
+    dtype: Annotated[str, typer.Option("--dtype", help="fp16, bf16 or fp32.")] = "fp16"
+    flops: Annotated[str, typer.Option(help="Floating-point operations per second of an NPU.")] = "120 TFLOP/s"
+    efficiency: Annotated[float, typer.Option(help="Fraction of --flops that is reached.")] = 1.0
+
+    def rate(self) -> "Rate":
+        """The speed of an NPU."""
+        from themis_opt.cli.printing import tell
+        from themis_opt.workloads.timing import Rate, parse_rate
+
+        rate = parse_rate(self.flops)
+        if rate < SLOWEST_NPU:
+            tell(f"warning: --flops: {self.flops} means {rate} FLOP/s: write the unit, such as '{rate} TFLOP/s'")
+        return Rate(rate, self.efficiency)
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of its groups, which are parameters whose type is an :class:`OptionGroup`.
+
+    An option that the command has for itself stands for the one of that name in a group.
     """
-    known = {name: p for name, p in signature(command).parameters.items() if p.kind is not Parameter.VAR_KEYWORD}
+    known = signature(command).parameters
+    groups = {name: group for name, parameter in known.items() if (group := _group(parameter)) is not None}
     parameters: list[Parameter] = []
     for name, parameter in known.items():
-        parameters.append(parameter)
-        if name == "latency":
-            terms = ((name, term) for name, term in COST_TERMS.items() if name not in known)
-            parameters += [_cost_option(name, term.meaning) for name, term in terms]
-    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    return command
+        if name in groups:
+            parameters += [option for option in groups[name].parameters() if option.name not in known]
+        else:
+            parameters.append(parameter)
+
+    @wraps(command)
+    def with_groups(**values: Any) -> None:
+        single = {name: values.pop(name) for name in list(values) if name in known}
+        command(**single, **{name: group.filled(values) for name, group in groups.items()})
+
+    with_groups.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return with_groups
 
 
-def _cost_option(name: str, meaning: str) -> Parameter:
-    kind = Annotated[str | None, typer.Option(help=meaning)]
-    return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)
+def _group(parameter: Parameter) -> OptionGroup | None:
+    """The group that a parameter stands for, with its defaults."""
+    kind = parameter.annotation
+    if not (isinstance(kind, type) and issubclass(kind, OptionGroup)):
+        return None
+    return kind() if parameter.default is Parameter.empty else parameter.default
 
 
-def load_instance(
-    source: str,
-    size: str | None = None,
-    chunks: int | None = None,
-    latency: str | None = None,
-    ag_order: str | None = None,
-    costs: Mapping[str, str | None] = MappingProxyType({}),
-) -> "Instance":
-    """An instance with the overrides of the command line; `costs` as :func:`with_costs` hands them on."""
+def load_instance(source: str, changes: Changes = Changes()) -> "Instance":
+    """An instance with the changes of the command line."""
     from pydantic import ValidationError
 
     from themis_opt.problem.catalog import load
     from themis_opt.problem.cost import check_clock
+    from themis_opt.problem.cost_overrides import with_costs
     from themis_opt.problem.fields import located
 
-    instance = load(source)
-    warn(instance.network, source)
     try:
-        changed = instance.overridden(size=size, chunks=chunks, latency=latency, ag_order=ag_order)
+        instance = load(source)
+    except InputError:
+        if "schedule" in _format_of(Path(source)):
+            rule = "is a schedule: give its instance; 'validate', 'explain', 'plot', 'export' and 'run' take schedules"
+            raise InputError(rule, field="instance", value=source) from None
+        raise
+    given = changes.given()
+    costs = {name: given.pop(name) for name in COST_TERMS if name in given}
+    try:
+        changed = instance.overridden(**given)
     except ValidationError as error:
         raise located(error).within("command line") from None
     except InputError as error:
         raise error.within("command line") from None
     check_clock(changed)
-    if not any(costs.values()):
-        return changed
-    from themis_opt.problem.cost_overrides import with_costs as with_terms
+    changed = with_costs(changed, **costs) if costs else changed
+    if costs or Path(source).exists():  # shipped networks are as their sources say
+        warn(changed.network, source)
+    return changed
 
-    return with_terms(changed, **costs)
+
+def _format_of(path: Path) -> str:
+    """What the field `format` of a JSON file says; nothing if it cannot be read."""
+    from themis_opt.base.documents import read_json
+
+    try:
+        return str(read_json(path).get("format"))
+    except InputError:
+        return ""
 
 
 def warn(network: "Network", source: str) -> None:
-    """Tell what seems wrong with a network of a file; shipped ones are as their sources say."""
+    """Tell what seems wrong with a network."""
     from themis_opt.cli.printing import tell
     from themis_opt.problem.plausibility import doubts
 
-    for doubt in doubts(network) if Path(source).exists() else ():
+    for doubt in doubts(network):
         tell(f"warning: {source}: {doubt}")
 
 
@@ -140,12 +301,14 @@ def load_schedule(path: Path, instance: "Instance | None" = None) -> "Schedule":
     from themis_opt.schedules.schedule_file import read_schedule
     from themis_opt.schedules.validation import validate
 
-    if not path.exists() and path.name in shipped():
-        rule = "is an instance; a schedule of it is what 'themis-opt solve' writes"
-        raise InputError(rule, field="schedule", value=path.name)
-    schedule = read_schedule(path, instance)
     try:
+        schedule = read_schedule(path, instance)
         validate(schedule)
+    except InputError:
+        if (not path.exists() and path.name in shipped()) or "instance" in _format_of(path):
+            rule = "is an instance: solve it, then give the schedule.json that 'themis-opt solve' writes"
+            raise InputError(rule, field="schedule", value=path.name) from None
+        raise
     except InvalidSchedule as error:
         raise error.within(str(path)) from None
     return schedule
@@ -172,16 +335,6 @@ def solver_logged(path: Path | None) -> Iterator[None]:
         LOG.removeHandler(handler)
         LOG.setLevel(logging.NOTSET)
         handler.close()
-
-
-def replan(schedule: "Schedule", latency: str | None, sizes: str | None, costs: Mapping[str, str | None]) -> "Schedule":
-    """What the plan of a schedule takes with other costs or chunk sizes; the schedule itself where there are none."""
-    from themis_opt.problem.cost_overrides import with_costs as with_terms
-    from themis_opt.study.replanning import replanned
-
-    changed = latency is not None or any(costs.values())
-    instance = with_terms(schedule.instance, latency=latency, **costs) if changed else schedule.instance
-    return replanned(schedule, instance, sizes)
 
 
 def choose_policies(

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from themis_opt.study.columns import Column
 
 
+MOST_LINES = 2
+"""Files of one folder that have a line each."""
+
 SMALL_CHUNK = 64 * 2**10
 """Bytes below which launches and headers, which networks have, cost about as much as the data."""
 
@@ -63,9 +66,16 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def tell_files(files: Iterable["Path"]) -> None:
-    """Say which files were written."""
+    """Say which files were written: many of one folder in one line."""
+    by_folder: dict[Path, list[Path]] = {}
     for path in files:
-        tell(f"wrote {path}")
+        by_folder.setdefault(path.parent, []).append(path)
+    for folder, paths in by_folder.items():
+        if len(paths) > MOST_LINES:
+            tell(f"wrote {len(paths)} files into {folder}: {', '.join(path.name for path in paths)}")
+            continue
+        for path in paths:
+            tell(f"wrote {path}")
 
 
 def print_json(value: Any) -> None:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from themis_opt.base.errors import InputError
+from themis_opt.cli.options import OptionGroup
 
 if TYPE_CHECKING:
     from themis_opt.runtime.coordinator import Coordinator
@@ -24,31 +26,34 @@ Pace = Annotated[
     ),
 ]
 Transport = Annotated[str, typer.Option(help="tcp, or with the extra of that name mpi or torch.")]
-Hosts = Annotated[
-    Path | None, typer.Option(help="Run on the machines of this file: an address and a number of ranks on each line.")
-]
-Launcher = Annotated[str, typer.Option(help="How to start a command on a host of --hosts.")]
-Address = Annotated[str, typer.Option(help="Address of this machine at which the ranks find the coordinator.")]
-Join = Annotated[
-    str | None,
-    typer.Option(
-        help="Be one rank of those that torchrun or mpiexec started; HOST:PORT is where rank 0 coordinates.",
-        metavar="HOST:PORT",
-    ),
-]
+
+
+@dataclass(frozen=True)
+class Start(OptionGroup):
+    """How ranks are started where they do not run on this machine alone."""
+
+    hosts: Annotated[
+        Path | None,
+        typer.Option(help="Run on the machines of this file: an address and a number of ranks on each line."),
+    ] = None
+    launcher: Annotated[str, typer.Option(help="How to start a command on a host of --hosts.")] = "ssh {host}"
+    address: Annotated[str, typer.Option(help="Address of this machine at which the ranks find the coordinator.")] = (
+        "127.0.0.1"
+    )
+    join: Annotated[
+        str | None,
+        typer.Option(
+            help="Be one rank of those that torchrun or mpiexec started; HOST:PORT is where rank 0 coordinates.",
+            metavar="HOST:PORT",
+        ),
+    ] = None
+
 
 _PACKAGES = {"mpi": "mpi4py", "torch": "torch"}
 
 
 @contextmanager
-def ranks(
-    num_ranks: int,
-    transport: str,
-    hosts: Path | None = None,
-    launcher: str = "ssh {host}",
-    address: str = "127.0.0.1",
-    join: str | None = None,
-) -> "Iterator[Coordinator]":
+def ranks(num_ranks: int, transport: str, how: Start) -> "Iterator[Coordinator]":
     """The ranks, however they are started; if one fails, a line on the error stream and exit code 1."""
     import sys
 
@@ -58,11 +63,15 @@ def ranks(
     from themis_opt.runtime.worlds import joined, read_hosts
 
     _check_available(transport)
-    if hosts is not None:
-        start = on_hosts(read_hosts(hosts, num_ranks), transport, launcher, sys.executable)
+    if how.hosts is not None:
+        start = on_hosts(read_hosts(how.hosts, num_ranks), transport, how.launcher, sys.executable)
     else:
         start = local(num_ranks, transport)
-    world = Coordinator(num_ranks, start, address) if join is None else joined(join, num_ranks, transport, address)
+    world = (
+        Coordinator(num_ranks, start, how.address)
+        if how.join is None
+        else joined(how.join, num_ranks, transport, how.address)
+    )
     try:
         with world as coordinator:
             yield coordinator

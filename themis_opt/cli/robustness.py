@@ -42,11 +42,11 @@ OF_TOLERANCE: "Mapping[str, tuple[str, Form]]" = MappingProxyType(
 """Title and form of what the table of a tolerance shows."""
 
 
-@options.with_costs
+@options.grouped
 def robustness(
     path: options.ScheduleFile,
-    latency: options.Latency = None,
-    sizes: options.Replanned = None,
+    *,
+    replanning: options.Replanning,
     samples: Annotated[int, typer.Option(help="Disturbed copies of the network.")] = 1000,
     seed: Annotated[int, typer.Option(help="Seed of the samples.")] = 0,
     bandwidth: Annotated[float, typer.Option(help="Largest deviation of a bandwidth (a fraction).")] = 0.10,
@@ -61,10 +61,9 @@ def robustness(
         Path | None, typer.Option("-o", "--output", help="Picture of the losses, PNG or SVG by its suffix.")
     ] = None,
     as_json: options.Json = False,
-    **costs: str | None,
 ) -> None:
     """Run a schedule's plan, and Themis, in many disturbed copies of its instance, with its costs or others."""
-    schedule = options.replan(options.load_schedule(path), latency, sizes, costs)
+    schedule = replanning.apply(options.load_schedule(path))
 
     from themis_opt.cli.printing import print_json, print_rows, say_all, sizes_in_words, tell_files
     from themis_opt.policies.registry import make_policy, specify

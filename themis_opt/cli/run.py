@@ -1,7 +1,7 @@
 """``themis-opt run``: schedules executed by real processes, beside what the model says."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,32 +19,27 @@ Dtype = Annotated[str, typer.Option(help="Element type, such as float32, float16
 InFlight = Annotated[int, typer.Option(help="Stages that a dimension may have under way at once.", min=1, max=16)]
 
 
-@options.with_costs
+@options.grouped
 def run(
     source: Source,
+    *,
     local: ranks.Local = None,
     pace: ranks.Pace = None,
     policies: options.Policies = None,
     repeat: Annotated[int, typer.Option(help="Runs of each schedule; one more is not counted.", min=1)] = 5,
     transport: ranks.Transport = "tcp",
-    size: options.Size = None,
-    chunks: options.NumChunks = None,
-    latency: options.Latency = None,
-    sizes: options.Sizes = "equal",
+    changes: options.Changes,
+    sizes: options.ChunkSizes = "equal",
     dtype: Dtype = "float32",
     reduction: Annotated[str, typer.Option(help="sum, min, max or avg.")] = "sum",
     in_flight: InFlight = 1,
     iterations: Annotated[int, typer.Option(help="How many in a row, where there is compute.", min=3)] = 6,
     seed: options.Seed = 0,
-    hosts: ranks.Hosts = None,
-    launcher: ranks.Launcher = "ssh {host}",
-    address: ranks.Address = "127.0.0.1",
-    join: ranks.Join = None,
+    start: ranks.Start,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for rows, measured traces and pictures.")
     ] = None,
     as_json: options.Json = False,
-    **costs: str | None,
 ) -> None:
     """Run schedules with one process per NPU, check every bit of the results, and compare times with the model.
 
@@ -53,12 +48,11 @@ def run(
     from themis_opt.runtime.execution import execute
     from themis_opt.runtime.program import RunOptions
 
-    changes = {"size": size, "chunks": chunks, "latency": latency} | costs
     schedules = _schedules(source, local, pace, policies, changes, sizes)
     settings = RunOptions(dtype, reduction, in_flight, pace is not None, iterations)
     num_ranks = next(iter(schedules.values())).instance.fabric.num_npus
     with (
-        ranks.ranks(num_ranks, transport, hosts, launcher, address, join) as coordinator,
+        ranks.ranks(num_ranks, transport, start) as coordinator,
         ranks.run_progress() as progress,
     ):
         done = execute(schedules, coordinator, settings, repeat=repeat, seed=seed, progress=progress)
@@ -66,7 +60,7 @@ def run(
 
 
 def _schedules(
-    source: str, local: str | None, pace: str | None, policies: str | None, changes: dict[str, Any], sizes: str
+    source: str, local: str | None, pace: str | None, policies: str | None, changes: options.Changes, sizes: str
 ) -> "dict[str, Schedule]":
     """What is run, by name: the schedule of a file with the first usual policy before it, or policies alone."""
     from themis_opt.policies.registry import usual_policies
@@ -74,13 +68,13 @@ def _schedules(
     from themis_opt.schedules.simulator import simulate
 
     planned = _planned(source)
-    given = [name for name in ("size", "chunks") if changes[name] is not None]
-    if planned is not None and given:
-        raise InputError("a schedule has its own sizes and chunks", field=f"--{given[0]}")
+    for name in ("size", "chunks"):
+        if planned is not None and getattr(changes, name) is not None:
+            raise InputError("a schedule has its own sizes and chunks", field=f"--{name}")
     if planned is None:
-        whole = options.load_instance(source, **_own(changes))
+        whole = options.load_instance(source, changes)
     else:
-        planned = options.replan(planned, changes["latency"], None, _own(changes)["costs"])
+        planned = options.Replanning(changes.costs).apply(planned)
         whole = planned.instance
 
     from themis_opt.study.comparison import checked_sizes
@@ -93,13 +87,6 @@ def _schedules(
     if planned is not None:
         schedules[Path(source).name] = simulate(instance, planned.enforced_plan())
     return schedules
-
-
-def _own(changes: dict[str, Any]) -> dict[str, Any]:
-    """The changes as parameters of :func:`options.load_instance`."""
-    named = ("size", "chunks", "latency")
-    costs = {name: value for name, value in changes.items() if name not in named}
-    return {name: changes[name] for name in named} | {"costs": costs}
 
 
 def _planned(source: str) -> "Schedule | None":

@@ -16,11 +16,17 @@ POLICY = "horovod/hourglass"
 """What trains by default: the paper measured Horovod."""
 
 
+V100 = options.Training(dtype="fp32", flops="15.7 TFLOP/s", efficiency=0.6)
+"""The NPU that the paper measured."""
+
+
+@options.grouped
 def scaling(
     model: Annotated[
         str,
         typer.Argument(help="Model, see workload --list.", metavar="MODEL", autocompletion=completion.models),
     ],
+    *,
     network: Annotated[
         str,
         typer.Option(
@@ -32,11 +38,7 @@ def scaling(
     compress: Annotated[str, typer.Option(help="Bytes over those on the wire.")] = "1",
     policy: Annotated[str, typer.Option(help="Launching and chunk policy.")] = POLICY,
     target: Annotated[float, typer.Option(help="Scaling factor for which the least compression is looked for.")] = 0.95,
-    batch: Annotated[int, typer.Option(help="Samples of one step on each NPU.")] = 32,
-    sequence: Annotated[int | None, typer.Option(help="Tokens of one sample, where the model reads sequences.")] = None,
-    dtype: Annotated[str, typer.Option("--dtype", help="fp16, bf16 or fp32.")] = "fp32",
-    flops: Annotated[str, typer.Option(help="Floating-point operations per second of an NPU.")] = "15.7 TFLOP/s",
-    efficiency: Annotated[float, typer.Option(help="Fraction of --flops that is reached.")] = 0.6,
+    training: options.Training = V100,
     overhead: Annotated[float, typer.Option(help="Work that is not divided, over work that is (Amdahl).")] = 0.0,
     chunks: Annotated[int, typer.Option(help="Chunks of each collective.")] = 4,
     as_json: options.Json = False,
@@ -56,13 +58,12 @@ def scaling(
     from themis_opt.workloads.models import find_model
     from themis_opt.workloads.parallelisms import make_workload
     from themis_opt.workloads.setup import Setup, element_bytes
-    from themis_opt.workloads.timing import Rate, parse_rate
 
-    found, timing, width = find_model(model), Rate(parse_rate(flops), efficiency), element_bytes(dtype)
-    layers = found.layers(sequence)
+    found, timing, width = find_model(model), training.rate(), element_bytes(training.dtype)
+    layers = found.layers(training.sequence)
 
     def make(own: "Network") -> "Instance":
-        setup = Setup(network=own, timing=timing, batch=batch, element_bytes=width)
+        setup = Setup(network=own, timing=timing, batch=training.batch, element_bytes=width)
         return make_workload(found, layers, setup, chunks=chunks)
 
     def planned(instance: "Instance") -> Any:

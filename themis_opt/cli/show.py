@@ -24,22 +24,19 @@ SCHEMAS: Mapping[str, str] = MappingProxyType(
 """Where the schema of each kind of files is made, as text."""
 
 
-@options.with_costs
+@options.grouped
 def show(
     source: options.InstanceSource,
-    size: options.Size = None,
-    chunks: options.NumChunks = None,
-    latency: options.Latency = None,
-    ag_order: options.AgOrder = None,
+    *,
+    changes: options.InstanceChanges,
     whole: Annotated[bool, typer.Option("--all", help="Of an iteration, every task and tensor.")] = False,
     as_json: options.Json = False,
-    **costs: str | None,
 ) -> None:
     """Describe an instance: its dimensions, its collectives or its training iteration, and its rules."""
     from themis_opt.cli.printing import print_json, print_table, say
     from themis_opt.problem.description import headline, tables
 
-    instance = options.load_instance(source, size, chunks, latency, ag_order, costs)
+    instance = options.load_instance(source, changes)
     if as_json:
         print_json(instance.model_dump(mode="json", exclude_defaults=True) | {"fingerprint": instance.fingerprint})
         return

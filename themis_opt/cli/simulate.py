@@ -8,23 +8,20 @@ import typer
 from themis_opt.cli import options
 
 
-@options.with_costs
+@options.grouped
 def simulate(
     source: options.InstanceSource,
-    size: options.Size = None,
-    chunks: options.NumChunks = None,
-    latency: options.Latency = None,
-    ag_order: options.AgOrder = None,
+    *,
+    changes: options.InstanceChanges,
     policies: options.Policies = None,
-    sizes: options.Sizes = "equal",
+    sizes: options.ChunkSizes = "equal",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for one schedule and its pictures per policy.")
     ] = None,
     as_json: options.Json = False,
-    **costs: str | None,
 ) -> None:
     """Simulate policies and print makespan and utilisation, or what a training iteration takes."""
-    instance = options.load_instance(source, size, chunks, latency, ag_order, costs)
+    instance = options.load_instance(source, changes)
 
     from themis_opt.base.documents import file_name
     from themis_opt.cli.printing import note_free_cuts, print_json, print_results, tell_files

@@ -26,9 +26,10 @@ SHOWN: "dict[str, tuple[str, Form]]" = {
 """Title and form of what the table shows behind the varied values."""
 
 
-@options.with_costs
+@options.grouped
 def sweep(
     source: options.InstanceSource,
+    *,
     over: Annotated[
         list[str] | None,
         typer.Option(
@@ -37,20 +38,16 @@ def sweep(
             "or of one of its rails, such as server.NIC.bandwidth=25GB/s..100GB/s."
         ),
     ] = None,
-    size: options.Size = None,
-    chunks: options.NumChunks = None,
-    latency: options.Latency = None,
-    ag_order: options.AgOrder = None,
+    changes: options.InstanceChanges,
     policies: options.Policies = None,
-    sizes: options.Sizes = "equal",
+    sizes: options.ChunkSizes = "equal",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for sweep.csv and pictures over what varies first.")
     ] = None,
     as_json: options.Json = False,
-    **costs: str | None,
 ) -> None:
     """Run policies over message sizes, chunk counts, or bandwidth, latency, launches and NPUs of a dimension."""
-    instance = options.load_instance(source, size, chunks, latency, ag_order, costs)
+    instance = options.load_instance(source, changes)
 
     from themis_opt.cli.printing import print_json, print_rows
     from themis_opt.study.comparison import checked_sizes

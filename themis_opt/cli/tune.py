@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     from themis_opt.tuning import Tuned
 
 
-@options.with_costs
+@options.grouped
 def tune(
     source: options.InstanceSource,
+    *,
     size: Annotated[
         str | None,
         typer.Option(help="Size of every collective, or several to tune for together, such as 1MiB,100MiB."),
     ] = None,
     ag_order: options.AgOrder = None,
-    latency: options.Latency = None,
+    costs: options.Costs,
     objective: Annotated[
         str, typer.Option(help="makespan or time of an iteration, or pareto for all compromises with chunks.")
     ] = "makespan",
@@ -56,7 +57,6 @@ def tune(
         Path | None, typer.Option("-o", "--output", help="Folder for the results, by default tuned-INSTANCE.")
     ] = None,
     as_json: options.Json = False,
-    **costs: str | None,
 ) -> None:
     """Search for the chunk count, the chunk sizes and the policy with the least makespan.
 
@@ -68,11 +68,12 @@ def tune(
     from themis_opt.base.documents import file_name
 
     sizes = options.split(size) or ()
-    instance = options.load_instance(source, size if len(sizes) < 2 else None, None, None, ag_order)
+    instance = options.load_instance(
+        source, options.InstanceChanges(size if len(sizes) < 2 else None, ag_order=ag_order)
+    )
     folder = output or Path(file_name(f"tuned-{Path(source).name.removesuffix('.json')}"))
     settings: dict[str, Any] = {
-        **costs,
-        "latency": latency,
+        **costs.given(),
         "max_chunks": max_chunks,
         "min_chunk": min_chunk,
         "sizes": sizes if len(sizes) > 1 else None,

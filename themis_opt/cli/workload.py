@@ -1,5 +1,6 @@
 """``themis-opt workload``: training iterations of well-known models."""
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -7,11 +8,11 @@ import typer
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import completion, options
+from themis_opt.cli.options import OptionGroup
 
 if TYPE_CHECKING:
     from themis_opt.problem.instance import Instance
     from themis_opt.workloads.layers import Layer, TrainingModel
-    from themis_opt.workloads.timing import Timing
 
 PARALLELISM_NAMES = (
     *("data", "tensor", "hybrid", "splitbrain", "expert", "sequence", "zero1", "fsdp", "hsdp", "daso"),
@@ -20,99 +21,90 @@ PARALLELISM_NAMES = (
 )
 """Those of :data:`themis_opt.workloads.parallelisms.PARALLELISMS`, without loading what makes them."""
 
-ModelName = Annotated[
-    str | None, typer.Argument(help="Model, see --list.", metavar="MODEL", autocompletion=completion.models)
-]
-ListModels = Annotated[bool, typer.Option("--list", help="List the models with parameters and sources.")]
-Network = Annotated[
-    str | None,
-    typer.Option(
-        help="Instance file, or shipped instance, whose network to take.", autocompletion=completion.instances
-    ),
-]
-Parallelism = Annotated[
-    str,
-    typer.Option(
-        help=f"{', '.join(PARALLELISM_NAMES)}.", autocompletion=completion.starting_with(lambda: PARALLELISM_NAMES)
-    ),
-]
-Batch = Annotated[int, typer.Option(help="Samples of one step, for each NPU or group that holds a copy of the model.")]
-Sequence = Annotated[int | None, typer.Option(help="Tokens of one sample, where the model reads sequences.")]
-DType = Annotated[str, typer.Option("--dtype", help="fp16, bf16 or fp32.")]
-Flops = Annotated[str, typer.Option(help="Floating-point operations per second of an NPU.")]
-Efficiency = Annotated[float, typer.Option(help="Fraction of --flops that is reached.")]
-Times = Annotated[
-    Path | None, typer.Option("--layer-times", help="JSON file with the times of each layer, instead of --flops.")
-]
-Template = Annotated[
-    bool, typer.Option("--layer-times-template", help="Print such a file for the model, with the times of --flops.")
-]
-Group = Annotated[int | None, typer.Option(help="NPUs that share a model, or its fully connected layers.")]
-Accumulate = Annotated[int, typer.Option(help="Steps of which only the last exchanges gradients.")]
-Zero = Annotated[int, typer.Option(help="1: optimizer states are sharded. 2: gradients too. 0: copies.")]
-Granularity = Annotated[str, typer.Option(help="Tensors of gradients: fused, layer or parameter.")]
-WeightsOnly = Annotated[bool, typer.Option("--weights-only", help="Leave out biases and normalisation.")]
-Recompute = Annotated[bool, typer.Option("--recompute", help="Compute activations again in the backward pass.")]
-Update = Annotated[str, typer.Option(help="Time of the optimizer, such as '1 ms'.")]
-Separate = Annotated[
-    bool, typer.Option("--separate", help="Both parts of a split dimension have its bandwidth, instead of sharing it.")
-]
-Speeds = Annotated[str, typer.Option(help="Speeds of groups of NPUs, such as 1,1,0.5; the slowest counts.")]
-Share = Annotated[str, typer.Option(help="equal or proportional: how NPUs of unequal speed share the batch.")]
-Compress = Annotated[str, typer.Option(help="Values per value sent, by parallelism, such as data=100,model=20.")]
-IndexBytes = Annotated[int, typer.Option(help="Bytes of the place of a value that is sent, where --compress.")]
-Refresh = Annotated[str, typer.Option(help="Time to set thresholds, and every how many iterations: '50 ms/1000'.")]
-Adaptive = Annotated[float, typer.Option(help="Compression of the slowest dimension; of others as they are slow.")]
-Tolerance = Annotated[float, typer.Option(help="Fraction of the bytes between data-parallel NPUs that may be lost.")]
-LocalBlocks = Annotated[int, typer.Option(help="Blocks with their own loss: gradients leave in the forward sweep.")]
-Stages = Annotated[int | None, typer.Option(help="Stages of a pipeline, along the outermost dimension.")]
-Microbatches = Annotated[int, typer.Option(help="Parts of the batch that go through a pipeline one by one.")]
-Schedule = Annotated[str, typer.Option(help="gpipe or 1f1b: order of the passes of a stage of a pipeline.")]
-Skip = Annotated[int, typer.Option(help="Batches from one exchange between all groups to the next (daso).")]
-Wait = Annotated[int, typer.Option(help="Batches that an exchange between all groups may take (daso).")]
-Memory = Annotated[str | None, typer.Option(help="Memory of an NPU, such as '16 GB' (out-of-core).")]
-HostLink = Annotated[str | None, typer.Option(help="Bandwidth between an NPU and its host (out-of-core).")]
-Chunks = Annotated[int, typer.Option(help="Chunks of each collective.")]
-Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write the instance to this file.")]
+
+@dataclass(frozen=True)
+class Choices(OptionGroup):
+    """What is divided among NPUs, and what is exchanged."""
+
+    tensor_group: Annotated[
+        int | None, typer.Option(help="NPUs that share a model, or its fully connected layers.")
+    ] = None
+    accumulate: Annotated[int, typer.Option(help="Steps of which only the last exchanges gradients.")] = 1
+    zero: Annotated[int, typer.Option(help="1: optimizer states are sharded. 2: gradients too. 0: copies.")] = 0
+    granularity: Annotated[str, typer.Option(help="Tensors of gradients: fused, layer or parameter.")] = "layer"
+    weights_only: Annotated[bool, typer.Option("--weights-only", help="Leave out biases and normalisation.")] = False
+    recompute: Annotated[bool, typer.Option("--recompute", help="Compute activations again in the backward pass.")] = (
+        False
+    )
+    update: Annotated[str, typer.Option(help="Time of the optimizer, such as '1 ms'.")] = "0 s"
+    separate: Annotated[
+        bool,
+        typer.Option("--separate", help="Both parts of a split dimension have its bandwidth, instead of sharing it."),
+    ] = False
+    speeds: Annotated[str, typer.Option(help="Speeds of groups of NPUs, such as 1,1,0.5; the slowest counts.")] = ""
+    share: Annotated[str, typer.Option(help="equal or proportional: how NPUs of unequal speed share the batch.")] = (
+        "equal"
+    )
+    compress: Annotated[str, typer.Option(help="Values per value sent, by parallelism, such as data=100,model=20.")] = (
+        ""
+    )
+    index_bytes: Annotated[int, typer.Option(help="Bytes of the place of a value that is sent, where --compress.")] = 4
+    refresh: Annotated[
+        str, typer.Option(help="Time to set thresholds, and every how many iterations: '50 ms/1000'.")
+    ] = "0 s"
+    adaptive: Annotated[
+        float, typer.Option(help="Compression of the slowest dimension; of others as they are slow.")
+    ] = 1.0
+    tolerance: Annotated[
+        float, typer.Option(help="Fraction of the bytes between data-parallel NPUs that may be lost.")
+    ] = 0.0
+    local_blocks: Annotated[
+        int, typer.Option(help="Blocks with their own loss: gradients leave in the forward sweep.")
+    ] = 1
+    stages: Annotated[int | None, typer.Option(help="Stages of a pipeline, along the outermost dimension.")] = None
+    microbatches: Annotated[int, typer.Option(help="Parts of the batch that go through a pipeline one by one.")] = 1
+    schedule: Annotated[str, typer.Option(help="gpipe or 1f1b: order of the passes of a stage of a pipeline.")] = "1f1b"
+    skip: Annotated[int, typer.Option(help="Batches from one exchange between all groups to the next (daso).")] = 1
+    wait: Annotated[int, typer.Option(help="Batches that an exchange between all groups may take (daso).")] = 0
+    memory: Annotated[str | None, typer.Option(help="Memory of an NPU, such as '16 GB' (out-of-core).")] = None
+    host_link: Annotated[str | None, typer.Option(help="Bandwidth between an NPU and its host (out-of-core).")] = None
+
+    def by_name(self) -> dict[str, Any]:
+        """The choices as :func:`themis_opt.workloads.choices.read_setup` takes them."""
+        choices = asdict(self)
+        del choices["weights_only"]  # decides about the layers before
+        return {"group": choices.pop("tensor_group"), **choices}
 
 
+@options.grouped
 def workload(
-    model: ModelName = None,
-    list_models: ListModels = False,
-    network: Network = None,
-    parallelism: Parallelism = "data",
-    batch: Batch = 32,
-    sequence: Sequence = None,
-    dtype: DType = "fp16",
-    flops: Flops = "120 TFLOP/s",
-    efficiency: Efficiency = 1.0,
-    times: Times = None,
-    template: Template = False,
-    tensor_group: Group = None,
-    accumulate: Accumulate = 1,
-    zero: Zero = 0,
-    granularity: Granularity = "layer",
-    weights_only: WeightsOnly = False,
-    recompute: Recompute = False,
-    update: Update = "0 s",
-    separate: Separate = False,
-    speeds: Speeds = "",
-    share: Share = "equal",
-    compress: Compress = "",
-    index_bytes: IndexBytes = 4,
-    refresh: Refresh = "0 s",
-    adaptive: Adaptive = 1.0,
-    tolerance: Tolerance = 0.0,
-    local_blocks: LocalBlocks = 1,
-    stages: Stages = None,
-    microbatches: Microbatches = 1,
-    schedule: Schedule = "1f1b",
-    skip: Skip = 1,
-    wait: Wait = 0,
-    memory: Memory = None,
-    host_link: HostLink = None,
-    chunks: Chunks = 64,
-    output: Output = None,
+    model: Annotated[
+        str | None, typer.Argument(help="Model, see --list.", metavar="MODEL", autocompletion=completion.models)
+    ] = None,
+    *,
+    list_models: Annotated[bool, typer.Option("--list", help="List the models with parameters and sources.")] = False,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            help="Instance file, or shipped instance, whose network to take.", autocompletion=completion.instances
+        ),
+    ] = None,
+    parallelism: Annotated[
+        str,
+        typer.Option(
+            help=f"{', '.join(PARALLELISM_NAMES)}.", autocompletion=completion.starting_with(lambda: PARALLELISM_NAMES)
+        ),
+    ] = "data",
+    training: options.Training,
+    times: Annotated[
+        Path | None, typer.Option("--layer-times", help="JSON file with the times of each layer, instead of --flops.")
+    ] = None,
+    template: Annotated[
+        bool, typer.Option("--layer-times-template", help="Print such a file for the model, with the times of --flops.")
+    ] = False,
+    choices: Choices,
+    chunks: Annotated[int, typer.Option(help="Chunks of each collective.")] = 64,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the instance to this file.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Make a training iteration of a model on a network, and write it as an instance file."""
@@ -122,7 +114,7 @@ def workload(
     if model is None:
         raise InputError("is required, unless --list is given", field="MODEL")
     if template:
-        _print_template(model, sequence, weights_only, batch, flops, efficiency)
+        _print_template(model, training, weights_only=choices.weights_only)
         return
     if network is None:
         raise InputError("is required, unless --list or --layer-times-template is given", field="--network")
@@ -134,39 +126,15 @@ def workload(
     from themis_opt.workloads.choices import read_setup
     from themis_opt.workloads.models import find_model
     from themis_opt.workloads.parallelisms import make_workload
+    from themis_opt.workloads.timing import read_times
 
-    found = find_model(model)
-    layers = _layers(found, sequence, weights_only)
-    choices: dict[str, Any] = {
-        "batch": batch,
-        "dtype": dtype,
-        "group": tensor_group,
-        "accumulate": accumulate,
-        "zero": zero,
-        "granularity": granularity,
-        "recompute": recompute,
-        "update": update,
-        "separate": separate,
-        "speeds": speeds,
-        "share": share,
-        "compress": compress,
-        "index_bytes": index_bytes,
-        "refresh": refresh,
-        "adaptive": adaptive,
-        "tolerance": tolerance,
-        "local_blocks": local_blocks,
-        "stages": stages,
-        "microbatches": microbatches,
-        "schedule": schedule,
-        "skip": skip,
-        "wait": wait,
-        "memory": memory,
-        "host_link": host_link,
-    }
-    timing = _timing(flops, efficiency, times, layers)
+    trained = find_model(model)
+    layers = _layers(trained, training.sequence, choices.weights_only)
+    timing = training.rate() if times is None else read_times(times, layers)
+    given = {"batch": training.batch, "dtype": training.dtype, **choices.by_name()}
     try:
-        made = read_setup(load(network).network, timing, **choices)
-        instance = make_workload(found, layers, made, parallelism=parallelism, chunks=chunks)
+        setup = read_setup(load(network).network, timing, **given)
+        instance = make_workload(trained, layers, setup, parallelism=parallelism, chunks=chunks)
         check_clock(instance)
     except ValidationError as error:
         raise located(error).within("command line") from None
@@ -180,20 +148,12 @@ def _layers(model: "TrainingModel", sequence: int | None, only_weights: bool) ->
     return weights_only(layers) if only_weights else layers
 
 
-def _timing(flops: str, efficiency: float, times: Path | None, layers: tuple["Layer", ...]) -> "Timing":
-    from themis_opt.workloads.timing import Rate, parse_rate, read_times
-
-    return Rate(parse_rate(flops), efficiency) if times is None else read_times(times, layers)
-
-
-def _print_template(
-    model: str, sequence: int | None, only_weights: bool, batch: int, flops: str, efficiency: float
-) -> None:
+def _print_template(model: str, training: options.Training, *, weights_only: bool) -> None:
     from themis_opt.workloads.models import find_model
-    from themis_opt.workloads.timing import Rate, parse_rate, times_document
+    from themis_opt.workloads.timing import times_document
 
-    layers = _layers(find_model(model), sequence, only_weights)
-    typer.echo(times_document(layers, Rate(parse_rate(flops), efficiency), batch))
+    layers = _layers(find_model(model), training.sequence, weights_only)
+    typer.echo(times_document(layers, training.rate(), training.batch))
 
 
 def _finish(instance: "Instance", layers: tuple["Layer", ...], output: Path | None, as_json: bool) -> None:

@@ -34,7 +34,7 @@ from formulations.allocation import (
 )
 from themis_opt.base.arrays import FloatArray
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import PICOSECONDS_PER_SECOND, nanoseconds
+from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_bandwidth, nanoseconds
 from themis_opt.designing.problem import DOLLARS_PER, DesignProblem, load_problem
 from themis_opt.designing.times import Part, fixed_group, free_group, parts_of
 from themis_opt.problem.instance import Instance
@@ -50,6 +50,9 @@ BANDWIDTH_BUDGET, MONEY_BUDGET = "budget: bandwidth", "budget: money"
 
 ABOVE_LEAST = 1e-6
 """How far above the smallest budget a front begins, so that rounding leaves it possible."""
+
+ROUNDING = 1e-9
+"""Share of a bandwidth that sums of floating-point numbers may lose."""
 
 ENOUGH = 0.01
 """Dimensions within this fraction of just enough bandwidth have it."""
@@ -327,11 +330,14 @@ def _data(problem: DesignProblem, groups: tuple[Any, ...]) -> AllocationData:
         most.append(fixed or (links.most * links.rate if links else own.most or math.inf))
         units.append(links.rate if links else 0.0)
     limits = _limits(least, most, rows)
-    for name, limit in zip(problem.network.dimension_names, limits, strict=True):
+    for name, needed, limit in zip(problem.network.dimension_names, least, limits, strict=True):
         if limit == math.inf:
             raise InputError("nothing limits its bandwidth: give it 'most' or 'links', or a budget", field=name)
         if limit <= 0:
             raise InputError("the constraints leave it no bandwidth", field=name)
+        if limit < needed * (1 - ROUNDING):
+            left = f"{name} needs {format_bandwidth(needed)}, and they leave it {format_bandwidth(limit)}"
+            raise InputError(f"no bandwidths obey all constraints: {left}", field="constraints")
     return AllocationData(groups, rows, tuple(least), tuple(limits), tuple(units))
 
 

@@ -47,6 +47,7 @@ from themis_opt.problem.fields import MAX_STAGES
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension
 from themis_opt.problem.phases import CollectiveKind, Data, Phase
+from themis_opt.problem.plausibility import SLOWEST
 from themis_opt.problem.rails import Line, lines
 
 _NOISE = 1e-14
@@ -439,11 +440,14 @@ def check_clock(instance: Instance) -> None:
             fixed = fixed_occupancy(instance, phase, k) + fixed_lag(instance, phase, k) + one_packet + 1
             total += float(variable_occupancy(instance, phase, k, whole).sum()) + exchange.chunks * float(fixed.sum())
     if total > MAX_CLOCK:
-        raise InputError(
+        rule = (
             f"moving it one stage after another takes {format_seconds(total)}, "
-            f"more than the {format_seconds(MAX_CLOCK)} the clock holds",
-            field="iteration" if instance.tasks else "collectives",
+            f"more than the {format_seconds(MAX_CLOCK)} the clock holds"
         )
+        slowest = min(instance.network.bandwidths)
+        if slowest < SLOWEST:
+            rule += f"; the bandwidth {slowest:g} means {slowest:g} B/s: write the unit"
+        raise InputError(rule, field="iteration" if instance.tasks else "collectives")
 
 
 def count_stages(instance: Instance) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from themis_opt.base.units import format_bandwidth, format_link
+from themis_opt.base.units import format_bandwidth, format_link, format_seconds
 from themis_opt.problem.network import Network
 
 FASTEST = 10**12
@@ -14,6 +14,9 @@ https://www.nvidia.com/en-us/data-center/nvlink/
 
 SLOWEST = 10**6
 """Bytes per second below any network that is worth a schedule; most are numbers without their unit."""
+
+LONGEST_LAUNCH = 10**11
+"""Picoseconds above any launch, 0.1 s: it takes microseconds."""
 
 INVERTED = 2.0
 """How many times faster a dimension is than the one inside it where the order is doubted."""
@@ -27,6 +30,13 @@ def doubts(network: Network) -> Iterator[str]:
             yield f"{name}: {format_link(bandwidth)} is more than any link has; bandwidths are those of one direction"
         elif bandwidth < SLOWEST:
             yield f"{name}: {format_bandwidth(bandwidth)} is no network; is a unit missing ('{bandwidth:g} GB/s')?"
+    for name, dimension in zip(network.dimension_names, network.dimensions, strict=True):
+        if dimension.launch_overhead > LONGEST_LAUNCH:
+            seconds = format_seconds(dimension.launch_overhead)
+            yield f"{name}: no launch takes {seconds}; is a unit missing ('{seconds.removesuffix(' s')} us')?"
+        if dimension.reduction is not None and dimension.reduction < SLOWEST:
+            summed = dimension.reduction
+            yield f"{name}: no NPU sums {summed:g} B/s; is a unit missing ('{summed:g} GB/s')?"
     for (inner, slow), (outer, fast) in pairwise(named):
         if fast > INVERTED * slow:
             yield (
