@@ -277,8 +277,7 @@ def sample(report):
 
 _SAMPLES = {
     "table": lambda: [*grid_rows(), row(fingerprint="none", status="failed", error="no answer", makespan_ns="")],
-    "heuristic_gap": grid_rows,
-    "random_networks": lambda: random_rows(60, sample=20),
+    "policies": lambda: [*grid_rows(), *random_rows(60, sample=20)],
     "scaling": scaling_rows,
     "paper_reproduction": paper_rows,
     "chunk_tuning": tuning_rows,

@@ -7,7 +7,7 @@ from themis_opt.base.units import format_size
 from themis_opt.reports.experiment import Experiment
 from themis_opt.reports.rendering.charts import Axis, lines
 from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
-from themis_opt.reports.rendering.tables import duration, plural, table
+from themis_opt.reports.rendering.tables import duration, table
 from themis_opt.reports.results import geometric_mean, results
 from themis_opt.reports.sections import MOST_ROWS, failures, warnings
 
@@ -77,19 +77,16 @@ def _choices(runs: pd.DataFrame) -> pd.DataFrame:
         Mean size of the best run's chunks.
     gain, usual_gain
         How many times faster than the usual setting the best run is, and that with the usual number of chunks.
-    is_interior
-        Whether both fewer and more chunks are slower than the best number.
     """
     case, policy = ["instance", "size_bytes"], ["instance", "size_bytes", "label"]
     usual = runs[(runs["label"] == USUAL_POLICY) & (runs["chunks"] == USUAL_CHUNKS)].drop_duplicates(case)
     usual = usual[[*case, "makespan_ns"]].rename(columns={"makespan_ns": "usual_ns"})
     ordered = runs.sort_values("chunks", kind="stable").merge(usual, "left", case)
     groups = ordered.groupby(policy, observed=True)["makespan_ns"]
-    best, first, last = (groups.transform(name) for name in ("min", "first", "last"))
+    best = groups.transform("min")
     ordered = ordered.assign(
         gain=ordered["usual_ns"] / ordered["makespan_ns"],
         bytes_per_chunk=ordered["size_bytes"] / ordered["chunks"],
-        is_interior=(first > best) & (last > best),
     )
     near = ordered[ordered["makespan_ns"] <= NEARLY * best].groupby(policy, observed=True)["chunks"].first()
     at_usual = ordered[ordered["chunks"] == USUAL_CHUNKS].groupby(policy, observed=True)["gain"].first()
@@ -98,16 +95,17 @@ def _choices(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _said(title: str, choices: pd.DataFrame) -> list[str]:
-    said = []
-    for policy, own in choices.groupby("label", observed=True):
-        gain, best = geometric_mean(own["gain"]), own["chunks"].median()
-        faster = f"{gain:.3f} times as fast as {USUAL_CHUNKS} equal chunks with {USUAL_POLICY}; " if gain > 0 else ""
-        said.append(
-            f"{title}, {policy} with its best number of chunks: {faster}best at "
-            f"{best:g} {'chunk' if best == 1 else 'chunks'} (median of {plural(len(own), 'case')}), "
-            f"{plural(int(own['is_interior'].sum()), 'case')} with an optimum inside the range."
-        )
-    return said
+    """The gain of the best policy over the usual setting, and its best number of chunks."""
+    policies = choices.groupby("label", observed=True)
+    gains = policies["gain"].agg(geometric_mean)
+    best = gains.idxmax() if gains.notna().any() else choices["label"].iloc[0]
+    chunks, gain = policies["chunks"].median()[best], gains[best]
+    faster = (
+        f" it is {gain:.2f} times as fast as {USUAL_CHUNKS} equal chunks with {USUAL_POLICY}, and" if gain > 0 else ""
+    )
+    return [
+        f"{title}: {best} gains most from its best number of chunks;{faster} the median of that number is {chunks:g}."
+    ]
 
 
 def _sections(number: int, title: str, runs: pd.DataFrame, choices: pd.DataFrame) -> tuple[Section, ...]:

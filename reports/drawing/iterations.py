@@ -9,7 +9,7 @@ import pandas as pd
 
 from drawing.iteration_runs import iteration_runs, setting
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_size, parse_size
+from themis_opt.base.units import parse_size
 from themis_opt.reports.experiment import Experiment
 from themis_opt.reports.rendering.charts import Axis, bars, lines
 from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
@@ -24,9 +24,6 @@ KNOBS: Mapping[str, str] = MappingProxyType({"ddp": "cap", "dear": "threshold", 
 
 FUSED = "fused"
 """The launching policy that speed-ups are over, with the chunk policy of the fixed order."""
-
-NEGLIGIBLE = 1e-5
-"""Relative error that is due to whole picoseconds."""
 
 LINEAR = "linear"
 """The kind of fully connected layers, and the name of a speed-up that is the number of machines."""
@@ -99,13 +96,8 @@ def _overlap_sentence(instance: str, runs: pd.DataFrame) -> str:
     is_reference = runs["policy"] == REFERENCE
     direct = runs if is_reference.all() else runs[~is_reference]
     best = direct.loc[direct["makespan_ns"].idxmin()]
-    said = f"{instance}: of the policies run that do not search, {best['policy']} is fastest, "
-    said += f"{duration(best['makespan_ns'])} with {duration(best['exposed_ns'])} exposed"
-    said += "" if pd.isna(best["gap"]) else f", {percent(best['gap'])} above the bound"
-    for _, reference in runs[is_reference][:1].iterrows():
-        said += f"; the reference takes {duration(reference['makespan_ns'])}"
-        said += "" if pd.isna(reference["gap"]) else f", {percent(reference['gap'])} above it"
-    return f"{said}."
+    sentence = f"{instance}: of the policies that do not search, {best['policy']} is fastest"
+    return f"{sentence}." if pd.isna(best["gap"]) else f"{sentence}, {percent(best['gap'])} above the bound."
 
 
 def buckets(runs: pd.DataFrame) -> Finding:
@@ -129,7 +121,7 @@ def buckets(runs: pd.DataFrame) -> Finding:
         "tensor, which may be larger. An optimum is inside the range if both the smallest and the largest buckets are "
         "slower."
     )
-    said = tuple(_bucket_sentence(own) for _, own in sweeps.groupby(["instance", "name"], sort=False))
+    said = _bucket_sentences(sweeps)
     return Finding(Section("Size of buckets", (text,), (_bucket_table(sweeps),), figures), said)
 
 
@@ -139,15 +131,13 @@ def _bucket_size(policy: str, launching: str) -> int | None:
     return None if text is None else parse_size(text)
 
 
-def _bucket_sentence(sweep: pd.DataFrame) -> str:
-    best, least, most = sweep.loc[sweep["makespan_ns"].idxmin()], sweep.iloc[0], sweep.iloc[-1]
-    is_inside = min(least["makespan_ns"], most["makespan_ns"]) > best["makespan_ns"]
-    ends = ", ".join(f"{duration(end['makespan_ns'])} at {format_size(int(end['bytes']))}" for end in (least, most))
-    return (
-        f"{best['instance']}, {best['name']}: the best buckets are {format_size(int(best['bytes']))} "
-        f"({duration(best['makespan_ns'])}), {'inside' if is_inside else 'at an end of'} the range: {ends} "
-        f"({plural(len(sweep), 'size')})."
-    )
+def _bucket_sentences(sweeps: pd.DataFrame) -> tuple[str, ...]:
+    """On how many of the sweeps neither the smallest nor the largest buckets are best."""
+    cases = sweeps.groupby(["instance", "name"], sort=False)["makespan_ns"]
+    is_inside = (cases.first() > cases.min()) & (cases.last() > cases.min())
+    if is_inside.empty:
+        return ()
+    return (f"The best buckets are inside the range in {is_inside.sum()} of {plural(len(is_inside), 'sweep')}.",)
 
 
 def _bucket_table(sweeps: pd.DataFrame) -> Table:
@@ -186,10 +176,11 @@ def panels(runs: pd.DataFrame) -> Finding:
         "Exposed communication over what the best bound leaves of it, minus 1; and the same of whole iterations, "
         f"compute included. Proven optimal is what is within {percent(OPTIMAL)} of the bound of the whole iteration."
     )
-    said = tuple(
-        f"Exposed communication with {policy} is {percent(mean)} above its bound on average, {percent(most)} at most "
-        f"({plural(count, 'panel')})."
-        for policy, count, mean, most, *_ in whole.itertuples()
+    best = whole["mean_exposed"].idxmin() if len(whole) else None
+    said = (
+        (f"Exposed communication with {best} is {percent(whole['mean_exposed'][best])} above its bound on average.",)
+        if best is not None
+        else ()
     )
     tables = (table(frame[["model", *frame.columns.drop("model")]], columns),)
     return Finding(Section("Exposed communication", (text,), tables, _panel_figures(known)), said)
@@ -227,8 +218,7 @@ def scaling(runs: pd.DataFrame) -> Finding:
     models = list(ordered.groupby("model", sort=False))
     text = "Weak scaling: every NPU keeps its batch. Efficiency is compute over iteration time."
     tables = tuple(_scaling_table(model, own) for model, own in models)
-    said = tuple(_scaling_sentence(model, own) for model, own in models)
-    return Finding(Section("Scaling", (text,), tables, figures), said)
+    return Finding(Section("Scaling", (text,), tables, figures))
 
 
 def _scaling_table(model: str, runs: pd.DataFrame) -> Table:
@@ -237,12 +227,6 @@ def _scaling_table(model: str, runs: pd.DataFrame) -> Table:
     ]
     columns = (Column("policy"), *(Column(str(count), "percent") for count in frame.columns))
     return table(frame.reset_index(), columns, f"{model}: efficiency by number of NPUs.")
-
-
-def _scaling_sentence(model: str, runs: pd.DataFrame) -> str:
-    last = runs[runs["npus"] == runs["npus"].max()].sort_values("efficiency", kind="stable")
-    best, worst = (f"{percent(last['efficiency'].iloc[at])} with {last['policy'].iloc[at]}" for at in (-1, 0))
-    return f"{model} on {last['npus'].iloc[0]} NPUs: efficiency {best}, {worst}."
 
 
 def skipping(runs: pd.DataFrame) -> Finding:
@@ -271,10 +255,8 @@ def skipping(runs: pd.DataFrame) -> Finding:
         "exposed with k = 1. More overlap per exchange makes it shorter."
     )
     tables = (table(steps[["model", "policy", "steps", "step_ns", "estimate", "above"]], columns),)
-    said = tuple(
-        _skipping_sentence(model, policy, own)
-        for (model, policy), own in steps.groupby(case, sort=False, observed=True)
-    )
+    off = steps["above"].abs().max()
+    said = (f"The estimate of steps that skip synchronisation is off by {percent(off)} at most.",) if len(steps) else ()
     return Finding(Section("Skipped synchronisation", (text,), tables, _skipping_figures(steps)), said)
 
 
@@ -287,16 +269,6 @@ def _skipping_figures(steps: pd.DataFrame) -> tuple[Figure, ...]:
         chart = lines(own, x, y, "policy", guides=guides)
         figures.append(Figure(f"skipping-{number}", f"Time of a step of {model}", chart, "Dotted: the estimate."))
     return tuple(figures)
-
-
-def _skipping_sentence(model: str, policy: str, steps: pd.DataFrame) -> str:
-    largest = steps["above"].abs().max()
-    saved = 1 - steps["step_ns"].iloc[-1] / steps["step_ns"].iloc[0]
-    off = f"{percent(largest)} at most" if largest > NEGLIGIBLE else "less than 0.001 %"
-    return (
-        f"{model} with {policy}: a step is {percent(saved)} shorter with an exchange every {steps['steps'].iloc[-1]} "
-        f"steps; the estimate is off by {off}."
-    )
 
 
 def splitbrain(runs: pd.DataFrame) -> Finding:
@@ -314,10 +286,7 @@ def splitbrain(runs: pd.DataFrame) -> Finding:
     )
     memory = _memory(fastest)
     tables = (_speed_table(fastest), _memory_table(memory))
-    said = [
-        sentence for model, own in fastest.groupby("model") for sentence in _splitbrain_sentences(model, own, memory)
-    ]
-    return Finding(Section("SplitBrain", (text,), tables, _splitbrain_figures(fastest)), tuple(said))
+    return Finding(Section("SplitBrain", (text,), tables, _splitbrain_figures(fastest)), _splitbrain_sentences(memory))
 
 
 def _group(workload: Mapping[str, Any], instance: str) -> int:
@@ -392,15 +361,15 @@ def _splitbrain_figures(fastest: pd.DataFrame) -> tuple[Figure, ...]:
     return tuple(figures)
 
 
-def _splitbrain_sentences(model: str, fastest: pd.DataFrame, memory: pd.DataFrame) -> list[str]:
-    last = fastest[fastest["npus"] == fastest["npus"].max()]
-    shown = ", ".join(f"{run.speedup:.2f} with K = {run.group}" for run in last.itertuples())
-    said = [f"{model} with SplitBrain on {last['npus'].iloc[0]} machines: speed-up {shown}."]
-    shares = memory[memory["model"] == model]
-    if len(shares) > 1:
-        group, share = shares["group"].iloc[-1], shares["share"].iloc[-1]
-        said.append(f"{model} with SplitBrain: groups of {group} save {percent(1 - share)} of the parameters' memory.")
-    return said
+def _splitbrain_sentences(memory: pd.DataFrame) -> tuple[str, ...]:
+    """What the largest groups save of the memory of the model that saves most."""
+    if (memory["group"] > 1).sum() == 0:
+        return ()
+    least = memory.loc[memory["share"].idxmin()]
+    return (
+        f"SplitBrain in groups of {least['group']} saves {percent(1 - least['share'])} of the memory of "
+        f"{least['model']}'s parameters.",
+    )
 
 
 BLOCKS: Mapping[str, Callable[[pd.DataFrame], Finding]] = MappingProxyType(

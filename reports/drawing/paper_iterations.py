@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from drawing.iteration_runs import ideal_times, iteration_runs
-from drawing.published import IDEAL, Compared, Part, Published, compared, looked_up
+from drawing.published import IDEAL, Compared, Part, Published, beside, compared, looked_up
 from themis_opt.reports.rendering.charts import Axis, bars
 from themis_opt.reports.rendering.document import Column, Figure, Section, Table
 from themis_opt.reports.rendering.tables import table
@@ -42,14 +42,15 @@ def figure_12(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> 
     figures += [_part_figure(number, name, own) for number, (name, own) in enumerate(workloads, 1)]
     text = (
         "Iteration times over that of the fixed order. Compute is the same for all policies; the rest is communication "
-        "that the NPUs wait for, of data parallelism or of model parallelism. The ideal uses all bandwidth.",
+        "that the NPUs wait for, of data parallelism or of model parallelism. The ideal uses all bandwidth. "
+        "Parts are means over the networks.",
         f"{THEMIS} puts the chunk with the fewest bytes before its stage first, {LARGEST} the one whose larger side is "
         "least; the paper leaves both readings open.",
     )
     off = _total_errors(drawn, published)
     section = Section("Fig. 12: training iterations", text, tables, tuple(figures))
-    said = (*(part.sentence for part in off), *_said(drawn, speed, exposed, published))
-    return Part(section, (*off, *_mean_errors(speed, exposed, published)), said)
+    said = _said(drawn, exposed, published)
+    return Part(section, (*off, *_mean_errors(speed, exposed, published)), tuple(said))
 
 
 def _bars(runs: pd.DataFrame, ideals: dict[str, float], published: Published) -> pd.DataFrame:
@@ -172,9 +173,7 @@ def _part_figure(number: int, workload: str, drawn: pd.DataFrame) -> Figure:
     parts = means.melt("policy", var_name="part", value_name="share")
     axis = Axis("share", "over the baseline's iteration", format="percent")
     chart = bars(parts, "policy", axis, "part", stacked=True)
-    return Figure(
-        f"figure-12-parts-{number}", f"Parts of an iteration of {workload}", chart, "Means over the networks."
-    )
+    return Figure(f"figure-12-parts-{number}", f"Parts of an iteration of {workload}", chart)
 
 
 def _total_errors(drawn: pd.DataFrame, published: Published) -> tuple[Compared, ...]:
@@ -201,23 +200,15 @@ def _mean_errors(speed: pd.DataFrame, exposed: pd.DataFrame, published: Publishe
     return off
 
 
-def _said(drawn: pd.DataFrame, speed: pd.DataFrame, exposed: pd.DataFrame, published: Published) -> list[str]:
-    said = []
-    for workload, own in speed.set_index("policy").groupby("workload", observed=True):
-        means, known = own["mean"], published.figure_12_speedup.get(workload)
-        if THEMIS in means:
-            said.append(
-                f"Fig. 12, {workload}: {THEMIS} is {means[THEMIS]:.3f} times as fast as the fixed order"
-                + (f" ({known:.2f} published)" if known else "")
-                + "".join(f", {policy} {means[policy]:.3f}" for policy in (LARGEST, BEYOND) if policy in means)
-                + "."
-            )
+def _said(drawn: pd.DataFrame, exposed: pd.DataFrame, published: Published) -> list[str]:
+    sentences = []
     means, known = (exposed.set_index("policy")[name] for name in ("mean", "published"))
-    for policy in (THEMIS, LARGEST, BEYOND, IDEAL):
-        if policy in means:
-            theirs = f", {known[policy]:.2f} published" if known[policy] > 0 else ""
-            said.append(f"Fig. 12, exposed communication: {means[policy]:.3f} times less with {policy}{theirs}.")
+    shown = [
+        f"{policy} {means[policy]:.2f} times{beside(known[policy])}" for policy in (THEMIS, BEYOND) if policy in means
+    ]
+    if shown:
+        sentences.append(f"Fig. 12, less exposed communication: {', '.join(shown)}.")
     expected, panels = len(published.table_2) * len(published.figure_12_speedup), drawn["panel"].nunique()
     if panels < expected:
-        said.append(f"Fig. 12: published means are over {expected} panels, those here over {panels}.")
-    return said
+        sentences.append(f"Fig. 12: published means are over {expected} panels, those here over {panels}.")
+    return sentences

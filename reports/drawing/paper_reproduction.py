@@ -1,12 +1,12 @@
 """The tables and figures of the Themis paper (ISCA 2022), made again and set beside the published numbers."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
 import pandas as pd
 from pydantic import BaseModel, ValidationError
 
-from drawing.paper_iterations import BEYOND, figure_12
+from drawing.paper_iterations import BEYOND, THEMIS, figure_12
 from drawing.published import (
     Compared,
     Maker,
@@ -14,6 +14,7 @@ from drawing.published import (
     Part,
     Published,
     PublishedNetwork,
+    beside,
     compared,
     error_table,
     looked_up,
@@ -59,12 +60,26 @@ def paper_reproduction(rows: pd.DataFrame, experiment: Experiment) -> Report:
     found, known = results(rows), published(experiment)
     done = rows[rows["status"] == "ok"]
     parts = [part for make in MAKERS if (part := make(found, done, known)) is not None]
-    summary = [sentence for part in parts for sentence in part.said] or ["No figure of the paper is in the rows."]
+    summary = [sentence for part in parts for sentence in part.said]
+    summary = [*_error_sentence(parts), *summary] if parts else ["No figure of the paper is in the rows."]
     return Report(
         experiment.title,
         (*summary, *warnings(rows, found)),
         (_errors(parts, known), *(part.section for part in parts), *failures(rows)),
     )
+
+
+def _error_sentence(parts: Sequence[Part]) -> list[str]:
+    """How far all that was published is off."""
+    known = [comparison for part in parts for comparison in part.compared]
+    if not known:
+        return []
+    ratios = pd.concat([comparison.ratios for comparison in known])
+    worst = max(known, key=lambda comparison: comparison.mean_error)
+    return [
+        f"{plural(len(ratios), 'published number')} met within {percent((ratios - 1).abs().mean())} on average; "
+        f"furthest off is {worst.figure}, {worst.what}, by {percent(worst.mean_error)}."
+    ]
 
 
 def _errors(parts: Sequence[Part], published: Published) -> Section:
@@ -132,12 +147,8 @@ def figure_4(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> P
     cells = _beside(runs[["label", "utilisation"]], published.figure_4_utilisation)
     columns = (Column("policy"), Column("utilisation", "percent"), Column("published", "percent"))
     text = "On a current platform, one fast and one slow dimension, the fixed order leaves little to gain."
-    said = tuple(
-        f"Fig. 4: {policy} uses {percent(ours)} of the bandwidth of the current platform, {percent(theirs)} published."
-        for policy, ours, theirs in cells.dropna().itertuples(index=False)
-    )
     off = compared("Fig. 4", "utilisation", zip(cells["utilisation"], cells["published"], strict=True))
-    return Part(Section("Fig. 4: a current platform", (text,), (table(cells, columns),)), off, said)
+    return Part(Section("Fig. 4: a current platform", (text,), (table(cells, columns),)), off)
 
 
 def _beside(frame: pd.DataFrame, numbers: Numbers) -> pd.DataFrame:
@@ -171,10 +182,9 @@ def figure_5(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> P
 
 
 def _figure_5_sentence(cells: pd.DataFrame) -> str:
-    times = ", ".join(f"{policy} {units:.4g}" for policy, units in zip(cells["label"], cells["units"], strict=True))
     best = cells.loc[cells["units"].idxmin()]
     proof = "proven optimal for equal chunks" if best["is_optimal"] else "not proven optimal"
-    return f"Fig. 5, in units: {times}. The best, {best['units']:.4g}, is {proof}."
+    return f"Fig. 5: the best schedule, of {best['units']:.4g} units, is {proof}."
 
 
 def figure_8(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> Part | None:
@@ -192,8 +202,7 @@ def figure_8(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> P
     )
     figures = _size_figures(runs, points, "figure-8", "Time", TIME)
     section = Section("Fig. 8: time by size", text, (_speedup_table(speed),), figures)
-    said = (*(part.sentence for part in off), *_speedup_sentences(speed), *_coverage(runs, published))
-    return Part(section, (*off, *overall), said)
+    return Part(section, (*off, *overall), (*_speedup_sentences(speed), *_coverage(runs, published)))
 
 
 def _coverage(runs: pd.DataFrame, published: Published) -> list[str]:
@@ -226,12 +235,11 @@ def _speedup_table(speed: pd.DataFrame) -> Table:
 
 
 def _speedup_sentences(speed: pd.DataFrame) -> list[str]:
-    said = []
-    for policy, mean, known, largest, most, _ in speed.itertuples(index=False):
-        theirs = f"{known:.2f} published" if known > 0 else "beyond the paper"
-        at_most = f"{largest:.2f} at most" + (f" ({most:.2f} published)" if most > 0 else "")
-        said.append(f"Fig. 8, speed-up of {policy} over the fixed order: {mean:.3f} ({theirs}), {at_most}.")
-    return said
+    means, theirs = (speed.set_index("label")[name] for name in ("mean", "published"))
+    shown = [
+        f"{policy} {means[policy]:.2f} times{beside(theirs[policy])}" for policy in (THEMIS, BEYOND) if policy in means
+    ]
+    return [f"Fig. 8, as fast as the fixed order: {', '.join(shown)}."] if shown else []
 
 
 def _size_figures(
@@ -245,8 +253,9 @@ def _size_figures(
         theirs = [(f"{p}, published", size, v) for (n, p, size), v in points.items() if n == network and p in policies]
         guides = pd.DataFrame(theirs, columns=["label", x.field, y.field]) if theirs else None
         chart = lines(own.sort_values("size_bytes"), x, y, "label", guides=guides)
-        caption = "No points were published." if guides is None else "Dotted: published."
-        figures.append(Figure(f"{stem}-{number}", f"{title} on {network}", chart, caption))
+        figures.append(
+            Figure(f"{stem}-{number}", f"{title} on {network}", chart, "Dotted: the points that were published.")
+        )
     return tuple(figures)
 
 
@@ -324,11 +333,8 @@ def figure_10(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> 
         theirs = published.figure_10_utilisation.get(count, {})
         pairs = [(means.get((policy, count)), value) for policy, value in theirs.items()]
         off += compared("Fig. 10", f"mean utilisation, {count} chunks", pairs)
-    said = tuple(_differences(means, published))
     text = (
-        "Means over the networks of the figure; the ends were published as numbers, and nothing here is fitted to "
-        "them.",
-        *said,
+        "Means over the networks of the figure; the ends were published as numbers, and nothing here is fitted to them."
     )
     x = Axis("chunks", "chunks", log=True, format="count")
     figures = tuple(
@@ -340,9 +346,8 @@ def figure_10(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> 
         for number, (network, own) in enumerate(runs.groupby("network", sort=False), 1)
     )
     return Part(
-        Section("Fig. 10: utilisation by chunks", text, (_chunk_table(runs, means, published),), figures),
+        Section("Fig. 10: utilisation by chunks", (text,), (_chunk_table(runs, means, published),), figures),
         tuple(off),
-        said,
     )
 
 
@@ -365,18 +370,6 @@ def _chunk_table(runs: pd.DataFrame, means: "pd.Series[float]", published: Publi
     return Table(columns, tuple(rows), "Mean utilisation by number of chunks.")
 
 
-def _differences(means: "pd.Series[float]", published: Published) -> Iterable[str]:
-    for count, values in published.figure_10_utilisation.items():
-        for policy, theirs in values.items():
-            ours = means.get((policy, count))
-            if ours is not None:
-                points = 100 * abs(ours - theirs)
-                yield (
-                    f"Fig. 10, {policy} with {count} chunks: {percent(ours)} here, {percent(theirs)} published, "
-                    f"{points:.1f} percentage points {'more' if ours >= theirs else 'less'}."
-                )
-
-
 def figure_11(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> Part | None:
     """Utilisation over size."""
     runs = found[found["block"] == SIZES]
@@ -389,13 +382,15 @@ def figure_11(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> 
     overall = compared("Fig. 11", "mean utilisation", zip(means["utilisation"], means["published"], strict=True))
     columns = (Column("policy"), Column("mean utilisation", "percent"), Column("published", "percent"))
     shown = ", ".join(
-        f"{policy} {percent(mean)}" + (f" ({percent(known)} published)" if known > 0 else "")
+        f"{policy} {percent(mean)}{beside(known, percent)}"
         for policy, mean, known in means.dropna(subset="utilisation").itertuples(index=False)
+        if policy in (THEMIS, BEYOND)
     )
+    said = (f"Fig. 11, use of the bandwidth: {shown}.",) if shown else ()
     figures = _size_figures(runs, points, "figure-11", "Utilisation", UTILISATION)
     text = "Means over all networks and sizes."
     section = Section("Fig. 11: utilisation by size", (text,), (table(means, columns),), figures)
-    return Part(section, (*off, *overall), (f"Fig. 11, mean utilisation: {shown}.",))
+    return Part(section, (*off, *overall), said)
 
 
 MAKERS: tuple[Maker, ...] = (networks, figure_4, figure_5, figure_8, figure_9, figure_10, figure_11, figure_12)

@@ -11,7 +11,6 @@ from themis_opt.base.errors import InputError
 from themis_opt.problem.fields import Model, located
 from themis_opt.reports.experiment import PUBLISHED, Experiment
 from themis_opt.reports.rendering.document import Column, Section, Table
-from themis_opt.reports.rendering.tables import percent, plural
 
 Numbers = Mapping[str, float]
 """A number for each policy, or for each workload."""
@@ -149,14 +148,6 @@ class Compared:
         """Mean of ours over published, minus 1."""
         return float(self.ratios.mean() - 1)
 
-    @property
-    def sentence(self) -> str:
-        """How far the quantity is off."""
-        return (
-            f"{self.figure}, {self.what}: {percent(self.mean_error)} mean absolute error over "
-            f"{plural(len(self.ratios), 'published point')}, {percent(self.largest_error)} at most."
-        )
-
 
 @dataclass(frozen=True)
 class Part:
@@ -176,6 +167,11 @@ def compared(figure: str, what: str, pairs: Iterable[tuple[float | None, float |
     numbers = pd.DataFrame(pairs, columns=["ours", "theirs"], dtype=float)
     known = numbers[numbers["theirs"] != 0].dropna()
     return (Compared(figure, what, known["ours"] / known["theirs"]),) if len(known) else ()
+
+
+def beside(published: float, form: Callable[[float], str] = "{:.2f}".format) -> str:
+    """What follows a number of ours in a sentence; nothing where none was published."""
+    return f" ({form(published)} published)" if published > 0 else ""
 
 
 def error_table(found: Iterable[Compared]) -> Table:

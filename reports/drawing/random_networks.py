@@ -2,20 +2,11 @@
 
 import pandas as pd
 
-from themis_opt.reports.experiment import Experiment
 from themis_opt.reports.rendering.charts import Axis, boxes, ecdf
-from themis_opt.reports.rendering.document import Column, Figure, Report, Section
+from themis_opt.reports.rendering.document import Column, Figure, Section
 from themis_opt.reports.rendering.tables import percent, plural, table, tick
-from themis_opt.reports.results import REFERENCE, SEARCHES, p90, results
-from themis_opt.reports.sections import (
-    COSTS,
-    costs_section,
-    failures,
-    policy_tables,
-    require_bounds,
-    unbounded,
-    warnings,
-)
+from themis_opt.reports.results import REFERENCE, SEARCHES, p90
+from themis_opt.reports.sections import policy_tables
 
 HEURISTIC, RIVAL = "hourglass", "themis+scf"
 
@@ -32,80 +23,63 @@ SMALLEST_GAP = 1e-5
 """Gaps below are drawn here, because the axes are logarithmic."""
 
 
-def random_networks(rows: pd.DataFrame, experiment: Experiment) -> Report:
-    """Compare the distributions of gaps, run-time policies network by network, and what they lose to the reference.
-
-    Raises
-    ------
-    InputError
-        If no makespan has a bound.
-    """
-    everything = results(rows)
-    require_bounds(everything)
-    is_dear = everything["block"].isin(COSTS)
-    found = everything[~is_dear]
-    ratios, remaining = _duels(found), _remaining_losses(found)
-    said = (*_summary(found, ratios, remaining), *warnings(rows, everything), *unbounded(everything))
-    sections = (
-        _gaps(found),
-        *_duel_section(ratios),
-        *_remaining_section(remaining),
-        *costs_section(everything[is_dear]),
+def random_sections(schedules: pd.DataFrame) -> tuple[Section, ...]:
+    """The distributions of gaps, run-time policies network by network, and what they lose to the reference."""
+    return (
+        _gaps(schedules),
+        *_duel_section(_duels(schedules)),
+        *_remaining_section(_remaining_losses(schedules)),
     )
-    return Report(experiment.title, said, (*sections, *failures(rows)))
 
 
-def _summary(found: pd.DataFrame, ratios: pd.DataFrame, remaining: pd.DataFrame) -> list[str]:
-    said = [f"{plural(len(found), 'schedule')} on {plural(found['fingerprint'].nunique(), 'random network')}."]
-    for rival, own in ratios.groupby("label", observed=True)["ratio"]:
-        wins = int((own <= 1 + TOLERANCE).sum())
-        said.append(
-            f"{HEURISTIC} is at least as fast as {rival} on {wins} of {plural(len(own), 'network')} "
-            f"({percent(wins / len(own))}); the worst ratio of makespans is {own.max():.4f}."
-        )
-    gaps = found.groupby("label", observed=True)["gap"].agg(["median", p90]).dropna()
-    said += [
-        f"{policy}: median gap {percent(median)}, 90th percentile {percent(high)}."
-        for policy, median, high in gaps.itertuples()
-    ]
+def random_summary(schedules: pd.DataFrame) -> list[str]:
+    """How often the heuristic beats its rival, and how much of the rival's loss it leaves."""
+    sentences = []
+    ratios = _duels(schedules)
+    ratio = ratios[ratios["label"] == RIVAL]["ratio"]
+    if len(ratio):
+        wins = int((ratio <= 1 + TOLERANCE).sum())
+        on = f"{wins} of {plural(len(ratio), 'random network')}"
+        sentences.append(f"{HEURISTIC} is at least as fast as {RIVAL} on {on}.")
+    remaining = _remaining_losses(schedules)
     losses = remaining[remaining["label"] == HEURISTIC]["share"]
     if len(losses):
-        said.append(
-            f"Where {RIVAL} loses more than {tick(LEAST_LOSS, 'percent')} to the best known schedule "
-            f"({plural(len(losses), 'network')}), {HEURISTIC} leaves {percent(losses.median())} of that loss (median)."
+        sentences.append(
+            f"Where {RIVAL} loses time to the best known schedule, {HEURISTIC} leaves {percent(losses.median())} of "
+            f"that loss (median of {plural(len(losses), 'network')})."
         )
-    return said
+    return sentences
 
 
-def _gaps(found: pd.DataFrame) -> Section:
+def _gaps(schedules: pd.DataFrame) -> Section:
     text = (
         "A gap is makespan over the best proven lower bound that holds for the chunk sizes of the run, minus 1. "
         f"Gaps below {tick(SMALLEST_GAP, 'percent')} are drawn there.",
     )
     axis = Axis("gap", "gap to the best bound", log=True, format="percent")
-    drawn = found[found["gap"].notna()].assign(gap=found["gap"].clip(lower=SMALLEST_GAP))
+    drawn = schedules[schedules["gap"].notna()].assign(gap=schedules["gap"].clip(lower=SMALLEST_GAP))
     box_caption = "Box: quartiles and median; whiskers: 5th and 95th percentile."
     curves = ecdf(drawn, axis, "networks with at most this gap", "label")
     figures = (
         Figure("gap-boxes", "Gaps on random networks", boxes(drawn, axis, "label"), box_caption),
         Figure("gap-distribution", "Share of networks up to a gap", curves, "Further left is better."),
     )
-    return Section("Gaps", text, policy_tables(found), figures)
+    return Section("Random networks", text, policy_tables(schedules), figures)
 
 
-def _makespans(found: pd.DataFrame, policy: str) -> pd.Series:
+def _makespans(schedules: pd.DataFrame, policy: str) -> pd.Series:
     """Makespan of a policy on every network that it ran, by fingerprint."""
     return (
-        found[found["policy"] == policy]
+        schedules[schedules["policy"] == policy]
         .drop_duplicates("fingerprint", keep="last")
         .set_index("fingerprint")["makespan_ns"]
     )
 
 
-def _duels(found: pd.DataFrame) -> pd.DataFrame:
+def _duels(schedules: pd.DataFrame) -> pd.DataFrame:
     """Makespan of the heuristic over that of each other policy that does not search, on every network both ran."""
-    rivals = found[~found["head"].isin((*SEARCHES, HEURISTIC))]
-    ratios = rivals["fingerprint"].map(_makespans(found, HEURISTIC)).astype(float) / rivals["makespan_ns"]
+    rivals = schedules[~schedules["head"].isin((*SEARCHES, HEURISTIC))]
+    ratios = rivals["fingerprint"].map(_makespans(schedules, HEURISTIC)).astype(float) / rivals["makespan_ns"]
     return rivals.assign(ratio=ratios)[["label", "ratio"]].dropna()
 
 
@@ -136,18 +110,18 @@ def _duel_section(ratios: pd.DataFrame) -> tuple[Section, ...]:
     return (Section(f"{HEURISTIC} against the others", (text,), (table(counts.reset_index(), columns),), (figure,)),)
 
 
-def _remaining_losses(found: pd.DataFrame) -> pd.DataFrame:
+def _remaining_losses(schedules: pd.DataFrame) -> pd.DataFrame:
     """What every policy leaves of the rival's loss to the reference: 0 is the reference, 1 the rival.
 
     Only networks where the reference policy ran and the rival loses more than :data:`LEAST_LOSS` to the best
     known makespan count.
     """
-    is_reference = found["head"] == REFERENCE
-    searched = found[found["fingerprint"].isin(found["fingerprint"][is_reference])]
+    is_reference = schedules["head"] == REFERENCE
+    searched = schedules[schedules["fingerprint"].isin(schedules["fingerprint"][is_reference])]
     best = searched.groupby("fingerprint")["makespan_ns"].min()
-    loss = _makespans(found, RIVAL) - best
+    loss = _makespans(schedules, RIVAL) - best
     loss = loss[loss > LEAST_LOSS * best.reindex(loss.index)]
-    others = found[~is_reference]
+    others = schedules[~is_reference]
     known, losses = (others["fingerprint"].map(numbers).astype(float) for numbers in (best, loss))
     shares = (others["makespan_ns"] - known) / losses
     return others.assign(share=shares)[["label", "share"]].dropna()

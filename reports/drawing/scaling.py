@@ -77,16 +77,16 @@ def _curves(timed: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def _summary(timed: pd.DataFrame, done: pd.DataFrame) -> list[str]:
-    said = [f"{plural(len(done), 'run')}, of {done['stages'].min():.0f} to {done['stages'].max():.0f} stages."]
+    sentences = [f"{plural(len(done), 'run')}, of {done['stages'].min():.0f} to {done['stages'].max():.0f} stages."]
     for what, curve in _curves(timed, "stages").groupby("what", observed=True):
         exponent = _exponent(curve)
         if exponent is not None:
-            ends = (f"{seconds(end.seconds)} at {end.place:.0f}" for end in (curve.iloc[0], curve.iloc[-1]))
-            first, last = ends
-            said.append(
-                f"{what}: {first} stages, {last}; in the end time grows as stages to the power of {exponent:.2f}."
+            last = curve.iloc[-1]
+            sentences.append(
+                f"{what}: {seconds(last.seconds)} for the most stages; in the end time grows as stages to the power of "
+                f"{exponent:.2f}."
             )
-    return said
+    return sentences
 
 
 def _exponent(curve: pd.DataFrame) -> float | None:

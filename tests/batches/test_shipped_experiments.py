@@ -10,7 +10,7 @@ from themis_opt.cli.main import application
 
 REPORTS = Path(__file__).parents[2] / "reports"
 EXPERIMENTS = sorted(path.parent.name for path in REPORTS.glob("*/experiment.toml"))
-LONG = {"heuristic_gap", "iterations", "random_networks", "scaling"}
+LONG = {"iterations", "policies", "scaling"}
 """Experiments whose quick variants take about ten seconds and more."""
 
 

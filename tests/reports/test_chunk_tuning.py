@@ -45,10 +45,11 @@ def test_the_bytes_of_a_chunk_are_those_at_the_best_count():
     assert cells(made(TUNED), "All runs", 1)["themis+scf"][:3] == (MIB, 8, MIB / 8)
 
 
-def test_an_optimum_at_the_end_of_the_range_is_not_inside_it():
-    report = made(TUNED)
-    assert "best at 8 chunks (median of 1 case), 1 case with an optimum inside the range." in report.summary[0]
-    assert "best at 64 chunks (median of 1 case), 0 cases with an optimum inside the range." in report.summary[1]
+def test_the_policy_that_gains_most_is_named_with_its_number_of_chunks():
+    assert made(TUNED).summary[0] == (
+        "All runs: hourglass gains most from its best number of chunks; it is 2.00 times as fast as 64 equal chunks "
+        "with themis+scf, and the median of that number is 64."
+    )
 
 
 def test_of_equal_makespans_the_fewest_chunks_are_best():

@@ -40,7 +40,7 @@ THEMES = {"light": "--blink-settings=preferredColorScheme=1", "dark": "--blink-s
 PAPER = {"light": (255, 255, 255), "dark": (20, 25, 31)}
 """Background of the page and of its figures."""
 
-PICTURED = SAMPLED if "THEMIS_OPT_SCREENSHOTS" in os.environ else ("random_networks",)
+PICTURED = SAMPLED if "THEMIS_OPT_SCREENSHOTS" in os.environ else ("policies",)
 """Reports of which screenshots are taken."""
 
 PHONE = (390, 844)

@@ -369,8 +369,8 @@ def test_a_chart_of_an_unknown_kind_of_file_is_refused(tmp_path):
 
 
 def test_markdown_has_title_description_summary_and_sections_in_this_order():
-    text = render_markdown(page(figure("line"), description="Why."))
-    parts = ["# Title", "Why.", "## Summary", "- One sentence.", "![Line]", "<b>Heading</b>", "A text.", "A caption."]
+    text = render_markdown(page(description="Why."))
+    parts = ["# Title", "Why.", "## Summary", "- One sentence.", "<b>Heading</b>", "A text.", "A caption."]
     places = [text.index(part) for part in (*parts, "| policy")]
     assert places == sorted(places)
 
@@ -380,14 +380,27 @@ def test_five_sentences_and_one_figure_are_open():
     report = Report("Title", tuple(f"Sentence {n}." for n in range(7)), (section,))
     markdown = render_markdown(report)
     opened, folded = markdown.partition("<details")[::2]
-    assert [f"Sentence {n}." in opened for n in range(7)] == [True] * 5 + [False] * 2
+    assert [f"Sentence {n}." in markdown for n in range(7)] == [True] * 5 + [False] * 2
     assert (opened.count("!["), folded.count("![")) == (1, 1)
-    assert all(f"Sentence {n}." in folded for n in (5, 6))
     html = render_html(report)
     assert html.index("Sentence 4.") < html.index("<details>") < html.index("Sentence 5.")
     opened, folded = html.partition('<details class="part">')[::2]
     assert (opened.count('class="chart"'), folded.count('class="chart"')) == (1, 1)
     assert opened.count("<figure>") == 1
+
+
+def test_markdown_shows_the_figures_of_a_section_or_the_beginning_of_its_first_table():
+    long = Table((Column("row"),), tuple((f"row {n}",) for n in range(20)))
+    drawn, listed = Section("Drawn", (), (long,), (figure("line"),)), Section("Listed", (), (long, long))
+    first, second = render_markdown(Report("Title", (), (drawn, listed))).partition("Listed")[::2]
+    assert "| row 0 |" not in first
+    assert (second.count("| row 0 |"), second.count("| row 11 |"), second.count("| row 12 |")) == (1, 1, 0)
+
+
+def test_what_several_figures_in_a_row_say_is_said_once():
+    alike = tuple(replace(figure(kind), caption="Dotted: published.") for kind in ("line", "box"))
+    markdown = render_markdown(Report("Title", (), (Section("Later", figures=(figure("bar"), *alike)),)))
+    assert markdown.count("Dotted: published.") == 1
 
 
 def test_open_sections_of_a_page_keep_their_figures():

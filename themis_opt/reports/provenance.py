@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+HEADLINES = ("commit", "machine.processor", "command", "started")
+"""Facts of a provenance that the short form of a report shows too."""
+
+
 def with_provenance(
     report: Report, rows: "pd.DataFrame", experiment: Experiment, provenance: Mapping[str, Any]
 ) -> Report:
@@ -20,16 +24,15 @@ def with_provenance(
     states = ", ".join(f"{counts[status]} {status}" for status in ("ok", "failed", "interrupted") if status in counts)
     versions = sorted(set(rows["code_version"]) - {""})
     facts = [
-        ("experiment", experiment.name),
         ("rows in this report", f"{len(rows)} ({states})"),
         *([("code version" if len(versions) == 1 else "code versions", ", ".join(versions))] if versions else []),
-        *_flat(provenance),
     ]
-    table = Table((Column("what"), Column("value")), tuple(facts))
-    text = ["All numbers on this page are computed from the rows of the experiment."]
-    if len(versions) > 1:
-        text.append(f"The rows were made by {plural(len(versions), 'version')} of the code.")
-    section = Section("Provenance", tuple(text), (table,))
+    columns = (Column("what"), Column("value"))
+    every = list(_flat(provenance))
+    first, rest = ([fact for fact in every if (fact[0] in HEADLINES) is chosen] for chosen in (True, False))
+    tables = (Table(columns, (*facts, *first)), *([Table(columns, tuple(rest))] if rest else []))
+    text = (f"The rows were made by {plural(len(versions), 'version')} of the code.",) if len(versions) > 1 else ()
+    section = Section("Provenance", text, tables)
     return replace(report, description=experiment.description, sections=(*report.sections, section))
 
 

@@ -16,10 +16,6 @@ STATISTICS: Mapping[str, str] = {"median": "Median", "mean": "Mean", "max": "Lar
 """What tables of gaps show: names for pandas and for readers."""
 
 
-COSTS = ("with costs", "reference with costs")
-"""Blocks of an experiment in which every chunk costs something."""
-
-
 def require_bounds(found: pd.DataFrame) -> None:
     """Refuse results of which none has a bound.
 
@@ -95,23 +91,6 @@ def gap_tables(found: pd.DataFrame, by: str, form: str, name: str) -> tuple[Tabl
         )
         for statistic, title in STATISTICS.items()
     )
-
-
-def costs_section(found: pd.DataFrame) -> tuple[Section, ...]:
-    """Gaps where every chunk costs something whatever its size; nothing where nobody ran that."""
-    if found.empty:
-        return ()
-    launches = ", ".join(f"{own / 1000:g} us" for own in sorted(found["launch_overhead_ns"].unique()))
-    packets = " or ".join(sorted(found["packet"].unique()))
-    text = (
-        f"A launch takes {launches}, packets are of {packets}, and the latency of the steps lags or occupies the "
-        "dimension, so that small chunks are dear. With free sizes the number of chunks is free too.",
-        "Gaps are against bounds for the sizes of the run: equal chunks are judged by what as many equal chunks could "
-        "do. Speed-ups compare all policies.",
-        *coverage(found),
-    )
-    tables = (*policy_tables(found), *gap_tables(found, "latency", "text", "what latency does")[1:])
-    return (Section("Where every chunk costs something", text, tables),)
 
 
 def optimal_sentence(found: pd.DataFrame) -> str:

@@ -42,9 +42,8 @@ def _best(found: pd.DataFrame, whose: str) -> str:
     if len(gaps):
         best = gaps.idxmin()
         number = policies["fingerprint"].nunique()[best]
-        near = f"{whose}{best} is nearest to the bound: {percent(gaps[best])} above it in the median of "
-        faster = f", {speeds[best]:.2f} times as fast as the fixed order" if best in speeds else ""
-        return f"{near}{plural(number, 'instance')}{faster}"
+        near = f"{whose}{best} is nearest to the bound, {percent(gaps[best])} above it in the median of "
+        return f"{near}{plural(number, 'instance')}"
     instances = plural(found["fingerprint"].nunique(), "instance")
     if len(speeds):
         best = speeds.idxmax()

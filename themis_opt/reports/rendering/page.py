@@ -2,10 +2,11 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from vl_convert import javascript_bundle
 from themis_opt.base.documents import make_folder, write_atomically
 from themis_opt.base.errors import InputError, printable
 from themis_opt.reports.rendering.charts import CONFIG, ON_DARK, save, specification
-from themis_opt.reports.rendering.document import Figure, Report, Section, Table
+from themis_opt.reports.rendering.document import Figure, Report, Section, Table, Value
 from themis_opt.reports.rendering.tables import cell, is_number
 
 MARKDOWN, HTML = "README.md", "report.html"
@@ -32,7 +33,9 @@ MOST_SENTENCES = 5
 """Sentences of a summary that are not folded."""
 
 MOST_ROWS = 12
-"""Rows of a table up to which it is not folded on pages."""
+"""Rows of a table up to which it is not folded on pages, and which Markdown shows of it."""
+
+ELSEWHERE = f"All tables and interactive figures are in `{HTML}`, which `themis-opt report` writes beside this file."
 
 
 def write_report(report: Report, folder: Path, html: bool = True) -> list[Path]:
@@ -74,31 +77,30 @@ def _check_replaceable(path: Path) -> None:
 def render_markdown(report: Report) -> str:
     """The report as GitHub-flavoured Markdown; the picture of a figure is ``NAME.svg`` in the same folder.
 
-    The first sentences and the first figure are open, everything else is folded.
+    It is the short form: the first sentences, the figures, and the first table of a section without a figure.  The
+    first figure is open, sections are folded.
     """
-    sentences = [f"- {_escaped(sentence)}" for sentence in report.summary]
-    first, others = "\n".join(sentences[:MOST_SENTENCES]), "\n".join(sentences[MOST_SENTENCES:])
+    first = "\n".join(f"- {_escaped(sentence)}" for sentence in report.summary[:MOST_SENTENCES])
     headline = report.headline
     verdict = f"**{_escaped(report.verdict)}**" if report.verdict else ""
     parts = [f"# {_escaped(report.title)}", verdict, report.description, f"## Summary\n\n{first}" if first else ""]
-    parts += [_figure(figure) for figure in headline]
-    parts += [_folded("More findings", [others])] if others else []
+    parts += [_figures(headline)]
     parts += [_folded(section.heading, _contents(section, headline)) for section in report.sections]
+    parts += [ELSEWHERE]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _folded(heading: str, contents: Iterable[str]) -> str:
     """Contents that a click on their heading opens; pages of other tools read them as Markdown too."""
-    body = "\n\n".join(contents)
-    return (
-        f'<details markdown="1">\n<summary><b>{escape(heading)}</b></summary>\n\n{body}\n\n</details>' if body else ""
-    )
+    body = "\n\n".join(part for part in contents if part)
+    opening = f'<details markdown="1"><summary><b>{escape(heading)}</b></summary>'
+    return f"{opening}\n\n{body}\n</details>" if body else ""
 
 
 def _contents(section: Section, shown: Collection[Figure]) -> list[str]:
-    parts = [_escaped(paragraph) for paragraph in section.text]
-    parts += [_table(table) for table in section.tables]
-    return parts + [_figure(figure) for figure in section.figures if figure not in shown]
+    text = " ".join(_escaped(paragraph) for paragraph in section.text)
+    tables = [] if section.figures else [_table(table) for table in section.tables[:1]]
+    return [text, *tables, _figures([figure for figure in section.figures if figure not in shown])]
 
 
 def _table(table: Table) -> str:
@@ -106,7 +108,7 @@ def _table(table: Table) -> str:
     lines = [
         _line([_escaped(column.name) for column in table.columns]),
         _line(["---:" if is_number(form) else "---" for form in formats]),
-        *(_line([_escaped(cell(v, form)) for v, form in zip(row, formats, strict=True)]) for row in table.rows),
+        *(_row(row, formats) for row in table.rows[:MOST_ROWS]),
     ]
     text = "\n".join(lines)
     return f"{_escaped(table.caption)}\n\n{text}" if table.caption else text
@@ -116,9 +118,17 @@ def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _figure(figure: Figure) -> str:
-    picture = f"![{_escaped(figure.title)}]({figure.name}.svg)"
-    return f"{picture}\n\n{_escaped(figure.caption)}" if figure.caption else picture
+def _row(values: Sequence[Value], formats: Sequence[str]) -> str:
+    return _line([_escaped(cell(value, form)) for value, form in zip(values, formats, strict=True)])
+
+
+def _figures(figures: Iterable[Figure]) -> str:
+    """Pictures one below the other; what several in a row have to say is said once, below the last of them."""
+    parts = []
+    for caption, alike in groupby(figures, key=lambda figure: figure.caption):
+        parts.append("\n".join(f"![{_escaped(figure.title)}]({figure.name}.svg)" for figure in alike))
+        parts += [_escaped(caption)] if caption else []
+    return "\n\n".join(parts)
 
 
 def _escaped(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Every policy against proven bounds, from few chunks to many and from small messages to large ones."""
+"""Policies against proven bounds on few networks, from few chunks to many and from small messages to large ones."""
 
 import math
 from typing import Annotated, Any
@@ -9,23 +9,11 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_size
-from themis_opt.reports.experiment import Experiment
 from themis_opt.reports.rendering.charts import Axis, heatmap, lines
-from themis_opt.reports.rendering.document import Column, Figure, Report, Section
+from themis_opt.reports.rendering.document import Column, Figure, Section
 from themis_opt.reports.rendering.tables import cell, percent, plural, table, tick
-from themis_opt.reports.results import OPTIMAL, SEARCHES, results
-from themis_opt.reports.sections import (
-    COSTS,
-    costs_section,
-    coverage,
-    failures,
-    gap_tables,
-    optimal_sentence,
-    policy_tables,
-    require_bounds,
-    unbounded,
-    warnings,
-)
+from themis_opt.reports.results import OPTIMAL, SEARCHES
+from themis_opt.reports.sections import coverage, gap_tables, optimal_sentence, policy_tables
 
 LARGE = 16 * 2**20
 """Bytes from which bandwidth, not latency, decides on the networks of the paper."""
@@ -51,112 +39,103 @@ Trajectory = list[tuple[float, float]]
 _POINTS = TypeAdapter[list[list[float | None]]](list[Annotated[list[float | None], Field(min_length=2)]])
 
 
-def heuristic_gap(rows: pd.DataFrame, experiment: Experiment) -> Report:
-    """Compare the gaps of all policies by chunk count and by size, and over the seconds of a search.
+def grid_sections(schedules: pd.DataFrame) -> tuple[Section, ...]:
+    """The gaps of all policies by chunk count and by size, and over the seconds of a search.
+
+    Parameters
+    ----------
+    schedules : DataFrame
+        Results that have a gap.
 
     Raises
     ------
     InputError
-        If no makespan has a bound, or a trajectory is none.
+        If a trajectory is none.
     """
-    everything = results(rows)
-    require_bounds(everything)
-    bounded = everything[everything["gap"].notna()]
-    is_dear = bounded["block"].isin(COSTS)
-    found = bounded[~is_dear]
-    summary = (*_summary(found), *warnings(rows, bounded), *unbounded(everything))
-    sections = (
-        _overall(found),
-        _chunks(found),
-        _sizes(found),
-        *_both(found),
-        _optimal(found),
-        *_anytime(found),
-        *costs_section(bounded[is_dear]),
+    return (
+        _overall(schedules),
+        _chunks(schedules),
+        _sizes(schedules),
+        *_both(schedules),
+        _optimal(schedules),
+        *_anytime(schedules),
     )
-    return Report(experiment.title, summary, (*sections, *failures(rows)))
 
 
-def _summary(found: pd.DataFrame) -> list[str]:
-    where = f"{plural(found['fingerprint'].nunique(), 'instance')} of {plural(found['network'].nunique(), 'network')}"
-    gaps = found.groupby("label", observed=True)["gap"].agg(["median", "mean", "max"])
-    return [
-        f"{plural(len(found), 'schedule')} on {where}.",
-        *(
-            f"{policy}: median gap {percent(median)}, mean {percent(mean)}, largest {percent(largest)}."
-            for policy, median, mean, largest in gaps.itertuples()
-        ),
-        optimal_sentence(found),
-    ]
+def grid_summary(schedules: pd.DataFrame) -> list[str]:
+    """How many schedules there are, and how many of their instances are solved."""
+    instances, networks = (schedules[column].nunique() for column in ("fingerprint", "network"))
+    where = f"{plural(instances, 'instance')} of {plural(networks, 'network')}"
+    return [f"{plural(len(schedules), 'schedule')} on {where}.", optimal_sentence(schedules)]
 
 
-def _overall(found: pd.DataFrame) -> Section:
+def _overall(schedules: pd.DataFrame) -> Section:
     text = (
-        *coverage(found),
+        *coverage(schedules),
         "A gap is makespan over the best proven lower bound that holds for the chunk sizes of the run, minus 1; "
         "it is at least as large as the distance to the best possible schedule. Speed-up is over the fixed order, "
-        "as a geometric mean.",
+        f"as a geometric mean. {FLOOR}",
     )
-    return Section("All policies", text, policy_tables(found))
+    return Section("All policies", text, policy_tables(schedules))
 
 
-def _chunks(found: pd.DataFrame) -> Section:
-    is_large = found["size_bytes"] >= LARGE
+def _chunks(schedules: pd.DataFrame) -> Section:
+    is_large = schedules["size_bytes"] >= LARGE
     classes = (
-        (found[~is_large], "small", f"messages below {format_size(LARGE)}"),
-        (found[is_large], "large", f"messages of at least {format_size(LARGE)}"),
+        (schedules[~is_large], "small", f"messages below {format_size(LARGE)}"),
+        (schedules[is_large], "large", f"messages of at least {format_size(LARGE)}"),
     )
     figures = tuple(
-        Figure(f"gap-by-chunks-{stem}", f"Gap by chunk count, {what}", _curves(part, CHUNKS), FLOOR)
+        Figure(f"gap-by-chunks-{stem}", f"Gap by chunk count, {what}", _curves(part, CHUNKS))
         for part, stem, what in classes
         if len(part)
     )
-    tables = gap_tables(found, "chunks", "count", "chunk count, over all networks and sizes")
-    return Section("By chunk count", coverage(found), tables, figures)
+    tables = gap_tables(schedules, "chunks", "count", "chunk count, over all networks and sizes")
+    return Section("By chunk count", coverage(schedules), tables, figures)
 
 
-def _sizes(found: pd.DataFrame) -> Section:
+def _sizes(schedules: pd.DataFrame) -> Section:
     caption = f"Mean over networks and chunk counts. {FLOOR}"
-    figure = Figure("gap-by-size", "Gap by size of the collective", _curves(found, SIZE), caption)
-    tables = gap_tables(found, "size_bytes", "size", "size, over all networks and chunk counts")
-    return Section("By size", coverage(found), tables, (figure,))
+    figure = Figure("gap-by-size", "Gap by size of the collective", _curves(schedules, SIZE), caption)
+    tables = gap_tables(schedules, "size_bytes", "size", "size, over all networks and chunk counts")
+    return Section("By size", coverage(schedules), tables, (figure,))
 
 
-def _curves(found: pd.DataFrame, x: Axis) -> Any:
+def _curves(schedules: pd.DataFrame, x: Axis) -> Any:
     """Mean gap of each policy."""
-    return lines(_drawn_means(found, ["label", x.field]), x, GAP, "label")
+    return lines(_drawn_means(schedules, ["label", x.field]), x, GAP, "label")
 
 
-def _drawn_means(found: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def _drawn_means(schedules: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Mean gaps as they are drawn."""
-    return found.groupby(keys, observed=True)["gap"].mean().clip(lower=SMALLEST_GAP).reset_index()
+    return schedules.groupby(keys, observed=True)["gap"].mean().clip(lower=SMALLEST_GAP).reset_index()
 
 
-def _both(found: pd.DataFrame) -> tuple[Section, ...]:
+def _both(schedules: pd.DataFrame) -> tuple[Section, ...]:
     """Chunk count against size, for the policy with the smallest mean gap that answers at once."""
-    means = found[~found["head"].isin(SEARCHES)].groupby("label", observed=True)["gap"].mean()
+    means = schedules[~schedules["head"].isin(SEARCHES)].groupby("label", observed=True)["gap"].mean()
     if means.empty:
         return ()
     policy = means.idxmin()
-    cells = _drawn_means(found[found["label"] == policy], ["size_bytes", "chunks"])
+    cells = _drawn_means(schedules[schedules["label"] == policy], ["size_bytes", "chunks"])
     chart = heatmap(cells, CHUNKS, SIZE, GAP)
     figure = Figure("gap-by-chunks-and-size", f"Mean gap of {policy}", chart, f"Mean over networks. {FLOOR}")
     text = f"Of the policies that do not search, {policy} has the smallest mean gap: {percent(means[policy])}."
     return (Section("By chunk count and size", (text,), (), (figure,)),)
 
 
-def _optimal(found: pd.DataFrame) -> Section:
-    counts = sorted(found["chunks"].unique())
+def _optimal(schedules: pd.DataFrame) -> Section:
+    counts = sorted(schedules["chunks"].unique())
     columns = (Column("policy"), Column("all", "percent"), *(Column(cell(n, "count"), "percent") for n in counts))
-    shares = found.pivot_table("is_optimal", "label", "chunks", observed=True)
-    shares.insert(0, "all", found.groupby("label", observed=True)["is_optimal"].mean())
-    text = ("Share of runs within 0.01 % of a proven bound, by chunk count.", *_stopped_early(found))
+    shares = schedules.pivot_table("is_optimal", "label", "chunks", observed=True)
+    shares.insert(0, "all", schedules.groupby("label", observed=True)["is_optimal"].mean())
+    text = ("Share of runs within 0.01 % of a proven bound, by chunk count.", *_stopped_early(schedules))
     return Section("Proven optimal", text, (table(shares.reset_index(), columns),))
 
 
-def _stopped_early(found: pd.DataFrame) -> tuple[str, ...]:
+def _stopped_early(schedules: pd.DataFrame) -> tuple[str, ...]:
     """A sentence on searches that were not asked for so small a gap."""
-    stopped = found[(found["gap"] > OPTIMAL) & (found["gap"] <= found["gap_asked"])]
+    stopped = schedules[(schedules["gap"] > OPTIMAL) & (schedules["gap"] <= schedules["gap_asked"])]
     if stopped.empty:
         return ()
     return (
@@ -165,18 +144,18 @@ def _stopped_early(found: pd.DataFrame) -> tuple[str, ...]:
     )
 
 
-def _anytime(found: pd.DataFrame) -> tuple[Section, ...]:
+def _anytime(schedules: pd.DataFrame) -> tuple[Section, ...]:
     """How the gap of a search shrinks while it runs, over all its runs; nothing where no run recorded that."""
     paths = {policy: [t for t in map(_trajectory, runs["extra"], runs["best_bound_ns"]) if t]
-             for policy, runs in found.groupby("label", observed=True)}  # fmt: skip
-    paths = {policy: own for policy, own in paths.items() if own}
-    curves = [_anytime_curve(own).assign(label=policy) for policy, own in paths.items()]
+             for policy, runs in schedules.groupby("label", observed=True)}  # fmt: skip
+    paths = {policy: runs for policy, runs in paths.items() if runs}
+    curves = [_anytime_curve(runs).assign(label=policy) for policy, runs in paths.items()]
     if not any(map(len, curves)):
         return ()
-    frame = pd.concat(curves).astype({"label": found["label"].dtype})
+    frame = pd.concat(curves).astype({"label": schedules["label"].dtype})
     x = Axis("seconds", "seconds since the search started", log=True, format="seconds")
     y = Axis("gap", "gap to the best bound", log=True, format="percent")
-    counted = ", ".join(f"{policy}: {len(own)} runs" for policy, own in paths.items())
+    counted = ", ".join(f"{policy}: {len(runs)} runs" for policy, runs in paths.items())
     caption = (
         f"Median over all runs, and the range of the runs that have a schedule. {counted}. "
         "A curve starts when more than half of its runs have a schedule."
@@ -186,7 +165,7 @@ def _anytime(found: pd.DataFrame) -> tuple[Section, ...]:
 
 
 def _trajectory(extra: dict[str, Any], bound_ns: float) -> Trajectory:
-    """When a run found its schedules, and their gaps to the best bound known now; empty if it did not say."""
+    """When a run schedules its schedules, and their gaps to the best bound known now; empty if it did not say."""
     recorded = extra.get("trajectory") or []
     try:
         points = _POINTS.validate_python(recorded)
