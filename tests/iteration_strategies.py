@@ -41,8 +41,9 @@ def splits(draw: st.DrawFn, network: Network) -> tuple[Network, tuple[Split, ...
     if not draw(st.booleans()):
         return network, ()
     number = draw(st.integers(0, len(network.dimensions) - 1))
-    inner, outer = draw(st.integers(2, 4)), draw(st.integers(2, 4))
     dimensions = list(network.dimensions)
+    parts = st.integers(2, 4).filter(lambda size: not dimensions[number].kind.rule.flaw(size))
+    inner, outer = draw(parts), draw(parts)
     dimensions[number] = dimensions[number].replace(size=inner * outer)
     split = Split(
         dimension=network.dimension_names[number],

@@ -34,7 +34,8 @@ packets = st.builds(Packet, payload=st.integers(1, 9000), header=st.integers(0, 
 
 def dimensions(max_size: int = 16) -> st.SearchStrategy[Dimension]:
     """Dimensions with every option of the cost model."""
-    plain = st.one_of(_dimensions(max_size), _dimensions(max_size, **LINES))
+    grids = _dimensions(max_size, **GRIDS, size=_grid_sizes(max_size))
+    plain = st.one_of(_dimensions(max_size), _dimensions(max_size, **LINES), grids)
     return st.one_of(plain, plain, st.builds(_with_rails, plain, st.lists(rails, min_size=1, max_size=3)))
 
 
@@ -50,9 +51,14 @@ def _with_rails(dimension: Dimension, links: list[Rail]) -> Dimension:
 
 
 FLAGS = st.booleans()
-KINDS = st.sampled_from([kind for kind in Kind if kind is not Kind.LINE])
+KINDS = st.sampled_from([kind for kind in Kind if kind.rule.can_reduce])
 ALGORITHMS = st.none() | st.sampled_from([Algorithm.RING, Algorithm.DIRECT, Algorithm.HALVING_DOUBLING])
 LINES: dict[str, Any] = {"kind": st.just(Kind.LINE), "algorithm": st.none(), "in_network": st.just(False)}
+GRIDS: dict[str, Any] = LINES | {"kind": st.just(Kind.MESH2D)}
+
+
+def _grid_sizes(max_size: int) -> st.SearchStrategy[int]:
+    return st.sampled_from([size for size in range(4, max(max_size, 4) + 1) if not Kind.MESH2D.rule.flaw(size)])
 
 
 def _dimensions(
@@ -60,11 +66,12 @@ def _dimensions(
     kind: st.SearchStrategy[Kind] = KINDS,
     algorithm: st.SearchStrategy[Algorithm | None] = ALGORITHMS,
     in_network: st.SearchStrategy[bool] = FLAGS,
+    size: st.SearchStrategy[int] | None = None,
 ) -> st.SearchStrategy[Dimension]:
     return st.builds(
         Dimension,
         kind=kind,
-        size=st.integers(2, max_size),
+        size=st.integers(2, max_size) if size is None else size,
         bandwidth=bandwidths,
         latency=times(10**7),
         algorithm=algorithm,
@@ -81,9 +88,8 @@ ANY_DIMENSION = dimensions()
 
 def plain_dimensions() -> st.SearchStrategy[Dimension]:
     """Dimensions without launch overhead and packets."""
-    return st.builds(
-        Dimension, kind=st.sampled_from(Kind), size=st.integers(2, 16), bandwidth=bandwidths, latency=times(10**7)
-    )
+    kinds = st.sampled_from([kind for kind in Kind if kind is not Kind.MESH2D])
+    return st.builds(Dimension, kind=kinds, size=st.integers(2, 16), bandwidth=bandwidths, latency=times(10**7))
 
 
 def networks(

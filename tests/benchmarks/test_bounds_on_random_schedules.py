@@ -53,8 +53,10 @@ ENDS_LIMITS = SearchLimits(seconds=0.3, workers=1, deterministic=True)
 
 def random_dimension(generator: np.random.Generator) -> Dimension:
     kind = generator.choice(list(Kind))
-    algorithms = [Algorithm.LINE] if kind == Kind.LINE else [own for own in Algorithm if own is not Algorithm.LINE]
-    size, in_network = int(generator.integers(2, 17)), kind != Kind.LINE and bool(generator.random() < 0.2)
+    rule = Kind(kind).rule
+    algorithms = list(rule.algorithms)
+    size, in_network = int(generator.integers(2, 17)), rule.can_reduce and bool(generator.random() < 0.2)
+    size = size if rule.flaw(size) is None else 12
     if in_network or size & (size - 1):  # 'adasum' combines pairs of NPUs, which no switch does
         algorithms = [own for own in algorithms if own is not Algorithm.ADASUM]
     packet = {"payload": int(generator.integers(64, 9000)), "header": int(generator.integers(0, 200))}

@@ -42,6 +42,11 @@ def costs(kind: str, path: list[int], *dimensions: Dimension, size: int = 960, *
     [
         *(("ring", size, phase, size - 1) for size in (2, 3, 5, 8) for phase in Phase if phase is not Phase.SEND),
         *(("line", size, phase, size - 1) for size in (2, 3, 5, 8) for phase in Phase if phase is not Phase.SEND),
+        *(
+            ("mesh2d", size, phase, number)
+            for size, number in ((4, 2), (6, 3), (35, 10))
+            for phase in (RS, AG, A2A, SC, GA)
+        ),
         *((algorithm, size, Phase.SEND, 1) for algorithm in ("ring", "line", "halving_doubling") for size in (2, 5)),
         *(("direct", size, phase, 1) for size in (2, 3, 5, 8) for phase in Phase),
         *(("halving_doubling", 2, phase, 1) for phase in (RS, AG, SC, GA)),
@@ -55,7 +60,7 @@ def costs(kind: str, path: list[int], *dimensions: Dimension, size: int = 960, *
     ],
 )
 def test_steps_of_an_algorithm(algorithm: str, size: int, phase: Phase, number: int) -> None:
-    kind = "line" if algorithm == "line" else "switch"
+    kind = algorithm if algorithm in ("line", "mesh2d") else "switch"
     assert steps(dimension(kind=kind, algorithm=algorithm, size=size), phase) == number
 
 
@@ -269,6 +274,27 @@ def test_inside_a_line_npus_add_up_what_comes_from_both_sides(size: int, added: 
 def test_an_all_to_all_on_a_line_crosses_its_middle(size: int, sent: int) -> None:
     """Each of the floor(P / 2) NPUs on one side sends 960 / P bytes to each of the others on the other side."""
     assert costs("all_to_all", [0], dimension(kind="line", size=size)).sent.item() == sent
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter"])
+@pytest.mark.parametrize("size", [4, 6, 12])
+def test_the_links_of_a_corner_bring_a_grid_all_it_has_not(kind: str, size: int) -> None:
+    result = costs(kind, [0], dimension(kind="mesh2d", size=size, latency="1 ns"))
+    assert result.occupancy.item() == 960 * (size - 1) // size * 1000
+    assert result.lag.item() == {4: 2, 6: 3, 12: 5}[size] * 1000
+
+
+@pytest.mark.parametrize(("size", "sent"), [(4, 960), (6, 1280), (9, 1280)])
+def test_an_all_to_all_on_a_grid_crosses_its_middle(size: int, sent: int) -> None:
+    """2 x 2: over a link go 2 x 1 of 4 blocks, two links are the bandwidth; 2 x 3: 2 x 2 of 6; 3 x 3: 3 x 2 of 9."""
+    assert costs("all_to_all", [0], dimension(kind="mesh2d", size=size)).sent.item() == pytest.approx(sent)
+
+
+def test_inside_a_grid_npus_add_up_what_comes_from_four_sides() -> None:
+    """In the middle of 3 x 3: 4 and then 3 x 4 of 9 blocks, whichever way they go first."""
+    summing = dimension(kind="mesh2d", size=9, reduction="1 GB/s")
+    added = costs("reduce_scatter", [0], summing, size=900).occupancy.item() - 800 * 1000
+    assert added == 900 // 9 * (4 + 3 * 4) * 1000
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"])

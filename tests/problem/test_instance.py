@@ -31,6 +31,7 @@ def refusal(model: type[Dimension | Collective | Packet | Network | Instance], d
         ("fully_connected", Algorithm.DIRECT),
         ("switch", Algorithm.HALVING_DOUBLING),
         ("line", Algorithm.LINE),
+        ("mesh2d", Algorithm.MESH2D),
     ],
 )
 def test_the_algorithm_follows_from_the_kind(kind: str, algorithm: Algorithm) -> None:
@@ -206,11 +207,15 @@ def test_unnamed_collectives_are_called_by_kind_and_number() -> None:
         ({"kind": "line", "algorithm": "halving_doubling"}, "algorithm"),
         ({"kind": "ring", "algorithm": "line"}, "algorithm"),
         ({"kind": "line", "in_network": True}, "in_network"),
+        ({"kind": "mesh2d", "algorithm": "direct"}, "algorithm"),
+        ({"kind": "mesh2d", "in_network": True}, "in_network"),
+        ({"kind": "mesh2d", "size": 7}, "size"),
     ],
 )
-def test_a_line_is_refused_what_it_has_no_links_for(fields: dict[str, Any], where: str) -> None:
-    assert f"{where}" in refusal(Dimension, DIMENSION | fields)
-    assert "line" in refusal(Dimension, DIMENSION | fields)
+def test_lines_and_grids_are_refused_what_they_have_no_links_for(fields: dict[str, Any], where: str) -> None:
+    message = refusal(Dimension, DIMENSION | fields)
+    assert where in message
+    assert "line" in message or "mesh2d" in message
 
 
 def _interrupt(_: object) -> str:

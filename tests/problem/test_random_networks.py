@@ -32,8 +32,12 @@ def test_all_numbers_of_dimensions_occur(instances):
     assert {len(instance.network.dimensions) for instance in instances} == {2, 3, 4, 5, 6}
 
 
-def test_all_kinds_but_lines_occur(instances):
-    assert {d.kind for instance in instances for d in instance.network.dimensions} == set(Kind) - {Kind.LINE}
+def test_all_kinds_whose_links_are_used_evenly_occur(instances):
+    assert {d.kind for instance in instances for d in instance.network.dimensions} == {
+        Kind.RING,
+        Kind.FULLY_CONNECTED,
+        Kind.SWITCH,
+    }
 
 
 def test_ratios_of_neighbours_lie_in_the_documented_range(instances):

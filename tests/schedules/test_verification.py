@@ -22,6 +22,7 @@ RING = Dimension(kind=Kind.RING, size=3, bandwidth="100 GB/s", latency="500 ns")
 DIRECT = Dimension(kind=Kind.FULLY_CONNECTED, size=4, bandwidth="50 GB/s", latency="500 ns")
 SWITCH = Dimension(kind=Kind.SWITCH, size=6, bandwidth="25 GB/s", latency="500 ns")
 LINE = Dimension(kind=Kind.LINE, size=5, bandwidth="25 GB/s", latency="500 ns")
+GRID = Dimension(kind=Kind.MESH2D, size=6, bandwidth="25 GB/s", latency="500 ns")
 NETWORKS = {
     "one dimension": (SWITCH,),
     "every algorithm": (RING, DIRECT, SWITCH),
@@ -30,6 +31,7 @@ NETWORKS = {
     "in-network reduction": (RING, SWITCH.replace(in_network=True)),
     "mesh": (LINE, LINE.replace(size=2), LINE.replace(size=4)),
     "line and others": (RING, LINE, DIRECT),
+    "grids": (GRID, SWITCH, GRID.replace(size=4)),
     "compression": (RING, DIRECT.replace(compression=1.7)),
 }
 
@@ -94,6 +96,12 @@ def test_a_large_network_is_run_on_smaller_dimensions(kind: CollectiveKind) -> N
     instance = instance_of(RING.replace(size=15), DIRECT.replace(size=32), SWITCH.replace(size=12), kinds=(kind,))
     report = verify(simulate(instance, RandomOrders()(instance)))
     assert (report.reduced, report.sizes, report.num_npus) == (True, ((3, 2, 3),), 18)
+
+
+def test_a_large_grid_is_run_on_a_smaller_grid() -> None:
+    instance = instance_of(GRID.replace(size=300), RING, kinds=(CollectiveKind.ALL_TO_ALL,))
+    report = verify(simulate(instance, RandomOrders()(instance)))
+    assert (report.reduced, report.sizes) == (True, ((6, 3),))
 
 
 def test_the_report_counts_npus_and_distinct_paths() -> None:

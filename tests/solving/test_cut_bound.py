@@ -87,6 +87,18 @@ def test_the_end_of_a_line_has_one_link(kind: str, expected: float) -> None:
     assert seconds(Instance(network=Network(dimensions=(line,)), collectives=(collective,))) == 4 * expected
 
 
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("all_gather", 8 / 9), ("all_reduce", 16 / 12), ("all_to_all", 8 / 9), ("broadcast", 1)]
+)
+def test_the_corner_of_a_grid_has_two_links(kind: str, expected: float) -> None:
+    """3 x 3 NPUs, 24 links of half the bandwidth: an all-reduce of S sends 16 S in all, a corner S over two."""
+    grid = Dimension(kind=Kind.MESH2D, size=9, bandwidth="1 GB/s")
+    collective = Collective(kind=CollectiveKind(kind), size=9 * 10**9, element_bytes=1)
+    made = Instance(network=Network(dimensions=(grid,)), collectives=(collective.replace(chunks=1),))
+    assert seconds(made) == pytest.approx(9 * expected)
+    assert cut(made) <= simulate(made, make_policy("baseline")(made)).makespan
+
+
 def test_compressed_data_and_headers_count_as_on_the_wire() -> None:
     wire = {"compression": 2.0, "packet": {"payload": "4000 B", "header": "400 B"}}
     assert seconds(two_levels(3, "all_to_all", **wire)) == pytest.approx(SIZE * 2 / 3 / 25e9 / 2 * 1.1)

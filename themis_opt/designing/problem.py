@@ -42,11 +42,10 @@ class Price(Model):
 
         W. Won et al., *LIBRA* (ISPASS 2024), section 4: an NPU on a ring has two links of half the bandwidth, fully
         connected P - 1 links, at a switch a link, a port of the switch and an adapter.  A line of P NPUs has P - 1
-        links of the whole bandwidth, counted from both ends as the others are.
+        links of the whole bandwidth, counted from both ends as the others are, and a grid has links of half of it.
         """
-        if kind is Kind.SWITCH:
-            return self.link + self.switch + self.nic
-        return self.link * 2 * (size - 1) / size if kind is Kind.LINE else self.link
+        switched = self.switch + self.nic if kind.rule.is_switched else 0.0
+        return self.link * float(kind.rule.capacity(size)) + switched
 
 
 class Links(Model):

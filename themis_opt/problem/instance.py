@@ -376,6 +376,10 @@ class Instance(Model):
                 raise ValueError(f"{field}.dimension names '{split.dimension}', the network has {', '.join(sizes)}")
             if math.prod(split.sizes) != sizes[split.dimension]:
                 raise ValueError(f"{field}.sizes must multiply to {sizes[split.dimension]}, are {split.sizes}")
+            kind = self.network.dimensions[self.network.dimension_names.index(split.dimension)].kind
+            flaw = next(filter(None, map(kind.rule.flaw, split.sizes)), None)
+            if flaw:
+                raise ValueError(f"{field}.sizes: '{split.dimension}' is a {kind}, {flaw}")
         divided = {split.dimension for split in iteration.splits}
         if len(divided) < len(iteration.splits):
             raise ValueError("iteration.splits splits a dimension twice")

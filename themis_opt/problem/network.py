@@ -2,9 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from functools import cached_property
-from types import MappingProxyType
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -31,36 +29,8 @@ from themis_opt.problem.fields import (
     FieldError,
     Model,
 )
-
-
-class Kind(StrEnum):
-    """How the NPUs of one dimension are wired."""
-
-    RING = "ring"
-    FULLY_CONNECTED = "fully_connected"
-    SWITCH = "switch"
-    LINE = "line"
-
-
-class Algorithm(StrEnum):
-    """Basic collective algorithm inside one dimension."""
-
-    RING = "ring"
-    DIRECT = "direct"
-    HALVING_DOUBLING = "halving_doubling"
-    ADASUM = "adasum"
-    LINE = "line"
-
-
-DEFAULT_ALGORITHM: Mapping[Kind, Algorithm] = MappingProxyType(
-    {
-        Kind.RING: Algorithm.RING,
-        Kind.FULLY_CONNECTED: Algorithm.DIRECT,
-        Kind.SWITCH: Algorithm.HALVING_DOUBLING,
-        Kind.LINE: Algorithm.LINE,
-    }
-)
-"""Themis (ISCA 2022), table 1; a line, which the table does not have, is a ring without its wrap-around."""
+from themis_opt.problem.wiring import Algorithm as Algorithm
+from themis_opt.problem.wiring import Kind as Kind
 
 
 class Packet(Model):
@@ -95,10 +65,11 @@ def _require_bandwidth_or_rails(schema: dict[str, Any]) -> None:
 class Dimension(Model):
     """One dimension of the network, as each of its NPUs sees it.
 
-    `bandwidth` is the aggregate uni-directional bandwidth of one NPU in this dimension, on a line that of one link,
-    since an NPU at its end has no other; `latency` the time of one step of the algorithm, `launch_overhead` the time
-    the dimension is held before each stage sends, `compression` the factor by which data shrinks on the wire,
-    `reduction` the bytes per second at which an NPU adds what it receives to what it has; None if that takes no time.
+    `bandwidth` is the aggregate uni-directional bandwidth of one NPU in this dimension; where not all have as many
+    links that of the NPUs with the fewest: on a line one link, on a `mesh2d` the two of a corner.  `latency` is the
+    time of one step of the algorithm, `launch_overhead` the time the dimension is held before each stage sends,
+    `compression` the factor by which data shrinks on the wire, `reduction` the bytes per second at which an NPU adds
+    what it receives to what it has; None if that takes no time.
     `rails` are links side by side that carry parts of every stage; their bandwidths sum to `bandwidth`.
     """
 
@@ -121,7 +92,7 @@ class Dimension(Model):
     @property
     def basic_algorithm(self) -> Algorithm:
         """The algorithm given, or the one usual for the kind."""
-        return self.algorithm or DEFAULT_ALGORITHM[self.kind]
+        return self.algorithm or self.kind.rule.algorithms[0]
 
     def faster(self, factor: float) -> Self:
         """The dimension with every bandwidth multiplied; trusted, and much faster than :meth:`replace`."""
@@ -150,18 +121,21 @@ class Dimension(Model):
         return self
 
     @model_validator(mode="after")
-    def _check_line(self) -> Self:
-        is_line = self.kind is Kind.LINE
-        if is_line != (self.basic_algorithm is Algorithm.LINE):
+    def _check_kind(self) -> Self:
+        rule = self.kind.rule
+        if self.basic_algorithm not in rule.algorithms:
             raise FieldError(
-                f"a {self.kind} cannot run '{self.basic_algorithm}': lines, and only they, run 'line'", "algorithm"
+                f"a {self.kind} cannot run '{self.basic_algorithm}', only {', '.join(rule.algorithms)}", "algorithm"
             )
         if self.algorithm is Algorithm.ADASUM and self.size & (self.size - 1):
             raise FieldError(f"'adasum' combines pairs of NPUs: {self.size} is no power of two", "size")
         if self.algorithm is Algorithm.ADASUM and self.in_network:
             raise FieldError("a switch sums, it does not compute 'adasum'", "in_network")
-        if is_line and self.in_network:
-            raise FieldError("a line has no switch that reduces", "in_network")
+        if self.in_network and not rule.can_reduce:
+            raise FieldError(f"a {self.kind} has no switch that reduces", "in_network")
+        flaw = rule.flaw(self.size)
+        if flaw:
+            raise FieldError(flaw, "size")
         return self
 
 

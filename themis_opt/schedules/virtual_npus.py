@@ -13,11 +13,15 @@ from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension
 from themis_opt.problem.phases import CollectiveKind, Data, Phase
+from themis_opt.problem.wiring import ALGORITHM_RULES
 from themis_opt.schedules import adasum
 from themis_opt.schedules.data_movement import Tensor, Traffic
 
 MAX_VIRTUAL_NPUS = 4096
 """Above it a collective is tried on smaller dimensions: one array holds the square of it in blocks."""
+
+MAX_RELAYING_NPUS = 256
+"""The same of one line or grid, whose NPUs pass on the blocks of an all-to-all one by one in as many steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,16 +88,19 @@ class Trial:
 def virtual_sizes(instance: Instance, span: tuple[int, ...]) -> tuple[int, ...]:
     """NPUs along each dimension of `span` on which its collectives are tried.
 
-    All of them up to :data:`MAX_VIRTUAL_NPUS`; else 2, and 3 where the size is no power of two and the limit
-    allows it, so that halving-doubling meets both kinds of sizes.
+    All of them up to :data:`MAX_VIRTUAL_NPUS`, and :data:`MAX_RELAYING_NPUS`; else few, and no power of two where the
+    size is none and the limit allows it, so that halving-doubling meets both kinds of sizes.
     """
-    real = tuple(instance.fabric.sizes[k] for k in span)
-    if math.prod(real) <= MAX_VIRTUAL_NPUS:
+    dimensions = [instance.fabric.dimensions[k] for k in span]
+    real = tuple(dimension.size for dimension in dimensions)
+    relaying = [d.size for d in dimensions if ALGORITHM_RULES[d.basic_algorithm].links is not None]
+    if math.prod(real) <= MAX_VIRTUAL_NPUS and max(relaying, default=0) <= MAX_RELAYING_NPUS:
         return real
-    sizes = [2] * len(real)
-    for axis, size in enumerate(real):
-        if size & (size - 1) and math.prod(sizes) // 2 * 3 <= MAX_VIRTUAL_NPUS:
-            sizes[axis] = 3
+    few = [dimension.kind.rule.few_npus for dimension in dimensions]
+    sizes = [power_of_two for power_of_two, _ in few]
+    for axis, (size, (power_of_two, other)) in enumerate(zip(real, few, strict=True)):
+        if size & (size - 1) and math.prod(sizes) // power_of_two * other <= MAX_VIRTUAL_NPUS:
+            sizes[axis] = other
     return tuple(sizes)
 
 

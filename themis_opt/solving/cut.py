@@ -4,7 +4,8 @@ Divide the N NPUs of a collective of S bytes in M = N / p groups of the p NPUs t
 alone.  What goes from one group to another goes over the other dimensions, and over dimension k an NPU sends, and
 receives, at most :math:`B_k` bytes per second: its bandwidth counts both directions of a ring, all links of a fully
 connected dimension and the port of a switch; at the end of a line it is that of the one link, which in the mean over
-the line is :math:`2 (P_k - 1) / P_k` times as much.  So, for every K that is not all dimensions,
+the line is :math:`2 (P_k - 1) / P_k` times as much, and at the corner of a grid of R rows and C columns that of both
+links, in the mean :math:`2 - 1 / R - 1 / C` times as much.  So, for every K that is not all dimensions,
 
 .. math:: T \ge c \, S \Big/ \sum_{k \notin K} B_k
 
@@ -40,7 +41,7 @@ from math import prod
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import Dimension, Kind
+from themis_opt.problem.network import Dimension
 from themis_opt.problem.phases import CollectiveKind
 
 Group = tuple[CollectiveKind, tuple[int, ...]]
@@ -96,5 +97,5 @@ def _share(instance: Instance, group: Group, inside: set[int], mean: bool) -> fl
 def _bytes_per_second(dimension: Dimension, mean: bool) -> float:
     """Bytes, as they are before compression and without headers, that an NPU sends per second at most."""
     header = dimension.packet.header / dimension.packet.payload if dimension.packet else 0.0
-    links = 2 * (dimension.size - 1) / dimension.size if mean and dimension.kind is Kind.LINE else 1
+    links = float(dimension.kind.rule.capacity(dimension.size)) if mean else 1
     return dimension.bandwidth * links * dimension.compression / (1 + header)

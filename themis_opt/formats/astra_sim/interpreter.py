@@ -16,7 +16,7 @@ from pathlib import Path
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.base.sources import Source
 from themis_opt.formats.chakra import Node, NodeType, Value
-from themis_opt.formats.readers.astra_sim_network import FIELDS, GIGABYTE, KINDS
+from themis_opt.formats.readers.astra_sim_network import FIELDS, GIGABYTE, HOPS, KINDS
 from themis_opt.problem.network import Kind
 
 NANOSECONDS_PER_MICROSECOND = 1000
@@ -61,7 +61,7 @@ class LinkNetwork:
             own, other = near % count, far % count
             if own != other:
                 distance = (other - own) % count
-                hops = min(distance, count - distance) if kind is Kind.RING else 2 if kind is Kind.SWITCH else 1
+                hops = HOPS[kind] * (min(distance, count - distance) if kind is Kind.RING else 1)
                 time = math.floor(hops * self.latencies[k] + size / self.bandwidths[k])
                 return (k, source, -1 if kind is Kind.SWITCH else target), time
             near, far = near // count, far // count

@@ -304,7 +304,7 @@ _Arrived = dict[tuple[int, int], Place]
 def _by_ends(messages: Messages) -> list[tuple[tuple[int, int], list[int]]]:
     """Which blocks each NPU of a dimension sends to which."""
     joined: dict[tuple[int, int], list[int]] = {}
-    for source, target, block in zip(*(array.tolist() for array in messages), strict=True):
+    for source, target, block, _ in zip(*(array.tolist() for array in messages), strict=True):
         joined.setdefault((source, target), []).append(block)
     return list(joined.items())
 

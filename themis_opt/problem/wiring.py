@@ -1,0 +1,214 @@
+"""How the NPUs of a dimension are wired, and what their basic algorithm does in a stage: two tables that all else asks.
+
+A new kind or algorithm is a member and a row here, and a row of :mod:`themis_opt.schedules.messages`, which says who
+sends what to whom.  Sizes are NPUs along the dimension, P below; blocks are 1/P of what an NPU holds on the larger side
+of a stage.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from functools import cache
+from math import isqrt
+from types import MappingProxyType
+
+from themis_opt.problem.phases import Data, Phase
+
+
+class Algorithm(StrEnum):
+    """Basic collective algorithm inside one dimension."""
+
+    RING = "ring"
+    DIRECT = "direct"
+    HALVING_DOUBLING = "halving_doubling"
+    ADASUM = "adasum"
+    LINE = "line"
+    MESH2D = "mesh2d"
+
+
+class Kind(StrEnum):
+    """How the NPUs of one dimension are wired."""
+
+    RING = "ring"
+    FULLY_CONNECTED = "fully_connected"
+    SWITCH = "switch"
+    LINE = "line"
+    MESH2D = "mesh2d"
+
+    @property
+    def rule(self) -> "KindRule":
+        """What distinguishes it from the others."""
+        return KIND_RULES[self]
+
+
+@dataclass(frozen=True)
+class AlgorithmRule:
+    """What an algorithm does in a stage.
+
+    Attributes
+    ----------
+    steps : callable
+        From P and the phase to the steps.
+    blocks : callable
+        From P and the phase to the blocks that the busiest NPU sends, or receives where it is the root.  Where `links`
+        is given, those that the busiest link carries in one direction, times `links`.
+    sums : callable
+        From P to the blocks that the busiest NPU adds up in a reduce-scatter.
+    links : callable, optional
+        From P to the links that the bandwidth of the dimension is the sum of; then blocks go from neighbour to
+        neighbour, and the busiest link counts.  Without, all NPUs use all their links evenly.
+    """
+
+    steps: Callable[[int, Phase], int]
+    blocks: Callable[[int, Phase], int]
+    sums: Callable[[int], Fraction]
+    links: Callable[[int], int] | None = None
+
+    @property
+    def shift(self) -> "AlgorithmRule":
+        """What takes its place where every NPU sends all it holds to the next one, its neighbour."""
+        links = self.links or (lambda size: 1)
+        return AlgorithmRule(lambda *_: 1, lambda size, phase: size * links(size), lambda size: Fraction(0), self.links)
+
+
+@dataclass(frozen=True)
+class KindRule:
+    """What distinguishes a kind of wires.
+
+    Attributes
+    ----------
+    algorithms : tuple of Algorithm
+        Those it can run, the usual one first (Themis, ISCA 2022, table 1).
+    capacity : callable
+        From P to what all links of the dimension carry in one direction, for each NPU in the mean, over the bandwidth.
+    is_switched : bool
+        Whether messages pass a switch, which has a price and a latency of its own.
+    can_reduce : bool
+        Whether something in it can sum and copy in the place of the NPUs.
+    flaw : callable
+        From P to what keeps so many NPUs from being wired like that, if anything does.
+    few_npus : tuple of int
+        What large dimensions are tried on: a power of two, and what is none.
+    """
+
+    algorithms: tuple[Algorithm, ...]
+    capacity: Callable[[int], Fraction]
+    is_switched: bool = False
+    can_reduce: bool = True
+    flaw: Callable[[int], str | None] = lambda size: None
+    few_npus: tuple[int, int] = (2, 3)
+
+
+def _all_but_one(size: int, phase: Phase) -> int:
+    return size - 1
+
+
+def _levels(size: int, phase: Phase) -> int:
+    """Steps of halving-doubling, one where NPUs pass on nothing."""
+    return (size - 1).bit_length() if phase.rule.relays else 1
+
+
+def _adasum_steps(size: int, phase: Phase) -> int:
+    levels = _levels(size, phase)
+    return levels + (levels * (levels + 1) // 2 if phase.rule.reduces else 0)
+
+
+def _relayed_sums(size: int) -> int:
+    """Blocks that an NPU of a line adds up: inside it hears from both sides, and its own block twice."""
+    return size + 1 if size > 2 else size - 1
+
+
+@cache
+def grid(size: int) -> tuple[int, int]:
+    """Rows and columns of a `mesh2d` of so many NPUs: the most square, no more rows than columns.
+
+    NPUs are numbered along the first row, back along the second, and so on, so that each is beside the next one.
+    """
+    rows = next(rows for rows in range(isqrt(size), 0, -1) if size % rows == 0)
+    return rows, size // rows
+
+
+def row_first_share(size: int) -> Fraction:
+    """Share of every block that a gather on a `mesh2d` sends along the rows first, the rest along the columns first.
+
+    On R rows and C columns a block that goes along the rows first crosses the last link of a row C - 1 times and that
+    of a column (R - 1) C times, one that goes along the columns first (C - 1) R and R - 1 times.  With this share both
+    links of a corner carry (R C - 1) / 2 blocks, half of what the NPU there must receive.
+    """
+    rows, columns = grid(size)
+    return Fraction(size - 2 * rows + 1, 2 * (rows - 1) * (columns - 1))
+
+
+def _mesh2d_blocks(size: int, phase: Phase) -> int:
+    """Of an all-to-all by rows, then by columns, what crosses a link in the middle; else what a corner receives."""
+    if phase.rule.data is not Data.STAY:
+        return size - 1
+    rows, columns = grid(size)
+    return 2 * max(rows * (columns**2 // 4), columns * (rows**2 // 4))
+
+
+def _mesh2d_sums(size: int) -> Fraction:
+    (rows, columns), share = grid(size), row_first_share(size)
+    in_row, in_column = _relayed_sums(columns), _relayed_sums(rows)
+    return share * (in_row + columns * in_column) + (1 - share) * (in_column + rows * in_row)
+
+
+def _mesh2d_capacity(size: int) -> Fraction:
+    rows, columns = grid(size)
+    return 2 - Fraction(1, rows) - Fraction(1, columns)
+
+
+def _mesh2d_flaw(size: int) -> str | None:
+    return f"{size} NPUs make no grid: use a 'line'" if grid(size)[0] == 1 else None
+
+
+def _blocks_without_relays(size: int) -> Fraction:
+    return Fraction(size - 1)
+
+
+ALGORITHM_RULES: Mapping[Algorithm, AlgorithmRule] = MappingProxyType(
+    {
+        Algorithm.RING: AlgorithmRule(_all_but_one, _all_but_one, _blocks_without_relays),
+        Algorithm.DIRECT: AlgorithmRule(lambda size, phase: 1, _all_but_one, _blocks_without_relays),
+        Algorithm.HALVING_DOUBLING: AlgorithmRule(_levels, _all_but_one, _blocks_without_relays),
+        Algorithm.ADASUM: AlgorithmRule(_adasum_steps, _all_but_one, _blocks_without_relays),
+        Algorithm.LINE: AlgorithmRule(
+            _all_but_one,
+            lambda size, phase: size**2 // 4 if phase.rule.data is Data.STAY else size - 1,
+            lambda size: Fraction(_relayed_sums(size)),
+            links=lambda size: 1,
+        ),
+        Algorithm.MESH2D: AlgorithmRule(
+            lambda size, phase: sum(grid(size)) - 2, _mesh2d_blocks, _mesh2d_sums, links=lambda size: 2
+        ),
+    }
+)
+"""The algorithms."""
+
+IN_NETWORK = AlgorithmRule(
+    lambda size, phase: 1,
+    lambda size, phase: size if phase.rule.data is Data.SHRINK else 1,
+    lambda size: Fraction(0),
+)
+"""What takes the place of the algorithm where a switch sums and copies."""
+
+_EVENLY_WIRED = (Algorithm.DIRECT, Algorithm.RING, Algorithm.HALVING_DOUBLING, Algorithm.ADASUM)
+
+
+def _usually(usual: Algorithm) -> tuple[Algorithm, ...]:
+    return usual, *(algorithm for algorithm in _EVENLY_WIRED if algorithm is not usual)
+
+
+KIND_RULES: Mapping[Kind, KindRule] = MappingProxyType(
+    {
+        Kind.RING: KindRule(_usually(Algorithm.RING), lambda size: Fraction(1)),
+        Kind.FULLY_CONNECTED: KindRule(_usually(Algorithm.DIRECT), lambda size: Fraction(1)),
+        Kind.SWITCH: KindRule(_usually(Algorithm.HALVING_DOUBLING), lambda size: Fraction(1), is_switched=True),
+        Kind.LINE: KindRule((Algorithm.LINE,), lambda size: Fraction(2 * (size - 1), size), can_reduce=False),
+        Kind.MESH2D: KindRule(
+            (Algorithm.MESH2D,), _mesh2d_capacity, can_reduce=False, flaw=_mesh2d_flaw, few_npus=(4, 6)
+        ),
+    }
+)
+"""The kinds of wires; a line is a ring, and a mesh2d a torus, without their wrap-around."""
