@@ -1,12 +1,10 @@
 """What is exchanged when: sharding, fewer rounds, fewer bytes, unequal nodes, little memory."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import optuna
 from common import BUSY, NODES, RATE, V100, Fixed, Row, bisect, made, measured, run
 
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.phases import CollectiveKind
@@ -239,28 +237,21 @@ def _dear_row(instance: Callable[[str], Instance], gigabits: int) -> Row:
 
 def bottleneck() -> Iterator[Row]:
     """Is Network the Bottleneck: 64 NPUs at 10 and 100 Gb/s, and the least compression for a scaling factor of 95 %."""
-
-    def planned(instance: Instance) -> Any:
-        return make_policy("horovod/hourglass")
-
+    policy = "horovod/hourglass"
     for model in ("resnet-50", "resnet-101", "vgg-16"):
         for gigabits in (10, 100):
             network = Network(
                 dimensions=(Dimension(kind="ring", size=64, bandwidth=f"{gigabits} Gb/s", name="adapter"),)
             )
-
-            def make(own: Network, model: str = model) -> Instance:
-                return made(model, own, batch=32)
-
-            own, little = scaling(make, network, planned, npus=[64], utilisations=[1.0, 0.3])
-            needed = least_compression(make, network, planned, npus=64)
-            alone = 2 * own.exchanged * 63 / 64 / (gigabits * 1.25e8) * 1e3
+            instance = made(model, network, batch=32)
+            whole, part = scaling(instance, policy, npus=[64], utilisations=[1.0, 0.3])
+            alone = 2 * float(whole["exchanged_bytes"]) * 63 / 64 / (gigabits * 1.25e8) * 1e3
             yield {
                 "workload": f"{MODELS[model].title}, {gigabits} Gb/s",
-                "batch ms": own.time / 1e9,
-                "gap %": 100 * (own.time / own.bound - 1),
+                "batch ms": float(whole["iteration_ns"]) / 1e6,
+                "gap %": 100 * float(whole["gap"]),
                 "all-reduce ms": alone,
-                "factor %": 100 * own.factor,
-                "factor at 30 % %": 100 * little.factor,
-                "least compression": needed,
+                "factor %": 100 * float(whole["scaling_factor"]),
+                "factor at 30 % %": 100 * float(part["scaling_factor"]),
+                "least compression": least_compression(instance, policy, npus=64),
             }

@@ -30,7 +30,7 @@ from themis_opt.runtime.program import compile_program
 from themis_opt.schedules.explanation import explain
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.verification import verify
-from themis_opt.study.scaling import varied
+from themis_opt.study.sweep import varied
 
 PICOSECONDS = 10**12
 FLEXLINK = "flexlink.h800.all_reduce.256MB"
@@ -188,9 +188,8 @@ def test_files_keep_rails_and_fingerprints_know_them() -> None:
 
 
 def test_rails_scale_with_their_dimension() -> None:
-    network = gather(server(FAST, LATE)).network
-    half = varied(network, 0.5, 1.0).dimensions[0]
-    assert (half.bandwidth, [own.bandwidth for own in half.rails]) == (2e9, [1.5e9, 0.5e9])
+    half = varied(gather(server(FAST, LATE)), {"share": 0.5}).network.dimensions[0]
+    assert (half.bandwidth, [rail.bandwidth for rail in half.rails]) == (2e9, [1.5e9, 0.5e9])
     disturbed = gather(server(FAST, LATE)).scaled([2.0], [], latency="lag")
     assert disturbed.network.dimensions[0].bandwidth == 8e9
     assert held(disturbed) == 2_000_000  # the late rail has not begun

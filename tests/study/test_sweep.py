@@ -127,3 +127,16 @@ def test_iterations_have_times() -> None:
     rows = sweep(load("3d-sw_sw_sw_hetero.dlrm"), {"dim3.bandwidth": ["25 GB/s", "50 GB/s"]}, ["fused/baseline+fifo"])
     assert rows[0]["iteration_ns"] > rows[1]["iteration_ns"]
     assert set(curves(rows, ["dim3.bandwidth"])) == {"iteration"}
+
+
+def test_the_whole_network_is_varied() -> None:
+    whole = load("3d-sw_sw_sw_hetero.all_reduce.100MiB")
+    fewer = varied(whole, {"npus": 32, "share": 0.5, "compression": "2"}).network
+    assert fewer.sizes == (16, 2)
+    assert fewer.bandwidths == tuple(bandwidth / 2 for bandwidth in whole.network.bandwidths[:2])
+    assert {dimension.compression for dimension in fewer.dimensions} == {2.0}
+
+
+def test_ranges_of_ratios_hold_fractions() -> None:
+    assert read_values("share", "0.25..1") == ["0.25", "0.5", "1"]
+    assert read_values("npus", "8..32") == [8, 16, 32]

@@ -9,8 +9,8 @@ from themis_opt.cli import completion, options
 
 if TYPE_CHECKING:
     from themis_opt.problem.instance import Instance
-    from themis_opt.problem.network import Network
     from themis_opt.study.columns import Form
+    from themis_opt.workloads.layers import TrainingModel
 
 POLICY = "horovod/hourglass"
 """What trains by default: the paper measured Horovod."""
@@ -46,58 +46,48 @@ def scaling(
     """Say how far data-parallel training of a model scales, and how much compression it needs."""
     counts = [int(number) for number in _numbers("--npus", npus)]
     shares, ratios = _numbers("--utilisation", utilisation), _numbers("--compress", compress)
-    if overhead < 0:
-        raise InputError("must be 0 or more", field="--overhead", value=overhead)
 
     from themis_opt.cli.printing import print_json, print_rows
-    from themis_opt.policies.registry import make_policy, specify
-    from themis_opt.problem.catalog import load
-    from themis_opt.study.scaling import efficiency as of_amdahl
-    from themis_opt.study.scaling import least_compression, parameter_servers
-    from themis_opt.study.scaling import scaling as measure
+    from themis_opt.policies.registry import specify
+    from themis_opt.study.scaling import least_compression
+    from themis_opt.study.scaling import scaling as scale
     from themis_opt.workloads.models import find_model
-    from themis_opt.workloads.parallelisms import make_workload
-    from themis_opt.workloads.setup import Setup, element_bytes
 
-    found, timing, width = find_model(model), training.rate(), element_bytes(training.dtype)
-    layers = found.layers(training.sequence)
-
-    def make(own: "Network") -> "Instance":
-        setup = Setup(network=own, timing=timing, batch=training.batch, element_bytes=width)
-        return make_workload(found, layers, setup, chunks=chunks)
-
-    def planned(instance: "Instance") -> Any:
-        return make_policy(specify(policy, instance))
-
-    whole = load(network).network
-    every: dict[str, Any] = {"npus": counts, "utilisations": shares, "compressions": ratios}
-    measured = measure(make, whole, planned, **every)
-    most, fastest = max(counts), max(own.bandwidth for own in whole.dimensions[-1:])
-    size = width * sum(layer.elements() for layer in layers)
-    rows = [
-        own.row()
-        | {
-            "amdahl": of_amdahl(overhead, own.npus),
-            "parameter_servers": parameter_servers(size, own.npus, fastest * own.utilisation, own.compute),
-        }
-        for own in measured
-    ]
-    needed = [
+    trained = find_model(model)
+    instance = _trained(trained, network, training, chunks)
+    policy, most = specify(policy, instance), max(counts)
+    rows = scale(instance, policy, npus=counts, utilisations=shares, compressions=ratios, overhead=overhead)
+    needed: list[dict[str, Any]] = [
         {
             "npus": most,
             "utilisation": share,
             "target": target,
-            "least_compression": least_compression(make, whole, planned, npus=most, utilisation=share, target=target),
+            "least_compression": least_compression(instance, policy, npus=most, utilisation=share, target=target),
         }
         for share in (shares if most > 1 else [])
     ]
     if as_json:
-        print_json({"model": found.title, "policy": policy, "scaling": rows, "least_compression": needed})
+        print_json({"model": trained.title, "policy": policy, "scaling": rows, "least_compression": needed})
         return
-    print_rows(f"{found.title} on {whole.name or network}, {policy}", rows, SHOWN)
-    words = [own | {"least_compression": _in_words(own["least_compression"])} for own in needed]
+    print_rows(f"{trained.title} on {instance.network.name or network}, {policy}", rows, SHOWN)
+    words = [row | {"least_compression": _in_words(row["least_compression"])} for row in needed]
     if words:
         print_rows(f"least compression for a scaling factor of {target:g}", words, NEEDED)
+
+
+def _trained(model: "TrainingModel", network: str, training: options.Training, chunks: int) -> "Instance":
+    """The data-parallel iteration on the whole network."""
+    from themis_opt.problem.catalog import load
+    from themis_opt.workloads.parallelisms import make_workload
+    from themis_opt.workloads.setup import Setup, element_bytes
+
+    setup = Setup(
+        network=load(network).network,
+        timing=training.rate(),
+        batch=training.batch,
+        element_bytes=element_bytes(training.dtype),
+    )
+    return make_workload(model, model.layers(training.sequence), setup, chunks=chunks)
 
 
 SHOWN: "dict[str, tuple[str, Form]]" = {

@@ -33,7 +33,8 @@ def sweep(
     over: Annotated[
         list[str] | None,
         typer.Option(
-            help="What to vary, once for each: size=64KiB..1GiB:4, chunks=8,16,32, or bandwidth, latency, "
+            help="What to vary, once for each: size=64KiB..1GiB:4, chunks=8,16,32, or npus, share (of every bandwidth) "
+            "or compression of the network, such as npus=8,64, or bandwidth, latency, "
             "launch_overhead or size (NPUs) of a dimension, such as dim1.bandwidth=100GB/s,200GB/s, "
             "or of one of its rails, such as server.NIC.bandwidth=25GB/s..100GB/s."
         ),

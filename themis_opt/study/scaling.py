@@ -1,163 +1,104 @@
-"""How far training scales at a bandwidth, if all of it is used, and if data are smaller.
+"""How far training scales on a network, with a share of its bandwidths and with smaller data on the wire.
 
 After Z. Zhang et al., *Is Network the Bottleneck of Distributed Training?* (NetAI 2020,
 https://arxiv.org/abs/2006.10103): the scaling factor is the throughput of n NPUs over n times that of one, here the
-compute of an iteration over its time as simulated.  Utilisation multiplies every bandwidth, compression divides the
-bytes on the wire.
+compute of an iteration over its time as simulated.  What is varied is what :mod:`themis_opt.study.sweep` varies of a
+network; every NPU has the same share of the work whatever their number (data parallelism).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from itertools import product
 from math import ceil
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, nanoseconds
-from themis_opt.policies.planning import Policy
+from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import Network
 from themis_opt.schedules.simulator import simulate
-from themis_opt.solving.bounds import bounds
+from themis_opt.study.columns import Value
+from themis_opt.study.sweep import sweep, varied
 
 MOST_COMPRESSION = 10_000.0
 """Beyond it, latency decides: more compression is no answer."""
 
 PRECISION = 1.001
-"""Ratio between the least compression that is found and one that is known to be too little."""
-
-Maker = Callable[[Network], Instance]
-"""Makes the training iteration on a network."""
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """One training on so many NPUs.
-
-    Attributes
-    ----------
-    npus : int
-    utilisation, compression : float
-        Share of every bandwidth that is used, and bytes over those on the wire.
-    exchanged : int
-        Bytes of the tensors of an iteration.
-    compute, time : int
-        Picoseconds of an iteration.
-    bound : float
-        Picoseconds that no schedule can beat.
-    """
-
-    npus: int
-    utilisation: float
-    compression: float
-    exchanged: int
-    compute: int
-    time: int
-    bound: float
-
-    @property
-    def factor(self) -> float:
-        """The scaling factor: 1 where nothing is waited for."""
-        return self.compute / self.time
-
-    def row(self) -> dict[str, float | int]:
-        """Plain values, times in nanoseconds."""
-        return {
-            "npus": self.npus,
-            "utilisation": self.utilisation,
-            "compression": self.compression,
-            "exchanged_bytes": self.exchanged,
-            "compute_ns": nanoseconds(self.compute),
-            "iteration_ns": nanoseconds(self.time),
-            "exposed_ns": nanoseconds(self.time - self.compute),
-            "scaling_factor": self.factor,
-            "gap": self.time / self.bound - 1,
-        }
-
-
-def resized(network: Network, npus: int) -> Network:
-    """The innermost part of a network with so many NPUs; the last of its dimensions may be smaller.
-
-    Raises
-    ------
-    InputError
-        If they do not fill dimensions from the innermost one, but for the last, or are not 2 at least.
-    """
-    dimensions, rest = [], npus
-    for name, own in zip(network.dimension_names, network.dimensions, strict=True):
-        size = min(rest, own.size)
-        if rest % size:
-            break
-        if size > 1:
-            dimensions.append(own.model_copy(update={"size": size, "name": name}))
-        rest //= size
-    if rest != 1 or not dimensions:
-        sizes = " x ".join(map(str, network.sizes))
-        rule = f"must be 2 or more, and fill dimensions of {sizes} from the innermost one, but for the last"
-        raise InputError(rule, field="--npus", value=npus)
-    return Network(name=network.name, dimensions=tuple(dimensions), source=network.source)
-
-
-def varied(network: Network, utilisation: float, compression: float) -> Network:
-    """The network with a share of every bandwidth, and smaller data on the wire.
-
-    Raises
-    ------
-    InputError
-        If the share is not within 0 and 1, or the compression is less than 1.
-    """
-    if not 0 < utilisation <= 1:
-        raise InputError("must be more than 0 and at most 1", field="--utilisation", value=utilisation)
-    if compression < 1:
-        raise InputError("must be 1 or more", field="--compress", value=compression)
-    dimensions = tuple(
-        own.faster(utilisation).model_copy(update={"compression": own.compression * compression})
-        for own in network.dimensions
-    )
-    return network.varied(dimensions=dimensions)
+"""Ratio between the compression that is enough and one that is known to be too little."""
 
 
 def scaling(
-    make: Maker,
-    network: Network,
-    policy: Callable[[Instance], Policy],
+    instance: Instance,
+    policy: str,
     *,
     npus: Sequence[int],
     utilisations: Sequence[float] = (1.0,),
     compressions: Sequence[float] = (1.0,),
-) -> list[Scaling]:
-    """The trainings of all combinations.
+    overhead: float = 0.0,
+) -> list[dict[str, Value]]:
+    """Rows of all combinations: times are in nanoseconds, and the scaling factor is 1 where nothing is waited for.
 
     Parameters
     ----------
-    make : callable
-        Makes the training iteration on a network.
-    network : Network
-        The largest one.
-    policy : callable
-        The policy for an instance.
+    instance : Instance
+        The iteration on the whole network.
+    policy : str
+        Specification of a launching and a chunk policy.
     npus : sequence of int
-        Numbers of NPUs; 1 trains alone.
+        Numbers of NPUs, from the innermost dimension outwards; 1 trains alone.
+    utilisations, compressions : sequence of float
+        Shares of every bandwidth that are used, and bytes over those on the wire.
+    overhead : float
+        Work that is not divided, over work that is: of it the efficiency by Amdahl's law is stated too.
 
     Raises
     ------
     InputError
         If one of the values does not fit.
     """
-    return [
-        _measured(make, network, policy, count, utilisation, compression)
-        for count in npus
-        for utilisation in utilisations
-        for compression in compressions
-    ]
+    if overhead < 0:
+        raise InputError("must be 0 or more", field="overhead", value=overhead)
+    rows: list[dict[str, Value]] = []
+    for count in npus:
+        if count == 1:
+            rows += [_alone(instance, *place) for place in product(utilisations, compressions)]
+            continue
+        over = {"npus": [count], "share": utilisations, "compression": compressions}
+        rows += [_scaled(instance, row) for row in sweep(instance, over, [policy])]
+    return [row | _guidelines(instance, row, overhead) for row in rows]
+
+
+def _guidelines(instance: Instance, row: dict[str, Value], overhead: float) -> dict[str, Value]:
+    """What rules of thumb say of the same training."""
+    npus, size = int(row["npus"]), sum(exchange.size for exchange in instance.exchanges)
+    bandwidth = instance.network.bandwidths[-1] * float(row["utilisation"])
+    servers = parameter_servers(size, npus, bandwidth, instance.compute)
+    return {"amdahl": efficiency(overhead, npus), "parameter_servers": servers}
+
+
+def _scaled(instance: Instance, row: dict[str, Value]) -> dict[str, Value]:
+    compute, iteration = nanoseconds(instance.compute), float(row["iteration_ns"])
+    return {
+        "npus": row["npus"],
+        "utilisation": row["share"],
+        "compression": row["compression"],
+        "exchanged_bytes": sum(exchange.size for exchange in instance.exchanges),
+        "compute_ns": compute,
+        "iteration_ns": iteration,
+        "exposed_ns": iteration - compute,
+        "scaling_factor": compute / iteration,
+        "gap": row["gap"],
+    }
+
+
+def _alone(instance: Instance, utilisation: float, compression: float) -> dict[str, Value]:
+    """The row of one NPU, which waits for nobody."""
+    place: dict[str, Value] = {"npus": 1, "share": utilisation, "compression": compression}
+    varied(instance, {"share": utilisation, "compression": compression})  # refuses what does not fit
+    row = _scaled(instance, place | {"iteration_ns": nanoseconds(instance.compute), "gap": 0.0})
+    return row | {"exchanged_bytes": 0}
 
 
 def least_compression(
-    make: Maker,
-    network: Network,
-    policy: Callable[[Instance], Policy],
-    *,
-    npus: int,
-    utilisation: float = 1.0,
-    target: float = 0.95,
+    instance: Instance, policy: str, *, npus: int, utilisation: float = 1.0, target: float = 0.95
 ) -> float | None:
     """The least compression with which training reaches a scaling factor, to 0.1 %; None if none does.
 
@@ -167,10 +108,11 @@ def least_compression(
         If the target is not within 0 and 1.
     """
     if not 0 < target < 1:
-        raise InputError("must be more than 0 and less than 1", field="--target", value=target)
+        raise InputError("must be more than 0 and less than 1", field="target", value=target)
 
     def reaches(compression: float) -> bool:
-        return _measured(make, network, policy, npus, utilisation, compression).factor >= target
+        smaller = varied(instance, {"npus": npus, "share": utilisation, "compression": compression})
+        return instance.compute >= target * simulate(smaller, make_policy(policy)(smaller)).makespan
 
     little, enough = 1.0, MOST_COMPRESSION
     if reaches(little):
@@ -192,7 +134,7 @@ def efficiency(overhead: float, npus: int) -> float:
     return (1 + overhead) / (1 + npus * overhead)
 
 
-def parameter_servers(size: int, workers: int, bandwidth: float, compute: int) -> int:
+def parameter_servers(size: int, workers: int, bandwidth: float, compute: float) -> int:
     r"""Parameter servers that hide their traffic behind compute: :math:`N \ge 2 S W / (B T)`, the same source.
 
     Parameters
@@ -203,26 +145,7 @@ def parameter_servers(size: int, workers: int, bandwidth: float, compute: int) -
         Workers, W.
     bandwidth : float
         Bytes per second of one server, B.
-    compute : int
+    compute : float
         Picoseconds of one iteration of a worker, T.
     """
     return max(1, ceil(2 * size * workers * PICOSECONDS_PER_SECOND / (bandwidth * compute)))
-
-
-def _measured(
-    make: Maker,
-    network: Network,
-    policy: Callable[[Instance], Policy],
-    npus: int,
-    utilisation: float,
-    compression: float,
-) -> Scaling:
-    changed = varied(network, utilisation, compression)
-    instance = make(resized(changed, max(npus, 2)))
-    exchanged = sum(own.size for own in instance.exchanges)
-    if npus == 1:
-        compute = instance.compute
-        return Scaling(1, utilisation, compression, 0, compute, compute, float(compute))
-    time = simulate(instance, policy(instance)(instance)).makespan
-    least = max(bounds(instance).values())
-    return Scaling(npus, utilisation, compression, exchanged, instance.compute, time, least)

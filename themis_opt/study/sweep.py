@@ -1,9 +1,11 @@
 """What-if questions: policies and bounds over message sizes, chunk counts, and figures of single dimensions."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from itertools import product
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -24,12 +26,15 @@ from themis_opt.policies.registry import usual_policies
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import Dimension
+from themis_opt.problem.network import Dimension, Network
 from themis_opt.study.columns import Value, result_row
 from themis_opt.study.comparison import compare
 
 OF_ALL = ("size", "chunks")
 """What is varied of every collective."""
+
+OF_NETWORK = ("npus", "share", "compression")
+"""What is varied of the whole network."""
 
 OF_DIMENSION = ("bandwidth", "latency", "launch_overhead", "size")
 """What is varied of one dimension; its name and a dot stand before."""
@@ -37,13 +42,38 @@ OF_DIMENSION = ("bandwidth", "latency", "launch_overhead", "size")
 MOST_POINTS = 10_000
 DEFAULT_FACTOR = 2
 
-_READERS = {"size": parse_size, "bandwidth": parse_bandwidth, "latency": parse_time, "launch_overhead": parse_time}
-_UNITS = {
-    "size": (SIZE_UNITS, "B", format_size),
-    "bandwidth": (BANDWIDTH_UNITS, "B/s", lambda value: format_bandwidth(float(value))),
-    "latency": (TIME_UNITS, "s", format_time),
-    "launch_overhead": (TIME_UNITS, "s", format_time),
-}
+
+class Quantity(NamedTuple):
+    """How a quantity is read, and how it is written; ranges of those that are `whole` hold no fractions."""
+
+    read: Callable[[Any], float]
+    units: Mapping[str, Decimal]
+    base: str
+    write: Callable[[Any], str]
+    whole: bool = True
+
+
+_PLAIN: Mapping[str, Decimal] = MappingProxyType({"": Decimal(1)})
+
+
+def _read_ratio(value: object) -> float:
+    return float(parse_quantity(value, _PLAIN, ""))
+
+
+_TIME = Quantity(parse_time, TIME_UNITS, "s", format_time)
+_RATIO = Quantity(_read_ratio, _PLAIN, "", "{:.4g}".format, whole=False)
+
+QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
+    {
+        "size": Quantity(parse_size, SIZE_UNITS, "B", format_size),
+        "bandwidth": Quantity(parse_bandwidth, BANDWIDTH_UNITS, "B/s", lambda value: format_bandwidth(float(value))),
+        "latency": _TIME,
+        "launch_overhead": _TIME,
+        "share": _RATIO,
+        "compression": _RATIO,
+    }
+)
+"""What has a unit or a fraction; all else that is varied is a whole number."""
 
 
 def sweep(
@@ -54,10 +84,11 @@ def sweep(
     Parameters
     ----------
     over : mapping
-        Values by what is varied: ``size`` and ``chunks`` of every collective, and ``NAME.bandwidth``,
-        ``NAME.latency``, ``NAME.launch_overhead`` and ``NAME.size`` (NPUs) of the dimension of a name; quantities as
-        texts with units or plain numbers in SI units.  The bandwidth of a dimension with rails is that of all of them,
-        in the proportions that they have; ``NAME.RAIL.bandwidth`` is that of one.
+        Values by what is varied: ``size`` and ``chunks`` of every collective; ``npus`` of the whole network, the
+        ``share`` of every bandwidth that is used, and the ``compression``, bytes over those on the wire; and
+        ``NAME.bandwidth``, ``NAME.latency``, ``NAME.launch_overhead`` and ``NAME.size`` (NPUs) of the dimension of a
+        name.  Quantities are texts with units or plain numbers in SI units.  The bandwidth of a dimension with rails is
+        that of all of them, in the proportions that they have; ``NAME.RAIL.bandwidth`` is that of one.
     policies : sequence of str, optional
         Specifications; the usual ones without the reference by default.
     **limits
@@ -110,14 +141,14 @@ def varied(instance: Instance, point: Mapping[str, Any]) -> Instance:
 
 def plain(name: str, value: Any) -> Value:
     """A varied value as a number."""
-    kind = _kind(name)
-    return int(value) if kind is None else _READERS[kind](value)
+    quantity = _quantity(name)
+    return int(value) if quantity is None else quantity.read(value)
 
 
 def in_words(name: str, value: Any) -> str:
     """A varied value, as a number, in words."""
-    kind = _kind(name)
-    return str(value) if kind is None else _UNITS[kind][2](value)
+    quantity = _quantity(name)
+    return str(value) if quantity is None else quantity.write(value)
 
 
 def read_values(name: str, text: str) -> list[Any]:
@@ -133,7 +164,7 @@ def read_values(name: str, text: str) -> list[Any]:
     values: list[Any] = []
     for part in (part.strip() for part in text.split(",") if part.strip()):
         if ".." not in part:
-            values.append(part if _kind(name) else _whole(name, part))
+            values.append(_whole(name, part) if _quantity(name) is None else part)
             continue
         ends, _, factor = part.partition(":")
         low, high = ends.split("..", 1)
@@ -142,9 +173,9 @@ def read_values(name: str, text: str) -> list[Any]:
 
 
 def _range(name: str, low: str, high: str, factor: str) -> list[Any]:
-    kind = _kind(name)
+    quantity = _quantity(name)
     try:
-        start, end = (_amount(kind, text) for text in (low, high))
+        start, end = (_amount(quantity, text) for text in (low, high))
         step = float(factor)
     except (ValueError, InputError) as error:
         rule = error.rule if isinstance(error, InputError) else str(error)
@@ -152,14 +183,17 @@ def _range(name: str, low: str, high: str, factor: str) -> list[Any]:
     if not 0 < start <= end or not 1.001 <= step < math.inf:
         raise InputError("must rise from more than 0 by a factor above 1", field=name, value=f"{low}..{high}:{factor}")
     values, value = [], start
-    while value <= end * (1 + 1e-12):
-        values.append(round(value) if kind is None else _UNITS[kind][2](round(value)))
+    while value <= end * (1 + 1e-12):  # rounding must not lose the last one
+        exact = value if quantity is not None and not quantity.whole else round(value)
+        values.append(exact if quantity is None else quantity.write(exact))
         value *= step
     return values
 
 
-def _amount(kind: str | None, text: str) -> float:
-    return float(_whole("", text)) if kind is None else float(parse_quantity(text.strip(), *_UNITS[kind][:2]))
+def _amount(quantity: Quantity | None, text: str) -> float:
+    if quantity is None:
+        return float(_whole("", text))
+    return float(parse_quantity(text.strip(), quantity.units, quantity.base))
 
 
 def _whole(name: str, text: str) -> int:
@@ -169,18 +203,19 @@ def _whole(name: str, text: str) -> int:
         raise InputError("must be a whole number", field=name, value=text) from None
 
 
-def _kind(name: str) -> str | None:
-    """The quantity that a name stands for; None for whole numbers."""
-    own = name.rpartition(".")[2]
-    return None if own == "chunks" or name.endswith(".size") else own if own in _UNITS else None
+def _quantity(name: str) -> Quantity | None:
+    """The quantity that a name stands for; None for whole numbers, among them the size of a dimension."""
+    return None if name.endswith(".size") else QUANTITIES.get(name.rpartition(".")[2])
 
 
 def _changed(instance: Instance, name: str, value: Any) -> Instance:
     if name in OF_ALL:
         return instance.overridden(**{name: value})
+    if name in OF_NETWORK:
+        return instance.replace(network=_of_network(instance.network, name, value))
     figures = _figures(instance)
     if name not in figures:
-        known = [*OF_ALL, *figures]
+        known = [*OF_ALL, *OF_NETWORK, *figures]
         raise InputError(f"must be one of {', '.join(known)}{suggestion(name, known)}", field="over", value=name)
     number, field, rail = figures[name]
     dimensions = list(instance.network.dimensions)
@@ -191,13 +226,51 @@ def _changed(instance: Instance, name: str, value: Any) -> Instance:
     return instance.replace(network=instance.network.replace(dimensions=tuple(dimensions)))
 
 
+def _of_network(network: Network, name: str, value: Any) -> Network:
+    """A network with other NPUs, a share of every bandwidth, or smaller data on the wire."""
+    if name == "npus":
+        return resized(network, int(value))
+    factor = float(plain(name, value))
+    if name == "share":
+        if not 0 < factor <= 1:
+            raise InputError("must be more than 0 and at most 1", field=name, value=value)
+        return network.varied(dimensions=tuple(dimension.faster(factor) for dimension in network.dimensions))
+    if factor < 1:
+        raise InputError("must be 1 or more", field=name, value=value)
+    smaller = (d.model_copy(update={"compression": d.compression * factor}) for d in network.dimensions)
+    return network.varied(dimensions=tuple(smaller))
+
+
+def resized(network: Network, npus: int) -> Network:
+    """The innermost part of a network with so many NPUs; the last of its dimensions may be smaller.
+
+    Raises
+    ------
+    InputError
+        If they do not fill dimensions from the innermost one, but for the last, or are not 2 at least.
+    """
+    dimensions, rest = [], npus
+    for name, dimension in zip(network.dimension_names, network.dimensions, strict=True):
+        size = min(rest, dimension.size)
+        if size < 1 or rest % size:
+            break
+        if size > 1:
+            dimensions.append(dimension.model_copy(update={"size": size, "name": name}))
+        rest //= size
+    if rest != 1 or not dimensions:
+        sizes = " x ".join(map(str, network.sizes))
+        rule = f"must be 2 or more, and fill dimensions of {sizes} from the innermost one, but for the last"
+        raise InputError(rule, field="npus", value=npus)
+    return Network(name=network.name, dimensions=tuple(dimensions), source=network.source)
+
+
 def _figures(instance: Instance) -> dict[str, tuple[int, str, str | None]]:
     """Number of the dimension, field and perhaps rail of every figure that can be varied, by name."""
     figures: dict[str, tuple[int, str, str | None]] = {}
-    for number, own in enumerate(instance.network.dimensions):
+    for number, dimension in enumerate(instance.network.dimensions):
         name = instance.network.dimension_names[number]
         figures |= {f"{name}.{field}": (number, field, None) for field in OF_DIMENSION}
-        figures |= {f"{name}.{rail.name}.bandwidth": (number, "bandwidth", rail.name) for rail in own.rails}
+        figures |= {f"{name}.{rail.name}.bandwidth": (number, "bandwidth", rail.name) for rail in dimension.rails}
     return figures
 
 
@@ -207,8 +280,8 @@ def _dimension(dimension: Dimension, field: str, rail: str | None, value: Any) -
         return dimension.replace(**{field: value})
     if rail is None:
         factor = dimension.rails[0].replace(bandwidth=value).bandwidth / dimension.bandwidth
-        rails = [own.replace(bandwidth=own.bandwidth * factor) for own in dimension.rails]
+        rails = [each.replace(bandwidth=each.bandwidth * factor) for each in dimension.rails]
     else:
-        rails = [own.replace(bandwidth=value) if own.name == rail else own for own in dimension.rails]
+        rails = [each.replace(bandwidth=value) if each.name == rail else each for each in dimension.rails]
     others = dimension.model_dump(mode="json", exclude_unset=True, exclude={"bandwidth", "rails"})
     return Dimension(**others, rails=tuple(rails))
