@@ -124,7 +124,7 @@ def test_simai_groups_by_experts_and_counts_all_gathers_whole(write):
 def test_microbenchmarks_are_collectives_without_compute(write):
     text = "MICRO\n1\nconv1 -1 5 NONE 0 5 NONE 0 5  ALLREDUCE 1048576 5\n"
     instance = import_files(write(net__json=DGX_2, w__txt=text)).instance
-    assert [(own.kind.value, own.size) for own in instance.collectives] == [("all_reduce", 2**20)]
+    assert [(collective.kind.value, collective.size) for collective in instance.collectives] == [("all_reduce", 2**20)]
 
 
 def test_rows_of_a_table_arrive_before_the_layer_above_the_bottom(write):

@@ -79,7 +79,7 @@ def test_collectives_together_with_releases_overheads_and_packets(tmp_path):
         Collective(kind="all_reduce", size="6 MiB", chunks=2, name="a", dimensions=("dim1", "dim2")),
         Collective(kind="reduce_scatter", size="6 MiB", chunks=2, name="b", dimensions=("dim3",), release="5 us"),
     )
-    made = schedule(instance(*parts, dimensions=tuple(own.replace(**costs) for own in DIMENSIONS)))
+    made = schedule(instance(*parts, dimensions=tuple(dimension.replace(**costs) for dimension in DIMENSIONS)))
     assert "each stage takes its time, to 0." in replayed(made, tmp_path, "stage")[1]
     nodes = read_trace(tmp_path / "collective.0.et")
     assert [(n.type, n.duration_micros) for n in nodes if n.name == "release"] == [(NodeType.COMP, 5)]

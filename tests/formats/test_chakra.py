@@ -67,9 +67,9 @@ def behind_its_length(message):
 def test_the_protobuf_library_reads_what_is_written(schema):
     data = write_trace(NODES[:1])
     message = data[1 + data[0] :]
-    own = schema.FromString(message[1:])
-    assert (own.f1, own.f2, own.f3, own.f7) == (0, "wait", 4, 3)
-    assert [(a.f1, a.f9) for a in own.f10] == [("is_cpu_op", 0), ("num_ops", 12)]
+    message_read = schema.FromString(message[1:])
+    assert (message_read.f1, message_read.f2, message_read.f3, message_read.f7) == (0, "wait", 4, 3)
+    assert [(a.f1, a.f9) for a in message_read.f10] == [("is_cpu_op", 0), ("num_ops", 12)]
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_the_protobuf_library_reads_what_is_written(schema):
     ],
 )
 def test_every_kind_of_value_of_the_protobuf_library_is_read(tmp_path, schema, number, value):
-    own = schema(f1=4, f3=5, f4=[3], f5=[1, 300])
-    own.f10.add(f1="some", **{f"f{number}": value})
-    (node,) = read_trace(save(tmp_path / "t.0.et", b"\0" + behind_its_length(own)))
+    trace_node = schema(f1=4, f3=5, f4=[3], f5=[1, 300])
+    trace_node.f10.add(f1="some", **{f"f{number}": value})
+    (node,) = read_trace(save(tmp_path / "t.0.et", b"\0" + behind_its_length(trace_node)))
     assert (node.id, node.type, node.ctrl_deps, node.data_deps) == (4, NodeType.COMM_SEND, (3,), (1, 300))
     assert node.attributes == {"some": value}
 

@@ -20,25 +20,25 @@ def schedule(latency="occupy", policy="themis+scf"):
 
 
 def test_what_is_written_is_read_again(tmp_path):
-    own = schedule()
-    assert export(own, "fjsp", tmp_path) == [tmp_path / FILE]
+    scheduled = schedule()
+    assert export(scheduled, "fjsp", tmp_path) == [tmp_path / FILE]
     shop = read_job_shop(tmp_path / FILE)
-    assert shop == job_shop(own)
+    assert shop == job_shop(scheduled)
     assert (len(shop.jobs), shop.num_machines, {len(job) for job in shop.jobs}) == (8, 3, {6})
 
 
 def test_latency_that_holds_the_dimension_replays_to_the_picosecond(tmp_path):
-    own = schedule()
-    export(own, "fjsp", tmp_path)
-    (said,) = make_exporter("fjsp").check(own, tmp_path)
-    assert f"they take {own.makespan} ps, no longer" in said
+    scheduled = schedule()
+    export(scheduled, "fjsp", tmp_path)
+    (said,) = make_exporter("fjsp").check(scheduled, tmp_path)
+    assert f"they take {scheduled.makespan} ps, no longer" in said
 
 
 def test_latency_beside_the_dimension_is_left_out_and_said(tmp_path):
-    own = schedule("lag")
-    export(own, "fjsp", tmp_path)
-    assert len(list(make_exporter("fjsp").notes(own))) == 1
-    (said,) = make_exporter("fjsp").check(own, tmp_path)
+    scheduled = schedule("lag")
+    export(scheduled, "fjsp", tmp_path)
+    assert len(list(make_exporter("fjsp").notes(scheduled))) == 1
+    (said,) = make_exporter("fjsp").check(scheduled, tmp_path)
     assert "which has latencies beside" in said
 
 
@@ -76,9 +76,9 @@ def test_files_that_break_a_rule_are_refused(tmp_path, text, rule):
     assert rule in str(refused.value)
 
 
-def answer(path, own, starts):
+def answer(path, shop, starts):
     """A solver's answer: one line per job."""
-    path.write_text("\n".join(" ".join(map(str, row)) for row in starts.reshape(len(own.jobs), -1).tolist()))
+    path.write_text("\n".join(" ".join(map(str, row)) for row in starts.reshape(len(shop.jobs), -1).tolist()))
 
 
 @pytest.mark.parametrize("latency", ["occupy", "lag"])
@@ -105,12 +105,12 @@ def test_the_answer_of_a_solver_becomes_a_schedule(tmp_path, latency):
     ],
 )
 def test_answers_that_break_a_rule_are_refused(tmp_path, change, rule):
-    own = schedule()
+    scheduled = schedule()
     path = tmp_path / "starts.txt"
-    answer(path, job_shop(own), own.start)
+    answer(path, job_shop(scheduled), scheduled.start)
     path.write_text("\n".join(change(path.read_text().splitlines())))
     with pytest.raises(InputError, match=rule):
-        export(own, f"fjsp:starts={path}", tmp_path / "out")
+        export(scheduled, f"fjsp:starts={path}", tmp_path / "out")
 
 
 def test_a_machine_does_one_operation_at_a_time(tmp_path):

@@ -55,7 +55,7 @@ def test_logs_that_break_a_rule_are_refused(write, text, rule):
 def test_shapes_are_layers_without_buffers(write):
     (path,) = write(shapes__txt=SHAPES)
     layers = find_model(str(path)).layers()
-    assert [(own.name, own.kind, own.elements()) for own in layers] == [
+    assert [(layer.name, layer.kind, layer.elements()) for layer in layers] == [
         ("conv1", "convolution", 64 * 3 * 49),
         ("bn1", "linear", 128),
         ("fc", "linear", 1000 * 513),
@@ -67,7 +67,7 @@ def test_shapes_are_layers_without_buffers(write):
 def test_a_module_has_the_layers_of_its_parameters():
     shapes = {"a.weight": (4, 3), "a.bias": (4,), "scale": (2,)}
     module = SimpleNamespace(named_parameters=lambda: [(n, SimpleNamespace(shape=s)) for n, s in shapes.items()])
-    assert [(own.name, own.elements()) for own in model_of_module(module).layers()] == [("a", 16), ("scale", 2)]
+    assert [(layer.name, layer.elements()) for layer in model_of_module(module).layers()] == [("a", 16), ("scale", 2)]
 
 
 def test_shapes_and_configs_are_trained_data_parallel(write):

@@ -88,7 +88,9 @@ def test_unequal_chunks_take_their_shares():
     interpret(algorithm, in_place=False)
     interpret(algorithm, in_place=True)
     assert any("24 equal units: sizes differ by at most 0.00 %" in note for note in Msccl().notes(made))
-    assert max(step.cnt for gpu in algorithm.gpus for own in gpu.threadblocks for step in own.steps) <= 71
+    assert (
+        max(step.cnt for gpu in algorithm.gpus for threadblock in gpu.threadblocks for step in threadblock.steps) <= 71
+    )
 
 
 def test_long_threadblocks_are_continued_on_other_channels():
@@ -181,10 +183,10 @@ def test_a_dependency_that_is_missing_is_a_race(text):
 def test_waiting_in_a_circle_is_found(text):
     algorithm = from_xml(text, "a.xml")
     for gpu in algorithm.gpus:
-        last = next(own for own in gpu.threadblocks if own.recv >= 0)
-        for own in gpu.threadblocks:
-            if own.send >= 0 and own.steps[0].depid < 0:
-                own.steps[0].depid, own.steps[0].deps = last.id, len(last.steps) - 1
+        last = next(threadblock for threadblock in gpu.threadblocks if threadblock.recv >= 0)
+        for threadblock in gpu.threadblocks:
+            if threadblock.send >= 0 and threadblock.steps[0].depid < 0:
+                threadblock.steps[0].depid, threadblock.steps[0].deps = last.id, len(last.steps) - 1
     with pytest.raises(InvalidSchedule, match="wait in a circle"):
         interpret(algorithm, in_place=False)
 

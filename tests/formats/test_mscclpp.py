@@ -40,13 +40,13 @@ def test_every_collective_ends_with_its_result(tmp_path, name, kind):
 
 def test_channels_are_memory_within_a_node_and_ports_beyond_it():
     plan = plan_of(schedule(NETWORKS["8 GPUs"], chunks=2), node_dimensions=1)
-    ways = {own.channel_type: set(own.connected_to) for own in plan.gpus[0].channels}
+    ways = {channel.channel_type: set(channel.connected_to) for channel in plan.gpus[0].channels}
     assert ways == {"memory": {1, 3}, "port": {4}}  # ring of four, then pairs
     names = {op.name for block in plan.gpus[0].threadblocks for op in block.ops if op.channel_type == "port"}
     assert names == {"signal", "wait", "pwsf"}
-    assert {own.channel_type for own in plan_of(schedule(NETWORKS["8 GPUs"]), node_dimensions=2).gpus[0].channels} == {
-        "memory"
-    }
+    assert {
+        channel.channel_type for channel in plan_of(schedule(NETWORKS["8 GPUs"]), node_dimensions=2).gpus[0].channels
+    } == {"memory"}
 
 
 def test_each_chunk_has_a_threadblock_and_each_message_its_scratch():
@@ -55,20 +55,20 @@ def test_each_chunk_has_a_threadblock_and_each_message_its_scratch():
         assert [block.id for block in gpu.threadblocks] == [0, 1, 2]
         assert all(len(block.ops) <= MAX_OPERATIONS for block in gpu.threadblocks)
         written = [
-            own
+            buffer
             for other in plan.gpus
             for block in other.threadblocks
             for op in block.ops
             if op.name in ("put", "pwsf") and _target(other, block, op) == gpu.id
-            for own in op.dst_buff
+            for buffer in op.dst_buff
         ]
-        units = [own.index + unit for own in written for unit in range(own.size)]
+        units = [buffer.index + unit for buffer in written for unit in range(buffer.size)]
         assert sorted(units) == list(range(gpu.scratch_chunks))
 
 
 def _target(gpu, block, op):
-    (ids,) = (own.channel_ids for own in block.channels if own.channel_type == op.channel_type)
-    (peers,) = (own.connected_to for own in gpu.channels if own.channel_type == op.channel_type)
+    (ids,) = (channel.channel_ids for channel in block.channels if channel.channel_type == op.channel_type)
+    (peers,) = (channel.connected_to for channel in gpu.channels if channel.channel_type == op.channel_type)
     return peers[ids[op.channel_ids[0]]]
 
 

@@ -37,7 +37,7 @@ def test_noise_of_three_percent_moves_bandwidth_by_two_percent_and_latency_by_te
 def test_a_file_per_dimension_is_a_network_and_a_picture(write, tmp_path):
     files = write(all_reduce_inner__txt=nccl_table(LINEAR), outer__json=NCCL_JSON)
     imported = import_files(files)
-    assert [own[0] for own in dimensions(imported)] == [8, 4]  # of eight ranks in two groups
+    assert [dimension[0] for dimension in dimensions(imported)] == [8, 4]  # of eight ranks in two groups
     (picture,) = imported.draw(tmp_path / "network.json")
     assert picture.name == "network.svg"
     assert picture.read_text(encoding="utf-8").count("residual (%)") >= 1
@@ -63,7 +63,7 @@ def test_the_inspector_tells_dimensions_by_nodes(write):
     inner = "".join(inspector_line("AllReduce", size, out) for size, out, _ in LINEAR)
     outer = "".join(inspector_line("AllReduce", size, 2 * out, ranks=4, nodes=4) for size, out, _ in LINEAR)
     imported = import_files(write(log__json=inner + outer + inspector_line("AllReduce", 8, 9.0, ranks=16, nodes=4)))
-    assert [own[0] for own in dimensions(imported)] == [8, 4]
+    assert [dimension[0] for dimension in dimensions(imported)] == [8, 4]
     assert any("1 collectives that span both dimensions" in note for note in imported.notes)
 
 

@@ -22,7 +22,7 @@ def test_a_topology_is_a_node_and_the_network_between_two(write):
 
 def test_the_name_of_the_file_says_the_number_of_nodes(write):
     imported = import_files(write(topology__16nodes__xml=TOPOLOGY))
-    assert [own[2] for own in rows(imported)] == [2, 16]
+    assert [row[2] for row in rows(imported)] == [2, 16]
 
 
 def test_links_between_gpus_without_a_switch_connect_all(write):
@@ -36,8 +36,8 @@ def test_a_node_without_nvlinks_is_as_fast_as_its_pci_links(write):
 
 
 def test_hopper_and_blackwell_have_faster_links(write):
-    found = [rows(import_files(write(t__xml=TOPOLOGY.replace('sm="80"', f'sm="{sm}"'))))[0][3] for sm in (90, 100)]
-    assert found == pytest.approx([247.2, 481.2])
+    first_rows = [rows(import_files(write(t__xml=TOPOLOGY.replace('sm="80"', f'sm="{sm}"'))))[0][3] for sm in (90, 100)]
+    assert first_rows == pytest.approx([247.2, 481.2])
 
 
 def test_a_graph_has_channels_times_their_speed(write):

@@ -93,7 +93,7 @@ def issued(schedule):
 @with_compute
 def test_a_runtime_that_follows_the_table_repeats_the_schedule(schedule):
     """The issue orders and shifts, enforced, give the same iteration time again."""
-    sequences = tuple(np.array(own) for own in issued(schedule).values())
+    sequences = tuple(np.array(stages) for stages in issued(schedule).values())
     shifts = np.zeros(schedule.plan.num_stages, dtype=np.int64)
     for entry, sequence in zip(order_table(schedule)["dimensions"], sequences, strict=True):
         shifts[sequence] = [issue["shift"] for issue in entry["issue_order"]]
@@ -136,10 +136,10 @@ def test_an_unused_dimension_issues_nothing(schedule):
 def test_rows_repeat_the_issue_orders(schedule):
     rows = order_rows(schedule)
     for dimension in order_table(schedule)["dimensions"]:
-        own = [row for row in rows if row["dimension"] == dimension["name"]]
-        assert [row["position"] for row in own] == list(range(len(own)))
+        issues = [row for row in rows if row["dimension"] == dimension["name"]]
+        assert [row["position"] for row in issues] == list(range(len(issues)))
         kept = ("collective", "chunk", "phase")
-        assert [{key: row[key] for key in kept} for row in own] == dimension["issue_order"]
+        assert [{key: row[key] for key in kept} for row in issues] == dimension["issue_order"]
 
 
 def test_rows_carry_the_bytes_of_the_chunk(schedule):

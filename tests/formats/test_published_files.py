@@ -45,7 +45,10 @@ MEANT = {
 
 
 def rows(network):
-    return [(own.kind.value, own.size, own.bandwidth / 2**30, own.latency) for own in network.dimensions]
+    return [
+        (dimension.kind.value, dimension.size, dimension.bandwidth / 2**30, dimension.latency)
+        for dimension in network.dimensions
+    ]
 
 
 @pytest.mark.parametrize("name", TUTORIALS)
@@ -66,10 +69,10 @@ def test_the_validated_network_of_eight_h100_is_read(write):
     system = {"preferred-dataset-splits": 4, "active-chunks-per-dimension": 2, "local-mem-bw": 3350}
     system |= {"all-reduce-implementation": ["ring"], "endpoint-delay": 10, "boost-mode": 0}
     instance = import_files(write(hgx__yml=text, sys__json=system)).instance
-    (own,) = instance.network.dimensions
+    (dimension,) = instance.network.dimensions
     assert rows(instance.network) == [("switch", 8, 400, 2 * 936_250 + 10_000)]
-    assert (own.algorithm.value, own.launch_overhead) == ("ring", 10_000)
-    assert own.reduction == pytest.approx(3350e9 / 3)
+    assert (dimension.algorithm.value, dimension.launch_overhead) == ("ring", 10_000)
+    assert dimension.reduction == pytest.approx(3350e9 / 3)
     assert (instance.collectives[0].chunks, instance.latency) == (4, "lag")
 
 
@@ -100,6 +103,6 @@ def test_published_workloads_are_read(write, name):
     instance = import_files([*write(tpu__json=TUTORIALS["tpu"]), FILES / f"{name}.txt"]).instance
     tasks, compute, collectives, sizes = WORKLOADS[name]
     assert (len(instance.tasks), instance.compute) == (tasks, compute * 1000)
-    assert Counter((own.kind.value, own.span) for own in instance.exchanges) == collectives
+    assert Counter((exchange.kind.value, exchange.span) for exchange in instance.exchanges) == collectives
     for kind, size in sizes.items():
-        assert sum(own.size for own in instance.exchanges if own.kind.value == kind) == size
+        assert sum(exchange.size for exchange in instance.exchanges if exchange.kind.value == kind) == size

@@ -73,8 +73,8 @@ def test_groups_are_dimensions(write):
 
 def test_a_network_of_ones_own_takes_the_place_of_the_fitted_one(write):
     network = Network(dimensions=(Dimension(kind="switch", size=8, bandwidth="1 TB/s"),))
-    own = Instance(network=network, collectives=(Collective(kind="all_reduce", size="1 MB"),))
-    text = instance_text(own)
+    described = Instance(network=network, collectives=(Collective(kind="all_reduce", size="1 MB"),))
+    text = instance_text(described)
     instance = import_files(write(t__json=pytorch_trace(OVERLAPPED), net__json=text)).instance
     assert instance.network.dimensions[0].bandwidth == 1e12
 

@@ -13,7 +13,7 @@ SIZES = (1, 4, 16, 64)
 def test_each_size_has_its_fastest_choice():
     times = np.array([[1.0, 2.0], [2.0, 3.0], [5.0, 4.0], [9.0, 6.0]])
     assert fewest_ranges(times) == [(0, 1, 0), (2, 3, 1)]
-    assert [own.bytes(SIZES) for own in fewest_ranges(times)] == [(1, 15), (16, 64)]
+    assert [size_range.bytes(SIZES) for size_range in fewest_ranges(times)] == [(1, 15), (16, 64)]
 
 
 def test_choices_within_the_tolerance_spare_a_range():
@@ -36,7 +36,7 @@ def test_no_fewer_ranges_would_do(seed):
     times = 1 + np.random.default_rng(seed).integers(0, 3, (6, 3)) * 0.015
     good = times <= times.min(axis=1, keepdims=True) * 1.02
     ranges = fewest_ranges(times)
-    assert [own.first for own in ranges] == [0, *(own.last + 1 for own in ranges[:-1])]
-    assert all(good[own.first : own.last + 1, own.choice].all() for own in ranges)
+    assert [size_range.first for size_range in ranges] == [0, *(size_range.last + 1 for size_range in ranges[:-1])]
+    assert all(good[size_range.first : size_range.last + 1, size_range.choice].all() for size_range in ranges)
     assigned = (choices for choices in product(range(3), repeat=6) if all(good[k, c] for k, c in enumerate(choices)))
     assert len(ranges) == min(1 + int(np.count_nonzero(np.diff(choices))) for choices in assigned)

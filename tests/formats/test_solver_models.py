@@ -30,8 +30,8 @@ def silent(makespan, bound):
 
 
 def test_the_optimum_of_the_exported_model_is_that_of_the_formulation(tmp_path):
-    own = schedule()
-    (path,) = export(own, "model:form=text", tmp_path)
+    scheduled = schedule()
+    (path,) = export(scheduled, "model:form=text", tmp_path)
     solver, model = cp_model.CpSolver(), cp_model.CpModel()
     solver.parameters.num_workers = 1
     if hasattr(model.proto, "parse_text_format"):
@@ -39,8 +39,8 @@ def test_the_optimum_of_the_exported_model_is_that_of_the_formulation(tmp_path):
     else:  # OR-Tools before 9.15
         pytest.importorskip("google.protobuf.text_format").Parse(path.read_text(encoding="utf-8"), model.proto)
     assert solver.solve(model) == cp_model.OPTIMAL
-    data = in_ticks(own)
-    formulation = ChunkOrder(data.jobs, horizon=-(-own.makespan // data.tick)).solve(BUDGET, silent)
+    data = in_ticks(scheduled)
+    formulation = ChunkOrder(data.jobs, horizon=-(-scheduled.makespan // data.tick)).solve(BUDGET, silent)
     assert (formulation.status, solver.objective_value) == ("optimal", formulation.bound)
 
 
@@ -76,34 +76,34 @@ def imported(path):
 
 @pytest.mark.parametrize("form", ["lp", "mps"])
 def test_the_optimum_of_the_linear_programme_is_that_of_cp_sat(tmp_path, form):
-    own = schedule(policy="baseline+fifo")
-    (path,) = export(own, f"model:form={form}", tmp_path)
+    scheduled = schedule(policy="baseline+fifo")
+    (path,) = export(scheduled, f"model:form={form}", tmp_path)
     model, solver = imported(path), model_builder.Solver("sat")
     assert solver.solve(model) == model_builder.SolveStatus.OPTIMAL
-    data = in_ticks(own, LINEAR_RESOLUTION)
-    paths = [[times.paths for times in jobs] for jobs in job_plans(data, own)]
-    sequencing = Sequencing(data.jobs, paths, horizon=-(-own.makespan // data.tick)).solve(BUDGET, silent)
+    data = in_ticks(scheduled, LINEAR_RESOLUTION)
+    paths = [[times.paths for times in jobs] for jobs in job_plans(data, scheduled)]
+    sequencing = Sequencing(data.jobs, paths, horizon=-(-scheduled.makespan // data.tick)).solve(BUDGET, silent)
     assert sequencing.status == "optimal"
     assert solver.objective_value == pytest.approx(sequencing.bound)
 
 
 def test_the_check_finds_the_schedule_in_its_model(tmp_path):
-    own = schedule(chunks=8)
-    export(own, "model", tmp_path)
-    assert "the schedule is feasible for the model" in " ".join(make_exporter("model").check(own, tmp_path))
+    scheduled = schedule(chunks=8)
+    export(scheduled, "model", tmp_path)
+    assert "the schedule is feasible for the model" in " ".join(make_exporter("model").check(scheduled, tmp_path))
     (tmp_path / "model.pbtxt").write_text("name: 'other'", encoding="utf-8")
     with pytest.raises(InvalidSchedule, match="differs from that of the schedule"):
-        list(make_exporter("model").check(own, tmp_path))
+        list(make_exporter("model").check(scheduled, tmp_path))
 
 
 def test_a_training_iteration_is_a_model_without_a_linear_programme(tmp_path):
     instance = load("v100-256.resnet-50").replace(chunks=1)
-    own = simulate(instance, make_policy("fused/baseline+fifo")(instance))
-    files = export(own, "model", tmp_path)
+    scheduled = simulate(instance, make_policy("fused/baseline+fifo")(instance))
+    files = export(scheduled, "model", tmp_path)
     assert [path.name for path in files] == ["model.pb", "model.pbtxt"]
-    assert "feasible" in " ".join(make_exporter("model").check(own, tmp_path))
+    assert "feasible" in " ".join(make_exporter("model").check(scheduled, tmp_path))
     with pytest.raises(InputError, match="needs a schedule without compute"):
-        export(own, "model:form=lp", tmp_path)
+        export(scheduled, "model:form=lp", tmp_path)
 
 
 @pytest.mark.parametrize(("form", "words"), [("text", "whole ticks"), ("mps", "linear programme")])

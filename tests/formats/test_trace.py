@@ -225,16 +225,16 @@ def test_slices_are_named_after_their_iteration():
 
 @with_compute
 def test_an_arrow_leads_from_the_releasing_task_to_the_first_stage_of_each_launch(schedule):
-    found = arrows(schedule, "launch")
-    assert len(found) >= len(schedule.plan.launches) * (schedule.num_iterations - 2)
-    assert all((a["pid"], b["pid"]) == (NPU, NETWORK) and a["ts"] <= b["ts"] for a, b in found)
+    shown = arrows(schedule, "launch")
+    assert len(shown) >= len(schedule.plan.launches) * (schedule.num_iterations - 2)
+    assert all((a["pid"], b["pid"]) == (NPU, NETWORK) and a["ts"] <= b["ts"] for a, b in shown)
 
 
 @with_compute
 def test_an_arrow_leads_from_a_last_stage_to_the_task_that_waits(schedule):
-    found = arrows(schedule, "result")
-    assert len(found) >= len(schedule.plan.launches) * (schedule.num_iterations - 3)
-    assert all((a["pid"], b["pid"]) == (NETWORK, NPU) and a["ts"] <= b["ts"] for a, b in found)
+    shown = arrows(schedule, "result")
+    assert len(shown) >= len(schedule.plan.launches) * (schedule.num_iterations - 3)
+    assert all((a["pid"], b["pid"]) == (NETWORK, NPU) and a["ts"] <= b["ts"] for a, b in shown)
 
 
 @with_compute
@@ -281,6 +281,6 @@ def test_size_is_checked_before_any_event_is_made():
 def test_the_file_has_few_tracks():
     """Of results on their way, as many as there are at once, not one for every chunk."""
     schedule = iteration_schedules.scheduled(instance=iteration_schedules.layers(9))
-    found = [e for e in json.loads(trace_json(schedule))["traceEvents"] if e["name"] == "thread_name"]
+    events = [e for e in json.loads(trace_json(schedule))["traceEvents"] if e["name"] == "thread_name"]
     every = [e for e in chrome_trace(schedule)["traceEvents"] if e["name"] == "thread_name"]
-    assert len(found) < len(every) / 4
+    assert len(events) < len(every) / 4

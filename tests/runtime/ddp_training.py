@@ -30,7 +30,7 @@ def trained(planned, rank):
         optimizer.zero_grad()
         model(torch.randn(8, 37, generator=data)).square().mean().backward()
         optimizer.step()
-    return torch.cat([own.detach().reshape(-1) for own in model.parameters()])
+    return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
 
 
 def summed(planned, rank, mesh=None):

@@ -19,14 +19,14 @@ def main() -> None:
     distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
     link, got, peer = DeviceLink(distributed.group.WORLD, torch.device("cpu")), [], 1 - rank
     frames = [memoryview(bytearray([10 * rank + number] * (number + 1))) for number in range(COUNT)]
-    outgoing = [Outgoing(peer, 0.0, lambda own=own: own) for own in frames]
+    outgoing = [Outgoing(peer, 0.0, lambda frame=frame: frame) for frame in frames]
     incoming = [
         Incoming(peer, number + 1, 1, lambda _: None, lambda frame: got.append(bytes(frame))) for number in range(COUNT)
     ]
     link.exchange(outgoing, incoming)
     link.exchange((), ())
     if rank == 0:
-        print([list(own) for own in got], flush=True)
+        print([list(message) for message in got], flush=True)
     distributed.barrier()
     os._exit(0)
 

@@ -52,8 +52,8 @@ def test_random_schedules_are_exact():
     kinds, networks, flights = cycle(KINDS), cycle(NETWORKS), cycle((1, 2, 3))
     for seed in range(40):
         options = RunOptions(in_flight=next(flights), paced=False)
-        own = program(next(networks), next(kinds), f"random:seed={seed}", options, size=2 * (997 + seed), chunks=7)
-        assert run_in_threads(own, seed) is None
+        compiled = program(next(networks), next(kinds), f"random:seed={seed}", options, size=2 * (997 + seed), chunks=7)
+        assert run_in_threads(compiled, seed) is None
 
 
 def test_several_collectives_on_parts_of_the_network_run_beside_each_other():
@@ -74,9 +74,9 @@ def test_iterations_run_with_their_compute():
     problem = Instance(network=network("s2 r2"), iteration=Iteration(tasks=tasks, tensors=tensors), chunks=3)
     for policy in ("ddp/themis+scf", "dear/themis+scf", "priority/baseline+fifo"):
         planned = simulate(problem, make_policy(policy)(problem))
-        own = compile_program(planned, RunOptions(paced=False, iterations=3))
-        assert own.iterations == 3
-        assert run_in_threads(own) is None
+        compiled = compile_program(planned, RunOptions(paced=False, iterations=3))
+        assert compiled.iterations == 3
+        assert run_in_threads(compiled) is None
 
 
 def test_more_chunks_than_elements_leave_some_without_any():
@@ -84,14 +84,14 @@ def test_more_chunks_than_elements_leave_some_without_any():
 
 
 def test_programs_survive_json():
-    own = program("s4 r2", options=RunOptions(paced=True))
-    assert Program.read(json.loads(json.dumps(own.document()))) == own
+    compiled = program("s4 r2", options=RunOptions(paced=True))
+    assert Program.read(json.loads(json.dumps(compiled.document()))) == compiled
 
 
 def test_padding_is_less_than_an_element_per_rank():
-    own = program("s3 r5", size=2 * 7_919, options=RunOptions(dtype="int16", paced=False))
-    (launch,) = own.launches
-    assert 0 <= own.elements(launch) - 7_919 < own.num_ranks
+    compiled = program("s3 r5", size=2 * 7_919, options=RunOptions(dtype="int16", paced=False))
+    (launch,) = compiled.launches
+    assert 0 <= compiled.elements(launch) - 7_919 < compiled.num_ranks
 
 
 def test_sources_are_those_of_the_definition():
@@ -107,7 +107,9 @@ def test_wrong_results_are_found(monkeypatch):
     """A reduction that is not the one that was asked for must not pass."""
     asked, done = program("s4 r2", options=RunOptions(reduction="sum", paced=False)), threads.wrong_element
     monkeypatch.setattr(
-        threads, "wrong_element", lambda mover, own, *rest: done(mover, replace(own, reduction="max"), *rest)
+        threads,
+        "wrong_element",
+        lambda mover, run_program, *rest: done(mover, replace(run_program, reduction="max"), *rest),
     )
     wrong = run_in_threads(asked)
     assert wrong is not None
@@ -117,24 +119,24 @@ def test_wrong_results_are_found(monkeypatch):
 def one_differs(monkeypatch, rank, other):
     """Have one rank follow another program."""
     real, ranks = threads.Engine, count()
-    monkeypatch.setattr(threads, "Engine", lambda own, mover: real(other if next(ranks) == rank else own, mover))
+    monkeypatch.setattr(threads, "Engine", lambda asked, mover: real(other if next(ranks) == rank else asked, mover))
 
 
 def test_swapped_stages_of_one_rank_are_named(monkeypatch):
     """One rank that follows another order must be stopped by the headers, not by luck of sizes."""
-    own = program("s4 r2", policy="baseline+fifo", size=2**14, chunks=2)
-    queue = own.queues[0]
-    swapped = replace(own, queues=((queue[1], queue[0], *queue[2:]), *own.queues[1:]))
+    compiled = program("s4 r2", policy="baseline+fifo", size=2**14, chunks=2)
+    queue = compiled.queues[0]
+    swapped = replace(compiled, queues=((queue[1], queue[0], *queue[2:]), *compiled.queues[1:]))
     one_differs(monkeypatch, 3, swapped)
     with pytest.raises(RankFailure, match=r"rank \d sent .* chunk \d RS on dim1 .* where .* chunk \d RS on dim1"):
-        run_in_threads(own, patience=2)
+        run_in_threads(compiled, patience=2)
 
 
 def test_silent_ranks_are_named(monkeypatch):
-    own = program("s4 r2", size=2**14, chunks=2)
-    one_differs(monkeypatch, 2, replace(own, queues=tuple(() for _ in own.queues)))
+    compiled = program("s4 r2", size=2**14, chunks=2)
+    one_differs(monkeypatch, 2, replace(compiled, queues=tuple(() for _ in compiled.queues)))
     with pytest.raises(RankFailure, match=r"rank \d sent nothing for 0\.5 s"):
-        run_in_threads(own, patience=0.5)
+        run_in_threads(compiled, patience=0.5)
 
 
 @pytest.mark.parametrize(("field", "value"), [("in_network", True), ("compression", 2.0)])
@@ -149,7 +151,7 @@ def test_what_ranks_cannot_do_is_refused(field, value):
 
 def test_cyclic_orders_are_refused():
     planned = schedule("s2 r2", "all_reduce", "baseline+fifo", chunks=2)
-    backwards = tuple(np.asarray(own)[::-1] for own in planned.enforced_plan().sequences)
+    backwards = tuple(np.asarray(sequence)[::-1] for sequence in planned.enforced_plan().sequences)
     cyclic = replace(planned, plan=planned.plan.enforcing(backwards))
     object.__setattr__(cyclic, "start", planned.start[::-1].copy())
     with pytest.raises(CyclicPlan, match="wait for each other"):

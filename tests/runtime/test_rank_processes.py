@@ -37,7 +37,9 @@ SLOW = RunOptions(paced=True)
 def workers():
     """Processes of ranks that this process started."""
     children = psutil.Process().children(recursive=True)
-    return [own for own in children if own.is_running() and "themis_opt.runtime.worker" in " ".join(own.cmdline())]
+    return [
+        child for child in children if child.is_running() and "themis_opt.runtime.worker" in " ".join(child.cmdline())
+    ]
 
 
 @contextmanager
@@ -47,10 +49,10 @@ def ranks(num_ranks, transport="tcp"):
     assert workers() == []
 
 
-def run_once(own, transport="tcp"):
-    with ranks(own.num_ranks, transport) as coordinator:
-        coordinator.connect(own)
-        coordinator.load(0, own, "tested")
+def run_once(compiled, transport="tcp"):
+    with ranks(compiled.num_ranks, transport) as coordinator:
+        coordinator.connect(compiled)
+        coordinator.load(0, compiled, "tested")
         return coordinator.run(0, 7, longest=1.0)
 
 
@@ -65,10 +67,10 @@ def test_paced_ranks_take_the_predicted_time_at_least():
     schedules = {name: simulate(problem, make_policy(name)(problem)) for name in ("baseline+fifo", "hourglass")}
     with ranks(4) as coordinator:
         done = execute(schedules, coordinator, repeat=2)
-    for own in done.executed:
-        assert min(own.seconds) > 0.97 * own.predicted_seconds
-        assert own.moved == own.expected_bytes
-        assert own.measured.plan == own.predicted.plan
+    for executed in done.executed:
+        assert min(executed.seconds) > 0.97 * executed.predicted_seconds
+        assert executed.moved == executed.expected_bytes
+        assert executed.measured.plan == executed.predicted.plan
     assert done.num_runs == 4
     assert "all 4 runs exact" in done.verdict()
 
@@ -81,11 +83,11 @@ def test_other_transports_are_exact(transport, package):
     assert run_once(program("s2 r2", size=4_006, chunks=3), transport).seconds > 0
 
 
-def fail(own, disturb, transport="tcp"):
+def fail(compiled, disturb, transport="tcp"):
     """Run a program that somebody disturbs; returns the error, which must come in time, and leave nothing."""
-    with Coordinator(own.num_ranks, local(own.num_ranks, transport)) as coordinator:
-        coordinator.connect(own)
-        coordinator.load(0, own, "tested")
+    with Coordinator(compiled.num_ranks, local(compiled.num_ranks, transport)) as coordinator:
+        coordinator.connect(compiled)
+        coordinator.load(0, compiled, "tested")
         began = disturb(coordinator)
         with pytest.raises(RankFailure) as failure:
             coordinator.run(0, 7, longest=0.5)
@@ -199,9 +201,9 @@ def test_strangers_are_turned_away():
         return local(2)(address, token)
 
     with Coordinator(2, start) as coordinator:
-        own = program("s2", size=1_000, chunks=2)
-        coordinator.connect(own)
-        coordinator.load(0, own)
+        compiled = program("s2", size=1_000, chunks=2)
+        coordinator.connect(compiled)
+        coordinator.load(0, compiled)
         assert coordinator.run(0, 0, longest=1.0).seconds > 0
     for stranger in words:
         stranger.settimeout(5)
@@ -211,12 +213,12 @@ def test_strangers_are_turned_away():
 
 
 def test_ranks_on_several_hosts_know_the_token_by_their_input():
-    own = program("s2 r2", size=1_000, chunks=2)
+    compiled = program("s2 r2", size=1_000, chunks=2)
     hosts = (Host("127.0.0.1", 1), Host("127.0.0.2", 3))
     with Coordinator(4, on_hosts(hosts, "tcp", "env", sys.executable)) as coordinator:
         assert [coordinator._peers[rank].address[0] for rank in range(4)] == ["127.0.0.1", *["127.0.0.2"] * 3]
-        coordinator.connect(own)
-        coordinator.load(0, own)
+        coordinator.connect(compiled)
+        coordinator.load(0, compiled)
         assert coordinator.run(0, 0, longest=1.0).seconds > 0
     assert workers() == []
 
@@ -246,14 +248,16 @@ def test_ranks_end_with_the_command(instance_file, number):
     started = process.children(recursive=True)
     process.send_signal(number)
     _, errors = process.communicate(timeout=PATIENCE)
-    wait_until(lambda: not any(own.is_running() and own.status() != psutil.STATUS_ZOMBIE for own in started))
+    wait_until(
+        lambda: not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in started)
+    )
     if number == signal.SIGINT:
         assert process.returncode == 130, errors
 
 
 def test_a_rank_whose_parent_is_gone_before_it_begins_ends():
-    own = "import os; from themis_opt.runtime.worker import end_with_parent; end_with_parent(os.getpid())"
-    assert subprocess.run([sys.executable, "-c", own], check=False).returncode == LOST
+    code = "import os; from themis_opt.runtime.worker import end_with_parent; end_with_parent(os.getpid())"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == LOST
 
 
 def test_ranks_that_others_started_join(instance_file):
@@ -279,6 +283,6 @@ def test_ranks_that_others_started_join(instance_file):
 def test_memory_of_a_rank_is_without_that_of_the_process_that_started_it():
     """Which is what resource usage says of a process that was started by a large one."""
     large = b"x" * 2**28
-    own = "from themis_opt.runtime.worker import largest_memory; print(largest_memory())"
-    said = subprocess.run([sys.executable, "-c", own], capture_output=True, text=True, check=True)
+    code = "from themis_opt.runtime.worker import largest_memory; print(largest_memory())"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 2**20 < int(said.stdout) < len(large)

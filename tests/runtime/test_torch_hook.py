@@ -22,10 +22,10 @@ def test_hooked_training_ends_with_the_weights_of_plain_ddp():
         capture_output=True, text=True, timeout=PATIENCE, check=False, env=os.environ | {"PYTHONPATH": path},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["apart"] < 1e-6
-    assert found["moved"] > 0.1
-    assert found["exact"]
+    answer = json.loads(done.stdout)
+    assert answer["apart"] < 1e-6
+    assert answer["moved"] > 0.1
+    assert answer["exact"]
 
 
 @pytest.mark.parametrize("kind", ["all_gather", "broadcast"])

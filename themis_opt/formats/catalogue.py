@@ -23,8 +23,8 @@ def _row(name: str, way: str, registry: Registry) -> dict[str, str]:
     if isinstance(entry, Reader):
         files, meaning = _endings(entry.endings), entry.meaning
     else:
-        own = _endings(entry.endings) if registry is EXPORTS else name
-        files = f"*.{name}" if way == "in" else own
+        pattern = _endings(entry.endings) if registry is EXPORTS else name
+        files = f"*.{name}" if way == "in" else pattern
         meaning = docstring(entry).partition("\n")[0].rstrip(".")
     return {"name": name, "way": way, "files": files, "meaning": meaning, "origin": registry.origin(name)}
 

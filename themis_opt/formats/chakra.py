@@ -184,17 +184,17 @@ def _messages(data: bytes) -> Iterator[bytes]:
 def _node(message: bytes) -> Node:
     numbers, deps = {1: 0, 3: 0, 7: 0}, {4: list[int](), 5: list[int]()}
     name, attributes = "", dict[str, Value]()
-    for own in read_fields(message):
-        if own.number not in NODE_FIELDS:
-            raise ValueError(f"unknown field {own.number} of a node")
-        if own.number in numbers and isinstance(own.value, int):
-            numbers[own.number] = own.value
-        elif own.number in deps and own.wire_type in (VARINT, BYTES):
-            deps[own.number] += read_packed(own.value)
-        elif own.number == 2 and isinstance(own.value, bytes):
-            name = own.value.decode()
-        elif own.number == 10 and isinstance(own.value, bytes):
-            attributes.update(_attribute(own.value))
+    for item in read_fields(message):
+        if item.number not in NODE_FIELDS:
+            raise ValueError(f"unknown field {item.number} of a node")
+        if item.number in numbers and isinstance(item.value, int):
+            numbers[item.number] = item.value
+        elif item.number in deps and item.wire_type in (VARINT, BYTES):
+            deps[item.number] += read_packed(item.value)
+        elif item.number == 2 and isinstance(item.value, bytes):
+            name = item.value.decode()
+        elif item.number == 10 and isinstance(item.value, bytes):
+            attributes.update(_attribute(item.value))
     kind = NodeType(numbers[3])
     return Node(numbers[1], name, kind, tuple(deps[5]), tuple(deps[4]), numbers[7], attributes)
 
@@ -202,26 +202,26 @@ def _node(message: bytes) -> Node:
 def _attribute(message: bytes) -> dict[str, Value]:
     """Name and value of an attribute; nothing where it holds a list."""
     name, value = "", None
-    for own in read_fields(message):
-        if own.number == 1 and isinstance(own.value, bytes):
-            name = own.value.decode()
+    for item in read_fields(message):
+        if item.number == 1 and isinstance(item.value, bytes):
+            name = item.value.decode()
         else:
-            known = _value(own)
+            known = _value(item)
             value = value if known is None else known
     return {} if value is None else {name: value}
 
 
-def _value(own: Field) -> Value | None:
+def _value(item: Field) -> Value | None:
     """What a field of an attribute holds, if that is one value or a list of booleans."""
-    data = own.value
+    data = item.value
     if isinstance(data, int):
-        return _number(own.number, data)
-    if own.number == TEXT:
+        return _number(item.number, data)
+    if item.number == TEXT:
         return data.decode()
-    if own.number == BOOLS:
+    if item.number == BOOLS:
         return tuple(bool(value) for flags in read_fields(data) for value in read_packed(flags.value))
-    form = FIXED.get(own.number)
-    if form is None or struct.calcsize(form) != WIDTHS.get(own.wire_type):
+    form = FIXED.get(item.number)
+    if form is None or struct.calcsize(form) != WIDTHS.get(item.wire_type):
         return None
     value: int | float = struct.unpack(form, data)[0]
     return value

@@ -56,8 +56,8 @@ class Csv:
         for name, rows in tables(schedule):
             path = folder / f"{name}.csv"
             with _opened(path) as file:
-                found = list(csv.DictReader(file))
-            _same(path, found, [{key: str(value) for key, value in row.items()} for row in rows])
+                written = list(csv.DictReader(file))
+            _same(path, written, [{key: str(value) for key, value in row.items()} for row in rows])
             yield f"{path.name}: {len(rows)} rows"
 
 
@@ -91,10 +91,10 @@ class Parquet:
         for name, rows in tables(schedule):
             path = folder / f"{name}.parquet"
             try:
-                found = parquet.read_table(path).to_pylist()
+                written = parquet.read_table(path).to_pylist()
             except (OSError, pyarrow.ArrowInvalid) as error:
                 raise InputError(f"cannot be read: {error}", source=str(path)) from None
-            _same(path, found, rows)
+            _same(path, written, rows)
             yield f"{path.name}: {len(rows)} rows"
 
 
@@ -108,13 +108,13 @@ def _pyarrow() -> tuple[Any, Any]:
     return pyarrow, parquet
 
 
-def _same(path: Path, found: Rows, expected: Rows) -> None:
+def _same(path: Path, rows: Rows, expected: Rows) -> None:
     """Refuse a table that is not the one of the schedule."""
-    for number, (row, own) in enumerate(zip(found, expected, strict=False)):
-        if dict(row) != dict(own):
+    for number, (row, expected_row) in enumerate(zip(rows, expected, strict=False)):
+        if dict(row) != dict(expected_row):
             raise InvalidSchedule("table", f"row {number} differs from that of the schedule", source=str(path))
-    if len(found) != len(expected):
-        raise InvalidSchedule("table", f"has {len(found)} rows, the schedule {len(expected)}", source=str(path))
+    if len(rows) != len(expected):
+        raise InvalidSchedule("table", f"has {len(rows)} rows, the schedule {len(expected)}", source=str(path))
 
 
 def _opened(path: Path) -> io.StringIO:

@@ -61,7 +61,7 @@ class JobShop:
             words = [str(len(job))]
             for choices in job:
                 words.append(str(len(choices)))
-                words += [f"{own.machine + 1} {own.time}" for own in choices]
+                words += [f"{choice.machine + 1} {choice.time}" for choice in choices]
             lines.append(" ".join(words))
         return "\n".join(lines) + "\n"
 
@@ -127,7 +127,7 @@ def job_shop(schedule: Schedule) -> JobShop:
     instance = schedule.instance
     if instance.tasks:
         raise InputError("a job shop has no compute beside it: export its collectives one by one", field="iteration")
-    if any(own.release for own in instance.exchanges):
+    if any(exchange.release for exchange in instance.exchanges):
         raise InputError("a job shop has no releases: all collectives must start at 0", field="release")
     machines = np.array(instance.resources)[schedule.plan.stage_dimensions]
     jobs: list[list[tuple[Choice, ...]]] = []
@@ -150,11 +150,11 @@ def replayed(shop: JobShop, start: IntArray) -> int:
     """
     ready = [0] * len(shop.jobs)
     free = [0] * shop.num_machines
-    owner = [(job, operation) for job, own in enumerate(shop.jobs) for operation in range(len(own))]
+    owner = [(job, operation) for job, operations in enumerate(shop.jobs) for operation in range(len(operations))]
     for number in np.argsort(start, kind="stable").tolist():
         job, operation = owner[number]
-        own = shop.jobs[job][operation][0]
-        ready[job] = free[own.machine] = max(ready[job], free[own.machine]) + own.time
+        choice = shop.jobs[job][operation][0]
+        ready[job] = free[choice.machine] = max(ready[job], free[choice.machine]) + choice.time
     return max(ready)
 
 
@@ -182,10 +182,10 @@ def read_starts(path: Path, shop: JobShop) -> IntArray:
         field, ready = f"line {number}", 0
         if len(values) != len(job):
             raise source.error(f"must have {len(job)} start times, one per operation", field, len(values))
-        for value, (own, *_) in zip(values, job, strict=True):
+        for value, (choice, *_) in zip(values, job, strict=True):
             start = source.whole(int(value) if value == int(value) else value, field, least=ready, most=MAX_CLOCK)
-            ready = start + own.time
-            on_machine[own.machine].append((start, ready, field))
+            ready = start + choice.time
+            on_machine[choice.machine].append((start, ready, field))
             starts.append(start)
     for machine, served in enumerate(on_machine, start=1):
         for (_, end, _), (start, _, field) in pairwise(sorted(served)):

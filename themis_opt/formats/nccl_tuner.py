@@ -90,13 +90,13 @@ class Table(NamedTuple):
     def advice(self, tolerance: float) -> list[Advice]:
         """The fewest ranges of sizes, each with a choice near the fastest."""
         return [
-            Advice(*own.bytes(self.sizes), self.choices[own.choice], self._excess(own))
-            for own in fewest_ranges(self.times, tolerance)
+            Advice(*size_range.bytes(self.sizes), self.choices[size_range.choice], self._excess(size_range))
+            for size_range in fewest_ranges(self.times, tolerance)
         ]
 
-    def _excess(self, own: SizeRange) -> float:
-        rows = self.times[own.first : own.last + 1]
-        return float((rows[:, own.choice] / rows.min(axis=1)).max()) - 1
+    def _excess(self, size_range: SizeRange) -> float:
+        rows = self.times[size_range.first : size_range.last + 1]
+        return float((rows[:, size_range.choice] / rows.min(axis=1)).max()) - 1
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,18 @@ class NcclTuner:
         nodes, ranks = math.prod(sizes[self.node_dimensions :]), math.prod(sizes)
         lines = [f"# {COLUMNS}"]
         for kind, table in self._tables(schedule).items():
-            for own in table.advice(self.tolerance):
-                words = (COLLECTIVES[kind], own.low, own.high, *own.choice, self.channels, nodes, ranks, -1, -1)
+            for advice in table.advice(self.tolerance):
+                words = (
+                    COLLECTIVES[kind],
+                    advice.low,
+                    advice.high,
+                    *advice.choice,
+                    self.channels,
+                    nodes,
+                    ranks,
+                    -1,
+                    -1,
+                )
                 lines.append(",".join(map(str, words)))
         yield FILE, "\n".join(lines) + "\n"
 
@@ -188,18 +198,18 @@ def measured_tables(folder: Path, ranks: int) -> Mapping[CollectiveKind, Table]:
         was measured in one way alone.
     """
     measured: dict[CollectiveKind, dict[Choice, list[Measurement]]] = {}
-    for path in sorted(own for own in _listed(folder) if own.is_file()):
+    for path in sorted(entry for entry in _listed(folder) if entry.is_file()):
         log = read_log(Source(path))
         kind = log.measurements[0].kind
         if kind not in COLLECTIVES:
             raise log.source.error(f"NCCL has one way alone for it; measure {', '.join(COLLECTIVES.values())}")
-        if any(own.num_npus != ranks for own in log.measurements):
+        if any(measurement.num_npus != ranks for measurement in log.measurements):
             rule = f"must be measured on all {ranks} ranks of the schedule"
             raise log.source.error(rule, "ranks", log.measurements[0].num_npus)
         measured.setdefault(kind, {}).setdefault(_choice(log.source), []).extend(log.measurements)
     if not measured:
         raise InputError("holds no output of nccl-tests", field="logs", value=str(folder))
-    return {kind: _table(folder, kind, own) for kind, own in measured.items()}
+    return {kind: _table(folder, kind, measurements) for kind, measurements in measured.items()}
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -212,37 +222,37 @@ def _listed(folder: Path) -> list[Path]:
 def _choice(source: Source) -> Choice:
     """What a log measured, from the words between the dots of its name."""
     words = source.path.name.lower().split(".")
-    found = [[word for word in words if word in known] for known in (ALGORITHMS, PROTOCOLS)]
-    if [len(own) for own in found] != [1, 1]:
+    matches = [[word for word in words if word in known] for known in (ALGORITHMS, PROTOCOLS)]
+    if [len(group) for group in matches] != [1, 1]:
         rule = f"its name must say the one algorithm ({', '.join(ALGORITHMS)}) and protocol ({', '.join(PROTOCOLS)})"
         raise source.error(f"{rule} that were measured, such as {EXAMPLE}")
-    return Choice(found[0][0], found[1][0])
+    return Choice(matches[0][0], matches[1][0])
 
 
 def _table(folder: Path, kind: CollectiveKind, measured: Mapping[Choice, Sequence[Measurement]]) -> Table:
     """The median times of all sizes that were measured in more than one way."""
     choices = tuple(sorted(measured))
-    sizes = sorted({own.size for own_log in measured.values() for own in own_log})
+    sizes = sorted({measurement.size for own_log in measured.values() for measurement in own_log})
     times = np.array([[_median(measured[choice], size) for choice in choices] for size in sizes])
     kept = np.isfinite(times).sum(axis=1) > 1
     if not kept.any():
         rule = "must have sizes measured with two algorithms or protocols, or there is nothing to choose from"
         raise InputError(rule, field=COLLECTIVES[kind], source=str(folder))
-    return Table(tuple(size for size, own in zip(sizes, kept, strict=True) if own), choices, times[kept])
+    return Table(tuple(size for size, is_kept in zip(sizes, kept, strict=True) if is_kept), choices, times[kept])
 
 
 def _median(measured: Sequence[Measurement], size: int) -> float:
-    times = [own.time for own in measured if own.size == size]
+    times = [measurement.time for measurement in measured if measurement.size == size]
     return float(np.median(times)) if times else math.inf
 
 
 def _beside(schedule: Schedule, kind: CollectiveKind, table: Table) -> Iterator[str]:
     """What the schedule promises beside the fastest measured time of its size, where that was measured."""
-    (own, *others) = schedule.launched
-    if not others and not schedule.has_period and own.kind is kind and own.size in table.sizes:
-        best = float(table.times[table.sizes.index(own.size)].min())
+    (exchange, *others) = schedule.launched
+    if not others and not schedule.has_period and exchange.kind is kind and exchange.size in table.sizes:
+        best = float(table.times[table.sizes.index(exchange.size)].min())
         yield (
-            f"{COLLECTIVES[kind]} of {format_size(own.size)}: {format_short_time(best)} measured at best, "
+            f"{COLLECTIVES[kind]} of {format_size(exchange.size)}: {format_short_time(best)} measured at best, "
             f"{format_short_time(schedule.makespan)} promised by the model of the schedule"
         )
 
@@ -287,7 +297,7 @@ def read_rules(path: Path) -> list[Rule]:
 
 def chosen(rules: Sequence[Rule], collective: str, size: int, ranks: int) -> Choice | None:
     """What the plugin takes for a call: the first rule that matches; None where none does."""
-    for own in rules:
-        if own.collective == collective and own.min_bytes <= size <= own.max_bytes and own.ranks in (-1, ranks):
-            return own.choice
+    for rule in rules:
+        if rule.collective == collective and rule.min_bytes <= size <= rule.max_bytes and rule.ranks in (-1, ranks):
+            return rule.choice
     return None

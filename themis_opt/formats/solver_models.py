@@ -78,7 +78,7 @@ class SolverModel:
             rule = f"a linear programme needs a schedule without compute, and at most {MAX_ORDERS} pairs of stages"
             raise InputError(rule, field="--to", value=f"model:form={self.form}")
         data = in_ticks(schedule, LINEAR_RESOLUTION)
-        paths = [[times.paths for times in own] for own in job_plans(data, schedule)]
+        paths = [[times.paths for times in plans] for plans in job_plans(data, schedule)]
         programme = sequencing_milp(data.jobs, paths, -(-schedule.makespan // data.tick))
         for form in ("lp", "mps"):
             if self.form in ("all", form):
@@ -134,5 +134,5 @@ def _fits(schedule: Schedule) -> bool:
     if schedule.has_period:
         return False
     data = in_ticks(schedule)
-    paths = [[times.paths for times in own] for own in job_plans(data, schedule)]
+    paths = [[times.paths for times in plans] for plans in job_plans(data, schedule)]
     return num_order_variables(data.jobs, paths) <= MAX_ORDERS

@@ -231,11 +231,11 @@ def _compute_events(timeline: Timeline, marks: Mapping[_Task, list[Event]]) -> I
     busy: list[list[tuple[int, int]]] = [[] for _ in chains]
     for task in _tasks(timeline):
         start, end = (int(times[task]) - begin for times in (schedule.task_start, schedule.period.task_end))
-        own = schedule.instance.tasks[task.number]
-        yield _task_slice(own, task.iteration, start, end)
+        compute = schedule.instance.tasks[task.number]
+        yield _task_slice(compute, task.iteration, start, end)
         yield from marks.get(task, ())
         if end > start:
-            busy[own.stage].append((start, end))
+            busy[compute.stage].append((start, end))
     for name, intervals in zip(names, busy, strict=True):
         yield from _busy(f"busy {name}", intervals, NPU)
 

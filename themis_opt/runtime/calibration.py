@@ -113,7 +113,7 @@ class Fit:
     @property
     def residuals(self) -> tuple[float, ...]:
         """Measured over fitted, minus 1, of each sample."""
-        return tuple(own.seconds / self.seconds(own.sent, own.phase) - 1 for own in self.samples)
+        return tuple(sample.seconds / self.seconds(sample.sent, sample.phase) - 1 for sample in self.samples)
 
     def series(self) -> "list[FitSeries]":
         """The samples of each phase, from the smallest to the largest."""
@@ -144,17 +144,17 @@ class Calibration:
     def rows(self) -> list[dict[str, Any]]:
         """One row per dimension, for tables and JSON."""
         rows = []
-        for name, own, fit in zip(
+        for name, dimension, fit in zip(
             self.instance.network.dimension_names, self.instance.network.dimensions, self.fits, strict=True
         ):
             off = [abs(residual) for residual in fit.residuals]
             rows.append(
                 {
                     "dimension": name,
-                    "bandwidth": own.bandwidth,
-                    "launch_overhead_ns": own.launch_overhead / PICOSECONDS_PER_NANOSECOND,
-                    "latency_ns": own.latency / PICOSECONDS_PER_NANOSECOND,
-                    "reduction": own.reduction,
+                    "bandwidth": dimension.bandwidth,
+                    "launch_overhead_ns": dimension.launch_overhead / PICOSECONDS_PER_NANOSECOND,
+                    "latency_ns": dimension.latency / PICOSECONDS_PER_NANOSECOND,
+                    "reduction": dimension.reduction,
                     "median_residual": median(off),
                     "largest_residual": max(off),
                 }
@@ -204,7 +204,7 @@ def calibrate(
     done = execute(
         {name: planned for name, (_, planned) in trials.items()}, coordinator, options, repeat=repeat, progress=progress
     )
-    samples = [_sample(trials[own.name][0], own) for own in done.executed]
+    samples = [_sample(trials[executed.name][0], executed) for executed in done.executed]
     fits = tuple(_fit(instance, k, samples, params) for k in range(len(instance.network.dimensions)))
     network = instance.network.model_dump(mode="json", exclude_unset=True)
     for document, dimension, fit in zip(network["dimensions"], instance.network.dimensions, fits, strict=True):
@@ -237,14 +237,14 @@ def _sizes(schedule: Schedule, dimension: int, params: CalibrationParams) -> lis
 def _trial(
     instance: Instance, k: int, kind: CollectiveKind, algorithm: Algorithm, sent: float, params: CalibrationParams
 ) -> tuple[str, tuple[Sample, Schedule]]:
-    own = instance.network.dimensions[k]
-    elements = max(round(sent / (own.size - 1) / ELEMENT_BYTES), 1)
+    dimension = instance.network.dimensions[k]
+    elements = max(round(sent / (dimension.size - 1) / ELEMENT_BYTES), 1)
     changed = tuple(
         d.replace(algorithm=algorithm) if number == k else d for number, d in enumerate(instance.network.dimensions)
     )
     collective = Collective(
         kind=kind,
-        size=elements * own.size * ELEMENT_BYTES * params.stages,
+        size=elements * dimension.size * ELEMENT_BYTES * params.stages,
         chunks=params.stages,
         dimensions=(instance.network.dimension_names[k],),
         element_bytes=ELEMENT_BYTES,
@@ -252,7 +252,7 @@ def _trial(
     problem = Instance(
         network=instance.network.varied(dimensions=changed), collectives=(collective,), latency=instance.latency
     )
-    phase, real = kind.rule.phases[0], float(elements * (own.size - 1) * ELEMENT_BYTES)
+    phase, real = kind.rule.phases[0], float(elements * (dimension.size - 1) * ELEMENT_BYTES)
     name = f"{instance.network.dimension_names[k]} {phase.rule.label} {algorithm} {real:.0f} B"
     return name, (Sample(k, phase, algorithm, real, 0.0), simulate(problem, Baseline()(problem)))
 
@@ -265,15 +265,15 @@ def _sample(asked: Sample, done: Executed) -> Sample:
 
 def _fit(instance: Instance, k: int, samples: Sequence[Sample], params: CalibrationParams) -> Fit:
     dimension = instance.network.dimensions[k]
-    own = tuple(s for s in samples if s.dimension == k and s.algorithm == dimension.basic_algorithm)
-    design = np.array([[1.0, s.sent, s.sent * s.phase.rule.reduces] for s in own])
-    fixed, per_byte, per_sum = robust_fit(design, np.array([s.seconds for s in own]), params)
+    chosen = tuple(s for s in samples if s.dimension == k and s.algorithm == dimension.basic_algorithm)
+    design = np.array([[1.0, s.sent, s.sent * s.phase.rule.reduces] for s in chosen])
+    fixed, per_byte, per_sum = robust_fit(design, np.array([s.seconds for s in chosen]), params)
     latency, count = 0.0, steps(dimension, KINDS[0].rule.phases[0])
     direct = [s for s in samples if s.dimension == k and s.algorithm != dimension.basic_algorithm]
     if direct and count > 1:
         one_step = direct[0].seconds - direct[0].sent * per_byte
         latency = min(max((fixed - one_step) / (count - 1), 0.0), fixed / count)
-    return Fit(fixed, per_byte, per_sum, latency, own)
+    return Fit(fixed, per_byte, per_sum, latency, chosen)
 
 
 def robust_fit(design: FloatArray, times: FloatArray, params: CalibrationParams) -> tuple[float, ...]:
@@ -283,25 +283,25 @@ def robust_fit(design: FloatArray, times: FloatArray, params: CalibrationParams)
     """
     kept = list(range(design.shape[1]))
     while True:
-        found = _reweighted(design[:, kept] / times[:, None], params)
-        if (found >= 0).all():
+        coefficients = _reweighted(design[:, kept] / times[:, None], params)
+        if (coefficients >= 0).all():
             whole = np.zeros(design.shape[1])
-            whole[kept] = found
+            whole[kept] = coefficients
             return tuple(whole.tolist())
-        kept.pop(int(found.argmin()))
+        kept.pop(int(coefficients.argmin()))
 
 
 def _reweighted(design: FloatArray, params: CalibrationParams) -> FloatArray:
     """Fit ones, since both sides were divided by the times; columns are scaled so that none is lost in rounding."""
     scale, weights = np.abs(design).max(axis=0), np.ones(len(design))
     scale[scale == 0] = 1.0
-    found = np.zeros(design.shape[1])
+    coefficients = np.zeros(design.shape[1])
     for _ in range(params.rounds):
         root = np.sqrt(weights)
-        found = np.linalg.lstsq(design / scale * root[:, None], root, rcond=None)[0]
-        errors = np.abs(design / scale @ found - 1)
+        coefficients = np.linalg.lstsq(design / scale * root[:, None], root, rcond=None)[0]
+        errors = np.abs(design / scale @ coefficients - 1)
         weights = np.minimum(1.0, params.huber / np.maximum(errors, 1e-12))
-    return np.asarray(found / scale)
+    return np.asarray(coefficients / scale)
 
 
 def _measured_costs(dimension: Dimension, fit: Fit) -> dict[str, Any]:

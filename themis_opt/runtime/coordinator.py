@@ -153,7 +153,7 @@ class Coordinator:
             missing = min(set(range(self._num_ranks)) - set(self._peers), default=-1)
             if missing >= 0 and monotonic() > deadline:
                 raise RankFailure(missing, f"did not report within {START_SECONDS:g} s")
-            if missing >= 0 and self._processes and all(own.poll() is not None for own in self._processes):
+            if missing >= 0 and self._processes and all(process.poll() is not None for process in self._processes):
                 raise RankFailure(missing, "ended before it reported")
         self._listener.close()
 
@@ -256,11 +256,11 @@ class Coordinator:
         stall : float
             Seconds without any progress after which it is given up.
         """
-        found: dict[int, Words] = {}
+        answers: dict[int, Words] = {}
         moved_at = began = monotonic()
         for peer in self._peers.values():
             peer.heard, peer.done = began, 0
-        while len(found) < self._num_ranks:
+        while len(answers) < self._num_ranks:
             with suppress(queue.Empty):
                 rank, words = self._inbox.get(timeout=0.2)
                 peer = self._peers[rank]
@@ -273,14 +273,14 @@ class Coordinator:
                     moved_at = monotonic() if words["done"] != peer.done else moved_at
                     peer.done, peer.at = words["done"], words["at"]
                 elif words["type"] == kind:
-                    found[rank], moved_at = words, monotonic()
+                    answers[rank], moved_at = words, monotonic()
                 continue
-            self._check(found, moved_at, stall)
-        return found
+            self._check(answers, moved_at, stall)
+        return answers
 
-    def _check(self, found: Mapping[int, Words], moved_at: float, stall: float) -> None:
+    def _check(self, answered: Mapping[int, Words], moved_at: float, stall: float) -> None:
         now = monotonic()
-        waiting = {rank: peer for rank, peer in self._peers.items() if rank not in found}
+        waiting = {rank: peer for rank, peer in self._peers.items() if rank not in answered}
         rank, peer = min(waiting.items(), key=lambda item: item[1].heard)
         if now - peer.heard > SILENT_FOR:
             raise self._named(rank, f"is silent for {SILENT_FOR:g} s")
@@ -311,16 +311,17 @@ class Coordinator:
 
 def _measured(answers: Sequence[Words]) -> Measured:
     start, end = (
-        np.array([own[name] for own in answers], dtype=np.float64) - np.array([[own["origin"]] for own in answers])
+        np.array([answer[name] for answer in answers], dtype=np.float64)
+        - np.array([[answer["origin"]] for answer in answers])
         for name in ("start", "end")
     )
     return Measured(
         seconds=float(np.nanmax(end)),
         start=start,
         end=end,
-        cpu=sum(own["cpu"] for own in answers),
-        memory=max(own["memory"] for own in answers),
-        moved=np.array([own["moved"] for own in answers], dtype=np.float64),
+        cpu=sum(answer["cpu"] for answer in answers),
+        memory=max(answer["memory"] for answer in answers),
+        moved=np.array([answer["moved"] for answer in answers], dtype=np.float64),
     )
 
 
@@ -355,8 +356,8 @@ def local(num_ranks: int, transport: str = "tcp") -> Start:
 
 def _mpiexec() -> str:
     """That of the environment of this interpreter, which belongs to its mpi4py, or else the first on the path."""
-    own = Path(sys.executable).parent / "mpiexec"
-    return str(own) if own.exists() else "mpiexec"
+    program = Path(sys.executable).parent / "mpiexec"
+    return str(program) if program.exists() else "mpiexec"
 
 
 @dataclass(frozen=True)
@@ -380,12 +381,12 @@ def on_hosts(hosts: Sequence[Host], transport: str, launcher: str, python: str) 
 
     def start(coordinator: str, token: str) -> Sequence[subprocess.Popen[bytes]]:
         first, processes = 0, []
-        for own in hosts:
-            ranks = ",".join(map(str, range(first, first + own.slots)))
-            line = shlex.split(launcher.format(host=own.address))
-            words = command(ranks, coordinator, own.address, transport, python)
+        for host in hosts:
+            ranks = ",".join(map(str, range(first, first + host.slots)))
+            line = shlex.split(launcher.format(host=host.address))
+            words = command(ranks, coordinator, host.address, transport, python)
             processes.append(_launched([*line, *words], token, by_input=True))
-            first += own.slots
+            first += host.slots
         return processes
 
     return start

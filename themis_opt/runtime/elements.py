@@ -57,8 +57,8 @@ def element_type(name: str) -> np.dtype[Any]:
         from ml_dtypes import bfloat16
     except ImportError:
         raise InputError("needs the package ml_dtypes", field="dtype", value=name) from None
-    found: np.dtype[Any] = np.dtype(bfloat16)
-    return found
+    dtype: np.dtype[Any] = np.dtype(bfloat16)
+    return dtype
 
 
 def exact_limit(name: str, num_ranks: int) -> int:

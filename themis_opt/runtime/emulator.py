@@ -44,7 +44,7 @@ def main() -> int:
     _end_with(parent)
     try:
         _enter()
-        npus = [_Npu(number, own, plan) for number, own in enumerate(plan["npus"])]
+        npus = [_Npu(number, npu, plan) for number, npu in enumerate(plan["npus"])]
         cables = _wire(npus, plan)
     except (OSError, subprocess.CalledProcessError) as error:
         _answer(channel, {"refused": _reason(error)})
@@ -61,8 +61,8 @@ def main() -> int:
 class _Npu:
     """A process in a network namespace of its own, which becomes the command."""
 
-    def __init__(self, number: int, own: dict[str, Any], plan: dict[str, Any]) -> None:
-        self.number, self.own = number, own
+    def __init__(self, number: int, place: dict[str, Any], plan: dict[str, Any]) -> None:
+        self.number, self.place = number, place
         ready, self._go, parent = os.pipe(), os.pipe(), os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
@@ -91,7 +91,7 @@ class _Npu:
             for k, rate in enumerate(plan["rates"]):
                 shape = ["tbf", "rate", f"{rate * 8:.0f}bit", "burst", BURST, "latency", QUEUE]
                 _run(["tc", "qdisc", "add", "dev", f"d{k}", "root", *shape])
-            words = [word.replace("{address}", self.own["address"]) for word in plan["command"]]
+            words = [word.replace("{address}", self.place["address"]) for word in plan["command"]]
             os.execvpe(words[0], words, os.environ | plan["environment"] | self._environment(plan))
         except (OSError, subprocess.CalledProcessError) as error:
             print(f"error: {_reason(error)}", file=sys.stderr)
@@ -99,10 +99,10 @@ class _Npu:
 
     def _addresses(self) -> list[str]:
         """One address, and a route over the dimension that leads to each neighbour; others over the hub."""
-        address = self.own["address"]
+        address = self.place["address"]
         lines = ["link set lo up", f"addr add {address}/32 dev m0", "link set m0 up"]
         lines.append(f"route add 10.77.0.0/16 dev m0 src {address}")
-        for k, link in enumerate(self.own["links"]):
+        for k, link in enumerate(self.place["links"]):
             lines.append(f"link set d{k} mtu {MTU} up")
             lines += [f"route add {peer}/32 dev d{k} src {address} congctl reno" for peer in link["peers"]]
         return lines
@@ -145,11 +145,11 @@ def _wire(npus: list[_Npu], plan: dict[str, Any]) -> list[Cable]:
     """
     cables: list[Cable] = []
     lines = ["link set lo up", "link add name hub type bridge", f"addr add {HUB} dev hub", "link set hub up"]
-    groups = sorted({(k, link["group"]) for npu in npus for k, link in enumerate(npu.own["links"])})
+    groups = sorted({(k, link["group"]) for npu in npus for k, link in enumerate(npu.place["links"])})
     for k, group in groups:
         lines += [f"link add name b{k}_{group} mtu {MTU} type bridge", f"link set b{k}_{group} up"]
     for npu in npus:
-        ends = [(f"v{npu.number}_{k}", f"d{k}", f"b{k}_{link['group']}") for k, link in enumerate(npu.own["links"])]
+        ends = [(f"v{npu.number}_{k}", f"d{k}", f"b{k}_{link['group']}") for k, link in enumerate(npu.place["links"])]
         for outer, inner, bridge in [(f"m{npu.number}", "m0", "hub"), *ends]:
             size = "" if bridge == "hub" else f"mtu {MTU} "
             delay = 0.0 if bridge == "hub" else plan["delays"][int(inner[1:])]
@@ -175,9 +175,9 @@ def _start_relay(cables: list[Cable]) -> None:
             print(f"error: packets are lost from now on: {error}", file=sys.stderr, flush=True)
         finally:
             os._exit(1)
-    for own in cables:
-        os.close(own.inner)
-        os.close(own.outer)
+    for cable in cables:
+        os.close(cable.inner)
+        os.close(cable.outer)
 
 
 def _wait(npus: list[_Npu], deadline: float) -> int:

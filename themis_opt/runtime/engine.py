@@ -142,8 +142,8 @@ def describe(program: Program, operation: int) -> str:
     if number < program.num_tasks:
         return f"task {number}"
     launch, chunk, position = program.stage_places[number - program.num_tasks]
-    own = program.launches[launch]
-    return f"{own.name} chunk {chunk} on {program.names[own.paths[chunk][position]]}"
+    launched = program.launches[launch]
+    return f"{launched.name} chunk {chunk} on {program.names[launched.paths[chunk][position]]}"
 
 
 def as_lists(engine: Engine) -> dict[str, Any]:

@@ -104,7 +104,8 @@ class Executed:
         run = self.runs[int(np.argsort(self.seconds)[len(self.seconds) // 2])]
         tasks = len(self.predicted.instance.tasks)
         start, end = (
-            _picoseconds(own.mean(axis=0)).reshape(self.predicted.num_iterations, -1) for own in (run.start, run.end)
+            _picoseconds(times.mean(axis=0)).reshape(self.predicted.num_iterations, -1)
+            for times in (run.start, run.end)
         )
         stages = end[:, tasks:].ravel()
         return replace(
@@ -132,18 +133,18 @@ class Execution:
 
     executed: tuple[Executed, ...]
 
-    def speedups(self, own: Executed) -> tuple[float, float]:
+    def speedups(self, executed: Executed) -> tuple[float, float]:
         """Predicted and measured, relative to the first."""
         first = self.executed[0]
         return (
-            first.predicted_seconds / own.predicted_seconds,
-            first.measured_seconds / own.measured_seconds,
+            first.predicted_seconds / executed.predicted_seconds,
+            first.measured_seconds / executed.measured_seconds,
         )
 
     @property
     def num_runs(self) -> int:
         """Runs in all, each with exact results."""
-        return sum(len(own.runs) for own in self.executed)
+        return sum(len(executed.runs) for executed in self.executed)
 
     @property
     def keeps_order(self) -> bool:
@@ -157,10 +158,10 @@ class Execution:
         if len(self.executed) == 1:
             (only,) = self.executed
             return f"the time of {only.name} errs by {format_percent(only.error)}; all {self.num_runs} runs exact"
-        best = min(self.executed, key=lambda own: own.measured_seconds)
+        best = min(self.executed, key=lambda executed: executed.measured_seconds)
         predicted, measured = self.speedups(best)
-        worst = max((own.error for own in self.executed), key=abs)
-        ratios = [self.speedups(own) for own in self.executed]
+        worst = max((executed.error for executed in self.executed), key=abs)
+        ratios = [self.speedups(executed) for executed in self.executed]
         off = max(abs(measured / predicted - 1) for predicted, measured in ratios)
         order = "the order of policies is the predicted one" if self.keeps_order else "the order of policies differs"
         return (
@@ -171,31 +172,31 @@ class Execution:
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per schedule, for tables and JSON."""
-        return [self._row(own) for own in self.executed]
+        return [self._row(executed) for executed in self.executed]
 
-    def _row(self, own: Executed) -> dict[str, Any]:
-        predicted, measured = self.speedups(own)
+    def _row(self, executed: Executed) -> dict[str, Any]:
+        predicted, measured = self.speedups(executed)
         row: dict[str, Any] = {
-            "policy": own.name,
-            "predicted_s": own.predicted_seconds,
-            "measured_s": own.measured_seconds,
-            "fastest_s": min(own.seconds),
-            "slowest_s": max(own.seconds),
-            "error": own.error,
+            "policy": executed.name,
+            "predicted_s": executed.predicted_seconds,
+            "measured_s": executed.measured_seconds,
+            "fastest_s": min(executed.seconds),
+            "slowest_s": max(executed.seconds),
+            "error": executed.error,
             "speedup_predicted": predicted,
             "speedup_measured": measured,
         }
-        if own.predicted.has_period:
+        if executed.predicted.has_period:
             row |= {
-                "exposed_predicted_s": own.predicted_seconds - own.compute_seconds,
-                "exposed_measured_s": own.measured_seconds - own.compute_seconds,
+                "exposed_predicted_s": executed.predicted_seconds - executed.compute_seconds,
+                "exposed_measured_s": executed.measured_seconds - executed.compute_seconds,
             }
         return row | {
-            "runs": len(own.runs),
-            "processors_busy": own.cpu_share,
-            "memory_bytes": own.memory,
-            "bytes_per_dimension": list(own.moved),
-            "expected_bytes_per_dimension": list(own.expected_bytes),
+            "runs": len(executed.runs),
+            "processors_busy": executed.cpu_share,
+            "memory_bytes": executed.memory,
+            "bytes_per_dimension": list(executed.moved),
+            "expected_bytes_per_dimension": list(executed.expected_bytes),
         }
 
 
@@ -229,8 +230,8 @@ def execute(
         If a schedule cannot be run.
     """
     options = options or RunOptions()
-    programs = {name: compile_program(own, options) for name, own in schedules.items()}
-    predicted = {name: prediction(own, options) for name, own in schedules.items()}
+    programs = {name: compile_program(schedule, options) for name, schedule in schedules.items()}
+    predicted = {name: prediction(schedule, options) for name, schedule in schedules.items()}
     coordinator.connect(next(iter(programs.values())))
     for number, (name, program) in enumerate(programs.items()):
         coordinator.load(number, program, name)

@@ -43,23 +43,23 @@ def rank_at(places: Sequence[int], sizes: Sequence[int]) -> int:
 def neighbours(rank: int, sizes: Sequence[int], dimension: int) -> tuple[int, ...]:
     """Ranks that differ at most in their coordinate along a dimension, by that coordinate; the rank itself included."""
     places = list(coordinates(rank, sizes))
-    found = []
+    ranks = []
     for place in range(sizes[dimension]):
         places[dimension] = place
-        found.append(rank_at(places, sizes))
-    return tuple(found)
+        ranks.append(rank_at(places, sizes))
+    return tuple(ranks)
 
 
 def group_of(rank: int, sizes: Sequence[int], span: Sequence[int]) -> tuple[int, ...]:
     """Ranks of the group that a collective on `span` runs in, in the order of their numbers there."""
     places = list(coordinates(rank, sizes))
     own_sizes = [sizes[k] for k in span]
-    found = []
+    ranks = []
     for member in range(math.prod(own_sizes)):
         for k, place in zip(span, coordinates(member, own_sizes), strict=True):
             places[k] = place
-        found.append(rank_at(places, sizes))
-    return tuple(found)
+        ranks.append(rank_at(places, sizes))
+    return tuple(ranks)
 
 
 def cut_columns(sizes: Sequence[int], num_columns: int) -> tuple[int, ...]:
@@ -125,14 +125,14 @@ def stage_view(
     """
     phases = kind.rule.phases
     width = len(path) // len(phases)
-    phase, own = phases[position // width].rule, path[position]
+    phase, dimension = phases[position // width].rule, path[position]
     leg = path[position // width * width :][:width]
     before, after = leg[: position % width], leg[position % width + 1 :]
     scattered = {Data.SHRINK: before, Data.GROW: after, Data.STAY: []}[phase.data]
     unheld = {Data.SHRINK: after, Data.GROW: before, Data.STAY: []}[phase.data] if phase.rooted else []
     return StageView(
         fixed=tuple(places[k] if k in scattered else None for k in span),
-        axis=list(span).index(own),
+        axis=list(span).index(dimension),
         first=first,
         last=last,
         takes_part=all(places[k] == 0 for k in unheld),

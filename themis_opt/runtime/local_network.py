@@ -44,13 +44,13 @@ def on_network(instance: Instance, sizes: str | None, rates: str | None) -> Inst
     if (sizes or rates) and instance.iteration is not None and instance.iteration.splits:
         raise InputError("dimensions that are split keep their sizes and bandwidths", field="iteration.splits")
     changes: list[dict[str, Any]] = [{} for _ in instance.network.dimensions]
-    for own, size in zip(changes, _sizes(instance, sizes), strict=True):
-        own["size"] = size
+    for change, size in zip(changes, _sizes(instance, sizes), strict=True):
+        change["size"] = size
     if rates is not None and rates != AS_IN_INSTANCE:
-        for own, rate in zip(changes, _rates(instance, rates), strict=True):
-            own |= _FREE | {"bandwidth": rate}
+        for change, rate in zip(changes, _rates(instance, rates), strict=True):
+            change |= _FREE | {"bandwidth": rate}
     try:
-        dimensions = tuple(d.replace(**own) for d, own in zip(instance.network.dimensions, changes, strict=True))
+        dimensions = tuple(d.replace(**change) for d, change in zip(instance.network.dimensions, changes, strict=True))
         changed = instance.replace(network=instance.network.replace(dimensions=dimensions))
     except ValidationError as error:
         raise located(error).within("command line") from None

@@ -122,7 +122,7 @@ class Mover:
         """Bytes of data sent along each dimension, or received where that is more."""
         lanes = range(self._program.in_flight)
         ends = ([sum(self._traffic[k, lane][end] for lane in lanes) for end in (0, 1)] for k in self._dimensions)
-        return [max(own) for own in ends]
+        return [max(end) for end in ends]
 
     @property
     def _dimensions(self) -> range:
@@ -153,7 +153,7 @@ class Mover:
         if self._moves:
             return
         program = self._program
-        for operation in sorted(own for queue in program.queues for own in queue):
+        for operation in sorted(operation for queue in program.queues for operation in queue):
             if operation % program.num_operations >= program.num_tasks:
                 stage = self._stage(operation)
                 if stage.phase.rule.data is not Data.STAY:
@@ -175,17 +175,17 @@ class Mover:
     def _outgoing(self, exchange: _Exchange, dimension: int, pacer: Pacer) -> list[Outgoing]:
         pace = self._program.pace
         if pace is None:
-            return [Outgoing(own.peer, 0.0, own.pack) for own in exchange.sends]
+            return [Outgoing(send.peer, 0.0, send.pack) for send in exchange.sends]
         latency = pace.latency[dimension]
-        return [Outgoing(own.peer, pacer.hold(own.seconds) + latency, own.pack) for own in exchange.sends]
+        return [Outgoing(send.peer, pacer.hold(send.seconds) + latency, send.pack) for send in exchange.sends]
 
     def _stage(self, operation: int) -> _Stage:
         program = self._program
         iteration, number = divmod(operation, program.num_operations)
         launch, chunk, position = program.stage_places[number - program.num_tasks]
-        own = program.launches[launch]
-        path, kind = own.paths[chunk], kind_of(own)
-        view = stage_view(kind, own.span, self._places, path, position, *own.columns[chunk : chunk + 2])
+        launched = program.launches[launch]
+        path, kind = launched.paths[chunk], kind_of(launched)
+        view = stage_view(kind, launched.span, self._places, path, position, *launched.columns[chunk : chunk + 2])
         return _Stage(iteration, launch, chunk, phase_at(kind, len(path), position), path[position], view)
 
     def _move(self, stage: _Stage) -> _Move:
@@ -195,10 +195,10 @@ class Mover:
         tensor = buffer_tensor(self.buffers[stage.iteration, stage.launch], [self._program.sizes[k] for k in span])
         view = stage.view.of(tensor)
         source = view.copy() if stage.phase.rule.data is Data.STAY else view
-        size, own = self._program.sizes[stage.dimension], self._places[stage.dimension]
-        steps = steps_of(stage.phase, algorithm_of(self._program, stage.dimension), size, own)
+        size, place = self._program.sizes[stage.dimension], self._places[stage.dimension]
+        steps = steps_of(stage.phase, algorithm_of(self._program, stage.dimension), size, place)
         exchanges = (self._exchange(stage, number, step, source, view) for number, step in enumerate(steps))
-        average = view[own : own + 1] if self._ends_sums(stage, len(span)) else None
+        average = view[place : place + 1] if self._ends_sums(stage, len(span)) else None
         return _Move(stage.dimension, tuple(exchanges), average)
 
     def _ends_sums(self, stage: _Stage, width: int) -> bool:
@@ -212,7 +212,7 @@ class Mover:
         return math.prod(self._program.sizes[k] for k in launch.span)
 
     def _exchange(self, stage: _Stage, number: int, step: Step, source: Array, view: Array) -> _Exchange:
-        sent, received = (sum(view[_index(own.blocks)].nbytes for own in parts) for parts in step)
+        sent, received = (sum(view[_index(part.blocks)].nbytes for part in parts) for parts in step)
         return _Exchange(
             sends=tuple(self._sends(stage, number, step.sends, source)),
             receives=tuple(self._receives(stage, number, step.receives, view)),
@@ -308,8 +308,8 @@ class _Unpacker:
 
     def check(self, head: Frame) -> None:
         if bytes(head[:SUM_AT]) != self.header:
-            found, due = (self.mover.words(bytes(own)) for own in (head[: HEADER.size], self.header + bytes(4)))
-            raise RankFailure(self.peer, f"sent {found} where {due} was due")
+            sent, due = (self.mover.words(bytes(header)) for header in (head[: HEADER.size], self.header + bytes(4)))
+            raise RankFailure(self.peer, f"sent {sent} where {due} was due")
 
     def unpack(self, frame: Frame) -> None:
         payload = np.frombuffer(frame, np.uint8)[HEADER.size :]

@@ -21,22 +21,22 @@ def write_execution(folder: Path, done: Execution) -> list[Path]:
     }
     for path, text in texts.items():
         write_atomically(path, text)
-    return [*texts, *(path for own in done.executed for path in _write_one(folder, own))]
+    return [*texts, *(path for executed in done.executed for path in _write_one(folder, executed))]
 
 
 def _cell(value: object) -> object:
-    return ";".join(f"{own:.0f}" for own in value) if isinstance(value, list) else value
+    return ";".join(f"{item:.0f}" for item in value) if isinstance(value, list) else value
 
 
-def _write_one(folder: Path, own: Executed) -> list[Path]:
+def _write_one(folder: Path, executed: Executed) -> list[Path]:
     from themis_opt.formats.gantt import execution_gantt, save_figure
 
-    name = own.name.replace(":", "_").replace("/", "_")
+    name = executed.name.replace(":", "_").replace("/", "_")
     trace, picture = folder / f"{name}.trace.json", folder / f"{name}.svg"
-    text = trace_json(own.measured)
-    if text is None or not is_pictured(own.measured):
+    text = trace_json(executed.measured)
+    if text is None or not is_pictured(executed.measured):
         return []
     write_atomically(trace, text)
-    title = f"{own.predicted.instance.name or 'instance'}, {own.name}"
-    save_figure(execution_gantt(own.predicted, own.measured, title), picture)
+    title = f"{executed.predicted.instance.name or 'instance'}, {executed.name}"
+    save_figure(execution_gantt(executed.predicted, executed.measured, title), picture)
     return [trace, picture]

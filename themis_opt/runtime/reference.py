@@ -42,14 +42,14 @@ def sources(kind: CollectiveKind, num_members: int) -> tuple[tuple[tuple[Source,
     """
     grows = kind.rule.phases[0].rule.data is Data.GROW
     rows = [[member] if grows else range(num_members) for member in range(num_members)]
-    initial = np.array([[1 << (g * num_members + j) for j in own] for g, own in enumerate(rows)], dtype=object)
+    initial = np.array([[1 << (g * num_members + j) for j in row] for g, row in enumerate(rows)], dtype=object)
     outcome = kind.rule.outcome(initial, (num_members,))
-    found: list[list[tuple[Source, ...]]] = [[()] * num_members for _ in range(num_members)]
+    table: list[list[tuple[Source, ...]]] = [[()] * num_members for _ in range(num_members)]
     for member, row in enumerate(outcome):
         places = [member] if len(row) < num_members else range(num_members)
         for place, bits in zip(places, row, strict=True):
-            found[member][place] = tuple(_sources(bits, num_members))
-    return tuple(map(tuple, found))
+            table[member][place] = tuple(_sources(bits, num_members))
+    return tuple(map(tuple, table))
 
 
 def _sources(bits: int, num_members: int) -> Iterator[Source]:

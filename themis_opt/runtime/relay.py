@@ -53,10 +53,10 @@ def tap(name: str) -> int:
 
 def relay(cables: Sequence[Cable]) -> None:
     """Carry frames for ever."""
-    lines = {own.inner: _Line(own) for own in cables}
-    back = {own.outer: own.inner for own in cables}
+    lines = {cable.inner: _Line(cable) for cable in cables}
+    back = {cable.outer: cable.inner for cable in cables}
     while True:
-        due = min((own.due for own in lines.values() if own.frames), default=None)
+        due = min((line.due for line in lines.values() if line.frames), default=None)
         wait = None if due is None else max(due - monotonic(), 0.0)
         ready, _, _ = select.select([*lines, *back], (), (), wait)
         for file in ready:
@@ -96,12 +96,12 @@ class _Line:
 
 def _frames(file: int) -> list[bytes]:
     """All that wait at a device."""
-    found = []
+    frames = []
     try:
         while True:
-            found.append(os.read(file, LONGEST_FRAME))
+            frames.append(os.read(file, LONGEST_FRAME))
     except OSError:  # none is left, or the device is down
-        return found
+        return frames
 
 
 def _write(file: int, frame: bytes) -> None:

@@ -24,10 +24,10 @@ class Step(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def steps_of(phase: Phase, algorithm: Algorithm, size: int, own: int) -> tuple[Step, ...]:
+def steps_of(phase: Phase, algorithm: Algorithm, size: int, place: int) -> tuple[Step, ...]:
     """The steps of the NPU with coordinate `own` in a stage on a dimension of `size` NPUs."""
     exchanged = phase.rule.data is Data.STAY
-    return tuple(_step(messages, own, exchanged) for messages in _messages(phase, algorithm, size))
+    return tuple(_step(messages, place, exchanged) for messages in _messages(phase, algorithm, size))
 
 
 @lru_cache(maxsize=64)
@@ -35,9 +35,9 @@ def _messages(phase: Phase, algorithm: Algorithm, size: int) -> tuple[Messages, 
     return tuple(algorithm_messages(phase, algorithm, size))
 
 
-def _step(messages: Messages, own: int, exchanged: bool) -> Step:
+def _step(messages: Messages, place: int, exchanged: bool) -> Step:
     """One step; what was exchanged becomes the block of its sender."""
-    out, back = messages.source == own, messages.target == own
+    out, back = messages.source == place, messages.target == place
     kept = messages.source if exchanged else messages.block
     return Step(
         sends=_by_peer(messages.target[out].tolist(), messages.block[out].tolist()),
@@ -47,7 +47,7 @@ def _step(messages: Messages, own: int, exchanged: bool) -> Step:
 
 def _by_peer(peers: Sequence[int], blocks: Sequence[int]) -> tuple[Part, ...]:
     """Blocks that go to or come from one NPU, together."""
-    found: dict[int, list[int]] = {}
+    blocks_by_peer: dict[int, list[int]] = {}
     for peer, block in zip(peers, blocks, strict=True):
-        found.setdefault(peer, []).append(block)
-    return tuple(Part(peer, tuple(own)) for peer, own in found.items())
+        blocks_by_peer.setdefault(peer, []).append(block)
+    return tuple(Part(peer, tuple(numbers)) for peer, numbers in blocks_by_peer.items())

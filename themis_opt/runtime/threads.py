@@ -37,19 +37,21 @@ def wrong_element(mover: Mover, program: Program, rank: int, seed: int, skipped:
         group = group_of(rank, program.sizes, launch.span)
         if (iteration, number) in incomplete:
             continue
-        found = first_difference(
+        difference = first_difference(
             buffer, kind_of(launch), _seed(seed, iteration, number), group.index(rank), group, program.dtype,
             program.reduction,
         )  # fmt: skip
-        if found:
-            row, column, held, right = found
+        if difference:
+            row, column, held, right = difference
             return f"{launch.name}: element ({row}, {column}) of rank {rank} is {held}, must be {right}"
     return None
 
 
 def never_run(program: Program) -> frozenset[int]:
     """Operations that wait for an iteration after the last."""
-    return frozenset(range(len(program.num_predecessors))) - {own for queue in program.queues for own in queue}
+    return frozenset(range(len(program.num_predecessors))) - {
+        operation for queue in program.queues for operation in queue
+    }
 
 
 def _seed(seed: int, iteration: int, launch: int) -> int:
@@ -92,7 +94,7 @@ def run_in_threads(program: Program, seed: int = 0, patience: float = 20.0) -> s
         raise failures[0]
     skipped = never_run(program)
     wrong = (wrong_element(mover, program, rank, seed, skipped) for rank, mover in enumerate(movers))
-    return next((own for own in wrong if own), None)
+    return next((words for words in wrong if words), None)
 
 
 def pacers(program: Program) -> list[Pacer]:

@@ -84,11 +84,11 @@ class Rank:
         self._line.say(type="failed", rank=rank, what=what)
 
     def _connect(self, program: Words, addresses: Sequence[Sequence[Any]]) -> None:
-        own = Program.read(program)
+        compiled = Program.read(program)
         channels = {
-            (k, lane): neighbours(self._number, own.sizes, k)
-            for k in range(len(own.sizes))
-            for lane in range(own.in_flight)
+            (k, lane): neighbours(self._number, compiled.sizes, k)
+            for k in range(len(compiled.sizes))
+            for lane in range(compiled.in_flight)
         }
         self._links = self._endpoint.connect(channels, [(host, port) for host, port in addresses], PATIENCE)
         self._line.say(type="connected")
@@ -103,9 +103,11 @@ class Rank:
             if self._mover is not None:
                 self._mover.close()
             self._mover, program = None, self._programs[number]
-            own = pacers(program)
+            dimension_pacers = pacers(program)
             channels = {
-                (k, lane): Channel(link, own[k]) for (k, lane), link in self._links.items() if lane < program.in_flight
+                (k, lane): Channel(link, dimension_pacers[k])
+                for (k, lane), link in self._links.items()
+                if lane < program.in_flight
             }
             self._mover, self._loaded = Mover(program, self._number, channels, _fault(self._number)), number
         return self._mover
@@ -262,7 +264,7 @@ def main() -> int:
         from themis_opt.runtime.transports.mpi import own_rank
 
         return serve(own_rank(), arguments.coordinator, arguments.host, arguments.transport, token)
-    _serve_all([int(own) for own in arguments.ranks.split(",")], arguments, token)
+    _serve_all([int(number) for number in arguments.ranks.split(",")], arguments, token)
     return 0
 
 

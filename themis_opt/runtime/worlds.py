@@ -40,7 +40,7 @@ def read_hosts(path: Path, num_ranks: int) -> tuple[Host, ...]:
             rule = "must be an address and a number of ranks, such as 10.0.0.1 4"
             raise InputError(rule, field=f"line {number}", value=line, source=str(path))
         hosts.append(Host(words[0], int(words[1])))
-    total = sum(own.slots for own in hosts)
+    total = sum(host.slots for host in hosts)
     if total != num_ranks:
         raise InputError(f"has {total} ranks, the network {num_ranks}", source=str(path))
     return tuple(hosts)

@@ -68,7 +68,10 @@ Steps = list[list[list[Peer]]]
 def steps_by_stage(dimension: Dimension) -> Steps:
     """One message to the next neighbour."""
     size = dimension.size
-    return [[[Peer((own + 1) % size, 1.0, False), Peer((own - 1) % size, 1.0, True)]] for own in range(size)]
+    return [
+        [[Peer((coordinate + 1) % size, 1.0, False), Peer((coordinate - 1) % size, 1.0, True)]]
+        for coordinate in range(size)
+    ]
 
 
 def steps_by_message(phase: Phase, dimension: Dimension) -> Steps:
@@ -91,10 +94,10 @@ def steps_by_message(phase: Phase, dimension: Dimension) -> Steps:
         if kind is Kind.RING and size > 2:
             mirrored = -np.arange(size) % size
             shares = (shares + shares[np.ix_(mirrored, mirrored)]) / 2
-        for own in range(size):
-            sends = [Peer(int(k), float(shares[own, k]), False) for k in np.flatnonzero(shares[own])]
-            receives = [Peer(int(k), float(shares[k, own]), True) for k in np.flatnonzero(shares[:, own])]
-            steps[own].append(sends + receives)
+        for coordinate in range(size):
+            sends = [Peer(int(k), float(shares[coordinate, k]), False) for k in np.flatnonzero(shares[coordinate])]
+            receives = [Peer(int(k), float(shares[k, coordinate]), True) for k in np.flatnonzero(shares[:, coordinate])]
+            steps[coordinate].append(sends + receives)
     return steps
 
 
@@ -141,17 +144,17 @@ class Collective:
             rule = "a custom collective has no compute; export the collectives of an iteration on their own"
             raise InputError(rule, field="iteration")
         refuse_rails(instance.fabric.dimensions, "ASTRA-sim")
-        for k, own in enumerate(instance.fabric.dimensions):
+        for k, dimension in enumerate(instance.fabric.dimensions):
             place = f"network.dimensions[{k}]"
-            if own.kind not in HOPS:
+            if dimension.kind not in HOPS:
                 rule = "must be ring, fully_connected or switch, which ASTRA-sim knows"
-                raise InputError(rule, field=f"{place}.kind", value=own.kind.value)
-            if own.reduction is not None:
+                raise InputError(rule, field=f"{place}.kind", value=dimension.kind.value)
+            if dimension.reduction is not None:
                 rule = "must be none: sums take no time in a custom collective"
-                raise InputError(rule, field=f"{place}.reduction", value=own.reduction)
-            if self.level == "step" and own.launch_overhead:
+                raise InputError(rule, field=f"{place}.reduction", value=dimension.reduction)
+            if self.level == "step" and dimension.launch_overhead:
                 rule = "must be 0: a step has no place for it; use level=stage"
-                raise InputError(rule, field=f"{place}.launch_overhead", value=own.launch_overhead)
+                raise InputError(rule, field=f"{place}.launch_overhead", value=dimension.launch_overhead)
         if (self.release % PICOSECONDS_PER_MICROSECOND).any():
             raise InputError("must be whole microseconds, which a trace can say", field="collectives.release")
 
@@ -190,13 +193,13 @@ class Collective:
         InputError
             If stages on a dimension have different latencies, which one link cannot have.
         """
-        return [self._link(k, own) for k, own in enumerate(self.schedule.instance.fabric.dimensions)]
+        return [self._link(k, dimension) for k, dimension in enumerate(self.schedule.instance.fabric.dimensions)]
 
     def _link(self, k: int, dimension: Dimension) -> Link:
         if self.level == "step":
             per_link = dimension.bandwidth / links(dimension.kind, dimension.size)
             return Link(per_link, dimension.latency / HOPS[dimension.kind])
-        used = {phase for phase, own in zip(self.phases, self.dimension_of_stage, strict=True) if own == k}
+        used = {phase for phase, dimension in zip(self.phases, self.dimension_of_stage, strict=True) if dimension == k}
         instance = self.schedule.instance
         fixed = {int(fixed_occupancy(instance, phase, k) + fixed_lag(instance, phase, k)) for phase in used}
         if len(fixed) > 1:
@@ -238,16 +241,16 @@ class Collective:
         counts = {key: [len(step) for step in shape.shares] for key, shape in self.shapes.items()}
         first, nodes = len(self.releases), {}
         for stage in self.order:
-            own = counts[keys[stage]]
-            end = first + sum(own)
-            nodes[stage] = StageNodes(first, sum(own), range(end - own[-1], end))
+            count = counts[keys[stage]]
+            end = first + sum(count)
+            nodes[stage] = StageNodes(first, sum(count), range(end - count[-1], end))
             first = end
         return nodes
 
     @property
     def num_nodes(self) -> int:
         """Nodes of one trace."""
-        return len(self.releases) + sum(own.number for own in self.nodes.values())
+        return len(self.releases) + sum(node.number for node in self.nodes.values())
 
     def predecessors(self) -> dict[int, list[int]]:
         """What every stage waits for: the stages before it on the path of its chunk and on its dimension."""
@@ -298,9 +301,9 @@ class Collective:
         for stage in self.order:
             k = self.dimension_of_stage[stage]
             stride = ends.strides[k]
-            own = npu // stride % sizes[k]
-            base = npu - own * stride
-            for coordinate, received in ends.peers[self.phases[stage], k][own]:
+            here = npu // stride % sizes[k]
+            base = npu - here * stride
+            for coordinate, received in ends.peers[self.phases[stage], k][here]:
                 node = template[place] + ends.fields[received][base + coordinate * stride]
                 parts.append(delimited(node))
                 place += 1
@@ -319,7 +322,7 @@ class Collective:
         return _Peers(
             strides=[1, *accumulate(sizes[:-1], lambda a, b: a * b)],
             peers={
-                key: [[(p.coordinate, p.receives) for step in own for p in step] for own in steps]
+                key: [[(p.coordinate, p.receives) for step in sequence for p in step] for sequence in steps]
                 for key, steps in self.steps.items()
             },
             fields={

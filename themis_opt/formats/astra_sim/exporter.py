@@ -96,8 +96,8 @@ def _network(collective: Collective) -> str:
     topologies = {kind: name for name, kind in KINDS.items()}
     dimensions, links = collective.schedule.instance.fabric.dimensions, collective.links
     columns: dict[str, list[object]] = {
-        "topology": [topologies[own.kind] for own in dimensions],
-        "npus_count": [own.size for own in dimensions],
+        "topology": [topologies[dimension.kind] for dimension in dimensions],
+        "npus_count": [dimension.size for dimension in dimensions],
         "bandwidth": [repr(link.bandwidth / GIGABYTE) for link in links],
         "latency": [repr(link.latency / PICOSECONDS_PER_NANOSECOND) for link in links],
     }
@@ -117,7 +117,7 @@ def _system(schedule: Schedule) -> dict[str, Any]:
 
 
 def _type(schedule: Schedule) -> tuple[CommType, str]:
-    kinds = {own.kind for own in schedule.launched}
+    kinds = {exchange.kind for exchange in schedule.launched}
     return COMM_TYPES.get(kinds.pop() if len(kinds) == 1 else CollectiveKind.ALL_REDUCE, COMM_TYPES[_ANY])
 
 
@@ -126,7 +126,7 @@ _ANY = CollectiveKind.ALL_REDUCE
 
 def _workload(schedule: Schedule) -> Node:
     """The one node of a workload: all collectives of the schedule together."""
-    size = sum(own.size for own in schedule.launched)
+    size = sum(exchange.size for exchange in schedule.launched)
     kind = _type(schedule)[0]
     if kind == CommType.ALL_GATHER:  # counted by what an NPU puts in
         size //= schedule.instance.fabric.num_npus
@@ -143,7 +143,7 @@ def _workload(schedule: Schedule) -> Node:
 def _compared(collective: Collective, times: list[dict[int, tuple[int, int]]]) -> str:
     """The times of the replay beside those of the schedule, stage by stage where they must be equal."""
     schedule = collective.schedule
-    end, planned = max(end for own in times for _, end in own.values()), nanoseconds(schedule.makespan)
+    end, planned = max(end for npu_times in times for _, end in npu_times.values()), nanoseconds(schedule.makespan)
     depths = _depths(collective)
     if schedule.instance.latency == "occupy" or not schedule.costs.lag.any():
         worst = max(_deviation(collective, times, stage, depth) for stage, depth in depths.items())
@@ -166,8 +166,8 @@ def _deviation(collective: Collective, times: list[dict[int, tuple[int, int]]], 
     start = nanoseconds(int(schedule.start[stage]))
     length = nanoseconds(int(schedule.ready[stage])) - start
     worst = 0.0
-    for npu, own in enumerate(times):
-        begin, end = own[nodes.first][0], max(own[node][1] for node in nodes.last)
+    for npu, npu_times in enumerate(times):
+        begin, end = npu_times[nodes.first][0], max(npu_times[node][1] for node in nodes.last)
         worst = max(worst, abs(end - begin - length))
         if worst > allowed or abs(begin - start) > depth * _most_rounding(collective):
             where = f"{schedule.plan.label(schedule.instance, stage)} of NPU {npu}"

@@ -50,17 +50,17 @@ class LinkNetwork:
         return cls(
             tuple(source.choice(kind, KINDS, "topology") for kind in kinds),
             tuple(source.whole(size, "npus_count", least=2) for size in sizes),
-            tuple(source.number(own, "bandwidth", least=1e-6) * GIGABYTE / 1e9 for own in bandwidths),
-            tuple(source.number(own, "latency") for own in latencies),
+            tuple(source.number(bandwidth, "bandwidth", least=1e-6) * GIGABYTE / 1e9 for bandwidth in bandwidths),
+            tuple(source.number(latency, "latency") for latency in latencies),
         )
 
     def send(self, source: int, target: int, size: int) -> tuple[tuple[int, int, int], int]:
         """Which link a message takes, and how many ns."""
         near, far = source, target
         for k, (kind, count) in enumerate(zip(self.kinds, self.sizes, strict=True)):
-            own, other = near % count, far % count
-            if own != other:
-                distance = (other - own) % count
+            here, other = near % count, far % count
+            if here != other:
+                distance = (other - here) % count
                 hops = HOPS[kind] * (min(distance, count - distance) if kind is Kind.RING else 1)
                 time = math.floor(hops * self.latencies[k] + size / self.bandwidths[k])
                 return (k, source, -1 if kind is Kind.SWITCH else target), time

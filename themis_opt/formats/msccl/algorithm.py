@@ -183,9 +183,9 @@ def _measures(algorithm: Algorithm, limits: Dialect) -> Iterator[tuple[str, int,
     yield "threadblocks on a GPU", max(map(len, blocks)), limits.max_threadblocks, f"{fewer}, and so do fewer peers"
     yield "peers on a channel of a GPU", max(map(_peers, blocks)), limits.max_peers, "use fewer peers"
     yield "steps in a threadblock", algorithm.longest, limits.max_steps, fewer
-    counts = [step.cnt for own in blocks for block in own for step in block.steps]
+    counts = [step.cnt for gpu_blocks in blocks for block in gpu_blocks for step in block.steps]
     yield "units in a step", max(counts), limits.max_count, "use more, smaller steps"
-    nodes = [2 + sum(1 + len(block.steps) for block in own) for own in blocks]
+    nodes = [2 + sum(1 + len(block.steps) for block in gpu_blocks) for gpu_blocks in blocks]
     yield "XML elements for a GPU", max(nodes), limits.max_nodes, fewer
 
 
@@ -239,7 +239,7 @@ def from_xml(text: str, source: str) -> Algorithm:
 
 def _algorithm(root: ElementTree.Element) -> Algorithm:
     numbers = {name: int(root.attrib[name]) for name in ("nchannels", "nchunksperloop", "ngpus", "inplace")}
-    gpus = [_gpu(own) for own in root.iter("gpu")]
+    gpus = [_gpu(element) for element in root.iter("gpu")]
     if [gpu.id for gpu in gpus] != list(range(numbers["ngpus"])):
         raise ValueError(f"ngpus={numbers['ngpus']} but GPUs {[gpu.id for gpu in gpus]}")
     return Algorithm(
@@ -254,23 +254,23 @@ def _algorithm(root: ElementTree.Element) -> Algorithm:
     )
 
 
-def _gpu(own: ElementTree.Element) -> Gpu:
+def _gpu(element: ElementTree.Element) -> Gpu:
     blocks = []
-    for block in own.iter("tb"):
+    for block in element.iter("tb"):
         steps = list(block.iter("step"))
         if [step.attrib["s"] for step in steps] != [str(s) for s in range(len(steps))]:
             raise ValueError(f"steps of threadblock {block.attrib['id']} are not numbered from 0")
         numbers = {name: int(block.attrib[name]) for name in ("id", "send", "recv", "chan")}
         blocks.append(ThreadBlock(steps=[_step(step.attrib) for step in steps], **numbers))
     if [block.id for block in blocks] != list(range(len(blocks))):
-        raise ValueError(f"threadblocks of GPU {own.attrib['id']} are not numbered from 0")
+        raise ValueError(f"threadblocks of GPU {element.attrib['id']} are not numbered from 0")
     for made in blocks:
         for number, (step, following) in enumerate(zip(made.steps, [*made.steps[1:], None], strict=True)):
             if step.depid >= 0 and not (step.depid < len(blocks) and 0 <= step.deps < len(blocks[step.depid].steps)):
                 raise ValueError(f"step {number} of threadblock {made.id} waits for a step that does not exist")
             if step.type == "nop" and (step.depid < 0 or following is None or following.depid < 0):
                 raise ValueError(f"nop {number} of threadblock {made.id} must wait, and so must the step behind it")
-    return Gpu(threadblocks=blocks, **{n: int(own.attrib[n]) for n in ("id", "i_chunks", "o_chunks", "s_chunks")})
+    return Gpu(threadblocks=blocks, **{n: int(element.attrib[n]) for n in ("id", "i_chunks", "o_chunks", "s_chunks")})
 
 
 def _step(values: Mapping[str, str]) -> Step:

@@ -61,14 +61,14 @@ def _memory(algorithm: Algorithm, gpu: Gpu, generator: np.random.Generator, *, i
 
     memory = {"i": units(gpu.i_chunks), "o": units(gpu.o_chunks), "s": units(gpu.s_chunks)}
     if in_place and gpu.i_chunks <= gpu.o_chunks:
-        memory["i"] = memory["o"][_own(gpu, gpu.i_chunks, gpu.o_chunks)]
+        memory["i"] = memory["o"][_part_of(gpu, gpu.i_chunks, gpu.o_chunks)]
     elif in_place:
-        memory["o"] = memory["i"][_own(gpu, gpu.o_chunks, gpu.i_chunks)]
+        memory["o"] = memory["i"][_part_of(gpu, gpu.o_chunks, gpu.i_chunks)]
     # The copy that is compared with later is taken by np.stack, before anything runs.
     return memory
 
 
-def _own(gpu: Gpu, part: int, whole: int) -> slice:
+def _part_of(gpu: Gpu, part: int, whole: int) -> slice:
     """Where the part of a GPU lies in what all have together."""
     return slice(0, whole) if part == whole else slice(gpu.id * part, (gpu.id + 1) * part)
 
@@ -116,10 +116,10 @@ class _Machine:
 
     def run(self) -> None:
         """Run until nothing is left."""
-        waiting = [own for blocks in self.running for own in blocks if own.step]
+        waiting = [running for blocks in self.running for running in blocks if running.step]
         while waiting:
-            moved = sum(self._advance(own) for own in waiting)
-            waiting = [own for own in waiting if own.step]
+            moved = sum(self._advance(running) for running in waiting)
+            waiting = [running for running in waiting if running.step]
             if waiting and not moved:
                 stuck = waiting[0]
                 where = f"GPU {stuck.gpu} threadblock {stuck.block.id} step {stuck.next}"
@@ -127,35 +127,38 @@ class _Machine:
         if any(self.links.values()):
             raise InvalidSchedule("data", "messages were sent that nobody receives")
 
-    def _advance(self, own: _Running) -> int:
+    def _advance(self, running: _Running) -> int:
         """Run the steps of a threadblock as far as they go; returns how many."""
-        begin = own.next
-        while own.step and self._may_run(own, own.step):
-            self._execute(own, own.step)
-            own.next += 1
-        return own.next - begin
+        begin = running.next
+        while running.step and self._may_run(running, running.step):
+            self._execute(running, running.step)
+            running.next += 1
+        return running.next - begin
 
-    def _may_run(self, own: _Running, step: Step) -> bool:
-        if step.depid >= 0 and self.running[own.gpu][step.depid].next <= step.deps:
+    def _may_run(self, running: _Running, step: Step) -> bool:
+        if step.depid >= 0 and self.running[running.gpu][step.depid].next <= step.deps:
             return False
-        if step.type in RECEIVES and not self._link(own.block.recv, own.gpu, own.block.chan):
+        if step.type in RECEIVES and not self._link(running.block.recv, running.gpu, running.block.chan):
             return False
-        return step.type not in SENDS or len(self._link(own.gpu, own.block.send, own.block.chan)) < SLOTS
+        return step.type not in SENDS or len(self._link(running.gpu, running.block.send, running.block.chan)) < SLOTS
 
     def _link(self, source: int, target: int, channel: int) -> deque[Units]:
         return self.links[source, target, channel]
 
-    def _execute(self, own: _Running, step: Step) -> None:
-        clock = dict(own.clocks[-1]) if own.clocks else {}
+    def _execute(self, running: _Running, step: Step) -> None:
+        clock = dict(running.clocks[-1]) if running.clocks else {}
         if step.depid >= 0:
-            for block, ended in (*self.running[own.gpu][step.depid].clocks[step.deps].items(), (step.depid, step.deps)):
+            for block, ended in (
+                *self.running[running.gpu][step.depid].clocks[step.deps].items(),
+                (step.depid, step.deps),
+            ):
                 clock[block] = max(clock.get(block, -1), ended)
-        own.clocks.append(clock)
+        running.clocks.append(clock)
         if step.type == "nop":
             return
-        data = self._received(own, step)
-        at = self.watch[own.gpu].at(own, clock)
-        memory = self.memories[own.gpu]
+        data = self._received(running, step)
+        at = self.watch[running.gpu].at(running, clock)
+        memory = self.memories[running.gpu]
         if step.type in ("s", "cpy", "re") or step.type.startswith("rr"):
             data = data + at.read(step.srcbuf, step.srcoff, step.cnt, memory)
         if step.type == "re":
@@ -163,15 +166,15 @@ class _Machine:
         if step.type in ("r", "rcs", "rrc", "rrcs", "cpy", "re"):
             at.write(step.dstbuf, step.dstoff, data, memory)
         if step.type in SENDS:
-            self._link(own.gpu, own.block.send, own.block.chan).append(data)
+            self._link(running.gpu, running.block.send, running.block.chan).append(data)
 
-    def _received(self, own: _Running, step: Step) -> Units:
+    def _received(self, running: _Running, step: Step) -> Units:
         """What arrived; zeros, to add to, where a step receives nothing."""
         if step.type not in RECEIVES:
             return np.zeros(step.cnt, dtype=np.uint32)
-        data = self._link(own.block.recv, own.gpu, own.block.chan).popleft()
+        data = self._link(running.block.recv, running.gpu, running.block.chan).popleft()
         if len(data) != step.cnt:
-            raise InvalidSchedule("data", f"GPU {own.gpu} receives {len(data)} units where it expects {step.cnt}")
+            raise InvalidSchedule("data", f"GPU {running.gpu} receives {len(data)} units where it expects {step.cnt}")
         return data
 
 
@@ -182,10 +185,10 @@ def _connections(algorithm: Algorithm) -> set[tuple[int, int, int]]:
         for block in gpu.threadblocks:
             ends["send"] += [(gpu.id, block.send, block.chan)] * (block.send >= 0)
             ends["recv"] += [(block.recv, gpu.id, block.chan)] * (block.recv >= 0)
-    for own, other in (("send", "recv"), ("recv", "send")):
-        alone = sorted(set(ends[own]) - set(ends[other]))
-        if alone or len(set(ends[own])) < len(ends[own]):
-            place = alone[0] if alone else next(end for end in ends[own] if ends[own].count(end) > 1)
+    for side, other in (("send", "recv"), ("recv", "send")):
+        alone = sorted(set(ends[side]) - set(ends[other]))
+        if alone or len(set(ends[side])) < len(ends[side]):
+            place = alone[0] if alone else next(end for end in ends[side] if ends[side].count(end) > 1)
             ways = f"from GPU {place[0]} to {place[1]} on channel {place[2]}"
             raise InvalidSchedule("data", f"{ways}: exactly one threadblock must send and one receive")
     return set(ends["send"])
@@ -195,9 +198,9 @@ def _names(gpu: Gpu, *, in_place: bool) -> dict[str, tuple[str, int]]:
     """For each buffer the memory it lies in, and where it begins there."""
     names = {buffer: (buffer, 0) for buffer in "ios"}
     if in_place and gpu.i_chunks <= gpu.o_chunks:
-        names["i"] = ("o", _own(gpu, gpu.i_chunks, gpu.o_chunks).start)
+        names["i"] = ("o", _part_of(gpu, gpu.i_chunks, gpu.o_chunks).start)
     elif in_place:
-        names["o"] = ("i", _own(gpu, gpu.o_chunks, gpu.i_chunks).start)
+        names["o"] = ("i", _part_of(gpu, gpu.o_chunks, gpu.i_chunks).start)
     return names
 
 
@@ -209,9 +212,9 @@ class _Watch:
         self.writers: dict[tuple[str, int], tuple[int, int]] = {}
         self.readers: dict[tuple[str, int], Clock] = {}
 
-    def at(self, own: _Running, clock: Clock) -> "_Access":
+    def at(self, running: _Running, clock: Clock) -> "_Access":
         """What a step does."""
-        return _Access(self, own, clock)
+        return _Access(self, running, clock)
 
 
 @dataclass
@@ -219,13 +222,13 @@ class _Access:
     """A step, and what it knows to have ended."""
 
     watch: _Watch
-    own: _Running
+    running: _Running
     clock: Clock
 
     def read(self, buffer: str, offset: int, count: int, memory: Memory) -> Units:
         for unit in self._units(buffer, offset, count, memory):
             self._after(unit, self.watch.writers.get(unit))
-            self.watch.readers.setdefault(unit, {})[self.own.block.id] = self.own.next
+            self.watch.readers.setdefault(unit, {})[self.running.block.id] = self.running.next
         return memory[buffer][offset : offset + count].copy()
 
     def write(self, buffer: str, offset: int, data: Units, memory: Memory) -> None:
@@ -233,21 +236,21 @@ class _Access:
             self._after(unit, self.watch.writers.get(unit))
             for reader in self.watch.readers.pop(unit, {}).items():
                 self._after(unit, reader)
-            self.watch.writers[unit] = self.own.block.id, self.own.next
+            self.watch.writers[unit] = self.running.block.id, self.running.next
         memory[buffer][offset : offset + len(data)] = data
 
     def _units(self, buffer: str, offset: int, count: int, memory: Memory) -> Iterator[tuple[str, int]]:
         if offset < 0 or offset + count > len(memory[buffer]):
-            where = f"GPU {self.own.gpu} threadblock {self.own.block.id} step {self.own.next}"
+            where = f"GPU {self.running.gpu} threadblock {self.running.block.id} step {self.running.next}"
             raise InvalidSchedule("data", f"{where} leaves buffer {buffer} of {len(memory[buffer])} units")
         name, start = self.watch.names[buffer]
         return ((name, start + offset + unit) for unit in range(count))
 
     def _after(self, unit: tuple[str, int], other: tuple[int, int] | None) -> None:
         """Refuse what may run before, after or beside another step that touches the same unit."""
-        if other is None or other[0] == self.own.block.id or self.clock.get(other[0], -1) >= other[1]:
+        if other is None or other[0] == self.running.block.id or self.clock.get(other[0], -1) >= other[1]:
             return
-        steps = f"step {self.own.next} of threadblock {self.own.block.id} and step {other[1]} of {other[0]}"
+        steps = f"step {self.running.next} of threadblock {self.running.block.id} and step {other[1]} of {other[0]}"
         raise InvalidSchedule(
-            "data", f"GPU {self.own.gpu}: {steps} touch unit {unit[1]} of {unit[0]} in no known order"
+            "data", f"GPU {self.running.gpu}: {steps} touch unit {unit[1]} of {unit[0]} in no known order"
         )

@@ -203,8 +203,8 @@ class MscclPlus:
     def multiple(self, schedule: Schedule) -> int:
         """Bytes that messages must be multiples of: a unit of every GPU is aligned."""
         launch = only_launch(schedule, self.collective, "MSCCL++")
-        own = schedule.plan.chunks[launch].sizes
-        units = int(share_units(own, schedule.launched[launch].element_bytes, MAX_UNITS).sum())
+        sizes = schedule.plan.chunks[launch].sizes
+        units = int(share_units(sizes, schedule.launched[launch].element_bytes, MAX_UNITS).sum())
         return num_gpus(schedule, launch) * units * ALIGNMENT
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
@@ -263,9 +263,9 @@ def _gpus(program: Program, span: tuple[int, ...], node_dimensions: int) -> list
         ends = [
             _Ends(chunk, _peers(gpu, steps[gpu][chunk], span, node_dimensions)) for chunk in range(len(layout.units))
         ]
-        connected = {way: [peer for own in ends for peer, kind in own.peers.items() if kind == way] for way in WAYS}
-        remote = sorted({(peer, way) for own in ends for peer, way in own.peers.items()})
-        blocks = [_block(gpu, own, steps[gpu][own.chunk], connected, ends, remote, slots) for own in ends]
+        connected = {way: [peer for end in ends for peer, kind in end.peers.items() if kind == way] for way in WAYS}
+        remote = sorted({(peer, way) for end in ends for peer, way in end.peers.items()})
+        blocks = [_block(gpu, end, steps[gpu][end.chunk], connected, ends, remote, slots) for end in ends]
         gpus.append(
             PlanGpu(
                 id=gpu,
@@ -286,27 +286,27 @@ WAYS: tuple[Way, ...] = ("memory", "port")
 
 def _peers(gpu: int, steps: list[_Step], span: tuple[int, ...], inside: int) -> dict[int, Way]:
     """The peers of a chunk at a GPU, and how it reaches them; sorted, so that both ends number channels alike."""
-    found: dict[int, Way] = {}
-    for own in (step[0] for step in steps):
-        if isinstance(own, Transfer):
-            peer = own.target if own.source == gpu else own.source
-            found[peer] = "memory" if span[own.dimension] < inside else "port"
-    return dict(sorted(found.items()))
+    ways: dict[int, Way] = {}
+    for transfer in (step[0] for step in steps):
+        if isinstance(transfer, Transfer):
+            peer = transfer.target if transfer.source == gpu else transfer.source
+            ways[peer] = "memory" if span[transfer.dimension] < inside else "port"
+    return dict(sorted(ways.items()))
 
 
 def _slots(program: Program) -> tuple[dict[int, int], dict[int, int]]:
     """The scratch of every message, by its identity, and how much every GPU uses for all of them."""
     used: dict[int, int] = defaultdict(int)
     slots = {}
-    for own in program.transfers:
-        slots[id(own)] = program.layout.buffers.scratch + used[own.target]
-        used[own.target] += own.units
+    for transfer in program.transfers:
+        slots[id(transfer)] = program.layout.buffers.scratch + used[transfer.target]
+        used[transfer.target] += transfer.units
     return slots, used
 
 
 def _block(
     gpu: int,
-    own: _Ends,
+    end: _Ends,
     steps: list[_Step],
     connected: Mapping[Way, list[int]],
     ends: list[_Ends],
@@ -314,17 +314,17 @@ def _block(
     slots: Mapping[int, int],
 ) -> Block:
     """The threadblock of a chunk."""
-    ids: dict[Way, list[int]] = {way: [p for p, kind in own.peers.items() if kind == way] for way in WAYS}
-    before = {way: sum(list(e.peers.values()).count(way) for e in ends if e.chunk < own.chunk) for way in WAYS}
-    ops = [_channel_op(name, own, ids, peer) for name in ("signal", "wait") for peer in own.peers]
+    ids: dict[Way, list[int]] = {way: [p for p, kind in end.peers.items() if kind == way] for way in WAYS}
+    before = {way: sum(list(e.peers.values()).count(way) for e in ends if e.chunk < end.chunk) for way in WAYS}
+    ops = [_channel_op(name, end, ids, peer) for name in ("signal", "wait") for peer in end.peers]
     for step in steps:
-        ops += _operations(gpu, step, own, ids, slots)
+        ops += _operations(gpu, step, end, ids, slots)
     if len(ops) > MAX_OPERATIONS or max(map(len, ids.values())) > MAX_CHANNELS:
-        rule = f"chunk {own.chunk} has {len(ops)} operations and {len(own.peers)} peers on GPU {gpu}"
+        rule = f"chunk {end.chunk} has {len(ops)} operations and {len(end.peers)} peers on GPU {gpu}"
         allowed = f"a threadblock has at most {MAX_OPERATIONS} and {MAX_CHANNELS}; use smaller dimensions"
         raise InputError(f"{rule}, {allowed}", field="mscclpp")
     return Block(
-        id=own.chunk,
+        id=end.chunk,
         ops=ops,
         channels=[
             Channels(channel_type=way, channel_ids=[before[way] + n for n in range(len(ids[way]))])
@@ -339,21 +339,21 @@ def _block(
     )
 
 
-def _channel_op(name: Any, own: _Ends, ids: Mapping[Way, list[int]], peer: int, **more: Any) -> Operation:
-    way = own.peers[peer]
+def _channel_op(name: Any, end: _Ends, ids: Mapping[Way, list[int]], peer: int, **more: Any) -> Operation:
+    way = end.peers[peer]
     return Operation(name=name, channel_type=way, channel_ids=[ids[way].index(peer)], **more)
 
 
 def _operations(
-    gpu: int, step: _Step, own: _Ends, ids: Mapping[Way, list[int]], slots: Mapping[int, int]
+    gpu: int, step: _Step, end: _Ends, ids: Mapping[Way, list[int]], slots: Mapping[int, int]
 ) -> Iterator[Operation]:
     """What a GPU does for a message or for copies; ``nop`` makes the threads of a block wait for each other."""
     transfers = [part for part in step if isinstance(part, Transfer)]
     if transfers and transfers[0].source == gpu:
         yield Operation(name="nop")
-        yield from _sent(transfers, own, ids, slots)
+        yield from _sent(transfers, end, ids, slots)
     elif transfers:
-        yield from (_channel_op("wait", own, ids, transfers[0].source), Operation(name="nop"))
+        yield from (_channel_op("wait", end, ids, transfers[0].source), Operation(name="nop"))
         yield from (_received(part, Buffer(type="s", index=slots[id(part)], size=part.units)) for part in transfers)
     else:
         yield Operation(name="nop")
@@ -363,18 +363,18 @@ def _operations(
 
 
 def _sent(
-    parts: list[Transfer], own: _Ends, ids: Mapping[Way, list[int]], slots: Mapping[int, int]
+    parts: list[Transfer], end: _Ends, ids: Mapping[Way, list[int]], slots: Mapping[int, int]
 ) -> Iterator[Operation]:
     """Puts and one signal; a port does not return before it has read, so that what it sent may be overwritten."""
     peer = parts[0].target
-    way = own.peers[peer]
+    way = end.peers[peer]
     for part in parts:
         there = Buffer(buffer_id=ids[way].index(peer), index=slots[id(part)], size=part.units)
         last = way == "port" and part is parts[-1]
         buffers = {"src_buff": [_local(part.taken, part.units)], "dst_buff": [there]}
-        yield _channel_op("pwsf" if last else "put", own, ids, peer, **buffers)
+        yield _channel_op("pwsf" if last else "put", end, ids, peer, **buffers)
     if way == "memory":
-        yield from (Operation(name="nop"), _channel_op("signal", own, ids, peer))
+        yield from (Operation(name="nop"), _channel_op("signal", end, ids, peer))
 
 
 def _received(part: Transfer, arrived: Buffer) -> Operation:
@@ -411,7 +411,7 @@ def interpret_plan(plan: Plan, seed: int = 0) -> None:
                 moved = True
         if not moved:
             break
-    left = [own for number, own in enumerate(running) if done[number] < len(own[1].ops)]
+    left = [entry for number, entry in enumerate(running) if done[number] < len(entry[1].ops)]
     if left:
         where = f"threadblock {left[0][1].id} of GPU {left[0][0].id}"
         raise InvalidSchedule("data", f"{len(left)} threadblocks wait for ever, such as {where}")
@@ -438,36 +438,36 @@ def _run(
     signals: dict[tuple[int, int, Way, int], int],
     gpu: PlanGpu,
     block: Block,
-    own: Operation,
+    operation: Operation,
 ) -> bool:
     """Run an operation if it need not wait; returns whether it did."""
-    if own.channel_type is not None and own.channel_ids is not None:
-        peer, turn = _connection(gpu, block, own.channel_type, own.channel_ids[0])
-    if own.name == "wait":
-        arrived = signals[peer, gpu.id, own.channel_type or "memory", turn] > 0
-        key = peer, gpu.id, own.channel_type or "memory", turn
+    if operation.channel_type is not None and operation.channel_ids is not None:
+        peer, turn = _connection(gpu, block, operation.channel_type, operation.channel_ids[0])
+    if operation.name == "wait":
+        arrived = signals[peer, gpu.id, operation.channel_type or "memory", turn] > 0
+        key = peer, gpu.id, operation.channel_type or "memory", turn
         signals[key] -= 1 if signals[key] else 0
         return arrived
-    if own.src_buff and own.dst_buff:
-        data = sum(_units(memories[gpu.id], source).copy() for source in own.src_buff)
-        there = memories[gpu.id] if own.name in ("copy", "re") else memories[peer]
-        kind = own.dst_buff[0].type or SCRATCH
-        _units(there, own.dst_buff[0].model_copy(update={"type": kind}))[:] = data
-    if own.name in ("signal", "pwsf"):
-        signals[gpu.id, peer, own.channel_type or "memory", turn] += 1
+    if operation.src_buff and operation.dst_buff:
+        data = sum(_units(memories[gpu.id], source).copy() for source in operation.src_buff)
+        there = memories[gpu.id] if operation.name in ("copy", "re") else memories[peer]
+        kind = operation.dst_buff[0].type or SCRATCH
+        _units(there, operation.dst_buff[0].model_copy(update={"type": kind}))[:] = data
+    if operation.name in ("signal", "pwsf"):
+        signals[gpu.id, peer, operation.channel_type or "memory", turn] += 1
     return True
 
 
 def _connection(gpu: PlanGpu, block: Block, way: Way, number: int) -> tuple[int, int]:
     """The peer of a channel of a threadblock, and how many channels to that peer come before it."""
-    (ids,) = (own.channel_ids for own in block.channels if own.channel_type == way)
-    (peers,) = (own.connected_to for own in gpu.channels if own.channel_type == way)
+    (ids,) = (channel.channel_ids for channel in block.channels if channel.channel_type == way)
+    (peers,) = (channel.connected_to for channel in gpu.channels if channel.channel_type == way)
     peer = peers[ids[number]]
     return peer, peers[: ids[number]].count(peer)
 
 
-def _units(memory: Mapping[str, Units], own: Buffer) -> Units:
-    buffer = memory[own.type or SCRATCH]
-    if own.index + own.size > len(buffer):
-        raise InvalidSchedule("data", f"units {own.index} to {own.index + own.size} leave buffer {own.type}")
-    return buffer[own.index : own.index + own.size]
+def _units(memory: Mapping[str, Units], place: Buffer) -> Units:
+    buffer = memory[place.type or SCRATCH]
+    if place.index + place.size > len(buffer):
+        raise InvalidSchedule("data", f"units {place.index} to {place.index + place.size} leave buffer {place.type}")
+    return buffer[place.index : place.index + place.size]

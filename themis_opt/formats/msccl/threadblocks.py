@@ -100,7 +100,7 @@ def _split(
 ) -> Iterator[tuple[Place, Place | None, Place, int]]:
     """A run of units as runs of a length that one step may have."""
     for done in range(0, count, dialect.max_count):
-        moved = (own and own._replace(offset=own.offset + done) for own in (taken, added, kept))
+        moved = (place and place._replace(offset=place.offset + done) for place in (taken, added, kept))
         yield *moved, min(count - done, dialect.max_count)  # type: ignore[misc]
 
 
@@ -148,8 +148,8 @@ class _Builder:
     def _add(self, key: Key, step: Step, reads: Iterable[Place], writes: Iterable[Place]) -> None:
         """Append a step, behind what it has to wait for."""
         needed = self._needed(key, reads, writes)
-        own = self.steps[key]
-        clock = dict(self.clocks[key][-1]) if own else {}
+        steps = self.steps[key]
+        clock = dict(self.clocks[key][-1]) if steps else {}
         waits = self._shortest(needed, clock)
         for other, number in waits:
             for third, known in (*self.clocks[other][number].items(), (other, number)):
@@ -160,14 +160,14 @@ class _Builder:
             self.waits.append((waiting, other))
             self.steps[other][number].hasdep = 1
             if waiting is not step:
-                own.append(waiting)
+                steps.append(waiting)
                 self.clocks[key].append(clock)
-        own.append(step)
+        steps.append(step)
         self.clocks[key].append(clock)
         for unit in reads:
-            self.readers[unit][key] = len(own) - 1
+            self.readers[unit][key] = len(steps) - 1
         for unit in writes:
-            self.writers[unit] = key, len(own) - 1
+            self.writers[unit] = key, len(steps) - 1
             self.readers.pop(unit, None)
 
     def _needed(self, key: Key, reads: Iterable[Place], writes: Iterable[Place]) -> Clock:

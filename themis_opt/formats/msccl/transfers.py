@@ -171,7 +171,7 @@ class Layout:
     @cached_property
     def coordinates(self) -> list[tuple[int, ...]]:
         """Coordinates of every GPU, and of every block, by its number."""
-        return [tuple(reversed(own)) for own in product(*(range(size) for size in reversed(self.sizes)))]
+        return [tuple(reversed(place)) for place in product(*(range(size) for size in reversed(self.sizes)))]
 
     @cached_property
     def strides(self) -> list[int]:
@@ -209,7 +209,7 @@ def only_launch(schedule: Schedule, name: str, runtime: str) -> int:
     InputError
         If there is no such collective, or several and none is named, or there is compute beside.
     """
-    names = [own.name for own in schedule.launched]
+    names = [exchange.name for exchange in schedule.launched]
     if schedule.has_period:
         raise InputError(
             f"{runtime} runs collectives; export one of a training iteration on its own", field="iteration"
@@ -276,7 +276,7 @@ def transfers_of(schedule: Schedule, launch: int, units: IntArray) -> Program:
     offset, width = schedule.plan.offsets[launch], chunks.paths.shape[1]
     starts = schedule.start[offset : offset + chunks.paths.size]
     order = np.lexsort((np.arange(len(starts)), np.tile(np.arange(width), len(units)), starts))
-    transfers = [own for stage in order.tolist() for own in tracker.stage(*divmod(stage, width))]
+    transfers = [transfer for stage in order.tolist() for transfer in tracker.stage(*divmod(stage, width))]
     return Program(layout, transfers, list(tracker.copies()))
 
 
@@ -340,7 +340,7 @@ class _Tracker:
         arrived: _Arrived = {}
         for messages in self.steps[phase, axis]:
             for base in groups:
-                moves = [(ends, self._blocks(base, axis, own, is_open)) for ends, own in _by_ends(messages)]
+                moves = [(ends, self._blocks(base, axis, blocks, is_open)) for ends, blocks in _by_ends(messages)]
                 yield from self._step(chunk, position, axis, base, moves, arrived)
             if phase.rule.data is not Data.STAY:  # an all-to-all sends what was there before the stage
                 self._keep(chunk, arrived)
@@ -350,14 +350,14 @@ class _Tracker:
         """Of every group along a dimension that has something to do the GPU with coordinate 0."""
         rooted = at_root if phase.rule.rooted else ()
         fixed = (axis, *rooted)
-        return [gpu for gpu, own in enumerate(self.layout.coordinates) if all(own[k] == 0 for k in fixed)]
+        return [gpu for gpu, coordinate in enumerate(self.layout.coordinates) if all(coordinate[k] == 0 for k in fixed)]
 
     def _blocks(self, base: int, axis: int, along: Sequence[int], is_open: Sequence[int]) -> list[int]:
         """Numbers of the blocks with coordinates `along` a dimension, any along open ones, else those of the group."""
         layout = self.layout
         first = base - sum(layout.coordinates[base][k] * layout.strides[k] for k in is_open)
         free = product(*([n * layout.strides[k] for n in range(layout.sizes[k])] for k in is_open))
-        return [first + own * layout.strides[axis] + sum(rest) for rest in free for own in along]
+        return [first + coordinate * layout.strides[axis] + sum(rest) for rest in free for coordinate in along]
 
     def _step(
         self,
@@ -373,14 +373,14 @@ class _Tracker:
         for (near, far), blocks in moves:
             source, target = base + near * stride, base + far * stride
             shift = (near - far) * stride if rule.data is Data.STAY else 0  # kept as the block of the source
-            found = []
+            block_moves = []
             for block in blocks:
                 place = target, block + shift
-                own = arrived.get(place, self.held[target][chunk][block]) if rule.reduces else None
+                addend = arrived.get(place, self.held[target][chunk][block]) if rule.reduces else None
                 kept = self._kept(target, chunk, block + shift, position)
-                found.append(_Move(self.held[source][chunk][block], own, kept))
+                block_moves.append(_Move(self.held[source][chunk][block], addend, kept))
                 arrived[place] = kept
-            for move, count in _joined(found, int(self.layout.units[chunk])):
+            for move, count in _joined(block_moves, int(self.layout.units[chunk])):
                 yield Transfer(source, target, axis, *move, count, chunk)
 
     def _keep(self, chunk: int, arrived: _Arrived) -> None:

@@ -34,7 +34,7 @@ def _read(sources: Sequence[Source]) -> Part:
     count = source.whole(document["dimensions-count"], "dimensions-count", least=1, most=MAX_DIMENSIONS)
     lists = [name for name in document if name not in ("dimensions-count", "topology-name")]
     columns = {name: _column(source, document, name, count) for name in lists}
-    rows = [_dimension(source, {name: own[k] for name, own in columns.items()}, k) for k in range(count)]
+    rows = [_dimension(source, {name: column[k] for name, column in columns.items()}, k) for k in range(count)]
     notes = [
         "ASTRA-sim 1: GB/s are 2^30 bytes per second of one link; the bandwidth of a dimension is that of the links of "
         "an NPU, of which a ring uses an even number."

@@ -48,10 +48,10 @@ def _read(sources: Sequence[Source]) -> Part:
     }
     if "preferred-dataset-splits" in given:
         source.whole(int(numbers["preferred-dataset-splits"]), "preferred-dataset-splits", least=1, most=MAX_CHUNKS)
-    own = algorithms(source, {name: _split(source, given[name], name) for name in NATIVE if name in given})
+    chosen = algorithms(source, {name: _split(source, given[name], name) for name in NATIVE if name in given})
 
     def change(machine: Machine) -> Machine:
-        return executed(source, machine, own, numbers, _share)
+        return executed(source, machine, chosen, numbers, _share)
 
     notes = "ASTRA-sim: a cycle is a nanosecond; a chunk alone in its dimension also holds it for the latency."
     return Part(change=change, notes=(notes,))
@@ -80,9 +80,9 @@ def _split(source: Source, text: str, name: str) -> tuple[Algorithm, ...]:
     return tuple(algorithm(source, part, name) for part in text.split("_"))
 
 
-def _share(dimension: Dimension, own: Algorithm) -> float:
+def _share(dimension: Dimension, algorithm: Algorithm) -> float:
     """Share of the links of an NPU that a message uses."""
-    one_of_many = dimension.kind is Kind.FULLY_CONNECTED and own is not Algorithm.DIRECT
+    one_of_many = dimension.kind is Kind.FULLY_CONNECTED and algorithm is not Algorithm.DIRECT
     return 1 / (dimension.size - 1) if one_of_many else 1.0
 
 

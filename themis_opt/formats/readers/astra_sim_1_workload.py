@@ -195,8 +195,8 @@ def _layer(source: Source, keyword: str, number: int, words: Sequence[str]) -> L
     expected = 13 if keyword == "HYBRID_CUSTOMIZED" else 12
     if len(words) != expected:
         raise source.error(f"must have {expected} words", place, f"{len(words)} words")
-    own: Keyword = source.choice(words[12], KEYWORDS, place) if expected == 13 else KEYWORDS[keyword]
-    scopes: tuple[Scope, Scope, Scope] = (own.activations, own.activations, own.weights)
+    entry: Keyword = source.choice(words[12], KEYWORDS, place) if expected == 13 else KEYWORDS[keyword]
+    scopes: tuple[Scope, Scope, Scope] = (entry.activations, entry.activations, entry.weights)
     if keyword in TABLES and number == source.lines[2][0]:
         scopes = ("all", "all", "all")
     passes = [_pass(source, place, words[2 + 3 * k : 5 + 3 * k], scopes[k]) for k in range(3)]
@@ -306,19 +306,19 @@ def _built(source: Source, workload: Workload, machine: Machine) -> Instance:
 
 def _alone(source: Source, workload: Workload, machine: Machine, name: str) -> Instance:
     """The collectives of weight gradients without compute."""
-    made = [own for own in workload.layers if own.weights.kind and own.weights.size]
+    made = [layer for layer in workload.layers if layer.weights.kind and layer.weights.size]
     if not made:
         raise source.error("exchanges nothing")
     unique = Draft(source)
     collectives = [
         Collective(
-            name=unique.unique(own.name),
-            kind=own.weights.kind,
-            size=_size(own.weights, machine.network.num_npus, workload),
+            name=unique.unique(layer.name),
+            kind=layer.weights.kind,
+            size=_size(layer.weights, machine.network.num_npus, workload),
             chunks=machine.chunks,
             element_bytes=1,
         )
-        for own in made
+        for layer in made
     ]
     return Instance(
         format=FORMAT,
@@ -329,9 +329,13 @@ def _alone(source: Source, workload: Workload, machine: Machine, name: str) -> I
     )
 
 
-def _size(own: Pass, npus: int, workload: Workload) -> int:
+def _size(layer_pass: Pass, npus: int, workload: Workload) -> int:
     """Bytes as we count them: an all-gather by what it makes."""
-    return own.size * npus if own.kind is CollectiveKind.ALL_GATHER and not workload.simai else own.size
+    return (
+        layer_pass.size * npus
+        if layer_pass.kind is CollectiveKind.ALL_GATHER and not workload.simai
+        else layer_pass.size
+    )
 
 
 class _Build:
@@ -346,19 +350,19 @@ class _Build:
         """Add a task; what blocks is over before it."""
         task = self.draft.compute(name, nanoseconds * PICOSECONDS_PER_NANOSECOND)
         waiting, self._waiting = self._waiting, []
-        for tensor, own, ready in waiting:
-            self._exchange(tensor, own, ready, task)
+        for tensor, layer_pass, ready in waiting:
+            self._exchange(tensor, layer_pass, ready, task)
         return task
 
-    def _exchange(self, name: str, own: Pass, ready: str, needed: str, *, model: bool = True) -> None:
-        if own.kind is not None:
-            size = _size(own, self._scopes.npus(own.scope), self._workload)
+    def _exchange(self, name: str, layer_pass: Pass, ready: str, needed: str, *, model: bool = True) -> None:
+        if layer_pass.kind is not None:
+            size = _size(layer_pass, self._scopes.npus(layer_pass.scope), self._workload)
             self.draft.exchange(
                 name,
-                own.kind,
+                layer_pass.kind,
                 size,
                 (ready, needed),
-                self._scopes.dimensions(own.scope),
+                self._scopes.dimensions(layer_pass.scope),
                 parallelism="model" if model else "data",
             )
 
@@ -406,8 +410,8 @@ class _Build:
             self._weights(k, layer)
             self._waiting.append((f"{layer.name}.error", layer.inputs, task))
         waiting, self._waiting = self._waiting, []
-        for tensor, own, ready in waiting:
-            self._exchange(tensor, own, ready, self.draft.tasks[0].name)
+        for tensor, layer_pass, ready in waiting:
+            self._exchange(tensor, layer_pass, ready, self.draft.tasks[0].name)
 
 
 READER = Reader("workload of ASTRA-sim 1 or SimAI (text)", ("txt",), _recognizes, _read)

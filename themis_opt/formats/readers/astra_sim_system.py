@@ -56,12 +56,12 @@ def _read(sources: Sequence[Source]) -> Part:
     numbers = {name: source.number(document[name], name, most=1e12) for name in USED if name in document}
     if "preferred-dataset-splits" in document:
         source.whole(document["preferred-dataset-splits"], "preferred-dataset-splits", least=1, most=MAX_CHUNKS)
-    own = algorithms(source, {name: _implementations(source, document, name) for name in NATIVE if name in document})
+    chosen = algorithms(source, {name: _implementations(source, document, name) for name in NATIVE if name in document})
 
     def change(machine: Machine) -> Machine:
-        return executed(source, machine, own, numbers)
+        return executed(source, machine, chosen, numbers)
 
-    return Part(change=change, notes=tuple(_notes(document, own)))
+    return Part(change=change, notes=tuple(_notes(document, chosen)))
 
 
 def _implementations(source: Source, document: Mapping[str, Any], name: str) -> tuple[Algorithm, ...]:
@@ -80,8 +80,8 @@ def algorithm(source: Source, value: object, field: str) -> Algorithm:
         If it has none: trees, and algorithms over all dimensions at once.
     """
     plain = re.sub(r"^direct[0-9]+$", "direct", value) if isinstance(value, str) else value
-    found: Algorithm = source.choice(plain, ALGORITHMS, field)
-    return found
+    algorithm: Algorithm = source.choice(plain, ALGORITHMS, field)
+    return algorithm
 
 
 def algorithms(source: Source, by_collective: Mapping[str, tuple[Algorithm, ...]]) -> tuple[Algorithm, ...]:
@@ -92,24 +92,28 @@ def algorithms(source: Source, by_collective: Mapping[str, tuple[Algorithm, ...]
     InputError
         If collectives differ.
     """
-    gathering = {name: own for name, own in by_collective.items() if not name.startswith("all-to-all")}
+    gathering = {
+        name: implementation for name, implementation in by_collective.items() if not name.startswith("all-to-all")
+    }
     chosen = gathering or by_collective
-    for name, own in chosen.items():
+    for name, implementation in chosen.items():
         first, expected = next(iter(chosen.items()))
-        if own != expected:
-            raise source.error(f"must be that of {first}: a dimension has one algorithm", name, ", ".join(own))
+        if implementation != expected:
+            raise source.error(
+                f"must be that of {first}: a dimension has one algorithm", name, ", ".join(implementation)
+            )
     return next(iter(chosen.values()), ())
 
 
-def one_queue(dimension: Dimension, own: Algorithm) -> float:
+def one_queue(dimension: Dimension, algorithm: Algorithm) -> float:
     """Share of the links of an NPU that an algorithm uses at a time in one queue per dimension."""
-    return 1.0 if own is Algorithm.DIRECT else 1 / links(dimension.kind, dimension.size)
+    return 1.0 if algorithm is Algorithm.DIRECT else 1 / links(dimension.kind, dimension.size)
 
 
 def executed(
     source: Source,
     machine: Machine,
-    own: Sequence[Algorithm],
+    chosen: Sequence[Algorithm],
     numbers: Mapping[str, float],
     share: Callable[[Dimension, Algorithm], float] = one_queue,
 ) -> Machine:
@@ -117,7 +121,7 @@ def executed(
 
     Parameters
     ----------
-    own : sequence of Algorithm
+    chosen : sequence of Algorithm
         Of each dimension; none if not given.
     numbers : mapping of float
         Values of :data:`USED` that are given.
@@ -130,17 +134,17 @@ def executed(
         If there are not as many algorithms as dimensions.
     """
     num_dimensions = len(machine.network.dimensions)
-    if own and len(own) != num_dimensions:
+    if chosen and len(chosen) != num_dimensions:
         rule = f"must have one algorithm for each of the {num_dimensions} dimensions of the network"
-        raise source.error(rule, "implementation", f"{len(own)} algorithms")
+        raise source.error(rule, "implementation", f"{len(chosen)} algorithms")
     delay = round(numbers.get("endpoint-delay", 0) * PICOSECONDS_PER_NANOSECOND)
     memory = numbers.get("local-mem-bw", 0.0) * 1e9
 
     def changes(k: int, dimension: Dimension) -> Mapping[str, Any]:
         changed: dict[str, Any] = {}
-        if own:
-            bandwidth = format_bandwidth(dimension.bandwidth * share(dimension, own[k]))
-            changed = {"algorithm": own[k].value, "bandwidth": bandwidth}
+        if chosen:
+            bandwidth = format_bandwidth(dimension.bandwidth * share(dimension, chosen[k]))
+            changed = {"algorithm": chosen[k].value, "bandwidth": bandwidth}
         if delay:
             changed["latency"] = format_time(dimension.latency + delay)
             changed["launch_overhead"] = nanoseconds(numbers["endpoint-delay"])
@@ -157,9 +161,9 @@ def executed(
     )
 
 
-def _notes(document: Mapping[str, Any], own: Sequence[Algorithm]) -> list[str]:
+def _notes(document: Mapping[str, Any], chosen: Sequence[Algorithm]) -> list[str]:
     notes = ["ASTRA-sim: a cycle is a nanosecond; a chunk alone in its dimension also holds it for the latency."]
-    if any(algorithm is not Algorithm.DIRECT for algorithm in own):
+    if any(algorithm is not Algorithm.DIRECT for algorithm in chosen):
         notes.append(
             "Rings and halving-doubling use one link of an NPU at a time, as native algorithms do in one queue per "
             "dimension."

@@ -54,19 +54,19 @@ def _read(sources: Sequence[Source]) -> Part:
     for rank, source, nodes in others:
         _compare(first, (rank, source, nodes))
     groups = [
-        (rank, source, [_text(own, "pg_name") for own in nodes.values()]) for rank, source, nodes in (first, *others)
+        (rank, source, [_text(node, "pg_name") for node in nodes.values()]) for rank, source, nodes in (first, *others)
     ]
 
     def build(machine: Machine | None) -> Instance:
         source, nodes = first[1], first[2]
-        found = needs_network(source, machine)
-        spans = [_spans(source, nodes, found, rank, names) for rank, source, names in groups]
-        for (_, source, _), own in zip(groups, spans, strict=True):
+        checked = needs_network(source, machine)
+        spans = [_spans(source, nodes, checked, rank, names) for rank, source, names in groups]
+        for (_, source, _), span in zip(groups, spans, strict=True):
             for number in nodes:
-                if own[number] != spans[0][number]:
+                if span[number] != spans[0][number]:
                     rule = f"spans other dimensions than on rank {groups[0][0]}"
-                    raise source.error(rule, f"nodes[{number}]", own[number])
-        return _built(source, nodes, spans[0], found)
+                    raise source.error(rule, f"nodes[{number}]", span[number])
+        return _built(source, nodes, spans[0], checked)
 
     folded = f"{len(sources)} equal NPUs are folded into one; " if others else ""
     note = f"Chakra: {folded}an all-gather gathers its size from each NPU; collectives of one stream may be reordered."
@@ -94,29 +94,29 @@ def _checked(source: Source) -> dict[int, Node]:
         raise source.error("has no nodes")
     if len(trace) > MAX_NODES:
         raise source.error(f"must have at most {MAX_NODES}", "nodes", len(trace))
-    places = {own.id: place for place, own in enumerate(trace)}
+    places = {node.id: place for place, node in enumerate(trace)}
     nodes: dict[int, Node] = {}
-    for place, own in enumerate(trace):
-        if places[own.id] != place:
-            raise source.error("stands twice", "id", own.id)
-        for dep in (*own.data_deps, *own.ctrl_deps):
+    for place, node in enumerate(trace):
+        if places[node.id] != place:
+            raise source.error("stands twice", "id", node.id)
+        for dep in (*node.data_deps, *node.ctrl_deps):
             if dep not in places:
                 raise source.error("waits for a node that there is not", f"nodes[{place}]", dep)
-        deps = [tuple(sorted(places[dep] for dep in given)) for given in (own.data_deps, own.ctrl_deps)]
-        nodes[place] = replace(own, id=place, data_deps=deps[0], ctrl_deps=deps[1])
+        deps = [tuple(sorted(places[dep] for dep in given)) for given in (node.data_deps, node.ctrl_deps)]
+        nodes[place] = replace(node, id=place, data_deps=deps[0], ctrl_deps=deps[1])
         _check_type(source, nodes[place])
     return nodes
 
 
-def _check_type(source: Source, own: Node) -> None:
-    field = f"nodes[{own.id}]"
-    if own.type in (NodeType.COMM_SEND, NodeType.COMM_RECV):
-        raise source.error("sends between two NPUs, as pipelines do, are not collectives", field, own.name)
-    if own.type not in (*COMPUTE, *PASSED_OVER, NodeType.COMM_COLL):
-        raise source.error(f"nodes of type {own.type.name} are not part of a problem", field, own.name)
-    if own.type is NodeType.COMM_COLL:
-        _kind(source, own)
-        source.whole(own.attributes.get("comm_size"), f"{field}.comm_size")
+def _check_type(source: Source, node: Node) -> None:
+    field = f"nodes[{node.id}]"
+    if node.type in (NodeType.COMM_SEND, NodeType.COMM_RECV):
+        raise source.error("sends between two NPUs, as pipelines do, are not collectives", field, node.name)
+    if node.type not in (*COMPUTE, *PASSED_OVER, NodeType.COMM_COLL):
+        raise source.error(f"nodes of type {node.type.name} are not part of a problem", field, node.name)
+    if node.type is NodeType.COMM_COLL:
+        _kind(source, node)
+        source.whole(node.attributes.get("comm_size"), f"{field}.comm_size")
 
 
 def _kind(source: Source, node: Node) -> CollectiveKind:
@@ -136,9 +136,11 @@ def _compare(first: tuple[int, Source, Mapping[int, Node]], other: tuple[int, So
         raise source.error(f"is rank {rank} once more; files are named prefix.RANK.et")
     if len(nodes) != len(expected):
         raise source.error(f"rank {own_rank} differs from rank {rank}, which has {len(expected)}", "nodes", len(nodes))
-    for number, own in nodes.items():
+    for number, node in nodes.items():
         for name in (*COMPARED, *ATTRIBUTES):
-            values = [getattr(n, name) if name in COMPARED else n.attributes.get(name) for n in (own, expected[number])]
+            values = [
+                getattr(n, name) if name in COMPARED else n.attributes.get(name) for n in (node, expected[number])
+            ]
             if values[0] != values[1]:
                 rule = f"rank {own_rank} differs from rank {rank}, where it is {values[1]!r}"
                 raise source.error(rule, f"nodes[{number}].{name}", values[0])
@@ -150,18 +152,18 @@ def _spans(
     """Dimensions of each collective; None for all."""
     cache: dict[str, tuple[str, ...] | None] = {}
     spans: dict[int, tuple[str, ...] | None] = {}
-    for own, name in zip(nodes.values(), names, strict=True):
-        spans[own.id] = None
-        if own.type is not NodeType.COMM_COLL:
+    for node, name in zip(nodes.values(), names, strict=True):
+        spans[node.id] = None
+        if node.type is not NodeType.COMM_COLL:
             continue
-        flags = own.attributes.get("involved_dim")
+        flags = node.attributes.get("involved_dim")
         if name not in ("", "0"):
             if name not in cache:
-                cache[name] = _group(source, own, machine, rank, name)
-            spans[own.id] = cache[name]
+                cache[name] = _group(source, node, machine, rank, name)
+            spans[node.id] = cache[name]
         elif isinstance(flags, tuple):
             chosen = zip(machine.network.dimension_names, flags, strict=False)
-            spans[own.id] = tuple(dimension for dimension, flag in chosen if flag)
+            spans[node.id] = tuple(dimension for dimension, flag in chosen if flag)
     return spans
 
 
@@ -174,19 +176,19 @@ def _group(source: Source, node: Node, machine: Machine, rank: int, name: str) -
         raise source.error(f"the communicator does not hold rank {rank}", field, name)
     if len(members) == 1:
         return ()
-    found = dimensions_of(machine.network, members)
-    if found is None:
+    dimensions = dimensions_of(machine.network, members)
+    if dimensions is None:
         shape = " x ".join(map(str, machine.network.sizes))
         raise source.error(f"its {len(members)} NPUs fill no dimensions of the network of {shape}", field, name)
-    return found
+    return dimensions
 
 
 def _order(source: Source, nodes: Mapping[int, Node]) -> list[Node]:
     """All nodes in an order that obeys dependencies, smaller ids first."""
-    waiting = {number: len({*own.data_deps, *own.ctrl_deps}) for number, own in nodes.items()}
+    waiting = {number: len({*node.data_deps, *node.ctrl_deps}) for number, node in nodes.items()}
     followers: dict[int, list[int]] = {}
-    for number, own in nodes.items():
-        for dep in {*own.data_deps, *own.ctrl_deps}:
+    for number, node in nodes.items():
+        for dep in {*node.data_deps, *node.ctrl_deps}:
             followers.setdefault(dep, []).append(number)
     free = [number for number, count in waiting.items() if not count]
     heapq.heapify(free)
@@ -209,15 +211,15 @@ def _built(
 ) -> Instance:
     name = f"{machine.network.name or 'network'} {source.path.name.partition('.')[0]}"
     order = _order(source, nodes)
-    if not any(own.type in COMPUTE for own in order):
+    if not any(node.type in COMPUTE for node in order):
         return _alone(source, order, nodes, spans, machine, name)
     return _Build(source, nodes, spans, machine).run(order).instance(name, machine)
 
 
-def _size(own: Node, machine: Machine, span: tuple[str, ...] | None) -> int:
+def _size(node: Node, machine: Machine, span: tuple[str, ...] | None) -> int:
     """Bytes as we count them."""
-    size = int(str(own.attributes["comm_size"]))
-    if own.attributes["comm_type"] == 2:
+    size = int(str(node.attributes["comm_size"]))
+    if node.attributes["comm_type"] == 2:
         sizes = dict(zip(machine.network.dimension_names, machine.network.sizes, strict=True))
         for dimension in sizes if span is None else span:
             size *= sizes[dimension]
@@ -235,17 +237,17 @@ def _alone(
     """Collectives without compute, all of them at once."""
     unique = Draft(source)
     collectives = []
-    for own in order:
-        if own.type is not NodeType.COMM_COLL or spans[own.id] == () or not own.attributes["comm_size"]:
+    for node in order:
+        if node.type is not NodeType.COMM_COLL or spans[node.id] == () or not node.attributes["comm_size"]:
             continue
-        if any(nodes[dep].type is NodeType.COMM_COLL for dep in own.data_deps):
+        if any(nodes[dep].type is NodeType.COMM_COLL for dep in node.data_deps):
             rule = "collectives that need the data of others, without compute between, are no problem here"
-            raise source.error(rule, f"nodes[{own.id}]", own.name)
-        span = spans[own.id]
+            raise source.error(rule, f"nodes[{node.id}]", node.name)
+        span = spans[node.id]
         collective = Collective(
-            name=unique.unique(own.name),
-            kind=_kind(source, own),
-            size=_size(own, machine, span),
+            name=unique.unique(node.name),
+            kind=_kind(source, node),
+            size=_size(node, machine, span),
             chunks=machine.chunks,
             element_bytes=1,
             **({"dimensions": span} if span else {}),
@@ -288,31 +290,31 @@ class _Build:
         """Add tasks and tensors of all nodes."""
         if order[0].type not in COMPUTE:
             self.draft.compute("start", 0)
-        for own in order:
-            self._add(own)
+        for node in order:
+            self._add(node)
         names: dict[int, str] = {}
         for number, way in self._ways.items():
             names[number] = self._exchange(way, tuple(names[dep] for dep in way.after if names[dep]))
         return self.draft
 
-    def _add(self, own: Node) -> None:
+    def _add(self, node: Node) -> None:
         """Follow one node: what it waits for are tasks, and collectives that are under way."""
-        deps = {*own.data_deps, *own.ctrl_deps}
+        deps = {*node.data_deps, *node.ctrl_deps}
         ready = max((self._ready[dep] for dep in deps), default=0)
-        if own.type in COMPUTE:
-            self._ready[own.id], self._open[own.id] = self._task(own, self._awaited(deps)), frozenset()
-        elif own.type in PASSED_OVER:
-            self._ready[own.id], self._open[own.id] = ready, self._awaited(deps)
+        if node.type in COMPUTE:
+            self._ready[node.id], self._open[node.id] = self._task(node, self._awaited(deps)), frozenset()
+        elif node.type in PASSED_OVER:
+            self._ready[node.id], self._open[node.id] = ready, self._awaited(deps)
         else:
-            self._ways[own.id] = _Way(own, ready, tuple(sorted(self._awaited(own.data_deps))))
-            self._ready[own.id], self._open[own.id] = ready, frozenset((own.id,))
+            self._ways[node.id] = _Way(node, ready, tuple(sorted(self._awaited(node.data_deps))))
+            self._ready[node.id], self._open[node.id] = ready, frozenset((node.id,))
 
     def _awaited(self, deps: Iterable[int]) -> frozenset[int]:
         return frozenset().union(*(self._open[dep] for dep in deps))
 
-    def _task(self, own: Node, awaited: frozenset[int]) -> int:
+    def _task(self, node: Node, awaited: frozenset[int]) -> int:
         """Add a task that needs the results of some collectives; returns its number."""
-        self.draft.compute(own.name or f"node {own.id}", self._time(own))
+        self.draft.compute(node.name or f"node {node.id}", self._time(node))
         number = len(self.draft.tasks) - 1
         for collective in awaited:
             if self._ways[collective].needed is None:
@@ -321,12 +323,12 @@ class _Build:
 
     def _exchange(self, way: _Way, after: tuple[str, ...]) -> str:
         """Add the tensor of a collective; one that the very next task waits for is taken for model parallelism."""
-        own, span = way.node, self._spans[way.node.id]
+        node, span = way.node, self._spans[way.node.id]
         later = way.needed is None
         return self.draft.exchange(
-            own.name or f"node {own.id}",
-            _kind(self._source, own),
-            _size(own, self._machine, span),
+            node.name or f"node {node.id}",
+            _kind(self._source, node),
+            _size(node, self._machine, span),
             (self.draft.tasks[way.ready].name, self.draft.tasks[way.needed or 0].name),
             span,
             later=later,
@@ -334,17 +336,17 @@ class _Build:
             parallelism="model" if way.needed == way.ready + 1 else "data",
         )
 
-    def _time(self, own: Node) -> int:
+    def _time(self, node: Node) -> int:
         """Picoseconds: the duration, or what operations take at the rates of the machine."""
-        operations = own.attributes.get("num_ops", 0)
-        if own.duration_micros or not operations:
-            return own.duration_micros * PICOSECONDS_PER_MICROSECOND
-        field = f"nodes[{own.id}].num_ops"
+        operations = node.attributes.get("num_ops", 0)
+        if node.duration_micros or not operations:
+            return node.duration_micros * PICOSECONDS_PER_MICROSECOND
+        field = f"nodes[{node.id}].num_ops"
         count = self._source.number(operations, field, most=1e30)
         if self._machine.flops is None:
             raise self._source.error("has no duration: name a system file with peak-perf too", field, operations)
         seconds = count / self._machine.flops
-        moved = self._source.number(own.attributes.get("tensor_size", 0), f"nodes[{own.id}].tensor_size", most=1e30)
+        moved = self._source.number(node.attributes.get("tensor_size", 0), f"nodes[{node.id}].tensor_size", most=1e30)
         if self._machine.memory_bandwidth:
             seconds = max(seconds, moved / self._machine.memory_bandwidth)
         return round(seconds * PICOSECONDS_PER_SECOND)

@@ -42,10 +42,10 @@ def _read(sources: Sequence[Source]) -> Part:
     ranks = _whole(source, given["world_size"], "world_size", most=10**9)
 
     def build(machine: Machine | None) -> Instance:
-        found = needs_network(source, machine)
-        if found.network.num_npus != ranks:
-            raise source.error(f"must be the NPUs of the network, {found.network.num_npus}", "world_size", ranks)
-        return _built(source, sizes, forward, backward, found)
+        checked = needs_network(source, machine)
+        if checked.network.num_npus != ranks:
+            raise source.error(f"must be the NPUs of the network, {checked.network.num_npus}", "world_size", ranks)
+        return _built(source, sizes, forward, backward, checked)
 
     note = "DDP: the backward pass is divided among buckets by their bytes; no time of the optimizer is logged."
     return Part(workload=build, notes=(note,), tables=_tables(source, given, forward + backward))
@@ -54,8 +54,8 @@ def _read(sources: Sequence[Source]) -> Part:
 def _pairs(source: Source) -> dict[str, Any]:
     """The values by name, from any of the three forms."""
     if not source.head.lstrip().startswith("{"):
-        found = [PAIR.fullmatch(line) for _, line in source.lines]
-        return {own[1]: own[2] for own in found if own}
+        pairs = [PAIR.fullmatch(line) for _, line in source.lines]
+        return {pair[1]: pair[2] for pair in pairs if pair}
     if isinstance(source.document, dict):
         return dict(source.document)
     if len(source.data) > MAX_LITERAL:

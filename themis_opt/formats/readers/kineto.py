@@ -98,8 +98,8 @@ def _read(sources: Sequence[Source]) -> Part:
     step = _Step(source)
 
     def build(machine: Machine | None) -> Instance:
-        found = machine or Machine(_network(source, step.collectives))
-        return _built(source, step, found)
+        known = machine or Machine(_network(source, step.collectives))
+        return _built(source, step, known)
 
     derived = "without a network of its own, that of the trace is fitted to the times of its collectives"
     note = f"PyTorch: {step.name}; a collective is ready when its kernel starts; {derived}."
@@ -170,29 +170,35 @@ class _Step:
                 raise source.error(f"must have at most {MAX_KEPT} kernels: profile fewer steps")
         if not collectives:
             raise source.error("holds no collective of NCCL with its sizes: profile with GPU activities, rank by rank")
-        self._choose(source, collectives, compute, next((own for own in steps.values() if own), {}))
+        self._choose(source, collectives, compute, next((step for step in steps.values() if step), {}))
 
     def _choose(
         self, source: Source, collectives: Sequence[Event], compute: Sequence[Span], steps: Mapping[str, Span]
     ) -> None:
         """Keep the step of median length of those that hold collectives, or all of the trace."""
-        everything = [(own.start, own.end) for own in collectives] + list(compute)
+        everything = [(collective.start, collective.end) for collective in collectives] + list(compute)
         whole = (min(start for start, _ in everything), max(end for _, end in everything))
         held = sorted(
-            (span[1] - span[0], name) for name, span in steps.items() if any(_within(own, span) for own in collectives)
+            (span[1] - span[0], name)
+            for name, span in steps.items()
+            if any(_within(collective, span) for collective in collectives)
         )
         self.name = held[len(held) // 2][1] if held else "the whole trace is one step"
         span = steps[self.name] if held else whole
-        self.collectives = sorted((own for own in collectives if _within(own, span)), key=lambda own: own.start)
-        self.compute = _union([own for own in compute if span[0] <= own[0] < span[1]])
-        self.start = min([span[0], *(own.start for own in self.collectives[:1])])
-        self.end = max([span[1], *(own.end for own in self.collectives), *(end for _, end in self.compute[-1:])])
+        self.collectives = sorted(
+            (collective for collective in collectives if _within(collective, span)), key=lambda event: event.start
+        )
+        self.compute = _union([interval for interval in compute if span[0] <= interval[0] < span[1]])
+        self.start = min([span[0], *(collective.start for collective in self.collectives[:1])])
+        self.end = max(
+            [span[1], *(collective.end for collective in self.collectives), *(end for _, end in self.compute[-1:])]
+        )
         if self.end <= self.start:
             raise source.error("must have a step that lasts", "traceEvents", self.name)
-        self.communication = _union([(own.start, own.end) for own in self.collectives])
+        self.communication = _union([(collective.start, collective.end) for collective in self.collectives])
         self.exposed = _without(self.communication, self.compute)
         self.exposed_ends = [end for _, end in self.exposed]
-        self.kernels = sorted(own[0] for own in compute if span[0] <= own[0] < span[1])
+        self.kernels = sorted(kernel[0] for kernel in compute if span[0] <= kernel[0] < span[1])
 
     @property
     def length(self) -> int:
@@ -239,8 +245,8 @@ def _gain(name: str, time: float, now: float) -> dict[str, str]:
     return {"iteration": name, "time": format_short_time(time), "gain": format_percent(1 - time / now)}
 
 
-def _within(own: Event, span: Span) -> bool:
-    return span[0] <= own.start < span[1]
+def _within(event: Event, span: Span) -> bool:
+    return span[0] <= event.start < span[1]
 
 
 def _union(spans: Sequence[Span]) -> list[Span]:
@@ -281,27 +287,27 @@ def _is_nccl(event: Mapping[str, Any]) -> bool:
 
 def _collective(source: Source, event: Mapping[str, Any]) -> Event | None:
     """The collective of a kernel of NCCL; none where it is compute, or moves nothing."""
-    own = event.get("args")
-    if not _is_nccl(event) or not isinstance(own, dict) or "Collective name" not in own:
+    arguments = event.get("args")
+    if not _is_nccl(event) or not isinstance(arguments, dict) or "Collective name" not in arguments:
         return None
-    name = own["Collective name"]
+    name = arguments["Collective name"]
     if name in PASSED_OVER:
         return None
     if name in ("send", "recv"):
         raise source.error("sends between two NPUs, as pipelines do, are not collectives", "Collective name", name)
     kind: CollectiveKind = source.choice(name, KINDS, "Collective name")
-    dtype = own.get("dtype")
+    dtype = arguments.get("dtype")
     if not isinstance(dtype, str) or dtype not in ELEMENT_BYTES:
         hint = suggestion(dtype, list(ELEMENT_BYTES)) if isinstance(dtype, str) else ""
         raise source.error(f"must be one of {', '.join(ELEMENT_BYTES)}{hint}", "dtype", dtype)
     field = "Out msg nelems" if kind is CollectiveKind.ALL_GATHER else "In msg nelems"
-    size = source.whole(own.get(field), field, most=MAX_BYTES // 8) * ELEMENT_BYTES[dtype]
-    npus = source.whole(own.get("Group size"), "Group size", least=1, most=10**7)
+    size = source.whole(arguments.get(field), field, most=MAX_BYTES // 8) * ELEMENT_BYTES[dtype]
+    npus = source.whole(arguments.get("Group size"), "Group size", least=1, most=10**7)
     start, end = _span(source, event)
     if not size or npus == 1 or end <= start:
         return None
-    ranks = _ranks(own.get("Process Group Ranks"))
-    group = f"{own.get('Process Group Name', '')} {own.get('Process Group Description', '')}".strip()
+    ranks = _ranks(arguments.get("Process Group Ranks"))
+    group = f"{arguments.get('Process Group Name', '')} {arguments.get('Process Group Description', '')}".strip()
     return Event(start, end, kind, size, group or "default", ranks if len(ranks) == npus else (), npus)
 
 
@@ -314,14 +320,17 @@ def _ranks(text: object) -> tuple[int, ...]:
 
 def _network(source: Source, collectives: Sequence[Event]) -> Network:
     """Dimensions of the groups of a trace, innermost first."""
-    groups = {(own.ranks[1] - own.ranks[0] if len(own.ranks) > 1 else 1, own.npus) for own in collectives}
+    groups = {
+        (collective.ranks[1] - collective.ranks[0] if len(collective.ranks) > 1 else 1, collective.npus)
+        for collective in collectives
+    }
     reached = 1
     dimensions: list[Dimension] = []
     spanning: list[int] = []
     for stride, npus in sorted(groups):
         if stride == reached:
-            own = [event for event in collectives if event.npus == npus]
-            dimensions.append(_dimension(own, npus, f"dim{len(dimensions) + 1}"))
+            events = [event for event in collectives if event.npus == npus]
+            dimensions.append(_dimension(events, npus, f"dim{len(dimensions) + 1}"))
             reached *= npus
         else:
             spanning.append(npus if stride == 1 else 0)
@@ -334,13 +343,16 @@ def _network(source: Source, collectives: Sequence[Event]) -> Network:
 
 def _dimension(collectives: Sequence[Event], npus: int, name: str) -> Dimension:
     """A ring whose costs fit the times, or whose bandwidth alone does where they tell no more."""
-    measurements = [Measurement(own.kind, own.size, npus, float(own.end - own.start)) for own in collectives]
+    measurements = [
+        Measurement(collective.kind, collective.size, npus, float(collective.end - collective.start))
+        for collective in collectives
+    ]
     try:
         fit = calibrate(measurements)
         return fit.dimension(npus, name=name, source="fitted to the trace")
     except InputError:
-        sent = sum(len(own.kind.rule.phases) * own.size * (npus - 1) / npus for own in collectives)
-        seconds = sum(own.end - own.start for own in collectives) / 1e12
+        sent = sum(len(collective.kind.rule.phases) * collective.size * (npus - 1) / npus for collective in collectives)
+        seconds = sum(collective.end - collective.start for collective in collectives) / 1e12
         bandwidth = sent / seconds
         return Dimension(
             kind=Kind.RING, size=npus, name=name, bandwidth=bandwidth, source="bytes over time of the trace"
@@ -349,8 +361,8 @@ def _dimension(collectives: Sequence[Event], npus: int, name: str) -> Dimension:
 
 def _built(source: Source, step: _Step, machine: Machine) -> Instance:
     """Tasks between the starts of collectives and the places where they are needed."""
-    needs = [_needed(step, own) for own in step.collectives]
-    starts = [own.start for own in step.collectives]
+    needs = [_needed(step, collective) for collective in step.collectives]
+    starts = [collective.start for collective in step.collectives]
     cuts = sorted({step.start, *starts, *(need for need in needs if need is not None), step.end})
     exposed = [0, *_running(step.exposed, cuts)]
     draft = Draft(source)
@@ -360,14 +372,14 @@ def _built(source: Source, step: _Step, machine: Machine) -> Instance:
         time = end - start - (exposed[number + 1] - exposed[number])
         names[end] = after[start] = draft.compute(f"compute {number}", time)
     first = draft.tasks[0].name
-    for own, need in zip(step.collectives, needs, strict=True):
+    for collective, need in zip(step.collectives, needs, strict=True):
         draft.exchange(
-            f"{own.kind.value} {own.group}"[:80],
-            own.kind,
-            own.size,
-            (names[own.start], first if need is None else after[need]),
-            _dimensions(source, own, machine.network),
-            parallelism="data" if own.kind in GRADIENTS else "model",
+            f"{collective.kind.value} {collective.group}"[:80],
+            collective.kind,
+            collective.size,
+            (names[collective.start], first if need is None else after[need]),
+            _dimensions(source, collective, machine.network),
+            parallelism="data" if collective.kind in GRADIENTS else "model",
             later=need is None,
         )
     return draft.instance(source.path.name.partition(".")[0], machine)
@@ -385,11 +397,11 @@ def _running(spans: Sequence[Span], cuts: Sequence[int]) -> list[int]:
     return sums
 
 
-def _needed(step: _Step, own: Event) -> int | None:
+def _needed(step: _Step, event: Event) -> int | None:
     """When compute needs a collective: see the top of the module; none if that is in the next step."""
-    place = own.end
-    if own.kind in GRADIENTS:
-        gap = bisect_left(step.exposed_ends, own.end)
+    place = event.end
+    if event.kind in GRADIENTS:
+        gap = bisect_left(step.exposed_ends, event.end)
         if gap == len(step.exposed_ends):
             return None
         place = step.exposed_ends[gap]
@@ -397,29 +409,29 @@ def _needed(step: _Step, own: Event) -> int | None:
     return step.kernels[kernel] if kernel < len(step.kernels) else None
 
 
-def _dimensions(source: Source, own: Event, network: Network) -> tuple[str, ...] | None:
+def _dimensions(source: Source, event: Event, network: Network) -> tuple[str, ...] | None:
     """The dimensions that a group fills, by its ranks, or by its size where they are not known."""
-    if own.npus == network.num_npus:
+    if event.npus == network.num_npus:
         return None
-    found = dimensions_of(network, own.ranks) if own.ranks else _by_size(own.npus, network)
-    if found is None:
+    dimensions = dimensions_of(network, event.ranks) if event.ranks else _by_size(event.npus, network)
+    if dimensions is None:
         shape = " x ".join(map(str, network.sizes))
         raise source.error(
-            f"fills no dimensions of the network of {shape}", "Process Group Ranks", own.ranks or own.npus
+            f"fills no dimensions of the network of {shape}", "Process Group Ranks", event.ranks or event.npus
         )
-    return found
+    return dimensions
 
 
 def _by_size(npus: int, network: Network) -> tuple[str, ...] | None:
     """The only dimensions, next to each other, that have so many NPUs."""
     sizes, names = network.sizes, network.dimension_names
-    found = [
+    candidates = [
         names[start:end]
         for start in range(len(sizes))
         for end in range(start + 1, len(sizes) + 1)
         if math.prod(sizes[start:end]) == npus
     ]
-    return found[0] if len(found) == 1 else None
+    return candidates[0] if len(candidates) == 1 else None
 
 
 READER = Reader("trace of the PyTorch profiler", ("json",), _recognizes, _read)

@@ -72,7 +72,7 @@ def calibrated(logs: Sequence[Log], tool: str) -> Part:
             fits[name] = calibrate(log.measurements, Kind.RING)
         except InputError as error:
             raise error.within(str(log.source)) from None
-        npus = max(own.num_npus for own in log.measurements)
+        npus = max(measurement.num_npus for measurement in log.measurements)
         dimensions.append(fits[name].dimension(npus, name=name, source=f"calibrated: {log.source.path.name}"))
     notes = [
         f"{tool}: GB/s are 10^9 bytes per second; one dimension per file, innermost first, taken for a ring; what the "

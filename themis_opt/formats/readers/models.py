@@ -29,10 +29,10 @@ def _is_config(source: Source) -> bool:
 def _is_listing(source: Source) -> bool:
     document = source.document
     if isinstance(document, dict):
-        return bool(document) and all(isinstance(own, list) and "." in name for name, own in document.items())
+        return bool(document) and all(isinstance(value, list) and "." in name for name, value in document.items())
     first = source.head.lstrip().partition("\n")[0]
-    found = LINE.fullmatch(first)
-    return found is not None and "." in found[1]
+    match = LINE.fullmatch(first)
+    return match is not None and "." in match[1]
 
 
 def _reading(model_of: Callable[[Path], TrainingModel]) -> Callable[[Sequence[Source]], Part]:

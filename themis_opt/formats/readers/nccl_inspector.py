@@ -36,14 +36,14 @@ def _read(sources: Sequence[Source]) -> Part:
     inner: list[Measurement] = []
     outer: list[Measurement] = []
     mixed = 0
-    for own, nodes in _measured(source):
+    for measurement, nodes in _measured(source):
         if nodes == 1:
-            inner.append(own)
-        elif nodes == own.num_npus:
-            outer.append(own)
+            inner.append(measurement)
+        elif nodes == measurement.num_npus:
+            outer.append(measurement)
         else:
             mixed += 1
-    logs = [Log(source, tuple(own)) for own in (inner, outer) if own]
+    logs = [Log(source, tuple(measurements)) for measurements in (inner, outer) if measurements]
     if not logs:
         raise source.error("holds no collective within a node, or between GPUs that are each on another node")
     part = calibrated(logs, "NCCL Inspector")

@@ -92,9 +92,9 @@ def _from_json(source: Source) -> Iterator[Measurement]:
     document = source.json_object()
     kind = _kind(source, " ".join(str(word) for word in document.get("args", ()) if isinstance(word, str)))
     devices = document["config"].get("devices") if isinstance(document.get("config"), dict) else None
-    if not isinstance(devices, list) or not all(isinstance(own, dict) for own in devices):
+    if not isinstance(devices, list) or not all(isinstance(device, dict) for device in devices):
         raise source.error("must be a list of devices", "config.devices")
-    npus = _group(source, [(own.get("rank"), own.get("group", 0)) for own in devices])
+    npus = _group(source, [(device.get("rank"), device.get("group", 0)) for device in devices])
     results = document.get("results")
     if not isinstance(results, list):
         raise source.error("must be a list", "results")
@@ -107,18 +107,18 @@ def _result(source: Source, row: Any, field: str, kind: CollectiveKind, npus: in
         raise source.error("must be an object", field)
     size = source.whole(row.get("size"), f"{field}.size")
     for place in PLACES:
-        own = row.get(place)
-        if isinstance(own, Mapping) and size and "time" in own:
-            yield _measured(source, kind, size, npus, own["time"], f"{field}.{place}.time")
+        cell = row.get(place)
+        if isinstance(cell, Mapping) and size and "time" in cell:
+            yield _measured(source, kind, size, npus, cell["time"], f"{field}.{place}.time")
 
 
 def _kind(source: Source, text: str) -> CollectiveKind:
     """The collective: of the program that the text or the file is named after."""
-    found = PROGRAM.search(text) or PROGRAM.search(source.path.name)
-    if found is None:
+    match = PROGRAM.search(text) or PROGRAM.search(source.path.name)
+    if match is None:
         rule = "does not say which collective it measures: name the file after it, such as all_reduce.txt"
         raise source.error(rule)
-    return collective(source, found[1], "program")
+    return collective(source, match[1], "program")
 
 
 def _group(source: Source, devices: Sequence[tuple[Any, Any]]) -> int:

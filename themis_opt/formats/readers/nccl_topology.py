@@ -55,11 +55,11 @@ def _read(sources: Sequence[Source]) -> Part:
 
 def nodes_of(source: Source) -> tuple[int, str]:
     """The number of nodes that the name of the file says, or the usual one, and a note about it."""
-    found = re.search(r"(\d{1,6})nodes", source.path.name)
-    nodes = int(found[1]) if found else USUAL_NODES
+    match = re.search(r"(\d{1,6})nodes", source.path.name)
+    nodes = int(match[1]) if match else USUAL_NODES
     if nodes < 1:
         raise source.error("must be 1 or more", "nodes in the name", nodes)
-    said = "" if found else ", since its name says no number such as 16nodes"
+    said = "" if match else ", since its name says no number such as 16nodes"
     return nodes, f"NCCL: {nodes} nodes{said}; GB/s are 10^9 bytes per second; latencies are those of NCCL's own model."
 
 
@@ -76,14 +76,14 @@ def _topology(source: Source, root: Element) -> tuple[Network, list[str]]:
         if not adapters:
             raise source.error("must describe a network adapter, since there are several nodes", "net")
         share = sum(adapters) / len(gpus)
-        found = f"{len(adapters)} adapters of {sum(adapters):g} GB/s for {len(gpus)} GPUs"
-        dimensions.append(between(nodes, share, found))
+        description = f"{len(adapters)} adapters of {sum(adapters):g} GB/s for {len(gpus)} GPUs"
+        dimensions.append(between(nodes, share, description))
     if not dimensions:
         raise source.error("has one GPU and one node: nothing is exchanged")
     return Network(name=source.path.stem, dimensions=tuple(dimensions)), [note, *link]
 
 
-def between(nodes: int, gigabytes: float, found: str) -> Dimension:
+def between(nodes: int, gigabytes: float, description: str) -> Dimension:
     """The dimension between nodes, of some GB/s per GPU."""
     return Dimension(
         kind=Kind.SWITCH,
@@ -91,7 +91,7 @@ def between(nodes: int, gigabytes: float, found: str) -> Dimension:
         name="net",
         bandwidth=f"{gigabytes:.12g} GB/s",
         latency=LATENCY["net"],
-        source=found,
+        source=description,
     )
 
 
@@ -113,10 +113,10 @@ def _inside(source: Source, root: Element, gpus: Sequence[Element]) -> tuple[Dim
         switched = targets == {"0x068000"}
         if not switched:
             _check_pairs(source, gpus)
-        kind, latency, found = Kind.SWITCH if switched else Kind.FULLY_CONNECTED, LATENCY["nvlink"], "NVLinks"
+        kind, latency, medium = Kind.SWITCH if switched else Kind.FULLY_CONNECTED, LATENCY["nvlink"], "NVLinks"
         bandwidth = bandwidths[0]
     else:
-        kind, latency, found = Kind.SWITCH, LATENCY["pci"], "PCI links of the GPUs"
+        kind, latency, medium = Kind.SWITCH, LATENCY["pci"], "PCI links of the GPUs"
         bandwidth = min(_pci(source, root, gpu) for gpu in gpus)
     dimension = Dimension(
         kind=kind,
@@ -124,7 +124,7 @@ def _inside(source: Source, root: Element, gpus: Sequence[Element]) -> tuple[Dim
         name="node",
         bandwidth=f"{bandwidth:.12g} GB/s",
         latency=latency,
-        source=f"{found}, {bandwidth:g} GB/s per GPU",
+        source=f"{medium}, {bandwidth:g} GB/s per GPU",
     )
     return dimension, []
 
@@ -195,14 +195,14 @@ def _graph(source: Source, root: Element) -> tuple[Network, list[str]]:
     dimensions = []
     if len(gpus) > 1:
         latency = LATENCY["pci" if ring.get("typeintra") in ("PIX", "PXB", "PHB", "SYS") else "nvlink"]
-        found = f"ring of {len(channels)} channels, {speeds[0]:g} GB/s"
+        description = f"ring of {len(channels)} channels, {speeds[0]:g} GB/s"
         inner = Dimension(
             kind=Kind.RING,
             size=len(gpus),
             name="node",
             bandwidth=f"{speeds[0]:.12g} GB/s",
             latency=latency,
-            source=found,
+            source=description,
         )
         dimensions.append(inner)
     if nodes > 1:

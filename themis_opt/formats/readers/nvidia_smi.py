@@ -38,17 +38,17 @@ def _read(sources: Sequence[Source]) -> Part:
         rule = "must be one kind of link between all GPUs: pairs that differ are no product of dimensions"
         raise source.error(rule, "links", ", ".join(sorted(pairs)))
     (link,) = pairs
-    found = LINK.fullmatch(link)
-    bandwidth = int(found[1]) * NVLINK if found else PCI
+    match = LINK.fullmatch(link)
+    bandwidth = int(match[1]) * NVLINK if match else PCI
     dimension = Dimension(
         kind=Kind.SWITCH,
         size=size,
         name="node",
         bandwidth=f"{bandwidth:g} GB/s",
-        latency=LATENCY["nvlink" if found else "pci"],
+        latency=LATENCY["nvlink" if match else "pci"],
         source=f"{link} between all GPUs",
     )
-    each = "25 GB/s per NVLink and direction" if found else "32 GB/s, PCI 4.0 with 16 lanes"
+    each = "25 GB/s per NVLink and direction" if match else "32 GB/s, PCI 4.0 with 16 lanes"
     note = f"nvidia-smi: {link} between all GPUs; bandwidth {each} is an assumption, latency that of NCCL's own model."
     return Part(network=Network(name=source.path.stem, dimensions=(dimension,)), notes=(note,))
 
@@ -68,8 +68,8 @@ def _matrix(source: Source) -> list[list[str]]:
     return matrix
 
 
-def _row(source: Source, number: int, words: Sequence[str], own: int, size: int) -> list[str]:
-    if len(words) != size or words[own] != "X":
+def _row(source: Source, number: int, words: Sequence[str], place: int, size: int) -> list[str]:
+    if len(words) != size or words[place] != "X":
         raise source.error(f"must have {size} links, with X where it meets itself", f"line {number}")
     for word in words:
         if word != "X" and word not in PATHS and not LINK.fullmatch(word):

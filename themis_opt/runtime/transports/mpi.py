@@ -33,8 +33,8 @@ class MpiLink:
 
     def exchange(self, outgoing: Sequence[Outgoing], incoming: Sequence[Incoming]) -> None:
         """Send and receive; see :class:`~themis_opt.runtime.links.Link`."""
-        frames = [np.empty(own.size, np.uint8) for own in incoming]
-        requests = [self._communicator.Irecv(f, own.peer) for f, own in zip(frames, incoming, strict=True)]
+        frames = [np.empty(message.size, np.uint8) for message in incoming]
+        requests = [self._communicator.Irecv(f, message.peer) for f, message in zip(frames, incoming, strict=True)]
         waiting, left = dict(enumerate(requests)), list(outgoing)
         sent: list[tuple[memoryview, Any]] = []
         moved_at = monotonic()
@@ -48,7 +48,7 @@ class MpiLink:
                 incoming[number].check(frames[number].data)
                 incoming[number].unpack(frames[number].data)
                 del waiting[number]
-            sent = [own for own in sent if not own[1].Test()]
+            sent = [pair for pair in sent if not pair[1].Test()]
             if arrived or left:
                 moved_at = monotonic()
             elif monotonic() - moved_at > self._patience:

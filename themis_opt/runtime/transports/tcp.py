@@ -46,13 +46,13 @@ class TcpLink:
 
     def exchange(self, outgoing: Sequence[Outgoing], incoming: Sequence[Incoming]) -> None:
         """Send and receive; see :class:`~themis_opt.runtime.links.Link`."""
-        senders = [_Sender(self._connections[peer], peer, own) for peer, own in _by_peer(outgoing)]
-        receivers = [_Receiver(self._connections[peer], peer, own) for peer, own in _by_peer(incoming)]
+        senders = [_Sender(self._connections[peer], peer, messages) for peer, messages in _by_peer(outgoing)]
+        receivers = [_Receiver(self._connections[peer], peer, messages) for peer, messages in _by_peer(incoming)]
         moved_at = monotonic()
         while senders or receivers:
             now = monotonic()
-            ready = [own for own in senders if own.due <= now]
-            due = min((own.due for own in senders if own.due > now), default=now + self._patience)
+            ready = [sender for sender in senders if sender.due <= now]
+            due = min((sender.due for sender in senders if sender.due > now), default=now + self._patience)
             wait = max(min(due, moved_at + self._patience) - now, 0.0)
             readable, writable, _ = select.select(receivers, ready, (), wait)
             for receiver in readable:
@@ -63,8 +63,8 @@ class TcpLink:
                 moved_at = monotonic()
             elif monotonic() - moved_at >= self._patience:
                 self._give_up(senders, receivers)
-            senders = [own for own in senders if own.left]
-            receivers = [own for own in receivers if own.left]
+            senders = [sender for sender in senders if sender.left]
+            receivers = [receiver for receiver in receivers if receiver.left]
 
     def _give_up(self, senders: Sequence["_Sender"], receivers: Sequence["_Receiver"]) -> None:
         if receivers:
@@ -73,10 +73,10 @@ class TcpLink:
 
 
 def _by_peer(messages: Sequence[T]) -> Iterable[tuple[int, deque[T]]]:
-    found: dict[int, deque[T]] = {}
+    queues: dict[int, deque[T]] = {}
     for message in messages:
-        found.setdefault(message.peer, deque()).append(message)
-    return found.items()
+        queues.setdefault(message.peer, deque()).append(message)
+    return queues.items()
 
 
 class _Sender:
@@ -192,17 +192,19 @@ class TcpEndpoint:
             If a neighbour is not there in time.
         """
         wanted = {(peer, *key) for key, peers in channels.items() for peer in peers if peer != self._rank}
-        acceptor = Thread(target=self._accept, args=({own for own in wanted if own[0] > self._rank},), daemon=True)
+        acceptor = Thread(
+            target=self._accept, args=({caller for caller in wanted if caller[0] > self._rank},), daemon=True
+        )
         acceptor.start()
-        found = {own: self._call(addresses[own[0]], *own) for own in sorted(wanted) if own[0] < self._rank}
+        connections = {key: self._call(addresses[key[0]], *key) for key in sorted(wanted) if key[0] < self._rank}
         acceptor.join(GREETING_SECONDS)
-        found |= self._accepted
-        missing = sorted(wanted - set(found))
+        connections |= self._accepted
+        missing = sorted(wanted - set(connections))
         if missing:
             raise RankFailure(missing[0][0], f"did not connect within {GREETING_SECONDS:g} s")
         self._listener.close()
         return {
-            key: TcpLink({peer: found[peer, *key] for peer in peers if peer != self._rank}, patience)
+            key: TcpLink({peer: connections[peer, *key] for peer in peers if peer != self._rank}, patience)
             for key, peers in channels.items()
         }
 

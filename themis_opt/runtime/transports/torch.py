@@ -23,10 +23,10 @@ class TorchLink:
 
     def exchange(self, outgoing: Sequence[Outgoing], incoming: Sequence[Incoming]) -> None:
         """Send and receive; see :class:`~themis_opt.runtime.links.Link`."""
-        frames = [np.empty(own.size, np.uint8) for own in incoming]
+        frames = [np.empty(message.size, np.uint8) for message in incoming]
         receives = [
-            distributed.irecv(torch.from_numpy(frame), own.peer, group=self._group)
-            for frame, own in zip(frames, incoming, strict=True)
+            distributed.irecv(torch.from_numpy(frame), message.peer, group=self._group)
+            for frame, message in zip(frames, incoming, strict=True)
         ]
         sends = []
         for message in outgoing:
@@ -64,11 +64,11 @@ class DeviceLink:
 
     def exchange(self, outgoing: Sequence[Outgoing], incoming: Sequence[Incoming]) -> None:
         """Send and receive; see :class:`~themis_opt.runtime.links.Link`."""
-        received = [torch.empty(own.size, dtype=torch.uint8, device=self._device) for own in incoming]
-        sleep(max(max((own.due for own in outgoing), default=0.0) - monotonic(), 0.0))
-        sent = [torch.frombuffer(own.pack(), dtype=torch.uint8).to(self._device) for own in outgoing]
-        operations = [self._operation(distributed.isend, *own) for own in zip(sent, outgoing, strict=True)]
-        operations += [self._operation(distributed.irecv, *own) for own in zip(received, incoming, strict=True)]
+        received = [torch.empty(message.size, dtype=torch.uint8, device=self._device) for message in incoming]
+        sleep(max(max((message.due for message in outgoing), default=0.0) - monotonic(), 0.0))
+        sent = [torch.frombuffer(message.pack(), dtype=torch.uint8).to(self._device) for message in outgoing]
+        operations = [self._operation(distributed.isend, *pair) for pair in zip(sent, outgoing, strict=True)]
+        operations += [self._operation(distributed.irecv, *pair) for pair in zip(received, incoming, strict=True)]
         for request in distributed.batch_isend_irecv(operations) if operations else ():
             request.wait()
         for tensor, expected in zip(received, incoming, strict=True):
@@ -111,7 +111,7 @@ class TorchEndpoint:
         wait = timedelta(seconds=patience)
         store = self._store or distributed.TCPStore(host, port, is_master=False, timeout=wait)
         store = distributed.PrefixStore(self._token, store)
-        here = [rank for rank, (own, _) in enumerate(addresses) if own == addresses[self._rank][0]]
+        here = [rank for rank, (host, _) in enumerate(addresses) if host == addresses[self._rank][0]]
         name = backend(len(here))
         distributed.init_process_group(name, store=store, rank=self._rank, world_size=len(addresses), timeout=wait)
         groups = {
