@@ -17,8 +17,7 @@ ROOT = Path(__file__).parent.parent
 
 OTHERS = (
     "instances/README.md",
-    "reports/README.md",
-    "reports/*/README.md",
+    "reports/**/*.md",
     "reports/*/*.svg",
     "CONTRIBUTING.md",
     "CHANGELOG.md",

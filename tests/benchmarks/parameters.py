@@ -1,4 +1,4 @@
-"""What each number that steers a search changes: ``python tests/benchmarks/parameters.py reports/parameters``.
+"""What each number of a search changes: ``python tests/benchmarks/parameters.py reports/references/parameters``.
 
 Every number of every ``...Params`` is halved and doubled on a fixed set of cases.  Searches count work in the place of
 time and have fixed seeds, so that all figures but the seconds are the same on every machine.  ``rows.csv`` and
@@ -466,22 +466,17 @@ cases, {time} only the time, {nothing} nothing.**
   over the bound.
 - Time: processor time over that with the usual value; differences of a tenth are noise.
 - Searches count work and have fixed seeds: the makespans are the same on every machine.
-- What changed nothing was deleted; the last table holds it.
+- The table holds the numbers that change the mean.  `rows.csv` has all of them, `deleted.csv` what changed nothing
+  and was deleted.
 - Made last: {last}; commit {commit}, Python {python}, {machine}.  Other rows are older.  Made by
 
 ```sh
-python tests/benchmarks/parameters.py reports/parameters
+python tests/benchmarks/parameters.py reports/references/parameters
 ```
 """
 
-DELETED = """
-## Deleted
 
-Measured in the same way before they were deleted; a limit that memory or time needs is a constant now, with its reason.
-"""
-
-
-def readme(rows: Sequence[Row], deleted: Sequence[Row], commit: str, last: Iterable[str]) -> str:
+def readme(rows: Sequence[Row], commit: str, last: Iterable[str]) -> str:
     """The report; `last` are the studies made at that commit."""
     verdicts = [verdict(group) for _, group in grouped(rows)]
     counts = {name.split()[0]: verdicts.count(name) for name in ("mean", "single cases", "time", "nothing")}
@@ -492,11 +487,13 @@ def readme(rows: Sequence[Row], deleted: Sequence[Row], commit: str, last: Itera
         "machine": platform.machine(),
     }
     text = README.format(total=len(verdicts), **counts, **machine)
-    for search in dict.fromkeys(row.search for row in rows):
-        text += f"\n## {search.capitalize()}\n" + table([row for row in rows if row.search == search])
-    if deleted:
-        text += DELETED + table([replace(row, parameter=f"{row.search}: {row.parameter}") for row in deleted])
-    return text
+    return text + table(decisive(rows))
+
+
+def decisive(rows: Iterable[Row]) -> list[Row]:
+    """The rows of parameters that change the mean, each named with its search."""
+    groups = [group for _, group in grouped(rows) if verdict(group) == "mean"]
+    return [replace(row, parameter=f"{row.search}: {row.parameter}") for group in groups for row in group]
 
 
 def grouped(rows: Iterable[Row]) -> list[tuple[tuple[str, str], list[Row]]]:
@@ -543,10 +540,8 @@ def main() -> None:
             rows[name].append(row)
     everything = [row for own in rows.values() for row in own]
     write_rows(arguments.folder / "rows.csv", everything)
-    deleted = read_rows(arguments.folder / "deleted.csv")
-    (arguments.folder / "README.md").write_text(
-        readme(everything, deleted, commit.strip(), arguments.only or STUDIES), encoding="utf-8"
-    )
+    text = readme(everything, commit.strip(), arguments.only or STUDIES)
+    (arguments.folder / "README.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,74 @@
+"""Every system of docs/systems.md beside others on the same instances: writes README.md and rows.csv beside this file.
+
+python reports/rivals/systems/measure.py                 # all, some minutes
+python reports/rivals/systems/measure.py hetseq fred     # some
+"""
+
+import csv
+import sys
+from inspect import getdoc
+from pathlib import Path
+from typing import Any
+
+from common import Row
+from networks import fred, fusionllm, oracle, pipelines, swarm
+from training import bottleneck, daso, dct, dear, dlcp, hetseq, karma, local, sharding
+
+from themis_opt.base.version import __version__
+
+FOLDER = Path(__file__).parent
+PARTS = (hetseq, daso, sharding, dct, local, dlcp, karma, fusionllm, oracle, pipelines, swarm, fred, bottleneck, dear)
+
+
+def measured() -> dict[str, list[Row]]:
+    """Rows measured before, by part."""
+    path = FOLDER / "rows.csv"
+    parts: dict[str, dict[str, Row]] = {}
+    if path.is_file():
+        with path.open(newline="", encoding="utf-8") as file:
+            for cell in csv.DictReader(file):
+                parts.setdefault(cell["part"], {}).setdefault(cell["row"], {})[cell["quantity"]] = number(cell["value"])
+    return {part: list(rows.values()) for part, rows in parts.items()}
+
+
+def number(text: str) -> Any:
+    """A number where the text is one."""
+    try:
+        return float(text)
+    except ValueError:
+        return text or None
+
+
+def write(parts: dict[str, list[Row]]) -> None:
+    """All rows as a long table, one line for each quantity, since parts measure different ones."""
+    with (FOLDER / "rows.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(("part", "row", "quantity", "value"))
+        for part, rows in parts.items():
+            table.writerows((part, place, *cell) for place, row in enumerate(rows, 1) for cell in row.items())
+
+
+def contents(parts: dict[str, list[Row]]) -> str:
+    """What each part measures, and how many rows it has."""
+    lines = ["| part | rows | what |", "|---|---:|---|"]
+    for part in PARTS:
+        title = " ".join((getdoc(part) or "").partition("\n\n")[0].split())
+        lines.append(f"| `{part.__name__}` | {len(parts.get(part.__name__, []))} | {title} |")
+    return "\n".join(lines)
+
+
+def main(chosen: list[str]) -> None:
+    """Measure the chosen parts, all by default, and write the report of all that were ever measured."""
+    parts = measured()
+    for part in PARTS:
+        if not chosen or part.__name__ in chosen:
+            parts[part.__name__] = list(part())
+            print(part.__name__, *parts[part.__name__], sep="\n", flush=True)
+            write(parts)
+    findings = (FOLDER / "findings.md").read_text(encoding="utf-8").rstrip()
+    note = f"Every number is in [rows.csv](rows.csv): a line for each quantity of a row. themis_opt {__version__}."
+    (FOLDER / "README.md").write_text(f"{findings}\n\n{note}\n\n{contents(parts)}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
