@@ -6,7 +6,7 @@ from pathlib import Path
 from reader_samples import COMPANIONS, SAMPLES
 
 from themis_opt.base.errors import InputError
-from themis_opt.problem.catalog import import_files
+from themis_opt.formats.readers.registry import import_files
 
 NASTY = (
     *(

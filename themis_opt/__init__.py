@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from themis_opt.designing.design import Design, design, pareto
     from themis_opt.designing.problem import DesignProblem
     from themis_opt.formats.plot import plot
+    from themis_opt.formats.readers.registry import load
     from themis_opt.policies.registry import make_policy
-    from themis_opt.problem.catalog import load
     from themis_opt.problem.exchanges import Collective, Exchange, Tensor
     from themis_opt.problem.instance import Instance
     from themis_opt.problem.iteration import ComputeTask, Iteration, Split
@@ -68,7 +68,7 @@ _HOME = {
     "design": "designing.design",
     "executions": "study.robustness",
     "explain": "schedules.explanation",
-    "load": "problem.catalog",
+    "load": "formats.readers.registry",
     "loss_distributions": "study.robustness",
     "make_policy": "policies.registry",
     "make_report": "reports",

@@ -12,7 +12,7 @@ import pytest
 from fuzzing import attempt, damaged
 from reader_samples import SAMPLES
 
-from themis_opt.problem.catalog import READERS
+from themis_opt.formats.readers.registry import READERS
 
 TRIALS = int(os.environ.get("THEMIS_OPT_FUZZ_TRIALS", "100000"))
 LONGEST_SECONDS = 20

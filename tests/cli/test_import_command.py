@@ -5,7 +5,7 @@ import json
 import pytest
 from reader_samples import RING_16, SYSTEM
 
-from themis_opt.problem.catalog import READERS, load
+from themis_opt.formats.readers.registry import READERS, load
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from themis_opt.cli.listing import DETAILED, LISTED
 from themis_opt.designing.problem import shipped_problems
 from themis_opt.formats.bundle import WRITERS
 from themis_opt.formats.exports import EXPORTS
+from themis_opt.formats.readers.registry import READERS
 from themis_opt.policies.registry import LAUNCHED, LAUNCHING, POLICIES, REFERENCE
-from themis_opt.problem.catalog import READERS, shipped
+from themis_opt.problem.catalog import shipped
 from themis_opt.reports.registry import REPORTS
 from themis_opt.runtime.links import TRANSPORTS
 from themis_opt.workloads.models import MODELS

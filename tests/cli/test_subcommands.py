@@ -10,8 +10,9 @@ from small_iterations import PAIR, iteration, tensor
 import themis_opt
 from themis_opt.cli import printing
 from themis_opt.cli.main import COMMANDS
+from themis_opt.formats.readers.registry import load
 from themis_opt.policies.registry import POLICIES, REFERENCE, takes_dispatch, usual_policies
-from themis_opt.problem.catalog import load, shipped
+from themis_opt.problem.catalog import shipped
 from themis_opt.problem.schema import SCHEMA_FILE, instance_schema
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.validation import RULES

@@ -4,9 +4,9 @@ import pytest
 from reader_samples import DATA_PARALLEL, DGX_2, SIMAI, SYSTEM_1, TRANSFORMER
 
 from themis_opt.base.errors import InputError
+from themis_opt.formats.readers.parts import Request
+from themis_opt.formats.readers.registry import import_files, load
 from themis_opt.policies.registry import make_policy
-from themis_opt.problem.catalog import import_files, load
-from themis_opt.problem.parts import Request
 from themis_opt.schedules.simulator import simulate
 
 HETERO_3D = {

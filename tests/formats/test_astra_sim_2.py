@@ -6,9 +6,9 @@ import pytest
 from reader_samples import RING_16, SYSTEM, THREE_LEVELS
 
 from themis_opt.base.errors import InputError
+from themis_opt.formats.readers.parts import Request
+from themis_opt.formats.readers.registry import import_files, load
 from themis_opt.policies.registry import make_policy
-from themis_opt.problem.catalog import import_files, load
-from themis_opt.problem.parts import Request
 from themis_opt.schedules.simulator import simulate
 
 

@@ -5,8 +5,8 @@ from reader_samples import RING_16, SYSTEM, chakra_trace
 
 from themis_opt.base.errors import InputError
 from themis_opt.formats.chakra import Node, NodeType, read_trace, write_trace
+from themis_opt.formats.readers.registry import import_files
 from themis_opt.policies.registry import make_policy
-from themis_opt.problem.catalog import import_files
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 

@@ -8,8 +8,8 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_short_time
 from themis_opt.formats.exports import export, make_exporter
 from themis_opt.formats.job_shop import FILE, Choice, JobShop, job_shop, read_job_shop, read_starts
+from themis_opt.formats.readers.registry import load
 from themis_opt.policies.registry import make_policy
-from themis_opt.problem.catalog import load
 from themis_opt.schedules.schedule_file import read_schedule
 from themis_opt.schedules.simulator import simulate
 

@@ -7,7 +7,7 @@ import pytest
 from reader_samples import CONFIG, DDP, DDP_LINES, RING_16, SHAPES
 
 from themis_opt.base.errors import InputError
-from themis_opt.problem.catalog import import_files
+from themis_opt.formats.readers.registry import import_files
 from themis_opt.workloads.layers import count
 from themis_opt.workloads.listing import model_of_module
 from themis_opt.workloads.models import find_model

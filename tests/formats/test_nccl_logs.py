@@ -7,7 +7,7 @@ import pytest
 from reader_samples import LINEAR, NCCL_JSON, inspector_line, nccl_table
 
 from themis_opt.base.errors import InputError
-from themis_opt.problem.catalog import import_files
+from themis_opt.formats.readers.registry import import_files
 
 US = 10**6
 

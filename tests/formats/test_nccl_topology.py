@@ -4,7 +4,7 @@ import pytest
 from reader_samples import GRAPH, MATRIX, TOPOLOGY
 
 from themis_opt.base.errors import InputError
-from themis_opt.problem.catalog import import_files
+from themis_opt.formats.readers.registry import import_files
 
 
 def rows(imported):

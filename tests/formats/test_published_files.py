@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from themis_opt.formats.readers.parts import Request
+from themis_opt.formats.readers.registry import import_files
 from themis_opt.policies.registry import make_policy
-from themis_opt.problem.catalog import import_files
-from themis_opt.problem.parts import Request
 from themis_opt.schedules.simulator import simulate
 
 FILES = Path(__file__).parent / "files" / "astra_sim"

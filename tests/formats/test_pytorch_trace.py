@@ -7,7 +7,7 @@ import pytest
 from reader_samples import OVERLAPPED, collective_arguments, kernel, pytorch_trace
 
 from themis_opt.base.errors import InputError
-from themis_opt.problem.catalog import import_files, load
+from themis_opt.formats.readers.registry import import_files, load
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network

@@ -6,7 +6,7 @@ import pytest
 from fuzzing import attempt, damaged
 from reader_samples import SAMPLES
 
-from themis_opt.problem.catalog import READERS
+from themis_opt.formats.readers.registry import READERS
 
 TRIALS = 60
 

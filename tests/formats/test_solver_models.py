@@ -11,9 +11,9 @@ from formulations.chunk_order import ChunkOrder
 from formulations.sequencing import Sequencing
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.exports import export, make_exporter
+from themis_opt.formats.readers.registry import load
 from themis_opt.formats.solver_models import LINEAR_RESOLUTION
 from themis_opt.policies.registry import make_policy
-from themis_opt.problem.catalog import load
 from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.lowering import in_ticks, job_plans
 

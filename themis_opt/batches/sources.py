@@ -16,7 +16,8 @@ from pydantic import ValidationError
 
 from themis_opt.base.errors import InputError
 from themis_opt.batches.experiment import Workload
-from themis_opt.problem.catalog import INSTANCES, load, shipped
+from themis_opt.formats.readers.registry import load
+from themis_opt.problem.catalog import INSTANCES, shipped
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance

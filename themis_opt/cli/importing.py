@@ -31,10 +31,10 @@ def import_command(
     from pydantic import ValidationError
 
     from themis_opt.cli.printing import print_json, print_table, say, tell, tell_note
-    from themis_opt.problem.catalog import import_files
+    from themis_opt.formats.readers.parts import Request
+    from themis_opt.formats.readers.registry import import_files
     from themis_opt.problem.description import headline
     from themis_opt.problem.fields import located
-    from themis_opt.problem.parts import Request
     from themis_opt.workloads.files import write_instance
 
     try:

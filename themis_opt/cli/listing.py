@@ -16,7 +16,7 @@ LISTED: Mapping[str, str] = MappingProxyType(
     {
         "policies": "themis_opt.policies.registry:POLICIES",
         "launching": "themis_opt.policies.registry:LAUNCHING",
-        "readers": "themis_opt.problem.catalog:READERS",
+        "readers": "themis_opt.formats.readers.registry:READERS",
         "writers": "themis_opt.formats.bundle:WRITERS",
         "exports": "themis_opt.formats.exports:EXPORTS",
         "formats": "themis_opt.formats.catalogue:formats",
@@ -78,7 +78,7 @@ def _rows(kind: str, *, described: bool) -> list[dict[str, str]]:
 def _what(names: Mapping[str, Any], name: str) -> str:
     """What an entry is: a shipped instance in short, the first line of the docstring of something else."""
     from themis_opt.base.registries import Registry
-    from themis_opt.problem.catalog import load
+    from themis_opt.formats.readers.registry import load
     from themis_opt.problem.description import in_short
 
     if not isinstance(names, Registry):

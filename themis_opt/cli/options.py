@@ -249,7 +249,7 @@ def load_instance(source: str, changes: Changes = Changes()) -> "Instance":
     """An instance with the changes of the command line."""
     from pydantic import ValidationError
 
-    from themis_opt.problem.catalog import load
+    from themis_opt.formats.readers.registry import load
     from themis_opt.problem.cost import check_clock
     from themis_opt.problem.cost_overrides import with_costs
     from themis_opt.problem.fields import located

@@ -77,7 +77,7 @@ def scaling(
 
 def _trained(model: "TrainingModel", network: str, training: options.Training, chunks: int) -> "Instance":
     """The data-parallel iteration on the whole network."""
-    from themis_opt.problem.catalog import load
+    from themis_opt.formats.readers.registry import load
     from themis_opt.workloads.parallelisms import make_workload
     from themis_opt.workloads.setup import Setup, element_bytes
 

@@ -120,7 +120,7 @@ def workload(
         raise InputError("is required, unless --list or --layer-times-template is given", field="--network")
     from pydantic import ValidationError
 
-    from themis_opt.problem.catalog import load
+    from themis_opt.formats.readers.registry import load
     from themis_opt.problem.cost import check_clock
     from themis_opt.problem.fields import located
     from themis_opt.workloads.choices import read_setup

@@ -15,7 +15,8 @@ from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import BytesPerSecond
 from themis_opt.designing.constraints import Constraint, read_constraint
-from themis_opt.problem.catalog import DESIGN_SUFFIX, INSTANCES, load
+from themis_opt.formats.readers.registry import load
+from themis_opt.problem.catalog import DESIGN_SUFFIX, INSTANCES
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import MAX_BANDWIDTH, MAX_DIMENSIONS, Count, FieldError, Model, located

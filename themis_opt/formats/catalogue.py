@@ -6,8 +6,8 @@ from themis_opt.base.docstrings import docstring
 from themis_opt.base.registries import Registry
 from themis_opt.formats.bundle import WRITERS
 from themis_opt.formats.exports import EXPORTS
-from themis_opt.problem.catalog import READERS
-from themis_opt.problem.parts import Reader
+from themis_opt.formats.readers.parts import Reader
+from themis_opt.formats.readers.registry import READERS
 
 DIRECTIONS: tuple[tuple[str, Registry], ...] = (("in", READERS), ("out", WRITERS), ("out", EXPORTS))
 """The registries and what their entries do."""

@@ -22,9 +22,9 @@ from themis_opt.base.arrays import FloatArray
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
 from themis_opt.base.units import format_percent, format_short_time, format_size
+from themis_opt.formats.calibration import Measurement
 from themis_opt.formats.readers.nccl_tests import read_log
 from themis_opt.formats.size_ranges import TOLERANCE, SizeRange, fewest_ranges
-from themis_opt.problem.calibration import Measurement
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.schedule import Schedule
 

@@ -1,58 +1,22 @@
-"""Where instances come from: files, the ones shipped with the package by name, and random ones by seed.
+"""Where instances come from: files, the ones shipped with the package by name, and random ones by seed."""
 
-Files of other tools are read too; what several of them say becomes one instance (:mod:`themis_opt.problem.parts`).
-"""
-
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, suggestion
-from themis_opt.base.registries import Registry
-from themis_opt.base.sources import Source
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.fields import located
 from themis_opt.problem.instance import FORMAT, Instance
-from themis_opt.problem.parts import Machine, Part, Reader, Request, assemble
 from themis_opt.problem.random_networks import PREFIX, random_instance, seed_of
 
 _PACKAGE = Path(__file__).parents[1]
 INSTANCES = next(p for p in (_PACKAGE / "instances", _PACKAGE.parent / "instances") if p.is_dir())
 """The shipped instances: inside an installed package, beside it in a source tree."""
 
-
-OWN_FORMAT = "json"
 DESIGN_SUFFIX = ".design.json"
 """Ending of the shipped files that are no instances but networks to be designed."""
-
-READERS = Registry(
-    "themis_opt.readers",
-    {
-        OWN_FORMAT: "themis_opt.problem.catalog:read_instance",
-        "astra-sim-network": "themis_opt.formats.readers.astra_sim_network:READER",
-        "astra-sim-system": "themis_opt.formats.readers.astra_sim_system:READER",
-        "astra-sim-groups": "themis_opt.formats.readers.astra_sim_groups:READER",
-        "astra-sim-1-network": "themis_opt.formats.readers.astra_sim_1_network:READER",
-        "astra-sim-1-system": "themis_opt.formats.readers.astra_sim_1_system:READER",
-        "astra-sim-1-workload": "themis_opt.formats.readers.astra_sim_1_workload:READER",
-        "nccl-tests": "themis_opt.formats.readers.nccl_tests:READER",
-        "nccl-inspector": "themis_opt.formats.readers.nccl_inspector:READER",
-        "nccl-topology": "themis_opt.formats.readers.nccl_topology:READER",
-        "nvidia-smi": "themis_opt.formats.readers.nvidia_smi:READER",
-        "pytorch-ddp": "themis_opt.formats.readers.ddp_logging:READER",
-        "pytorch-shapes": "themis_opt.formats.readers.models:LISTING",
-        "hugging-face": "themis_opt.formats.readers.models:HUGGING_FACE",
-        "pytorch-trace": "themis_opt.formats.readers.kineto:READER",
-        "chakra": "themis_opt.formats.readers.chakra_trace:READER",
-        "fjsp": "themis_opt.formats.readers.job_shop:READER",
-    },
-)
-"""Formats by name: a :class:`~themis_opt.problem.parts.Reader`, or a function from a path to an instance, for files
-whose names end like that of the format.  A file that no reader recognizes is read as a document of our own."""
 
 
 def shipped() -> dict[str, Path]:
@@ -62,161 +26,44 @@ def shipped() -> dict[str, Path]:
 
 
 def load(source: str | Path) -> Instance:
-    """Read an instance from a file, or a shipped one by its name, or make the random one of ``random:SEED``.
+    """Read an instance from a document of its format, or a shipped one, or make the random one of ``random:SEED``.
+
+    :func:`themis_opt.load` reads files of other tools as well.
 
     Raises
     ------
     InputError
         If there is no such instance, or it breaks a rule; the message names file, field, value and rule.
     """
-    if str(source).startswith(PREFIX):
+    if is_random(source):
         return _random(str(source))
-    _, reader, path = _recognized(source)
-    if not isinstance(reader, Reader):
-        return reader(path)
-    return assemble([_part(reader, [Source(path)])])
+    return read_instance(locate(source))
 
 
-@dataclass(frozen=True)
-class Import:
-    """An instance put together from files.
-
-    Attributes
-    ----------
-    instance : Instance
-    formats : tuple of str
-        What was read, as name of the file and of its format.
-    notes : tuple of str
-        How units were read, and what was assumed or left out.
-    tables : mapping
-        What was found beside the problem, as rows by the title of their table.
-    pictures : tuple of callable
-        Each draws into a file of the given name.
-    """
-
-    instance: Instance
-    formats: tuple[tuple[str, str], ...]
-    notes: tuple[str, ...]
-    tables: Mapping[str, Sequence[Mapping[str, str]]]
-    pictures: tuple[Callable[[Path], None], ...]
-
-    def summary(self) -> dict[str, Any]:
-        """Everything but the pictures, as values for JSON."""
-        document = self.instance.model_dump(mode="json", exclude_unset=True)
-        formats = [{"file": file, "format": form} for file, form in self.formats]
-        tables = {title: [dict(row) for row in rows] for title, rows in self.tables.items()}
-        return {"formats": formats, "notes": list(self.notes), "tables": tables, "instance": document}
-
-    def draw(self, beside: Path) -> list[Path]:
-        """Draw the pictures beside the file of the instance; returns their files.
-
-        Raises
-        ------
-        InputError
-            If one cannot be written.
-        """
-        files = []
-        for number, picture in enumerate(self.pictures, start=1):
-            own = f".{number}" if len(self.pictures) > 1 else ""
-            files.append(beside.with_suffix(f"{own}.svg"))
-            picture(files[-1])
-        return files
+def is_random(source: str | Path) -> bool:
+    """Whether a source names a random instance."""
+    return str(source).startswith(PREFIX)
 
 
-def import_files(files: Sequence[str | Path], *, request: Request | None = None) -> Import:
-    """Put an instance together from files: a network, what else they say of the machine, and what runs on it.
-
-    Parameters
-    ----------
-    files : sequence of str or Path
-        Files of other tools, or of our own, of which only the network counts beside others; ``FORMAT:FILE`` where the
-        format is not to be recognized.
-    request : Request, optional
-        What is exchanged, where no file says it; an all-reduce of 100 MB if not given.
+def locate(source: str | Path) -> Path:
+    """The file of that path, or of the shipped instance of that name.
 
     Raises
     ------
     InputError
-        If a file breaks a rule of its format, or the files are no whole problem together.
+        If there is none.
     """
-    readers: dict[str, tuple[_Entry, list[Path]]] = {}
-    found: list[tuple[str, str]] = []
-    for file in files:
-        name, reader, path = _recognized(file)
-        readers.setdefault(name, (reader, []))[1].append(path)
-        found.append((str(file), name))
-    parts = [part for reader, paths in readers.values() for part in _parts(reader, paths, alone=len(readers) == 1)]
-    needs_request = not any(part.workload for part in parts)
-    instance = assemble(parts, request or (Request() if needs_request else None))
-    judged = [part.judge(instance) for part in parts if part.judge]
-    return Import(
-        instance=instance,
-        formats=tuple(found),
-        notes=tuple(note for part in parts for note in part.notes),
-        tables={
-            title: rows for tables in (*(part.tables for part in parts), *judged) for title, rows in tables.items()
-        },
-        pictures=tuple(part.picture for part in parts if part.picture),
-    )
-
-
-_Entry = Reader | Callable[[Path], Instance]
-
-
-def _recognized(file: str | Path) -> tuple[str, _Entry, Path]:
-    """The format of a file, its reader, which is our own where no other recognizes it, and where it is."""
-    form, colon, rest = str(file).partition(":")
-    if colon and form in READERS:
-        return form, READERS.load(form), Path(rest)
-    path = _located(file)
-    source = Source(path)
-    if _is_own(source):
-        return OWN_FORMAT, read_instance, path
-    for name in READERS:
-        if name != OWN_FORMAT:
-            reader = READERS.load(name)
-            if _recognizes(name, reader, source):
-                return name, reader, path
-    return OWN_FORMAT, read_instance, path
-
-
-def _is_own(source: Source) -> bool:
+    path = Path(source)
     try:
-        return '"themis-opt/' in source.head
-    except InputError:  # what cannot be read is refused by our own reader
-        return True
-
-
-def _recognizes(name: str, reader: _Entry, source: Source) -> bool:
-    if not isinstance(reader, Reader):
-        return source.ending == name
-    return (not reader.endings or source.ending in reader.endings) and reader.recognizes(source)
-
-
-def _part(reader: Reader, sources: Sequence[Source]) -> Part:
-    names = ", ".join(str(source) for source in sources)
-    try:
-        return replace(reader.read(sources), source=names)
-    except ValidationError as error:  # a number of the file that the reader takes and the model does not
-        raise located(error).within(names) from None
-
-
-def _parts(reader: _Entry, paths: Sequence[Path], *, alone: bool) -> list[Part]:
-    """What the files of one format say: of our own all of it if there is one, else the network."""
-    if isinstance(reader, Reader):
-        return [_part(reader, [Source(path) for path in paths])]
-    instances = [(reader(path), str(path)) for path in paths]
-    if alone and len(instances) == 1:
-        return [Part(workload=_already(instances[0][0]), source=instances[0][1])]
-    return [Part(network=own.network, change=_ruled_by(own), source=source) for own, source in instances]
-
-
-def _already(instance: Instance) -> Callable[[Machine | None], Instance]:
-    return lambda _: instance
-
-
-def _ruled_by(instance: Instance) -> Callable[[Machine], Machine]:
-    return lambda machine: replace(machine, latency=instance.latency)
+        if path.exists():
+            return path
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", source=str(source)) from None
+    name = path.name.removesuffix(".json")
+    if path.name != str(source) or name not in shipped():
+        near = suggestion(name, shipped())
+        raise InputError(f"no such file, and no shipped instance of that name{near}", source=str(source))
+    return shipped()[name]
 
 
 def read_instance(path: Path) -> Instance:
@@ -245,17 +92,3 @@ def _random(name: str) -> Instance:
     if seed is None:
         raise InputError(f"must be '{PREFIX}' and a seed, such as {PREFIX}17", source=name)
     return random_instance(seed)
-
-
-def _located(source: str | Path) -> Path:
-    path = Path(source)
-    try:
-        if path.exists():
-            return path
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", source=str(source)) from None
-    name = path.name.removesuffix(".json")
-    if path.name != str(source) or name not in shipped():
-        near = suggestion(name, shipped())
-        raise InputError(f"no such file, and no shipped instance of that name{near}", source=str(source))
-    return shipped()[name]

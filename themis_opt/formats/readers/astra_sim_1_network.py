@@ -12,9 +12,9 @@ from typing import Any
 from themis_opt.base.sources import Source
 from themis_opt.base.units import format_bandwidth
 from themis_opt.formats.readers.astra_sim_network import GIGABYTE, HOPS, KINDS, nanoseconds
+from themis_opt.formats.readers.parts import Part, Reader, only
 from themis_opt.problem.fields import MAX_DIMENSIONS, MAX_NPUS
 from themis_opt.problem.network import Dimension, Kind, Network
-from themis_opt.problem.parts import Part, Reader, only
 
 REQUIRED = ("dimensions-count", "topologies-per-dim", "units-count", "links-count", "link-latency", "link-bandwidth")
 DELAYS = ("nic-latency", "router-latency")

@@ -17,9 +17,9 @@ from themis_opt.formats.readers.astra_sim_system import (
     algorithms,
     executed,
 )
+from themis_opt.formats.readers.parts import Machine, Part, Reader, only
 from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.network import Algorithm, Dimension, Kind
-from themis_opt.problem.parts import Machine, Part, Reader, only
 
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

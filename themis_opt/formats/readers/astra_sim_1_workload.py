@@ -23,12 +23,12 @@ from typing import Literal, NamedTuple
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
 from themis_opt.formats.readers.draft import Draft, needs_network
+from themis_opt.formats.readers.parts import Machine, Part, Reader, only
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.problem.instance import FORMAT, Instance
 from themis_opt.problem.iteration import MAX_TASKS, Split
 from themis_opt.problem.network import Network
-from themis_opt.problem.parts import Machine, Part, Reader, only
 from themis_opt.problem.phases import CollectiveKind
 
 KINDS: Mapping[str, CollectiveKind | None] = MappingProxyType(

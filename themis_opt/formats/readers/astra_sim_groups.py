@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from themis_opt.base.sources import Source
-from themis_opt.problem.parts import Machine, Part, Reader, only
+from themis_opt.formats.readers.parts import Machine, Part, Reader, only
 
 
 def _recognizes(source: Source) -> bool:

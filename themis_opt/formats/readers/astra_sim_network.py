@@ -14,9 +14,9 @@ from typing import Any
 
 from themis_opt.base.sources import Source
 from themis_opt.base.units import format_bandwidth
+from themis_opt.formats.readers.parts import Part, Reader, only
 from themis_opt.problem.fields import MAX_DIMENSIONS, MAX_NPUS
 from themis_opt.problem.network import Dimension, Kind, Network
-from themis_opt.problem.parts import Part, Reader, only
 
 FIELDS = ("topology", "npus_count", "bandwidth", "latency")
 KINDS = MappingProxyType({"Ring": Kind.RING, "FullyConnected": Kind.FULLY_CONNECTED, "Switch": Kind.SWITCH})

@@ -15,9 +15,9 @@ from typing import Any
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_bandwidth, format_time
 from themis_opt.formats.readers.astra_sim_network import links, nanoseconds
+from themis_opt.formats.readers.parts import Machine, Part, Reader, only, with_network
 from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.network import Algorithm, Dimension
-from themis_opt.problem.parts import Machine, Part, Reader, only, with_network
 
 COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
 NATIVE = tuple(f"{collective}-implementation" for collective in COLLECTIVES)

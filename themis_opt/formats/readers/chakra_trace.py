@@ -19,9 +19,9 @@ from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_SECOND
 from themis_opt.formats.chakra import Node, NodeType, read_trace
 from themis_opt.formats.readers.draft import Draft, needs_network
+from themis_opt.formats.readers.parts import Machine, Part, Reader, dimensions_of
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import FORMAT, Instance
-from themis_opt.problem.parts import Machine, Part, Reader, dimensions_of
 from themis_opt.problem.phases import CollectiveKind
 
 KINDS: Mapping[int, CollectiveKind] = MappingProxyType(

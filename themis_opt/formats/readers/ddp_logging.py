@@ -15,9 +15,9 @@ from typing import Any
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_percent, format_short_time
 from themis_opt.formats.readers.draft import Draft, needs_network
+from themis_opt.formats.readers.parts import Machine, Part, Reader, only
 from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.parts import Machine, Part, Reader, only
 from themis_opt.problem.phases import CollectiveKind
 
 TIMES = ("avg_forward_compute_time", "avg_backward_compute_time")

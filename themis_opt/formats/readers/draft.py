@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 
 from themis_opt.base.sources import Source
+from themis_opt.formats.readers.parts import Machine
 from themis_opt.problem.exchanges import Parallelism, Tensor
 from themis_opt.problem.instance import FORMAT, Instance
 from themis_opt.problem.iteration import MAX_TASKS, MAX_TENSORS, ComputeTask, Iteration, Split
-from themis_opt.problem.parts import Machine
 from themis_opt.problem.phases import CollectiveKind
 
 MAX_NAME = 200

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from themis_opt.base.sources import Source
 from themis_opt.formats.job_shop import read_job_shop
-from themis_opt.problem.parts import Part, Reader, only
+from themis_opt.formats.readers.parts import Part, Reader, only
 
 
 def _recognizes(source: Source) -> bool:

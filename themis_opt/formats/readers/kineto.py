@@ -23,12 +23,12 @@ from typing import Any
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, format_percent, format_short_time
+from themis_opt.formats.calibration import Measurement, calibrate
 from themis_opt.formats.readers.draft import Draft
-from themis_opt.problem.calibration import Measurement, calibrate
+from themis_opt.formats.readers.parts import Machine, Part, Reader, dimensions_of, only
 from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
-from themis_opt.problem.parts import Machine, Part, Reader, dimensions_of, only
 from themis_opt.problem.phases import CollectiveKind
 
 GPU = ("kernel", "gpu_memcpy", "gpu_memset")

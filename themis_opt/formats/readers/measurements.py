@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_rate, format_short_time
-from themis_opt.problem.calibration import Calibration, Measurement, calibrate
+from themis_opt.formats.calibration import Calibration, Measurement, calibrate
+from themis_opt.formats.readers.parts import Part
 from themis_opt.problem.network import Kind, Network
-from themis_opt.problem.parts import Part
 from themis_opt.problem.phases import CollectiveKind
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from themis_opt.base.sources import Source
 from themis_opt.formats.readers.draft import needs_network
+from themis_opt.formats.readers.parts import Machine, Part, Reader, only
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.parts import Machine, Part, Reader, only
 from themis_opt.workloads.hugging_face import model_of_config
 from themis_opt.workloads.layers import TrainingModel
 from themis_opt.workloads.listing import LINE, model_of_listing

@@ -15,10 +15,10 @@ from typing import Any
 
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND
+from themis_opt.formats.calibration import Measurement
 from themis_opt.formats.readers.measurements import Log, calibrated, collective
-from themis_opt.problem.calibration import Measurement
+from themis_opt.formats.readers.parts import Part, Reader, only
 from themis_opt.problem.fields import MAX_BYTES
-from themis_opt.problem.parts import Part, Reader, only
 from themis_opt.problem.phases import CollectiveKind
 
 FIELDS = ("coll", "coll_msg_size_bytes", "coll_exec_time_us")

@@ -14,9 +14,9 @@ from typing import Any
 
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND
+from themis_opt.formats.calibration import Measurement
 from themis_opt.formats.readers.measurements import Log, calibrated, collective
-from themis_opt.problem.calibration import Measurement
-from themis_opt.problem.parts import Part, Reader
+from themis_opt.formats.readers.parts import Part, Reader
 from themis_opt.problem.phases import CollectiveKind
 
 PROGRAM = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce)(?:_perf)?\b")

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
 from themis_opt.base.sources import Source
+from themis_opt.formats.readers.parts import Part, Reader, only
 from themis_opt.problem.network import Dimension, Kind, Network
-from themis_opt.problem.parts import Part, Reader, only
 
 NVLINK_BANDWIDTH = {7: 20.0, 8: 20.0, 9: 20.6, 10: 40.1}
 """GB/s of one NVLink in one direction, by the first digits of the compute capability."""

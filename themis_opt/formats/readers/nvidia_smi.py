@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from themis_opt.base.sources import Source
 from themis_opt.formats.readers.nccl_topology import LATENCY
+from themis_opt.formats.readers.parts import Part, Reader, only
 from themis_opt.problem.network import Dimension, Kind, Network
-from themis_opt.problem.parts import Part, Reader, only
 
 NVLINK = 25.0
 """GB/s of one NVLink in one direction, by its data sheets since Volta."""

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from themis_opt.base.errors import InputError
+from themis_opt.formats.calibration import Measurement, calibrate
 from themis_opt.policies.registry import make_policy
-from themis_opt.problem.calibration import Measurement, calibrate
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension, Kind, Network

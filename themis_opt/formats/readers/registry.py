@@ -1,0 +1,201 @@
+"""Every format that is read as an instance, by name; what files of several tools say becomes one instance."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from themis_opt.base.errors import InputError
+from themis_opt.base.registries import Registry
+from themis_opt.base.sources import Source
+from themis_opt.formats.readers.parts import Machine, Part, Reader, Request, assemble
+from themis_opt.problem import catalog
+from themis_opt.problem.fields import located
+from themis_opt.problem.instance import Instance
+
+OWN_FORMAT = "json"
+
+READERS = Registry(
+    "themis_opt.readers",
+    {
+        OWN_FORMAT: "themis_opt.problem.catalog:read_instance",
+        "astra-sim-network": "themis_opt.formats.readers.astra_sim_network:READER",
+        "astra-sim-system": "themis_opt.formats.readers.astra_sim_system:READER",
+        "astra-sim-groups": "themis_opt.formats.readers.astra_sim_groups:READER",
+        "astra-sim-1-network": "themis_opt.formats.readers.astra_sim_1_network:READER",
+        "astra-sim-1-system": "themis_opt.formats.readers.astra_sim_1_system:READER",
+        "astra-sim-1-workload": "themis_opt.formats.readers.astra_sim_1_workload:READER",
+        "nccl-tests": "themis_opt.formats.readers.nccl_tests:READER",
+        "nccl-inspector": "themis_opt.formats.readers.nccl_inspector:READER",
+        "nccl-topology": "themis_opt.formats.readers.nccl_topology:READER",
+        "nvidia-smi": "themis_opt.formats.readers.nvidia_smi:READER",
+        "pytorch-ddp": "themis_opt.formats.readers.ddp_logging:READER",
+        "pytorch-shapes": "themis_opt.formats.readers.models:LISTING",
+        "hugging-face": "themis_opt.formats.readers.models:HUGGING_FACE",
+        "pytorch-trace": "themis_opt.formats.readers.kineto:READER",
+        "chakra": "themis_opt.formats.readers.chakra_trace:READER",
+        "fjsp": "themis_opt.formats.readers.job_shop:READER",
+    },
+)
+"""Formats by name: a :class:`~themis_opt.formats.readers.parts.Reader`, or a function from a path to an instance, for
+files whose names end like that of the format.  A file that no reader recognizes is read as a document of our own."""
+
+
+def load(source: str | Path) -> Instance:
+    """Read an instance from a file, or a shipped one by its name, or make the random one of ``random:SEED``.
+
+    Raises
+    ------
+    InputError
+        If there is no such instance, or it breaks a rule; the message names file, field, value and rule.
+    """
+    if catalog.is_random(source):
+        return catalog.load(source)
+    _, reader, path = _recognized(source)
+    if not isinstance(reader, Reader):
+        return reader(path)
+    return assemble([_part(reader, [Source(path)])])
+
+
+@dataclass(frozen=True)
+class Import:
+    """An instance put together from files.
+
+    Attributes
+    ----------
+    instance : Instance
+    formats : tuple of str
+        What was read, as name of the file and of its format.
+    notes : tuple of str
+        How units were read, and what was assumed or left out.
+    tables : mapping
+        What was found beside the problem, as rows by the title of their table.
+    pictures : tuple of callable
+        Each draws into a file of the given name.
+    """
+
+    instance: Instance
+    formats: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    tables: Mapping[str, Sequence[Mapping[str, str]]]
+    pictures: tuple[Callable[[Path], None], ...]
+
+    def summary(self) -> dict[str, Any]:
+        """Everything but the pictures, as values for JSON."""
+        document = self.instance.model_dump(mode="json", exclude_unset=True)
+        formats = [{"file": file, "format": form} for file, form in self.formats]
+        tables = {title: [dict(row) for row in rows] for title, rows in self.tables.items()}
+        return {"formats": formats, "notes": list(self.notes), "tables": tables, "instance": document}
+
+    def draw(self, beside: Path) -> list[Path]:
+        """Draw the pictures beside the file of the instance; returns their files.
+
+        Raises
+        ------
+        InputError
+            If one cannot be written.
+        """
+        files = []
+        for number, picture in enumerate(self.pictures, start=1):
+            own = f".{number}" if len(self.pictures) > 1 else ""
+            files.append(beside.with_suffix(f"{own}.svg"))
+            picture(files[-1])
+        return files
+
+
+def import_files(files: Sequence[str | Path], *, request: Request | None = None) -> Import:
+    """Put an instance together from files: a network, what else they say of the machine, and what runs on it.
+
+    Parameters
+    ----------
+    files : sequence of str or Path
+        Files of other tools, or of our own, of which only the network counts beside others; ``FORMAT:FILE`` where the
+        format is not to be recognized.
+    request : Request, optional
+        What is exchanged, where no file says it; an all-reduce of 100 MB if not given.
+
+    Raises
+    ------
+    InputError
+        If a file breaks a rule of its format, or the files are no whole problem together.
+    """
+    readers: dict[str, tuple[_Entry, list[Path]]] = {}
+    found: list[tuple[str, str]] = []
+    for file in files:
+        name, reader, path = _recognized(file)
+        readers.setdefault(name, (reader, []))[1].append(path)
+        found.append((str(file), name))
+    parts = [part for reader, paths in readers.values() for part in _parts(reader, paths, alone=len(readers) == 1)]
+    needs_request = not any(part.workload for part in parts)
+    instance = assemble(parts, request or (Request() if needs_request else None))
+    judged = [part.judge(instance) for part in parts if part.judge]
+    return Import(
+        instance=instance,
+        formats=tuple(found),
+        notes=tuple(note for part in parts for note in part.notes),
+        tables={
+            title: rows for tables in (*(part.tables for part in parts), *judged) for title, rows in tables.items()
+        },
+        pictures=tuple(part.picture for part in parts if part.picture),
+    )
+
+
+_Entry = Reader | Callable[[Path], Instance]
+
+
+def _recognized(file: str | Path) -> tuple[str, _Entry, Path]:
+    """The format of a file, its reader, which is our own where no other recognizes it, and where it is."""
+    form, colon, rest = str(file).partition(":")
+    if colon and form in READERS:
+        return form, READERS.load(form), Path(rest)
+    path = catalog.locate(file)
+    source = Source(path)
+    if _is_own(source):
+        return OWN_FORMAT, catalog.read_instance, path
+    for name in READERS:
+        if name != OWN_FORMAT:
+            reader = READERS.load(name)
+            if _recognizes(name, reader, source):
+                return name, reader, path
+    return OWN_FORMAT, catalog.read_instance, path
+
+
+def _is_own(source: Source) -> bool:
+    try:
+        return '"themis-opt/' in source.head
+    except InputError:  # what cannot be read is refused by our own reader
+        return True
+
+
+def _recognizes(name: str, reader: _Entry, source: Source) -> bool:
+    if not isinstance(reader, Reader):
+        return source.ending == name
+    return (not reader.endings or source.ending in reader.endings) and reader.recognizes(source)
+
+
+def _part(reader: Reader, sources: Sequence[Source]) -> Part:
+    names = ", ".join(str(source) for source in sources)
+    try:
+        return replace(reader.read(sources), source=names)
+    except ValidationError as error:  # a number of the file that the reader takes and the model does not
+        raise located(error).within(names) from None
+
+
+def _parts(reader: _Entry, paths: Sequence[Path], *, alone: bool) -> list[Part]:
+    """What the files of one format say: of our own all of it if there is one, else the network."""
+    if isinstance(reader, Reader):
+        return [_part(reader, [Source(path) for path in paths])]
+    instances = [(reader(path), str(path)) for path in paths]
+    if alone and len(instances) == 1:
+        return [Part(workload=_already(instances[0][0]), source=instances[0][1])]
+    return [Part(network=own.network, change=_ruled_by(own), source=source) for own, source in instances]
+
+
+def _already(instance: Instance) -> Callable[[Machine | None], Instance]:
+    return lambda _: instance
+
+
+def _ruled_by(instance: Instance) -> Callable[[Machine], Machine]:
+    return lambda machine: replace(machine, latency=instance.latency)
