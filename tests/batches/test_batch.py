@@ -46,10 +46,10 @@ def breaking(monkeypatch):
     """Make the runs with so many chunks raise."""
 
     def install(*chunks):
-        def run(instance, policy, limits):
+        def run(instance, policy, knobs, record):
             if instance.collectives[0].chunks in chunks:
                 raise ZeroDivisionError("no\nway")
-            return run_one(instance, policy, limits)
+            return run_one(instance, policy, knobs, record)
 
         monkeypatch.setattr(measured_run, "run_one", run)
 
@@ -199,9 +199,9 @@ def test_a_full_store_ends_the_batch_and_keeps_its_rows(many, store):
 def test_runs_with_several_threads_take_several_slots(tmp_path, store, monkeypatch):
     lock, busy, most, together = threading.Lock(), [0], [0], threading.Event()
 
-    def run(instance, policy, limits):
+    def run(instance, policy, knobs, record):
         with lock:
-            busy[0] += limits.workers
+            busy[0] += knobs["workers"]
             most[0] = max(most[0], busy[0])
             if busy[0] >= 4:
                 together.set()
@@ -209,7 +209,7 @@ def test_runs_with_several_threads_take_several_slots(tmp_path, store, monkeypat
         together.set()
         threading.Event().wait(0.01)  # and both for a third one, which must not come
         with lock:
-            busy[0] -= limits.workers
+            busy[0] -= knobs["workers"]
         return {"seconds": 0.01}
 
     monkeypatch.setattr(measured_run, "run_one", run)

@@ -9,7 +9,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.batches import measured_run
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import Experiment
-from themis_opt.batches.measured_run import RECORDED, Limits, activity, code_version, execute, limits_of, run_one
+from themis_opt.batches.measured_run import RECORDED, activity, code_version, execute, run_one, task_of
 from themis_opt.batches.output import ROW_COLUMNS, finished_rows
 from themis_opt.batches.rows_file import write_csv
 from themis_opt.batches.store import RunStore
@@ -56,7 +56,7 @@ def extra(row):
 )
 def test_a_row_holds_what_the_simulated_schedule_says(name, policy):
     instance = load(name).overridden(chunks=4)
-    row = run_one(instance, policy, Limits())
+    row = run_one(instance, policy, {})
     schedule = simulate(instance, make_policy(specify(policy, instance))(instance))
     told = schedule_row(schedule) | {"makespan_ns": schedule.makespan / 1000, "stages": schedule.plan.num_stages}
     told.pop("iteration_ns", None)
@@ -66,7 +66,7 @@ def test_a_row_holds_what_the_simulated_schedule_says(name, policy):
 
 
 def test_every_column_of_results_that_needs_no_comparison_reaches_the_rows():
-    rows = [run_one(load(name).overridden(chunks=2), "baseline", Limits()) for name in (FIG5, RESNET)]
+    rows = [run_one(load(name).overridden(chunks=2), "baseline", {}) for name in (FIG5, RESNET)]
     told = {name for row in rows for name in row.keys() | extra(row).keys()}
     assert {column.name for column in RESULT_COLUMNS if not column.judged} - {"iteration_ns"} <= told
 
@@ -94,7 +94,7 @@ def test_waits_are_divided_between_data_and_model_parallelism(row_of):
 @BOTH
 def test_a_bound_run_tells_all_bounds(name):
     instance = load(name)
-    row = run_one(instance, "bound", Limits())
+    row = run_one(instance, "bound", {})
     assert extra(row)["bounds_ns"] == {name: value / 1000 for name, value in bounds(instance).items()}
     assert row["bound_ns"] == max(bounds(instance, equal_sizes=False).values()) / 1000
     assert row["bound_equal_ns"] == max(bounds(instance).values()) / 1000
@@ -103,8 +103,8 @@ def test_a_bound_run_tells_all_bounds(name):
 
 @BOTH
 def test_an_exact_run_is_no_worse_than_heuristics_and_tells_bound_and_trajectory(name):
-    instance, limits = load(name).overridden(chunks=2), Limits(2.0, 1, 0, record=("trajectory",))
-    row = run_one(instance, "exact", limits)
+    instance, limits = load(name).overridden(chunks=2), {"seconds": 2.0, "workers": 1, "seed": 0}
+    row = run_one(instance, "exact", limits, ("trajectory",))
     others = [simulate(instance, make_policy(policy)(instance)).makespan for policy in usual_policies(instance)]
     trajectory = extra(row)["trajectory"]
     assert row["makespan_ns"] <= min(others) / 1000
@@ -117,7 +117,8 @@ def test_an_exact_run_is_no_worse_than_heuristics_and_tells_bound_and_trajectory
 
 
 def test_free_sizes_are_at_least_as_good_as_equal_ones():
-    free, equal = (run_one(load(FIG5), "exact", Limits(3.0, 1, 0, sizes=sizes)) for sizes in ("free", "equal"))
+    limits = {"seconds": 3.0, "workers": 1, "seed": 0}
+    free, equal = (run_one(load(FIG5), "exact", limits | {"sizes": sizes}) for sizes in ("free", "equal"))
     assert free["makespan_ns"] <= equal["makespan_ns"] * (1 + 1e-6)
 
 
@@ -137,7 +138,7 @@ def test_activity_sums_to_what_dimensions_are_held(name):
 @BOTH
 def test_activity_is_recorded_when_asked_for(name):
     instance = load(name).overridden(chunks=2)
-    plain, recorded = (run_one(instance, "baseline", Limits(record=r)) for r in ((), ("activity",)))
+    plain, recorded = (run_one(instance, "baseline", {}, r) for r in ((), ("activity",)))
     assert "activity" not in extra(plain)
     assert len(extra(recorded)["activity"]["dimensions"]) == len(instance.fabric.dimensions)
 
@@ -152,7 +153,7 @@ def test_activity_is_recorded_when_asked_for(name):
     ],
 )
 def test_only_what_a_run_can_record_is_a_limit(name, policy, record):
-    assert limits_of(load(name), policy, Limits(record=("trajectory", "activity"))).record == record
+    assert task_of(load(name), policy, {}, ("trajectory", "activity")).record == record
 
 
 def test_a_block_may_have_collectives_and_iterations(tmp_path):
@@ -197,10 +198,10 @@ def test_the_first_run_of_a_policy_in_a_process_is_not_timed(monkeypatch):
 
     monkeypatch.setattr(measured_run, "make_policy", counting)
     for _ in range(2):
-        run_one(load(FIG5), "themis:threshold_divisor=3", Limits())
+        run_one(load(FIG5), "themis:threshold_divisor=3", {})
     assert len(planned) == 3
 
 
 def test_policies_that_no_instance_of_a_kind_has_are_refused():
     with pytest.raises(InputError, match="launching policies are for training iterations"):
-        run_one(load(FIG5), "ddp/themis", Limits())
+        run_one(load(FIG5), "ddp/themis", {})

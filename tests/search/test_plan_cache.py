@@ -25,7 +25,7 @@ from themis_opt.search import plan_cache
 from themis_opt.search.plan_cache import CacheParams, PlanCache
 from themis_opt.search.plan_files import CachedPlan
 from themis_opt.solving.sizing import granule, resized
-from themis_opt.study.comparison import Limits, compare
+from themis_opt.study.comparison import compare
 
 
 def free(instance: Instance) -> Schedule:
@@ -499,7 +499,7 @@ def test_iterations_of_other_durations_do_not_push_each_other_out(cache: PlanCac
 
 
 def test_a_comparison_answers_from_the_cache(cache: PlanCache, layers: Instance) -> None:
-    limits: Limits = {"time_limit": 2.0, "workers": 1, "gap": 0.0}
-    once, again = (compare(layers, ("ddp/hourglass", "exact"), cache=cache, **limits) for _ in range(2))
+    names = ("ddp/hourglass", "exact")
+    once, again = (compare(layers, names, cache=cache, time_limit=2.0, workers=1, gap=0.0) for _ in range(2))
     assert len(cached_files(cache)) == 1
     assert again.results[1].makespan == once.results[1].makespan

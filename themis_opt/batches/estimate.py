@@ -16,7 +16,7 @@ Like = tuple[str, str, float | None]
 
 def like(run: Run) -> Like:
     """What a run has in common with others that take about as long."""
-    return run.task.policy, run.columns["kind"], run.task.limits.time_limit
+    return run.task.policy, run.columns["kind"], run.task.knobs.get("seconds")
 
 
 class Estimate:
@@ -71,7 +71,7 @@ class Estimate:
         return max(longest, busy / self.slots)
 
     def _threads(self, run: Run) -> int:
-        return min(run.task.limits.workers or 1, self.slots)
+        return min(run.task.threads, self.slots)
 
     def _learn(self, kind: Like, seconds: float) -> None:
         self.seconds[kind] = (self.seconds.get(kind, seconds) + seconds) / 2

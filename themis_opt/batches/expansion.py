@@ -5,10 +5,11 @@ import json
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,7 +18,7 @@ from themis_opt.base.digests import digest
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import nanoseconds
 from themis_opt.batches.experiment import Block, Experiment
-from themis_opt.batches.measured_run import Columns, Limits, Task, code_version, limits_of
+from themis_opt.batches.measured_run import KNOBS, Columns, Task, code_version, task_of
 from themis_opt.batches.sources import Source, instance_sources, workload_sources
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.cost_terms import COST_TERMS, CostTerm
@@ -25,6 +26,9 @@ from themis_opt.problem.description import cost_in_words
 from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import has_launches
+
+KNOB_COLUMNS: Mapping[str, str] = MappingProxyType({"seconds": "time_limit", "gap": "gap_asked"})
+"""Columns of rows for knobs whose names say another thing there."""
 
 MAX_RUNS = 10**6
 
@@ -109,20 +113,20 @@ def _within(error: InputError, place: str, path: Path) -> InputError:
 
 
 def _block_runs(experiment: str, block: Block, folder: Path, limit: int | None) -> list[Run]:
-    policies: dict[bool, list[tuple[str, Limits]]] = {}
+    tasks: dict[bool, list[Task]] = {}
 
     @cache
     def make(source: Source) -> Instance:
         return source.make()
 
-    def policies_for(instance: Instance) -> list[tuple[str, Limits]]:
+    def tasks_for(instance: Instance) -> list[Task]:
         kind = has_launches(instance)
-        if kind not in policies:
-            policies[kind] = _policies(block, instance)
-        return policies[kind]
+        if kind not in tasks:
+            tasks[kind] = _tasks(block, instance)
+        return tasks[kind]
 
     variants = _variants(block, folder)
-    count = len(policies_for(make(variants[0][0])))
+    count = len(tasks_for(make(variants[0][0])))
     if count * len(variants) > MAX_RUNS:
         raise InputError(f"must make at most {MAX_RUNS} runs", value=count * len(variants))
     if limit is not None:
@@ -131,18 +135,15 @@ def _block_runs(experiment: str, block: Block, folder: Path, limit: int | None) 
     runs: list[Run] = []
     for source, *values in variants:
         instance = _override(make(source), source.name, dict(zip(block.overrides, values, strict=True)), block)
-        runs += _instance_runs(source, instance, policies_for(instance), known)
+        runs += _instance_runs(source, instance, tasks_for(instance), known)
     return runs if limit is None else _evenly(runs, limit)
 
 
-def _instance_runs(
-    source: Source, instance: Instance, policies: list[tuple[str, Limits]], known: Columns
-) -> Iterator[Run]:
+def _instance_runs(source: Source, instance: Instance, tasks: list[Task], known: Columns) -> Iterator[Run]:
     known = known | {"instance": source.name} | instance_columns(instance)
     identity = _identity(instance)
-    for policy, limits in policies:
-        columns = known | _policy_columns(policy, limits)
-        yield Run(_key(identity, policy, limits), Task(instance, policy, limits), columns, source.extra)
+    for task in tasks:
+        yield Run(_key(identity, task), task._replace(instance=instance), known | _policy_columns(task), source.extra)
 
 
 def _evenly(items: list[Any], count: int) -> list[Any]:
@@ -151,9 +152,8 @@ def _evenly(items: list[Any], count: int) -> list[Any]:
     return [items[number * len(items) // count] for number in range(count)]
 
 
-def _key(identity: list[Any], policy: str, limits: Limits) -> str:
-    content = [*identity, policy, *(getattr(limits, f.name) for f in fields(Limits)), code_version()]
-    return digest(content)
+def _key(identity: list[Any], task: Task) -> str:
+    return digest([*identity, task.policy, *map(task.knobs.get, KNOBS), task.record, code_version()])
 
 
 def _identity(instance: Instance) -> list[Any]:
@@ -164,26 +164,20 @@ def _identity(instance: Instance) -> list[Any]:
     return [instance.fingerprint, instance.steps, instance.memory, parallelisms]
 
 
-def _policies(block: Block, instance: Instance) -> list[tuple[str, Limits]]:
+def _tasks(block: Block, instance: Instance) -> list[Task]:
     """The policies of a block for instances like this one, with every seed and time limit that they have knobs for."""
-    given = Limits(None, block.workers, None, block.gap, block.sizes, block.record)
-    crossed = product(block.policies, block.time_limit or (None,), block.seeds)
-    pairs = (
-        (policy, limits_of(instance, policy, replace(given, time_limit=seconds, seed=seed)))
-        for policy, seconds, seed in crossed
-    )
-    return list(dict.fromkeys(pairs))
+    tasks: dict[tuple[Any, ...], Task] = {}
+    for policy, seconds, seed in product(block.policies, block.time_limit or (None,), block.seeds):
+        values = (seconds, block.workers, seed, block.gap, block.sizes)
+        knobs = {name: value for name, value in zip(KNOBS, values, strict=True) if value is not None}
+        task = task_of(instance, policy, knobs, block.record)
+        tasks.setdefault((policy, *map(task.knobs.get, KNOBS)), task)
+    return list(tasks.values())
 
 
-def _policy_columns(policy: str, limits: Limits) -> Columns:
-    return {
-        "policy": policy,
-        "seed": limits.seed,
-        "time_limit": limits.time_limit,
-        "workers": limits.workers,
-        "gap_asked": limits.gap,
-        "sizes": limits.sizes,
-    }
+def _policy_columns(task: Task) -> Columns:
+    knobs = {KNOB_COLUMNS.get(name, name): task.knobs.get(name) for name in KNOBS}
+    return {"policy": task.policy, **knobs}
 
 
 def _variants(block: Block, folder: Path) -> list[tuple[Any, ...]]:

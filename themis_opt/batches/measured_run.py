@@ -7,7 +7,6 @@ import hashlib
 import json
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -63,55 +62,29 @@ _warm: set[str] = set()
 """What ran in this process."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What a run may spend and what it records.
+KNOBS = ("seconds", "workers", "seed", "gap", "sizes")
+"""What a run may spend, and how it cuts chunks: knobs that policies have, or not."""
 
-    `time_limit` is in seconds; None stands for a knob that the policy does not have, or for its default.
-    """
-
-    time_limit: float | None = None
-    workers: int | None = None
-    seed: int | None = None
-    gap: float | None = None
-    sizes: str | None = None
-    record: tuple[str, ...] = ()
-
-    def given(self) -> dict[str, Any]:
-        """The knobs that are set, but for the time."""
-        knobs = {"workers": self.workers, "seed": self.seed, "gap": self.gap, "sizes": self.sizes}
-        return {name: value for name, value in knobs.items() if value is not None}
-
-    def knobs(self) -> dict[str, Any]:
-        """The knobs that are set, by the names that policies have for them."""
-        return ({} if self.time_limit is None else {"seconds": self.time_limit}) | self.given()
-
-    def of(self, policy: object, *recorded: str) -> "Limits":
-        """The limits that a policy, made with :meth:`knobs`, has: its own values, and nothing that it lacks.
-
-        Parameters
-        ----------
-        policy : object
-            With knobs as attributes.
-        *recorded : str
-            What its runs can record.
-        """
-        names = {"time_limit": "seconds", "workers": "workers", "seed": "seed", "gap": "gap"}
-        own = {name: getattr(policy, knob, None) for name, knob in names.items()}
-        kept = tuple(sorted(set(self.record) & set(recorded)))
-        return Limits(**own, sizes=getattr(policy, "sizes", "equal"), record=kept)
+Knobs = Mapping[str, Any]
+"""Values of :data:`KNOBS`; what is missing the policy lacks, or leaves without limit."""
 
 
 class Task(NamedTuple):
-    """What a worker is sent for one run."""
+    """What a worker is sent for one run; `record` says what it records besides times."""
 
     instance: Instance
     policy: str
-    limits: Limits
+    knobs: Knobs
+    record: tuple[str, ...] = ()
+
+    @property
+    def threads(self) -> int:
+        """Threads that it keeps busy."""
+        return int(self.knobs.get("workers", 1))
 
 
-def limits_of(instance: Instance, specification: str, limits: Limits) -> Limits:
-    """The limits that a policy has on instances like this one, with its defaults, out of those asked for.
+def task_of(instance: Instance, specification: str, knobs: Knobs, record: tuple[str, ...] = ()) -> Task:
+    """The run of a policy, with those of the knobs that it has, its own values for others, and what it can record.
 
     Raises
     ------
@@ -119,13 +92,19 @@ def limits_of(instance: Instance, specification: str, limits: Limits) -> Limits:
         If there is no such policy, or a knob is wrong.
     """
     if specification == BOUND:
-        return Limits()
+        return Task(instance, specification, {})
     is_reference = _is_reference(instance, specification)
     if is_reference and has_launches(instance):
-        limits = replace(limits, sizes="free")  # whatever is asked for
-    policy = make_policy(specify(specification, instance), **limits.knobs())
-    recorded = ("activity", "trajectory") if is_reference else ("activity",)
-    return limits.of(chunk_policy_of(policy), *recorded)
+        knobs = {**knobs, "sizes": "free"}  # whatever is asked for
+    policy = chunk_policy_of(make_policy(specify(specification, instance), **knobs))
+    values = {"sizes": "equal"} | {name: getattr(policy, name) for name in KNOBS if hasattr(policy, name)}
+    can_record = ("activity", "trajectory") if is_reference else ("activity",)
+    return Task(
+        instance,
+        specification,
+        {name: value for name, value in values.items() if value is not None},
+        tuple(sorted(set(record) & set(can_record))),
+    )
 
 
 def _is_reference(instance: Instance, specification: str) -> bool:
@@ -180,15 +159,17 @@ def failure(reason: str) -> Columns:
     return {"status": "failed", "error": " ".join(reason.split())}
 
 
-def run_one(instance: Instance, policy: str, limits: Limits) -> Columns:
+def run_one(instance: Instance, policy: str, knobs: Knobs, record: tuple[str, ...] = ()) -> Columns:
     """Run a policy on an instance, simulate and validate.
 
     Parameters
     ----------
     policy : str
         A specification, or ``bound`` for the lower bounds alone.
-    limits : Limits
-        What it may spend.
+    knobs : mapping
+        What it may spend, by the names of :data:`KNOBS`.
+    record : tuple of str
+        Which of ``activity`` and ``trajectory`` to tell in `extra`.
 
     Returns
     -------
@@ -203,8 +184,8 @@ def run_one(instance: Instance, policy: str, limits: Limits) -> Columns:
     if policy == BOUND:
         return _bounds(instance)
     if _is_reference(instance, policy):
-        return _reference(instance, policy, limits)
-    return _heuristic(instance, policy, limits)
+        return _reference(instance, policy, knobs, record)
+    return _heuristic(instance, policy, knobs, record)
 
 
 def _bounds(instance: Instance) -> Columns:
@@ -221,24 +202,24 @@ def _bounds(instance: Instance) -> Columns:
     }
 
 
-def _heuristic(instance: Instance, specification: str, limits: Limits) -> Columns:
+def _heuristic(instance: Instance, specification: str, knobs: Knobs, record: tuple[str, ...]) -> Columns:
     specification = specify(specification, instance)
-    policy = make_policy(specification, **limits.knobs())
-    if limits.workers is None:  # else it searches, and minds the clock itself
+    policy = make_policy(specification, **knobs)
+    if "workers" not in knobs:  # else it searches, and minds the clock itself
         warm_up(specification, lambda: simulate(instance, policy(instance)))
     began = perf_counter()
     plan = policy(instance)
     planned = perf_counter()
     schedule = simulate(instance, plan)
     ended = perf_counter()
-    return _judge(schedule, limits, {}) | {"seconds": ended - began, "simulate_seconds": ended - planned}
+    return _judge(schedule, record, {}) | {"seconds": ended - began, "simulate_seconds": ended - planned}
 
 
-def _reference(instance: Instance, specification: str, limits: Limits) -> Columns:
+def _reference(instance: Instance, specification: str, knobs: Knobs, record: tuple[str, ...]) -> Columns:
     """The reference, which starts from the best of the usual policies."""
     from themis_opt.study.comparison import compare
 
-    limits = limits_of(instance, specification, limits)
+    _, _, knobs, record = task_of(instance, specification, knobs, record)
     trajectory = Trajectory()
     began = perf_counter()
 
@@ -246,22 +227,22 @@ def _reference(instance: Instance, specification: str, limits: Limits) -> Column
         if policy == specification:
             trajectory.add(perf_counter() - began, makespan, bound)
 
-    given: Any = limits.given() | {"time_limit": limits.time_limit}
-    comparison = compare(instance, (*usual_policies(instance), specification), progress=report, **given)
+    limits = {"time_limit" if name == "seconds" else name: value for name, value in knobs.items()}
+    comparison = compare(instance, (*usual_policies(instance), specification), progress=report, **limits)
     result, seconds = comparison.results[-1], perf_counter() - began
     trajectory.add(seconds, result.makespan, result.bound)
-    extra = {"trajectory": trajectory} if "trajectory" in limits.record else {}
-    return _judge(result.schedule, limits, extra) | {"bound_ns": nanoseconds(result.bound), "seconds": seconds}
+    extra = {"trajectory": trajectory} if "trajectory" in record else {}
+    return _judge(result.schedule, record, extra) | {"bound_ns": nanoseconds(result.bound), "seconds": seconds}
 
 
-def _judge(schedule: Schedule, limits: Limits, extra: Columns) -> Columns:
+def _judge(schedule: Schedule, record: tuple[str, ...], extra: Columns) -> Columns:
     """Columns of a valid schedule; `makespan_ns` is what is minimised."""
     validate(schedule)
     values = {"makespan_ns": nanoseconds(schedule.makespan)} | schedule_row(schedule)
     values.pop("iteration_ns", None)  # the makespan again
     metrics = {name: value for name, value in values.items() if name not in RECORDED}
     extra = _facts(schedule.instance) | {"stages": schedule.plan.num_stages} | metrics | extra
-    if "activity" in limits.record:
+    if "activity" in record:
         extra["activity"] = activity(schedule)
     return {name: values[name] for name in RECORDED if name in values} | {"extra": json.dumps(extra)}
 

@@ -203,7 +203,7 @@ class _Runner:
 
     def threads(self, run: Run) -> int:
         """Slots that the threads of a run take."""
-        return min(run.task.limits.workers or 1, self.site.slots)
+        return min(run.task.threads, self.site.slots)
 
     def next_group(self) -> list[Run]:
         """The next run, with those after it if they are short."""
@@ -221,7 +221,7 @@ class _Runner:
 
     def expected(self, run: Run) -> float:
         """Seconds that a run may take, from the last ones of its policy and kind; many if nothing is known."""
-        searches = run.task.limits.workers is not None or run.key in self.suspects
+        searches = "workers" in run.task.knobs or run.key in self.suspects
         return self.params.group_seconds if searches else self.seconds.get(like(run), self.params.group_seconds)
 
     def collect(self, future: Future[list[Columns]]) -> None:

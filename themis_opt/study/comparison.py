@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal
 
-from formulations.budget import DEFAULT_MEMORY, PROVEN_GAP
+from formulations.budget import PROVEN_GAP, Budget
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_short_time
 from themis_opt.policies.planning import AnyPolicy, chunk_policy_of, seconds_of, within
@@ -156,38 +156,23 @@ def checked_sizes(text: str) -> Sizes:
     raise InputError(f"must be {' or '.join(SIZES)}", field="--chunk-sizes", value=text)
 
 
-class Limits(TypedDict, total=False):
-    """What a comparison may spend.
-
-    `time_limit` (60 by default) is in seconds and covers the whole comparison; the others are those of
-    :class:`themis_opt.search.exact.Exact`.
-    """
-
-    time_limit: float
-    workers: int
-    seed: int
-    gap: float
-    sizes: Sizes
-    deterministic: bool
-    memory: float
-
-
 def solve(
     instance: Instance,
     *,
     progress: Progress | None = None,
     cache: PlanCache | None = None,
-    **limits: Unpack[Limits],
+    sizes: Sizes = "free",
+    **limits: Any,
 ) -> Comparison:
     """Compare the usual policies with the reference; chunk sizes are free unless said otherwise.
 
     Parameters
     ----------
-    progress, cache, **limits
+    progress, cache, sizes, **limits
         As in :func:`compare`.
     """
-    limits.setdefault("sizes", "free")
-    return compare(instance, (*usual_policies(instance), REFERENCE), progress=progress, cache=cache, **limits)
+    policies = (*usual_policies(instance), REFERENCE)
+    return compare(instance, policies, progress=progress, cache=cache, sizes=sizes, **limits)
 
 
 def compare(
@@ -196,7 +181,9 @@ def compare(
     *,
     progress: Progress | None = None,
     cache: PlanCache | None = None,
-    **limits: Unpack[Limits],
+    sizes: Sizes = "equal",
+    time_limit: float = Budget.seconds,
+    **limits: Any,
 ) -> Comparison:
     """Run policies; the time limit covers all of them, and the references take what is left.
 
@@ -210,8 +197,12 @@ def compare(
     cache : PlanCache, optional
         Plans found before, from which a reference starts; it answers at once where such a plan is within the asked
         gap, or about as good as the search that found it could make it in no less time.
+    sizes : {"equal", "free"}
+        How policies that have a choice cut chunks.
+    time_limit : float
+        Seconds for the whole comparison.
     **limits
-        As in :class:`Limits`.
+        Other fields of :class:`formulations.budget.Budget`: knobs of the policies that have them.
 
     Raises
     ------
@@ -221,11 +212,11 @@ def compare(
     names = [_name(policy) for policy in policies]
     if not policies or len(set(names)) < len(names):
         raise InputError("must name one or more policies, each once", field="policies", value=", ".join(names))
-    check_memory(instance, limits.get("memory", DEFAULT_MEMORY))
-    time_limit = limits.pop("time_limit", 60.0)
-    clock = Allowance(time_limit, limits.get("deterministic", False))
+    budget, knobs = Budget(seconds=time_limit, **limits), {**limits, "sizes": sizes}
+    check_memory(instance, budget.memory)
+    clock = Allowance(budget.seconds, budget.deterministic)
     made = {
-        name: _made(specify(policy, instance), time_limit, limits) if isinstance(policy, str) else policy
+        name: _made(specify(policy, instance), budget, knobs) if isinstance(policy, str) else policy
         for name, policy in zip(names, policies, strict=True)
     }
     equal_sizes = all(getattr(chunk_policy_of(policy), "sizes", "equal") == "equal" for policy in made.values())
@@ -273,12 +264,12 @@ def _name(policy: str | Policy) -> str:
     return str(getattr(policy, "__name__", type(policy).__name__))
 
 
-def _made(specification: str, time_limit: float, limits: Limits) -> Policy:
-    """A policy with the limits as knobs; without wall time where it would decide about the result."""
+def _made(specification: str, budget: Budget, knobs: Mapping[str, Any]) -> Policy:
+    """A policy with the given limits as knobs; without wall time where it would decide about the result."""
     counts_work = policy_name(split_specification(specification)[1]) == REFERENCE
-    if limits.get("deterministic") and not counts_work:
-        return make_policy(specification, **limits)
-    return make_policy(specification, seconds=time_limit, **limits)
+    if budget.deterministic and not counts_work:
+        return make_policy(specification, **knobs)
+    return make_policy(specification, seconds=budget.seconds, **knobs)
 
 
 @dataclass
