@@ -86,46 +86,51 @@ class Mechanism:
         Makes the patches.
     families : tuple of str
         Classes of the held-out set in which it has a say.
+    sizes : str
+        Whether it has one where chunks are of ``equal`` sizes, of ``free`` ones, or of ``any``.
     policy : str
         Whose results are compared.
     """
 
     take_out: Callable[[Patches], None]
     families: Sequence[str] = tuple(FAMILIES)
+    sizes: str = "any"
     policy: str = "exact"
+
+    def concerns(self, member: HeldOut) -> bool:
+        """Whether it has a say in an instance."""
+        return member.family in self.families and self.sizes in (member.sizes, "any")
 
 
 ONE_COLLECTIVE = ("network", "paper", "costs", "free", "many_dimensions")
-EQUAL = ("network", "paper", "many_dimensions")
-FREE = ("network", "costs", "free", "many_dimensions")
-MANY_FREE = ("network", "free", "many_dimensions")
+ITERATIONS = ("iterations",)
 COSTLY = ("network", "costs")
 
 
-def knob(name: str, value: Any, families: Sequence[str] = ONE_COLLECTIVE) -> Mechanism:
+def knob(name: str, value: Any, families: Sequence[str] = ONE_COLLECTIVE, sizes: str = "any") -> Mechanism:
     """What a number of the annealing neutralises, for collectives and for iterations."""
     changes = {f"{part}.{name}": value for part in ("local", "period.local")}
-    return Mechanism(lambda patches: patches.parameters(changes), families)
+    return Mechanism(lambda patches: patches.parameters(changes), families, sizes)
 
 
-def parameter(name: str, value: Any, families: Sequence[str]) -> Mechanism:
+def parameter(name: str, value: Any, families: Sequence[str], sizes: str = "any") -> Mechanism:
     """What another number of the reference neutralises."""
-    return Mechanism(lambda patches: patches.parameters({name: value}), families)
+    return Mechanism(lambda patches: patches.parameters({name: value}), families, sizes)
 
 
-def constant(place: str, value: Any, families: Sequence[str]) -> Mechanism:
+def constant(place: str, value: Any, families: Sequence[str], sizes: str = "any") -> Mechanism:
     """What a constant of the search neutralises."""
-    return Mechanism(lambda patches: patches.put(f"{SEARCH}.{place}", value), families)
+    return Mechanism(lambda patches: patches.put(f"{SEARCH}.{place}", value), families, sizes)
 
 
-def answer(place: str, value: Any, families: Sequence[str]) -> Mechanism:
+def answer(place: str, value: Any, families: Sequence[str], sizes: str = "any") -> Mechanism:
     """What a function of the search that always returns the same neutralises."""
-    return Mechanism(lambda patches: patches.answer(f"{SEARCH}.{place}", value), families)
+    return Mechanism(lambda patches: patches.answer(f"{SEARCH}.{place}", value), families, sizes)
 
 
-def of_hourglass(families: Sequence[str] = ONE_COLLECTIVE, **changes: Any) -> Mechanism:
+def of_hourglass(families: Sequence[str] = ONE_COLLECTIVE, sizes: str = "any", **changes: Any) -> Mechanism:
     """What numbers of hourglass neutralise, seen in the policy alone."""
-    return Mechanism(lambda patches: patches.hourglass(**changes), families, "hourglass")
+    return Mechanism(lambda patches: patches.hourglass(**changes), families, sizes, "hourglass")
 
 
 def never_begin_anew(patches: Patches) -> None:
@@ -142,25 +147,25 @@ def never_alternate(patches: Patches) -> None:
 
 
 MECHANISMS: dict[str, Mechanism] = {
-    "populations": constant("local_search:LARGEST_POPULATION", 1, MANY_FREE),
-    "heats": knob("heats", (1.0,), (*EQUAL, "iterations")),
-    "waves anew": Mechanism(never_begin_anew, (*EQUAL, "iterations")),
-    "starts that keep sizes": answer("local_search:LocalSearch._melts", True, MANY_FREE),
-    "starts that change sizes": answer("local_search:LocalSearch._melts", False, MANY_FREE),
-    "orders and sizes by turns": Mechanism(never_alternate, MANY_FREE),
-    "mirrored halves": answer("local_search:pair_counts", range(0), FREE),
+    "dispatch trees": answer("count_proof:job_states", None, COSTLY, "free"),
+    "end counts": answer("end_proof:EndProof.suits", False, ONE_COLLECTIVE, "equal"),
     "leg insertion": knob("moves.insertion_share", 0.0),
     "price of ends": knob("moves.idle_price", 0.0),
     "exchange of legs": knob("moves.exchange_share", 0.0),
-    "nesting": answer("exact:shares_by_count", {}, COSTLY),
-    "dispatch trees": answer("count_proof:job_states", None, COSTLY),
-    "end counts": answer("end_proof:EndProof.suits", False, EQUAL),
-    "interval loads": constant("count_proof:MAX_MACHINES", 0, COSTLY),
-    "sized order": parameter("proof.step", 0.0, COSTLY),
-    "proof by number of chunks": answer("count_proof:CountProof.suits", False, COSTLY),
-    "coarse chunks": parameter("coarse_stages", 10**9, EQUAL),
+    "mirrored halves": answer("local_search:pair_counts", range(0), ONE_COLLECTIVE, "free"),
+    "starts that keep sizes": answer("local_search:LocalSearch._melts", True, ONE_COLLECTIVE, "free"),
+    "starts that change sizes": answer("local_search:LocalSearch._melts", False, ONE_COLLECTIVE, "free"),
+    "orders and sizes by turns": Mechanism(never_alternate, ONE_COLLECTIVE, "free"),
+    "populations": constant("local_search:LARGEST_POPULATION", 1, ONE_COLLECTIVE, "free"),
+    "heats": knob("heats", (1.0,), (*ONE_COLLECTIVE, "iterations"), "equal"),
+    "waves anew": Mechanism(never_begin_anew, ONE_COLLECTIVE, "equal"),
+    "nesting": answer("exact:shares_by_count", {}, COSTLY, "free"),
+    "interval loads": constant("count_proof:MAX_MACHINES", 0, COSTLY, "free"),
+    "sized order": parameter("proof.step", 0.0, COSTLY, "free"),
+    "proof by number of chunks": answer("count_proof:CountProof.suits", False, COSTLY, "free"),
+    "coarse chunks": parameter("coarse_stages", 10**9, ONE_COLLECTIVE, "equal"),
     "CP-SAT for orders": answer("exact:ExactSearch.search_exactly", None, ONE_COLLECTIVE),
-    "CP-SAT for sequences": constant("exact:MAX_SEQUENCED_STAGES", 0, FREE),
+    "CP-SAT for sequences": constant("exact:MAX_SEQUENCED_STAGES", 0, ONE_COLLECTIVE, "free"),
     "hourglass as a start": answer("starts:_hourglass_schedules", [], ONE_COLLECTIVE),
     "insertion into gaps": knob("moves.gap_share", 0.0),
     "insertion of ends": knob("moves.end_share", 0.0),
@@ -168,19 +173,19 @@ MECHANISMS: dict[str, Mechanism] = {
     "swaps of moments": knob("moves.moment_share", 0.0),
     "swaps of places": knob("moves.swap_share", 0.0),
     "several changes in a step": knob("moves.again", 0.0),
-    "merging of chunks": knob("moves.merge_share", 0.0, FREE),
-    "moves of launches": knob("moves.launch_share", 0.0, ("iterations",)),
-    "even buckets": parameter("period.candidates.bucket_counts", (1,), ("iterations",)),
-    "groups of DeAR": parameter("period.candidates.dear_counts", (), ("iterations",)),
-    "changes of buckets": answer("period_reference:PeriodReference.change_buckets", None, ("iterations",)),
-    "groups on their own": answer("period_reference:PeriodReference.improve_groups", None, ("iterations",)),
-    "annealing of periods": answer("period_reference:PeriodReference.search_locally", None, ("iterations",)),
-    "CP-SAT for periods": answer("period_reference:PeriodRounds.run", None, ("iterations",)),
+    "merging of chunks": knob("moves.merge_share", 0.0, ONE_COLLECTIVE, "free"),
+    "moves of launches": knob("moves.launch_share", 0.0, ITERATIONS),
+    "even buckets": parameter("period.candidates.bucket_counts", (1,), ITERATIONS),
+    "groups of DeAR": parameter("period.candidates.dear_counts", (), ITERATIONS),
+    "changes of buckets": answer("period_reference:PeriodReference.change_buckets", None, ITERATIONS),
+    "groups on their own": answer("period_reference:PeriodReference.improve_groups", None, ITERATIONS),
+    "annealing of periods": answer("period_reference:PeriodReference.search_locally", None, ITERATIONS),
+    "CP-SAT for periods": answer("period_reference:PeriodRounds.run", None, ITERATIONS),
     "hourglass: mirrored paths": of_hourglass(mirrored=0),
     "hourglass: changes of paths": of_hourglass(trials_per_stage=0),
     "hourglass: several weights": of_hourglass(weights=(0.3,)),
-    "hourglass: paths for sizes": of_hourglass(COSTLY, rebalanced=0),
-    "hourglass: several counts resized": of_hourglass(COSTLY, resized=1),
+    "hourglass: paths for sizes": of_hourglass(COSTLY, "free", rebalanced=0),
+    "hourglass: several counts resized": of_hourglass(COSTLY, "free", resized=1),
 }
 """By name what can be taken out; what is deleted from the search is deleted here."""
 
@@ -258,7 +263,7 @@ def wanted_solves(
     for seed in seeds:
         for name, mechanism in chosen.items():
             for member in members:
-                if member.family not in mechanism.families:
+                if not mechanism.concerns(member):
                     continue
                 for without in (EVERYTHING, name):
                     spent = (seed, limits["time_limit"], limits["workers"], limits["deterministic"])
@@ -283,13 +288,13 @@ def main() -> None:
     limits = Limits(
         time_limit=arguments.seconds, workers=arguments.workers, seed=0, deterministic=arguments.deterministic
     )
-    solver = SolverProcess(Path(__file__).resolve().parents[2])
+    solver = SolverProcess(Path(__file__).resolve().parents[2], is_timed=not arguments.deterministic)
     members = held_out(arguments.families or (), most=arguments.most)
     commit, known = solver.commit, {}
     for row in read_rows(arguments.output):
         known[Solve(*astuple(row)[: len(fields(Solve))])] = row
     for solve, member, policy, without in wanted_solves(members, chosen, commit, limits, arguments.seeds):
-        if solve in known:
+        if solve in known or (policy != "exact" and solve.seed != arguments.seeds[0]):
             continue
         document = instance_text(member.instance)
         outcome = solver.solve(document, member.sizes, limits | {"seed": solve.seed}, policy, without)

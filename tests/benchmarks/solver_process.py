@@ -9,15 +9,19 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Timer
 from time import monotonic
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-PATIENCE = 20
-"""Multiples of its time limit, and of at least ten seconds, after which a child is ended."""
+if TYPE_CHECKING:
+    from themis_opt.problem.instance import Instance
+
+PATIENCE = 100
+"""Multiples of its time limit, and of at least ten seconds, after which a child is ended: the machine may be busy."""
 
 
 class Limits(TypedDict):
@@ -45,10 +49,12 @@ class SolverProcess:
     ----------
     tree : Path
         A checkout; its ``.venv/bin/python`` is used if there is one, else the interpreter of the parent.
+    is_timed : bool
+        Whether the seconds of a solve count; if not, children begin cold and compute the bounds of an instance once.
     """
 
-    def __init__(self, tree: Path) -> None:
-        self.tree = tree
+    def __init__(self, tree: Path, *, is_timed: bool = True) -> None:
+        self.tree, self.is_timed = tree, is_timed
         self._child: subprocess.Popen[str] | None = None
 
     @property
@@ -83,7 +89,11 @@ class SolverProcess:
         """The child, once it is warm."""
         if self._child is None:
             python = self.tree / ".venv/bin/python"
-            command = [str(python if python.exists() else sys.executable), __file__]
+            command = [
+                str(python if python.exists() else sys.executable),
+                __file__,
+                *([] if self.is_timed else ["cold"]),
+            ]
             environment = os.environ | {"PYTHONPATH": str(self.tree)}
             self._child = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=self.tree
@@ -106,32 +116,72 @@ def serve() -> None:
     """Answer questions from standard input until it ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the library prints must not stand between answers
-    warm_up()
+    is_timed = "cold" not in sys.argv
+    if is_timed:
+        warm_up()
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         try:
-            outcome = answer(**json.loads(line))
+            outcome = (timed_answer if is_timed else answer)(**json.loads(line))
         except Exception as error:
             outcome = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(outcome), file=answers, flush=True)
 
 
-def answer(document: str, sizes: str, limits: Limits, policy: str, without: str) -> Outcome:
-    """Solve one instance."""
+def timed_answer(document: str, sizes: str, limits: Limits, policy: str, without: str) -> Outcome:
+    """Solve one instance, bounds included."""
     import themis_opt
 
-    with TemporaryDirectory() as folder, ExitStack() as stack:
+    with taken_out(without):
+        began = monotonic()
+        result = themis_opt.compare(loaded(document), (policy,), sizes=sizes, **limits)
+        seconds = monotonic() - began
+    return {"makespan": result.results[0].makespan, "bound": max(result.bounds.values()), "seconds": seconds}
+
+
+def answer(document: str, sizes: str, limits: Limits, policy: str, without: str) -> Outcome:
+    """Solve one instance from its bound, which is computed once."""
+    import themis_opt
+
+    bound = bound_of(document, sizes)
+    instance, knobs = loaded(document), {name: value for name, value in limits.items() if name != "time_limit"}
+    made = themis_opt.make_policy(policy, seconds=limits["time_limit"], sizes=sizes, **knobs)
+    with taken_out(without):
+        began = monotonic()
+        if hasattr(made, "solve"):
+            reference = made.solve(instance, bound)
+            makespan, bound = reference.schedule.makespan, max(bound, reference.bound)
+        else:
+            makespan = themis_opt.simulate(instance, made(instance)).makespan
+        seconds = monotonic() - began
+    return {"makespan": makespan, "bound": bound, "seconds": seconds}
+
+
+@cache
+def bound_of(document: str, sizes: str) -> float:
+    """The best bound of an instance before any search, in picoseconds."""
+    import themis_opt
+
+    return max(themis_opt.bounds(loaded(document), equal_sizes=sizes == "equal").values())
+
+
+def loaded(document: str) -> "Instance":
+    """The instance of a JSON document."""
+    import themis_opt
+
+    with TemporaryDirectory() as folder:
         path = Path(folder) / "instance.json"
         path.write_text(document, encoding="utf-8")
-        instance = themis_opt.load(path)
-        if without:
-            from ablation import taken_out
+        return themis_opt.load(path)
 
-            stack.enter_context(taken_out(without))
-        began = monotonic()
-        result = themis_opt.compare(instance, (policy,), sizes=sizes, **limits)
-    bound = max(result.bounds.values())
-    return {"makespan": result.results[0].makespan, "bound": bound, "seconds": monotonic() - began}
+
+def taken_out(without: str) -> AbstractContextManager[None]:
+    """Take a mechanism out of this process, if one is named."""
+    if not without:
+        return nullcontext()
+    import ablation  # which looks at the checkout of this process
+
+    return ablation.taken_out(without)
 
 
 def warm_up() -> None:

@@ -1,13 +1,13 @@
 """The shipped pipelines, whose messages share adapters with gradients: policies beside the reference."""
 
 import pytest
+from generators.v100_cluster import MICROBATCHES, STAGES
 
 from themis_opt.policies.registry import LAUNCHING
 from themis_opt.problem.catalog import load
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.validation import validate
 from themis_opt.study.comparison import compare
-from themis_opt.workloads.v100_cluster import MICROBATCHES, STAGES
 
 NAMES = ("v100-64.bert-large", "v100-64.vgg-16")
 

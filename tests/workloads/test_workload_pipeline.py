@@ -106,7 +106,7 @@ def test_every_launching_policy_obeys_the_rules_and_the_bound(launching: str, sc
 
 def test_reference_is_no_slower_than_the_policies_and_above_its_bound() -> None:
     instance = make(microbatches=2, stages=2)
-    reference = run(instance, "exact:seconds=4:workers=1")
+    reference = run(instance, "exact:seconds=1:workers=1:deterministic=true")
     assert max(bounds(instance).values()) <= reference.makespan
     assert reference.makespan <= min(run(instance, f"{name}/hourglass").makespan for name in LAUNCHING)
 

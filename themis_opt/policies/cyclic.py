@@ -23,7 +23,9 @@ class Cyclic:
         chunks = []
         for collective in instance.exchanges:
             span = collective.span
-            turns = [fixed_path(collective, span[first:] + span[:first]) for first in range(len(span))]
-            paths = np.array([turns[number % len(span)] for number in range(collective.chunks)], dtype=np.int64)
+            paths_by_first = [fixed_path(collective, span[first:] + span[:first]) for first in range(len(span))]
+            paths = np.array(
+                [paths_by_first[number % len(span)] for number in range(collective.chunks)], dtype=np.int64
+            )
             chunks.append(Chunks(equal_sizes(collective), paths))
         return Plan(tuple(chunks), self.dispatch)

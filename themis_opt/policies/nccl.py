@@ -1,4 +1,4 @@
-"""NCCL: its choice of an algorithm by its own cost model, and what that choice looks like in this one.
+"""NCCL: its choice of an algorithm by its cost model, and what that choice looks like in this one.
 
 Constants and formulas are those of NCCL 2.30, https://github.com/NVIDIA/nccl, ``src/graph/tuning.cc``.  The innermost
 dimension is the node, connected by NVLink; all others are the network between nodes.
@@ -19,14 +19,14 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.plan import Plan
 
-Algorithm = Literal["ring", "tree", "nvls", "pat"]
+NcclAlgorithm = Literal["ring", "tree", "nvls", "pat"]
 Protocol = Literal["LL", "LL128", "Simple"]
 
 MICROSECOND = 1e6
 """Picoseconds."""
 
 
-class Constants(NamedTuple):
+class NcclConstants(NamedTuple):
     """Of one algorithm with one protocol: microseconds per call and per hop, and the share of the bandwidth it gets."""
 
     base: float
@@ -35,21 +35,21 @@ class Constants(NamedTuple):
     bandwidth: float
 
 
-CONSTANTS: Mapping[tuple[Algorithm, Protocol], Constants] = MappingProxyType(
+NCCL_CONSTANTS: Mapping[tuple[NcclAlgorithm, Protocol], NcclConstants] = MappingProxyType(
     {
-        ("ring", "LL"): Constants(6.6, 0.6, 2.7, 0.5),
-        ("ring", "LL128"): Constants(14.0, 1.9, 4.0, 0.92),
-        ("ring", "Simple"): Constants(8.4, 3.4, 14.0, 1.0),
-        ("tree", "LL"): Constants(6.8, 0.6, 5.0, 0.5 * 0.92),
-        ("tree", "LL128"): Constants(14.0, 1.25, 8.5, 0.92 * 0.92),
-        ("tree", "Simple"): Constants(8.4, 4.0, 14.0, 0.92),
-        ("nvls", "Simple"): Constants(0.0, 25.0, 20.9, 0.85),
-        ("pat", "Simple"): Constants(8.0, 4.0, 14.0, 0.75),
+        ("ring", "LL"): NcclConstants(6.6, 0.6, 2.7, 0.5),
+        ("ring", "LL128"): NcclConstants(14.0, 1.9, 4.0, 0.92),
+        ("ring", "Simple"): NcclConstants(8.4, 3.4, 14.0, 1.0),
+        ("tree", "LL"): NcclConstants(6.8, 0.6, 5.0, 0.5 * 0.92),
+        ("tree", "LL128"): NcclConstants(14.0, 1.25, 8.5, 0.92 * 0.92),
+        ("tree", "Simple"): NcclConstants(8.4, 4.0, 14.0, 0.92),
+        ("nvls", "Simple"): NcclConstants(0.0, 25.0, 20.9, 0.85),
+        ("pat", "Simple"): NcclConstants(8.0, 4.0, 14.0, 0.75),
     }
 )
 """For NVLink inside a node; NVLS with the switches of Hopper, and trees between nodes."""
 
-ALGORITHMS: Mapping[CollectiveKind, tuple[Algorithm, ...]] = MappingProxyType(
+NCCL_ALGORITHMS: Mapping[CollectiveKind, tuple[NcclAlgorithm, ...]] = MappingProxyType(
     {
         CollectiveKind.ALL_REDUCE: ("ring", "tree", "nvls"),
         CollectiveKind.REDUCE_SCATTER: ("ring", "pat"),
@@ -59,17 +59,17 @@ ALGORITHMS: Mapping[CollectiveKind, tuple[Algorithm, ...]] = MappingProxyType(
 """Those that NCCL chooses among; the other kinds run in rings, or between pairs of NPUs."""
 
 
-class Estimate(NamedTuple):
+class NcclEstimate(NamedTuple):
     """What NCCL's model says of a collective, in picoseconds; it is no schedule, and no bound holds for it."""
 
     time: float
-    algorithm: Algorithm
+    algorithm: NcclAlgorithm
     protocol: Protocol
 
 
 @dataclass(frozen=True)
 class Nccl:
-    """The fixed order, served as the algorithm does that NCCL's own cost model prefers.
+    """The fixed order, served as the algorithm does that the cost model of NCCL prefers.
 
     Rings scatter the whole buffer before they gather it, which is the fixed order with stages served as they arrive
     (:class:`~themis_opt.policies.baseline.Baseline`); so are PAT's aggregated trees.  Trees and NVLS reduce a piece of
@@ -95,9 +95,9 @@ class Nccl:
         InputError
             If NCCL does not have the algorithm asked for.
         """
-        largest = max(instance.exchanges, key=lambda own: own.size)
+        largest = max(instance.exchanges, key=lambda exchange: exchange.size)
         ranked = estimates(instance, largest)
-        if self.algorithm != "auto" and self.algorithm not in {own.algorithm for own in ranked}:
+        if self.algorithm != "auto" and self.algorithm not in {estimate.algorithm for estimate in ranked}:
             rule = (
                 f"is no algorithm of NCCL for {largest.kind} here; it has {', '.join(_algorithms(instance, largest))}"
             )
@@ -106,8 +106,8 @@ class Nccl:
         return Hierarchical()(instance) if chosen in ("tree", "nvls") else Baseline()(instance)
 
 
-def estimates(instance: Instance, exchange: Exchange) -> list[Estimate]:
-    """What NCCL's own model says of a collective: every algorithm with every protocol, the fastest first.
+def estimates(instance: Instance, exchange: Exchange) -> list[NcclEstimate]:
+    """What the model of NCCL says of a collective: every algorithm with every protocol, the fastest first.
 
     A call takes its latency and bytes / bus bandwidth.  The bus bandwidth is that of the narrowest dimension: of as
     many rings as there are NPUs inside it, each of which crosses it once.  Corrections for single message sizes, for
@@ -116,16 +116,17 @@ def estimates(instance: Instance, exchange: Exchange) -> list[Estimate]:
     share = float(exchange.kind.rule.bus_share(math.prod(instance.fabric.sizes[k] for k in exchange.span)))
     bytes_time = share * exchange.size / _bus_bandwidth(instance, exchange) * PICOSECONDS_PER_SECOND
     return sorted(
-        Estimate(_latency(instance, exchange, *pair) * MICROSECOND + bytes_time / constants.bandwidth, *pair)
-        for pair, constants in CONSTANTS.items()
+        NcclEstimate(_latency(instance, exchange, *pair) * MICROSECOND + bytes_time / constants.bandwidth, *pair)
+        for pair, constants in NCCL_CONSTANTS.items()
         if pair[0] in _algorithms(instance, exchange)
     )
 
 
-def _algorithms(instance: Instance, exchange: Exchange) -> tuple[Algorithm, ...]:
+def _algorithms(instance: Instance, exchange: Exchange) -> tuple[NcclAlgorithm, ...]:
     """The algorithms NCCL chooses among; NVLS where the switch of the node sums and multicasts."""
     has_nvls = instance.fabric.dimensions[exchange.span[0]].in_network
-    return tuple(own for own in ALGORITHMS.get(exchange.kind, ("ring",)) if own != "nvls" or has_nvls)
+    algorithms = NCCL_ALGORITHMS.get(exchange.kind, ("ring",))
+    return tuple(algorithm for algorithm in algorithms if algorithm != "nvls" or has_nvls)
 
 
 def _bus_bandwidth(instance: Instance, exchange: Exchange) -> float:
@@ -140,9 +141,9 @@ def _across(instance: Instance, exchange: Exchange) -> Iterator[float]:
         inside *= instance.fabric.sizes[k]
 
 
-def _latency(instance: Instance, exchange: Exchange, algorithm: Algorithm, protocol: Protocol) -> float:
+def _latency(instance: Instance, exchange: Exchange, algorithm: NcclAlgorithm, protocol: Protocol) -> float:
     """Microseconds of latency of one call on n NPUs in N nodes."""
-    base, inside, between, _ = CONSTANTS[algorithm, protocol]
+    base, inside, between, _ = NCCL_CONSTANTS[algorithm, protocol]
     node = instance.fabric.sizes[exchange.span[0]]
     npus = math.prod(instance.fabric.sizes[k] for k in exchange.span)
     nodes = npus // node

@@ -75,7 +75,11 @@ def plan_launches(instance: Instance, launches: Sequence[Launch], order: Order, 
     launches = tuple(launches)
     exchanges = fused(instance, launches)
     plans = _plans(instance, exchanges, _groups(launches), chunk_policy)
-    chunks = {launch: own for members, plan in plans.items() for launch, own in zip(members, plan.chunks, strict=True)}
+    chunks = {
+        launch: chunks_of_launch
+        for members, plan in plans.items()
+        for launch, chunks_of_launch in zip(members, plan.chunks, strict=True)
+    }
     mirrors = _mirrors(instance, launches)
     for gather, scatter in mirrors.items():
         chunks[gather] = Chunks(chunks[scatter].sizes, chunks[scatter].paths[:, ::-1])
@@ -119,7 +123,7 @@ def _plans(
 
 
 def _mirrors(instance: Instance, launches: Sequence[Launch]) -> dict[int, int]:
-    """Where gathers must reverse scatters, the scatter of every gather that is launched on its own."""
+    """Where gathers must reverse scatters, the scatter of every gather that is launched separately."""
     if instance.ag_order == "free":
         return {}
     scatters = {launch.tensors: n for n, launch in enumerate(launches) if launch.part == "scatter"}
@@ -143,8 +147,8 @@ def _starts(
             known[id(plan)] = simulate(_group(instance, exchanges, members), plan)
         schedule = known[id(plan)]
         for place, launch in enumerate(members):
-            own, shape = slice(*plan.offsets[place : place + 2]), plan.chunks[place].paths.shape
-            starts[launch], ends[launch] = schedule.start[own].reshape(shape), schedule.end[own].reshape(shape)
+            stages, shape = slice(*plan.offsets[place : place + 2]), plan.chunks[place].paths.shape
+            starts[launch], ends[launch] = schedule.start[stages].reshape(shape), schedule.end[stages].reshape(shape)
     return starts | {gather: -ends[scatter][:, ::-1] for gather, scatter in mirrors.items()}
 
 
@@ -162,8 +166,8 @@ def _positions(
         stages = np.concatenate([np.arange(whole.offsets[n], whole.offsets[n + 1]) for n in members])
         ordered = stages[np.lexsort((whole.positions[stages], start[stages]))]
         for resource in range(instance.num_resources):
-            own = ordered[resources[ordered] == resource]
-            keys[own] = np.arange(len(own))
+            served = ordered[resources[ordered] == resource]
+            keys[served] = np.arange(len(served))
     return keys
 
 
@@ -172,22 +176,23 @@ def _one_group_after_another(instance: Instance, plan: Plan, keys: FloatArray) -
 
     At one event launches that wait for others come after them, urgent launches first, then one group after the other.
     """
-    own = plan.launch_of_stage
+    launch_of_stage = plan.launch_of_stage
     moment, shift, rest = (
-        np.array([number(launch) for launch in plan.launches], dtype=np.int64)[own]
+        np.array([number(launch) for launch in plan.launches], dtype=np.int64)[launch_of_stage]
         for number in (_moment, _shift, lambda launch: not launch.urgent)
     )
-    depth = _depths(plan.launches)[own]
+    depth = _depths(plan.launches)[launch_of_stage]
     group = np.zeros(len(plan.launches), dtype=np.int64)
     for number, members in enumerate(_groups(plan.launches)):
         group[list(members)] = number
-    order = np.lexsort((np.arange(len(own)), keys, group[own], rest, depth, moment))
+    # The last key of a lexsort decides first; the number of the stage breaks the last ties.
+    order = np.lexsort((np.arange(plan.num_stages), keys, group[launch_of_stage], rest, depth, moment))
     resources = plan.stage_resources(instance)[order]
     return plan.enforcing(tuple(order[resources == r] for r in range(instance.num_resources)), shift)
 
 
 def _depths(launches: Sequence[Launch]) -> IntArray:
-    """For each launch, how many launches of its own event stand one after the other before it."""
+    """For each launch, how many launches of the same event stand one after the other before it."""
     depths = np.zeros(len(launches), dtype=np.int64)
     waits = {number: launch.after_launches for number, launch in enumerate(launches)}
     for number in TopologicalSorter(waits).static_order():

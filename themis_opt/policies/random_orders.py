@@ -24,8 +24,8 @@ class RandomOrders:
         chunks = []
         for collective in instance.exchanges:
             rows = np.tile(np.array(collective.span, dtype=np.int64), (collective.chunks, 1))
-            legs: list[IntArray] = [generator.permuted(rows, axis=1) for _ in collective.kind.rule.phases]
+            orders: list[IntArray] = [generator.permuted(rows, axis=1) for _ in collective.kind.rule.phases]
             if collective.kind.rule.mirrors and instance.ag_order == "reverse":
-                legs[1] = legs[0][:, ::-1]
-            chunks.append(Chunks(equal_sizes(collective), np.concatenate(legs, axis=1)))
+                orders[1] = orders[0][:, ::-1]
+            chunks.append(Chunks(equal_sizes(collective), np.concatenate(orders, axis=1)))
         return Plan(tuple(chunks), self.dispatch)

@@ -8,7 +8,7 @@ Where there is compute, a launching policy says which exchanges are fused, and w
 ``launching[:knob=value...]/chunk policy``, such as ``ddp:cap=10MiB/themis+scf``.  There the chunk policy may be left
 out, or stand alone with everything fused.
 
-In the place of a name may stand the import path of a policy of one's own, a dataclass or a function of the instance:
+In the place of a name may stand the import path of any policy, a dataclass or a function of the instance:
 ``my_module:MyPolicy:knob=value+scf``.
 """
 
@@ -94,7 +94,7 @@ def every_policy(instance: Instance) -> tuple[str, ...]:
 
 
 def takes_dispatch(name: str) -> bool:
-    """Whether a chunk policy leaves the order on dimensions to a dispatch rule, in the place of enforcing its own."""
+    """Whether a chunk policy leaves the order on dimensions to a dispatch rule, in the place of enforcing sequences."""
     return "dispatch" in {f.name for f in fields(_load(POLICIES, name))}
 
 
@@ -180,14 +180,14 @@ def _make_chunk_policy(chunk: str, specification: str, defaults: dict[str, Any])
 
 
 def _load(registry: Registry, name: str) -> Any:
-    found = registry.load(name)
-    if not is_dataclass(found) and not (is_import_path(name) and isfunction(found)):
+    policy = registry.load(name)
+    if not is_dataclass(policy) and not (is_import_path(name) and isfunction(policy)):
         raise InputError(f"must be a dataclass, is not in {registry.origin(name)}", field="policy", value=name)
-    return found
+    return policy
 
 
 def _with_knobs(policy: Any, specification: str, knobs: dict[str, Any]) -> Any:
-    """A policy with knobs set; those of our own all have defaults."""
+    """A policy with knobs set; shipped ones all have defaults."""
     missing = [f.name for f in fields(policy) if f.name not in knobs and f.default is f.default_factory is MISSING]
     if missing:
         raise InputError(f"knob {missing[0]} must be set", field="policy", value=specification)

@@ -37,8 +37,10 @@ def adapted(instance: Instance, ratio: float) -> Instance:
     times = sending_times(instance)
     slowest = max(times.values())
     dimensions = tuple(
-        own.model_copy(update={"compression": own.compression * max(1.0, WITH_PLACES * ratio * times[name] / slowest)})
-        for name, own in zip(instance.network.dimension_names, instance.network.dimensions, strict=True)
+        dimension.model_copy(
+            update={"compression": dimension.compression * max(1.0, WITH_PLACES * ratio * times[name] / slowest)}
+        )
+        for name, dimension in zip(instance.network.dimension_names, instance.network.dimensions, strict=True)
     )
     return instance.varied(network=instance.network.varied(dimensions=dimensions))
 
@@ -52,10 +54,11 @@ def sending_times(instance: Instance) -> dict[str, float]:
     }
     names = [name.partition("@")[0] for name in instance.fabric.dimension_names]
     times = dict.fromkeys(instance.network.dimension_names, 0.0)
-    for own in instance.exchanges:
-        legs = (own.span[::-1] if phase.rule.data is Data.GROW else own.span for phase in own.kind.rule.phases)
-        path = np.array([[k for leg in legs for k in leg]])
-        costs = path_costs(instance, own.kind, np.array([own.size]), path)
+    for exchange in instance.exchanges:
+        outwards, inwards = exchange.span, exchange.span[::-1]
+        orders = (inwards if phase.rule.data is Data.GROW else outwards for phase in exchange.kind.rule.phases)
+        path = np.array([[dimension for order in orders for dimension in order]])
+        costs = path_costs(instance, exchange.kind, np.array([exchange.size]), path)
         for k, held in zip(path[0].tolist(), costs.occupancy[0].tolist(), strict=True):
             name = parts.get(names[k], names[k])
             if name in times:

@@ -27,7 +27,7 @@ from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
 
-KINDS = ("convolution", "linear")
+CONVOLUTIONAL_KINDS = ("convolution", "linear")
 
 
 def by_filters(layers: tuple[Layer, ...], setup: Setup, *, copies: bool = False) -> Iteration:
@@ -75,7 +75,7 @@ class _Divided:
         return passes.iteration(self.groups.splits)
 
     def _check(self) -> None:
-        if any(layer.kind not in KINDS for layer in self.layers) or not self.layers[0].rows:
+        if any(layer.kind not in CONVOLUTIONAL_KINDS for layer in self.layers) or not self.layers[0].rows:
             rule = "needs a model of convolutions and fully connected layers"
             raise InputError(rule, field="--parallelism", value=self.by)
         if self.by == "spatial":
@@ -121,7 +121,7 @@ class _Divided:
     def _rows_before(self, layer: Layer) -> tuple[str, ...]:
         """The all-to-all that brings back the rows of the layer's outputs, if there is one."""
         following = self.layers[self.layers.index(layer) + 1 :][:1]
-        return tuple(f"{own.name}.rows" for own in following if self._leaves_image(own))
+        return tuple(f"{layer.name}.rows" for layer in following if self._leaves_image(layer))
 
     def _borders(self, passes: Passes, name: str, elements: int, after: tuple[str, ...] = ()) -> None:
         """Rows at the border, to both neighbours, along all dimensions at once by the NPUs with neighbours there."""
@@ -139,7 +139,7 @@ class _Divided:
         """All-reduces of what several NPUs have copies of."""
         replicas = None if self.by == "spatial" else self.groups.across
         needed = "update" if self.setup.update else ""
-        parts = {f"{own.name}.gradients": (own, self._parameters(own)) for own in reversed(self.layers)}
+        parts = {f"{layer.name}.gradients": (layer, self._parameters(layer)) for layer in reversed(self.layers)}
         if self.setup.granularity == "fused":
             parts = {"gradients": (self.layers[0], sum(elements for _, elements in parts.values()))}
         for name, (layer, elements) in parts.items():

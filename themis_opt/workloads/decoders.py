@@ -119,19 +119,19 @@ def _grouped(shape: Decoder) -> tuple[tuple[Parameter, ...], int, int]:
     return weights, shape.head, shape.head
 
 
-def _compressed(shape: Decoder, own: Compressed) -> tuple[tuple[Parameter, ...], int, int]:
+def _compressed(shape: Decoder, keys: Compressed) -> tuple[tuple[Parameter, ...], int, int]:
     """The same on compressed keys and values; what compresses is copied on all NPUs of a group."""
-    scored = own.plain + own.rotary
+    scored = keys.plain + keys.rotary
     weights = (
-        Parameter("query_down.weight", shape.hidden * own.query_rank),
-        Parameter("query_norm.weight", own.query_rank, "norm"),
-        Parameter("query_up.weight", own.query_rank * shape.heads * scored, sharded=True),
-        Parameter("down.weight", shape.hidden * (own.rank + own.rotary)),
-        Parameter("norm_of_down.weight", own.rank, "norm"),
-        Parameter("up.weight", own.rank * shape.heads * (own.plain + own.value), sharded=True),
-        Parameter("out.weight", shape.heads * own.value * shape.hidden, sharded=True),
+        Parameter("query_down.weight", shape.hidden * keys.query_rank),
+        Parameter("query_norm.weight", keys.query_rank, "norm"),
+        Parameter("query_up.weight", keys.query_rank * shape.heads * scored, sharded=True),
+        Parameter("down.weight", shape.hidden * (keys.rank + keys.rotary)),
+        Parameter("norm_of_down.weight", keys.rank, "norm"),
+        Parameter("up.weight", keys.rank * shape.heads * (keys.plain + keys.value), sharded=True),
+        Parameter("out.weight", shape.heads * keys.value * shape.hidden, sharded=True),
     )
-    return weights, scored, own.value
+    return weights, scored, keys.value
 
 
 def _feed_forward(shape: Decoder, name: str, sequence: int) -> Layer:

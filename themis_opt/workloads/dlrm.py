@@ -14,10 +14,10 @@ from themis_opt.workloads.layers import Layer, Parameter, linear
 DENSE = (13, 512, 256, 128)
 """Sizes of the bottom perceptron of MLPerf, from dense features to a vector like those of the tables."""
 
-TOP = (1024, 1024, 512, 256, 1)
+TOP_PERCEPTRON = (1024, 1024, 512, 256, 1)
 """Outputs of the layers of the top perceptron of MLPerf."""
 
-ROWS = (
+TABLE_ROWS = (
     *(39_884_406, 39_043, 17_289, 7_420, 20_263, 3, 7_120, 1_543, 63, 38_532_951, 2_953_546, 403_346, 10),
     *(2_208, 11_938, 155, 4, 976, 14, 39_979_771, 25_641_295, 39_664_984, 585_935, 12_972, 108, 36),
 )
@@ -30,10 +30,10 @@ BOTTOM_SHARE = (118_560, 118_560 + 861_268)
 def dlrm_mlperf() -> tuple[Layer, ...]:
     """Layers of the MLPerf model: 26 tables, features multiplied in pairs and joined with the dense vector."""
     width = DENSE[-1]
-    pairs = (len(ROWS) + 1) * len(ROWS) // 2
+    pairs = (len(TABLE_ROWS) + 1) * len(TABLE_ROWS) // 2
     bottom = [linear(f"bottom.{k}", *sizes) for k, sizes in enumerate(pairwise(DENSE))]
-    top = [linear(f"top.{k}", *sizes) for k, sizes in enumerate(pairwise((width + pairs, *TOP)))]
-    return (_tables(sum(ROWS) * width, len(ROWS) * width), *bottom, *top)
+    top = [linear(f"top.{k}", *sizes) for k, sizes in enumerate(pairwise((width + pairs, *TOP_PERCEPTRON)))]
+    return (_tables(sum(TABLE_ROWS) * width, len(TABLE_ROWS) * width), *bottom, *top)
 
 
 def dlrm_totals(weights: int, exchanged: int) -> tuple[Layer, ...]:

@@ -18,8 +18,6 @@ from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
 
-ALL_REDUCE, ALL_TO_ALL = CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_TO_ALL
-
 
 def expert(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """Groups share the experts, those of the innermost dimension by default."""
@@ -52,7 +50,7 @@ def _check(layers: tuple[Layer, ...], groups: Groups) -> None:
 def _routed(passes: Passes, layer: Layer, setup: Setup, groups: Groups, what: str) -> None:
     """The tokens of a layer with experts on their way to them or back."""
     if layer.experts:
-        passes.block(f"{layer.name}.{what}", ALL_TO_ALL, setup.batch * layer.routed, groups.inside)
+        passes.block(f"{layer.name}.{what}", CollectiveKind.ALL_TO_ALL, setup.batch * layer.routed, groups.inside)
 
 
 def _backward(passes: Passes, layer: Layer, setup: Setup, groups: Groups, *, is_first: bool) -> None:
@@ -71,6 +69,6 @@ def _gradients(passes: Passes, layer: Layer, setup: Setup, groups: Groups) -> No
     """All-reduces of a layer's gradients, needed before the update or before its next forward pass."""
     ready, needed = f"{layer.name}.weight_gradient", "update" if setup.update else f"{layer.name}.forward"
     shared = layer.elements() - layer.expert_elements
-    passes.exchange(f"{layer.name}.gradients", ALL_REDUCE, shared, ready, needed)
-    own = -(-layer.expert_elements // groups.size)
-    passes.exchange(f"{layer.name}.expert_gradients", ALL_REDUCE, own, ready, needed, groups.across)
+    passes.exchange(f"{layer.name}.gradients", CollectiveKind.ALL_REDUCE, shared, ready, needed)
+    sharded = -(-layer.expert_elements // groups.size)
+    passes.exchange(f"{layer.name}.expert_gradients", CollectiveKind.ALL_REDUCE, sharded, ready, needed, groups.across)

@@ -9,24 +9,25 @@ elements.
 
 from themis_opt.workloads.layers import Layer, Parameter
 
-HIDDEN = 1024
+HIDDEN_WIDTH = 1024
 VOCABULARY = 32_320
 LAYERS = 4
 
 
 def gnmt(sequence: int) -> tuple[Layer, ...]:
     """Layers of GNMT, for sentences of `sequence` tokens on both sides."""
-    embedding = Parameter("weight", VOCABULARY * HIDDEN)
+    embedding = Parameter("weight", VOCABULARY * HIDDEN_WIDTH)
     encoder = [
-        _lstm(f"encoder.{k}", 2 * HIDDEN if k == 1 else HIDDEN, sequence, 2 if k == 0 else 1) for k in range(LAYERS)
+        _lstm(f"encoder.{k}", 2 * HIDDEN_WIDTH if k == 1 else HIDDEN_WIDTH, sequence, 2 if k == 0 else 1)
+        for k in range(LAYERS)
     ]
-    decoder = [_lstm(f"decoder.{k}", 2 * HIDDEN, sequence) for k in range(1, LAYERS)]
-    classifier = (Parameter("weight", VOCABULARY * HIDDEN), Parameter("bias", VOCABULARY, "bias"))
-    size = sequence * HIDDEN
+    decoder = [_lstm(f"decoder.{k}", 2 * HIDDEN_WIDTH, sequence) for k in range(1, LAYERS)]
+    classifier = (Parameter("weight", VOCABULARY * HIDDEN_WIDTH), Parameter("bias", VOCABULARY, "bias"))
+    size = sequence * HIDDEN_WIDTH
     return (
         Layer("embedding", "embedding", (embedding,), 0, 2 * sequence, 2 * size),
         *encoder,
-        _lstm("decoder.0", HIDDEN, sequence),
+        _lstm("decoder.0", HIDDEN_WIDTH, sequence),
         _attention(sequence),
         *decoder,
         Layer("classifier", "linear", classifier, 2 * size * VOCABULARY, size, sequence * VOCABULARY),
@@ -38,23 +39,23 @@ def _lstm(name: str, inputs: int, sequence: int, directions: int = 1) -> Layer:
     parameters: list[Parameter] = []
     for direction in ("", "_reverse")[:directions]:
         parameters += [
-            Parameter(f"weight_ih{direction}", 4 * HIDDEN * inputs),
-            Parameter(f"weight_hh{direction}", 4 * HIDDEN * HIDDEN),
-            Parameter(f"bias_ih{direction}", 4 * HIDDEN, "bias"),
-            Parameter(f"bias_hh{direction}", 4 * HIDDEN, "bias"),
+            Parameter(f"weight_ih{direction}", 4 * HIDDEN_WIDTH * inputs),
+            Parameter(f"weight_hh{direction}", 4 * HIDDEN_WIDTH * HIDDEN_WIDTH),
+            Parameter(f"bias_ih{direction}", 4 * HIDDEN_WIDTH, "bias"),
+            Parameter(f"bias_hh{direction}", 4 * HIDDEN_WIDTH, "bias"),
         ]
-    flops = directions * 2 * 4 * HIDDEN * (inputs + HIDDEN) * sequence
-    return Layer(name, "recurrent", tuple(parameters), flops, sequence * inputs, directions * sequence * HIDDEN)
+    flops = directions * 2 * 4 * HIDDEN_WIDTH * (inputs + HIDDEN_WIDTH) * sequence
+    return Layer(name, "recurrent", tuple(parameters), flops, sequence * inputs, directions * sequence * HIDDEN_WIDTH)
 
 
 def _attention(sequence: int) -> Layer:
     """Additive attention: keys and queries, a score of each pair of tokens, the weighted sum."""
     parameters = (
-        Parameter("linear_att", HIDDEN),
+        Parameter("linear_att", HIDDEN_WIDTH),
         Parameter("normalize_scalar", 1, "norm"),
-        Parameter("normalize_bias", HIDDEN, "norm"),
-        Parameter("linear_q.weight", HIDDEN * HIDDEN),
-        Parameter("linear_k.weight", HIDDEN * HIDDEN),
+        Parameter("normalize_bias", HIDDEN_WIDTH, "norm"),
+        Parameter("linear_q.weight", HIDDEN_WIDTH * HIDDEN_WIDTH),
+        Parameter("linear_k.weight", HIDDEN_WIDTH * HIDDEN_WIDTH),
     )
-    flops = 2 * 2 * HIDDEN * HIDDEN * sequence + 2 * 2 * HIDDEN * sequence * sequence
-    return Layer("attention", "linear", parameters, flops, sequence * HIDDEN, sequence * HIDDEN)
+    flops = 2 * 2 * HIDDEN_WIDTH * HIDDEN_WIDTH * sequence + 2 * 2 * HIDDEN_WIDTH * sequence * sequence
+    return Layer("attention", "linear", parameters, flops, sequence * HIDDEN_WIDTH, sequence * HIDDEN_WIDTH)

@@ -23,7 +23,19 @@ MAX_NUMBER = 10**9
 HEAD = 128
 """Usual size of a head."""
 
-KNOBS = ("layers", "hidden", "vocabulary", "heads", "groups", "inner", "experts", "active", "shared", "expert", "dense")
+TRANSFORMER_KNOBS = (
+    "layers",
+    "hidden",
+    "vocabulary",
+    "heads",
+    "groups",
+    "inner",
+    "experts",
+    "active",
+    "shared",
+    "expert",
+    "dense",
+)
 
 
 def model_of_numbers(settings: Iterable[str]) -> TrainingModel:
@@ -37,8 +49,10 @@ def model_of_numbers(settings: Iterable[str]) -> TrainingModel:
     given: dict[str, int] = {}
     for setting in settings:
         name, _, text = setting.partition("=")
-        if name not in KNOBS or name in given:
-            raise InputError(f"knobs of transformer, each once: {', '.join(KNOBS)}", field="MODEL", value=setting)
+        if name not in TRANSFORMER_KNOBS or name in given:
+            raise InputError(
+                f"knobs of transformer, each once: {', '.join(TRANSFORMER_KNOBS)}", field="MODEL", value=setting
+            )
         given[name] = _whole(text, setting)
     missing = [name for name in ("layers", "hidden") if name not in given]
     if missing:

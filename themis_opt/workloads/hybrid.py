@@ -26,8 +26,6 @@ from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
 
-ALL_REDUCE = CollectiveKind.ALL_REDUCE
-
 
 def data(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """Every NPU holds the model; gradients are exchanged between all."""
@@ -115,7 +113,7 @@ def _forward(
 
 def _reduce_output(passes: Passes, layer: Layer, setup: Setup, groups: Groups, name: str) -> None:
     if layer.sharded:
-        passes.block(name, ALL_REDUCE, setup.batch * layer.outputs, groups.inside)
+        passes.block(name, CollectiveKind.ALL_REDUCE, setup.batch * layer.outputs, groups.inside)
 
 
 def _backward(passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: Groups, prefix: str) -> None:
@@ -128,7 +126,7 @@ def _backward(passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: G
         if layer is not layers[0]:
             passes.compute(f"{name}.input_gradient", times.input_gradient)
             if layer.sharded:
-                passes.block(f"{name}.error", ALL_REDUCE, setup.batch * layer.inputs, groups.inside)
+                passes.block(f"{name}.error", CollectiveKind.ALL_REDUCE, setup.batch * layer.inputs, groups.inside)
 
 
 def _look_up(passes: Passes, layers: tuple[Layer, ...], setup: Setup, prefix: str) -> None:
@@ -147,7 +145,9 @@ def _gradients(passes: Passes, copied: list[Layer], setup: Setup, groups: Groups
     """All-reduces of gradients of copied layers, needed before the update or before the layer's next forward pass."""
     if setup.granularity == "fused":
         total = sum(layer.elements(groups.size) for layer in copied)
-        passes.exchange("gradients", ALL_REDUCE, total, passes.last_task, passes.first_task, groups.replicas)
+        passes.exchange(
+            "gradients", CollectiveKind.ALL_REDUCE, total, passes.last_task, passes.first_task, groups.replicas
+        )
         return
     for layer in copied:
         ready = f"{last}{layer.name}.weight_gradient"
@@ -156,7 +156,7 @@ def _gradients(passes: Passes, copied: list[Layer], setup: Setup, groups: Groups
         if setup.granularity == "parameter":
             parts = {f"{layer.name}.{p.name}.gradients": p.share(groups.size) for p in reversed(layer.parameters)}
         for name, elements in parts.items():
-            passes.exchange(name, ALL_REDUCE, elements, ready, needed, groups.replicas)
+            passes.exchange(name, CollectiveKind.ALL_REDUCE, elements, ready, needed, groups.replicas)
 
 
 def _sharded_update(passes: Passes, copied: list[Layer], setup: Setup, groups: Groups, last: str, first: str) -> None:
@@ -168,6 +168,6 @@ def _sharded_update(passes: Passes, copied: list[Layer], setup: Setup, groups: G
         passes.compute(f"{name}.update", setup.optimizer * elements // total)
         ready = f"{last}{name}.weight_gradient"
         gather, update = CollectiveKind.ALL_GATHER, f"{name}.update"
-        reduce = CollectiveKind.REDUCE_SCATTER if setup.zero > 1 else ALL_REDUCE
+        reduce = CollectiveKind.REDUCE_SCATTER if setup.zero > 1 else CollectiveKind.ALL_REDUCE
         passes.exchange(f"{name}.gradients", reduce, elements, ready, update, groups.replicas)
         passes.exchange(f"{name}.parameters", gather, elements, update, f"{first}{name}.forward", groups.replicas)

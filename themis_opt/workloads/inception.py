@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from themis_opt.workloads.layers import Layer, Parameter, linear
 
 Kernel = tuple[int, int]
-Step = tuple[int, Kernel]
+Convolution = tuple[int, Kernel]
 """Channels of the output of a convolution, and its kernel."""
 
 ONE, THREE, WIDE, HIGH = (1, 1), (3, 3), (1, 7), (7, 1)
 
-BLOCK_A: Sequence[Sequence[Step]] = (
+BLOCK_A: Sequence[Sequence[Convolution]] = (
     ((96, ONE),),
     ((64, ONE), (96, THREE)),
     ((64, ONE), (96, THREE), (96, THREE)),
     ((96, ONE),),
 )
-BLOCK_B: Sequence[Sequence[Step]] = (
+BLOCK_B: Sequence[Sequence[Convolution]] = (
     ((384, ONE),),
     ((192, ONE), (224, WIDE), (256, HIGH)),
     ((192, ONE), (192, HIGH), (224, WIDE), (224, HIGH), (256, WIDE)),
@@ -73,7 +73,7 @@ def _block_c(name: str) -> list[Layer]:
     return layers + _branch(f"{name}.4", 1536, 8, ((256, ONE),))
 
 
-def _branches(name: str, channels: int, side: int, branches: Sequence[Sequence[Step]]) -> list[Layer]:
+def _branches(name: str, channels: int, side: int, branches: Sequence[Sequence[Convolution]]) -> list[Layer]:
     return [
         layer
         for number, steps in enumerate(branches, start=1)
@@ -81,7 +81,7 @@ def _branches(name: str, channels: int, side: int, branches: Sequence[Sequence[S
     ]
 
 
-def _branch(name: str, channels: int, side: int, steps: Sequence[Step]) -> list[Layer]:
+def _branch(name: str, channels: int, side: int, steps: Sequence[Convolution]) -> list[Layer]:
     """Convolutions one after the other that keep the side."""
     layers = []
     for number, (width, kernel) in enumerate(steps, start=1):

@@ -20,7 +20,7 @@ BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 """What a module keeps without training it."""
 
 MAX_PARAMETERS = 20_000
-LINE = re.compile(
+PARAMETER_LINE = re.compile(
     r"\s*[\"']?([\w.\-/]{1,500})[\"']?\s*[:=,]?\s*(?:torch\.Size\()?[\[(]([\d,\s]{0,100})[\])]\)?[,;\s]*\S{0,40}\s*"
 )
 """A name and a shape, as ``print(name, tensor.shape)`` and ``print(name, tuple(tensor.shape))`` write them."""
@@ -66,14 +66,14 @@ def listed(source: Source) -> dict[str, tuple[int, ...]]:
         return {name: _shape(source, shape, name) for name, shape in document.items()}
     shapes: dict[str, tuple[int, ...]] = {}
     for number, line in source.lines:
-        found = LINE.fullmatch(line)
-        if found is None:
+        match = PARAMETER_LINE.fullmatch(line)
+        if match is None:
             raise source.error(
                 "must be a name and a shape, such as fc.weight (10, 512)", f"line {number}", line.strip()
             )
-        if found[1] in shapes:
-            raise source.error("stands twice", f"line {number}", found[1])
-        shapes[found[1]] = tuple(int(word[:16]) for word in re.findall(r"\d+", found[2]))
+        if match[1] in shapes:
+            raise source.error("stands twice", f"line {number}", match[1])
+        shapes[match[1]] = tuple(int(word[:16]) for word in re.findall(r"\d+", match[2]))
     return shapes
 
 
@@ -107,12 +107,12 @@ def model_of_shapes(shapes: Mapping[str, Sequence[int]], title: str) -> Training
             raise InputError(f"must have 1 to {MAX_BYTES // 8} elements", field=name, value=shape)
         module, _, last = name.rpartition(".")
         modules.setdefault(module or name, {})[last] = shape
-    layers = tuple(_layer(name, own) for name, own in modules.items())
+    layers = tuple(_layer(module, shapes) for module, shapes in modules.items())
     return TrainingModel(title, "names and shapes of its parameters", lambda: layers)
 
 
 def _layer(name: str, shapes: Mapping[str, tuple[int, ...]]) -> Layer:
-    parameters = tuple(Parameter(own, math.prod(shape), _role(own, shape)) for own, shape in shapes.items())
+    parameters = tuple(Parameter(place, math.prod(shape), _role(place, shape)) for place, shape in shapes.items())
     largest = max(shapes.values(), key=math.prod)
     outputs, inputs = (largest[0], math.prod(largest[1:2])) if largest else (1, 1)
     kind = _kind(name, largest)

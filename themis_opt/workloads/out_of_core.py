@@ -66,7 +66,7 @@ def offloaded(layers: tuple[Layer, ...], setup: Setup, fates: Sequence[str]) -> 
 def activations(layers: tuple[Layer, ...], setup: Setup) -> list[int]:
     """Bytes of the inputs of all layers, and of the output of the last one."""
     elements = [*(layer.inputs for layer in layers), layers[-1].outputs]
-    return [setup.batch * own * setup.element_bytes for own in elements]
+    return [setup.batch * inputs * setup.element_bytes for inputs in elements]
 
 
 def _left(layers: tuple[Layer, ...], setup: Setup) -> int:
@@ -90,12 +90,12 @@ def _fates(layers: tuple[Layer, ...], setup: Setup, sizes: list[int], memory: in
 
     bandwidth = setup.host_link or 1.0
     times = [setup.times(layer) for layer in layers]
-    backward = [own.weight_gradient + (own.input_gradient if place else 0) for place, own in enumerate(times)]
+    backward = [time.weight_gradient + (time.input_gradient if place else 0) for place, time in enumerate(times)]
     chosen = choose(
         Layers(
             sizes=sizes,
-            forward=[own.forward // TICK for own in times],
-            backward=[own // TICK for own in backward],
+            forward=[time.forward // TICK for time in times],
+            backward=[time // TICK for time in backward],
             transfer=[int(size / bandwidth * PICOSECONDS_PER_SECOND) // TICK for size in sizes[:-1]],
             memory=memory,
         )
@@ -170,7 +170,7 @@ def _leaving(layers: tuple[Layer, ...], sizes: list[int], memory: int, fates: Se
 
 def _returning(sizes: list[int], memory: int, fates: Sequence[str]) -> dict[int, int]:
     """The layer whose backward pass is the first during which each swapped activation may be back."""
-    room = [memory - own for own in _occupied(sizes, fates)]
+    room = [memory - occupied for occupied in _occupied(sizes, fates)]
     back = {}
     for place in range(len(fates) - 1, -1, -1):
         if fates[place] != "swap":
@@ -187,9 +187,9 @@ def _occupied(sizes: list[int], fates: Sequence[str]) -> list[int]:
     """Bytes during the backward pass of each layer when what is swapped is back only where it is used."""
     kept = [size if fate == "keep" else 0 for size, fate in zip(sizes, fates, strict=False)]
     result = []
-    for place, (own, after) in enumerate(pairwise(sizes)):
+    for place, (size, size_after) in enumerate(pairwise(sizes)):
         source = sizes[place - 1] if fates[place] == "recompute" else kept[place - 1] if place else 0
-        result.append(sum(kept[: max(place - 1, 0)]) + source + 2 * own + after)
+        result.append(sum(kept[: max(place - 1, 0)]) + source + 2 * size + size_after)
     return result
 
 

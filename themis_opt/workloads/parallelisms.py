@@ -38,17 +38,17 @@ class Parallelism(NamedTuple):
     options: tuple[str, ...]
 
 
-STEPS = ("accumulate", "zero", "granularity", "recompute", "update", "local_blocks")
+STEP_OPTIONS = ("accumulate", "zero", "granularity", "recompute", "update", "local_blocks")
 
 PARALLELISMS: Mapping[str, Parallelism] = MappingProxyType(
     {
-        "data": Parallelism(data, STEPS),
-        "tensor": Parallelism(tensor, ("group", *STEPS)),
-        "hybrid": Parallelism(hybrid, ("group", *STEPS)),
+        "data": Parallelism(data, STEP_OPTIONS),
+        "tensor": Parallelism(tensor, ("group", *STEP_OPTIONS)),
+        "hybrid": Parallelism(hybrid, ("group", *STEP_OPTIONS)),
         "splitbrain": Parallelism(splitbrain, ("group",)),
         "expert": Parallelism(expert, ("group", "recompute", "update")),
-        "sequence": Parallelism(sequence, ("group", *STEPS)),
-        "zero1": Parallelism(zero1, STEPS),
+        "sequence": Parallelism(sequence, ("group", *STEP_OPTIONS)),
+        "zero1": Parallelism(zero1, STEP_OPTIONS),
         "fsdp": Parallelism(fully_sharded, ("recompute", "update")),
         "hsdp": Parallelism(hybrid_sharded, ("group", "recompute", "update")),
         "daso": Parallelism(daso, ("group", "granularity", "recompute", "update", "skip", "wait")),

@@ -100,20 +100,20 @@ def in_order(stages: int, microbatches: int, schedule: MicrobatchSchedule) -> It
     (int, int, bool)
         True for a backward pass.
     """
-    turns = [list(_turns(stages - stage, microbatches, schedule)) for stage in range(stages)]
+    passes = [list(_passes_of(stages - stage, microbatches, schedule)) for stage in range(stages)]
     done: set[tuple[int, int, bool]] = set()
-    while any(turns):
-        for stage, own in enumerate(turns):
-            while own:
-                microbatch, backward = own[0]
+    while any(passes):
+        for stage, waiting in enumerate(passes):
+            while waiting:
+                microbatch, backward = waiting[0]
                 before = (stage + 1, microbatch, True) if backward else (stage - 1, microbatch, False)
                 if 0 <= before[0] < stages and before not in done:
                     break
                 done.add((stage, microbatch, backward))
-                yield stage, *own.pop(0)
+                yield stage, *waiting.pop(0)
 
 
-def _turns(depth: int, microbatches: int, schedule: MicrobatchSchedule) -> Iterator[tuple[int, bool]]:
+def _passes_of(depth: int, microbatches: int, schedule: MicrobatchSchedule) -> Iterator[tuple[int, bool]]:
     """Passes of the stage that is `depth` - 1 stages before the last one."""
     ahead = min(depth, microbatches) if schedule == "1f1b" else microbatches
     yield from ((microbatch, False) for microbatch in range(ahead))
@@ -186,10 +186,12 @@ def _messages(passes: Passes, stages: Stages, setup: Setup) -> None:
 
 def _gradients(passes: Passes, stages: Stages, setup: Setup) -> None:
     """All-reduces of the gradients of each stage between its copies."""
-    for stage, own in enumerate(stages.layers):
+    for stage, layers_of_stage in enumerate(stages.layers):
         ready = _name(stage, setup.microbatches - 1, backward=True)
         needed = f"update{stage + 1}" if setup.update else _name(stage, 0, backward=False)
-        parts = {"": own} if setup.granularity == "fused" else {f".{layer.name}": (layer,) for layer in reversed(own)}
+        parts = {"": layers_of_stage}
+        if setup.granularity != "fused":
+            parts = {f".{layer.name}": (layer,) for layer in reversed(layers_of_stage)}
         for name, layers in parts.items():
             elements = sum(layer.elements() for layer in layers)
             passes.exchange(

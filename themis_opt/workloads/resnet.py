@@ -10,7 +10,7 @@ from themis_opt.workloads.layers import Layer, convolution, linear
 EXPANSION = 4
 """Channels that leave a block, for each channel inside."""
 
-WIDTHS = (64, 128, 256, 512)
+STAGE_WIDTHS = (64, 128, 256, 512)
 """Channels inside the blocks of each of the four stages."""
 
 
@@ -24,7 +24,7 @@ def resnet(depths: tuple[int, int, int, int]) -> tuple[Layer, ...]:
     """
     layers = [convolution("conv1", (3, 64), 7, 224, 2, norm=True)]
     channels, side = 64, 56
-    for stage, (depth, width) in enumerate(zip(depths, WIDTHS, strict=True), start=1):
+    for stage, (depth, width) in enumerate(zip(depths, STAGE_WIDTHS, strict=True), start=1):
         for block in range(depth):
             stride = 2 if stage > 1 and block == 0 else 1
             layers += _block(f"layer{stage}.{block}", channels, width, side, stride)

@@ -50,12 +50,12 @@ def _gathered_again(
     sharded = {layer.name: layer for layer in layers if layer.sharded}
     tasks = [task.name for task in iteration.tasks]
     for before, name in pairwise(tasks):
-        prefix, _, own = name.removesuffix(".weight_gradient").rpartition("/")
-        if own in sharded and name.endswith(".weight_gradient"):
+        prefix, _, layer = name.removesuffix(".weight_gradient").rpartition("/")
+        if layer in sharded and name.endswith(".weight_gradient"):
             yield Tensor(
-                name=f"{prefix}/{own}.input_again" if prefix else f"{own}.input_again",
+                name=f"{prefix}/{layer}.input_again" if prefix else f"{layer}.input_again",
                 kind=CollectiveKind.ALL_GATHER,
-                size=setup.batch * sharded[own].inputs * setup.element_bytes,
+                size=setup.batch * sharded[layer].inputs * setup.element_bytes,
                 ready_after=before,
                 needed_before=name,
                 dimensions=inside,

@@ -17,7 +17,7 @@ Granularity = Literal["fused", "layer", "parameter"]
 
 MicrobatchSchedule = Literal["gpipe", "1f1b"]
 
-ELEMENT_BYTES: Mapping[str, int] = MappingProxyType({"fp16": 2, "bf16": 2, "fp32": 4})
+BYTES_BY_TYPE: Mapping[str, int] = MappingProxyType({"fp16": 2, "bf16": 2, "fp32": 4})
 """Bytes of one element, by its type."""
 
 ZERO_STAGES = (0, 1, 2)
@@ -165,7 +165,7 @@ class Setup:
         InputError
             For the first of :data:`SOMETIMES` that is given and not allowed.
         """
-        defaults = {own.name: own.default for own in fields(self)}
+        defaults = {field.name: field.default for field in fields(self)}
         for name, option in SOMETIMES.items():
             value = getattr(self, name)
             if name not in allowed and value != defaults[name]:
@@ -189,11 +189,11 @@ def element_bytes(dtype: str) -> int:
     Raises
     ------
     InputError
-        If it is none of :data:`ELEMENT_BYTES`.
+        If it is none of :data:`BYTES_BY_TYPE`.
     """
-    if dtype not in ELEMENT_BYTES:
-        raise InputError(f"must be one of {', '.join(ELEMENT_BYTES)}", field="--dtype", value=dtype)
-    return ELEMENT_BYTES[dtype]
+    if dtype not in BYTES_BY_TYPE:
+        raise InputError(f"must be one of {', '.join(BYTES_BY_TYPE)}", field="--dtype", value=dtype)
+    return BYTES_BY_TYPE[dtype]
 
 
 def weights_only(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:

@@ -23,8 +23,6 @@ from themis_opt.workloads.setup import Setup
 AHEAD = 1
 """Layers that are gathered before they are needed."""
 
-GATHER = CollectiveKind.ALL_GATHER
-
 
 def fully_sharded(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """Shards over all NPUs."""
@@ -78,13 +76,22 @@ class _Sharded:
         place, elements, inside = self.layers.index(layer), layer.elements(), self.groups.inside
         begun = place - AHEAD - 1
         ready = f"{self.layers[begun].name}.forward" if begun >= 0 else f"{layer.name}.update"
-        passes.exchange(f"{layer.name}.parameters", GATHER, elements, ready, f"{layer.name}.forward", inside)
+        passes.exchange(
+            f"{layer.name}.parameters", CollectiveKind.ALL_GATHER, elements, ready, f"{layer.name}.forward", inside
+        )
         if place == len(self.layers) - 1:
             return
         begun, first = place + AHEAD + 1, "recompute" if self.setup.recompute else "weight_gradient"
         last = self.layers[-1].name
         ready = f"{self.layers[begun].name}.input_gradient" if begun < len(self.layers) else f"{last}.forward"
-        passes.exchange(f"{layer.name}.parameters_again", GATHER, elements, ready, f"{layer.name}.{first}", inside)
+        passes.exchange(
+            f"{layer.name}.parameters_again",
+            CollectiveKind.ALL_GATHER,
+            elements,
+            ready,
+            f"{layer.name}.{first}",
+            inside,
+        )
 
     def _reduced(self, passes: Passes, layer: Layer) -> None:
         """Gradients to the NPUs that update them, and between the groups."""

@@ -22,8 +22,6 @@ from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
 
-GATHER, SCATTER = CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER
-
 
 def splitbrain(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """The iteration of a model that is convolutions first and fully connected layers after them."""
@@ -101,18 +99,24 @@ def _round(
     for layer in connected:
         name, shard = f"{layer.name}.{suffix}", -(-layer.elements() // groups.size)
         passes.compute(f"{name}.forward", setup.times(layer, groups.size).forward, shard if number == 0 else 0)
-        passes.block(f"{name}.output", GATHER, setup.batch * layer.outputs, groups.inside)
+        passes.block(f"{name}.output", CollectiveKind.ALL_GATHER, setup.batch * layer.outputs, groups.inside)
         if layer is connected[0]:
             elements = setup.batch * layer.inputs
             passes.exchange(
-                f"{suffix}.activations", GATHER, elements, boundary, f"{name}.forward", groups.inside, model=True
+                f"{suffix}.activations",
+                CollectiveKind.ALL_GATHER,
+                elements,
+                boundary,
+                f"{name}.forward",
+                groups.inside,
+                model=True,
             )
     for layer in reversed(connected):
         name, times = f"{layer.name}.{suffix}", setup.times(layer, groups.size)
         passes.compute(f"{name}.weight_gradient", times.weight_gradient)
         passes.compute(f"{name}.input_gradient", times.input_gradient)
         if layer is not connected[0]:
-            passes.block(f"{name}.error", SCATTER, setup.batch * layer.inputs, groups.inside)
+            passes.block(f"{name}.error", CollectiveKind.REDUCE_SCATTER, setup.batch * layer.inputs, groups.inside)
 
 
 def _boundary_gradients(
@@ -123,7 +127,9 @@ def _boundary_gradients(
     elements = setup.batch * connected[0].inputs
     for number in range(1, groups.size + 1):
         ready = f"{connected[0].name}.round{number}.input_gradient"
-        passes.exchange(f"round{number}.error", SCATTER, elements, ready, needed, groups.inside, model=True)
+        passes.exchange(
+            f"round{number}.error", CollectiveKind.REDUCE_SCATTER, elements, ready, needed, groups.inside, model=True
+        )
 
 
 def _gradients(passes: Passes, convolutions: tuple[Layer, ...], connected: tuple[Layer, ...], groups: Groups) -> None:

@@ -12,7 +12,7 @@ from themis_opt.problem.exchanges import Parallelism, Tensor
 from themis_opt.problem.iteration import ComputeTask, Iteration
 
 REFRESH = "refresh"
-"""Name of the task that sets thresholds anew."""
+"""Name of the task that sets thresholds."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def parse_compression(text: str, index_bytes: int) -> Compression:
     """
     ratios: dict[Parallelism, Fraction] = {}
     for part in filter(None, text.split(",")):
-        kind, _, number = (own.strip() for own in part.partition("="))
+        kind, _, number = (word.strip() for word in part.partition("="))
         known: dict[str, Parallelism] = {name: name for name in get_args(Parallelism)}
         if kind not in known or known[kind] in ratios:
             raise InputError("must name data, model or both, each once", field="--compress", value=text)

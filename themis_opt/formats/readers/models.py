@@ -13,7 +13,7 @@ from themis_opt.formats.readers.parts import Machine, Part, Reader, only
 from themis_opt.problem.instance import Instance
 from themis_opt.workloads.hugging_face import model_of_config
 from themis_opt.workloads.layers import TrainingModel
-from themis_opt.workloads.listing import LINE, model_of_listing
+from themis_opt.workloads.listing import PARAMETER_LINE, model_of_listing
 from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.timing import Rate
@@ -31,7 +31,7 @@ def _is_listing(source: Source) -> bool:
     if isinstance(document, dict):
         return bool(document) and all(isinstance(value, list) and "." in name for name, value in document.items())
     first = source.head.lstrip().partition("\n")[0]
-    match = LINE.fullmatch(first)
+    match = PARAMETER_LINE.fullmatch(first)
     return match is not None and "." in match[1]
 
 

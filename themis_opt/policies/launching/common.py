@@ -41,12 +41,12 @@ def fusible(instance: Instance) -> list[Bucket]:
     the order they become ready.
     """
     groups: dict[object, list[int]] = {}
-    chained = {tensor for own in instance.exchanges for tensor in own.after}
+    chained = {tensor for exchange in instance.exchanges for tensor in exchange.after}
     for number, tensor in enumerate(instance.exchanges):
         if tensor.parallelism == "data" and tensor.needed_later and not tensor.after and number not in chained:
             key = (tensor.kind, instance.exchanges[number].span, tensor.element_bytes)
             groups.setdefault(key, []).append(number)
-    return [tuple(sorted(own, key=lambda t: (instance.exchanges[t].ready_task, t))) for own in groups.values()]
+    return [tuple(sorted(group, key=lambda t: (instance.exchanges[t].ready_task, t))) for group in groups.values()]
 
 
 def launches_alone(instance: Instance) -> list[Launch]:
@@ -85,16 +85,16 @@ def whole(
 
     The first task that needs one of them waits for it, unless `before` says which.
     """
-    own = instance.exchanges
+    exchanges = instance.exchanges
     if ready is None:
-        ready = max(own[t].ready_task for t in tensors)
+        ready = max(exchanges[t].ready_task for t in tensors)
     return Launch(
         name=fused_name(instance, tensors),
-        kind=own[tensors[0]].kind,
+        kind=exchanges[tensors[0]].kind,
         tensors=tuple(tensors),
         after=TaskOf(ready, 0),
         before=before or first_need(instance, tensors),
-        urgent=own[tensors[0]].kind.rule.urgent,
+        urgent=exchanges[tensors[0]].kind.rule.urgent,
     )
 
 

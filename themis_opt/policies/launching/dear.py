@@ -56,13 +56,13 @@ class Dear(Launching):
         chain = instance.chains[instance.tasks[instance.exchanges[tensors[0]].ready_task].stage]
         last = TaskOf(chain[-1], 0)
         gathers: list[Launch] = []
-        for turn, group in enumerate(groups):
+        for place_of_group, group in enumerate(groups):
             gather = _half(instance, group, "gather", halves[1])
-            if turn == 0:
+            if place_of_group == 0:
                 gathers.append(replace(gather, after=last, after_launches=every))
             else:
-                begun = first_need(instance, groups[turn - 1])
-                previous = number + len(scatters) + turn - 1
+                begun = first_need(instance, groups[place_of_group - 1])
+                previous = number + len(scatters) + place_of_group - 1
                 place = chain.index(begun.task)
                 after = TaskOf(chain[place - 1], begun.later) if place else last
                 gathers.append(replace(gather, after=after, after_launches=(previous,)))
@@ -73,12 +73,12 @@ class Dear(Launching):
         groups: list[list[int]] = [[]]
         size = 0
         for tensor in forward:
-            own = instance.exchanges[tensor].size
-            if groups[-1] and size + own >= self.threshold:
+            more = instance.exchanges[tensor].size
+            if groups[-1] and size + more >= self.threshold:
                 groups.append([])
                 size = 0
             groups[-1].append(tensor)
-            size += own
+            size += more
         return [tuple(group) for group in groups]
 
 

@@ -60,9 +60,9 @@ def _ends(instance: Instance) -> list[int]:
     before: dict[int, list[int]] = {}
     for one, other in instance.waits:
         before.setdefault(other, []).append(one)
-    for own in instance.exchanges:
-        if not own.needed_later:
-            before.setdefault(own.needed_task, []).append(own.ready_task)
+    for exchange in instance.exchanges:
+        if not exchange.needed_later:
+            before.setdefault(exchange.needed_task, []).append(exchange.ready_task)
     for number, task in enumerate(instance.tasks):
         start = max(clocks[task.stage], *(ends[one] for one in before.get(number, ())), 0)
         ends[number] = clocks[task.stage] = start + task.duration

@@ -1,4 +1,4 @@
-"""Each gradient on its own, the front layers first."""
+"""Each gradient alone, the front layers first."""
 
 from dataclasses import dataclass
 

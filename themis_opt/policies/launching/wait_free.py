@@ -1,4 +1,4 @@
-"""Each gradient on its own, as soon as it is ready."""
+"""Each gradient alone, as soon as it is ready."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class WaitFree(Launching):
     ----------
     barrier : bool
         Whether the iteration ends with the last collective, as in frameworks whose optimizer updates all parameters in
-        one step, rather than each layer waits for its own.
+        one step, rather than each layer waits for its gradients alone.
     """
 
     barrier: bool = False

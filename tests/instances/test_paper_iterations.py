@@ -3,11 +3,11 @@
 import math
 
 import pytest
+from generators.paper import NETWORKS, WORKLOADS, paper_iteration
 
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.simulator import simulate
-from themis_opt.workloads.paper import NETWORKS, WORKLOADS, paper_iteration
 
 HETERO = "3d-sw_sw_sw_hetero"
 PAIRS = [(network, workload) for network in NETWORKS for workload in WORKLOADS]

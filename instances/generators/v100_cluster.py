@@ -24,7 +24,6 @@ _LATENCY = (
 )
 
 NAME = "v100-256"
-CHUNKS = 4
 
 RATE = Rate(15_700_000_000_000, 0.6)
 """FP32 peak of a V100 (white paper, table 1); that 60 % of it are reached is an assumption."""
@@ -80,7 +79,7 @@ def v100_iteration(name: str) -> Instance:
     training = TRAININGS[name]
     model = MODELS[training.model]
     setup = Setup(network=v100_network(), timing=RATE, batch=training.batch, element_bytes=4)
-    instance = make_workload(model, model.layers(training.sequence), setup, chunks=CHUNKS)
+    instance = make_workload(model, model.layers(training.sequence), setup, chunks=4)
     length = f" of {training.sequence} tokens" if training.sequence else ""
     description = (
         f"Layers: {model.source}. FP32, {training.batch} samples{length} on each GPU, times from operations at 60 % of "

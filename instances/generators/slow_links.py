@@ -4,14 +4,14 @@ Training over links between 8 Mb/s and 10 Gb/s is what FusionLLM (Z. Tang et al.
 is about; how its GPUs are distributed is not published, so that numbers, sizes and latencies are assumptions here.
 """
 
+from generators.v100_cluster import RATE
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.setup import Setup
-from themis_opt.workloads.v100_cluster import RATE
 
-FILE = "sites-48.resnet-101.json"
+SLOW_LINKS_FILE = "sites-48.resnet-101.json"
 
 _RANGE = "of the range of https://arxiv.org/abs/2410.12707 (abstract)"
 

@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
+from generators.paper import NETWORKS
+from generators.shipped import shipped_iterations, write_shipped
 
 from themis_opt.problem.catalog import load
 from themis_opt.problem.instance import Instance
 from themis_opt.workloads.files import instance_text, write_instance
-from themis_opt.workloads.paper import NETWORKS
-from themis_opt.workloads.shipped import shipped_iterations, write_shipped
 
 FOLDER = Path(__file__).parents[2] / "instances" / "iterations"
 SHIPPED = shipped_iterations()

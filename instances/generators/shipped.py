@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from generators.paper import NETWORKS, WORKLOADS, paper_iteration
+from generators.slow_links import SLOW_LINKS_FILE, slow_iteration
+from generators.v100_cluster import NAME, PIPELINES, TRAININGS, v100_iteration, v100_pipeline
 from themis_opt.problem.instance import Instance
 from themis_opt.workloads.files import write_instance
-from themis_opt.workloads.paper import NETWORKS, WORKLOADS, paper_iteration
-from themis_opt.workloads.slow_links import FILE, slow_iteration
-from themis_opt.workloads.v100_cluster import NAME, PIPELINES, TRAININGS, v100_iteration, v100_pipeline
 
 
 def shipped_iterations() -> dict[str, Instance]:
@@ -17,7 +17,7 @@ def shipped_iterations() -> dict[str, Instance]:
     return (
         paper
         | pipelines
-        | {FILE: slow_iteration()}
+        | {SLOW_LINKS_FILE: slow_iteration()}
         | {f"{NAME}.{training}.json": v100_iteration(training) for training in TRAININGS}
     )
 

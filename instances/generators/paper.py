@@ -34,8 +34,6 @@ COMPUTE_SCALE = 26
 MODEL_PARALLEL_NPUS = 128
 """NPUs that share one copy of Transformer-1T; 8 such groups are data parallel."""
 
-CHUNKS = 64
-
 
 def _task(name: str, nanoseconds: int) -> ComputeTask:
     """A task of published duration, scaled, exact to the picosecond."""
@@ -182,5 +180,5 @@ def paper_iteration(network: str, workload: str) -> Instance:
         description=" ".join(docstring(make).split()),
         network=fabric,
         iteration=make(fabric),
-        chunks=CHUNKS,
+        chunks=64,
     )
