@@ -12,7 +12,14 @@ from themis_opt.problem.catalog import load
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm
 from themis_opt.problem.phases import Phase
-from themis_opt.runtime.calibration import Calibration, CalibrationParams, Fit, Sample, calibrate, robust_fit
+from themis_opt.runtime.calibration import (
+    CalibrationParams,
+    NetworkCalibration,
+    StageFit,
+    StageSample,
+    calibrate,
+    robust_fit,
+)
 
 TRUE = (2e-4, 8e-8, 1e-8)
 
@@ -65,10 +72,10 @@ def test_split_dimensions_are_refused():
 
 def test_pictures_show_fits_without_sums():
     samples = tuple(
-        Sample(0, phase, Algorithm.DIRECT, sent, sent * 1e-8)
+        StageSample(0, phase, Algorithm.DIRECT, sent, sent * 1e-8)
         for phase in (Phase.ALL_GATHER, Phase.REDUCE_SCATTER)
         for sent in (1e4, 1e5)
     )
     problem = Instance(network=network("f4"), collectives=schedule("f4").instance.collectives)
-    figure = picture_fits(Calibration(problem, (Fit(0.0, 1e-8, 0.0, 0.0, samples),)).panels())
+    figure = picture_fits(NetworkCalibration(problem, (StageFit(0.0, 1e-8, 0.0, 0.0, samples),)).panels())
     assert len(figure.axes) == 2

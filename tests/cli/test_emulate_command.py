@@ -88,7 +88,7 @@ def test_packets_are_held_on_links_with_latency():
 
 
 def test_systems_without_tap_devices_are_told(monkeypatch):
-    monkeypatch.setattr(relay, "DEVICE", "/dev/net/missing")
+    monkeypatch.setattr(relay, "TUN_DEVICE", "/dev/net/missing")
     with pytest.raises(OSError, match="/dev/net/missing, which holds packets back, cannot be used: No such file"):
         relay.tap("t0")
 

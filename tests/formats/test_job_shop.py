@@ -7,7 +7,7 @@ import pytest
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_short_time
 from themis_opt.formats.exports import export, make_exporter
-from themis_opt.formats.job_shop import FILE, Choice, JobShop, job_shop, read_job_shop, read_starts
+from themis_opt.formats.job_shop import JOB_SHOP_FILE, JobShop, MachineChoice, job_shop, read_job_shop, read_starts
 from themis_opt.formats.readers.registry import load
 from themis_opt.policies.registry import make_policy
 from themis_opt.schedules.schedule_file import read_schedule
@@ -21,8 +21,8 @@ def schedule(latency="occupy", policy="themis+scf"):
 
 def test_what_is_written_is_read_again(tmp_path):
     scheduled = schedule()
-    assert export(scheduled, "fjsp", tmp_path) == [tmp_path / FILE]
-    shop = read_job_shop(tmp_path / FILE)
+    assert export(scheduled, "fjsp", tmp_path) == [tmp_path / JOB_SHOP_FILE]
+    shop = read_job_shop(tmp_path / JOB_SHOP_FILE)
     assert shop == job_shop(scheduled)
     assert (len(shop.jobs), shop.num_machines, {len(job) for job in shop.jobs}) == (8, 3, {6})
 
@@ -52,7 +52,9 @@ def test_benchmark_files_with_choices_are_read(tmp_path):
     path = tmp_path / "mk.fjs"
     path.write_text("2 3 1.5\n2 2 1 5 3 4 1 2 6\n1 1 1 7\n", encoding="utf-8")
     shop = read_job_shop(path)
-    assert shop == JobShop(3, (((Choice(0, 5), Choice(2, 4)), (Choice(1, 6),)), ((Choice(0, 7),),)))
+    assert shop == JobShop(
+        3, (((MachineChoice(0, 5), MachineChoice(2, 4)), (MachineChoice(1, 6),)), ((MachineChoice(0, 7),),))
+    )
     path.write_text(shop.text(), encoding="utf-8")
     assert read_job_shop(path) == shop
 
@@ -88,7 +90,7 @@ def test_the_answer_of_a_solver_becomes_a_schedule(tmp_path, latency):
     answer(tmp_path / "starts.txt", shop, fast.start)
     given = simulate(fast.instance, replace(fast.plan, sequences=(), dispatch="lifo"))
     to = f"fjsp:starts={tmp_path / 'starts.txt'}"
-    assert [path.name for path in export(given, to, tmp_path)] == [FILE, "schedule.json"]
+    assert [path.name for path in export(given, to, tmp_path)] == [JOB_SHOP_FILE, "schedule.json"]
     solved = read_schedule(tmp_path / "schedule.json")
     assert solved.makespan == fast.makespan < slow.makespan
     assert f"{format_short_time(fast.makespan)}, " in list(make_exporter(to).notes(given))[-1]
@@ -114,7 +116,7 @@ def test_answers_that_break_a_rule_are_refused(tmp_path, change, rule):
 
 
 def test_a_machine_does_one_operation_at_a_time(tmp_path):
-    shop = JobShop(1, (((Choice(0, 5),),), ((Choice(0, 4),),)))
+    shop = JobShop(1, (((MachineChoice(0, 5),),), ((MachineChoice(0, 4),),)))
     path = tmp_path / "starts.txt"
     path.write_text("4\n0\n")
     assert read_starts(path, shop).tolist() == [4, 0]

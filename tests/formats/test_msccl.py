@@ -8,7 +8,7 @@ import pytest
 
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.exports import export, make_exporter
-from themis_opt.formats.msccl.algorithm import DIALECTS, Gpu, Step, ThreadBlock, check_limits, from_xml, to_xml
+from themis_opt.formats.msccl.algorithm import DIALECTS, Gpu, MscclStep, ThreadBlock, check_limits, from_xml, to_xml
 from themis_opt.formats.msccl.exporter import Msccl
 from themis_opt.formats.msccl.interpreter import interpret
 from themis_opt.formats.msccl.plus import MscclPlus
@@ -103,14 +103,16 @@ def test_long_threadblocks_are_continued_on_other_channels():
 
 def small():
     """An algorithm well within every limit."""
-    step = Step("s", "i", 0, "i", 0, 1)
+    step = MscclStep("s", "i", 0, "i", 0, 1)
     gpus = [Gpu(0, 4, 4, 0, [ThreadBlock(0, 1, -1, 0, [step])]), Gpu(1, 4, 4, 0, [ThreadBlock(0, 0, -1, 0, [step])])]
     algorithm, _ = Msccl().algorithm(schedule((("ring", 2),), chunks=1))
     return replace(algorithm, gpus=gpus)
 
 
 def blocks(count, steps=1, channel=0):
-    return [Gpu(0, 4, 4, 0, [ThreadBlock(i, 1, -1, i * channel, [Step("s", cnt=1)] * steps) for i in range(count)])]
+    return [
+        Gpu(0, 4, 4, 0, [ThreadBlock(i, 1, -1, i * channel, [MscclStep("s", cnt=1)] * steps) for i in range(count)])
+    ]
 
 
 BEYOND = {
@@ -121,7 +123,7 @@ BEYOND = {
     "threadblocks on a GPU": {"gpus": blocks(217, channel=1)},
     "peers on a channel of a GPU": {"gpus": blocks(33)},
     "steps in a threadblock": {"gpus": blocks(1, steps=257)},
-    "units in a step": {"gpus": [Gpu(0, 4, 4, 0, [ThreadBlock(0, 1, -1, 0, [Step("s", cnt=72)])])]},
+    "units in a step": {"gpus": [Gpu(0, 4, 4, 0, [ThreadBlock(0, 1, -1, 0, [MscclStep("s", cnt=72)])])]},
     "XML elements for a GPU": {"gpus": blocks(17, steps=250, channel=1)},
 }
 

@@ -7,13 +7,13 @@ from test_msccl import NETWORKS, schedule
 
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.exports import export, make_exporter
-from themis_opt.formats.msccl.plus import MAX_OPERATIONS, MscclPlus, Plan, interpret_plan
+from themis_opt.formats.msccl.plus import MAX_PLUS_OPERATIONS, MscclPlus, PlusPlan, interpret_plan
 from themis_opt.problem.phases import CollectiveKind
 
 
 def plan_of(made, **knobs):
     ((_, text),) = MscclPlus(**knobs).files(made)
-    return Plan.model_validate_json(text)
+    return PlusPlan.model_validate_json(text)
 
 
 def test_messages_between_neighbours_are_refused():
@@ -53,7 +53,7 @@ def test_each_chunk_has_a_threadblock_and_each_message_its_scratch():
     plan = plan_of(schedule(NETWORKS["8 GPUs"], chunks=3))
     for gpu in plan.gpus:
         assert [block.id for block in gpu.threadblocks] == [0, 1, 2]
-        assert all(len(block.ops) <= MAX_OPERATIONS for block in gpu.threadblocks)
+        assert all(len(block.ops) <= MAX_PLUS_OPERATIONS for block in gpu.threadblocks)
         written = [
             buffer
             for other in plan.gpus

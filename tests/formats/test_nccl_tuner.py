@@ -5,7 +5,7 @@ from reader_samples import nccl_table
 
 from themis_opt.base.errors import InputError
 from themis_opt.formats.exports import export, make_exporter
-from themis_opt.formats.nccl_tuner import FILE
+from themis_opt.formats.nccl_tuner import TUNER_FILE
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
@@ -42,8 +42,8 @@ def schedule():
 
 def test_each_size_gets_what_was_measured_fastest(tmp_path, logs, schedule):
     to = f"nccl-tuner:logs={logs}:channels=8"
-    assert export(schedule, to, tmp_path / "out") == [tmp_path / "out" / FILE]
-    lines = (tmp_path / "out" / FILE).read_text().splitlines()
+    assert export(schedule, to, tmp_path / "out") == [tmp_path / "out" / TUNER_FILE]
+    lines = (tmp_path / "out" / TUNER_FILE).read_text().splitlines()
     assert lines[0].startswith("# collective_type,min_bytes")
     assert lines[1:] == [
         f"allreduce,1024,{2**22 - 1},tree,ll,8,2,8,-1,-1",
@@ -62,7 +62,7 @@ def test_the_model_stands_beside_the_measured_time(logs, schedule):
 
 def test_a_tolerance_spares_ranges(tmp_path, logs, schedule):
     export(schedule, f"nccl-tuner:logs={logs}:tolerance=1", tmp_path / "out")
-    assert len((tmp_path / "out" / FILE).read_text().splitlines()) == 3
+    assert len((tmp_path / "out" / TUNER_FILE).read_text().splitlines()) == 3
 
 
 def test_collectives_have_lines_of_their_own(tmp_path, logs, schedule):
@@ -70,7 +70,7 @@ def test_collectives_have_lines_of_their_own(tmp_path, logs, schedule):
         text = times(algorithm, "all_gather_perf")
         (logs / f"all_gather.{algorithm}.txt").write_text(text)
     export(schedule, f"nccl-tuner:logs={logs}", tmp_path / "out")
-    lines = (tmp_path / "out" / FILE).read_text().splitlines()[1:]
+    lines = (tmp_path / "out" / TUNER_FILE).read_text().splitlines()[1:]
     assert [line.split(",")[0] for line in lines] == ["allgather", "allgather", *["allreduce"] * 3]
 
 

@@ -201,7 +201,7 @@ def test_an_unused_dimension_keeps_its_empty_track():
 
 
 def test_a_schedule_too_big_for_viewers_is_refused_with_numbers(gradients, monkeypatch):
-    monkeypatch.setattr(trace, "MAX_STAGES", 15)
+    monkeypatch.setattr(trace, "MAX_TRACED_STAGES", 15)
     with pytest.raises(InputError, match="16 stages holds about 80 events"):
         chrome_trace(gradients)
 
@@ -257,10 +257,10 @@ def test_counters_show_when_compute_is_busy():
     assert names == {"busy compute", "busy dim1", "busy dim2", "utilisation"}
 
 
-@pytest.mark.parametrize("limit", ["MAX_STAGES", "MAX_ITERATIONS"])
+@pytest.mark.parametrize("limit", ["MAX_TRACED_STAGES", "MAX_ITERATIONS"])
 def test_only_the_last_iterations_are_shown_where_all_are_too_many(monkeypatch, limit):
     schedule = iteration_schedules.scheduled()
-    monkeypatch.setattr(trace, limit, {"MAX_STAGES": schedule.plan.num_stages, "MAX_ITERATIONS": 1}[limit])
+    monkeypatch.setattr(trace, limit, {"MAX_TRACED_STAGES": schedule.plan.num_stages, "MAX_ITERATIONS": 1}[limit])
     shown = {e["args"]["iteration"] for e in events(schedule, "X", NPU)}
     assert shown == {schedule.num_iterations - 2, schedule.num_iterations - 1}
     assert len(events(schedule, "X")) == schedule.plan.num_stages
@@ -268,7 +268,7 @@ def test_only_the_last_iterations_are_shown_where_all_are_too_many(monkeypatch, 
 
 def test_an_iteration_with_too_many_stages_is_refused(monkeypatch):
     schedule = iteration_schedules.scheduled()
-    monkeypatch.setattr(trace, "MAX_STAGES", schedule.plan.num_stages - 1)
+    monkeypatch.setattr(trace, "MAX_TRACED_STAGES", schedule.plan.num_stages - 1)
     with pytest.raises(InputError, match="fewer chunks"):
         chrome_trace(schedule)
 

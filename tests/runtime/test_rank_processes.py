@@ -19,7 +19,7 @@ from programs import program, schedule
 
 from themis_opt.base.version import __version__
 from themis_opt.runtime import coordinator as coordinating
-from themis_opt.runtime.control import TOKEN_VARIABLE, Line
+from themis_opt.runtime.control import TOKEN_VARIABLE, ControlLine
 from themis_opt.runtime.coordinator import Coordinator, Host, local, on_hosts
 from themis_opt.runtime.execution import execute
 from themis_opt.runtime.links import RankFailure
@@ -122,7 +122,7 @@ def signalled(number, rank):
 def actor(address, token, rank, checks):
     """A rank that runs nothing, and needs long to check its results or no time at all."""
     host, port = address.split(":")
-    line = Line(socket.create_connection((host, int(port))))
+    line = ControlLine(socket.create_connection((host, int(port))))
     line.say(token=token, rank=rank, version=__version__, address=["127.0.0.1", 1], pid=0)
     for kind in ("connected", "loaded", "ready"):
         line.hear()
@@ -196,7 +196,7 @@ def test_strangers_are_turned_away():
                 stranger.sendall(greeting)
                 stranger.shutdown(socket.SHUT_WR)
             else:
-                Line(stranger).say(token="guess", rank=0, version="0", address=["127.0.0.1", 1])
+                ControlLine(stranger).say(token="guess", rank=0, version="0", address=["127.0.0.1", 1])
             words.append(stranger)
         return local(2)(address, token)
 

@@ -8,7 +8,7 @@ import typer
 from themis_opt.cli import options, ranks
 
 if TYPE_CHECKING:
-    from themis_opt.runtime.calibration import Calibration
+    from themis_opt.runtime.calibration import NetworkCalibration
 
 
 @options.grouped
@@ -60,7 +60,7 @@ def calibrate(
         print_table("measured", *_table(done))
 
 
-def _table(done: "Calibration") -> tuple[list[str], list[list[str]]]:
+def _table(done: "NetworkCalibration") -> tuple[list[str], list[list[str]]]:
     from themis_opt.base.units import format_percent, format_rate, format_short_time
 
     rows = []

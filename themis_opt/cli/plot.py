@@ -35,13 +35,13 @@ def plot(
     from themis_opt.base.units import format_short_time
     from themis_opt.cli.printing import tell_files
     from themis_opt.formats.gantt import gantt, save_figure
-    from themis_opt.formats.plot import PAPER
+    from themis_opt.formats.plot import PAPER_STYLE
 
     others = {} if beside is None else {beside: _scheduled(schedule.instance, beside)}
     if style == "screen" and not others:
         save_figure(gantt(schedule, bound=_bound(schedule)), output)
     else:
-        with rc_context(PAPER):
+        with rc_context(PAPER_STYLE):
             save_figure(_compact(schedule, others), output)
     tell_files([output])
     times = [format_short_time(schedule.makespan), *(f"{n} {format_short_time(s.makespan)}" for n, s in others.items())]

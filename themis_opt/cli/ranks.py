@@ -13,7 +13,7 @@ from themis_opt.cli.options import OptionGroup
 
 if TYPE_CHECKING:
     from themis_opt.runtime.coordinator import Coordinator
-    from themis_opt.runtime.execution import Progress
+    from themis_opt.runtime.execution import ReportRun
 
 Local = Annotated[
     str | None, typer.Option(help="Run on this machine, on dimensions of these sizes, such as 4x2.", metavar="SIZES")
@@ -94,7 +94,7 @@ def _check_available(transport: str) -> None:
 
 
 @contextmanager
-def run_progress() -> "Iterator[Progress]":
+def run_progress() -> "Iterator[ReportRun]":
     """Show which schedule runs, and how many runs are done."""
     from themis_opt.cli.progress import live
 

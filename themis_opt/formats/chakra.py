@@ -15,9 +15,9 @@ from types import MappingProxyType
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
 from themis_opt.formats.protobuf import (
-    BYTES,
+    FIXED_WIDTHS,
+    LENGTH_DELIMITED,
     VARINT,
-    WIDTHS,
     Field,
     MalformedMessage,
     bytes_field,
@@ -35,8 +35,8 @@ VERSION = "0.0.4"
 NODE_FIELDS = range(1, 12)
 """Numbers of the fields of a node; others are of a schema that is not known here."""
 
-Value = bool | int | float | str | tuple[bool, ...]
-Attributes = Mapping[str, Value]
+AttributeValue = bool | int | float | str | tuple[bool, ...]
+Attributes = Mapping[str, AttributeValue]
 
 
 class NodeType(IntEnum):
@@ -101,7 +101,7 @@ FIXED: Mapping[int, str] = MappingProxyType({DOUBLE: "<d", FLOAT: "<f", 19: "<I"
 """Fields of ``AttributeProto`` by how they hold a value; of its lists only that of booleans is read."""
 
 
-def attribute(name: str, value: Value) -> bytes:
+def attribute(name: str, value: AttributeValue) -> bytes:
     """An attribute as the field of a node."""
     if isinstance(value, bool):
         kind = number_field(BOOL, value)
@@ -183,13 +183,13 @@ def _messages(data: bytes) -> Iterator[bytes]:
 
 def _node(message: bytes) -> Node:
     numbers, deps = {1: 0, 3: 0, 7: 0}, {4: list[int](), 5: list[int]()}
-    name, attributes = "", dict[str, Value]()
+    name, attributes = "", dict[str, AttributeValue]()
     for item in read_fields(message):
         if item.number not in NODE_FIELDS:
             raise ValueError(f"unknown field {item.number} of a node")
         if item.number in numbers and isinstance(item.value, int):
             numbers[item.number] = item.value
-        elif item.number in deps and item.wire_type in (VARINT, BYTES):
+        elif item.number in deps and item.wire_type in (VARINT, LENGTH_DELIMITED):
             deps[item.number] += read_packed(item.value)
         elif item.number == 2 and isinstance(item.value, bytes):
             name = item.value.decode()
@@ -199,7 +199,7 @@ def _node(message: bytes) -> Node:
     return Node(numbers[1], name, kind, tuple(deps[5]), tuple(deps[4]), numbers[7], attributes)
 
 
-def _attribute(message: bytes) -> dict[str, Value]:
+def _attribute(message: bytes) -> dict[str, AttributeValue]:
     """Name and value of an attribute; nothing where it holds a list."""
     name, value = "", None
     for item in read_fields(message):
@@ -211,7 +211,7 @@ def _attribute(message: bytes) -> dict[str, Value]:
     return {} if value is None else {name: value}
 
 
-def _value(item: Field) -> Value | None:
+def _value(item: Field) -> AttributeValue | None:
     """What a field of an attribute holds, if that is one value or a list of booleans."""
     data = item.value
     if isinstance(data, int):
@@ -221,7 +221,7 @@ def _value(item: Field) -> Value | None:
     if item.number == BOOLS:
         return tuple(bool(value) for flags in read_fields(data) for value in read_packed(flags.value))
     form = FIXED.get(item.number)
-    if form is None or struct.calcsize(form) != WIDTHS.get(item.wire_type):
+    if form is None or struct.calcsize(form) != FIXED_WIDTHS.get(item.wire_type):
         return None
     value: int | float = struct.unpack(form, data)[0]
     return value

@@ -20,7 +20,7 @@ EXPORTS = Registry(
         "nccl-tuner": "themis_opt.formats.nccl_tuner:NcclTuner",
         "fjsp": "themis_opt.formats.job_shop:FlexibleJobShop",
         "model": "themis_opt.formats.solver_models:SolverModel",
-        "order": "themis_opt.formats.flat_exports:Order",
+        "order": "themis_opt.formats.flat_exports:RowOrder",
         "csv": "themis_opt.formats.flat_exports:Csv",
         "parquet": "themis_opt.formats.flat_exports:Parquet",
         "trace": "themis_opt.formats.flat_exports:Trace",

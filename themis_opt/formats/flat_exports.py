@@ -16,9 +16,13 @@ from themis_opt.formats.tables import stage_rows, task_rows, to_csv
 from themis_opt.formats.trace import trace_with_few_tracks
 from themis_opt.schedules.schedule import Schedule
 
-Rows = Sequence[Mapping[str, Any]]
+TableRows = Sequence[Mapping[str, Any]]
 
-TABLES: Mapping[str, Callable[[Schedule], Rows]] = {"stages": stage_rows, "order": order_rows, "tasks": task_rows}
+EXPORTED_TABLES: Mapping[str, Callable[[Schedule], TableRows]] = {
+    "stages": stage_rows,
+    "order": order_rows,
+    "tasks": task_rows,
+}
 """The tables of a schedule by name: functions from a schedule to rows."""
 
 ORDER_SCHEMA = Path(__file__).with_name("order.schema.json")
@@ -29,9 +33,9 @@ def order_schema() -> str:
     return ORDER_SCHEMA.read_text(encoding="utf-8")
 
 
-def tables(schedule: Schedule) -> Iterator[tuple[str, Rows]]:
+def tables(schedule: Schedule) -> Iterator[tuple[str, TableRows]]:
     """The tables that have rows."""
-    for name, make in TABLES.items():
+    for name, make in EXPORTED_TABLES.items():
         if name != "tasks" or schedule.has_period:
             yield name, make(schedule)
 
@@ -108,7 +112,7 @@ def _pyarrow() -> tuple[Any, Any]:
     return pyarrow, parquet
 
 
-def _same(path: Path, rows: Rows, expected: Rows) -> None:
+def _same(path: Path, rows: TableRows, expected: TableRows) -> None:
     """Refuse a table that is not the one of the schedule."""
     for number, (row, expected_row) in enumerate(zip(rows, expected, strict=False)):
         if dict(row) != dict(expected_row):
@@ -125,7 +129,7 @@ def _opened(path: Path) -> io.StringIO:
 
 
 @dataclass(frozen=True)
-class Order:
+class RowOrder:
     """The order table: what a runtime needs to follow a schedule, as JSON with a documented schema."""
 
     endings: ClassVar[tuple[str, ...]] = ("json",)

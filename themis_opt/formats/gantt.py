@@ -28,7 +28,7 @@ from themis_opt.formats.palette import INK, QUIET, plain_text
 from themis_opt.formats.timeline import Timeline, pictured
 from themis_opt.schedules.schedule import Schedule
 
-SUFFIXES = (".png", ".svg", ".pdf", ".pgf")
+PICTURE_SUFFIXES = (".png", ".svg", ".pdf", ".pgf")
 
 FIGURE_WIDTH, ROW_HEIGHT, CURVE_HEIGHT = 12.0, 0.62, 0.8
 """Inches: the figure, a row of the timeline, the curve."""
@@ -129,8 +129,8 @@ def save_figure(figure: Figure, path: Path) -> None:
         If the suffix of the path is another one, LaTeX is missing, or the file cannot be written.
     """
     suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputError(f"pictures end in {', '.join(SUFFIXES)}", field="path", value=str(path))
+    if suffix not in PICTURE_SUFFIXES:
+        raise InputError(f"pictures end in {', '.join(PICTURE_SUFFIXES)}", field="path", value=str(path))
     content = BytesIO()
     dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     with rc_context({"svg.hashsalt": "themis-opt"}):

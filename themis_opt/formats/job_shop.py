@@ -28,12 +28,12 @@ from themis_opt.schedules.schedule_file import read_schedule, schedule_document
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 
-FILE = "job_shop.fjs"
+JOB_SHOP_FILE = "job_shop.fjs"
 SOLVED = "schedule.json"
-MAX_OPERATIONS = 1_000_000
+MAX_SHOP_OPERATIONS = 1_000_000
 
 
-class Choice(NamedTuple):
+class MachineChoice(NamedTuple):
     """A machine that can do an operation, from 0, and how long it takes."""
 
     machine: int
@@ -52,7 +52,7 @@ class JobShop:
     """
 
     num_machines: int
-    jobs: tuple[tuple[tuple[Choice, ...], ...], ...]
+    jobs: tuple[tuple[tuple[MachineChoice, ...], ...], ...]
 
     def text(self) -> str:
         """The text of a file."""
@@ -86,7 +86,7 @@ def read_job_shop(path: Path) -> JobShop:
 
 def _numbers(source: Source, number: int, line: str) -> list[float]:
     words = line.split()
-    if len(words) > MAX_OPERATIONS:
+    if len(words) > MAX_SHOP_OPERATIONS:
         raise source.error("is too long", f"line {number}")
     try:
         values = [int(word) if word.isdecimal() and len(word) < 20 else float(word) for word in words]
@@ -97,7 +97,7 @@ def _numbers(source: Source, number: int, line: str) -> list[float]:
     return values
 
 
-def _job(source: Source, number: int, machines: int, values: Sequence[float]) -> tuple[tuple[Choice, ...], ...]:
+def _job(source: Source, number: int, machines: int, values: Sequence[float]) -> tuple[tuple[MachineChoice, ...], ...]:
     rest = iter(values)
     field = f"line {number}"
 
@@ -108,8 +108,8 @@ def _job(source: Source, number: int, machines: int, values: Sequence[float]) ->
         return source.whole(int(value), field, least=least, most=most)
 
     job = tuple(
-        tuple(Choice(take(1, machines) - 1, take(0, MAX_CLOCK)) for _ in range(take(1, machines)))
-        for _ in range(take(1, MAX_OPERATIONS))
+        tuple(MachineChoice(take(1, machines) - 1, take(0, MAX_CLOCK)) for _ in range(take(1, machines)))
+        for _ in range(take(1, MAX_SHOP_OPERATIONS))
     )
     if next(rest, None) is not None:
         raise source.error("holds more numbers than it announces", field)
@@ -130,13 +130,13 @@ def job_shop(schedule: Schedule) -> JobShop:
     if any(exchange.release for exchange in instance.exchanges):
         raise InputError("a job shop has no releases: all collectives must start at 0", field="release")
     machines = np.array(instance.resources)[schedule.plan.stage_dimensions]
-    jobs: list[list[tuple[Choice, ...]]] = []
+    jobs: list[list[tuple[MachineChoice, ...]]] = []
     for position, machine, time in zip(
         schedule.plan.positions.tolist(), machines.tolist(), schedule.costs.occupancy.tolist(), strict=True
     ):
         if position == 0:
             jobs.append([])
-        jobs[-1].append((Choice(machine, time),))
+        jobs[-1].append((MachineChoice(machine, time),))
     return JobShop(instance.num_resources, tuple(tuple(job) for job in jobs))
 
 
@@ -222,7 +222,7 @@ class FlexibleJobShop:
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str | bytes]]:
         """The problem, and with an answer to it the schedule that follows it."""
-        yield FILE, job_shop(schedule).text()
+        yield JOB_SHOP_FILE, job_shop(schedule).text()
         if self.starts:
             solved = in_order_of_starts(schedule, Path(self.starts))
             yield SOLVED, json.dumps(schedule_document(solved)) + "\n"
@@ -245,14 +245,14 @@ class FlexibleJobShop:
         InputError
             If the file is another problem, or takes longer than the schedule.
         """
-        shop = read_job_shop(folder / FILE)
+        shop = read_job_shop(folder / JOB_SHOP_FILE)
         if shop != job_shop(schedule):
-            raise InputError("is not the problem of this schedule", source=str(folder / FILE))
+            raise InputError("is not the problem of this schedule", source=str(folder / JOB_SHOP_FILE))
         makespan = replayed(shop, schedule.start)
         exact = not schedule.costs.lag.any()
         if makespan > schedule.makespan:
             rule = f"takes {makespan} ps, longer than the schedule"
-            raise InputError(rule, source=str(folder / FILE), value=schedule.makespan)
+            raise InputError(rule, source=str(folder / JOB_SHOP_FILE), value=schedule.makespan)
         said = "no longer than the schedule" if exact else "at most as long as the schedule, which has latencies beside"
         size = f"{len(shop.jobs)} jobs on {shop.num_machines} machines"
         yield f"{size}; in the order of the schedule they take {makespan} ps, {said}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-ESCAPES: Mapping[int, str] = str.maketrans(
+LATEX_ESCAPES: Mapping[int, str] = str.maketrans(
     {
         **{character: f"\\{character}" for character in "&%$#_{}"},
         "\\": r"\textbackslash{}",
@@ -37,5 +37,5 @@ def _line(cells: Sequence[str]) -> str:
 
 def _cell(text: str) -> str:
     """A cell; only numbers are tied to what follows them."""
-    words = " ".join(text.translate(ESCAPES).split())
+    words = " ".join(text.translate(LATEX_ESCAPES).split())
     return words.replace(" ", r"\,") if words[:1].isdigit() else words

@@ -31,11 +31,11 @@ MOST_NAMED_LAUNCHES, LAUNCH_LETTERS, LAUNCH_SHADES = 2, 22, 6
 EXAMPLE_CHUNK = "#1d4e89"
 """Stands for any launch where phases are explained."""
 
-Entry = tuple[Patch | tuple[Patch, ...], str]
+LegendEntry = tuple[Patch | tuple[Patch, ...], str]
 """The sample of a legend, and its meaning."""
 
 
-def legend_entries(schedule: Schedule) -> tuple[list[Entry], list[Entry]]:
+def legend_entries(schedule: Schedule) -> tuple[list[LegendEntry], list[LegendEntry]]:
     """Both rows of the legend of a schedule."""
     if not schedule.has_period:
         return _phase_entries(schedule), _collective_entries(schedule)
@@ -47,12 +47,12 @@ def _present_phases(schedule: Schedule) -> list[Phase]:
     return sorted({phase for exchange in schedule.launched for phase in exchange.kind.rule.phases})
 
 
-def _phase_entries(schedule: Schedule) -> list[Entry]:
+def _phase_entries(schedule: Schedule) -> list[LegendEntry]:
     phases = _present_phases(schedule)
     return [(_phase_patch(phase.rule.data is Data.GROW, QUIET), phase_title(phase)) for phase in phases]
 
 
-def _joined_phase_entries(schedule: Schedule) -> list[Entry]:
+def _joined_phase_entries(schedule: Schedule) -> list[LegendEntry]:
     """Phases in full colour as one entry, and lighter ones as another."""
     present = _present_phases(schedule)
     titles = {
@@ -70,10 +70,10 @@ def _phase_patch(gathers: bool, colour: str) -> Patch:
     return Patch(facecolor=tuple(light), hatch="////", edgecolor="white", linewidth=0)
 
 
-def _collective_entries(schedule: Schedule) -> list[Entry]:
+def _collective_entries(schedule: Schedule) -> list[LegendEntry]:
     ramps, count = launch_ramps(schedule), len(schedule.launched)
     triples = zip(ramps, schedule.launched, schedule.plan.chunks, strict=True)
-    entries: list[Entry] = [
+    entries: list[LegendEntry] = [
         (_ramp_patches(ramp, COLLECTIVE_SHADES), f"{_chunk_range(len(chunks.sizes))} of {name}")
         for ramp, exchange, chunks in list(triples)[:MOST_NAMED_COLLECTIVES]
         for name in (_shortened(exchange.name, COLLECTIVE_LETTERS),)
@@ -87,19 +87,19 @@ def _chunk_range(count: int) -> str:
     return f"chunks 0 to {count - 1}" if count > 1 else "chunk 0"
 
 
-def _pass_entries(schedule: Schedule) -> list[Entry]:
+def _pass_entries(schedule: Schedule) -> list[LegendEntry]:
     backward = any(is_backward(task.name) for task in schedule.instance.tasks)
     passes = (("forward", FORWARD), ("backward", BACKWARD)) if backward else (("compute", FORWARD),)
     entries = [(tuple(Patch(facecolor=shade, linewidth=0) for shade in shades), name) for name, shades in passes]
     return [*entries, (Patch(facecolor=WAIT, linewidth=0), "waits for communication")]
 
 
-def _launch_entries(schedule: Schedule, kind: Parallelism) -> list[Entry]:
+def _launch_entries(schedule: Schedule, kind: Parallelism) -> list[LegendEntry]:
     """Launches of a kind that have their colour alone, the first by name and the rest counted; else groups."""
     ramps, launched, groups = launch_ramps(schedule), schedule.launched, launch_groups(schedule, kind)
     if any(len(members) > 1 for members in groups):
         return _group_entries(ramps, groups, kind)
-    entries: list[Entry] = [
+    entries: list[LegendEntry] = [
         (_ramp_patches(ramps[n], LAUNCH_SHADES), f"{kind} parallel: {_shortened(launched[n].name, LAUNCH_LETTERS)}")
         for (n,) in groups[:MOST_NAMED_LAUNCHES]
     ]
@@ -110,9 +110,9 @@ def _launch_entries(schedule: Schedule, kind: Parallelism) -> list[Entry]:
     return entries
 
 
-def _group_entries(ramps: Sequence[Colormap], groups: Sequence[Sequence[int]], kind: Parallelism) -> list[Entry]:
+def _group_entries(ramps: Sequence[Colormap], groups: Sequence[Sequence[int]], kind: Parallelism) -> list[LegendEntry]:
     """The groups of launches by their places among those of their kind."""
-    count, entries, before = sum(map(len, groups)), list[Entry](), 0
+    count, entries, before = sum(map(len, groups)), list[LegendEntry](), 0
     for members in groups:
         last = before + len(members)
         places = f"{last}" if len(members) == 1 else f"{before + 1} to {last}"

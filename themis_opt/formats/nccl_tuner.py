@@ -24,15 +24,15 @@ from themis_opt.base.sources import Source
 from themis_opt.base.units import format_percent, format_short_time, format_size
 from themis_opt.formats.calibration import Measurement
 from themis_opt.formats.readers.nccl_tests import read_log
-from themis_opt.formats.size_ranges import TOLERANCE, SizeRange, fewest_ranges
+from themis_opt.formats.size_ranges import SIZE_TOLERANCE, SizeRange, fewest_ranges
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.schedule import Schedule
 
-FILE = "nccl_tuner.conf"
-COLUMNS = "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
-ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+TUNER_FILE = "nccl_tuner.conf"
+TUNER_COLUMNS = "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
+NCCL_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 PROTOCOLS = ("ll", "ll128", "simple")
-COLLECTIVES: Mapping[CollectiveKind, str] = MappingProxyType(
+TUNER_COLLECTIVES: Mapping[CollectiveKind, str] = MappingProxyType(
     {
         CollectiveKind.ALL_REDUCE: "allreduce",
         CollectiveKind.ALL_GATHER: "allgather",
@@ -46,7 +46,7 @@ COLLECTIVES: Mapping[CollectiveKind, str] = MappingProxyType(
 EXAMPLE = "all_reduce.ring.ll128.txt"
 
 
-class Choice(NamedTuple):
+class NcclChoice(NamedTuple):
     """An algorithm with a protocol."""
 
     algorithm: str
@@ -67,11 +67,11 @@ class Advice(NamedTuple):
 
     low: int
     high: int
-    choice: Choice
+    choice: NcclChoice
     excess: float
 
 
-class Table(NamedTuple):
+class TimeTable(NamedTuple):
     """Measured times of a collective.
 
     Attributes
@@ -84,7 +84,7 @@ class Table(NamedTuple):
     """
 
     sizes: tuple[int, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[NcclChoice, ...]
     times: FloatArray
 
     def advice(self, tolerance: float) -> list[Advice]:
@@ -120,7 +120,7 @@ class NcclTuner:
     logs: str = ""
     node_dimensions: int = 1
     channels: int = -1
-    tolerance: float = TOLERANCE
+    tolerance: float = SIZE_TOLERANCE
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
         """The one file.
@@ -132,11 +132,11 @@ class NcclTuner:
         """
         sizes = schedule.instance.network.sizes
         nodes, ranks = math.prod(sizes[self.node_dimensions :]), math.prod(sizes)
-        lines = [f"# {COLUMNS}"]
+        lines = [f"# {TUNER_COLUMNS}"]
         for kind, table in self._tables(schedule).items():
             for advice in table.advice(self.tolerance):
                 words = (
-                    COLLECTIVES[kind],
+                    TUNER_COLLECTIVES[kind],
                     advice.low,
                     advice.high,
                     *advice.choice,
@@ -147,7 +147,7 @@ class NcclTuner:
                     -1,
                 )
                 lines.append(",".join(map(str, words)))
-        yield FILE, "\n".join(lines) + "\n"
+        yield TUNER_FILE, "\n".join(lines) + "\n"
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """What a user has to know."""
@@ -165,20 +165,20 @@ class NcclTuner:
         InputError
             If a line is none of the plugin's, or a size gets nothing, or what was measured slower.
         """
-        path = folder / FILE
+        path = folder / TUNER_FILE
         rules = read_rules(path)
         ranks = schedule.instance.network.num_npus
         for kind, table in self._tables(schedule).items():
             for size, times in zip(table.sizes, table.times, strict=True):
-                choice = chosen(rules, COLLECTIVES[kind], size, ranks)
+                choice = chosen(rules, TUNER_COLLECTIVES[kind], size, ranks)
                 best = float(times.min())
                 if choice not in table.choices or times[table.choices.index(choice)] > best * (1 + self.tolerance):
                     rule = f"must choose what was measured fastest, within {format_percent(self.tolerance)}"
-                    raise InputError(rule, field=f"{COLLECTIVES[kind]} of {size} bytes", source=str(path))
+                    raise InputError(rule, field=f"{TUNER_COLLECTIVES[kind]} of {size} bytes", source=str(path))
             ranges = len(table.advice(self.tolerance))
-            yield f"{COLLECTIVES[kind]}: {len(table.sizes)} measured sizes in {ranges} ranges"
+            yield f"{TUNER_COLLECTIVES[kind]}: {len(table.sizes)} measured sizes in {ranges} ranges"
 
-    def _tables(self, schedule: Schedule) -> Mapping[CollectiveKind, Table]:
+    def _tables(self, schedule: Schedule) -> Mapping[CollectiveKind, TimeTable]:
         if not 0 <= self.node_dimensions <= len(schedule.instance.network.sizes):
             rule = "must be as many as there are dimensions, or less"
             raise InputError(rule, field="node_dimensions", value=self.node_dimensions)
@@ -188,7 +188,7 @@ class NcclTuner:
         return measured_tables(Path(self.logs), schedule.instance.network.num_npus)
 
 
-def measured_tables(folder: Path, ranks: int) -> Mapping[CollectiveKind, Table]:
+def measured_tables(folder: Path, ranks: int) -> Mapping[CollectiveKind, TimeTable]:
     """Measured times by collective, of all logs in a folder.
 
     Raises
@@ -197,12 +197,12 @@ def measured_tables(folder: Path, ranks: int) -> Mapping[CollectiveKind, Table]:
         If there are no logs, one of them says no algorithm or protocol, is of a group of another size, or a collective
         was measured in one way alone.
     """
-    measured: dict[CollectiveKind, dict[Choice, list[Measurement]]] = {}
+    measured: dict[CollectiveKind, dict[NcclChoice, list[Measurement]]] = {}
     for path in sorted(entry for entry in _listed(folder) if entry.is_file()):
         log = read_log(Source(path))
         kind = log.measurements[0].kind
-        if kind not in COLLECTIVES:
-            raise log.source.error(f"NCCL has one way alone for it; measure {', '.join(COLLECTIVES.values())}")
+        if kind not in TUNER_COLLECTIVES:
+            raise log.source.error(f"NCCL has one way alone for it; measure {', '.join(TUNER_COLLECTIVES.values())}")
         if any(measurement.num_npus != ranks for measurement in log.measurements):
             rule = f"must be measured on all {ranks} ranks of the schedule"
             raise log.source.error(rule, "ranks", log.measurements[0].num_npus)
@@ -219,17 +219,19 @@ def _listed(folder: Path) -> list[Path]:
         raise InputError(f"cannot be read: {error.strerror}", field="logs", value=str(folder)) from None
 
 
-def _choice(source: Source) -> Choice:
+def _choice(source: Source) -> NcclChoice:
     """What a log measured, from the words between the dots of its name."""
     words = source.path.name.lower().split(".")
-    matches = [[word for word in words if word in known] for known in (ALGORITHMS, PROTOCOLS)]
+    matches = [[word for word in words if word in known] for known in (NCCL_ALGORITHMS, PROTOCOLS)]
     if [len(group) for group in matches] != [1, 1]:
-        rule = f"its name must say the one algorithm ({', '.join(ALGORITHMS)}) and protocol ({', '.join(PROTOCOLS)})"
+        rule = (
+            f"its name must say the one algorithm ({', '.join(NCCL_ALGORITHMS)}) and protocol ({', '.join(PROTOCOLS)})"
+        )
         raise source.error(f"{rule} that were measured, such as {EXAMPLE}")
-    return Choice(matches[0][0], matches[1][0])
+    return NcclChoice(matches[0][0], matches[1][0])
 
 
-def _table(folder: Path, kind: CollectiveKind, measured: Mapping[Choice, Sequence[Measurement]]) -> Table:
+def _table(folder: Path, kind: CollectiveKind, measured: Mapping[NcclChoice, Sequence[Measurement]]) -> TimeTable:
     """The median times of all sizes that were measured in more than one way."""
     choices = tuple(sorted(measured))
     sizes = sorted({measurement.size for own_log in measured.values() for measurement in own_log})
@@ -237,8 +239,8 @@ def _table(folder: Path, kind: CollectiveKind, measured: Mapping[Choice, Sequenc
     kept = np.isfinite(times).sum(axis=1) > 1
     if not kept.any():
         rule = "must have sizes measured with two algorithms or protocols, or there is nothing to choose from"
-        raise InputError(rule, field=COLLECTIVES[kind], source=str(folder))
-    return Table(tuple(size for size, is_kept in zip(sizes, kept, strict=True) if is_kept), choices, times[kept])
+        raise InputError(rule, field=TUNER_COLLECTIVES[kind], source=str(folder))
+    return TimeTable(tuple(size for size, is_kept in zip(sizes, kept, strict=True) if is_kept), choices, times[kept])
 
 
 def _median(measured: Sequence[Measurement], size: int) -> float:
@@ -246,28 +248,28 @@ def _median(measured: Sequence[Measurement], size: int) -> float:
     return float(np.median(times)) if times else math.inf
 
 
-def _beside(schedule: Schedule, kind: CollectiveKind, table: Table) -> Iterator[str]:
+def _beside(schedule: Schedule, kind: CollectiveKind, table: TimeTable) -> Iterator[str]:
     """What the schedule promises beside the fastest measured time of its size, where that was measured."""
     (exchange, *others) = schedule.launched
     if not others and not schedule.has_period and exchange.kind is kind and exchange.size in table.sizes:
         best = float(table.times[table.sizes.index(exchange.size)].min())
         yield (
-            f"{COLLECTIVES[kind]} of {format_size(exchange.size)}: {format_short_time(best)} measured at best, "
+            f"{TUNER_COLLECTIVES[kind]} of {format_size(exchange.size)}: {format_short_time(best)} measured at best, "
             f"{format_short_time(schedule.makespan)} promised by the model of the schedule"
         )
 
 
-class Rule(NamedTuple):
+class TunerRule(NamedTuple):
     """A line of the file."""
 
     collective: str
     min_bytes: int
     max_bytes: int
-    choice: Choice
+    choice: NcclChoice
     ranks: int
 
 
-def read_rules(path: Path) -> list[Rule]:
+def read_rules(path: Path) -> list[TunerRule]:
     """Read a configuration of the plugin, strictly: the plugin takes words it does not know for others.
 
     Raises
@@ -284,18 +286,18 @@ def read_rules(path: Path) -> list[Rule]:
         field = f"line {number}"
         if not 8 <= len(words) <= 10:
             raise source.error("must have 8 to 10 fields", field, len(words))
-        source.choice(words[0], dict.fromkeys(COLLECTIVES.values(), True), field)
-        source.choice(words[3], dict.fromkeys(ALGORITHMS, True), field)
+        source.choice(words[0], dict.fromkeys(TUNER_COLLECTIVES.values(), True), field)
+        source.choice(words[3], dict.fromkeys(NCCL_ALGORITHMS, True), field)
         source.choice(words[4], dict.fromkeys(PROTOCOLS, True), field)
         try:
             low, high, _, _, ranks = (int(words[k]) for k in (1, 2, 5, 6, 7))
         except ValueError:
             raise source.error("sizes, channels, nodes and ranks must be whole numbers", field, line) from None
-        rules.append(Rule(words[0], low, high, Choice(words[3], words[4]), ranks))
+        rules.append(TunerRule(words[0], low, high, NcclChoice(words[3], words[4]), ranks))
     return rules
 
 
-def chosen(rules: Sequence[Rule], collective: str, size: int, ranks: int) -> Choice | None:
+def chosen(rules: Sequence[TunerRule], collective: str, size: int, ranks: int) -> NcclChoice | None:
     """What the plugin takes for a call: the first rule that matches; None where none does."""
     for rule in rules:
         if rule.collective == collective and rule.min_bytes <= size <= rule.max_bytes and rule.ranks in (-1, ranks):

@@ -28,7 +28,7 @@ FONT_POINTS = 7.0
 HTML_DPI = 200
 """Dots per inch of pictures in notebooks."""
 
-PAPER: Any = {
+PAPER_STYLE: Any = {
     **dict.fromkeys(("font.size", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), FONT_POINTS),
     "hatch.linewidth": 0.4, "axes.linewidth": 0.5, "pdf.fonttype": 42, "svg.fonttype": "none",
 }  # fmt: skip

@@ -11,11 +11,11 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
 """Wire types."""
 
 MAX_VARINT_BYTES = 10
-WIDTHS = {FIXED64: 8, FIXED32: 4}
+FIXED_WIDTHS = {FIXED64: 8, FIXED32: 4}
 
 
 class MalformedMessage(ValueError):
@@ -59,7 +59,7 @@ def number_field(number: int, value: int) -> bytes:
 def bytes_field(number: int, value: bytes | str) -> bytes:
     """A field with a text, bytes or a message."""
     data = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | BYTES) + varint(len(data)) + data
+    return varint(number << 3 | LENGTH_DELIMITED) + varint(len(data)) + data
 
 
 def double_field(number: int, value: float) -> bytes:
@@ -136,10 +136,10 @@ def read_fields(data: bytes) -> Iterator[Field]:
             value, place = read_varint(data, place)
             yield Field(number, wire_type, value)
             continue
-        if wire_type == BYTES:
+        if wire_type == LENGTH_DELIMITED:
             length, place = read_varint(data, place)
-        elif wire_type in WIDTHS:
-            length = WIDTHS[wire_type]
+        elif wire_type in FIXED_WIDTHS:
+            length = FIXED_WIDTHS[wire_type]
         else:
             raise MalformedMessage(f"unknown wire type {wire_type} before byte {place}")
         if place + length > len(data):

@@ -7,7 +7,7 @@ import numpy as np
 
 from themis_opt.base.arrays import FloatArray
 
-TOLERANCE = 0.02
+SIZE_TOLERANCE = 0.02
 """By how much of the fastest time a choice may be slower, so that ranges are few; noise of measured times is more."""
 
 
@@ -32,7 +32,7 @@ class SizeRange(NamedTuple):
         return sizes[self.first], end
 
 
-def fewest_ranges(times: FloatArray, tolerance: float = TOLERANCE) -> list[SizeRange]:
+def fewest_ranges(times: FloatArray, tolerance: float = SIZE_TOLERANCE) -> list[SizeRange]:
     """Cut the sizes in as few ranges as possible, each with a choice that is near the fastest for all its sizes.
 
     From the smallest size on, the choice that is good for most sizes in a row takes them; among several, the fastest

@@ -23,7 +23,7 @@ from themis_opt.solving.period_lowering import period_data, period_times
 LINEAR_RESOLUTION = 2**18
 """Ticks into which the linear programme divides the makespan: its writer keeps six digits."""
 
-MAX_STAGES = 20_000
+MAX_MODEL_STAGES = 20_000
 """Stages of a model that is written: CP-SAT loads as many."""
 
 MAX_ORDERS = 100_000
@@ -52,8 +52,10 @@ class SolverModel:
         InputError
             If the schedule is too large, or has compute and a linear programme is asked for.
         """
-        if schedule.plan.num_stages > MAX_STAGES:
-            rule = f"models have at most {MAX_STAGES} stages, this has {schedule.plan.num_stages}; use fewer chunks"
+        if schedule.plan.num_stages > MAX_MODEL_STAGES:
+            rule = (
+                f"models have at most {MAX_MODEL_STAGES} stages, this has {schedule.plan.num_stages}; use fewer chunks"
+            )
             raise InputError(rule, field="chunks")
         if self._is_for_cp_sat:
             model = _model(schedule).model

@@ -26,13 +26,13 @@ NETWORK, IN_FLIGHT, NPU = 1, 2, 3
 COMPUTE = 1
 """The only track of the NPU."""
 
-MAX_STAGES = 200_000
+MAX_TRACED_STAGES = 200_000
 EVENTS_PER_STAGE = 5
 """A slice, a flow step, a slice in flight and two counter values: viewers load about a million events."""
 
 MAX_ITERATIONS = 7
 
-Event = dict[str, Any]
+TraceEvent = dict[str, Any]
 
 
 def chrome_trace(schedule: Schedule) -> dict[str, Any]:
@@ -44,17 +44,17 @@ def chrome_trace(schedule: Schedule) -> dict[str, Any]:
     share of the bandwidth that is.  Times are microseconds with all their picoseconds; viewers keep whole nanoseconds.
 
     With compute, the complete iterations are shown, the last ones where there are more than :data:`MAX_ITERATIONS` or
-    more than :data:`MAX_STAGES` stages in all.  Process *NPU* has the track *compute*; for every launch an arrow leads
-    from the task that releases it to its first stage, and one from the stage whose result comes last to the task that
-    waits for it.
+    more than :data:`MAX_TRACED_STAGES` stages in all.  Process *NPU* has the track *compute*.  For every launch an
+    arrow leads from the task that releases it to its first stage, and one from the stage whose result comes last to the
+    task that waits for it.
 
     Raises
     ------
     InputError
-        If the plan has more than :data:`MAX_STAGES` stages.
+        If the plan has more than :data:`MAX_TRACED_STAGES` stages.
     """
     _check_size(schedule.plan.num_stages)
-    count = min(MAX_STAGES // schedule.plan.num_stages, MAX_ITERATIONS)
+    count = min(MAX_TRACED_STAGES // schedule.plan.num_stages, MAX_ITERATIONS)
     timeline = last_iterations(schedule, count)
     at_tasks, at_stages = _launch_arrows(timeline)
     return {
@@ -67,7 +67,7 @@ def chrome_trace(schedule: Schedule) -> dict[str, Any]:
 def trace_with_few_tracks(schedule: Schedule) -> dict[str, Any]:
     """The trace with results on their way on as few tracks as there are at once, in the place of one per chunk."""
     trace = chrome_trace(schedule)
-    events: list[Event] = trace["traceEvents"]
+    events: list[TraceEvent] = trace["traceEvents"]
     latencies = sorted((e for e in events if e["ph"] == "X" and e["pid"] == IN_FLIGHT), key=lambda e: float(e["ts"]))
     free: list[tuple[float, int]] = []
     for event in latencies:
@@ -81,15 +81,15 @@ def trace_with_few_tracks(schedule: Schedule) -> dict[str, Any]:
 
 
 def _check_size(count: int) -> None:
-    if count > MAX_STAGES:
+    if count > MAX_TRACED_STAGES:
         raise InputError(
             f"a trace of {count} stages holds about {EVENTS_PER_STAGE * count} events and viewers load "
-            f"{EVENTS_PER_STAGE * MAX_STAGES}; use at most {MAX_STAGES} stages, with fewer chunks",
+            f"{EVENTS_PER_STAGE * MAX_TRACED_STAGES}; use at most {MAX_TRACED_STAGES} stages, with fewer chunks",
             field="chunks",
         )
 
 
-def _process(pid: int, name: str, tracks: Iterable[tuple[int, str]], place: int) -> Iterator[Event]:
+def _process(pid: int, name: str, tracks: Iterable[tuple[int, str]], place: int) -> Iterator[TraceEvent]:
     """A process and its tracks by number; `place` is where it stands among processes."""
     yield {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}
     yield {"ph": "M", "pid": pid, "name": "process_sort_index", "args": {"sort_index": place}}
@@ -98,7 +98,7 @@ def _process(pid: int, name: str, tracks: Iterable[tuple[int, str]], place: int)
         yield {"ph": "M", "pid": pid, "tid": tid, "name": "thread_sort_index", "args": {"sort_index": tid}}
 
 
-class _Stage(NamedTuple):
+class _TracedStage(NamedTuple):
     """What the events of a shown stage say; `label` and `track` are those of its chunk, times are in picoseconds."""
 
     label: str
@@ -116,7 +116,7 @@ class _Stage(NamedTuple):
     ready: int
 
 
-def _stages(timeline: Timeline) -> list[_Stage]:
+def _stages(timeline: Timeline) -> list[_TracedStage]:
     """All shown stages."""
     schedule, plan, numbers = timeline.schedule, timeline.schedule.plan, timeline.stage_in_plan
     phases = [Phase(phase).rule.label for phase in plan.phases(schedule.instance).tolist()]
@@ -135,7 +135,7 @@ def _stages(timeline: Timeline) -> list[_Stage]:
         schedule.costs.held_before[numbers].tolist(),
         *(times.tolist() for times in (timeline.start, timeline.end, timeline.ready)),
     )
-    return [_Stage(*row) for row in zip(*columns, strict=True)]
+    return [_TracedStage(*row) for row in zip(*columns, strict=True)]
 
 
 def _labels(timeline: Timeline) -> list[str]:
@@ -148,7 +148,7 @@ def _labels(timeline: Timeline) -> list[str]:
     ]
 
 
-def _network_events(timeline: Timeline, marks: Mapping[int, list[Event]]) -> Iterator[Event]:
+def _network_events(timeline: Timeline, marks: Mapping[int, list[TraceEvent]]) -> Iterator[TraceEvent]:
     """Events of dimensions and chunks; `marks` are more, by the place of the stage behind whose slice they belong.
 
     Each slice is followed by its flow step: viewers tie a step to the latest slice of its track.
@@ -170,7 +170,7 @@ def _network_events(timeline: Timeline, marks: Mapping[int, list[Event]]) -> Ite
     yield from _counter("utilisation", "share", dict(zip(times.tolist(), shares.tolist(), strict=True)), NETWORK)
 
 
-def _slice(stage: _Stage) -> Event:
+def _slice(stage: _TracedStage) -> TraceEvent:
     return {
         "ph": "X",
         "pid": NETWORK,
@@ -189,17 +189,17 @@ def _slice(stage: _Stage) -> Event:
     }
 
 
-def _flow(stage: _Stage) -> Iterator[Event]:
+def _flow(stage: _TracedStage) -> Iterator[TraceEvent]:
     if stage.is_first and stage.is_last:
         return
-    step: Event = {"ph": "s"} if stage.is_first else {"ph": "t"}
+    step: TraceEvent = {"ph": "s"} if stage.is_first else {"ph": "t"}
     if stage.is_last:
         step = {"ph": "f", "bp": "e"}
     place = {"pid": NETWORK, "tid": stage.tid, "ts": microseconds(stage.start)}
     yield {**step, **place, "name": "chunk", "cat": "chunk", "id": stage.track}
 
 
-def _in_flight(stage: _Stage) -> Event:
+def _in_flight(stage: _TracedStage) -> TraceEvent:
     return {
         "ph": "X",
         "pid": IN_FLIGHT,
@@ -210,14 +210,14 @@ def _in_flight(stage: _Stage) -> Event:
     }
 
 
-class _Task(NamedTuple):
+class _TracedTask(NamedTuple):
     """A compute task of an iteration."""
 
     iteration: int
     number: int
 
 
-def _compute_events(timeline: Timeline, marks: Mapping[_Task, list[Event]]) -> Iterator[Event]:
+def _compute_events(timeline: Timeline, marks: Mapping[_TracedTask, list[TraceEvent]]) -> Iterator[TraceEvent]:
     """Events of compute, if there is any, up to the task with which the iteration after the window begins.
 
     `marks` are more, by the task behind whose slice they belong.
@@ -240,21 +240,24 @@ def _compute_events(timeline: Timeline, marks: Mapping[_Task, list[Event]]) -> I
         yield from _busy(f"busy {name}", intervals, NPU)
 
 
-def _tasks(timeline: Timeline) -> list[_Task]:
+def _tasks(timeline: Timeline) -> list[_TracedTask]:
     """All shown tasks."""
     tasks = range(len(timeline.schedule.instance.tasks))
-    return [*(_Task(row, task) for row in timeline.iterations for task in tasks), _Task(timeline.iterations.stop, 0)]
+    return [
+        *(_TracedTask(row, task) for row in timeline.iterations for task in tasks),
+        _TracedTask(timeline.iterations.stop, 0),
+    ]
 
 
-def _task_slice(task: ComputeTask, iteration: int, start: int, end: int) -> Event:
+def _task_slice(task: ComputeTask, iteration: int, start: int, end: int) -> TraceEvent:
     event = {"ph": "X", "pid": NPU, "tid": COMPUTE + task.stage, "name": task.name, "cat": "compute"}
     return {**event, **_span(start, end), "args": {"iteration": iteration}}
 
 
-def _launch_arrows(timeline: Timeline) -> tuple[dict[_Task, list[Event]], dict[int, list[Event]]]:
+def _launch_arrows(timeline: Timeline) -> tuple[dict[_TracedTask, list[TraceEvent]], dict[int, list[TraceEvent]]]:
     """The ends of all arrows between tasks and stages, by the task and by the place of the shown stage they touch."""
-    at_tasks: dict[_Task, list[Event]] = defaultdict(list)
-    at_stages: dict[int, list[Event]] = defaultdict(list)
+    at_tasks: dict[_TracedTask, list[TraceEvent]] = defaultdict(list)
+    at_stages: dict[int, list[TraceEvent]] = defaultdict(list)
     schedule, shown, first = timeline.schedule, set(_tasks(timeline)), int(timeline.stages[0])
     arrows = [arrow for row in timeline.iterations for arrow in _arrows(schedule, row) if arrow[1] in shown]
     for number, (name, task, stage) in enumerate(arrows, start=1):
@@ -266,12 +269,16 @@ def _launch_arrows(timeline: Timeline) -> tuple[dict[_Task, list[Event]], dict[i
         tid = COMPUTE + schedule.instance.tasks[task.number].stage
         at_tasks[task].append(of_task | {"pid": NPU, "tid": tid, "ts": microseconds(start)})
         place = stage - first
-        where = {"pid": NETWORK, "tid": int(timeline.dimensions[place]) + 1, "ts": microseconds(timeline.start[place])}
+        where = {
+            "pid": NETWORK,
+            "tid": int(timeline.dimensions[place]) + 1,
+            "ts": microseconds(timeline.start[place]),
+        }
         at_stages[place].append(of_stage | where)
     return at_tasks, at_stages
 
 
-def _arrows(schedule: Schedule, row: int) -> Iterator[tuple[str, _Task, int]]:
+def _arrows(schedule: Schedule, row: int) -> Iterator[tuple[str, _TracedTask, int]]:
     """To and from every launch of an iteration: ``launch`` or ``result``, the task, and the number of the stage."""
     offset, plan = row * schedule.plan.num_stages, schedule.plan
     for launch, (firsts, lasts) in zip(plan.launches_of(schedule.instance), plan.ends_of_chunks, strict=True):
@@ -280,23 +287,23 @@ def _arrows(schedule: Schedule, row: int) -> Iterator[tuple[str, _Task, int]]:
             ("result", launch.before, lasts + offset, schedule.ready, np.argmax),
         ):
             if of is not None:
-                yield name, _Task(row + of.later, of.task), int(stages[extreme(times[stages])])
+                yield name, _TracedTask(row + of.later, of.task), int(stages[extreme(times[stages])])
 
 
-def _busy(name: str, intervals: Iterable[Sequence[int]], pid: int) -> Iterator[Event]:
+def _busy(name: str, intervals: Iterable[Sequence[int]], pid: int) -> Iterator[TraceEvent]:
     values: dict[int, float] = {0: 0}
     for start, end in intervals:
         values |= {start: 1, end: 0}
     return _counter(name, "busy", values, pid)
 
 
-def _counter(name: str, series: str, values: Mapping[int, float], pid: int) -> Iterator[Event]:
+def _counter(name: str, series: str, values: Mapping[int, float], pid: int) -> Iterator[TraceEvent]:
     """Values of a counter by their picosecond."""
     for time, value in values.items():
         yield {"ph": "C", "pid": pid, "name": name, "ts": microseconds(time), "args": {series: value}}
 
 
-def _span(start: int, end: int) -> Event:
+def _span(start: int, end: int) -> TraceEvent:
     return {"ts": microseconds(start), "dur": microseconds(end - start)}
 
 

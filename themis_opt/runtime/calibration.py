@@ -28,7 +28,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension
 from themis_opt.problem.phases import CollectiveKind, Phase
 from themis_opt.runtime.coordinator import Coordinator
-from themis_opt.runtime.execution import Executed, Progress, execute
+from themis_opt.runtime.execution import Executed, ReportRun, execute
 from themis_opt.runtime.program import RunOptions
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
@@ -36,8 +36,8 @@ from themis_opt.schedules.simulator import simulate
 if TYPE_CHECKING:
     from themis_opt.formats.calibration_picture import FitSeries
 
-ELEMENT_BYTES = 4
-KINDS = (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER)
+CALIBRATED_ELEMENT_BYTES = 4
+CALIBRATED_KINDS = (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER)
 """Collectives of one phase: with sums, and without."""
 
 
@@ -64,7 +64,7 @@ class CalibrationParams:
 
 
 @dataclass(frozen=True)
-class Sample:
+class StageSample:
     """The time of one stage.
 
     Attributes
@@ -86,7 +86,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Fit:
+class StageFit:
     """What the samples of a dimension say.
 
     Attributes
@@ -104,7 +104,7 @@ class Fit:
     per_byte: float
     per_sum: float
     latency: float
-    samples: tuple[Sample, ...]
+    samples: tuple[StageSample, ...]
 
     def seconds(self, sent: float, phase: Phase) -> float:
         """The time of a stage."""
@@ -127,7 +127,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class NetworkCalibration:
     """A network as it was measured.
 
     Attributes
@@ -139,7 +139,7 @@ class Calibration:
     """
 
     instance: Instance
-    fits: tuple[Fit, ...]
+    fits: tuple[StageFit, ...]
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per dimension, for tables and JSON."""
@@ -175,8 +175,8 @@ def calibrate(
     *,
     repeat: int = 5,
     params: CalibrationParams | None = None,
-    progress: Progress | None = None,
-) -> Calibration:
+    progress: ReportRun | None = None,
+) -> NetworkCalibration:
     """Measure all dimensions of a network at the sizes of the stages of a schedule.
 
     Parameters
@@ -209,20 +209,20 @@ def calibrate(
     network = instance.network.model_dump(mode="json", exclude_unset=True)
     for document, dimension, fit in zip(network["dimensions"], instance.network.dimensions, fits, strict=True):
         document |= _measured_costs(dimension, fit)
-    return Calibration(instance.replace(network=network), fits)
+    return NetworkCalibration(instance.replace(network=network), fits)
 
 
 def _trials(
     instance: Instance, schedule: Schedule, params: CalibrationParams
-) -> Iterator[tuple[str, tuple[Sample, Schedule]]]:
+) -> Iterator[tuple[str, tuple[StageSample, Schedule]]]:
     """What is run, by name, with a sample that has no time yet."""
     for k, dimension in enumerate(instance.network.dimensions):
         sizes = _sizes(schedule, k, params)
-        for kind in KINDS:
+        for kind in CALIBRATED_KINDS:
             for sent in sizes:
                 yield _trial(instance, k, kind, dimension.basic_algorithm, sent, params)
-        if steps(dimension, KINDS[0].rule.phases[0]) > 1:
-            yield _trial(instance, k, KINDS[0], Algorithm.DIRECT, sizes[0], params)
+        if steps(dimension, CALIBRATED_KINDS[0].rule.phases[0]) > 1:
+            yield _trial(instance, k, CALIBRATED_KINDS[0], Algorithm.DIRECT, sizes[0], params)
 
 
 def _sizes(schedule: Schedule, dimension: int, params: CalibrationParams) -> list[float]:
@@ -236,44 +236,44 @@ def _sizes(schedule: Schedule, dimension: int, params: CalibrationParams) -> lis
 
 def _trial(
     instance: Instance, k: int, kind: CollectiveKind, algorithm: Algorithm, sent: float, params: CalibrationParams
-) -> tuple[str, tuple[Sample, Schedule]]:
+) -> tuple[str, tuple[StageSample, Schedule]]:
     dimension = instance.network.dimensions[k]
-    elements = max(round(sent / (dimension.size - 1) / ELEMENT_BYTES), 1)
+    elements = max(round(sent / (dimension.size - 1) / CALIBRATED_ELEMENT_BYTES), 1)
     changed = tuple(
         d.replace(algorithm=algorithm) if number == k else d for number, d in enumerate(instance.network.dimensions)
     )
     collective = Collective(
         kind=kind,
-        size=elements * dimension.size * ELEMENT_BYTES * params.stages,
+        size=elements * dimension.size * CALIBRATED_ELEMENT_BYTES * params.stages,
         chunks=params.stages,
         dimensions=(instance.network.dimension_names[k],),
-        element_bytes=ELEMENT_BYTES,
+        element_bytes=CALIBRATED_ELEMENT_BYTES,
     )
     problem = Instance(
         network=instance.network.varied(dimensions=changed), collectives=(collective,), latency=instance.latency
     )
-    phase, real = kind.rule.phases[0], float(elements * (dimension.size - 1) * ELEMENT_BYTES)
+    phase, real = kind.rule.phases[0], float(elements * (dimension.size - 1) * CALIBRATED_ELEMENT_BYTES)
     name = f"{instance.network.dimension_names[k]} {phase.rule.label} {algorithm} {real:.0f} B"
-    return name, (Sample(k, phase, algorithm, real, 0.0), simulate(problem, Baseline()(problem)))
+    return name, (StageSample(k, phase, algorithm, real, 0.0), simulate(problem, Baseline()(problem)))
 
 
-def _sample(asked: Sample, done: Executed) -> Sample:
+def _sample(asked: StageSample, done: Executed) -> StageSample:
     stages = done.predicted.plan.num_stages
     each = [float(np.nanmax(run.end) - np.nanmin(run.start)) / stages for run in done.runs]
-    return Sample(asked.dimension, asked.phase, asked.algorithm, asked.sent, median(each))
+    return StageSample(asked.dimension, asked.phase, asked.algorithm, asked.sent, median(each))
 
 
-def _fit(instance: Instance, k: int, samples: Sequence[Sample], params: CalibrationParams) -> Fit:
+def _fit(instance: Instance, k: int, samples: Sequence[StageSample], params: CalibrationParams) -> StageFit:
     dimension = instance.network.dimensions[k]
     chosen = tuple(s for s in samples if s.dimension == k and s.algorithm == dimension.basic_algorithm)
     design = np.array([[1.0, s.sent, s.sent * s.phase.rule.reduces] for s in chosen])
     fixed, per_byte, per_sum = robust_fit(design, np.array([s.seconds for s in chosen]), params)
-    latency, count = 0.0, steps(dimension, KINDS[0].rule.phases[0])
+    latency, count = 0.0, steps(dimension, CALIBRATED_KINDS[0].rule.phases[0])
     direct = [s for s in samples if s.dimension == k and s.algorithm != dimension.basic_algorithm]
     if direct and count > 1:
         one_step = direct[0].seconds - direct[0].sent * per_byte
         latency = min(max((fixed - one_step) / (count - 1), 0.0), fixed / count)
-    return Fit(fixed, per_byte, per_sum, latency, chosen)
+    return StageFit(fixed, per_byte, per_sum, latency, chosen)
 
 
 def robust_fit(design: FloatArray, times: FloatArray, params: CalibrationParams) -> tuple[float, ...]:
@@ -304,9 +304,9 @@ def _reweighted(design: FloatArray, params: CalibrationParams) -> FloatArray:
     return np.asarray(coefficients / scale)
 
 
-def _measured_costs(dimension: Dimension, fit: Fit) -> dict[str, Any]:
+def _measured_costs(dimension: Dimension, fit: StageFit) -> dict[str, Any]:
     """Fields of a dimension in its document."""
-    count = steps(dimension, KINDS[0].rule.phases[0])
+    count = steps(dimension, CALIBRATED_KINDS[0].rule.phases[0])
     return {
         "bandwidth": 1 / fit.per_byte,
         "latency": f"{round(fit.latency * PICOSECONDS_PER_SECOND)} ps",

@@ -2,12 +2,11 @@
 
 import json
 import socket
-import struct
 from contextlib import suppress
 from threading import Lock
 from typing import Any
 
-from themis_opt.runtime.transports.tcp import receive_exactly
+from themis_opt.runtime.transports.tcp import LENGTH, receive_exactly
 
 Words = dict[str, Any]
 
@@ -19,17 +18,15 @@ SILENT_FOR = 5.0
 
 TOKEN_VARIABLE = "THEMIS_OPT_TOKEN"
 
-LONGEST = 2**30
+LONGEST_MESSAGE = 2**30
 """Bytes of one message at most."""
-
-_LENGTH = struct.Struct("<I")
 
 
 class Garbage(ValueError):
     """Bytes that are no message."""
 
 
-class Line:
+class ControlLine:
     """One end of a connection; any thread may send."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -40,7 +37,7 @@ class Line:
         """Send a message."""
         data = json.dumps(words).encode()
         with self._sending:
-            self._connection.sendall(_LENGTH.pack(len(data)) + data)
+            self._connection.sendall(LENGTH.pack(len(data)) + data)
 
     def hear(self) -> Words:
         """The next message.
@@ -52,8 +49,8 @@ class Line:
         Garbage
             If it sends anything else.
         """
-        (size,) = _LENGTH.unpack(receive_exactly(self._connection, _LENGTH.size))
-        if size > LONGEST:
+        (size,) = LENGTH.unpack(receive_exactly(self._connection, LENGTH.size))
+        if size > LONGEST_MESSAGE:
             raise Garbage
         data = receive_exactly(self._connection, size)
         try:

@@ -23,13 +23,13 @@ import numpy as np
 
 from themis_opt.base.arrays import FloatArray
 from themis_opt.base.version import __version__
-from themis_opt.runtime.control import SILENT_FOR, TOKEN_VARIABLE, Garbage, Line, Words
+from themis_opt.runtime.control import SILENT_FOR, TOKEN_VARIABLE, ControlLine, Garbage, Words
 from themis_opt.runtime.layout import coordinates
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.program import Program
 from themis_opt.runtime.worker import boot_id
 
-START_SECONDS = 30.0
+REPORT_SECONDS = 30.0
 """In which all ranks must have reported."""
 
 STALL_SECONDS = 5.0
@@ -41,12 +41,12 @@ PART_SECONDS = 2.0
 LEAD_SECONDS = 0.05
 """From the sign to begin to the begin, so that it has reached all ranks."""
 
-Start = Callable[[str, str], Sequence[subprocess.Popen[bytes]]]
+StartRanks = Callable[[str, str], Sequence[subprocess.Popen[bytes]]]
 """Starts the processes of all ranks, given the address of the coordinator and the token."""
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredRun:
     """What one run took.
 
     Attributes
@@ -72,10 +72,10 @@ class Measured:
 
 
 @dataclass
-class _Peer:
+class _RankState:
     """What is known of a rank."""
 
-    line: Line
+    line: ControlLine
     address: tuple[str, int]
     pid: int
     listener: Thread
@@ -101,14 +101,14 @@ class Coordinator:
     """
 
     def __init__(
-        self, num_ranks: int, start: Start, host: str = "127.0.0.1", port: int = 0, token: str | None = None
+        self, num_ranks: int, start: StartRanks, host: str = "127.0.0.1", port: int = 0, token: str | None = None
     ) -> None:
         self.token = token or secrets.token_hex(16)
         self._num_ranks, self._start = num_ranks, start
         self._listener = socket.create_server((host, port), backlog=1024)
         self._address = "{}:{}".format(*self._listener.getsockname()[:2])
         self._processes: Sequence[subprocess.Popen[bytes]] = ()
-        self._peers: dict[int, _Peer] = {}
+        self._peers: dict[int, _RankState] = {}
         self._inbox: queue.Queue[tuple[int, Words | str]] = queue.Queue()
         self._sizes: tuple[int, ...] = ()
         self._doing = "starting"
@@ -144,7 +144,7 @@ class Coordinator:
 
     def _gather(self) -> None:
         """Wait for all ranks; connections that do not know the token are closed."""
-        deadline = monotonic() + START_SECONDS
+        deadline = monotonic() + REPORT_SECONDS
         while len(self._peers) < self._num_ranks:
             self._listener.settimeout(0.25)
             with suppress(TimeoutError):
@@ -152,14 +152,14 @@ class Coordinator:
                 self._admit(connection)
             missing = min(set(range(self._num_ranks)) - set(self._peers), default=-1)
             if missing >= 0 and monotonic() > deadline:
-                raise RankFailure(missing, f"did not report within {START_SECONDS:g} s")
+                raise RankFailure(missing, f"did not report within {REPORT_SECONDS:g} s")
             if missing >= 0 and self._processes and all(process.poll() is not None for process in self._processes):
                 raise RankFailure(missing, "ended before it reported")
         self._listener.close()
 
     def _admit(self, connection: socket.socket) -> None:
         connection.settimeout(5.0)
-        line = Line(connection)
+        line = ControlLine(connection)
         connection.settimeout(5.0)
         try:
             words = line.hear()
@@ -177,10 +177,10 @@ class Coordinator:
         connection.settimeout(None)
         host, port = words["address"]
         listener = Thread(target=self._listen, args=(rank, line), daemon=True)
-        self._peers[rank] = _Peer(line, (host, port), int(words["pid"]), listener)
+        self._peers[rank] = _RankState(line, (host, port), int(words["pid"]), listener)
         listener.start()
 
-    def _listen(self, rank: int, line: Line) -> None:
+    def _listen(self, rank: int, line: ControlLine) -> None:
         try:
             while True:
                 self._inbox.put((rank, line.hear()))
@@ -212,7 +212,7 @@ class Coordinator:
         self._tell(do="load", number=number, program=program.document())
         self._collect("loaded", math.inf)
 
-    def run(self, number: int, seed: int, longest: float) -> Measured:
+    def run(self, number: int, seed: int, longest: float) -> MeasuredRun:
         """Run a program that was loaded.
 
         Parameters
@@ -309,13 +309,13 @@ class Coordinator:
                     process.stdin.close()
 
 
-def _measured(answers: Sequence[Words]) -> Measured:
+def _measured(answers: Sequence[Words]) -> MeasuredRun:
     start, end = (
         np.array([answer[name] for answer in answers], dtype=np.float64)
         - np.array([[answer["origin"]] for answer in answers])
         for name in ("start", "end")
     )
-    return Measured(
+    return MeasuredRun(
         seconds=float(np.nanmax(end)),
         start=start,
         end=end,
@@ -341,7 +341,7 @@ def _launched(line: Sequence[str], token: str, *, by_input: bool) -> subprocess.
     return process
 
 
-def local(num_ranks: int, transport: str = "tcp") -> Start:
+def local(num_ranks: int, transport: str = "tcp") -> StartRanks:
     """All ranks on this machine, on the loopback address; those of MPI are started by its mpiexec."""
 
     def start(coordinator: str, token: str) -> Sequence[subprocess.Popen[bytes]]:
@@ -368,7 +368,7 @@ class Host:
     slots: int
 
 
-def on_hosts(hosts: Sequence[Host], transport: str, launcher: str, python: str) -> Start:
+def on_hosts(hosts: Sequence[Host], transport: str, launcher: str, python: str) -> StartRanks:
     """The ranks on several machines, in the order of the hosts.
 
     Parameters

@@ -20,12 +20,12 @@ from themis_opt.runtime.control import TOKEN_VARIABLE
 from themis_opt.runtime.emulator import REFUSED
 from themis_opt.runtime.layout import coordinates, neighbours
 
-MAX_NPUS = 64
+MAX_EMULATED_NPUS = 64
 
 LONGEST_DELAY = 1.0
 """Seconds for which a packet may be held."""
 
-LONGEST = 3600.0
+LONGEST_COMMAND = 3600.0
 """Seconds for which a command may run at most."""
 
 
@@ -49,7 +49,7 @@ def emulate(
     sizes: Sequence[int],
     rates: Sequence[float],
     command: Sequence[str],
-    seconds: float = LONGEST,
+    seconds: float = LONGEST_COMMAND,
     delays: Sequence[float] | None = None,
 ) -> Emulated:
     """Run a command once per NPU, each in a network namespace of its own.
@@ -108,8 +108,10 @@ def _answered(plan: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
 def _npus(sizes: Sequence[int]) -> list[dict[str, Any]]:
     """Addresses of all NPUs, and for each dimension the group and the neighbours there."""
     count = math.prod(sizes)
-    if not 2 <= count <= MAX_NPUS:
-        raise InputError(f"must have 2 to {MAX_NPUS} NPUs, has {count}", field="SIZES", value="x".join(map(str, sizes)))
+    if not 2 <= count <= MAX_EMULATED_NPUS:
+        raise InputError(
+            f"must have 2 to {MAX_EMULATED_NPUS} NPUs, has {count}", field="SIZES", value="x".join(map(str, sizes))
+        )
     addresses = [f"10.77.{number // 250}.{number % 250 + 1}" for number in range(count)]
     return [
         {

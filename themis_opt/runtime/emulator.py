@@ -28,7 +28,7 @@ RELAY_LOST = 98
 MTU = 9000
 """Frames of 1500 bytes cost three times the processor time."""
 
-BURST = "16kb"
+BUCKET_BURST = "16kb"
 """Of the token bucket: larger ones begin every stage ahead of the rate."""
 
 QUEUE = "500ms"
@@ -89,7 +89,7 @@ class _Npu:
         try:
             _ip(self._addresses())
             for k, rate in enumerate(plan["rates"]):
-                shape = ["tbf", "rate", f"{rate * 8:.0f}bit", "burst", BURST, "latency", QUEUE]
+                shape = ["tbf", "rate", f"{rate * 8:.0f}bit", "burst", BUCKET_BURST, "latency", QUEUE]
                 _run(["tc", "qdisc", "add", "dev", f"d{k}", "root", *shape])
             words = [word.replace("{address}", self.place["address"]) for word in plan["command"]]
             os.execvpe(words[0], words, os.environ | plan["environment"] | self._environment(plan))

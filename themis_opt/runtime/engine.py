@@ -11,12 +11,12 @@ import numpy as np
 from themis_opt.base.arrays import FloatArray
 from themis_opt.runtime.program import Program
 
-Move = Callable[[int, int], None]
+DoStage = Callable[[int, int], None]
 """Does the stage with a number among all operations, on a lane of its resource."""
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """How far a run is; read by others while it runs."""
 
     done: int = 0
@@ -39,9 +39,9 @@ class Engine:
         What others may look at.
     """
 
-    def __init__(self, program: Program, move: Move, progress: Progress | None = None) -> None:
+    def __init__(self, program: Program, move: DoStage, progress: RunProgress | None = None) -> None:
         self._program, self._move = program, move
-        self.progress = progress or Progress()
+        self.progress = progress or RunProgress()
         count = len(program.num_predecessors)
         self.start: FloatArray = np.full(count, np.nan)
         self.end: FloatArray = np.full(count, np.nan)

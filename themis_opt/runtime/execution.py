@@ -10,7 +10,7 @@ import numpy as np
 
 from themis_opt.base.arrays import FloatArray
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_percent
-from themis_opt.runtime.coordinator import Coordinator, Measured
+from themis_opt.runtime.coordinator import Coordinator, MeasuredRun
 from themis_opt.runtime.program import Program, RunOptions, compile_program, prediction
 from themis_opt.schedules.schedule import Schedule
 
@@ -20,7 +20,7 @@ RESOLVED = 0.02
 SLOWEST_LINK = 20e6
 """Bytes per second below which a link that nobody paces counts as hanging."""
 
-Progress = Callable[[str, int, int], None]
+ReportRun = Callable[[str, int, int], None]
 """Told what runs, how many runs are done, and how many there are."""
 
 
@@ -38,7 +38,7 @@ class Executed:
 
     name: str
     predicted: Schedule
-    runs: tuple[Measured, ...]
+    runs: tuple[MeasuredRun, ...]
 
     @property
     def predicted_seconds(self) -> float:
@@ -207,7 +207,7 @@ def execute(
     *,
     repeat: int = 5,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: ReportRun | None = None,
 ) -> Execution:
     """Run schedules of one problem in turn, several times.
 
@@ -235,7 +235,7 @@ def execute(
     coordinator.connect(next(iter(programs.values())))
     for number, (name, program) in enumerate(programs.items()):
         coordinator.load(number, program, name)
-    measured: dict[str, list[Measured]] = {name: [] for name in schedules}
+    measured: dict[str, list[MeasuredRun]] = {name: [] for name in schedules}
     total = len(schedules) * repeat
     for turn in range(-1, repeat):
         for number, (name, program) in enumerate(programs.items()):

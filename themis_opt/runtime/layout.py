@@ -126,8 +126,8 @@ def stage_view(
     phases = kind.rule.phases
     width = len(path) // len(phases)
     phase, dimension = phases[position // width].rule, path[position]
-    leg = path[position // width * width :][:width]
-    before, after = leg[: position % width], leg[position % width + 1 :]
+    phase_path = path[position // width * width :][:width]
+    before, after = phase_path[: position % width], phase_path[position % width + 1 :]
     scattered = {Data.SHRINK: before, Data.GROW: after, Data.STAY: []}[phase.data]
     unheld = {Data.SHRINK: after, Data.GROW: before, Data.STAY: []}[phase.data] if phase.rooted else []
     return StageView(

@@ -16,7 +16,7 @@ from themis_opt.runtime.elements import REDUCTIONS, divide, element_type
 from themis_opt.runtime.layout import Array, StageView, buffer_tensor, coordinates, neighbours, phase_at, stage_view
 from themis_opt.runtime.links import Frame, Incoming, Link, Outgoing, RankFailure
 from themis_opt.runtime.program import LARGEST_SEGMENT, Program, algorithm_of, kind_of
-from themis_opt.runtime.steps import Part, Step, steps_of
+from themis_opt.runtime.steps import PeerBlocks, RankStep, steps_of
 
 MAGIC = b"TOPT"
 HEADER = struct.Struct("<4sHBBIIIIII")
@@ -25,7 +25,7 @@ HEADER = struct.Struct("<4sHBBIIIIII")
 SUM_AT = HEADER.size - 4
 """Where the CRC stands: what is before it says which message it is."""
 
-BURST = 0.001
+PACER_BURST = 0.001
 """Seconds that a link may make up for when a rank wakes late, as the burst of a token bucket (12 KB at 100 Mb/s)."""
 
 BULK = 0.75
@@ -43,18 +43,18 @@ class Pacer:
     def hold(self, seconds: float) -> float:
         """Take the link for some time, as soon as it is free; returns the end on the monotonic clock."""
         with self._lock:
-            self._free = max(self._free, monotonic() - BURST) + seconds
+            self._free = max(self._free, monotonic() - PACER_BURST) + seconds
             return self._free
 
 
-class Channel(NamedTuple):
+class PacedLink(NamedTuple):
     """A link of the runtime with what paces it, for one lane of a dimension."""
 
     link: Link
     pacer: Pacer
 
 
-class _Stage(NamedTuple):
+class _RankStage(NamedTuple):
     """A stage of one rank."""
 
     iteration: int
@@ -73,7 +73,7 @@ class _Send(NamedTuple):
     pack: "_Packer"
 
 
-class _Exchange(NamedTuple):
+class _StepExchange(NamedTuple):
     """The messages of a step, and the bytes of data in them that are sent and received."""
 
     sends: tuple[_Send, ...]
@@ -81,11 +81,11 @@ class _Exchange(NamedTuple):
     traffic: tuple[int, int]
 
 
-class _Move(NamedTuple):
+class _StageMoves(NamedTuple):
     """What a stage does: its dimension, its steps, and the block of sums that it divides in the end."""
 
     dimension: int
-    exchanges: tuple[_Exchange, ...]
+    exchanges: tuple[_StepExchange, ...]
     average: Array | None
 
 
@@ -106,7 +106,7 @@ class Mover:
         self,
         program: Program,
         rank: int,
-        channels: Mapping[tuple[int, int], Channel],
+        channels: Mapping[tuple[int, int], PacedLink],
         corrupt: Corrupt | None = None,
     ) -> None:
         self._program, self._rank, self._channels, self._corrupt = program, rank, channels, corrupt
@@ -115,7 +115,7 @@ class Mover:
         self._dtype = element_type(program.dtype)
         self.buffers = self._make_buffers()
         self._traffic = {key: [0, 0] for key in channels}
-        self._moves: dict[int, _Move] = {}
+        self._moves: dict[int, _StageMoves] = {}
 
     @property
     def moved(self) -> list[int]:
@@ -172,25 +172,25 @@ class Mover:
         if move.average is not None:
             divide(move.average, self._members(operation))
 
-    def _outgoing(self, exchange: _Exchange, dimension: int, pacer: Pacer) -> list[Outgoing]:
+    def _outgoing(self, exchange: _StepExchange, dimension: int, pacer: Pacer) -> list[Outgoing]:
         pace = self._program.pace
         if pace is None:
             return [Outgoing(send.peer, 0.0, send.pack) for send in exchange.sends]
         latency = pace.latency[dimension]
         return [Outgoing(send.peer, pacer.hold(send.seconds) + latency, send.pack) for send in exchange.sends]
 
-    def _stage(self, operation: int) -> _Stage:
+    def _stage(self, operation: int) -> _RankStage:
         program = self._program
         iteration, number = divmod(operation, program.num_operations)
         launch, chunk, position = program.stage_places[number - program.num_tasks]
         launched = program.launches[launch]
         path, kind = launched.paths[chunk], kind_of(launched)
         view = stage_view(kind, launched.span, self._places, path, position, *launched.columns[chunk : chunk + 2])
-        return _Stage(iteration, launch, chunk, phase_at(kind, len(path), position), path[position], view)
+        return _RankStage(iteration, launch, chunk, phase_at(kind, len(path), position), path[position], view)
 
-    def _move(self, stage: _Stage) -> _Move:
+    def _move(self, stage: _RankStage) -> _StageMoves:
         if not stage.view.takes_part:
-            return _Move(stage.dimension, (), None)
+            return _StageMoves(stage.dimension, (), None)
         span = self._program.launches[stage.launch].span
         tensor = buffer_tensor(self.buffers[stage.iteration, stage.launch], [self._program.sizes[k] for k in span])
         view = stage.view.of(tensor)
@@ -199,9 +199,9 @@ class Mover:
         steps = steps_of(stage.phase, algorithm_of(self._program, stage.dimension), size, place)
         exchanges = (self._exchange(stage, number, step, source, view) for number, step in enumerate(steps))
         average = view[place : place + 1] if self._ends_sums(stage, len(span)) else None
-        return _Move(stage.dimension, tuple(exchanges), average)
+        return _StageMoves(stage.dimension, tuple(exchanges), average)
 
-    def _ends_sums(self, stage: _Stage, width: int) -> bool:
+    def _ends_sums(self, stage: _RankStage, width: int) -> bool:
         """For averages: whether the own block then holds the sum of all ranks."""
         others = sum(place is not None for place in stage.view.fixed)
         return REDUCTIONS[self._program.reduction].divides and stage.phase.rule.reduces and others == width - 1
@@ -211,28 +211,28 @@ class Mover:
         launch = self._program.launches[self._stage(operation).launch]
         return math.prod(self._program.sizes[k] for k in launch.span)
 
-    def _exchange(self, stage: _Stage, number: int, step: Step, source: Array, view: Array) -> _Exchange:
+    def _exchange(self, stage: _RankStage, number: int, step: RankStep, source: Array, view: Array) -> _StepExchange:
         sent, received = (sum(view[_index(part.blocks)].nbytes for part in parts) for parts in step)
-        return _Exchange(
+        return _StepExchange(
             sends=tuple(self._sends(stage, number, step.sends, source)),
             receives=tuple(self._receives(stage, number, step.receives, view)),
             traffic=(sent, received),
         )
 
-    def _sends(self, stage: _Stage, step: int, parts: Sequence[Part], source: Array) -> Iterator[_Send]:
+    def _sends(self, stage: _RankStage, step: int, parts: Sequence[PeerBlocks], source: Array) -> Iterator[_Send]:
         pace = self._program.pace
         per_byte = 0.0 if pace is None else pace.seconds_per_byte[stage.phase][stage.dimension]
         for peer, index, columns, size, header in self._messages(stage, step, parts, source):
             yield _Send(peer, size * per_byte, _Packer(source[..., columns], index, header, self._corrupt))
 
-    def _receives(self, stage: _Stage, step: int, parts: Sequence[Part], view: Array) -> Iterator[Incoming]:
+    def _receives(self, stage: _RankStage, step: int, parts: Sequence[PeerBlocks], view: Array) -> Iterator[Incoming]:
         combine = REDUCTIONS[self._program.reduction].combine if stage.phase.rule.reduces else None
         for peer, index, columns, size, header in self._messages(stage, step, parts, view):
             unpacker = _Unpacker(self, peer, header, view[..., columns], index, combine)
             yield Incoming(peer, HEADER.size + size, HEADER.size, unpacker.check, unpacker.unpack)
 
     def _messages(
-        self, stage: _Stage, step: int, parts: Sequence[Part], view: Array
+        self, stage: _RankStage, step: int, parts: Sequence[PeerBlocks], view: Array
     ) -> Iterator[tuple[int, Any, slice, int, bytes]]:
         """Peer, blocks, columns, bytes and header of each message of a step."""
         for part in parts:
@@ -251,7 +251,7 @@ class Mover:
             first += count
         yield slice(first, num_columns)
 
-    def _header(self, stage: _Stage, step: int, segment: int, size: int) -> bytes:
+    def _header(self, stage: _RankStage, step: int, segment: int, size: int) -> bytes:
         """Everything but the checksum."""
         place = (stage.launch, stage.phase, stage.dimension, stage.iteration, stage.chunk)
         return HEADER.pack(MAGIC, *place, step, segment, size, 0)[:SUM_AT]

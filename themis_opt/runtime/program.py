@@ -61,7 +61,7 @@ class ProgramLaunch:
 
 
 @dataclass(frozen=True)
-class Pace:
+class LinkPace:
     """What a link of the model takes, where the runtime has to wait in the place of a network.
 
     Attributes
@@ -139,7 +139,7 @@ class Program:
     release: tuple[float, ...]
     in_flight: int
     segment: tuple[int, ...]
-    pace: Pace | None = None
+    pace: LinkPace | None = None
 
     @property
     def num_ranks(self) -> int:
@@ -250,7 +250,7 @@ def compile_program(schedule: Schedule, options: RunOptions | None = None) -> Pr
         release=tuple((operations.release / PICOSECONDS_PER_SECOND).tolist()),
         in_flight=options.in_flight,
         segment=tuple(_segment(dimension, options.paced) for dimension in instance.fabric.dimensions),
-        pace=Pace.of(instance) if options.paced else None,
+        pace=LinkPace.of(instance) if options.paced else None,
     )
     _check_memory(program, size)
     return program

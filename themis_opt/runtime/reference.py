@@ -13,7 +13,7 @@ from themis_opt.problem.phases import CollectiveKind, Data
 from themis_opt.runtime.elements import REDUCTIONS, divide, element_type, exact_limit
 from themis_opt.runtime.layout import Array
 
-SLICE = 2**16
+FILL_SLICE = 2**16
 """Elements looked at at once: a rank holds little more than its buffer."""
 
 TAPE = 65537
@@ -25,12 +25,12 @@ _STRIDE = 40503
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9))
 """Odd constants of the generator SplitMix64 (G. Steele et al., 2014, https://doi.org/10.1145/2714064.2660195)."""
 
-Source = tuple[int, int]
+RowSource = tuple[int, int]
 """A member of a group and the row of its buffer."""
 
 
 @lru_cache(maxsize=64)
-def sources(kind: CollectiveKind, num_members: int) -> tuple[tuple[tuple[Source, ...], ...], ...]:
+def sources(kind: CollectiveKind, num_members: int) -> tuple[tuple[tuple[RowSource, ...], ...], ...]:
     """What is added up in each row of each member's buffer in the end: the definition of the kind, as sources.
 
     Every row that a member holds in the beginning is one bit of a whole number, so that sums show where they come from.
@@ -44,7 +44,7 @@ def sources(kind: CollectiveKind, num_members: int) -> tuple[tuple[tuple[Source,
     rows = [[member] if grows else range(num_members) for member in range(num_members)]
     initial = np.array([[1 << (g * num_members + j) for j in row] for g, row in enumerate(rows)], dtype=object)
     outcome = kind.rule.outcome(initial, (num_members,))
-    table: list[list[tuple[Source, ...]]] = [[()] * num_members for _ in range(num_members)]
+    table: list[list[tuple[RowSource, ...]]] = [[()] * num_members for _ in range(num_members)]
     for member, row in enumerate(outcome):
         places = [member] if len(row) < num_members else range(num_members)
         for place, bits in zip(places, row, strict=True):
@@ -52,7 +52,7 @@ def sources(kind: CollectiveKind, num_members: int) -> tuple[tuple[tuple[Source,
     return tuple(map(tuple, table))
 
 
-def _sources(bits: int, num_members: int) -> Iterator[Source]:
+def _sources(bits: int, num_members: int) -> Iterator[RowSource]:
     while bits:
         lowest = bits & -bits
         yield divmod(lowest.bit_length() - 1, num_members)
@@ -71,7 +71,7 @@ def _tape(seed: int, dtype: str, num_ranks: int) -> Array:
 
 
 def _read_only(tape: Array) -> Array:
-    longer = np.concatenate([tape, tape[: SLICE - 1]])
+    longer = np.concatenate([tape, tape[: FILL_SLICE - 1]])
     longer.flags.writeable = False
     return longer
 
@@ -82,15 +82,15 @@ def _begin(rank: int) -> int:
 
 
 def values(seed: int, rank: int, start: int, count: int, dtype: str, num_ranks: int) -> Array:
-    """Elements of the buffer of a rank, from position `start` on; :data:`SLICE` of them at most."""
+    """Elements of the buffer of a rank, from position `start` on; :data:`FILL_SLICE` of them at most."""
     place = (_begin(rank) + start) % TAPE
     return _tape(seed, dtype, num_ranks)[place : place + count]
 
 
 def fill(buffer: Array, seed: int, rank: int, num_members: int, dtype: str) -> None:
     """Fill the buffer of a rank, shape (rows * columns,), with its data."""
-    for first in range(0, len(buffer), SLICE):
-        part = buffer[first : first + SLICE]
+    for first in range(0, len(buffer), FILL_SLICE):
+        part = buffer[first : first + FILL_SLICE]
         part[:] = values(seed, rank, first, len(part), dtype, num_members)
 
 
@@ -112,8 +112,8 @@ def first_difference(
     for row, origin in enumerate(sources(kind, len(group))[member]):
         if not origin:
             continue
-        for first in range(0, num_columns, SLICE):
-            count = min(SLICE, num_columns - first)
+        for first in range(0, num_columns, FILL_SLICE):
+            count = min(FILL_SLICE, num_columns - first)
             held = buffer[row * num_columns + first :][:count]
             expected = _reduced(origin, seed, group, first, count, num_columns, dtype, reduction)
             bits = f"u{held.itemsize}"
@@ -125,7 +125,7 @@ def first_difference(
 
 
 def _reduced(
-    origin: tuple[Source, ...], seed: int, group: tuple[int, ...], first: int, count: int, num_columns: int,
+    origin: tuple[RowSource, ...], seed: int, group: tuple[int, ...], first: int, count: int, num_columns: int,
     dtype: str, reduction: str,
 ) -> Array:  # fmt: skip
     (member, row), *others = origin

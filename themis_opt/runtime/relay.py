@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import NamedTuple
 
-DEVICE = "/dev/net/tun"
+TUN_DEVICE = "/dev/net/tun"
 
 _SET_INTERFACE = 0x400454CA  # TUNSETIFF
 _TAP, _NO_HEADER = 0x0002, 0x1000  # IFF_TAP, IFF_NO_PI
@@ -43,17 +43,17 @@ class Cable(NamedTuple):
 def tap(name: str) -> int:
     """A new TAP device in the network namespace of this process; it ends with the last process that holds the file."""
     try:
-        file = os.open(DEVICE, os.O_RDWR | os.O_NONBLOCK)
+        file = os.open(TUN_DEVICE, os.O_RDWR | os.O_NONBLOCK)
         fcntl.ioctl(file, _SET_INTERFACE, struct.pack("16sH22x", name.encode(), _TAP | _NO_HEADER))
     except OSError as error:
-        rule = f"{DEVICE}, which holds packets back, cannot be used: {error.strerror}"
+        rule = f"{TUN_DEVICE}, which holds packets back, cannot be used: {error.strerror}"
         raise OSError(error.errno, rule) from None
     return file
 
 
 def relay(cables: Sequence[Cable]) -> None:
     """Carry frames for ever."""
-    lines = {cable.inner: _Line(cable) for cable in cables}
+    lines = {cable.inner: _DelayLine(cable) for cable in cables}
     back = {cable.outer: cable.inner for cable in cables}
     while True:
         due = min((line.due for line in lines.values() if line.frames), default=None)
@@ -69,7 +69,7 @@ def relay(cables: Sequence[Cable]) -> None:
             line.deliver()
 
 
-class _Line:
+class _DelayLine:
     """One direction of a cable, and the frames on it."""
 
     def __init__(self, cable: Cable) -> None:

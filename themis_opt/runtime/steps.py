@@ -9,22 +9,22 @@ from themis_opt.problem.phases import Data, Phase
 from themis_opt.schedules.messages import Messages, algorithm_messages
 
 
-class Part(NamedTuple):
+class PeerBlocks(NamedTuple):
     """Blocks that go to, or come from, the NPU with a coordinate along the dimension."""
 
     peer: int
     blocks: tuple[int, ...]
 
 
-class Step(NamedTuple):
+class RankStep(NamedTuple):
     """What an NPU sends and receives at once; nothing that it sends is received in the same step."""
 
-    sends: tuple[Part, ...]
-    receives: tuple[Part, ...]
+    sends: tuple[PeerBlocks, ...]
+    receives: tuple[PeerBlocks, ...]
 
 
 @lru_cache(maxsize=1024)
-def steps_of(phase: Phase, algorithm: Algorithm, size: int, place: int) -> tuple[Step, ...]:
+def steps_of(phase: Phase, algorithm: Algorithm, size: int, place: int) -> tuple[RankStep, ...]:
     """The steps of the NPU with coordinate `own` in a stage on a dimension of `size` NPUs."""
     exchanged = phase.rule.data is Data.STAY
     return tuple(_step(messages, place, exchanged) for messages in _messages(phase, algorithm, size))
@@ -35,19 +35,19 @@ def _messages(phase: Phase, algorithm: Algorithm, size: int) -> tuple[Messages, 
     return tuple(algorithm_messages(phase, algorithm, size))
 
 
-def _step(messages: Messages, place: int, exchanged: bool) -> Step:
+def _step(messages: Messages, place: int, exchanged: bool) -> RankStep:
     """One step; what was exchanged becomes the block of its sender."""
     out, back = messages.source == place, messages.target == place
     kept = messages.source if exchanged else messages.block
-    return Step(
+    return RankStep(
         sends=_by_peer(messages.target[out].tolist(), messages.block[out].tolist()),
         receives=_by_peer(messages.source[back].tolist(), kept[back].tolist()),
     )
 
 
-def _by_peer(peers: Sequence[int], blocks: Sequence[int]) -> tuple[Part, ...]:
+def _by_peer(peers: Sequence[int], blocks: Sequence[int]) -> tuple[PeerBlocks, ...]:
     """Blocks that go to or come from one NPU, together."""
     blocks_by_peer: dict[int, list[int]] = {}
     for peer, block in zip(peers, blocks, strict=True):
         blocks_by_peer.setdefault(peer, []).append(block)
-    return tuple(Part(peer, tuple(numbers)) for peer, numbers in blocks_by_peer.items())
+    return tuple(PeerBlocks(peer, tuple(numbers)) for peer, numbers in blocks_by_peer.items())

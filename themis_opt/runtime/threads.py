@@ -4,10 +4,10 @@ from threading import Thread
 
 from themis_opt.runtime.engine import Engine
 from themis_opt.runtime.layout import group_of
-from themis_opt.runtime.movement import Channel, Mover, Pacer
+from themis_opt.runtime.movement import Mover, PacedLink, Pacer
 from themis_opt.runtime.program import Program, kind_of
 from themis_opt.runtime.reference import fill, first_difference
-from themis_opt.runtime.transports.memory import Exchange
+from themis_opt.runtime.transports.memory import Mailboxes
 
 
 def prepare(mover: Mover, program: Program, rank: int, seed: int) -> None:
@@ -66,11 +66,11 @@ def run_in_threads(program: Program, seed: int = 0, patience: float = 20.0) -> s
     RankFailure
         If a rank waits longer than `patience` for a message, or gets a wrong one.
     """
-    shared = Exchange(patience)
+    shared = Mailboxes(patience)
     movers, engines, failures = [], [], []
     for rank in range(program.num_ranks):
         channels = {
-            (k, lane): Channel(shared.link(rank, k * program.in_flight + lane), pacer)
+            (k, lane): PacedLink(shared.link(rank, k * program.in_flight + lane), pacer)
             for k, pacer in enumerate(pacers(program))
             for lane in range(program.in_flight)
         }

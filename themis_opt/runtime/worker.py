@@ -18,11 +18,11 @@ from time import monotonic, process_time, sleep
 from typing import Any
 
 from themis_opt.base.version import __version__
-from themis_opt.runtime.control import ALIVE_EVERY, TOKEN_VARIABLE, Line, Words
-from themis_opt.runtime.engine import Engine, Progress, as_lists, describe
+from themis_opt.runtime.control import ALIVE_EVERY, TOKEN_VARIABLE, ControlLine, Words
+from themis_opt.runtime.engine import Engine, RunProgress, as_lists, describe
 from themis_opt.runtime.layout import neighbours
 from themis_opt.runtime.links import TRANSPORTS, ChannelKey, Endpoint, Frame, Link, RankFailure
-from themis_opt.runtime.movement import Channel, Corrupt, Mover
+from themis_opt.runtime.movement import Corrupt, Mover, PacedLink
 from themis_opt.runtime.program import Program
 from themis_opt.runtime.threads import never_run, pacers, prepare, wrong_element
 
@@ -32,7 +32,7 @@ FAULT_VARIABLE = "THEMIS_OPT_FAULT"
 LOST = 3
 """Exit code of a rank whose coordinator is gone."""
 
-PATIENCE = 60.0
+NEIGHBOUR_PATIENCE = 60.0
 """Seconds for which a rank waits for a neighbour; the coordinator, which sees all ranks, gives up earlier."""
 
 FIND_SECONDS = 30.0
@@ -54,13 +54,13 @@ class Rank:
         To the other ranks.
     """
 
-    def __init__(self, number: int, line: Line, endpoint: Endpoint) -> None:
+    def __init__(self, number: int, line: ControlLine, endpoint: Endpoint) -> None:
         self._number, self._line, self._endpoint = number, line, endpoint
         self._links: Mapping[ChannelKey, Link] = {}
         self._programs: dict[int, Program] = {}
         self._mover: Mover | None = None
         self._loaded = -1
-        self._progress = Progress()
+        self._progress = RunProgress()
         self._ended = Event()
 
     def serve(self) -> None:
@@ -90,7 +90,7 @@ class Rank:
             for k in range(len(compiled.sizes))
             for lane in range(compiled.in_flight)
         }
-        self._links = self._endpoint.connect(channels, [(host, port) for host, port in addresses], PATIENCE)
+        self._links = self._endpoint.connect(channels, [(host, port) for host, port in addresses], NEIGHBOUR_PATIENCE)
         self._line.say(type="connected")
 
     def _load(self, number: int, program: Words) -> None:
@@ -105,7 +105,7 @@ class Rank:
             self._mover, program = None, self._programs[number]
             dimension_pacers = pacers(program)
             channels = {
-                (k, lane): Channel(link, dimension_pacers[k])
+                (k, lane): PacedLink(link, dimension_pacers[k])
                 for (k, lane), link in self._links.items()
                 if lane < program.in_flight
             }
@@ -115,7 +115,7 @@ class Rank:
     def _run(self, number: int, seed: int) -> None:
         program, mover = self._programs[number], self._mover_of(number)
         prepare(mover, program, self._number, seed)
-        self._progress = Progress()
+        self._progress = RunProgress()
         engine = Engine(program, mover, self._progress)
         self._line.say(type="ready")
         words = self._next_words()
@@ -187,7 +187,10 @@ def serve(rank: int, coordinator: tuple[str, int], host: str, transport: str, to
     try:
         connection = _called(coordinator)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        line, words = Line(connection), {"token": token, "rank": rank, "version": __version__, "pid": os.getpid()}
+        line, words = (
+            ControlLine(connection),
+            {"token": token, "rank": rank, "version": __version__, "pid": os.getpid()},
+        )
         try:
             endpoint = TRANSPORTS.load(transport)(rank, token, host)
         except Exception as error:

@@ -16,7 +16,7 @@ from themis_opt.base.arrays import FloatArray
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_size, parse_size
 from themis_opt.formats.exports import SizedExporter
-from themis_opt.formats.size_ranges import TOLERANCE, SizeRange, fewest_ranges
+from themis_opt.formats.size_ranges import SIZE_TOLERANCE, SizeRange, fewest_ranges
 from themis_opt.policies.registry import make_policy, specify, usual_policies
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Plan
@@ -75,7 +75,7 @@ def plans_by_size(
     *,
     chunks: Sequence[int] = (),
     policies: Sequence[str] = (),
-    tolerance: float = TOLERANCE,
+    tolerance: float = SIZE_TOLERANCE,
 ) -> list[PlanBySize]:
     """Choose as few plans as keep every size within a tolerance of its best.
 

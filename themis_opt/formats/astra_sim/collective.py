@@ -21,7 +21,7 @@ import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_SECOND
 from themis_opt.formats import chakra
 from themis_opt.formats.chakra import NodeType
 from themis_opt.formats.protobuf import bytes_field, delimited, number_field
@@ -34,8 +34,6 @@ from themis_opt.schedules.messages import stage_messages
 from themis_opt.schedules.schedule import Schedule
 
 Level = Literal["stage", "step"]
-
-PICOSECONDS_PER_MICROSECOND = 10**6
 
 ALGORITHMS_BY_STEP = (
     (Kind.RING, Algorithm.RING),
@@ -53,7 +51,7 @@ class Link(NamedTuple):
     latency: float
 
 
-class Peer(NamedTuple):
+class StepPeer(NamedTuple):
     """A message of an NPU: with which NPU along the dimension, which share of the bytes of the stage, and its way."""
 
     coordinate: int
@@ -61,7 +59,7 @@ class Peer(NamedTuple):
     receives: bool
 
 
-Steps = list[list[list[Peer]]]
+Steps = list[list[list[StepPeer]]]
 """Messages per coordinate, step by step."""
 
 
@@ -69,7 +67,7 @@ def steps_by_stage(dimension: Dimension) -> Steps:
     """One message to the next neighbour."""
     size = dimension.size
     return [
-        [[Peer((coordinate + 1) % size, 1.0, False), Peer((coordinate - 1) % size, 1.0, True)]]
+        [[StepPeer((coordinate + 1) % size, 1.0, False), StepPeer((coordinate - 1) % size, 1.0, True)]]
         for coordinate in range(size)
     ]
 
@@ -95,21 +93,23 @@ def steps_by_message(phase: Phase, dimension: Dimension) -> Steps:
             mirrored = -np.arange(size) % size
             shares = (shares + shares[np.ix_(mirrored, mirrored)]) / 2
         for coordinate in range(size):
-            sends = [Peer(int(k), float(shares[coordinate, k]), False) for k in np.flatnonzero(shares[coordinate])]
-            receives = [Peer(int(k), float(shares[k, coordinate]), True) for k in np.flatnonzero(shares[:, coordinate])]
+            sends = [StepPeer(int(k), float(shares[coordinate, k]), False) for k in np.flatnonzero(shares[coordinate])]
+            receives = [
+                StepPeer(int(k), float(shares[k, coordinate]), True) for k in np.flatnonzero(shares[:, coordinate])
+            ]
             steps[coordinate].append(sends + receives)
     return steps
 
 
-class Shape(NamedTuple):
+class StageShape(NamedTuple):
     """The messages of a stage that are alike on every NPU, step by step: shares of its bytes, which are received."""
 
     shares: tuple[tuple[float, ...], ...]
     receives: tuple[tuple[bool, ...], ...]
 
 
-def _shape(steps: Steps) -> Shape:
-    return Shape(
+def _shape(steps: Steps) -> StageShape:
+    return StageShape(
         tuple(tuple(peer.share for peer in step) for step in steps[0]),
         tuple(tuple(peer.receives for peer in step) for step in steps[0]),
     )
@@ -124,7 +124,7 @@ class StageNodes(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Collective:
+class CustomCollective:
     """All collectives of a schedule as one custom collective.
 
     Attributes
@@ -225,7 +225,7 @@ class Collective:
         return {(phase, k): steps_by_message(phase, dimensions[k]) for phase, k in used}
 
     @cached_property
-    def shapes(self) -> dict[tuple[Phase, int], Shape]:
+    def shapes(self) -> dict[tuple[Phase, int], StageShape]:
         """What is alike on every NPU."""
         return {key: _shape(steps) for key, steps in self.steps.items()}
 

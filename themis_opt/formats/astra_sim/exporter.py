@@ -9,14 +9,14 @@ from typing import Any, ClassVar, Literal
 
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_percent, nanoseconds
-from themis_opt.formats.astra_sim.collective import Collective
+from themis_opt.formats.astra_sim.collective import CustomCollective
 from themis_opt.formats.astra_sim.interpreter import LinkNetwork, replay
 from themis_opt.formats.chakra import Attributes, CommType, Node, NodeType, read_trace, write_trace
-from themis_opt.formats.readers.astra_sim_network import GIGABYTE, KINDS
+from themis_opt.formats.readers.astra_sim_network import GIGABYTE, TOPOLOGY_KINDS
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.schedule import Schedule
 
-NETWORK, SYSTEM, WORKLOAD, COLLECTIVE = "network.yml", "system.json", "workload", "collective"
+NETWORK_FILE, SYSTEM, WORKLOAD, COLLECTIVE = "network.yml", "system.json", "workload", "collective"
 
 COMM_TYPES: Mapping[CollectiveKind, tuple[CommType, str]] = MappingProxyType(
     {
@@ -55,8 +55,8 @@ class AstraSim:
         InputError
             If the simulator has no place for something of the schedule.
         """
-        collective = Collective(schedule, self.level)
-        yield NETWORK, _network(collective)
+        collective = CustomCollective(schedule, self.level)
+        yield NETWORK_FILE, _network(collective)
         yield SYSTEM, json.dumps(_system(schedule), indent=2) + "\n"
         workload = write_trace([_workload(schedule)])
         for npu in range(schedule.instance.fabric.num_npus):
@@ -66,7 +66,7 @@ class AstraSim:
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """What a user has to know."""
         yield f"start the simulator in the folder: paths in {SYSTEM} are relative to it"
-        nodes = Collective(schedule, self.level).num_nodes * schedule.instance.fabric.num_npus
+        nodes = CustomCollective(schedule, self.level).num_nodes * schedule.instance.fabric.num_npus
         if nodes > MANY_NODES:
             size = nodes * BYTES_PER_NODE / 1e9
             yield f"{nodes:,} nodes, about {size:.1f} GB: the simulator holds them all in memory; level=stage has fewer"
@@ -81,8 +81,8 @@ class AstraSim:
         InputError, InvalidSchedule
             If a file cannot be read, or the replay takes other times than the schedule.
         """
-        collective = Collective(schedule, self.level)
-        network = LinkNetwork.read(folder / NETWORK)
+        collective = CustomCollective(schedule, self.level)
+        network = LinkNetwork.read(folder / NETWORK_FILE)
         npus = range(schedule.instance.fabric.num_npus)
         traces = [read_trace(folder / f"{COLLECTIVE}.{npu}.et") for npu in npus]
         times = replay(network, traces)
@@ -91,9 +91,9 @@ class AstraSim:
         yield _compared(collective, times)
 
 
-def _network(collective: Collective) -> str:
+def _network(collective: CustomCollective) -> str:
     """The network file."""
-    topologies = {kind: name for name, kind in KINDS.items()}
+    topologies = {kind: name for name, kind in TOPOLOGY_KINDS.items()}
     dimensions, links = collective.schedule.instance.fabric.dimensions, collective.links
     columns: dict[str, list[object]] = {
         "topology": [topologies[dimension.kind] for dimension in dimensions],
@@ -140,7 +140,7 @@ def _workload(schedule: Schedule) -> Node:
     return Node(0, "collectives", NodeType.COMM_COLL, attributes=attributes)
 
 
-def _compared(collective: Collective, times: list[dict[int, tuple[int, int]]]) -> str:
+def _compared(collective: CustomCollective, times: list[dict[int, tuple[int, int]]]) -> str:
     """The times of the replay beside those of the schedule, stage by stage where they must be equal."""
     schedule = collective.schedule
     end, planned = max(end for npu_times in times for _, end in npu_times.values()), nanoseconds(schedule.makespan)
@@ -154,7 +154,7 @@ def _compared(collective: Collective, times: list[dict[int, tuple[int, int]]]) -
     return f"replayed in {end} ns, an upper bound: {format_percent(end / planned - 1)} above the {planned} ns planned"
 
 
-def _deviation(collective: Collective, times: list[dict[int, tuple[int, int]]], stage: int, depth: int) -> float:
+def _deviation(collective: CustomCollective, times: list[dict[int, tuple[int, int]]], stage: int, depth: int) -> float:
     """By how many ns the length of a stage differs at most.
 
     Raises
@@ -177,19 +177,19 @@ def _deviation(collective: Collective, times: list[dict[int, tuple[int, int]]], 
     return worst
 
 
-def _rounding(collective: Collective, stage: int) -> float:
+def _rounding(collective: CustomCollective, stage: int) -> float:
     """By how many ns a stage may differ: every step is rounded down, and so are bytes, up or down."""
     key = collective.phases[stage], collective.dimension_of_stage[stage]
     return len(collective.shapes[key].shares) * (1.0 + 1e9 / collective.links[key[1]].bandwidth)
 
 
-def _most_rounding(collective: Collective) -> float:
+def _most_rounding(collective: CustomCollective) -> float:
     """By how many ns any stage may differ."""
     most = max(len(shape.shares) for shape in collective.shapes.values())
     return most * (1.0 + 1e9 / min(link.bandwidth for link in collective.links))
 
 
-def _depths(collective: Collective) -> dict[int, int]:
+def _depths(collective: CustomCollective) -> dict[int, int]:
     """For every stage, itself and the most stages that follow on each other before it."""
     depths: dict[int, int] = {}
     for stage, before in collective.predecessors().items():

@@ -15,11 +15,10 @@ from pathlib import Path
 
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.base.sources import Source
-from themis_opt.formats.chakra import Node, NodeType, Value
-from themis_opt.formats.readers.astra_sim_network import FIELDS, GIGABYTE, HOPS, KINDS
+from themis_opt.base.units import NANOSECONDS_PER_MICROSECOND
+from themis_opt.formats.chakra import AttributeValue, Node, NodeType
+from themis_opt.formats.readers.astra_sim_network import GIGABYTE, HOPS, NETWORK_FIELDS, TOPOLOGY_KINDS
 from themis_opt.problem.network import Kind
-
-NANOSECONDS_PER_MICROSECOND = 1000
 
 Message = tuple[int, int, int, int]
 """Tag, source, target and bytes."""
@@ -45,10 +44,10 @@ class LinkNetwork:
         """
         source = Source(path)
         document = source.yaml_object()
-        source.check_keys(document, FIELDS, FIELDS)
-        kinds, sizes, bandwidths, latencies = (tuple(document[name]) for name in FIELDS)
+        source.check_keys(document, NETWORK_FIELDS, NETWORK_FIELDS)
+        kinds, sizes, bandwidths, latencies = (tuple(document[name]) for name in NETWORK_FIELDS)
         return cls(
-            tuple(source.choice(kind, KINDS, "topology") for kind in kinds),
+            tuple(source.choice(kind, TOPOLOGY_KINDS, "topology") for kind in kinds),
             tuple(source.whole(size, "npus_count", least=2) for size in sizes),
             tuple(source.number(bandwidth, "bandwidth", least=1e-6) * GIGABYTE / 1e9 for bandwidth in bandwidths),
             tuple(source.number(latency, "latency") for latency in latencies),
@@ -166,7 +165,7 @@ def _message(node: Node, npu: int) -> Message:
 
 
 def _number(node: Node, name: str) -> int:
-    value: Value | None = node.attributes.get(name)
+    value: AttributeValue | None = node.attributes.get(name)
     if not isinstance(value, int):
         raise InvalidSchedule("trace", f"node {node.id} has no number {name}")
     return value

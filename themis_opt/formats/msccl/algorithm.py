@@ -14,7 +14,7 @@ from xml.sax.saxutils import quoteattr
 from themis_opt.base.errors import InputError
 from themis_opt.problem.phases import CollectiveKind
 
-MAX_NAME = 63
+MAX_XML_NAME = 63
 ANY_SIZE = 1 << 40
 """Bytes that stand for no limit where 0 does not: without a limit, MSCCL leaves messages above 128 MiB to NCCL."""
 
@@ -22,7 +22,7 @@ RECEIVES = ("r", "rcs", "rrs", "rrc", "rrcs")
 SENDS = ("s", "rcs", "rrs", "rrcs")
 LOCAL = ("cpy", "re", "nop")
 
-COLLECTIVES: Mapping[CollectiveKind, str] = MappingProxyType(
+MSCCL_COLLECTIVES: Mapping[CollectiveKind, str] = MappingProxyType(
     {
         CollectiveKind.ALL_REDUCE: "allreduce",
         CollectiveKind.REDUCE_SCATTER: "reduce_scatter",
@@ -72,7 +72,7 @@ class Dialect:
 
     def collective(self, kind: CollectiveKind) -> str:
         """How it spells a collective."""
-        return self.reduce_scatter if kind is CollectiveKind.REDUCE_SCATTER else COLLECTIVES[kind]
+        return self.reduce_scatter if kind is CollectiveKind.REDUCE_SCATTER else MSCCL_COLLECTIVES[kind]
 
     def end(self, max_bytes: int) -> int:
         """How it spells the largest message, 0 for any: MSCCL by the first that is too large."""
@@ -92,7 +92,7 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
 
 
 @dataclass
-class Step:
+class MscclStep:
     """A step of a threadblock; it waits for step `deps` of threadblock `depid` of its GPU, if that is not -1."""
 
     type: str
@@ -114,7 +114,7 @@ class ThreadBlock:
     send: int
     recv: int
     chan: int
-    steps: list[Step]
+    steps: list[MscclStep]
 
 
 @dataclass
@@ -129,7 +129,7 @@ class Gpu:
 
 
 @dataclass
-class Algorithm:
+class MscclAlgorithm:
     """An algorithm, with the attributes that its file spells."""
 
     name: str
@@ -147,7 +147,7 @@ class Algorithm:
     @property
     def kind(self) -> CollectiveKind:
         """The collective."""
-        plain = {name.replace("_", ""): kind for kind, name in COLLECTIVES.items()}
+        plain = {name.replace("_", ""): kind for kind, name in MSCCL_COLLECTIVES.items()}
         return plain[self.coll.replace("_", "")]
 
     @property
@@ -156,7 +156,7 @@ class Algorithm:
         return max(len(block.steps) for gpu in self.gpus for block in gpu.threadblocks)
 
 
-def check_limits(algorithm: Algorithm, dialect: str) -> None:
+def check_limits(algorithm: MscclAlgorithm, dialect: str) -> None:
     """Refuse an algorithm that the readers of a dialect would refuse, or would silently not run.
 
     Raises
@@ -171,11 +171,11 @@ def check_limits(algorithm: Algorithm, dialect: str) -> None:
             raise InputError(rule, field="msccl", value=algorithm.name)
 
 
-def _measures(algorithm: Algorithm, limits: Dialect) -> Iterator[tuple[str, int, int, str]]:
+def _measures(algorithm: MscclAlgorithm, limits: Dialect) -> Iterator[tuple[str, int, int, str]]:
     """What is limited: its name, how much of it there is, how much there may be, and what makes it less."""
     blocks = [gpu.threadblocks for gpu in algorithm.gpus]
     fewer = "fewer chunks make it less"
-    yield "characters in its name", len(algorithm.name), MAX_NAME, "a shorter one helps"
+    yield "characters in its name", len(algorithm.name), MAX_XML_NAME, "a shorter one helps"
     yield "units in a loop", algorithm.nchunksperloop, limits.max_offset, fewer
     scratch = max(max(gpu.i_chunks, gpu.o_chunks, gpu.s_chunks) for gpu in algorithm.gpus)
     yield "units in a buffer", scratch, limits.max_offset, fewer
@@ -199,7 +199,7 @@ def _peers(blocks: Iterable[ThreadBlock]) -> int:
     return max(ends.values())
 
 
-def to_xml(algorithm: Algorithm) -> str:
+def to_xml(algorithm: MscclAlgorithm) -> str:
     """The text of the file."""
     named = ("name", "proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace", "outofplace")
     head = {name: getattr(algorithm, name) for name in named if getattr(algorithm, name) is not None}
@@ -218,7 +218,7 @@ def _attributes(values: Mapping[str, object]) -> str:
     return "".join(f" {name}={quoteattr(str(value))}" for name, value in values.items())
 
 
-def from_xml(text: str, source: str) -> Algorithm:
+def from_xml(text: str, source: str) -> MscclAlgorithm:
     """Read the text of a file.
 
     Raises
@@ -237,12 +237,12 @@ def from_xml(text: str, source: str) -> Algorithm:
         raise InputError(f"not an MSCCL algorithm: {error}", source=source) from None
 
 
-def _algorithm(root: ElementTree.Element) -> Algorithm:
+def _algorithm(root: ElementTree.Element) -> MscclAlgorithm:
     numbers = {name: int(root.attrib[name]) for name in ("nchannels", "nchunksperloop", "ngpus", "inplace")}
     gpus = [_gpu(element) for element in root.iter("gpu")]
     if [gpu.id for gpu in gpus] != list(range(numbers["ngpus"])):
         raise ValueError(f"ngpus={numbers['ngpus']} but GPUs {[gpu.id for gpu in gpus]}")
-    return Algorithm(
+    return MscclAlgorithm(
         name=root.attrib["name"],
         coll=root.attrib["coll"],
         proto=root.attrib["proto"],
@@ -273,9 +273,9 @@ def _gpu(element: ElementTree.Element) -> Gpu:
     return Gpu(threadblocks=blocks, **{n: int(element.attrib[n]) for n in ("id", "i_chunks", "o_chunks", "s_chunks")})
 
 
-def _step(values: Mapping[str, str]) -> Step:
+def _step(values: Mapping[str, str]) -> MscclStep:
     if values["type"] not in (*RECEIVES, *SENDS, *LOCAL):
         raise ValueError(f"unknown type of step '{values['type']}'")
     fields: dict[str, Any] = {name: values[name] for name in ("type", "srcbuf", "dstbuf")}
     fields |= {name: int(values[name]) for name in ("srcoff", "dstoff", "cnt", "depid", "deps", "hasdep")}
-    return Step(**fields)
+    return MscclStep(**fields)

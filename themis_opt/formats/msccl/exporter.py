@@ -11,8 +11,8 @@ from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import format_percent
 from themis_opt.formats.msccl.algorithm import (
     DIALECTS,
-    MAX_NAME,
-    Algorithm,
+    MAX_XML_NAME,
+    MscclAlgorithm,
     check_limits,
     from_xml,
     to_xml,
@@ -63,7 +63,7 @@ class Msccl:
         if works_in_place:
             yield f"{algorithm.name}.inplace.xml", to_xml(replace(algorithm, inplace=1))
 
-    def algorithm(self, schedule: Schedule) -> tuple[Algorithm, bool]:
+    def algorithm(self, schedule: Schedule) -> tuple[MscclAlgorithm, bool]:
         """The algorithm, and whether it works in place too."""
         limits = DIALECTS[self.dialect]
         launch = only_launch(schedule, self.collective, "MSCCL")
@@ -74,7 +74,7 @@ class Msccl:
             raise InputError(f"{rule}: use at most {limits.max_offset // gpus} chunks", field="chunks", value=count)
         units = self._units(schedule, launch)
         program = transfers_of(schedule, launch, units)
-        head = Algorithm(
+        head = MscclAlgorithm(
             name=plan_name(schedule, exchange.name),
             coll=limits.collective(exchange.kind),
             proto=self.protocol,
@@ -138,13 +138,13 @@ class Msccl:
         yield f"every GPU ends with its result; no circle of waits with {SLOTS} message per connection, no race"
 
 
-def _ways(algorithm: Algorithm) -> list[bool]:
+def _ways(algorithm: MscclAlgorithm) -> list[bool]:
     """How an algorithm may be used: in place, or not."""
     out_of_place = not algorithm.inplace if algorithm.outofplace is None else bool(algorithm.outofplace)
     return [way for way, may in ((False, out_of_place), (True, bool(algorithm.inplace))) if may]
 
 
-def _words(algorithm: Algorithm) -> str:
+def _words(algorithm: MscclAlgorithm) -> str:
     blocks = max(len(gpu.threadblocks) for gpu in algorithm.gpus)
     return (
         f"{algorithm.ngpus} GPUs, {algorithm.nchannels} channels, at most {blocks} threadblocks "
@@ -155,4 +155,4 @@ def _words(algorithm: Algorithm) -> str:
 def plan_name(schedule: Schedule, collective: str) -> str:
     """A name for files, from the instance and the collective."""
     text = f"{schedule.instance.name}.{collective}" if schedule.instance.name else collective
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:MAX_NAME].strip("._") or "schedule"
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:MAX_XML_NAME].strip("._") or "schedule"

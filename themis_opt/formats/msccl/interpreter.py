@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from themis_opt.base.errors import InvalidSchedule
-from themis_opt.formats.msccl.algorithm import RECEIVES, SENDS, Algorithm, Gpu, Step, ThreadBlock
+from themis_opt.formats.msccl.algorithm import RECEIVES, SENDS, Gpu, MscclAlgorithm, MscclStep, ThreadBlock
 from themis_opt.problem.phases import CollectiveKind
 
 Units = NDArray[np.uint32]
@@ -30,7 +30,7 @@ Memory = dict[str, Units]
 Clock = dict[int, int]
 
 
-def interpret(algorithm: Algorithm, *, in_place: bool, seed: int = 0) -> None:
+def interpret(algorithm: MscclAlgorithm, *, in_place: bool, seed: int = 0) -> None:
     """Run an algorithm on random data and check what every GPU ends with.
 
     Parameters
@@ -46,14 +46,14 @@ def interpret(algorithm: Algorithm, *, in_place: bool, seed: int = 0) -> None:
     generator = np.random.default_rng(seed)
     memories = [_memory(algorithm, gpu, generator, in_place=in_place) for gpu in algorithm.gpus]
     inputs = np.stack([memory["i"] for memory in memories])
-    _Machine(algorithm, memories, in_place=in_place).run()
+    _GpuMachine(algorithm, memories, in_place=in_place).run()
     for gpu, expected in expected_results(algorithm.kind, inputs).items():
         wrong = np.flatnonzero(memories[gpu]["o"][: len(expected)] != expected)
         if len(wrong):
             raise InvalidSchedule("data", f"GPU {gpu} ends with a wrong unit {wrong[0]} of its output")
 
 
-def _memory(algorithm: Algorithm, gpu: Gpu, generator: np.random.Generator, *, in_place: bool) -> Memory:
+def _memory(algorithm: MscclAlgorithm, gpu: Gpu, generator: np.random.Generator, *, in_place: bool) -> Memory:
     """Buffers full of random numbers."""
 
     def units(count: int) -> Units:
@@ -101,14 +101,14 @@ class _Running:
     clocks: list[Clock] = field(default_factory=list)
 
     @property
-    def step(self) -> Step | None:
+    def step(self) -> MscclStep | None:
         return self.block.steps[self.next] if self.next < len(self.block.steps) else None
 
 
-class _Machine:
+class _GpuMachine:
     """All threadblocks of all GPUs."""
 
-    def __init__(self, algorithm: Algorithm, memories: list[Memory], *, in_place: bool) -> None:
+    def __init__(self, algorithm: MscclAlgorithm, memories: list[Memory], *, in_place: bool) -> None:
         self.memories = memories
         self.running = [[_Running(gpu.id, block) for block in gpu.threadblocks] for gpu in algorithm.gpus]
         self.links = {ends: deque[Units]() for ends in _connections(algorithm)}
@@ -135,7 +135,7 @@ class _Machine:
             running.next += 1
         return running.next - begin
 
-    def _may_run(self, running: _Running, step: Step) -> bool:
+    def _may_run(self, running: _Running, step: MscclStep) -> bool:
         if step.depid >= 0 and self.running[running.gpu][step.depid].next <= step.deps:
             return False
         if step.type in RECEIVES and not self._link(running.block.recv, running.gpu, running.block.chan):
@@ -145,7 +145,7 @@ class _Machine:
     def _link(self, source: int, target: int, channel: int) -> deque[Units]:
         return self.links[source, target, channel]
 
-    def _execute(self, running: _Running, step: Step) -> None:
+    def _execute(self, running: _Running, step: MscclStep) -> None:
         clock = dict(running.clocks[-1]) if running.clocks else {}
         if step.depid >= 0:
             for block, ended in (
@@ -168,7 +168,7 @@ class _Machine:
         if step.type in SENDS:
             self._link(running.gpu, running.block.send, running.block.chan).append(data)
 
-    def _received(self, running: _Running, step: Step) -> Units:
+    def _received(self, running: _Running, step: MscclStep) -> Units:
         """What arrived; zeros, to add to, where a step receives nothing."""
         if step.type not in RECEIVES:
             return np.zeros(step.cnt, dtype=np.uint32)
@@ -178,7 +178,7 @@ class _Machine:
         return data
 
 
-def _connections(algorithm: Algorithm) -> set[tuple[int, int, int]]:
+def _connections(algorithm: MscclAlgorithm) -> set[tuple[int, int, int]]:
     """All pairs of GPUs and channels that have one threadblock at each end."""
     ends: dict[str, list[tuple[int, int, int]]] = {"send": [], "recv": []}
     for gpu in algorithm.gpus:

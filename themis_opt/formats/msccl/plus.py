@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.formats.msccl.algorithm import ANY_SIZE, COLLECTIVES
+from themis_opt.formats.msccl.algorithm import ANY_SIZE, MSCCL_COLLECTIVES
 from themis_opt.formats.msccl.exporter import plan_name
 from themis_opt.formats.msccl.interpreter import Units, expected_results
 from themis_opt.formats.msccl.transfers import (
@@ -31,8 +31,8 @@ from themis_opt.formats.msccl.transfers import (
     OUTPUT,
     SCRATCH,
     Copy,
+    MscclProgram,
     Place,
-    Program,
     Transfer,
     num_gpus,
     only_launch,
@@ -41,7 +41,7 @@ from themis_opt.formats.msccl.transfers import (
 )
 from themis_opt.schedules.schedule import Schedule
 
-MAX_OPERATIONS = 64
+MAX_PLUS_OPERATIONS = 64
 MAX_CHANNELS = 16
 """Of a threadblock, the latter of each type."""
 
@@ -50,8 +50,8 @@ MAX_UNITS = 4096
 
 ALIGNMENT = 16
 
-Count = Annotated[int, Field(ge=0)]
-Way = Literal["memory", "port"]
+UnitCount = Annotated[int, Field(ge=0)]
+ChannelWay = Literal["memory", "port"]
 
 
 class _Strict(BaseModel):
@@ -62,8 +62,8 @@ class Buffer(_Strict):
     """Units of a buffer of the GPU, by its type, or of a remote one, by its number in the threadblock."""
 
     type: Literal["i", "o", "s"] | None = None
-    buffer_id: Count | None = None
-    index: Count
+    buffer_id: UnitCount | None = None
+    index: UnitCount
     size: Annotated[int, Field(gt=0)]
 
 
@@ -71,8 +71,8 @@ class Operation(_Strict):
     """An operation of a threadblock."""
 
     name: Literal["nop", "put", "pwsf", "signal", "wait", "copy", "re"]
-    channel_type: Way | None = None
-    channel_ids: Annotated[list[Count], Field(max_length=8)] | None = None
+    channel_type: ChannelWay | None = None
+    channel_ids: Annotated[list[UnitCount], Field(max_length=8)] | None = None
     src_buff: list[Buffer] | None = None
     dst_buff: list[Buffer] | None = None
     reduce_op: Literal["sum"] | None = None
@@ -81,22 +81,22 @@ class Operation(_Strict):
 class Channels(_Strict):
     """Channels that a threadblock uses, by their numbers on the GPU among those of a type."""
 
-    channel_type: Way
-    channel_ids: Annotated[list[Count], Field(max_length=MAX_CHANNELS)]
+    channel_type: ChannelWay
+    channel_ids: Annotated[list[UnitCount], Field(max_length=MAX_CHANNELS)]
 
 
 class References(_Strict):
     """Remote buffers that a threadblock uses, by their numbers on the GPU."""
 
-    access_channel_type: Way
-    remote_buffer_ids: list[Count]
+    access_channel_type: ChannelWay
+    remote_buffer_ids: list[UnitCount]
 
 
-class Block(_Strict):
+class PlusBlock(_Strict):
     """A threadblock."""
 
-    id: Count
-    ops: Annotated[list[Operation], Field(max_length=MAX_OPERATIONS)]
+    id: UnitCount
+    ops: Annotated[list[Operation], Field(max_length=MAX_PLUS_OPERATIONS)]
     channels: list[Channels]
     remote_buffer_refs: list[References]
 
@@ -104,32 +104,32 @@ class Block(_Strict):
 class Connections(_Strict):
     """The channels of a GPU of one type: the n-th to a peer is the other end of the peer's n-th to the GPU."""
 
-    channel_type: Way
-    connected_to: list[Count]
+    channel_type: ChannelWay
+    connected_to: list[UnitCount]
 
 
 class Remote(_Strict):
     """A buffer of a peer that channels reach."""
 
-    rank: Count
+    rank: UnitCount
     type: Literal["i", "o", "s"]
-    access_channel_types: list[Way]
+    access_channel_types: list[ChannelWay]
 
 
 class PlanGpu(_Strict):
     """What a GPU does, and what it needs for it."""
 
-    id: Count
-    input_chunks: Count
-    output_chunks: Count
-    scratch_chunks: Count
+    id: UnitCount
+    input_chunks: UnitCount
+    output_chunks: UnitCount
+    scratch_chunks: UnitCount
     channels: list[Connections]
     remote_buffers: list[Remote]
     semaphores: list[dict[str, int]]
-    threadblocks: list[Block]
+    threadblocks: list[PlusBlock]
 
 
-class Plan(_Strict):
+class PlusPlan(_Strict):
     """The file."""
 
     name: str
@@ -140,8 +140,8 @@ class Plan(_Strict):
     use_double_scratch_buffer: bool
     buffer_alignment: int
     num_threads_per_block: int
-    min_message_size: Count
-    max_message_size: Count
+    min_message_size: UnitCount
+    max_message_size: UnitCount
     gpus: list[PlanGpu]
 
 
@@ -180,15 +180,15 @@ class MscclPlus:
         plan = self._plan(schedule)
         yield f"{plan.name}.json", plan.model_dump_json(exclude_none=True) + "\n"
 
-    def _plan(self, schedule: Schedule) -> Plan:
+    def _plan(self, schedule: Schedule) -> PlusPlan:
         launch = only_launch(schedule, self.collective, "MSCCL++")
         exchange, chunks = schedule.launched[launch], schedule.plan.chunks[launch]
         program = transfers_of(schedule, launch, share_units(chunks.sizes, exchange.element_bytes, MAX_UNITS))
         if self.in_place and not program.layout.works_in_place:
             raise InputError("must be false: this collective needs an output of its own", field="in_place", value=True)
-        return Plan(
+        return PlusPlan(
             name=plan_name(schedule, exchange.name),
-            collective=COLLECTIVES[exchange.kind].replace("_", ""),
+            collective=MSCCL_COLLECTIVES[exchange.kind].replace("_", ""),
             protocol="Simple",
             inplace=self.in_place,
             reuse_resources=False,
@@ -223,7 +223,7 @@ class MscclPlus:
         ((name, _),) = self.files(schedule)
         document = read_json(folder / name)
         try:
-            plan = Plan.model_validate(document)
+            plan = PlusPlan.model_validate(document)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
@@ -237,20 +237,20 @@ class MscclPlus:
         yield "every GPU ends with its result; nobody waits for ever"
 
 
-_Step = tuple[Transfer, ...] | tuple[Copy, ...]
+_PlusStep = tuple[Transfer, ...] | tuple[Copy, ...]
 """What a GPU sends to a peer, or receives from one, at once; or what it copies in the end."""
 
 
-class _Ends(NamedTuple):
+class _BlockEnds(NamedTuple):
     """What a threadblock is connected to: channels and remote buffers by peer, each with its type."""
 
     chunk: int
-    peers: Mapping[int, Way]
+    peers: Mapping[int, ChannelWay]
 
 
-def _gpus(program: Program, span: tuple[int, ...], node_dimensions: int) -> list[PlanGpu]:
+def _gpus(program: MscclProgram, span: tuple[int, ...], node_dimensions: int) -> list[PlanGpu]:
     layout, buffers = program.layout, program.layout.buffers
-    steps: dict[int, dict[int, list[_Step]]] = defaultdict(lambda: defaultdict(list))
+    steps: dict[int, dict[int, list[_PlusStep]]] = defaultdict(lambda: defaultdict(list))
     for (chunk, *ends_of_message), message in groupby(program.transfers, lambda t: (t.chunk, t.source, t.target)):
         parts = tuple(message)
         for gpu in ends_of_message:
@@ -261,9 +261,12 @@ def _gpus(program: Program, span: tuple[int, ...], node_dimensions: int) -> list
     gpus = []
     for gpu in range(layout.num_gpus):
         ends = [
-            _Ends(chunk, _peers(gpu, steps[gpu][chunk], span, node_dimensions)) for chunk in range(len(layout.units))
+            _BlockEnds(chunk, _peers(gpu, steps[gpu][chunk], span, node_dimensions))
+            for chunk in range(len(layout.units))
         ]
-        connected = {way: [peer for end in ends for peer, kind in end.peers.items() if kind == way] for way in WAYS}
+        connected = {
+            way: [peer for end in ends for peer, kind in end.peers.items() if kind == way] for way in CHANNEL_WAYS
+        }
         remote = sorted({(peer, way) for end in ends for peer, way in end.peers.items()})
         blocks = [_block(gpu, end, steps[gpu][end.chunk], connected, ends, remote, slots) for end in ends]
         gpus.append(
@@ -272,7 +275,9 @@ def _gpus(program: Program, span: tuple[int, ...], node_dimensions: int) -> list
                 input_chunks=buffers.input,
                 output_chunks=buffers.output,
                 scratch_chunks=buffers.scratch + used[gpu],
-                channels=[Connections(channel_type=way, connected_to=connected[way]) for way in WAYS if connected[way]],
+                channels=[
+                    Connections(channel_type=way, connected_to=connected[way]) for way in CHANNEL_WAYS if connected[way]
+                ],
                 remote_buffers=[Remote(rank=peer, type="s", access_channel_types=[way]) for peer, way in remote],
                 semaphores=[],
                 threadblocks=blocks,
@@ -281,12 +286,12 @@ def _gpus(program: Program, span: tuple[int, ...], node_dimensions: int) -> list
     return gpus
 
 
-WAYS: tuple[Way, ...] = ("memory", "port")
+CHANNEL_WAYS: tuple[ChannelWay, ...] = ("memory", "port")
 
 
-def _peers(gpu: int, steps: list[_Step], span: tuple[int, ...], inside: int) -> dict[int, Way]:
+def _peers(gpu: int, steps: list[_PlusStep], span: tuple[int, ...], inside: int) -> dict[int, ChannelWay]:
     """The peers of a chunk at a GPU, and how it reaches them; sorted, so that both ends number channels alike."""
-    ways: dict[int, Way] = {}
+    ways: dict[int, ChannelWay] = {}
     for transfer in (step[0] for step in steps):
         if isinstance(transfer, Transfer):
             peer = transfer.target if transfer.source == gpu else transfer.source
@@ -294,7 +299,7 @@ def _peers(gpu: int, steps: list[_Step], span: tuple[int, ...], inside: int) -> 
     return dict(sorted(ways.items()))
 
 
-def _slots(program: Program) -> tuple[dict[int, int], dict[int, int]]:
+def _slots(program: MscclProgram) -> tuple[dict[int, int], dict[int, int]]:
     """The scratch of every message, by its identity, and how much every GPU uses for all of them."""
     used: dict[int, int] = defaultdict(int)
     slots = {}
@@ -306,46 +311,48 @@ def _slots(program: Program) -> tuple[dict[int, int], dict[int, int]]:
 
 def _block(
     gpu: int,
-    end: _Ends,
-    steps: list[_Step],
-    connected: Mapping[Way, list[int]],
-    ends: list[_Ends],
-    remote: list[tuple[int, Way]],
+    end: _BlockEnds,
+    steps: list[_PlusStep],
+    connected: Mapping[ChannelWay, list[int]],
+    ends: list[_BlockEnds],
+    remote: list[tuple[int, ChannelWay]],
     slots: Mapping[int, int],
-) -> Block:
+) -> PlusBlock:
     """The threadblock of a chunk."""
-    ids: dict[Way, list[int]] = {way: [p for p, kind in end.peers.items() if kind == way] for way in WAYS}
-    before = {way: sum(list(e.peers.values()).count(way) for e in ends if e.chunk < end.chunk) for way in WAYS}
+    ids: dict[ChannelWay, list[int]] = {
+        way: [p for p, kind in end.peers.items() if kind == way] for way in CHANNEL_WAYS
+    }
+    before = {way: sum(list(e.peers.values()).count(way) for e in ends if e.chunk < end.chunk) for way in CHANNEL_WAYS}
     ops = [_channel_op(name, end, ids, peer) for name in ("signal", "wait") for peer in end.peers]
     for step in steps:
         ops += _operations(gpu, step, end, ids, slots)
-    if len(ops) > MAX_OPERATIONS or max(map(len, ids.values())) > MAX_CHANNELS:
+    if len(ops) > MAX_PLUS_OPERATIONS or max(map(len, ids.values())) > MAX_CHANNELS:
         rule = f"chunk {end.chunk} has {len(ops)} operations and {len(end.peers)} peers on GPU {gpu}"
-        allowed = f"a threadblock has at most {MAX_OPERATIONS} and {MAX_CHANNELS}; use smaller dimensions"
+        allowed = f"a threadblock has at most {MAX_PLUS_OPERATIONS} and {MAX_CHANNELS}; use smaller dimensions"
         raise InputError(f"{rule}, {allowed}", field="mscclpp")
-    return Block(
+    return PlusBlock(
         id=end.chunk,
         ops=ops,
         channels=[
             Channels(channel_type=way, channel_ids=[before[way] + n for n in range(len(ids[way]))])
-            for way in WAYS
+            for way in CHANNEL_WAYS
             if ids[way]
         ],
         remote_buffer_refs=[
             References(access_channel_type=way, remote_buffer_ids=[remote.index((peer, way)) for peer in ids[way]])
-            for way in WAYS
+            for way in CHANNEL_WAYS
             if ids[way]
         ],
     )
 
 
-def _channel_op(name: Any, end: _Ends, ids: Mapping[Way, list[int]], peer: int, **more: Any) -> Operation:
+def _channel_op(name: Any, end: _BlockEnds, ids: Mapping[ChannelWay, list[int]], peer: int, **more: Any) -> Operation:
     way = end.peers[peer]
     return Operation(name=name, channel_type=way, channel_ids=[ids[way].index(peer)], **more)
 
 
 def _operations(
-    gpu: int, step: _Step, end: _Ends, ids: Mapping[Way, list[int]], slots: Mapping[int, int]
+    gpu: int, step: _PlusStep, end: _BlockEnds, ids: Mapping[ChannelWay, list[int]], slots: Mapping[int, int]
 ) -> Iterator[Operation]:
     """What a GPU does for a message or for copies; ``nop`` makes the threads of a block wait for each other."""
     transfers = [part for part in step if isinstance(part, Transfer)]
@@ -363,7 +370,7 @@ def _operations(
 
 
 def _sent(
-    parts: list[Transfer], end: _Ends, ids: Mapping[Way, list[int]], slots: Mapping[int, int]
+    parts: list[Transfer], end: _BlockEnds, ids: Mapping[ChannelWay, list[int]], slots: Mapping[int, int]
 ) -> Iterator[Operation]:
     """Puts and one signal; a port does not return before it has read, so that what it sent may be overwritten."""
     peer = parts[0].target
@@ -389,7 +396,7 @@ def _local(place: Place, units: int) -> Buffer:
     return Buffer(type=place.buffer, index=place.offset, size=units)  # type: ignore[arg-type]
 
 
-def interpret_plan(plan: Plan, seed: int = 0) -> None:
+def interpret_plan(plan: PlusPlan, seed: int = 0) -> None:
     """Run a plan on random data and check what every GPU ends with.
 
     Raises
@@ -400,7 +407,7 @@ def interpret_plan(plan: Plan, seed: int = 0) -> None:
     generator = np.random.default_rng(seed)
     memories = [_memory(plan, gpu, generator) for gpu in plan.gpus]
     inputs = np.stack([memory[INPUT] for memory in memories])
-    signals: dict[tuple[int, int, Way, int], int] = defaultdict(int)
+    signals: dict[tuple[int, int, ChannelWay, int], int] = defaultdict(int)
     running = [(gpu, block) for gpu in plan.gpus for block in gpu.threadblocks]
     done = dict.fromkeys(range(len(running)), 0)
     while True:
@@ -415,14 +422,14 @@ def interpret_plan(plan: Plan, seed: int = 0) -> None:
     if left:
         where = f"threadblock {left[0][1].id} of GPU {left[0][0].id}"
         raise InvalidSchedule("data", f"{len(left)} threadblocks wait for ever, such as {where}")
-    kinds = {name.replace("_", ""): kind for kind, name in COLLECTIVES.items()}
+    kinds = {name.replace("_", ""): kind for kind, name in MSCCL_COLLECTIVES.items()}
     for rank, expected in expected_results(kinds[plan.collective], inputs).items():
         wrong = np.flatnonzero(memories[rank][OUTPUT][: len(expected)] != expected)
         if len(wrong):
             raise InvalidSchedule("data", f"GPU {rank} ends with a wrong unit {wrong[0]} of its output")
 
 
-def _memory(plan: Plan, gpu: PlanGpu, generator: np.random.Generator) -> dict[str, Units]:
+def _memory(plan: PlusPlan, gpu: PlanGpu, generator: np.random.Generator) -> dict[str, Units]:
     sizes = {INPUT: gpu.input_chunks, OUTPUT: gpu.output_chunks, SCRATCH: gpu.scratch_chunks}
     memory = {name: generator.integers(2**32, size=size, dtype=np.uint32) for name, size in sizes.items()}
     if plan.inplace:
@@ -433,11 +440,11 @@ def _memory(plan: Plan, gpu: PlanGpu, generator: np.random.Generator) -> dict[st
 
 
 def _run(
-    plan: Plan,
+    plan: PlusPlan,
     memories: list[dict[str, Units]],
-    signals: dict[tuple[int, int, Way, int], int],
+    signals: dict[tuple[int, int, ChannelWay, int], int],
     gpu: PlanGpu,
-    block: Block,
+    block: PlusBlock,
     operation: Operation,
 ) -> bool:
     """Run an operation if it need not wait; returns whether it did."""
@@ -458,7 +465,7 @@ def _run(
     return True
 
 
-def _connection(gpu: PlanGpu, block: Block, way: Way, number: int) -> tuple[int, int]:
+def _connection(gpu: PlanGpu, block: PlusBlock, way: ChannelWay, number: int) -> tuple[int, int]:
     """The peer of a channel of a threadblock, and how many channels to that peer come before it."""
     (ids,) = (channel.channel_ids for channel in block.channels if channel.channel_type == way)
     (peers,) = (channel.connected_to for channel in gpu.channels if channel.channel_type == way)

@@ -15,12 +15,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from themis_opt.base.errors import InputError
-from themis_opt.formats.msccl.algorithm import Algorithm, Dialect, Gpu, Step, ThreadBlock
-from themis_opt.formats.msccl.transfers import Place, Program
+from themis_opt.formats.msccl.algorithm import Dialect, Gpu, MscclAlgorithm, MscclStep, ThreadBlock
+from themis_opt.formats.msccl.transfers import MscclProgram, Place
 
 SEND, RECEIVE, COPY = "send", "recv", "copy"
 
-Clock = dict["Key", int]
+BlockClock = dict["Key", int]
 """The last step of other threadblocks that is known to have ended."""
 
 
@@ -54,7 +54,7 @@ class Key(NamedTuple):
         return self._replace(lane=self.lane._replace(continuation=self.lane.continuation - 1))
 
 
-def algorithm_of(program: Program, dialect: Dialect, head: Algorithm) -> Algorithm:
+def algorithm_of(program: MscclProgram, dialect: Dialect, head: MscclAlgorithm) -> MscclAlgorithm:
     """The algorithm that carries out a program, with the attributes of `head`.
 
     Raises
@@ -71,7 +71,7 @@ def algorithm_of(program: Program, dialect: Dialect, head: Algorithm) -> Algorit
     raise InputError(f"a message needs more than the {dialect.max_steps} steps of a threadblock", field="msccl")
 
 
-def _assembled(program: Program, dialect: Dialect, messages: int, head: Algorithm) -> Algorithm:
+def _assembled(program: MscclProgram, dialect: Dialect, messages: int, head: MscclAlgorithm) -> MscclAlgorithm:
     """The algorithm whose threadblocks send or receive at most so many messages each."""
     layout, buffers = program.layout, program.layout.buffers
     builders = [_Builder(gpu, program) for gpu in range(layout.num_gpus)]
@@ -104,7 +104,7 @@ def _split(
         yield *moved, min(count - done, dialect.max_count)  # type: ignore[misc]
 
 
-def _share(program: Program, source: int, target: int, axis: int, dialect: Dialect) -> int:
+def _share(program: MscclProgram, source: int, target: int, axis: int, dialect: Dialect) -> int:
     """Which part of the peers along a dimension a pair belongs to: the same seen from both ends."""
     coordinates, size = program.layout.coordinates, program.layout.sizes[axis]
     distance = (coordinates[target][axis] - coordinates[source][axis]) % size
@@ -114,23 +114,23 @@ def _share(program: Program, source: int, target: int, axis: int, dialect: Diale
 class _Builder:
     """The threadblocks of one GPU as they grow."""
 
-    def __init__(self, gpu: int, program: Program) -> None:
+    def __init__(self, gpu: int, program: MscclProgram) -> None:
         self.gpu, self.layout = gpu, program.layout
-        self.steps: dict[Key, list[Step]] = defaultdict(list)
-        self.clocks: dict[Key, list[Clock]] = defaultdict(list)
+        self.steps: dict[Key, list[MscclStep]] = defaultdict(list)
+        self.clocks: dict[Key, list[BlockClock]] = defaultdict(list)
         self.writers: dict[Place, tuple[Key, int]] = {}
-        self.readers: dict[Place, Clock] = defaultdict(dict)
-        self.waits: list[tuple[Step, Key]] = []
+        self.readers: dict[Place, BlockClock] = defaultdict(dict)
+        self.waits: list[tuple[MscclStep, Key]] = []
 
     def send(self, lane: Lane, peer: int, taken: Place, count: int) -> None:
         """Send units to a peer."""
-        step = Step("s", taken.buffer, taken.offset, taken.buffer, taken.offset, count)
+        step = MscclStep("s", taken.buffer, taken.offset, taken.buffer, taken.offset, count)
         self._add(Key(lane, SEND, peer), step, self._units(taken, count), ())
 
     def receive(self, lane: Lane, peer: int, added: Place | None, kept: Place, count: int) -> None:
         """Receive units from a peer, and add own ones to them or not."""
         source = added or kept
-        step = Step("rrc" if added else "r", *source, *kept, count)
+        step = MscclStep("rrc" if added else "r", *source, *kept, count)
         reads = self._units(added, count) if added else ()
         self._add(Key(lane, RECEIVE, peer), step, reads, self._units(kept, count))
 
@@ -138,14 +138,14 @@ class _Builder:
         """Copy units."""
         copies = sum(len(steps) for key, steps in self.steps.items() if key.way == COPY)
         key = Key(Lane(0, 0, copies // (most // 2)), COPY, -1)
-        self._add(key, Step("cpy", *taken, *kept, count), self._units(taken, count), self._units(kept, count))
+        self._add(key, MscclStep("cpy", *taken, *kept, count), self._units(taken, count), self._units(kept, count))
 
     def _units(self, place: Place, count: int) -> list[Place]:
         """Units by the names that those have in common which may be the same memory."""
         shared = self.layout.same_memory(self.gpu, place)
         return [shared._replace(offset=shared.offset + unit) for unit in range(count)]
 
-    def _add(self, key: Key, step: Step, reads: Iterable[Place], writes: Iterable[Place]) -> None:
+    def _add(self, key: Key, step: MscclStep, reads: Iterable[Place], writes: Iterable[Place]) -> None:
         """Append a step, behind what it has to wait for."""
         needed = self._needed(key, reads, writes)
         steps = self.steps[key]
@@ -155,7 +155,7 @@ class _Builder:
             for third, known in (*self.clocks[other][number].items(), (other, number)):
                 clock[third] = max(clock.get(third, -1), known)
         for place, (other, number) in enumerate(waits):
-            waiting = step if place == len(waits) - 1 else Step("nop")
+            waiting = step if place == len(waits) - 1 else MscclStep("nop")
             waiting.deps = number
             self.waits.append((waiting, other))
             self.steps[other][number].hasdep = 1
@@ -170,9 +170,9 @@ class _Builder:
             self.writers[unit] = key, len(steps) - 1
             self.readers.pop(unit, None)
 
-    def _needed(self, key: Key, reads: Iterable[Place], writes: Iterable[Place]) -> Clock:
+    def _needed(self, key: Key, reads: Iterable[Place], writes: Iterable[Place]) -> BlockClock:
         """What has to have ended before a step, by threadblock."""
-        needed: Clock = {}
+        needed: BlockClock = {}
         if key.lane.continuation and key not in self.steps:
             needed[key.before] = len(self.steps[key.before]) - 1
         for unit in reads:
@@ -184,12 +184,12 @@ class _Builder:
         needed.pop(key, None)
         return needed
 
-    def _after_writer(self, unit: Place, needed: Clock) -> None:
+    def _after_writer(self, unit: Place, needed: BlockClock) -> None:
         if unit in self.writers:
             other, number = self.writers[unit]
             needed[other] = max(needed.get(other, -1), number)
 
-    def _shortest(self, needed: Clock, clock: Mapping[Key, int]) -> list[tuple[Key, int]]:
+    def _shortest(self, needed: BlockClock, clock: Mapping[Key, int]) -> list[tuple[Key, int]]:
         """What of it does not follow from the rest, or from what is known."""
         new = {other: number for other, number in needed.items() if clock.get(other, -1) < number}
         return [

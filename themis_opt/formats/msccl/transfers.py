@@ -193,7 +193,7 @@ class Layout:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class MscclProgram:
     """All transfers of a collective, in an order in which they could be carried out, and the copies at its end."""
 
     layout: Layout
@@ -258,7 +258,7 @@ def deviation(units: IntArray, sizes: IntArray) -> float:
     return float(np.abs(units / units.sum() * sizes.sum() / sizes - 1).max())
 
 
-def transfers_of(schedule: Schedule, launch: int, units: IntArray) -> Program:
+def transfers_of(schedule: Schedule, launch: int, units: IntArray) -> MscclProgram:
     """The transfers of one collective of a schedule, stage after stage by their starts.
 
     Raises
@@ -272,12 +272,12 @@ def transfers_of(schedule: Schedule, launch: int, units: IntArray) -> Program:
     position[list(exchange.span)] = range(len(exchange.span))
     dimensions = [schedule.instance.fabric.dimensions[k] for k in exchange.span]
     layout = Layout(exchange, tuple(d.size for d in dimensions), units, position[chunks.paths])
-    tracker = _Tracker(layout, dimensions)
+    tracker = _UnitTracker(layout, dimensions)
     offset, width = schedule.plan.offsets[launch], chunks.paths.shape[1]
     starts = schedule.start[offset : offset + chunks.paths.size]
     order = np.lexsort((np.arange(len(starts)), np.tile(np.arange(width), len(units)), starts))
     transfers = [transfer for stage in order.tolist() for transfer in tracker.stage(*divmod(stage, width))]
-    return Program(layout, transfers, list(tracker.copies()))
+    return MscclProgram(layout, transfers, list(tracker.copies()))
 
 
 def _check_blocks(gpus: int, chunks: int) -> None:
@@ -289,7 +289,7 @@ def _check_blocks(gpus: int, chunks: int) -> None:
         raise InputError(f"{rule}: {remedy}", field="chunks", value=chunks)
 
 
-class _Move(NamedTuple):
+class _UnitMove(NamedTuple):
     """A block on its way, before neighbours are joined."""
 
     taken: Place
@@ -309,7 +309,7 @@ def _by_ends(messages: Messages) -> list[tuple[tuple[int, int], list[int]]]:
     return list(joined.items())
 
 
-class _Tracker:
+class _UnitTracker:
     """Where every GPU holds every block of every chunk."""
 
     def __init__(self, layout: Layout, dimensions: Sequence[Dimension]) -> None:
@@ -333,10 +333,12 @@ class _Tracker:
         """The transfers of a stage, step by step."""
         axis, phase = int(self.layout.paths[chunk, position]), self.phases[position]
         width = len(self.layout.sizes)
-        leg = self.layout.paths[chunk, position // width * width : position].tolist()
-        rest = [other for other in range(width) if other not in (*leg, axis)]
-        is_open = {Data.SHRINK: rest, Data.GROW: leg, Data.STAY: [*leg, *rest]}[phase.rule.data]
-        groups = self._groups(axis, leg if phase.rule.data is Data.GROW else rest if phase.rule.rooted else [], phase)
+        visited = self.layout.paths[chunk, position // width * width : position].tolist()
+        rest = [other for other in range(width) if other not in (*visited, axis)]
+        is_open = {Data.SHRINK: rest, Data.GROW: visited, Data.STAY: [*visited, *rest]}[phase.rule.data]
+        groups = self._groups(
+            axis, visited if phase.rule.data is Data.GROW else rest if phase.rule.rooted else [], phase
+        )
         arrived: _Arrived = {}
         for messages in self.steps[phase, axis]:
             for base in groups:
@@ -378,7 +380,7 @@ class _Tracker:
                 place = target, block + shift
                 addend = arrived.get(place, self.held[target][chunk][block]) if rule.reduces else None
                 kept = self._kept(target, chunk, block + shift, position)
-                block_moves.append(_Move(self.held[source][chunk][block], addend, kept))
+                block_moves.append(_UnitMove(self.held[source][chunk][block], addend, kept))
                 arrived[place] = kept
             for move, count in _joined(block_moves, int(self.layout.units[chunk])):
                 yield Transfer(source, target, axis, *move, count, chunk)
@@ -408,7 +410,7 @@ class _Tracker:
         for gpu, chunks in enumerate(self.held):
             for chunk, held in enumerate(chunks):
                 wanted = self._wanted(gpu, chunk)
-                moves = [_Move(held[b], None, kept) for b, kept in wanted if held[b] != kept]
+                moves = [_UnitMove(held[b], None, kept) for b, kept in wanted if held[b] != kept]
                 for move, count in _joined(moves, int(self.layout.units[chunk])):
                     yield Copy(gpu, move.taken, move.kept, count, chunk)
 
@@ -422,7 +424,7 @@ class _Tracker:
                 yield block, Place(OUTPUT, layout.address(chunk, block))
 
 
-def _joined(moves: Sequence[_Move], units: int) -> Iterator[tuple[_Move, int]]:
+def _joined(moves: Sequence[_UnitMove], units: int) -> Iterator[tuple[_UnitMove, int]]:
     """Neighbouring blocks as one, with how many units they have together."""
     moves = sorted(moves, key=lambda move: move.kept)
     first = 0
@@ -432,6 +434,6 @@ def _joined(moves: Sequence[_Move], units: int) -> Iterator[tuple[_Move, int]]:
             first = end
 
 
-def _follows(first: _Move, other: _Move, distance: int) -> bool:
+def _follows(first: _UnitMove, other: _UnitMove, distance: int) -> bool:
     pairs = zip(first, other, strict=True)
     return all(a is b is None or (a and b and a._replace(offset=a.offset + distance) == b) for a, b in pairs)

@@ -11,25 +11,32 @@ from typing import Any
 
 from themis_opt.base.sources import Source
 from themis_opt.base.units import format_bandwidth
-from themis_opt.formats.readers.astra_sim_network import GIGABYTE, HOPS, KINDS, nanoseconds
+from themis_opt.formats.readers.astra_sim_network import GIGABYTE, HOPS, TOPOLOGY_KINDS, nanoseconds
 from themis_opt.formats.readers.parts import Part, Reader, only
 from themis_opt.problem.fields import MAX_DIMENSIONS, MAX_NPUS
 from themis_opt.problem.network import Dimension, Kind, Network
 
-REQUIRED = ("dimensions-count", "topologies-per-dim", "units-count", "links-count", "link-latency", "link-bandwidth")
+REQUIRED_FIELDS = (
+    "dimensions-count",
+    "topologies-per-dim",
+    "units-count",
+    "links-count",
+    "link-latency",
+    "link-bandwidth",
+)
 DELAYS = ("nic-latency", "router-latency")
 MEMORY = ("hbm-latency", "hbm-bandwidth", "hbm-scale")
-FIELDS = (*REQUIRED, "topology-name", "dimension-type", *DELAYS, *MEMORY)
+NETWORK_1_FIELDS = (*REQUIRED_FIELDS, "topology-name", "dimension-type", *DELAYS, *MEMORY)
 
 
 def _recognizes(source: Source) -> bool:
-    return len(source.keys() & set(REQUIRED)) >= 3
+    return len(source.keys() & set(REQUIRED_FIELDS)) >= 3
 
 
 def _read(sources: Sequence[Source]) -> Part:
     source = only(sources, "network")
     document = source.json_object()
-    source.check_keys(document, FIELDS, REQUIRED)
+    source.check_keys(document, NETWORK_1_FIELDS, REQUIRED_FIELDS)
     source.choice(document.get("topology-name", "Hierarchical"), {"Hierarchical": True}, "topology-name")
     count = source.whole(document["dimensions-count"], "dimensions-count", least=1, most=MAX_DIMENSIONS)
     lists = [name for name in document if name not in ("dimensions-count", "topology-name")]
@@ -53,7 +60,7 @@ def _column(source: Source, document: Mapping[str, Any], name: str, count: int) 
 
 
 def _dimension(source: Source, row: Mapping[str, Any], k: int) -> Dimension:
-    kind: Kind = source.choice(row["topologies-per-dim"], KINDS, f"topologies-per-dim[{k}]")
+    kind: Kind = source.choice(row["topologies-per-dim"], TOPOLOGY_KINDS, f"topologies-per-dim[{k}]")
     size = source.whole(row["units-count"], f"units-count[{k}]", least=2, most=MAX_NPUS)
     links = _links(source, kind, size, row["links-count"], k)
     bandwidth = source.number(row["link-bandwidth"], f"link-bandwidth[{k}]", least=1e-6, most=1e9)

@@ -11,7 +11,7 @@ from themis_opt.base.sources import Source
 from themis_opt.formats.readers.astra_sim_system import (
     IGNORED,
     NATIVE,
-    POLICIES,
+    SCHEDULING_POLICIES,
     USED,
     algorithm,
     algorithms,
@@ -23,24 +23,24 @@ from themis_opt.problem.network import Algorithm, Dimension, Kind
 
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        **POLICIES,
+        **SCHEDULING_POLICIES,
         "intra-dimension-scheduling": ("FIFO", "RG", "SCF", "smallestFirst", "lessRemainingPhaseFirst"),
         "inter-dimension-scheduling": (
             *("baseline", "ascending", "themis", "offlineGreedy", "themisFlex", "offlineGreedyFlex", "roundRobin"),
         ),
     }
 )
-FIELDS = (*USED, *CHOICES, *NATIVE, *IGNORED, "seprate-log")
+SYSTEM_1_FIELDS = (*USED, *CHOICES, *NATIVE, *IGNORED, "seprate-log")
 
 
 def _recognizes(source: Source) -> bool:
-    return sum(f"{name}:" in source.head for name in FIELDS) >= 3
+    return sum(f"{name}:" in source.head for name in SYSTEM_1_FIELDS) >= 3
 
 
 def _read(sources: Sequence[Source]) -> Part:
     source = only(sources, "system")
     given = _pairs(source)
-    source.check_keys(given, FIELDS)
+    source.check_keys(given, SYSTEM_1_FIELDS)
     for name, known in CHOICES.items():
         source.choice(given.get(name, known[0]), dict.fromkeys(known), name)
     numbers = {

@@ -31,7 +31,7 @@ from themis_opt.problem.iteration import MAX_TASKS, Split
 from themis_opt.problem.network import Network
 from themis_opt.problem.phases import CollectiveKind
 
-KINDS: Mapping[str, CollectiveKind | None] = MappingProxyType(
+PASS_KINDS: Mapping[str, CollectiveKind | None] = MappingProxyType(
     {
         "NONE": None,
         "ALLREDUCE": CollectiveKind.ALL_REDUCE,
@@ -67,9 +67,9 @@ KEYWORDS: Mapping[str, Keyword] = MappingProxyType(
         "HYBRID_CUSTOMIZED": Keyword("none", "none"),
     }
 )
-TABLES = ("HYBRID_DLRM", "HYBRID_DLRM_ENHANCED")
+PASS_TABLES = ("HYBRID_DLRM", "HYBRID_DLRM_ENHANCED")
 GROUPED = ("HYBRID_TRANSFORMER", "HYBRID_TRANSFORMER_FWD_IN_BCKWD")
-SUFFIXES: Mapping[str, Scope] = MappingProxyType({"_DP_EP": "copies of experts", "_EP": "experts"})
+SCOPE_SUFFIXES: Mapping[str, Scope] = MappingProxyType({"_DP_EP": "copies of experts", "_EP": "experts"})
 """Groups of SimAI, by the end of the name of a collective."""
 
 GROUP = "model_parallel_NPU_group"
@@ -87,7 +87,7 @@ class Pass(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layer:
+class WorkloadLayer:
     """One line."""
 
     name: str
@@ -98,11 +98,11 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Workload:
+class TextWorkload:
     """A file: keyword, its arguments, layers."""
 
     keyword: str
-    layers: tuple[Layer, ...]
+    layers: tuple[WorkloadLayer, ...]
     last_bottom: int = 0
     group: int = 1
     experts: int = 1
@@ -126,7 +126,7 @@ def _read(sources: Sequence[Source]) -> Part:
     return Part(workload=build, notes=tuple(notes))
 
 
-def _parsed(source: Source) -> tuple[Workload, list[str]]:
+def _parsed(source: Source) -> tuple[TextWorkload, list[str]]:
     lines = source.lines
     if len(lines) < 3:
         raise source.error("must have a line with a keyword, one with the number of layers, and one for each layer")
@@ -138,7 +138,7 @@ def _parsed(source: Source) -> tuple[Workload, list[str]]:
         raise source.error(f"must be the number of layers that follow, {len(lines) - 2}", f"line {lines[1][0]}", count)
     simai = any(name in arguments for name in SIMAI)
     layers = tuple(_layer(source, keyword, number, line.split()) for number, line in lines[2:])
-    workload = Workload(
+    workload = TextWorkload(
         keyword=keyword,
         layers=layers,
         last_bottom=arguments.get("last bottom layer", (0,))[0],
@@ -150,7 +150,7 @@ def _parsed(source: Source) -> tuple[Workload, list[str]]:
     return workload, _notes(workload, arguments)
 
 
-def _notes(workload: Workload, arguments: Mapping[str, tuple[int, ...]]) -> list[str]:
+def _notes(workload: TextWorkload, arguments: Mapping[str, tuple[int, ...]]) -> list[str]:
     gathered = "as many bytes as its size says" if workload.simai else "as many bytes as its size says, from each NPU"
     notes = [
         f"{'SimAI' if workload.simai else 'ASTRA-sim 1'}: times are nanoseconds; an all-gather gathers {gathered}; the "
@@ -163,7 +163,7 @@ def _notes(workload: Workload, arguments: Mapping[str, tuple[int, ...]]) -> list
 
 def _arguments(source: Source, keyword: str, words: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Numbers after the keyword by their name."""
-    if keyword in TABLES:
+    if keyword in PASS_TABLES:
         if len(words) != 1:
             raise source.error("must name the last bottom layer, and nothing else", "line 1", " ".join(words))
         return {"last bottom layer": (_whole(source, words[0], "line 1"),)}
@@ -190,34 +190,34 @@ def _whole(source: Source, text: str, field: str, most: int = MAX_BYTES) -> int:
     return source.whole(int(text), field, most=most)
 
 
-def _layer(source: Source, keyword: str, number: int, words: Sequence[str]) -> Layer:
+def _layer(source: Source, keyword: str, number: int, words: Sequence[str]) -> WorkloadLayer:
     place = f"line {number}"
     expected = 13 if keyword == "HYBRID_CUSTOMIZED" else 12
     if len(words) != expected:
         raise source.error(f"must have {expected} words", place, f"{len(words)} words")
     entry: Keyword = source.choice(words[12], KEYWORDS, place) if expected == 13 else KEYWORDS[keyword]
     scopes: tuple[Scope, Scope, Scope] = (entry.activations, entry.activations, entry.weights)
-    if keyword in TABLES and number == source.lines[2][0]:
+    if keyword in PASS_TABLES and number == source.lines[2][0]:
         scopes = ("all", "all", "all")
     passes = [_pass(source, place, words[2 + 3 * k : 5 + 3 * k], scopes[k]) for k in range(3)]
-    return Layer(words[0], passes[0], passes[1], passes[2], _whole(source, words[11], place))
+    return WorkloadLayer(words[0], passes[0], passes[1], passes[2], _whole(source, words[11], place))
 
 
 def _pass(source: Source, place: str, words: Sequence[str], scope: Scope) -> Pass:
     """A pass, in a scope that SimAI may name at the end of the collective."""
     name = words[1]
-    for suffix, group in SUFFIXES.items():
+    for suffix, group in SCOPE_SUFFIXES.items():
         if name.endswith(suffix):
             name, scope = name.removesuffix(suffix), group
             break
-    kind = source.choice(name, KINDS, place)
+    kind = source.choice(name, PASS_KINDS, place)
     return Pass(_whole(source, words[0], place, most=10**15), kind, _whole(source, words[2], place), scope)
 
 
 class _Scopes:
     """Dimensions of each scope on a network, and how dimensions are split for them."""
 
-    def __init__(self, source: Source, network: Network, workload: Workload) -> None:
+    def __init__(self, source: Source, network: Network, workload: TextWorkload) -> None:
         edges = sorted({workload.group, workload.group * workload.experts} - {1, network.num_npus})
         self.splits, self.parts, sizes = split_at(source, network, edges)
         names = list(self.parts)
@@ -289,13 +289,13 @@ def split_at(source: Source, network: Network, edges: Sequence[int]) -> tuple[li
     return splits, names, sizes
 
 
-def _built(source: Source, workload: Workload, machine: Machine) -> Instance:
+def _built(source: Source, workload: TextWorkload, machine: Machine) -> Instance:
     scopes = _Scopes(source, machine.network, workload)
     name = f"{machine.network.name or 'network'} {source.path.name.removesuffix('.txt')}"
     loop = KEYWORDS[workload.keyword].loop
     if loop == "alone":
         return _alone(source, workload, machine, name)
-    build = _Build(source, workload, scopes)
+    build = _WorkloadBuild(source, workload, scopes)
     build.forward()
     if loop == "copied":
         build.backward_of_copies()
@@ -304,7 +304,7 @@ def _built(source: Source, workload: Workload, machine: Machine) -> Instance:
     return build.draft.instance(name, machine, scopes.splits)
 
 
-def _alone(source: Source, workload: Workload, machine: Machine, name: str) -> Instance:
+def _alone(source: Source, workload: TextWorkload, machine: Machine, name: str) -> Instance:
     """The collectives of weight gradients without compute."""
     made = [layer for layer in workload.layers if layer.weights.kind and layer.weights.size]
     if not made:
@@ -329,7 +329,7 @@ def _alone(source: Source, workload: Workload, machine: Machine, name: str) -> I
     )
 
 
-def _size(layer_pass: Pass, npus: int, workload: Workload) -> int:
+def _size(layer_pass: Pass, npus: int, workload: TextWorkload) -> int:
     """Bytes as we count them: an all-gather by what it makes."""
     return (
         layer_pass.size * npus
@@ -338,10 +338,10 @@ def _size(layer_pass: Pass, npus: int, workload: Workload) -> int:
     )
 
 
-class _Build:
+class _WorkloadBuild:
     """The iteration of a workload: tasks in the order in which the simulator runs them."""
 
-    def __init__(self, source: Source, workload: Workload, scopes: _Scopes) -> None:
+    def __init__(self, source: Source, workload: TextWorkload, scopes: _Scopes) -> None:
         self.draft, self._workload, self._scopes = Draft(source), workload, scopes
         self._first: dict[int, str] = {}
         self._waiting: list[tuple[str, Pass, str]] = []
@@ -371,24 +371,24 @@ class _Build:
         for k, layer in enumerate(self._workload.layers):
             update = [self._compute(f"{layer.name}.update", layer.update)] if layer.update else []
             self._first[k] = [*update, self._forward(layer)][0]
-        if self._workload.keyword in TABLES:
+        if self._workload.keyword in PASS_TABLES:
             table, top = self._workload.layers[0], self._workload.last_bottom + 1
             if top < len(self._workload.layers):
                 self._exchange(f"{table.name}.rows", table.forward, f"{table.name}.forward", self._first[top])
 
-    def _forward(self, layer: Layer, what: str = "forward") -> str:
+    def _forward(self, layer: WorkloadLayer, what: str = "forward") -> str:
         task = self._compute(f"{layer.name}.{what}", layer.forward.time)
-        if self._workload.keyword not in TABLES:
+        if self._workload.keyword not in PASS_TABLES:
             self._waiting.append((f"{layer.name}.{what}_output", layer.forward, task))
         return task
 
-    def _weights(self, k: int, layer: Layer) -> None:
+    def _weights(self, k: int, layer: WorkloadLayer) -> None:
         task = self._compute(f"{layer.name}.weight_gradient", layer.weights.time)
         self._exchange(f"{layer.name}.gradients", layer.weights, task, self._first[k], model=False)
 
     def backward_of_copies(self) -> None:
         """Weight gradient, then input gradient of each layer; a table gets the gradients of its rows from the top."""
-        tables = self._workload.keyword in TABLES
+        tables = self._workload.keyword in PASS_TABLES
         layers = self._workload.layers
         for k in reversed(range(len(layers))):
             self._weights(k, layers[k])

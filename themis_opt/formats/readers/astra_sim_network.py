@@ -18,8 +18,8 @@ from themis_opt.formats.readers.parts import Part, Reader, only
 from themis_opt.problem.fields import MAX_DIMENSIONS, MAX_NPUS
 from themis_opt.problem.network import Dimension, Kind, Network
 
-FIELDS = ("topology", "npus_count", "bandwidth", "latency")
-KINDS = MappingProxyType({"Ring": Kind.RING, "FullyConnected": Kind.FULLY_CONNECTED, "Switch": Kind.SWITCH})
+NETWORK_FIELDS = ("topology", "npus_count", "bandwidth", "latency")
+TOPOLOGY_KINDS = MappingProxyType({"Ring": Kind.RING, "FullyConnected": Kind.FULLY_CONNECTED, "Switch": Kind.SWITCH})
 GIGABYTE = 2**30
 """Bytes of what these simulators call a GB."""
 
@@ -52,14 +52,14 @@ def nanoseconds(time: float) -> str:
 
 
 def _recognizes(source: Source) -> bool:
-    return sum(f"{name}:" in source.head for name in FIELDS) >= 2
+    return sum(f"{name}:" in source.head for name in NETWORK_FIELDS) >= 2
 
 
 def _read(sources: Sequence[Source]) -> Part:
     source = only(sources, "network")
     document = source.yaml_object()
-    source.check_keys(document, FIELDS, FIELDS)
-    columns = [_list(source, document, name) for name in FIELDS]
+    source.check_keys(document, NETWORK_FIELDS, NETWORK_FIELDS)
+    columns = [_list(source, document, name) for name in NETWORK_FIELDS]
     rows = [_row(source, number, *values) for number, values in enumerate(zip(*columns, strict=True))]
     name = source.path.name.partition(".")[0]
     notes = (
@@ -73,16 +73,16 @@ def _list(source: Source, document: dict[str, Any], name: str) -> list[Any]:
     values = document[name]
     if not isinstance(values, list):
         raise source.error("must be a list with one entry per dimension", name, values)
-    expected = len(document[FIELDS[0]])
+    expected = len(document[NETWORK_FIELDS[0]])
     if len(values) != expected or not 1 <= expected <= MAX_DIMENSIONS:
-        rule = f"must have as many entries as {FIELDS[0]}, 1 to {MAX_DIMENSIONS}"
+        rule = f"must have as many entries as {NETWORK_FIELDS[0]}, 1 to {MAX_DIMENSIONS}"
         raise source.error(rule, name, f"{len(values)} entries")
     return values
 
 
 def _row(source: Source, number: int, topology: object, count: object, bandwidth: object, latency: object) -> Dimension:
     return dimension(
-        source.choice(topology, KINDS, f"topology[{number}]"),
+        source.choice(topology, TOPOLOGY_KINDS, f"topology[{number}]"),
         source.whole(count, f"npus_count[{number}]", least=2, most=MAX_NPUS),
         source.number(bandwidth, f"bandwidth[{number}]", least=1e-6, most=1e9),
         source.number(latency, f"latency[{number}]", most=1e12),

@@ -19,11 +19,11 @@ from themis_opt.formats.readers.parts import Machine, Part, Reader, only, with_n
 from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.network import Algorithm, Dimension
 
-COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
-NATIVE = tuple(f"{collective}-implementation" for collective in COLLECTIVES)
+SYSTEM_COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
+NATIVE = tuple(f"{collective}-implementation" for collective in SYSTEM_COLLECTIVES)
 CUSTOM = tuple(f"{name}-custom" for name in NATIVE)
 USED = ("endpoint-delay", "active-chunks-per-dimension", "preferred-dataset-splits", "local-mem-bw", "peak-perf")
-POLICIES = MappingProxyType(
+SCHEDULING_POLICIES = MappingProxyType(
     {
         "scheduling-policy": ("LIFO", "FIFO", "EXPLICIT"),
         "collective-optimization": ("baseline", "localBWAware"),
@@ -35,8 +35,8 @@ IGNORED = (
 )
 """What has no influence on collectives in our model, or none at all: notes say so where it is not zero."""
 
-FIELDS = (*USED, *POLICIES, *NATIVE, *CUSTOM, *IGNORED)
-ALGORITHMS = MappingProxyType(
+SYSTEM_FIELDS = (*USED, *SCHEDULING_POLICIES, *NATIVE, *CUSTOM, *IGNORED)
+ASTRA_SIM_ALGORITHMS = MappingProxyType(
     {"ring": Algorithm.RING, "direct": Algorithm.DIRECT, "halvingDoubling": Algorithm.HALVING_DOUBLING}
 )
 ACCESSES_PER_SUM = 3
@@ -44,14 +44,14 @@ ACCESSES_PER_SUM = 3
 
 
 def _recognizes(source: Source) -> bool:
-    return len(source.keys() & set(FIELDS)) >= 2
+    return len(source.keys() & set(SYSTEM_FIELDS)) >= 2
 
 
 def _read(sources: Sequence[Source]) -> Part:
     source = only(sources, "system")
     document = source.json_object()
-    source.check_keys(document, FIELDS)
-    for name, known in POLICIES.items():
+    source.check_keys(document, SYSTEM_FIELDS)
+    for name, known in SCHEDULING_POLICIES.items():
         source.choice(document.get(name, known[0]), dict.fromkeys(known), name)
     numbers = {name: source.number(document[name], name, most=1e12) for name in USED if name in document}
     if "preferred-dataset-splits" in document:
@@ -80,7 +80,7 @@ def algorithm(source: Source, value: object, field: str) -> Algorithm:
         If it has none: trees, and algorithms over all dimensions at once.
     """
     plain = re.sub(r"^direct[0-9]+$", "direct", value) if isinstance(value, str) else value
-    algorithm: Algorithm = source.choice(plain, ALGORITHMS, field)
+    algorithm: Algorithm = source.choice(plain, ASTRA_SIM_ALGORITHMS, field)
     return algorithm
 
 

@@ -24,7 +24,7 @@ from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import FORMAT, Instance
 from themis_opt.problem.phases import CollectiveKind
 
-KINDS: Mapping[int, CollectiveKind] = MappingProxyType(
+CHAKRA_KINDS: Mapping[int, CollectiveKind] = MappingProxyType(
     {
         0: CollectiveKind.ALL_REDUCE,
         1: CollectiveKind.REDUCE,
@@ -37,8 +37,8 @@ KINDS: Mapping[int, CollectiveKind] = MappingProxyType(
 )
 UNKNOWN_KINDS: Mapping[int, str] = MappingProxyType({3: "gather", 4: "scatter", 9: "barrier"})
 MAX_NODES = 200_000
-COMPUTE = (NodeType.COMP, NodeType.MEM_LOAD, NodeType.MEM_STORE)
-PASSED_OVER = (NodeType.METADATA,)
+COMPUTE_NODES = (NodeType.COMP, NodeType.MEM_LOAD, NodeType.MEM_STORE)
+IGNORED_NODES = (NodeType.METADATA,)
 COMPARED = ("type", "data_deps", "ctrl_deps", "duration_micros")
 ATTRIBUTES = ("comm_type", "comm_size", "involved_dim", "num_ops", "tensor_size")
 """What must be equal for NPUs to be equal; communicators may have different names."""
@@ -112,7 +112,7 @@ def _check_type(source: Source, node: Node) -> None:
     field = f"nodes[{node.id}]"
     if node.type in (NodeType.COMM_SEND, NodeType.COMM_RECV):
         raise source.error("sends between two NPUs, as pipelines do, are not collectives", field, node.name)
-    if node.type not in (*COMPUTE, *PASSED_OVER, NodeType.COMM_COLL):
+    if node.type not in (*COMPUTE_NODES, *IGNORED_NODES, NodeType.COMM_COLL):
         raise source.error(f"nodes of type {node.type.name} are not part of a problem", field, node.name)
     if node.type is NodeType.COMM_COLL:
         _kind(source, node)
@@ -122,11 +122,11 @@ def _check_type(source: Source, node: Node) -> None:
 def _kind(source: Source, node: Node) -> CollectiveKind:
     number = node.attributes.get("comm_type")
     field = f"nodes[{node.id}].comm_type"
-    if not isinstance(number, int) or isinstance(number, bool) or number not in {**KINDS, **UNKNOWN_KINDS}:
+    if not isinstance(number, int) or isinstance(number, bool) or number not in {**CHAKRA_KINDS, **UNKNOWN_KINDS}:
         raise source.error("must be the number of a collective, 0 to 9", field, number)
-    if number not in KINDS:
+    if number not in CHAKRA_KINDS:
         raise source.error(f"{UNKNOWN_KINDS[number]} is not among the collectives here", field, number)
-    return KINDS[number]
+    return CHAKRA_KINDS[number]
 
 
 def _compare(first: tuple[int, Source, Mapping[int, Node]], other: tuple[int, Source, Mapping[int, Node]]) -> None:
@@ -211,9 +211,9 @@ def _built(
 ) -> Instance:
     name = f"{machine.network.name or 'network'} {source.path.name.partition('.')[0]}"
     order = _order(source, nodes)
-    if not any(node.type in COMPUTE for node in order):
+    if not any(node.type in COMPUTE_NODES for node in order):
         return _alone(source, order, nodes, spans, machine, name)
-    return _Build(source, nodes, spans, machine).run(order).instance(name, machine)
+    return _TraceBuild(source, nodes, spans, machine).run(order).instance(name, machine)
 
 
 def _size(node: Node, machine: Machine, span: tuple[str, ...] | None) -> int:
@@ -261,7 +261,7 @@ def _alone(
 
 
 @dataclass
-class _Way:
+class _TracedCollective:
     """The way of a collective: the task after which it is ready, the one that needs it, and those it comes after."""
 
     node: Node
@@ -270,7 +270,7 @@ class _Way:
     needed: int | None = None
 
 
-class _Build:
+class _TraceBuild:
     """The iteration of a trace.
 
     For each node, `_ready` is the number of the last task before its result, and `_open` the collectives that whoever
@@ -284,11 +284,11 @@ class _Build:
         self._source, self._nodes, self._spans, self._machine = source, nodes, spans, machine
         self._ready: dict[int, int] = {}
         self._open: dict[int, frozenset[int]] = {}
-        self._ways: dict[int, _Way] = {}
+        self._ways: dict[int, _TracedCollective] = {}
 
     def run(self, order: Sequence[Node]) -> Draft:
         """Add tasks and tensors of all nodes."""
-        if order[0].type not in COMPUTE:
+        if order[0].type not in COMPUTE_NODES:
             self.draft.compute("start", 0)
         for node in order:
             self._add(node)
@@ -301,12 +301,12 @@ class _Build:
         """Follow one node: what it waits for are tasks, and collectives that are under way."""
         deps = {*node.data_deps, *node.ctrl_deps}
         ready = max((self._ready[dep] for dep in deps), default=0)
-        if node.type in COMPUTE:
+        if node.type in COMPUTE_NODES:
             self._ready[node.id], self._open[node.id] = self._task(node, self._awaited(deps)), frozenset()
-        elif node.type in PASSED_OVER:
+        elif node.type in IGNORED_NODES:
             self._ready[node.id], self._open[node.id] = ready, self._awaited(deps)
         else:
-            self._ways[node.id] = _Way(node, ready, tuple(sorted(self._awaited(node.data_deps))))
+            self._ways[node.id] = _TracedCollective(node, ready, tuple(sorted(self._awaited(node.data_deps))))
             self._ready[node.id], self._open[node.id] = ready, frozenset((node.id,))
 
     def _awaited(self, deps: Iterable[int]) -> frozenset[int]:
@@ -321,7 +321,7 @@ class _Build:
                 self._ways[collective].needed = number
         return number
 
-    def _exchange(self, way: _Way, after: tuple[str, ...]) -> str:
+    def _exchange(self, way: _TracedCollective, after: tuple[str, ...]) -> str:
         """Add the tensor of a collective; one that the very next task waits for is taken for model parallelism."""
         node, span = way.node, self._spans[way.node.id]
         later = way.needed is None

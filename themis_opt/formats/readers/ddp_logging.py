@@ -20,7 +20,7 @@ from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 
-TIMES = ("avg_forward_compute_time", "avg_backward_compute_time")
+PASS_TIMES = ("avg_forward_compute_time", "avg_backward_compute_time")
 COMMUNICATION = ("avg_backward_comm_time", "avg_backward_compute_comm_overlap_time")
 MAX_LITERAL = 2**20
 PAIR = re.compile(r"\s*([a-z_0-9]{1,100})\s*:\s*(.*?)\s*")
@@ -33,12 +33,12 @@ def _recognizes(source: Source) -> bool:
 def _read(sources: Sequence[Source]) -> Part:
     source = only(sources, "log of DDP")
     given = _pairs(source)
-    source.check_keys(given, given, ("world_size", "bucket_sizes", *TIMES))
+    source.check_keys(given, given, ("world_size", "bucket_sizes", *PASS_TIMES))
     sizes = _sizes(source, given)
-    forward, backward = (_whole(source, given[name], name, most=10**15) for name in TIMES)
+    forward, backward = (_whole(source, given[name], name, most=10**15) for name in PASS_TIMES)
     if not backward:
         rule = "must be more than 0: DDP samples times from some iterations only, so log after some hundred"
-        raise source.error(rule, TIMES[1], backward)
+        raise source.error(rule, PASS_TIMES[1], backward)
     ranks = _whole(source, given["world_size"], "world_size", most=10**9)
 
     def build(machine: Machine | None) -> Instance:

@@ -10,7 +10,7 @@ from themis_opt.problem.instance import FORMAT, Instance
 from themis_opt.problem.iteration import MAX_TASKS, MAX_TENSORS, ComputeTask, Iteration, Split
 from themis_opt.problem.phases import CollectiveKind
 
-MAX_NAME = 200
+MAX_NAME_LETTERS = 200
 
 
 class Draft:
@@ -31,7 +31,7 @@ class Draft:
 
     def unique(self, name: str) -> str:
         """The name, or one with a number where it stands already."""
-        name = "".join(c if c.isprintable() else "?" for c in name[:MAX_NAME]) or "task"
+        name = "".join(c if c.isprintable() else "?" for c in name[:MAX_NAME_LETTERS]) or "task"
         while True:
             self._uses[name] = self._uses.get(name, 0) + 1
             if self._uses[name] == 1:

@@ -33,11 +33,11 @@ from themis_opt.problem.phases import CollectiveKind
 
 GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 STEP = re.compile(r"ProfilerStep#(\d+)")
-STEPS = ("gpu_user_annotation", "user_annotation")
-MAX_EVENTS = 5_000_000
+STEP_MARKS = ("gpu_user_annotation", "user_annotation")
+MAX_TRACE_EVENTS = 5_000_000
 MAX_KEPT = 1_000_000
 
-KINDS: Mapping[str, CollectiveKind] = MappingProxyType(
+NCCL_KINDS: Mapping[str, CollectiveKind] = MappingProxyType(
     {
         "allreduce": CollectiveKind.ALL_REDUCE,
         "allreduce_coalesced": CollectiveKind.ALL_REDUCE,
@@ -61,9 +61,9 @@ KINDS: Mapping[str, CollectiveKind] = MappingProxyType(
         "_reduce_oop": CollectiveKind.REDUCE,
     }
 )
-PASSED_OVER = ("barrier", "init", "wait")
+IGNORED_OPERATIONS = ("barrier", "init", "wait")
 GRADIENTS = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
-ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(
+DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
     {
         **dict.fromkeys(("Double", "Long", "ComplexFloat"), 8),
         **dict.fromkeys(("Float", "Int"), 4),
@@ -74,7 +74,7 @@ ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class Event:
+class CollectiveEvent:
     """A collective on the GPU: picoseconds from the start of the trace, bytes, and who takes part."""
 
     start: int
@@ -95,7 +95,7 @@ def _recognizes(source: Source) -> bool:
 
 def _read(sources: Sequence[Source]) -> Part:
     source = only(sources, "trace")
-    step = _Step(source)
+    step = _TrainingStep(source)
 
     def build(machine: Machine | None) -> Instance:
         known = machine or Machine(_network(source, step.collectives))
@@ -119,7 +119,7 @@ def events(source: Source) -> Iterator[Mapping[str, Any]]:
     if opening is None:
         raise source.error("must hold a list 'traceEvents'")
     decoder, place, separator = json.JSONDecoder(), opening.end(), re.compile(r"\s*(,|\])\s*")
-    for _ in range(MAX_EVENTS):
+    for _ in range(MAX_TRACE_EVENTS):
         if text.startswith("]", place):
             return
         try:
@@ -134,7 +134,7 @@ def events(source: Source) -> Iterator[Mapping[str, Any]]:
         if match[1] == "]":
             return
         place = match.end()
-    raise source.error(f"must have at most {MAX_EVENTS} events")
+    raise source.error(f"must have at most {MAX_TRACE_EVENTS} events")
 
 
 def _span(source: Source, event: Mapping[str, Any]) -> Span:
@@ -147,13 +147,13 @@ def _span(source: Source, event: Mapping[str, Any]) -> Span:
     return ends[0], ends[0] + ends[1]
 
 
-class _Step:
+class _TrainingStep:
     """One step of a trace: collectives and compute on the GPU, and what is exposed."""
 
     def __init__(self, source: Source) -> None:
         compute: list[Span] = []
-        collectives: list[Event] = []
-        steps: dict[str, dict[str, Span]] = {category: {} for category in STEPS}
+        collectives: list[CollectiveEvent] = []
+        steps: dict[str, dict[str, Span]] = {category: {} for category in STEP_MARKS}
         for event in events(source):
             category = event.get("cat")
             if event.get("ph") != "X" or not isinstance(category, str):
@@ -173,7 +173,7 @@ class _Step:
         self._choose(source, collectives, compute, next((step for step in steps.values() if step), {}))
 
     def _choose(
-        self, source: Source, collectives: Sequence[Event], compute: Sequence[Span], steps: Mapping[str, Span]
+        self, source: Source, collectives: Sequence[CollectiveEvent], compute: Sequence[Span], steps: Mapping[str, Span]
     ) -> None:
         """Keep the step of median length of those that hold collectives, or all of the trace."""
         everything = [(collective.start, collective.end) for collective in collectives] + list(compute)
@@ -245,7 +245,7 @@ def _gain(name: str, time: float, now: float) -> dict[str, str]:
     return {"iteration": name, "time": format_short_time(time), "gain": format_percent(1 - time / now)}
 
 
-def _within(event: Event, span: Span) -> bool:
+def _within(event: CollectiveEvent, span: Span) -> bool:
     return span[0] <= event.start < span[1]
 
 
@@ -285,30 +285,30 @@ def _is_nccl(event: Mapping[str, Any]) -> bool:
     return "nccl" in str(event.get("name"))[:200].lower()
 
 
-def _collective(source: Source, event: Mapping[str, Any]) -> Event | None:
+def _collective(source: Source, event: Mapping[str, Any]) -> CollectiveEvent | None:
     """The collective of a kernel of NCCL; none where it is compute, or moves nothing."""
     arguments = event.get("args")
     if not _is_nccl(event) or not isinstance(arguments, dict) or "Collective name" not in arguments:
         return None
     name = arguments["Collective name"]
-    if name in PASSED_OVER:
+    if name in IGNORED_OPERATIONS:
         return None
     if name in ("send", "recv"):
         raise source.error("sends between two NPUs, as pipelines do, are not collectives", "Collective name", name)
-    kind: CollectiveKind = source.choice(name, KINDS, "Collective name")
+    kind: CollectiveKind = source.choice(name, NCCL_KINDS, "Collective name")
     dtype = arguments.get("dtype")
-    if not isinstance(dtype, str) or dtype not in ELEMENT_BYTES:
-        hint = suggestion(dtype, list(ELEMENT_BYTES)) if isinstance(dtype, str) else ""
-        raise source.error(f"must be one of {', '.join(ELEMENT_BYTES)}{hint}", "dtype", dtype)
+    if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
+        hint = suggestion(dtype, list(DTYPE_BYTES)) if isinstance(dtype, str) else ""
+        raise source.error(f"must be one of {', '.join(DTYPE_BYTES)}{hint}", "dtype", dtype)
     field = "Out msg nelems" if kind is CollectiveKind.ALL_GATHER else "In msg nelems"
-    size = source.whole(arguments.get(field), field, most=MAX_BYTES // 8) * ELEMENT_BYTES[dtype]
+    size = source.whole(arguments.get(field), field, most=MAX_BYTES // 8) * DTYPE_BYTES[dtype]
     npus = source.whole(arguments.get("Group size"), "Group size", least=1, most=10**7)
     start, end = _span(source, event)
     if not size or npus == 1 or end <= start:
         return None
     ranks = _ranks(arguments.get("Process Group Ranks"))
     group = f"{arguments.get('Process Group Name', '')} {arguments.get('Process Group Description', '')}".strip()
-    return Event(start, end, kind, size, group or "default", ranks if len(ranks) == npus else (), npus)
+    return CollectiveEvent(start, end, kind, size, group or "default", ranks if len(ranks) == npus else (), npus)
 
 
 def _ranks(text: object) -> tuple[int, ...]:
@@ -318,7 +318,7 @@ def _ranks(text: object) -> tuple[int, ...]:
     return ()
 
 
-def _network(source: Source, collectives: Sequence[Event]) -> Network:
+def _network(source: Source, collectives: Sequence[CollectiveEvent]) -> Network:
     """Dimensions of the groups of a trace, innermost first."""
     groups = {
         (collective.ranks[1] - collective.ranks[0] if len(collective.ranks) > 1 else 1, collective.npus)
@@ -341,7 +341,7 @@ def _network(source: Source, collectives: Sequence[Event]) -> Network:
     return Network(name="trace", dimensions=tuple(dimensions))
 
 
-def _dimension(collectives: Sequence[Event], npus: int, name: str) -> Dimension:
+def _dimension(collectives: Sequence[CollectiveEvent], npus: int, name: str) -> Dimension:
     """A ring whose costs fit the times, or whose bandwidth alone does where they tell no more."""
     measurements = [
         Measurement(collective.kind, collective.size, npus, float(collective.end - collective.start))
@@ -359,7 +359,7 @@ def _dimension(collectives: Sequence[Event], npus: int, name: str) -> Dimension:
         )
 
 
-def _built(source: Source, step: _Step, machine: Machine) -> Instance:
+def _built(source: Source, step: _TrainingStep, machine: Machine) -> Instance:
     """Tasks between the starts of collectives and the places where they are needed."""
     needs = [_needed(step, collective) for collective in step.collectives]
     starts = [collective.start for collective in step.collectives]
@@ -397,7 +397,7 @@ def _running(spans: Sequence[Span], cuts: Sequence[int]) -> list[int]:
     return sums
 
 
-def _needed(step: _Step, event: Event) -> int | None:
+def _needed(step: _TrainingStep, event: CollectiveEvent) -> int | None:
     """When compute needs a collective: see the top of the module; none if that is in the next step."""
     place = event.end
     if event.kind in GRADIENTS:
@@ -409,7 +409,7 @@ def _needed(step: _Step, event: Event) -> int | None:
     return step.kernels[kernel] if kernel < len(step.kernels) else None
 
 
-def _dimensions(source: Source, event: Event, network: Network) -> tuple[str, ...] | None:
+def _dimensions(source: Source, event: CollectiveEvent, network: Network) -> tuple[str, ...] | None:
     """The dimensions that a group fills, by its ranks, or by its size where they are not known."""
     if event.npus == network.num_npus:
         return None

@@ -26,7 +26,7 @@ class Log(NamedTuple):
     measurements: tuple[Measurement, ...]
 
 
-KINDS = {
+MEASURED_KINDS = {
     "allreduce": CollectiveKind.ALL_REDUCE,
     "allgather": CollectiveKind.ALL_GATHER,
     "reducescatter": CollectiveKind.REDUCE_SCATTER,
@@ -45,7 +45,7 @@ def collective(source: Source, name: str, field: str) -> CollectiveKind:
     InputError
         If it is not among ours.
     """
-    kind: CollectiveKind = source.choice(name.lower().replace("_", "").replace("-", ""), KINDS, field)
+    kind: CollectiveKind = source.choice(name.lower().replace("_", "").replace("-", ""), MEASURED_KINDS, field)
     return kind
 
 

@@ -21,9 +21,9 @@ from themis_opt.formats.readers.parts import Part, Reader, only
 from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.problem.phases import CollectiveKind
 
-FIELDS = ("coll", "coll_msg_size_bytes", "coll_exec_time_us")
+INSPECTOR_FIELDS = ("coll", "coll_msg_size_bytes", "coll_exec_time_us")
 MAX_LINE = 2**20
-TOLERANCE = 0.02
+GROUP_TOLERANCE = 0.02
 """Of the algorithm bandwidth, which is computed from a time that is not rounded."""
 
 
@@ -68,7 +68,7 @@ def _measured(source: Source) -> Iterator[tuple[Measurement, int]]:
         except (ValueError, RecursionError):
             raise source.error("must be a JSON object", field) from None
         header, perf = (_object(source, row, name, field) for name in ("header", "coll_perf"))
-        source.check_keys(perf, (*FIELDS, *perf), FIELDS, f"{field}: coll_perf")
+        source.check_keys(perf, (*INSPECTOR_FIELDS, *perf), INSPECTOR_FIELDS, f"{field}: coll_perf")
         npus = source.whole(header.get("n_ranks"), f"{field}: header.n_ranks", least=1, most=10**9)
         nodes = source.whole(header.get("nnodes"), f"{field}: header.nnodes", least=1, most=10**9)
         name = perf["coll"] if isinstance(perf["coll"], str) else ""
@@ -86,7 +86,7 @@ def _blocks(source: Source, bandwidth: Any, rate: float, npus: int, kind: Collec
         return npus if kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER) else 1
     given = source.number(bandwidth, f"{field}: coll_perf.coll_algobw_gbs")
     for blocks in (1, npus):
-        if abs(given - blocks * rate / 1000) <= TOLERANCE * given:
+        if abs(given - blocks * rate / 1000) <= GROUP_TOLERANCE * given:
             return blocks
     rule = "must be bytes over time, or as many times as there are ranks"
     raise source.error(rule, f"{field}: coll_perf.coll_algobw_gbs", bandwidth)

@@ -20,8 +20,8 @@ from themis_opt.formats.readers.parts import Part, Reader
 from themis_opt.problem.phases import CollectiveKind
 
 PROGRAM = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce)(?:_perf)?\b")
-DEVICE = re.compile(r"#\s+Rank\s+(\d{1,9})(?:\s+Group\s+(\d{1,9}))?\s+Pid")
-COLUMNS = ("size", "count", "type")
+DEVICE_LINE = re.compile(r"#\s+Rank\s+(\d{1,9})(?:\s+Group\s+(\d{1,9}))?\s+Pid")
+LOG_COLUMNS = ("size", "count", "type")
 PLACES = ("out_of_place", "in_place")
 
 
@@ -51,12 +51,12 @@ def read_log(source: Source) -> Log:
 
 
 def _from_text(source: Source) -> Iterator[Measurement]:
-    kind, npus = _kind(source, source.text), _group(source, DEVICE.findall(source.text))
+    kind, npus = _kind(source, source.text), _group(source, DEVICE_LINE.findall(source.text))
     columns: list[str] = []
     for number, line in source.lines:
         words = line.removeprefix("#").split()
         if line.startswith("#"):
-            if tuple(words[: len(COLUMNS)]) == COLUMNS:
+            if tuple(words[: len(LOG_COLUMNS)]) == LOG_COLUMNS:
                 columns = words
             elif columns and words[:1] == ["(B)"] and "(us)" not in words:
                 raise source.error("times must be in microseconds, (us)", f"line {number}")

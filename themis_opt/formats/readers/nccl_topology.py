@@ -36,9 +36,16 @@ PCI_BANDWIDTH_PER_LANE = {
 }
 """GB/s of a lane by its rate in GT/s, before the encoding of packets."""
 
-LATENCY = {"nvlink": "3.4 us", "pci": "5.7 us", "net": "14 us"}
+STEP_LATENCIES = {"nvlink": "3.4 us", "pci": "5.7 us", "net": "14 us"}
 USUAL_NODES = 2
-PATTERNS = {"4": "ring", "1": "balanced tree", "2": "split tree", "3": "tree", "5": "NVLS", "6": "CollNet direct"}
+CHANNEL_PATTERNS = {
+    "4": "ring",
+    "1": "balanced tree",
+    "2": "split tree",
+    "3": "tree",
+    "5": "NVLS",
+    "6": "CollNet direct",
+}
 
 
 def _recognizes(source: Source) -> bool:
@@ -90,7 +97,7 @@ def between(nodes: int, gigabytes: float, description: str) -> Dimension:
         size=nodes,
         name="net",
         bandwidth=f"{gigabytes:.12g} GB/s",
-        latency=LATENCY["net"],
+        latency=STEP_LATENCIES["net"],
         source=description,
     )
 
@@ -113,10 +120,10 @@ def _inside(source: Source, root: Element, gpus: Sequence[Element]) -> tuple[Dim
         switched = targets == {"0x068000"}
         if not switched:
             _check_pairs(source, gpus)
-        kind, latency, medium = Kind.SWITCH if switched else Kind.FULLY_CONNECTED, LATENCY["nvlink"], "NVLinks"
+        kind, latency, medium = Kind.SWITCH if switched else Kind.FULLY_CONNECTED, STEP_LATENCIES["nvlink"], "NVLinks"
         bandwidth = bandwidths[0]
     else:
-        kind, latency, medium = Kind.SWITCH, LATENCY["pci"], "PCI links of the GPUs"
+        kind, latency, medium = Kind.SWITCH, STEP_LATENCIES["pci"], "PCI links of the GPUs"
         bandwidth = min(_pci(source, root, gpu) for gpu in gpus)
     dimension = Dimension(
         kind=kind,
@@ -184,7 +191,7 @@ def _graph(source: Source, root: Element) -> tuple[Network, list[str]]:
     graphs = {graph.get("pattern", ""): graph for graph in root.iter("graph")}
     ring = graphs.get("4")
     if ring is None:
-        seen = ", ".join(PATTERNS.get(pattern, pattern) for pattern in graphs) or "none"
+        seen = ", ".join(CHANNEL_PATTERNS.get(pattern, pattern) for pattern in graphs) or "none"
         raise source.error("must hold a ring, pattern 4", "graph", seen)
     channels = list(ring.iter("channel"))
     gpus = {gpu.get("rank", gpu.get("dev", "")) for gpu in ring.iter("gpu")}
@@ -194,7 +201,7 @@ def _graph(source: Source, root: Element) -> tuple[Network, list[str]]:
     nodes, note = nodes_of(source)
     dimensions = []
     if len(gpus) > 1:
-        latency = LATENCY["pci" if ring.get("typeintra") in ("PIX", "PXB", "PHB", "SYS") else "nvlink"]
+        latency = STEP_LATENCIES["pci" if ring.get("typeintra") in ("PIX", "PXB", "PHB", "SYS") else "nvlink"]
         description = f"ring of {len(channels)} channels, {speeds[0]:g} GB/s"
         inner = Dimension(
             kind=Kind.RING,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from themis_opt.base.sources import Source
-from themis_opt.formats.readers.nccl_topology import LATENCY
+from themis_opt.formats.readers.nccl_topology import STEP_LATENCIES
 from themis_opt.formats.readers.parts import Part, Reader, only
 from themis_opt.problem.network import Dimension, Kind, Network
 
@@ -22,7 +22,7 @@ PCI = 32.0
 
 PATHS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 LINK = re.compile(r"NV([1-9][0-9]?)")
-ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+TERMINAL_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def _recognizes(source: Source) -> bool:
@@ -45,7 +45,7 @@ def _read(sources: Sequence[Source]) -> Part:
         size=size,
         name="node",
         bandwidth=f"{bandwidth:g} GB/s",
-        latency=LATENCY["nvlink" if match else "pci"],
+        latency=STEP_LATENCIES["nvlink" if match else "pci"],
         source=f"{link} between all GPUs",
     )
     each = "25 GB/s per NVLink and direction" if match else "32 GB/s, PCI 4.0 with 16 lanes"
@@ -55,7 +55,7 @@ def _read(sources: Sequence[Source]) -> Part:
 
 def _matrix(source: Source) -> list[list[str]]:
     """The links between GPUs, row by row."""
-    rows = [(number, ESCAPES.sub("", line).split()) for number, line in source.lines]
+    rows = [(number, TERMINAL_ESCAPES.sub("", line).split()) for number, line in source.lines]
     gpus: list[str] = []
     matrix: list[list[str]] = []
     for number, words in rows:

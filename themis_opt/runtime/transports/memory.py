@@ -8,7 +8,7 @@ from time import monotonic, sleep
 from themis_opt.runtime.links import Frame, Incoming, Outgoing, RankFailure
 
 
-class Exchange:
+class Mailboxes:
     """What the threads share: the messages under way, by receiver, sender and channel.
 
     Parameters
@@ -53,7 +53,7 @@ class Exchange:
 class MemoryLink:
     """A link between threads."""
 
-    def __init__(self, shared: Exchange, rank: int, channel: int) -> None:
+    def __init__(self, shared: Mailboxes, rank: int, channel: int) -> None:
         self._shared, self._rank, self._channel = shared, rank, channel
 
     def exchange(self, outgoing: Sequence[Outgoing], incoming: Sequence[Incoming]) -> None:

@@ -13,7 +13,7 @@ from themis_opt.runtime.links import Address, ChannelKey, Incoming, Outgoing, Ra
 mpi4py.rc.thread_level = "multiple"
 from mpi4py import MPI  # noqa: E402
 
-POLL_SECONDS = 0.0002
+MPI_POLL_SECONDS = 0.0002
 """Between two looks at requests: MPI makes progress only when it is asked, and ranks share processors."""
 
 IDLE_SECONDS = 0.001
@@ -55,7 +55,7 @@ class MpiLink:
                 peers = [incoming[number].peer for number in waiting] or [outgoing[-1].peer]
                 raise RankFailure(peers[0], f"moved nothing for {self._patience:g} s")
             if not arrived and (left or waiting or sent):
-                sleep(min(max(left[0].due - monotonic(), POLL_SECONDS), IDLE_SECONDS) if left else POLL_SECONDS)
+                sleep(min(max(left[0].due - monotonic(), MPI_POLL_SECONDS), IDLE_SECONDS) if left else MPI_POLL_SECONDS)
 
 
 class MpiEndpoint:

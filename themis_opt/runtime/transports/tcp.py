@@ -22,7 +22,7 @@ CONGESTION_CONTROL = b"reno"
 GREETING_SECONDS = 10.0
 """In which all neighbours must be connected."""
 
-_LENGTH = struct.Struct("<I")
+LENGTH = struct.Struct("<I")
 _LONGEST_GREETING = 1024
 
 T = TypeVar("T", Outgoing, Incoming)
@@ -215,7 +215,7 @@ class TcpEndpoint:
             raise RankFailure(peer, f"cannot be reached at {address[0]}: {error.strerror or error}") from None
         _prepare(connection)
         words = json.dumps(_Greeting(self._token, self._rank, dimension, lane)).encode()
-        connection.sendall(_LENGTH.pack(len(words)) + words)
+        connection.sendall(LENGTH.pack(len(words)) + words)
         return connection
 
     def _accept(self, wanted: set[tuple[int, int, int]]) -> None:
@@ -236,7 +236,7 @@ def _greeting(connection: socket.socket, token: str) -> tuple[int, int, int] | N
     """Who calls, or None for strangers."""
     connection.settimeout(1.0)
     try:
-        (size,) = _LENGTH.unpack(receive_exactly(connection, _LENGTH.size))
+        (size,) = LENGTH.unpack(receive_exactly(connection, LENGTH.size))
         if size > _LONGEST_GREETING:
             return None
         greeting = _Greeting(*json.loads(receive_exactly(connection, size)))
