@@ -16,7 +16,6 @@ from themis_opt.formats.exports import export, make_exporter
 from themis_opt.formats.flat_exports import ORDER_SCHEMA
 from themis_opt.formats.latex import to_latex
 from themis_opt.formats.order_table import order_table
-from themis_opt.formats.tables import stage_rows
 from themis_opt.formats.trace import IN_FLIGHT, chrome_trace, trace_with_few_tracks
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "formats.md"
@@ -41,7 +40,7 @@ def test_data_frames_read_parquet(tmp_path):
 
     export(collectives(), "parquet", tmp_path)
     frame = pandas.read_parquet(tmp_path / "stages.parquet")
-    assert frame.to_dict("records") == stage_rows(collectives())
+    assert frame.to_dict("records") == collectives().stage_rows()
 
 
 @pytest.mark.parametrize(("name", "file"), [("csv", "stages.csv"), ("order", "order.json")])

@@ -4,7 +4,7 @@ import io
 import pytest
 from iteration_schedules import with_compute
 
-from themis_opt.formats.tables import stage_rows, task_rows, to_csv
+from themis_opt.formats.tables import task_rows, to_csv
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
@@ -23,12 +23,12 @@ def scheduled(kind: str) -> Schedule:
 
 
 def test_there_is_one_row_per_stage():
-    rows = stage_rows(scheduled("all_reduce"))
+    rows = scheduled("all_reduce").stage_rows()
     assert [(row["chunk"], row["position"]) for row in rows] == [(c, p) for c in range(4) for p in range(4)]
 
 
 def test_a_row_holds_names_nanoseconds_and_bytes():
-    assert stage_rows(scheduled("all_reduce"))[0] == {
+    assert scheduled("all_reduce").stage_rows()[0] == {
         "collective": 'the "big", one',
         "chunk": 0,
         "position": 0,
@@ -44,19 +44,19 @@ def test_a_row_holds_names_nanoseconds_and_bytes():
 
 def test_times_keep_their_picoseconds():
     schedule = scheduled("all_reduce")
-    assert [round(row["end_ns"] * 1000) for row in stage_rows(schedule)] == schedule.end.tolist()
+    assert [round(row["end_ns"] * 1000) for row in schedule.stage_rows()] == schedule.end.tolist()
 
 
 @pytest.mark.parametrize("kind", ["reduce_scatter", "all_gather", "all_to_all"])
 def test_collectives_of_one_phase_name_it(kind):
-    assert {row["phase"] for row in stage_rows(scheduled(kind))} == {kind}
+    assert {row["phase"] for row in scheduled(kind).stage_rows()} == {kind}
 
 
 @with_compute
 def test_rows_with_compute_are_those_of_the_last_complete_iteration(schedule):
     row = schedule.num_iterations - 2
     begin = schedule.task_start[row, 0]
-    starts = [round(stage["start_ns"] * 1000) for stage in stage_rows(schedule)]
+    starts = [round(stage["start_ns"] * 1000) for stage in schedule.stage_rows()]
     assert starts == (schedule.period.stage_start[row] - begin).tolist()
     ends = [round(task["end_ns"] * 1000) for task in task_rows(schedule)]
     assert ends == (schedule.period.task_end[row] - begin).tolist()
@@ -64,12 +64,12 @@ def test_rows_with_compute_are_those_of_the_last_complete_iteration(schedule):
 
 @with_compute
 def test_rows_with_compute_name_launches_and_tasks(schedule):
-    assert {row["collective"] for row in stage_rows(schedule)} == {launch.name for launch in schedule.plan.launches}
+    assert {row["collective"] for row in schedule.stage_rows()} == {launch.name for launch in schedule.plan.launches}
     assert task_rows(schedule)[0] == {"task": "layer0_forward", "start_ns": 0.0, "end_ns": 40_000.0}
 
 
 def test_csv_reads_back():
-    rows = stage_rows(scheduled("all_reduce"))
+    rows = scheduled("all_reduce").stage_rows()
     read = list(csv.DictReader(io.StringIO(to_csv(rows))))
     assert read == [{key: str(value) for key, value in row.items()} for row in rows]
 

@@ -45,7 +45,7 @@ def test_texts_are_short_and_say_what_it_is(results, name):
     assert ("ResNet-50" if name in ("trained", "period") else "fig5") in text
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", ["comparison", "tuning"])
 def test_pictures_are_drawn_on_axes_that_are_given_or_new(results, name):
     axes = Figure().add_subplot()
     assert results[name].plot(axes) is axes
@@ -64,7 +64,7 @@ def test_frames_have_rows(results, name):
 def test_notebooks_show_them_as_html(results, name):
     text = results[name]._repr_html_()
     assert text.startswith("<")
-    assert ("<img" if name in ("schedule", "trained") else "<table") in text
+    assert "<table" in text
 
 
 def test_functions_are_compared_by_their_names(results):

@@ -6,7 +6,6 @@ from itertools import pairwise
 import pytest
 
 import themis_opt
-from themis_opt.formats.tables import stage_rows
 from themis_opt.formats.timeline import PICTURED_PERIODS
 from themis_opt.reports import solution
 from themis_opt.reports.solution import solution_page, write_page
@@ -35,13 +34,13 @@ def test_the_best_schedule_stands_above_the_baseline(comparison: Comparison) -> 
 def test_bars_are_the_stages(comparison: Comparison) -> None:
     bars = [bar for bar in bars_of(comparison) if bar["row"].startswith("themis")]
     drawn = sorted((round(bar["start"] * 1e3), round(bar["end"] * 1e3), bar["phase"]) for bar in bars)
-    stages = stage_rows(comparison.best.schedule)
+    stages = comparison.best.schedule.stage_rows()
     written = [(round(s["start_ns"]), round(s["end_ns"]), s["phase"].replace("_", "-")) for s in stages]
     assert drawn == sorted(written)
 
 
 def test_a_bar_says_how_long_its_chunk_waited(comparison: Comparison) -> None:
-    stages = stage_rows(comparison.best.schedule)
+    stages = comparison.best.schedule.stage_rows()
     waited = {
         (after["chunk"], after["phase"], after["dimension"])
         for before, after in pairwise(stages)

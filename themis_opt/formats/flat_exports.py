@@ -12,14 +12,14 @@ from typing import Any, ClassVar
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.order_table import order_json, order_rows
-from themis_opt.formats.tables import stage_rows, task_rows, to_csv
+from themis_opt.formats.tables import task_rows, to_csv
 from themis_opt.formats.trace import trace_with_few_tracks
 from themis_opt.schedules.schedule import Schedule
 
 TableRows = Sequence[Mapping[str, Any]]
 
 EXPORTED_TABLES: Mapping[str, Callable[[Schedule], TableRows]] = {
-    "stages": stage_rows,
+    "stages": Schedule.stage_rows,
     "order": order_rows,
     "tasks": task_rows,
 }

@@ -1,9 +1,6 @@
 """Schedules on one axis of time, small enough for a column of a paper and for axes of one's own."""
 
-from base64 import b64encode
 from collections.abc import Mapping
-from html import escape
-from io import BytesIO
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -24,9 +21,6 @@ PAPER_ROW, PAPER_MARGINS = 0.17, 0.42
 
 FONT_POINTS = 7.0
 """Points: a caption in a paper is about as large."""
-
-HTML_DPI = 200
-"""Dots per inch of pictures in notebooks."""
 
 PAPER_STYLE: Any = {
     **dict.fromkeys(("font.size", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), FONT_POINTS),
@@ -73,15 +67,6 @@ def plot(
         axes.axvline(bound / scale, color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
     _label(axes, rows, length / scale, unit)
     return axes
-
-
-def as_html(schedule: Schedule) -> str:
-    """A schedule for notebooks: what it is, and its picture."""
-    content = BytesIO()
-    figure: Any = plot(schedule).figure
-    figure.savefig(content, format="png", dpi=HTML_DPI)
-    picture = b64encode(content.getvalue()).decode()
-    return f'<p>{escape(repr(schedule)[1:-1])}</p><img alt="Schedule" src="data:image/png;base64,{picture}">'
 
 
 def plot_times(times: Mapping[str, int], bound: float, ax: Axes | None = None) -> Axes:

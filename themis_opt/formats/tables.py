@@ -17,41 +17,6 @@ FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 """With what begins a text that spreadsheets run as a formula."""
 
 
-def stage_rows(schedule: Schedule) -> list[dict[str, Any]]:
-    """One row per stage, by collective, chunk and position along the path of the chunk.
-
-    With compute they are those of the last complete iteration, whose start is time 0, and a collective is a launch.
-
-    Returns
-    -------
-    list of dict
-        `collective`, `phase` and `dimension` are names, `chunk` and `position` count from 0.  `start_ns`,
-        `end_ns` and `ready_ns` say when the stage takes its dimension, gives it back and has its result;
-        `bytes_sent` is what each NPU sends, `bytes_held_before` what it holds of the chunk until then.
-    """
-    instance, plan, costs, window = schedule.instance, schedule.plan, schedule.costs, last_iterations(schedule)
-    places = (plan.launch_of_stage, plan.chunk_of_stage, plan.positions, plan.phases(instance), plan.stage_dimensions)
-    times = (array / PICOSECONDS_PER_NANOSECOND for array in (window.start, window.end, window.ready))
-    arrays = (*places, *times, costs.sent, costs.held_before)
-    return [
-        {
-            "collective": schedule.launched[launch].name,
-            "chunk": chunk,
-            "position": position,
-            "phase": phase_name(Phase(phase)),
-            "dimension": instance.fabric.dimension_names[dimension],
-            "start_ns": start,
-            "end_ns": end,
-            "ready_ns": ready,
-            "bytes_sent": sent,
-            "bytes_held_before": held,
-        }
-        for launch, chunk, position, phase, dimension, start, end, ready, sent, held in zip(
-            *(array.tolist() for array in arrays), strict=True
-        )
-    ]
-
-
 def task_rows(schedule: Schedule) -> list[dict[str, Any]]:
     """One row per task of the last complete iteration, times in ns from its start on."""
     start, end = ((times[0] / PICOSECONDS_PER_NANOSECOND).tolist() for times in last_iterations(schedule).tasks)
@@ -92,7 +57,7 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def stages_csv(schedule: Schedule) -> str | None:
     """The stages as the text of a file, unless there are more than spreadsheets hold."""
-    return to_csv(stage_rows(schedule)) if is_tabulated(schedule) else None
+    return to_csv(schedule.stage_rows()) if is_tabulated(schedule) else None
 
 
 def is_tabulated(schedule: Schedule) -> bool:

@@ -2,7 +2,7 @@
 
 from dataclasses import astuple, dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from themis_opt.schedules.plan import Plan
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.axes import Axes
 
 FEW = 8
 """Iterations up to which the network may still be filling up."""
@@ -74,14 +73,6 @@ class Period:
         name = self.instance.name or "an iteration"
         times = (format_short_time(time) for time in (self.iteration_time, self.instance.compute, self.exposed))
         return "<Period of {}: {}, compute {}, exposed {}>".format(name, *times)
-
-    def plot(self, ax: "Axes | None" = None, **options: Any) -> "Axes":
-        """Draw the last periods on axes of a new figure if none are given; options of :func:`themis_opt.plot`."""
-        from themis_opt.schedules.schedule import Schedule
-
-        start, ready = self.stage_start.ravel(), self.stage_ready.ravel()
-        end = self.stage_end.ravel()
-        return Schedule(self.instance, self.plan, start, end, ready, self.task_start).plot(ax, **options)
 
     def to_frame(self) -> "pandas.DataFrame":
         """One row per time that the NPU waits, with the fields of :class:`Wait`, times in picoseconds."""

@@ -4,12 +4,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray, read_only
-from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_short_time
+from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, PICOSECONDS_PER_SECOND, format_short_time
 from themis_opt.problem.cost import StageCosts, wire_bytes
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
@@ -20,7 +21,6 @@ from themis_opt.schedules.plan import Plan, equal_sizes
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.axes import Axes
 
 NO_TASKS = read_only(np.zeros((1, 0), dtype=np.int64))
 
@@ -65,23 +65,45 @@ class Schedule:
         return f"<Schedule of {what}: {format_short_time(self.makespan)}>"
 
     def _repr_html_(self) -> str:
-        from themis_opt.formats.plot import as_html
-
-        return as_html(self)
-
-    def plot(self, ax: "Axes | None" = None, **options: Any) -> "Axes":
-        """Draw the schedule on axes of a new figure if none are given; options of :func:`themis_opt.plot`."""
-        from themis_opt.formats.plot import plot
-
-        return plot(self, ax, **options)
-
-    def to_frame(self) -> "pandas.DataFrame":
-        """One row per stage, with the columns of :func:`themis_opt.formats.tables.stage_rows`."""
         import pandas
 
-        from themis_opt.formats.tables import stage_rows
+        shares = pandas.DataFrame({"dimension": list(self.busy), "busy": list(self.busy.values())})
+        return f"<p>{escape(repr(self)[1:-1])}</p>{shares.to_html(index=False, float_format='{:.1%}'.format)}"
 
-        return pandas.DataFrame(stage_rows(self))
+    def stage_rows(self) -> list[dict[str, Any]]:
+        """One row per stage, by collective, chunk and position along the path of the chunk.
+
+        With compute they are those of the last complete iteration, whose start is time 0, and a collective is a launch.
+
+        Returns
+        -------
+        list of dict
+            `collective`, `phase` and `dimension` are names, `chunk` and `position` count from 0.  `start_ns`,
+            `end_ns` and `ready_ns` say when the stage takes its dimension, gives it back and has its result;
+            `bytes_sent` is what each NPU sends, `bytes_held_before` what it holds of the chunk until then.
+        """
+        plan, iteration = self.plan, self.num_iterations - 2 if self.has_period else 0
+        begin = int(self.task_start[iteration, 0]) if self.has_period else 0
+        times = {"start_ns": self.start, "end_ns": self.end, "ready_ns": self.ready}
+        shown = {name: array.reshape(self.num_iterations, -1)[iteration] - begin for name, array in times.items()}
+        columns = {
+            "collective": np.array([launch.name for launch in self.launched], dtype=object)[plan.launch_of_stage],
+            "chunk": plan.chunk_of_stage,
+            "position": plan.positions,
+            "phase": np.array([phase.name.lower() for phase in Phase], dtype=object)[plan.phases(self.instance)],
+            "dimension": np.array(self.instance.fabric.dimension_names, dtype=object)[plan.stage_dimensions],
+            **{name: array / PICOSECONDS_PER_NANOSECOND for name, array in shown.items()},
+            "bytes_sent": self.costs.sent,
+            "bytes_held_before": self.costs.held_before,
+        }
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """The rows of :meth:`stage_rows`."""
+        import pandas
+
+        return pandas.DataFrame(self.stage_rows())
 
     @property
     def makespan(self) -> int:
