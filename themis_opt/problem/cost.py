@@ -106,7 +106,7 @@ def _rates(instance: Instance) -> _Rates:
     launch = np.array([d.launch_overhead for d in dimensions])
     occupies = instance.latency == "occupy"
     line_rates = line_offsets = np.zeros((1, len(Phase), len(dimensions)))
-    if any(own.rails for own in dimensions):
+    if any(dimension.rails for dimension in dimensions):
         line_rates, line_offsets = np.moveaxis(np.array(_lines(instance), dtype=np.float64), -1, 0)
     sums = np.array([[float(seconds_to_sum(d, phase)) for d in dimensions] for phase in Phase])
     return _Rates(
@@ -129,9 +129,12 @@ def _rates(instance: Instance) -> _Rates:
 @lru_cache(maxsize=256)
 def _lines(instance: Instance) -> list[list[list[Line]]]:
     """The lines of rails by number, phase and dimension; where there are fewer than elsewhere the last is repeated."""
-    each = [[lines(own, phase) for own in instance.fabric.dimensions] for phase in Phase]
-    most = max(len(own) for row in each for own in row)
-    return [[[own[min(number, len(own) - 1)] for own in row] for row in each] for number in range(most)]
+    each = [[lines(dimension, phase) for dimension in instance.fabric.dimensions] for phase in Phase]
+    most = max(len(alternatives) for row in each for alternatives in row)
+    return [
+        [[alternatives[min(number, len(alternatives) - 1)] for alternatives in row] for row in each]
+        for number in range(most)
+    ]
 
 
 def _at(table: Any, phase: Phase | IntArray, dimension: int | IntArray) -> Any:
@@ -166,7 +169,7 @@ def bytes_sent(
         Chunk bytes.
     scattered : int64 array
         Product of the sizes of the dimensions the chunk is scattered over on the scattered side of the stage
-        (after a reduce-scatter, before an all-gather), its own included; for all-to-all its own alone.
+        (after a reduce-scatter, before an all-gather), that of the stage included; for all-to-all that one alone.
 
     Notes
     -----
@@ -289,7 +292,7 @@ def _ratios(instance: Instance) -> _Ratios:
     dimensions = instance.fabric.dimensions
     each = [
         [
-            [_ratio(own, phase, line) for own, line in zip(dimensions, row, strict=True)]
+            [_ratio(dimension, phase, line) for dimension, line in zip(dimensions, row, strict=True)]
             for phase, row in zip(Phase, table, strict=True)
         ]
         for table in _lines(instance)
@@ -355,9 +358,9 @@ def path_costs(instance: Instance, kind: CollectiveKind, sizes: IntArray, paths:
         Dimension of each stage; the phases of the collective follow each other.
     """
     phase = stage_phases(kind, paths.shape[1])
-    own = _rates(instance).size.take(paths)
+    dimension_sizes = _rates(instance).size.take(paths)
     size = sizes[:, None]
-    before, after, divisor = _along(kind, own)
+    before, after, divisor = _along(kind, dimension_sizes)
     return StageCosts(
         held_before=size / before,
         held_after=size / after,
@@ -387,36 +390,38 @@ class Spread(NamedTuple):
     divisor: IntArray
 
 
-def spread(phase: Phase, own: IntArray, reached: IntArray, everything: IntArray | int) -> Spread:
+def spread(phase: Phase, dimension_sizes: IntArray, reached: IntArray, everything: IntArray | int) -> Spread:
     """How chunks are scattered around stages of one phase.
 
     Parameters
     ----------
-    own : int64 array
+    dimension_sizes : int64 array
         Sizes of the dimensions of the stages.
     reached, everything : int64 array
         Products of the sizes of the dimensions that the chunk has visited in the phase after the stage, and of all.
     """
     data = phase.rule.data
     if data is Data.STAY:
-        return Spread(np.ones_like(own), np.ones_like(own), own)
+        return Spread(np.ones_like(dimension_sizes), np.ones_like(dimension_sizes), dimension_sizes)
     if data is Data.SHRINK:
-        return Spread(reached // own, reached, reached)
+        return Spread(reached // dimension_sizes, reached, reached)
     left = everything // reached
-    before = left * own
+    before = left * dimension_sizes
     return Spread(before, left, before)
 
 
-def _along(kind: CollectiveKind, own: IntArray) -> Spread:
+def _along(kind: CollectiveKind, dimension_sizes: IntArray) -> Spread:
     """The spread of every stage of paths, from the sizes of the dimensions along them."""
     phases = kind.rule.phases
-    width = own.shape[1] // len(phases)
-    whole = Spread(*(np.empty_like(own) for _ in Spread._fields))
+    width = dimension_sizes.shape[1] // len(phases)
+    whole = Spread(*(np.empty_like(dimension_sizes) for _ in Spread._fields))
     for number, phase in enumerate(phases):
-        leg = slice(number * width, (number + 1) * width)
-        reached = np.multiply.accumulate(own[:, leg], axis=1)
-        for array, part in zip(whole, spread(phase, own[:, leg], reached, reached[:, -1:]), strict=True):
-            array[:, leg] = part
+        columns = slice(number * width, (number + 1) * width)
+        reached = np.multiply.accumulate(dimension_sizes[:, columns], axis=1)
+        for array, part in zip(
+            whole, spread(phase, dimension_sizes[:, columns], reached, reached[:, -1:]), strict=True
+        ):
+            array[:, columns] = part
     return whole
 
 
@@ -452,7 +457,7 @@ def check_clock(instance: Instance) -> None:
 
 def count_stages(instance: Instance) -> int:
     """Stages of all chunks of an instance, those of all tensors where there is compute."""
-    return sum(own.chunks * len(own.span) * len(own.kind.rule.phases) for own in instance.exchanges)
+    return sum(exchange.chunks * len(exchange.span) * len(exchange.kind.rule.phases) for exchange in instance.exchanges)
 
 
 def _check_stages(instance: Instance) -> None:

@@ -1,4 +1,4 @@
-"""The costs that make small chunks dear, in place of those of an instance."""
+"""Costs of every chunk, whatever its size, in place of those of an instance."""
 
 from collections.abc import Callable
 from typing import Any

@@ -29,7 +29,9 @@ def in_short(instance: Instance) -> str:
     if instance.tasks:
         load = f"training iteration, compute {format_short_time(instance.compute)}"
     else:
-        load = ", ".join(f"{own.kind.value} of {format_short_size(own.size)}" for own in instance.exchanges)
+        load = ", ".join(
+            f"{exchange.kind.value} of {format_short_size(exchange.size)}" for exchange in instance.exchanges
+        )
     return f"{network.num_npus} NPUs ({_shape(instance)}), {load}"
 
 
@@ -113,8 +115,8 @@ def rail_rows(instance: Instance) -> list[dict[str, str]]:
 
 
 def _used_from(instance: Instance, dimension: int, rail: int) -> str:
-    own = instance.fabric.dimensions[dimension]
-    least = {math.ceil(used_from(own, phase)[rail]) for phase in _phases(instance, dimension)}
+    dimension_used = instance.fabric.dimensions[dimension]
+    least = {math.ceil(used_from(dimension_used, phase)[rail]) for phase in _phases(instance, dimension)}
     return " or ".join(format_megabytes(size, " ") if size else "any size" for size in sorted(least)) or "-"
 
 
@@ -149,19 +151,19 @@ def cost_in_words(value: int | float | Packet | None) -> str:
 
 def collective_rows(instance: Instance) -> list[dict[str, str]]:
     """One row per collective."""
-    sizes = format_sizes([own.size for own in instance.exchanges])
-    releases = format_times([own.release for own in instance.exchanges])
+    sizes = format_sizes([exchange.size for exchange in instance.exchanges])
+    releases = format_times([exchange.release for exchange in instance.exchanges])
     return [
         {
-            "collective": own.name,
-            "kind": own.kind.value,
+            "collective": exchange.name,
+            "kind": exchange.kind.value,
             "size": size,
-            "chunks": str(own.chunks),
-            "dimensions": _span(instance, own),
+            "chunks": str(exchange.chunks),
+            "dimensions": _span(instance, exchange),
             "release": release,
-            "stages": str(own.chunks * len(own.span) * len(own.kind.rule.phases)),
+            "stages": str(exchange.chunks * len(exchange.span) * len(exchange.kind.rule.phases)),
         }
-        for own, size, release in zip(instance.exchanges, sizes, releases, strict=True)
+        for exchange, size, release in zip(instance.exchanges, sizes, releases, strict=True)
     ]
 
 
@@ -191,22 +193,24 @@ def task_kind_rows(instance: Instance) -> list[dict[str, str]]:
         kinds[_kind(task.name)].append(task)
     groups = list(kinds.values())
     columns = {
-        "duration of all": format_times([sum(task.duration for task in own) for own in groups]),
-        "shortest": format_times([min(task.duration for task in own) for own in groups]),
-        "longest": format_times([max(task.duration for task in own) for own in groups]),
-        "parameters": format_sizes([sum(task.parameter_bytes for task in own) for own in groups]),
+        "duration of all": format_times([sum(task.duration for task in members) for members in groups]),
+        "shortest": format_times([min(task.duration for task in members) for members in groups]),
+        "longest": format_times([max(task.duration for task in members) for members in groups]),
+        "parameters": format_sizes([sum(task.parameter_bytes for task in members) for members in groups]),
     }
     return [
-        {"tasks": kind, "count": str(len(own))} | {name: texts[place] for name, texts in columns.items()}
-        for place, (kind, own) in enumerate(kinds.items())
+        {"tasks": kind, "count": str(len(members))} | {name: texts[place] for name, texts in columns.items()}
+        for place, (kind, members) in enumerate(kinds.items())
     ]
 
 
 def tensor_kind_rows(instance: Instance) -> list[dict[str, str]]:
     """One row per kind of tensors that are alike in collective, parallelism and dimensions."""
     kinds: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for own in instance.exchanges:
-        kinds[_kind(own.name), own.kind.value, own.parallelism, _span(instance, own)].append(own.size)
+    for exchange in instance.exchanges:
+        kinds[_kind(exchange.name), exchange.kind.value, exchange.parallelism, _span(instance, exchange)].append(
+            exchange.size
+        )
     groups = list(kinds.values())
     columns = {
         "size of all": format_sizes([sum(sizes) for sizes in groups]),
@@ -215,10 +219,10 @@ def tensor_kind_rows(instance: Instance) -> list[dict[str, str]]:
     }
     heads = ("tensors", "kind", "parallelism", "dimensions")
     return [
-        dict(zip(heads, own, strict=True))
+        dict(zip(heads, kind, strict=True))
         | {"count": str(len(sizes))}
         | {name: texts[place] for name, texts in columns.items()}
-        for place, (own, sizes) in enumerate(kinds.items())
+        for place, (kind, sizes) in enumerate(kinds.items())
     ]
 
 

@@ -128,6 +128,6 @@ def refuse_sends(exchanges: Iterable[Exchange], runtime: str) -> None:
     InputError
         For the first of them.
     """
-    for own in exchanges:
-        if any(phase.rule.shifts for phase in own.kind.rule.phases):
-            raise InputError(f"{runtime} runs no messages between neighbours", field="kind", value=own.kind.value)
+    for exchange in exchanges:
+        if any(phase.rule.shifts for phase in exchange.kind.rule.phases):
+            raise InputError(f"{runtime} runs no messages between neighbours", field="kind", value=exchange.kind.value)

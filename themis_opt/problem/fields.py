@@ -76,9 +76,9 @@ class FieldError(ValueError):
 
 def located(error: ValidationError) -> InputError:
     """All failed checks of a pydantic model, unknown fields first, each with field, value and rule."""
-    found = error.errors(include_url=False)
-    details = [d for d in found if d["type"] != "too_short" or not d["input"]]  # else it lost its wrong items
-    details = sorted(details or found, key=lambda detail: detail["type"] != UNKNOWN)
+    errors = error.errors(include_url=False)
+    details = [d for d in errors if d["type"] != "too_short" or not d["input"]]  # else it lost its wrong items
+    details = sorted(details or errors, key=lambda detail: detail["type"] != UNKNOWN)
     first, *others = (_located(detail, error.title) for detail in details[:MOST_ERRORS])
     if len(details) > MOST_ERRORS:
         others.append(InputError(f"and {len(details) - MOST_ERRORS} more errors"))
@@ -86,7 +86,7 @@ def located(error: ValidationError) -> InputError:
 
 
 MOST_ERRORS = 20
-"""Errors of one document that are told."""
+"""Errors of one document that are shown."""
 
 
 UNKNOWN = "extra_forbidden"
@@ -95,10 +95,10 @@ UNKNOWN = "extra_forbidden"
 
 def _located(detail: Any, title: str) -> InputError:
     """One failed check of the model with a title."""
-    own = getattr(detail.get("ctx", {}).get("error"), "field", None)
-    place = (*detail["loc"], own) if own else detail["loc"]
+    inner = getattr(detail.get("ctx", {}).get("error"), "field", None)
+    place = (*detail["loc"], inner) if inner else detail["loc"]
     field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
-    value = None if isinstance(detail["input"], dict | list | BaseModel) or own else detail["input"]
+    value = None if isinstance(detail["input"], dict | list | BaseModel) or inner else detail["input"]
     return InputError(_rule(detail, title), field=field, value=value)
 
 
@@ -118,17 +118,19 @@ def _rule(detail: Any, title: str) -> str:
 
 def _fields_at(title: str, place: Iterable[str | int]) -> set[str]:
     """Names of the fields that a document of a model may have at a place; none where that cannot be said."""
-    models = {own for own in _descendants(Model) if own.__name__ == title}
+    models = {model for model in _descendants(Model) if model.__name__ == title}
     for part in (part for part in place if isinstance(part, str)):
-        inner = {m for own in models if part in own.model_fields for m in _models_in(own.model_fields[part].annotation)}
+        inner = {
+            m for model in models if part in model.model_fields for m in _models_in(model.model_fields[part].annotation)
+        }
         models = inner or models
-    return {name for own in models for name in own.model_fields}
+    return {name for model in models for name in model.model_fields}
 
 
 def _descendants(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    for own in model.__subclasses__():
-        yield own
-        yield from _descendants(own)
+    for subclass in model.__subclasses__():
+        yield subclass
+        yield from _descendants(subclass)
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -55,9 +55,9 @@ class Instance(Model):
         if self.num_stages == 1 and not self._links and not self._splits:
             return self.network
         dimensions = tuple(
-            own.replace(name=_of_stage(own.name, stage))
+            dimension.replace(name=_of_stage(dimension.name, stage))
             for stage in range(self.num_stages)
-            for own in self._dimensions_of_a_stage()
+            for dimension in self._dimensions_of_a_stage()
         )
         return Fabric(name=self.network.name, dimensions=dimensions, source=self.network.source)
 
@@ -77,7 +77,7 @@ class Instance(Model):
         """Names of the dimensions of a stage, without its number."""
         names = self.network.dimension_names
         parts = [part for name in names for part in (self._splits[name].names if name in self._splits else (name,))]
-        return (*parts, *(own.name for own in self._links))
+        return (*parts, *(link.name for link in self._links))
 
     @cached_property
     def num_stages(self) -> int:
@@ -122,7 +122,7 @@ class Instance(Model):
         names: dict[int, list[str]] = {}
         for name, resource in zip(self.fabric.dimension_names, self.resources, strict=True):
             names.setdefault(resource, []).append(name)
-        return tuple("+".join(own) for own in names.values())
+        return tuple("+".join(joined) for joined in names.values())
 
     @cached_property
     def exchanges(self) -> tuple[Exchange, ...]:
@@ -130,15 +130,15 @@ class Instance(Model):
         return tuple(self._exchanges())
 
     def _exchanges(self) -> Iterable[Exchange]:
-        for number, own in enumerate(self.collectives, start=1):
+        for number, collective in enumerate(self.collectives, start=1):
             yield Exchange(
-                name=own.name or f"{own.kind}{number}",
-                kind=own.kind,
-                size=own.size,
-                max_chunks=own.chunks,
-                span=self._span(own.dimensions),
-                element_bytes=own.element_bytes,
-                release=own.release,
+                name=collective.name or f"{collective.kind}{number}",
+                kind=collective.kind,
+                size=collective.size,
+                max_chunks=collective.chunks,
+                span=self._span(collective.dimensions),
+                element_bytes=collective.element_bytes,
+                release=collective.release,
             )
         tensors = self.iteration.tensors if self.iteration else ()
         places = {tensor.name: number for number, tensor in enumerate(tensors)}
@@ -206,15 +206,15 @@ class Instance(Model):
         names = self.fabric.dimension_names
         collectives = tuple(
             Collective(
-                name=own.name,
-                kind=own.kind,
-                size=own.size,
-                chunks=own.chunks,
-                dimensions=tuple(names[k] for k in own.span),
-                release=f"{own.release} ps",
-                element_bytes=own.element_bytes,
+                name=exchange.name,
+                kind=exchange.kind,
+                size=exchange.size,
+                chunks=exchange.chunks,
+                dimensions=tuple(names[k] for k in exchange.span),
+                release=f"{exchange.release} ps",
+                element_bytes=exchange.element_bytes,
             )
-            for own in exchanges
+            for exchange in exchanges
         )
         return Instance(
             name=self.name, network=self.fabric, collectives=collectives, latency=self.latency, ag_order=self.ag_order
@@ -224,23 +224,27 @@ class Instance(Model):
         """The instance with at most `count` chunks per collective operation."""
         if self.iteration is not None:
             return self.replace(chunks=min(self.chunks, count))
-        return self.replace(collectives=tuple(own.replace(chunks=min(own.chunks, count)) for own in self.collectives))
+        return self.replace(
+            collectives=tuple(
+                collective.replace(chunks=min(collective.chunks, count)) for collective in self.collectives
+            )
+        )
 
     @cached_property
     def fingerprint(self) -> str:
         """Hash of everything that decides which schedules are legal, how long they take and what policies do."""
         if self.iteration is None:
             what: list[Any] = [
-                own.model_dump(exclude={"name"}) | {"dimensions": exchange.span}
-                for own, exchange in zip(self.collectives, self.exchanges, strict=True)
+                collective.model_dump(exclude={"name"}) | {"dimensions": exchange.span}
+                for collective, exchange in zip(self.collectives, self.exchanges, strict=True)
             ]
             return digest([FORMAT, self.network.identity, what, self.latency, self.ag_order])
         apart = {"name", "dimensions", "ready_after", "needed_before", "needed_in", "after", "tolerance"}
         tensors = [
             tensor.model_dump(exclude=apart)
-            | {"size": format_size(own.size)}
-            | ({"after": own.after} if own.after else {})
-            for tensor, own in zip(self.iteration.tensors, self.exchanges, strict=True)
+            | {"size": format_size(exchange.size)}
+            | ({"after": exchange.after} if exchange.after else {})
+            for tensor, exchange in zip(self.iteration.tensors, self.exchanges, strict=True)
         ]
         where = [
             *([getattr(e, field) for e in self.exchanges] for field in ("ready_task", "needed_task", "needed_later")),
@@ -261,7 +265,9 @@ class Instance(Model):
 
     def __repr__(self) -> str:
         parts = {"collective": self.collectives, "task": self.tasks, "tensor": self.exchanges if self.tasks else ()}
-        counts = ", ".join(f"{len(own)} {what}{'s' * (len(own) > 1)}" for what, own in parts.items() if own)
+        counts = ", ".join(
+            f"{len(members)} {what}{'s' * (len(members) > 1)}" for what, members in parts.items() if members
+        )
         sizes = "x".join(map(str, self.network.sizes))
         return f"<Instance {self.name or 'without a name'}: {self.network.num_npus} NPUs ({sizes}), {counts}>"
 
@@ -293,9 +299,13 @@ class Instance(Model):
             if size is not None:
                 raise InputError("an iteration has none: its tensors have their own sizes", field="size", value=size)
             return self.replace(**changes) if changes else self
-        each = {name: own for name, own in (("size", size), ("chunks", changes.pop("chunks", None))) if own is not None}
+        each = {
+            name: value
+            for name, value in (("size", size), ("chunks", changes.pop("chunks", None)))
+            if value is not None
+        }
         if each:
-            changes["collectives"] = tuple(own.replace(**each) for own in self.collectives)
+            changes["collectives"] = tuple(collective.replace(**each) for collective in self.collectives)
         return self.replace(**changes) if changes else self
 
     def scaled(
@@ -308,13 +318,15 @@ class Instance(Model):
         bandwidths, durations : sequence of float
             One factor per dimension of the network, and one per task.
         """
-        # Not `replace`, which checks everything anew: this is called many thousand times.
-        dimensions = (own.faster(factor) for own, factor in zip(self.network.dimensions, bandwidths, strict=True))
+        # Not `replace`, which checks everything again: this is called many thousand times.
+        dimensions = (
+            dimension.faster(factor) for dimension, factor in zip(self.network.dimensions, bandwidths, strict=True)
+        )
         changes: dict[str, Any] = {"network": self.network.varied(dimensions=tuple(dimensions)), "latency": latency}
         if self.iteration is not None:
             tasks = (
-                own.model_copy(update={"duration": round(own.duration * factor)})
-                for own, factor in zip(self.tasks, durations, strict=True)
+                task.model_copy(update={"duration": round(task.duration * factor)})
+                for task, factor in zip(self.tasks, durations, strict=True)
             )
             changes["iteration"] = self.iteration.varied(tasks=tuple(tasks))
         return self.varied(**changes)
@@ -385,7 +397,7 @@ class Instance(Model):
             raise ValueError("iteration.splits splits a dimension twice")
         if len(sizes) + len(divided) + len(iteration.links) > MAX_DIMENSIONS:
             raise ValueError(f"must have at most {MAX_DIMENSIONS} dimensions after splits")
-        parts = [name for split in iteration.splits for name in split.names] + [own.name for own in iteration.links]
+        parts = [name for split in iteration.splits for name in split.names] + [link.name for link in iteration.links]
         if "" in parts:
             raise ValueError("iteration.links must have names")
         names = [name for name in sizes if name not in divided] + parts
@@ -424,7 +436,7 @@ class Instance(Model):
             if late:
                 raise ValueError(f"iteration.tasks: '{task.name}' waits for '{late[0]}', which is listed after it")
         for number, exchange in enumerate(self.exchanges):
-            early = [own for own in exchange.after if self.exchanges[own].ready_task > exchange.ready_task]
+            early = [earlier for earlier in exchange.after if self.exchanges[earlier].ready_task > exchange.ready_task]
             if early:
                 rule = f"is ready before '{self.exchanges[early[0]].name}', which it comes after"
                 raise ValueError(f"iteration.tensors[{number}]: '{exchange.name}' {rule}")

@@ -96,7 +96,7 @@ class Dimension(Model):
 
     def faster(self, factor: float) -> Self:
         """The dimension with every bandwidth multiplied; trusted, and much faster than :meth:`replace`."""
-        rails = tuple(own.model_copy(update={"bandwidth": own.bandwidth * factor}) for own in self.rails)
+        rails = tuple(rail.model_copy(update={"bandwidth": rail.bandwidth * factor}) for rail in self.rails)
         bandwidth = _sum_of_bandwidths(rails) if rails else self.bandwidth * factor
         return self.model_copy(update={"bandwidth": bandwidth} | ({"rails": rails} if rails else {}))
 
@@ -111,7 +111,7 @@ class Dimension(Model):
             if not self.bandwidth:
                 raise FieldError("required field is missing", "bandwidth")
             return self
-        names = [own.name for own in self.rails]
+        names = [rail.name for rail in self.rails]
         if len(set(names)) < len(names):
             raise FieldError(f"names must differ, got {', '.join(names)}", "rails")
         total = _sum_of_bandwidths(self.rails)
@@ -140,7 +140,7 @@ class Dimension(Model):
 
 
 def _sum_of_bandwidths(rails: Iterable[Rail]) -> float:
-    return math.fsum(own.bandwidth for own in rails)
+    return math.fsum(rail.bandwidth for rail in rails)
 
 
 def cost_type(term: str) -> Any:
@@ -188,7 +188,7 @@ class Network(Model):
         return tuple(
             d.model_dump(exclude={"name", "source", "rails"} | ({"reduction"} if d.reduction is None else set()))
             | {"algorithm": d.basic_algorithm}
-            | ({"rails": [own.model_dump(exclude={"name"}) for own in d.rails]} if d.rails else {})
+            | ({"rails": [rail.model_dump(exclude={"name"}) for rail in d.rails]} if d.rails else {})
             for d in self.dimensions
         )
 

@@ -40,12 +40,14 @@ def lines(dimension: Dimension, phase: Phase) -> tuple[Line, ...]:
     """The lines whose least one is the time of a stage; a single one where there are no rails."""
     if not dimension.rails:
         return (Line(PICOSECONDS_PER_SECOND / exactly(dimension.bandwidth), Fraction(0)),)
-    bandwidth, late, found = Fraction(0), Fraction(0), []
-    for own, rail in sorted(zip(lateness(dimension, phase), dimension.rails, strict=True), key=lambda pair: pair[0]):
+    bandwidth, late, affine = Fraction(0), Fraction(0), []
+    for lateness_of_rail, rail in sorted(
+        zip(lateness(dimension, phase), dimension.rails, strict=True), key=lambda pair: pair[0]
+    ):
         bandwidth += exactly(rail.bandwidth)
-        late += exactly(rail.bandwidth) * own
-        found.append(Line(PICOSECONDS_PER_SECOND / bandwidth, late / bandwidth))
-    return tuple(found)
+        late += exactly(rail.bandwidth) * lateness_of_rail
+        affine.append(Line(PICOSECONDS_PER_SECOND / bandwidth, late / bandwidth))
+    return tuple(affine)
 
 
 def lateness(dimension: Dimension, phase: Phase) -> tuple[int, ...]:
@@ -70,7 +72,7 @@ def parts(dimension: Dimension, phase: Phase, sizes: FloatArray) -> FloatArray:
     extra = late - late.min()  # so that parts that take much less time than they are late are not lost in it
     bandwidth = np.array([rail.bandwidth for rail in dimension.rails])
     by_lateness = np.argsort(extra, kind="stable")
-    together, behind = (np.cumsum(own[by_lateness]) for own in (bandwidth, bandwidth * extra))
+    together, behind = (np.cumsum(values[by_lateness]) for values in (bandwidth, bandwidth * extra))
     levels = ((PICOSECONDS_PER_SECOND * sizes[:, None] + behind) / together).min(axis=1)
     carried = np.maximum(levels[:, None] - extra, 0.0) * bandwidth
     whole: FloatArray = carried * (sizes / carried.sum(axis=1))[:, None]
@@ -92,7 +94,7 @@ def refuse_rails(dimensions: Sequence[Dimension], runtime: str) -> None:
     InputError
         For the first of them.
     """
-    for number, own in enumerate(dimensions):
-        if own.rails:
+    for number, dimension in enumerate(dimensions):
+        if dimension.rails:
             rule = f"{runtime} cannot say what each rail carries; give the dimension of all rails, without them"
             raise InputError(rule, field=f"network.dimensions[{number}].rails")

@@ -17,13 +17,13 @@ def shipped_schema() -> str:
 
 def instance_schema() -> str:
     """The schema as JSON text: a document has either an ``iteration``, with its ``chunks``, or ``collectives``."""
-    own = Instance.model_json_schema()
+    model_schema = Instance.model_json_schema()
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$defs": own.pop("$defs")
+        "$defs": model_schema.pop("$defs")
         | {
-            "collectives": _of_kind(own, apart=("iteration", "chunks"), required="collectives"),
-            "iteration": _of_kind(own, apart=("collectives",), required="iteration"),
+            "collectives": _of_kind(model_schema, apart=("iteration", "chunks"), required="collectives"),
+            "iteration": _of_kind(model_schema, apart=("collectives",), required="iteration"),
         },
         "type": "object",
         "if": {"required": ["iteration"]},

@@ -27,19 +27,19 @@ def combined(first: FloatArray, second: FloatArray, products: FloatArray) -> Flo
         has no weight to lose.
     """
     both, *squares = products
-    weights = [1 - np.divide(both, 2 * own, out=np.zeros_like(both), where=own > 0) for own in squares]
+    weights = [1 - np.divide(both, 2 * square, out=np.zeros_like(both), where=square > 0) for square in squares]
     weighted: FloatArray = weights[0] * first + weights[1] * second
     return weighted
 
 
-def outcome(initial: FloatArray, leg: Sequence[int], pairwise: Sequence[bool]) -> FloatArray:
+def outcome(initial: FloatArray, axes: Sequence[int], pairwise: Sequence[bool]) -> FloatArray:
     """What a reduction has to end with, from the definition, whole vectors at a time.
 
     Parameters
     ----------
     initial : float64 array, shape (NPUs along each dimension, blocks along each dimension)
         What NPUs hold.
-    leg : sequence of int
+    axes : sequence of int
         The axes in the order in which they are reduced.
     pairwise : sequence of bool
         For each of them whether it combines pairs; else it sums.
@@ -51,7 +51,7 @@ def outcome(initial: FloatArray, leg: Sequence[int], pairwise: Sequence[bool]) -
     """
     num_axes = initial.ndim // 2
     whole = {num_axes + axis for axis in range(num_axes)}
-    for axis, pairs in zip(leg, pairwise, strict=True):
+    for axis, pairs in zip(axes, pairwise, strict=True):
         initial = _tree(initial, axis, tuple(sorted(whole))) if pairs else initial.sum(axis=axis, keepdims=True)
         whole.discard(num_axes + axis)
     return initial
@@ -82,8 +82,8 @@ def level(first: FloatArray, second: FloatArray, distance: int, others: int) -> 
     """
     shape = (len(first), first.shape[1], others, -1)
     one, other = first.reshape(shape), second.reshape(shape)
-    own = np.stack([(a * b).sum(axis=(1, 3)) for a, b in ((one, other), (one, one), (other, other))])
-    shared = own.reshape(3, -1, distance, others).sum(axis=1, keepdims=True)
+    partial = np.stack([(a * b).sum(axis=(1, 3)) for a, b in ((one, other), (one, one), (other, other))])
+    shared = partial.reshape(3, -1, distance, others).sum(axis=1, keepdims=True)
     products = np.broadcast_to(shared, (3, len(first) // distance, distance, others)).reshape(
         3, len(first), 1, others, 1
     )

@@ -150,7 +150,7 @@ def disjunctive_graph(schedule: Schedule) -> "nx.DiGraph[Any]":
 
 
 def _step(schedule: Schedule, graph: "_Graph", operation: int, waited_for: str) -> Step:
-    start, busy, lag = (own[operation] for own in (graph.start, graph.duration, graph.lag))
+    start, busy, lag = (values[operation] for values in (graph.start, graph.duration, graph.lag))
     if operation in graph.stages:
         iteration, stage = divmod(operation, schedule.plan.num_stages)
         label = schedule.plan.label(schedule.instance, stage)
@@ -189,7 +189,7 @@ class _Graph:
         arrivals = np.stack([ready[:, last].max(axis=1) for _, last in plan.ends_of_chunks], axis=1)
         durations = np.array([task.duration for task in instance.tasks], dtype=np.int64)
         self.start = _joined(schedule.start, schedule.task_start, arrivals)
-        self.duration = _joined(*(np.tile(own, rows) for own in (schedule.costs.occupancy, durations)))
+        self.duration = _joined(*(np.tile(values, rows) for values in (schedule.costs.occupancy, durations)))
         self.lag = _joined(np.tile(schedule.costs.lag, rows), 0 * schedule.task_start)
         self._launch, self._position = plan.launch_of_stage.tolist(), plan.positions.tolist()
         self._release: list[int] = plan.releases(instance).tolist()
@@ -223,7 +223,7 @@ class _Graph:
         Only results and tasks can take no time: at one time results come first, then tasks.
         """
         start = np.array(self.start)
-        rank = np.repeat([2, 1, 0], [len(own) for own in (self.stages, self.tasks, self.results)])
+        rank = np.repeat([2, 1, 0], [len(members) for members in (self.stages, self.tasks, self.results)])
         order = np.lexsort((np.arange(len(start)), rank, start))
         in_turn: list[int] = order[start[order] >= 0].tolist()
         return in_turn

@@ -78,7 +78,7 @@ class Period:
         """One row per time that the NPU waits, with the fields of :class:`Wait`, times in picoseconds."""
         import pandas
 
-        names = [own.name for own in fields(Wait)]
+        names = [field.name for field in fields(Wait)]
         return pandas.DataFrame([astuple(wait) for wait in self.waits], columns=names)
 
     @cached_property
@@ -108,8 +108,8 @@ class Period:
         """Whether the last whole iteration repeats the one before it, shifted in time."""
         if self.num_iterations < 3:
             return False
-        own = [np.concatenate([t, s]) for t, s in zip(self.task_start[-3:-1], self.stage_start[-3:-1], strict=True)]
-        return bool(((own[1] - own[0]) == self._periods[-1]).all())
+        starts = [np.concatenate([t, s]) for t, s in zip(self.task_start[-3:-1], self.stage_start[-3:-1], strict=True)]
+        return bool(((starts[1] - starts[0]) == self._periods[-1]).all())
 
     @property
     def _periods(self) -> IntArray:
@@ -123,8 +123,8 @@ class Period:
         the slowest task or stage takes per iteration there, if that is more.  Few iterations may all be those of a
         network that is still filling up: theirs is no less than what they take if they are repeated as a block.
         """
-        found = max(int(self._periods[self._first_period :].max()), self._pace)
-        return found if self.is_steady or self.num_iterations > FEW else max(found, self._drained)
+        slowest = max(int(self._periods[self._first_period :].max()), self._pace)
+        return slowest if self.is_steady or self.num_iterations > FEW else max(slowest, self._drained)
 
     @property
     def _drained(self) -> int:
@@ -145,8 +145,8 @@ class Period:
         starts = int(self.task_start[-1, 0] - self.task_start[first, 0])
         pace = -(-starts // (last + 1 - first))
         if last > first:
-            own = [np.concatenate([self.task_start[row], self.stage_start[row]]) for row in (first, last)]
-            pace = max(pace, -(-int((own[1] - own[0]).max()) // (last - first)))
+            places = [np.concatenate([self.task_start[row], self.stage_start[row]]) for row in (first, last)]
+            pace = max(pace, -(-int((places[1] - places[0]).max()) // (last - first)))
         return pace
 
     @property
@@ -176,16 +176,16 @@ class Period:
     @cached_property
     def waits(self) -> tuple[Wait, ...]:
         """What the NPU that computes longest waits for in the last whole period, that before the next one included."""
-        row, own = self.num_iterations - 2, list(self.instance.busiest_chain)
-        starts = np.append(self.task_start[row, own], self.task_start[row + 1, own[0]])
-        gaps = starts[1:] - self.task_end[row, own]
+        row, chain = self.num_iterations - 2, list(self.instance.busiest_chain)
+        starts = np.append(self.task_start[row, chain], self.task_start[row + 1, chain[0]])
+        gaps = starts[1:] - self.task_end[row, chain]
         return tuple(self._wait(row, place + 1, int(gaps[place])) for place in np.flatnonzero(gaps > 0).tolist())
 
     def _wait(self, iteration: int, place: int, length: int) -> Wait:
         """The wait before a task, by its place among those of its NPU from an iteration on: for what arrives last."""
-        own = self.instance.busiest_chain
-        later, number = place // len(own), own[place % len(own)]
-        start = int(self.task_end[iteration, own[place - 1]] - self.task_start[iteration, 0])
+        chain = self.instance.busiest_chain
+        later, number = place // len(chain), chain[place % len(chain)]
+        start = int(self.task_end[iteration, chain[place - 1]] - self.task_start[iteration, 0])
         name, row, launches = self.instance.tasks[number].name, iteration + later, self.plan.launches_of(self.instance)
         arrivals = [
             (int(self.launch_ready[row - launch.before.later, index]), launch.tensors[0], launch)

@@ -196,9 +196,9 @@ class Plan:
     def ends_of_chunks(self) -> tuple[tuple[IntArray, IntArray], ...]:
         """Per launch, the first and the last stage of each chunk."""
         pairs = []
-        for first, own in zip(self.offsets, self.chunks, strict=False):
-            starts = first + np.arange(len(own.sizes)) * own.paths.shape[1]
-            pairs.append((starts, starts + own.paths.shape[1] - 1))
+        for first, chunks in zip(self.offsets, self.chunks, strict=False):
+            starts = first + np.arange(len(chunks.sizes)) * chunks.paths.shape[1]
+            pairs.append((starts, starts + chunks.paths.shape[1] - 1))
         return tuple(pairs)
 
     @cached_property
@@ -227,8 +227,8 @@ class Plan:
     def costs(self, instance: Instance) -> StageCosts:
         """Costs of every stage, arrays of shape (stages,); launches of one kind are looked at together."""
         alike: dict[tuple[CollectiveKind, int], list[int]] = {}
-        for number, (exchange, own) in enumerate(zip(self.launched(instance), self.chunks, strict=True)):
-            alike.setdefault((exchange.kind, own.paths.shape[1]), []).append(number)
+        for number, (exchange, chunks) in enumerate(zip(self.launched(instance), self.chunks, strict=True)):
+            alike.setdefault((exchange.kind, chunks.paths.shape[1]), []).append(number)
         parts = [self._costs_of(instance, kind, numbers) for (kind, _), numbers in alike.items()]
         if len(parts) == 1:
             return parts[0]
@@ -239,19 +239,21 @@ class Plan:
     def _costs_of(self, instance: Instance, kind: CollectiveKind, numbers: Sequence[int]) -> StageCosts:
         """Costs of the stages of some launches of one kind and as many stages, one launch after the other."""
         chunks = [self.chunks[number] for number in numbers]
-        sizes = np.concatenate([own.sizes for own in chunks])
-        paths = np.concatenate([own.paths for own in chunks])
+        sizes = np.concatenate([part.sizes for part in chunks])
+        paths = np.concatenate([part.paths for part in chunks])
         return StageCosts._make(array.ravel() for array in path_costs(instance, kind, sizes, paths))
 
     def releases(self, instance: Instance) -> IntArray:
         """Release of the collective of every stage in picoseconds, shape (stages,)."""
         pairs = zip(self.chunks, self.launched(instance), strict=True)
-        return np.concatenate([np.full(own.paths.size, exchange.release) for own, exchange in pairs])
+        return np.concatenate([np.full(part.paths.size, exchange.release) for part, exchange in pairs])
 
     def phases(self, instance: Instance) -> IntArray:
         """Phase of every stage, shape (stages,)."""
         pairs = zip(self.chunks, self.launched(instance), strict=True)
-        return np.concatenate([np.tile(stage_phases(e.kind, own.paths.shape[1]), len(own.sizes)) for own, e in pairs])
+        return np.concatenate(
+            [np.tile(stage_phases(e.kind, part.paths.shape[1]), len(part.sizes)) for part, e in pairs]
+        )
 
     def enforcing(self, sequences: tuple[IntArray, ...], shifts: IntArray = NO_SHIFTS) -> Self:
         """The same launches and chunks with these sequences enforced."""
@@ -285,9 +287,9 @@ def _fused(launch: Launch, carried: Sequence[Exchange]) -> Exchange:
         carried[0],
         name=launch.name,
         kind=launch.kind,
-        size=sum(own.size for own in carried),
-        max_chunks=max(own.max_chunks for own in carried),
-        release=max(own.release for own in carried),
+        size=sum(exchange.size for exchange in carried),
+        max_chunks=max(exchange.max_chunks for exchange in carried),
+        release=max(exchange.release for exchange in carried),
     )
 
 
@@ -296,14 +298,14 @@ def default_launches(instance: Instance) -> tuple[Launch, ...]:
     """One launch for every exchange, released by the task that makes its data."""
     return tuple(
         Launch(
-            name=own.name,
-            kind=own.kind,
+            name=exchange.name,
+            kind=exchange.kind,
             tensors=(number,),
-            after=TaskOf(own.ready_task, 0) if own.ready_task >= 0 else None,
-            before=TaskOf(own.needed_task, own.needed_later) if own.needed_task >= 0 else None,
-            after_launches=own.after,
+            after=TaskOf(exchange.ready_task, 0) if exchange.ready_task >= 0 else None,
+            before=TaskOf(exchange.needed_task, exchange.needed_later) if exchange.needed_task >= 0 else None,
+            after_launches=exchange.after,
         )
-        for number, own in enumerate(instance.exchanges)
+        for number, exchange in enumerate(instance.exchanges)
     )
 
 
@@ -323,5 +325,5 @@ def equal_sizes(exchange: Exchange) -> IntArray:
 def fixed_path(exchange: Exchange, order: tuple[int, ...] = ()) -> tuple[int, ...]:
     """Today's fixed order: scatter (and all-to-all) inwards out, gather outwards in; or another `order` of its span."""
     span = order or exchange.span
-    legs = (span[::-1] if phase.rule.data is Data.GROW else span for phase in exchange.kind.rule.phases)
-    return tuple(k for leg in legs for k in leg)
+    paths = (span[::-1] if phase.rule.data is Data.GROW else span for phase in exchange.kind.rule.phases)
+    return tuple(k for phase_path in paths for k in phase_path)

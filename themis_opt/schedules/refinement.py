@@ -31,11 +31,11 @@ def refined(plan: Plan, instance: Instance, counts: Sequence[IntArray]) -> Plan:
     """
     chunks, parts = [], []
     first = 0
-    for own, exchange, own_counts in zip(plan.chunks, plan.launched(instance), counts, strict=True):
-        parent = np.repeat(np.arange(len(own.sizes)), own_counts)
-        chunks.append(Chunks(equal_sizes(exchange), own.paths[parent]))
-        parts += _parts_of_stages(parent, own.paths.shape, first)
-        first += exchange.chunks * own.paths.shape[1]
+    for coarse, exchange, counts_of_launch in zip(plan.chunks, plan.launched(instance), counts, strict=True):
+        parent = np.repeat(np.arange(len(coarse.sizes)), counts_of_launch)
+        chunks.append(Chunks(equal_sizes(exchange), coarse.paths[parent]))
+        parts += _parts_of_stages(parent, coarse.paths.shape, first)
+        first += exchange.chunks * coarse.paths.shape[1]
     sequences = tuple(_joined([parts[stage] for stage in _enforced(s)]) for s in plan.sequences)
     shifts = np.zeros(first, dtype=np.int64)
     for stages, shift in zip(parts, plan.shifts.tolist(), strict=False):  # all 0 where the plan has none
@@ -47,8 +47,8 @@ def refined(plan: Plan, instance: Instance, counts: Sequence[IntArray]) -> Plan:
 def even_counts(schedule: Schedule, instance: Instance) -> list[IntArray]:
     """Counts for :func:`refined` that differ by at most one within each collective."""
     return [
-        np.diff(np.arange(len(own.sizes) + 1) * exchange.chunks // len(own.sizes))
-        for own, exchange in zip(schedule.plan.chunks, schedule.plan.launched(instance), strict=True)
+        np.diff(np.arange(len(chunks.sizes) + 1) * exchange.chunks // len(chunks.sizes))
+        for chunks, exchange in zip(schedule.plan.chunks, schedule.plan.launched(instance), strict=True)
     ]
 
 

@@ -139,7 +139,7 @@ class Schedule:
         return self.plan.costs(self.instance)
 
     def knowing(self, costs: StageCosts) -> Self:
-        """The schedule itself, with its costs, which were computed to make it; changed copies compute theirs anew."""
+        """The schedule itself, with its costs, which were computed to make it; changed copies compute them again."""
         self.__dict__["costs"] = costs
         return self
 
@@ -153,13 +153,13 @@ class Schedule:
         carried: dict[int, FloatArray] = {}
         for k, dimension in enumerate(instance.fabric.dimensions):
             if dimension.rails:
-                own = np.flatnonzero(stages == k)
+                stages_there = np.flatnonzero(stages == k)
                 wire, carried[k] = (
-                    wire_bytes(instance, k, self.costs.sent[own]),
-                    np.zeros((len(own), len(dimension.rails))),
+                    wire_bytes(instance, k, self.costs.sent[stages_there]),
+                    np.zeros((len(stages_there), len(dimension.rails))),
                 )
-                for phase in np.unique(phases[own]).tolist():
-                    chosen = phases[own] == phase
+                for phase in np.unique(phases[stages_there]).tolist():
+                    chosen = phases[stages_there] == phase
                     carried[k][chosen] = parts(dimension, Phase(phase), wire[chosen])
         return carried
 
@@ -167,7 +167,7 @@ class Schedule:
     def has_equal_sizes(self) -> bool:
         """Whether every launch is cut as the instance says, in chunks that differ by at most one element."""
         pairs = zip(self.launched, self.plan.chunks, strict=True)
-        return all(np.array_equal(np.sort(own.sizes)[::-1], equal_sizes(exchange)) for exchange, own in pairs)
+        return all(np.array_equal(np.sort(part.sizes)[::-1], equal_sizes(exchange)) for exchange, part in pairs)
 
     @property
     def dimensions_in_use(self) -> tuple[int, ...]:
@@ -200,15 +200,15 @@ class Schedule:
 
         https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
         """
-        return sum(own.size for own in self.instance.exchanges) * PICOSECONDS_PER_SECOND / self.makespan
+        return sum(exchange.size for exchange in self.instance.exchanges) * PICOSECONDS_PER_SECOND / self.makespan
 
     @property
     def bus_bandwidth(self) -> float:
         """*busbw* of nccl-tests: algbw times the factor of each kind, 2 (n - 1) / n for all-reduce on n NPUs."""
         total = 0.0
-        for own in self.instance.exchanges:
-            npus = math.prod(self.instance.fabric.sizes[k] for k in own.span)
-            total += float(own.size * own.kind.rule.bus_share(npus))
+        for exchange in self.instance.exchanges:
+            npus = math.prod(self.instance.fabric.sizes[k] for k in exchange.span)
+            total += float(exchange.size * exchange.kind.rule.bus_share(npus))
         return total * PICOSECONDS_PER_SECOND / self.makespan
 
     @property

@@ -90,13 +90,13 @@ def makespans(instance: Instance, plans: Sequence[Plan]) -> IntArray:
     alike: dict[Any, list[int]] = {}
     for number, plan in enumerate(plans):
         alike.setdefault((plan.dispatch, tuple(c.paths.shape for c in plan.chunks)), []).append(number)
-    found = np.zeros(len(plans), dtype=np.int64)
+    makespans = np.zeros(len(plans), dtype=np.int64)
     for members in alike.values():
         together = max(1, STAGES_TOGETHER // plans[members[0]].num_stages)
         for first in range(0, len(members), together):
             block = members[first : first + together]
-            found[block] = _makespans_of_alike(instance, [plans[number] for number in block])
-    return found
+            makespans[block] = _makespans_of_alike(instance, [plans[number] for number in block])
+    return makespans
 
 
 def _makespans_of_alike(instance: Instance, plans: Sequence[Plan]) -> IntArray:
@@ -122,8 +122,8 @@ def _makespans_of_alike(instance: Instance, plans: Sequence[Plan]) -> IntArray:
     start = start_times_of_runs(operations, runs)
     for stuck in np.flatnonzero(start.min(axis=1) < 0).tolist():
         simulate(instance, plans[stuck])  # raises, naming the cycle
-    found: IntArray = (start + (costs.occupancy + costs.lag).reshape(runs, -1)).max(axis=1)
-    return found
+    makespans: IntArray = (start + (costs.occupancy + costs.lag).reshape(runs, -1)).max(axis=1)
+    return makespans
 
 
 def _stages_of_alike(instance: Instance, plans: Sequence[Plan]) -> tuple[IntArray, StageCosts]:
@@ -135,7 +135,7 @@ def _stages_of_alike(instance: Instance, plans: Sequence[Plan]) -> tuple[IntArra
         arrays = (paths, *path_costs(instance, exchange.kind, sizes, paths))
         per_collective.append([array.reshape(len(plans), -1) for array in arrays])
     several = len(per_collective) > 1  # a single array is not worth a copy
-    joined = (np.concatenate(own, axis=1) if several else own[0] for own in zip(*per_collective, strict=True))
+    joined = (np.concatenate(arrays, axis=1) if several else arrays[0] for arrays in zip(*per_collective, strict=True))
     resource, *costs = (array.ravel() for array in joined)
     return resource, StageCosts(*costs)
 
@@ -218,7 +218,7 @@ def build_operations(instance: Instance, plan: Plan, costs: StageCosts, iteratio
         duration=of_row(np.array([task.duration for task in instance.tasks], dtype=np.int64), costs.occupancy),
         lag=of_row(0, costs.lag),
         release=of_row(0, plan.releases(instance)),
-        # Read-only, as where there are chains alone: another type would be compiled anew.
+        # Read-only, as where there are chains alone: another type would be compiled again.
         successor_start=read_only(np.searchsorted(edges[:, 0], np.arange(iterations * count + 1))),
         successor=read_only(np.ascontiguousarray(edges[:, 1])),
         num_predecessors=read_only(np.bincount(edges[:, 1], minlength=iterations * count)),
@@ -233,10 +233,10 @@ def _chained(instance: Instance, plan: Plan, costs: StageCosts) -> Operations:
     """Operations that wait for nothing but the stage before them; what they have in common with other plans is kept."""
     chains = _chains(_shapes(plan))
     keys = DISPATCH[plan.dispatch](costs, chains.last_of_chunk)
-    own, minor, sign = keys.major[None], keys.minor, np.full(plan.num_stages, keys.time_sign)
+    ranks, minor, sign = keys.major[None], keys.minor, np.full(plan.num_stages, keys.time_sign)
     if plan.keys is not None or plan.order != "ready" or any(launch.urgent for launch in plan.launches):
-        own, minor, sign = _priorities(instance, plan, costs, 1)
-    major, enforced = _enforced(instance, plan, own)
+        ranks, minor, sign = _priorities(instance, plan, costs, 1)
+    major, enforced = _enforced(instance, plan, ranks)
     return Operations(
         resource=plan.stage_resources(instance),
         duration=costs.occupancy,
@@ -321,10 +321,10 @@ def _priorities(
     """
     tasks, stages = len(instance.tasks), plan.num_stages
     keys = DISPATCH[plan.dispatch](costs, _chains(_shapes(plan)).last_of_chunk)
-    own = keys.major if plan.keys is None else plan.keys
+    keys_of_stages = keys.major if plan.keys is None else plan.keys
     ranks = _launch_ranks(instance, plan, iterations)[:, plan.launch_of_stage]
     major = np.zeros((iterations, tasks + stages))
-    major[:, tasks:] = _dense(ranks.ravel(), np.tile(own, iterations)).reshape(iterations, stages)
+    major[:, tasks:] = _dense(ranks.ravel(), np.tile(keys_of_stages, iterations)).reshape(iterations, stages)
     minor, sign = (np.zeros((iterations, tasks + stages), dtype=np.int64) for _ in range(2))
     if plan.keys is None:
         minor[:, tasks:], sign[:, tasks:] = keys.minor, keys.time_sign
@@ -433,8 +433,8 @@ def _describe_cycle(instance: Instance, plan: Plan, start: IntArray) -> str:
     before = {int(b): int(a) for s in plan.sequences if s is not None for a, b in pairwise(s)}
     stuck = set(np.flatnonzero(start < 0).tolist())
     for stage in stuck:
-        own = stage - 1 if stage not in firsts else -1
-        waits_for[stage] = own if own in stuck else before[stage]
+        before_it = stage - 1 if stage not in firsts else -1
+        waits_for[stage] = before_it if before_it in stuck else before[stage]
     return "stages wait for each other: " + " <- ".join(plan.label(instance, s) for s in _cycle(waits_for, min(stuck)))
 
 

@@ -79,11 +79,11 @@ def coverage(schedule: Schedule) -> str | None:
     exchanges, carried = schedule.instance.exchanges, Counter[tuple[int, str]]()
     for launch in schedule.plan.launches_of(schedule.instance):
         carried.update((number, launch.part) for number in launch.tensors)
-        own = [exchanges[number] for number in launch.tensors]
-        if len({(e.kind, e.span, e.element_bytes) for e in own}) != 1:
+        members = [exchanges[number] for number in launch.tensors]
+        if len({(e.kind, e.span, e.element_bytes) for e in members}) != 1:
             return f"{launch.name} fuses tensors of different kinds, dimensions or elements"
-        if launch.kind is not _run_as(own[0].kind, launch.part):
-            return f"{launch.name} runs {launch.kind} as the {launch.part} of {own[0].kind}"
+        if launch.kind is not _run_as(members[0].kind, launch.part):
+            return f"{launch.name} runs {launch.kind} as the {launch.part} of {members[0].kind}"
     for number, exchange in enumerate(exchanges):
         parts = tuple(part for part in PART_NAMES for _ in range(carried[number, part]))
         if parts not in PARTS[exchange.kind]:
@@ -104,10 +104,10 @@ def stages(schedule: Schedule) -> str | None:
         num_phases, span = len(exchange.kind.rule.phases), exchange.span
         if chunks.paths.shape[1] != num_phases * len(span):
             return f"chunks of {exchange.name} have {chunks.paths.shape[1]} stages, must have {num_phases * len(span)}"
-        for leg in np.split(chunks.paths, num_phases, axis=1):
-            wrong = np.flatnonzero((np.sort(leg, axis=1) != np.array(span)).any(axis=1))
+        for phase_path in np.split(chunks.paths, num_phases, axis=1):
+            wrong = np.flatnonzero((np.sort(phase_path, axis=1) != np.array(span)).any(axis=1))
             if len(wrong):
-                visited = leg[wrong[0]].tolist()
+                visited = phase_path[wrong[0]].tolist()
                 return f"chunk {wrong[0]} of {exchange.name} visits dimensions {visited}, must visit {span}"
     return None
 
@@ -146,13 +146,13 @@ def mirrored_halves(schedule: Schedule) -> str | None:
     if schedule.instance.ag_order == "free":
         return None
     halves = {
-        (launch.tensors, launch.part): own
-        for launch, own in zip(schedule.plan.launches_of(schedule.instance), schedule.plan.chunks, strict=True)
+        (launch.tensors, launch.part): chunks
+        for launch, chunks in zip(schedule.plan.launches_of(schedule.instance), schedule.plan.chunks, strict=True)
     }
-    for (tensors, part), own in halves.items():
+    for (tensors, part), chunks in halves.items():
         scatter = halves.get((tensors, "scatter"))
         mirror = scatter and Chunks(scatter.sizes, scatter.paths[:, ::-1])
-        if part == "gather" and own != mirror:
+        if part == "gather" and chunks != mirror:
             return f"the gather of tensors {tensors} does not reverse its scatter"
     return None
 
@@ -176,22 +176,22 @@ def rails(schedule: Schedule) -> str | None:
     instance, plan, costs = schedule.instance, schedule.plan, schedule.costs
     phases = plan.phases(instance)
     for k, carried in schedule.rail_bytes.items():
-        dimension, own = instance.fabric.dimensions[k], np.flatnonzero(plan.stage_dimensions == k)
-        needed = wire_bytes(instance, k, costs.sent[own])
+        dimension, stages = instance.fabric.dimensions[k], np.flatnonzero(plan.stage_dimensions == k)
+        needed = wire_bytes(instance, k, costs.sent[stages])
         # Parts follow from times, which hold a launch too: of less than a byte it leaves few digits.
         wrong = (carried < 0).any(axis=1) | ~np.isclose(carried.sum(axis=1), needed, rtol=TOLERANCE, atol=TOLERANCE)
         if wrong.any():
             stage = int(np.flatnonzero(wrong)[0])
-            label = plan.label(instance, int(own[stage]))
+            label = plan.label(instance, int(stages[stage]))
             return f"{label} has {needed[stage]:.15g} bytes, its rails carry {carried[stage].tolist()}"
-        late = np.array([lateness(dimension, Phase(phase)) for phase in phases[own].tolist()]).reshape(carried.shape)
+        late = np.array([lateness(dimension, Phase(phase)) for phase in phases[stages].tolist()]).reshape(carried.shape)
         bandwidth = np.array([rail.bandwidth for rail in dimension.rails])
         arrivals = np.where(carried > 0, late + carried / bandwidth * PICOSECONDS_PER_SECOND, 0.0).max(axis=1)
-        held = costs.occupancy[own] - fixed_occupancy(instance, phases[own], k)
+        held = costs.occupancy[stages] - fixed_occupancy(instance, phases[stages], k)
         wrong = arrivals > held * (1 + TOLERANCE)
         if wrong.any():
             stage = int(np.flatnonzero(wrong)[0])
-            label = plan.label(instance, int(own[stage]))
+            label = plan.label(instance, int(stages[stage]))
             return f"{label} holds its dimension to send for {held[stage]} ps, its rails take {arrivals[stage]:.0f}"
     return None
 
@@ -207,12 +207,12 @@ def serial_compute(schedule: Schedule) -> str | None:
     """Tasks of a stage run one after the other, in the order of the instance, and after those they wait for."""
     tasks = schedule.instance.tasks
     for chain in schedule.instance.chains:
-        own = list(chain)
-        start, end = schedule.task_start[:, own].ravel(), schedule.period.task_end[:, own].ravel()
+        members = list(chain)
+        start, end = schedule.task_start[:, members].ravel(), schedule.period.task_end[:, members].ravel()
         early = np.flatnonzero(start < np.concatenate([[0], end[:-1]]))
         if len(early):
-            row, place = divmod(int(early[0]), len(own))
-            return f"iteration {row}: task {tasks[own[place]].name} starts too early"
+            row, place = divmod(int(early[0]), len(members))
+            return f"iteration {row}: task {tasks[members[place]].name} starts too early"
     for before, task in schedule.instance.waits:
         early = np.flatnonzero(schedule.task_start[:, task] < schedule.period.task_end[:, before])
         if len(early):
@@ -227,7 +227,7 @@ def release(schedule: Schedule) -> str | None:
     early = known & (schedule.start < allowed)
     if early.any():
         return _first_wrong(schedule, early, "starts at {} ps, is released at {}", schedule.start, allowed)
-    scattered = {own.tensors: n for n, own in enumerate(plan.launches_of(instance)) if own.part == "scatter"}
+    scattered = {launch.tensors: n for n, launch in enumerate(plan.launches_of(instance)) if launch.part == "scatter"}
     carriers = _carriers(schedule)
     for number, launch in enumerate(plan.launches_of(instance)):
         if launch.part == "gather" and launch.tensors not in scattered:
@@ -345,12 +345,12 @@ def _label(schedule: Schedule, row: int, stage: int) -> str:
     return iteration + schedule.plan.label(schedule.instance, int(stage))
 
 
-def _first_wrong(schedule: Schedule, wrong: BoolArray, what: str, found: IntArray, required: IntArray) -> str | None:
-    """The first wrong stage, with what was found there and what the rule requires."""
+def _first_wrong(schedule: Schedule, wrong: BoolArray, what: str, actual: IntArray, required: IntArray) -> str | None:
+    """The first wrong stage, with what stands there and what the rule requires."""
     if not wrong.any():
         return None
     place = int(np.flatnonzero(wrong)[0])
-    return f"{_label(schedule, *divmod(place, schedule.plan.num_stages))} {what.format(found[place], required[place])}"
+    return f"{_label(schedule, *divmod(place, schedule.plan.num_stages))} {what.format(actual[place], required[place])}"
 
 
 RULES: Mapping[str, Rule] = MappingProxyType(

@@ -159,7 +159,7 @@ def _wrong_block(state: Tensor, expected: Tensor) -> str | None:
 
 
 def _report(schedule: Schedule, num_paths: int) -> VerifyReport:
-    instance, spans = schedule.instance, [own.span for own in schedule.launched]
+    instance, spans = schedule.instance, [exchange.span for exchange in schedule.launched]
     sizes = tuple(virtual_sizes(instance, span) for span in spans)
     real = tuple(tuple(instance.fabric.sizes[k] for k in span) for span in spans)
     return VerifyReport(max(map(math.prod, sizes)), num_paths, sizes != real, sizes)

@@ -64,10 +64,10 @@ class Trial:
         """What the NPUs must hold after a path."""
         if not _combines(self.instance, self.exchange):
             return self.expected
-        leg = path[: len(path) // len(self.exchange.kind.rule.phases)]
-        pairwise = [self.dimension(k).algorithm is Algorithm.ADASUM for k in leg]
-        total = adasum.outcome(self.initial, [self.exchange.span.index(k) for k in leg], pairwise)
-        sizes = self.initial.shape[: len(leg)]
+        scatter_path = path[: len(path) // len(self.exchange.kind.rule.phases)]
+        pairwise = [self.dimension(k).algorithm is Algorithm.ADASUM for k in scatter_path]
+        total = adasum.outcome(self.initial, [self.exchange.span.index(k) for k in scatter_path], pairwise)
+        sizes = self.initial.shape[: len(scatter_path)]
         reduced = np.zeros((math.prod(sizes), total.size))
         reduced[0] = total.ravel()
         return _as_tensor(self.exchange.kind.rule.outcome(reduced, sizes), sizes)

@@ -50,9 +50,9 @@ Group = tuple[CollectiveKind, tuple[int, ...]]
 
 def cut(instance: Instance) -> float:
     """Picoseconds that collectives need at least, with any algorithm."""
-    bounds = [own.release + time_across(instance, [own]) for own in instance.exchanges]
-    for release in {own.release for own in instance.exchanges}:
-        later = [own for own in instance.exchanges if own.release >= release]
+    bounds = [exchange.release + time_across(instance, [exchange]) for exchange in instance.exchanges]
+    for release in {exchange.release for exchange in instance.exchanges}:
+        later = [exchange for exchange in instance.exchanges if exchange.release >= release]
         bounds.append(release + time_across(instance, later))
     return max(bounds)
 
@@ -60,8 +60,8 @@ def cut(instance: Instance) -> float:
 def time_across(instance: Instance, exchanges: Sequence[Exchange]) -> float:
     """Picoseconds for what has to cross the worst cut, all of it there from the start."""
     size_by_group = Counter[Group]()
-    for own in exchanges:
-        size_by_group[own.kind, own.span] += own.size
+    for exchange in exchanges:
+        size_by_group[exchange.kind, exchange.span] += exchange.size
     used = sorted({k for _, span in size_by_group for k in span})
     ways = (True, False) if len(exchanges) == 1 else (True,)
     times = (_time(instance, size_by_group, set(inside), mean) for inside in _proper_subsets(used) for mean in ways)
@@ -79,8 +79,8 @@ def _time(instance: Instance, size_by_group: Mapping[Group, int], inside: set[in
     sent = sum(size * _share(instance, group, inside, mean) for group, size in size_by_group.items())
     speeds: dict[int, float] = {}
     for k in across:  # dimensions that share a resource hold it in turn, so it counts once
-        own = _bytes_per_second(instance.fabric.dimensions[k], mean)
-        speeds[instance.resources[k]] = max(speeds.get(instance.resources[k], 0.0), own)
+        speed = _bytes_per_second(instance.fabric.dimensions[k], mean)
+        speeds[instance.resources[k]] = max(speeds.get(instance.resources[k], 0.0), speed)
     return sent * PICOSECONDS_PER_SECOND / sum(speeds.values())
 
 

@@ -46,8 +46,8 @@ def job_class(
 def without_fixed(job: JobClass, least: JobClass) -> JobClass:
     """A job class without what its stages cost whatever they send: the durations of `least`, its jobs of no size."""
     legs = tuple(
-        Leg({arc: duration - one.duration[arc] for arc, duration in leg.duration.items()}, leg.lag)
-        for leg, one in zip(job.legs, least.legs, strict=True)
+        Leg({arc: duration - one.duration[arc] for arc, duration in phase.duration.items()}, phase.lag)
+        for phase, one in zip(job.legs, least.legs, strict=True)
     )
     return replace(job, legs=legs)
 
@@ -67,17 +67,17 @@ def occupancies(instance: Instance, exchange: Exchange, sizes: IntArray) -> IntA
 
     Returns
     -------
-    int64 array, shape (sizes, legs, 2**dimensions, dimensions)
-        By mask of the dimensions of the span already visited in the leg, and the next dimension; 0 where that is
+    int64 array, shape (sizes, phases, 2**dimensions, dimensions)
+        By mask of the dimensions of the span already visited in the phase, and the next dimension; 0 where that is
         visited already.
     """
     span, phases = exchange.span, exchange.kind.rule.phases
     table = np.zeros((len(sizes), len(phases), 2 ** len(span), len(span)), dtype=np.int64)
     visited, local = _local_arcs(len(span))
     machine = np.array(span)[local]
-    for leg, phase in enumerate(phases):
+    for number, phase in enumerate(phases):
         divisors = _divisors(instance.fabric.sizes, phase, span)
-        table[:, leg, visited, local] = occupancy(instance, phase, machine, sizes[:, None], divisors)
+        table[:, number, visited, local] = occupancy(instance, phase, machine, sizes[:, None], divisors)
     return table
 
 
@@ -88,9 +88,9 @@ class OccupancyParts(NamedTuple):
 
     Attributes
     ----------
-    rate, packets : float64, shape (legs, 2**dimensions, dimensions)
+    rate, packets : float64, shape (phases, 2**dimensions, dimensions)
         Picoseconds without headers, and packets, for each byte of the chunk, indexed as :func:`occupancies`.
-    fixed : int64, shape (legs, 2**dimensions, dimensions)
+    fixed : int64, shape (phases, 2**dimensions, dimensions)
         Picoseconds whatever is sent.
     header : float64, shape (dimensions,)
         Picoseconds for each packet.
@@ -108,28 +108,28 @@ def occupancy_parts(instance: Instance, exchange: Exchange) -> OccupancyParts:
     visited, local = _local_arcs(len(span))
     machine = np.array(span)[local]
     framing = [instance.fabric.dimensions[k].packet for k in span]
-    payload = np.array([own.payload if own else math.inf for own in framing])
+    payload = np.array([packet.payload if packet else math.inf for packet in framing])
     bandwidth = np.array([instance.fabric.bandwidths[k] for k in span])
-    header = np.array([own.header if own else 0.0 for own in framing]) * PICOSECONDS_PER_SECOND / bandwidth
+    header = np.array([packet.header if packet else 0.0 for packet in framing]) * PICOSECONDS_PER_SECOND / bandwidth
     rate = np.zeros((len(phases), 2 ** len(span), len(span)))
     packets, fixed = np.zeros_like(rate), np.zeros(rate.shape, dtype=np.int64)
     equal = exchange.size / exchange.chunks
-    for leg, phase in enumerate(phases):
+    for number, phase in enumerate(phases):
         sent = bytes_sent(instance, phase, machine, np.array(1.0), _divisors(instance.fabric.sizes, phase, span))
-        packets[leg, visited, local] = sent / payload[local]
+        packets[number, visited, local] = sent / payload[local]
         offset = rails_offset(instance, phase, machine, sent * equal)
         whole = (variable_occupancy(instance, phase, machine, sent * equal, whole_packets=False) - offset) / equal
-        rate[leg, visited, local] = whole - packets[leg, visited, local] * header[local]
-        fixed[leg, visited, local] = fixed_occupancy(instance, phase, machine) + np.rint(offset).astype(np.int64)
+        rate[number, visited, local] = whole - packets[number, visited, local] * header[local]
+        fixed[number, visited, local] = fixed_occupancy(instance, phase, machine) + np.rint(offset).astype(np.int64)
     return OccupancyParts(rate, packets, fixed, header)
 
 
 def chunk_overhead(instance: Instance) -> float:
     """Picoseconds that the most chunks hold some dimension whatever they send: launches, latency, headers, rails."""
     loads = np.zeros(len(instance.fabric.dimensions))
-    for own in instance.exchanges:
-        span, parts = list(own.span), occupancy_parts(instance, own)
-        loads[span] += own.chunks * (parts.fixed.max(axis=1).sum(axis=0) + len(parts.fixed) * parts.header)
+    for exchange in instance.exchanges:
+        span, parts = list(exchange.span), occupancy_parts(instance, exchange)
+        loads[span] += exchange.chunks * (parts.fixed.max(axis=1).sum(axis=0) + len(parts.fixed) * parts.header)
     return float(loads.max())
 
 
@@ -155,9 +155,9 @@ def _local_arcs(num_dimensions: int) -> tuple[IntArray, IntArray]:
 @lru_cache(maxsize=64)
 def _divisors(sizes: tuple[int, ...], phase: Phase, span: tuple[int, ...]) -> IntArray:
     """The divisors of :func:`~themis_opt.problem.cost.bytes_sent` for the arcs of a span; `sizes` of all dimensions."""
-    own = [sizes[machine] for _, machine in arcs(span)]
+    sizes_of_arcs = [sizes[machine] for _, machine in arcs(span)]
     reached = [math.prod(sizes[k] for k in span if (mask | 1 << machine) >> k & 1) for mask, machine in arcs(span)]
-    return spread(phase, np.array(own), np.array(reached), math.prod(sizes[k] for k in span)).divisor
+    return spread(phase, np.array(sizes_of_arcs), np.array(reached), math.prod(sizes[k] for k in span)).divisor
 
 
 @dataclass(frozen=True)
@@ -189,9 +189,9 @@ def in_ticks(schedule: Schedule, resolution: int = RESOLUTION) -> ChunkOrderData
 def chunk_order_data(instance: Instance, sizes: Sequence[IntArray], tick: int) -> ChunkOrderData:
     """Prepare :mod:`formulations.chunk_order` for chunks of given sizes (bytes, one array per collective)."""
     jobs, members = [], []
-    for number, own in enumerate(sizes):
-        for size in np.unique(own).tolist():
-            chosen = tuple(np.flatnonzero(own == size).tolist())
+    for number, chunk_sizes in enumerate(sizes):
+        for size in np.unique(chunk_sizes).tolist():
+            chosen = tuple(np.flatnonzero(chunk_sizes == size).tolist())
             jobs.append(rounded_down(job_class(instance, instance.exchanges[number], size, count=len(chosen)), tick))
             members.append((number, chosen))
     return ChunkOrderData(tick, tuple(jobs), tuple(members), tuple(sizes))
@@ -201,10 +201,10 @@ def rounded_down(job: JobClass, tick: int) -> JobClass:
     """The class in whole ticks: never longer than it is."""
     legs = tuple(
         Leg(
-            duration={arc: int(d) // tick for arc, d in leg.duration.items()},
-            lag={k: int(lag) // tick for k, lag in leg.lag.items()},
+            duration={arc: int(d) // tick for arc, d in phase.duration.items()},
+            lag={k: int(lag) // tick for k, lag in phase.lag.items()},
         )
-        for leg in job.legs
+        for phase in job.legs
     )
     return JobClass(job.machines, legs, job.count, int(job.release) // tick, job.mirrored)
 
@@ -235,10 +235,10 @@ def enforced_plan(instance: Instance, data: ChunkOrderData, jobs: JobPlans) -> P
     """The paths and sequences of a solution; its times are for the simulator to find."""
     paths = [np.zeros((len(s), _num_stages(instance, n)), dtype=np.int64) for n, s in enumerate(data.sizes)]
     starts = [np.zeros_like(p) for p in paths]
-    for (collective, chunks), own in zip(data.members, jobs, strict=True):
-        for chunk, times in zip(chunks, own, strict=True):
-            paths[collective][chunk] = [k for leg in times.paths for k in leg]
-            starts[collective][chunk] = [s for leg in times.starts for s in leg]
+    for (collective, chunks), job in zip(data.members, jobs, strict=True):
+        for chunk, times in zip(chunks, job, strict=True):
+            paths[collective][chunk] = [k for phase_path in times.paths for k in phase_path]
+            starts[collective][chunk] = [s for phase_starts in times.starts for s in phase_starts]
     plan = Plan(tuple(Chunks(s, p) for s, p in zip(data.sizes, paths, strict=True)))
     return plan.in_order_of(instance, np.concatenate([s.ravel() for s in starts]))
 

@@ -104,12 +104,14 @@ def machine_prices(instance: Instance) -> tuple[float, ...]:
 
 def _linear_jobs(instance: Instance) -> list[JobClass]:
     """All collectives, each as one chunk, with times that are linear in bytes."""
-    return [job_class(instance, own, own.size, "fluid") for own in instance.exchanges]
+    return [job_class(instance, exchange, exchange.size, "fluid") for exchange in instance.exchanges]
 
 
 def order_count(instance: Instance, params: BoundParams = USUAL) -> float:
     """Integer flow of equal chunks (:mod:`formulations.order_count`), at least the fluid bound."""
-    jobs = [job_class(instance, own, least_equal(own), count=own.chunks) for own in instance.exchanges]
+    jobs = [
+        job_class(instance, exchange, least_equal(exchange), count=exchange.chunks) for exchange in instance.exchanges
+    ]
     relaxed = fluid(instance)
     tick = max(1, int(relaxed) // RESOLUTION)
     budget = Budget(params.order_count_work, deterministic=True, gap=PROVEN_GAP / 10)
@@ -124,7 +126,7 @@ def head_tail(instance: Instance, params: BoundParams = USUAL) -> float:
 
 def head_tail_equal(instance: Instance, params: BoundParams = USUAL) -> float:
     """The same with the passage of an equal chunk before and after every stage."""
-    return _head_tail(instance, [least_equal(own) for own in instance.exchanges], params)
+    return _head_tail(instance, [least_equal(exchange) for exchange in instance.exchanges], params)
 
 
 def _elements(exchange: Exchange) -> int:
@@ -141,16 +143,16 @@ def _head_tail(instance: Instance, least_sizes: Sequence[int], params: BoundPara
     known = max(fluid_bound(jobs), chain(instance))
     if _num_arcs(instance) > params.max_arcs:
         return known
-    least = [job_class(instance, *own, "fluid") for own in zip(instance.exchanges, least_sizes, strict=True)]
+    least = [job_class(instance, *pair, "fluid") for pair in zip(instance.exchanges, least_sizes, strict=True)]
     return head_tail_bound(jobs, least, known, params.max_heads)
 
 
 def chunk_counts(instance: Instance) -> ChunkCount:
     """The data of :mod:`formulations.chunk_count`, in picoseconds."""
     whole = _linear_jobs(instance)
-    least = [job_class(instance, own, 0, "fluid") for own in instance.exchanges]
+    least = [job_class(instance, exchange, 0, "fluid") for exchange in instance.exchanges]
     jobs = [without_fixed(*pair) for pair in zip(whole, least, strict=True)]
-    return ChunkCount(jobs, least, [own.chunks for own in instance.exchanges])
+    return ChunkCount(jobs, least, [exchange.chunks for exchange in instance.exchanges])
 
 
 def chunk_count(instance: Instance, params: BoundParams = USUAL) -> float:
@@ -162,15 +164,17 @@ def chunk_count(instance: Instance, params: BoundParams = USUAL) -> float:
 
 
 def _num_arcs(instance: Instance) -> int:
-    return sum(len(own.kind.rule.phases) * len(own.span) * 2 ** len(own.span) for own in instance.exchanges)
+    return sum(
+        len(exchange.kind.rule.phases) * len(exchange.span) * 2 ** len(exchange.span) for exchange in instance.exchanges
+    )
 
 
 def chain(instance: Instance) -> float:
     """Shortest way of the largest chunk through all its stages, with all lags, from its release."""
     bounds = []
-    for own in instance.exchanges:
-        size = -(-_elements(own) // own.chunks) * own.element_bytes
-        bounds.append(own.release + _shortest_passage(job_class(instance, own, size)))
+    for exchange in instance.exchanges:
+        size = -(-_elements(exchange) // exchange.chunks) * exchange.element_bytes
+        bounds.append(exchange.release + _shortest_passage(job_class(instance, exchange, size)))
     return max(bounds)
 
 

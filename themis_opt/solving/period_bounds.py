@@ -53,7 +53,7 @@ def compute(instance: Instance) -> float:
 
 def cut(instance: Instance) -> float:
     """Tasks one after the other, or what crosses the worst cut in one period (:mod:`themis_opt.solving.cut`)."""
-    return max(compute(instance), *(time_across(instance, own) for own in _by_stage(instance)))
+    return max(compute(instance), *(time_across(instance, exchanges) for exchanges in _by_stage(instance)))
 
 
 def ideal(instance: Instance) -> float:
@@ -69,8 +69,8 @@ def communication(instance: Instance) -> float:
 def _held(exchanges: Iterable[Exchange]) -> dict[Group, int]:
     """Bytes of every group."""
     held = Counter[Group]()
-    for own in exchanges:
-        held[own.kind, own.span] += own.size
+    for exchange in exchanges:
+        held[exchange.kind, exchange.span] += exchange.size
     return held
 
 
@@ -79,20 +79,20 @@ def critical_path(instance: Instance, measure: Literal["ideal", "head_tail"] = "
 
     In a pipeline, those of each stage alone, and the longest path through all stages (:func:`_precedence`).
     """
-    found = 0.0
-    if instance.num_stages > 1 or any(own.after for own in instance.exchanges):
-        found = _precedence(instance, measure)
+    longest = 0.0
+    if instance.num_stages > 1 or any(exchange.after for exchange in instance.exchanges):
+        longest = _precedence(instance, measure)
     if instance.num_stages == 1:
-        return max(found, _serial_path(instance, measure))
-    return max([found, *(_serial_path(own, measure) for own in _stages_alone(instance))])
+        return max(longest, _serial_path(instance, measure))
+    return max([longest, *(_serial_path(stage, measure) for stage in _stages_alone(instance))])
 
 
 def _serial_path(instance: Instance, measure: Literal["ideal", "head_tail"]) -> float:
     """Longest path of tasks that are serial, and windows between them."""
     windows = _windows(instance, "ideal" if measure == "ideal" else "bare")
-    found, precise = 0.0, set[tuple[int, int]]()
+    longest, precise = 0.0, set[tuple[int, int]]()
     for _ in range(MAX_ROUNDS):
-        found, path = _longest_path(instance, windows)
+        longest, path = _longest_path(instance, windows)
         rough = [window for window in path if window not in precise]
         if not rough:
             break
@@ -100,7 +100,7 @@ def _serial_path(instance: Instance, measure: Literal["ideal", "head_tail"]) -> 
             contained = windows.contents(*window)
             windows.weight[window] = max(windows.weight[window], _time(instance, contained, measure))
             precise.add(window)
-    return found
+    return longest
 
 
 @dataclass(frozen=True)
@@ -130,18 +130,18 @@ class _Windows:
 def _windows(instance: Instance, measure: Measure) -> _Windows:
     """Windows with the most time that a single group needs in them, in proportion to its bytes."""
     tasks = len(instance.tasks)
-    ready = np.array([own.ready_task for own in instance.exchanges])
-    needed = np.array([own.needed_task + tasks * own.needed_later for own in instance.exchanges])
+    ready = np.array([exchange.ready_task for exchange in instance.exchanges])
+    needed = np.array([exchange.needed_task + tasks * exchange.needed_later for exchange in instance.exchanges])
     ready, needed = (np.concatenate([a, a + tasks]) for a in (ready, needed))
     ends, starts = _thinned(ready), _thinned(needed[needed <= 2 * tasks])
     inside = (ready[None, None] >= ends[:, None, None]) & (needed[None, None] <= starts[None, :, None])
     inside &= ((starts[None] - ends[:, None]) <= tasks)[..., None]
     sizes = np.tile([tensor.size for tensor in instance.exchanges], 2)
     groups, of_tensor = _groups(instance)
-    own = [sizes * (np.tile(of_tensor, 2) == number) for number in range(len(groups))]
-    bytes_of = {group: inside @ part for group, part in zip(groups, own, strict=True)}
+    sizes_of_group = [sizes * (np.tile(of_tensor, 2) == number) for number in range(len(groups))]
+    bytes_of = {group: inside @ part for group, part in zip(groups, sizes_of_group, strict=True)}
     weight = np.zeros(inside.shape[:2])
-    for group, part in zip(groups, own, strict=True):
+    for group, part in zip(groups, sizes_of_group, strict=True):
         whole = int(part.sum()) // 2
         weight = np.maximum(weight, bytes_of[group] * (_time(instance, {group: whole}, measure) / whole))
     return _Windows(ends, starts, bytes_of, weight)
@@ -203,15 +203,15 @@ def _traced(
     return used
 
 
-def _stage(instance: Instance, own: Exchange) -> int:
-    return instance.tasks[own.ready_task].stage
+def _stage(instance: Instance, exchange: Exchange) -> int:
+    return instance.tasks[exchange.ready_task].stage
 
 
 def _by_stage(instance: Instance) -> Iterable[list[Exchange]]:
     """Tensors that leave by the dimensions of one stage."""
     stages: dict[int, list[Exchange]] = {}
-    for own in instance.exchanges:
-        stages.setdefault(_stage(instance, own), []).append(own)
+    for exchange in instance.exchanges:
+        stages.setdefault(_stage(instance, exchange), []).append(exchange)
     return stages.values()
 
 
@@ -223,8 +223,8 @@ def _stages_alone(instance: Instance) -> Iterator[Instance]:
         tasks = tuple(instance.tasks[task].model_copy(update={"after": (), "stage": 0}) for task in chain)
         tensors = tuple(
             tensor.model_copy(update={"after": ()})
-            for tensor, own in zip(instance.iteration.tensors, instance.exchanges, strict=True)
-            if _stage(instance, own) == stage and own.needed_task in chain
+            for tensor, exchange in zip(instance.iteration.tensors, instance.exchanges, strict=True)
+            if _stage(instance, exchange) == stage and exchange.needed_task in chain
         )
         if tensors:
             yield instance.varied(iteration=instance.iteration.varied(tasks=tasks, tensors=tensors))
@@ -235,9 +235,9 @@ def _precedence(instance: Instance, measure: Literal["ideal", "head_tail"]) -> f
 
     A tensor takes at least as long as alone on an idle network.  Nodes are tasks, then tensors, of two periods.
     """
-    held = [((own.kind, own.span), own.size) for own in instance.exchanges]
+    held = [((exchange.kind, exchange.span), exchange.size) for exchange in instance.exchanges]
     alone = {(group, size): _time(instance, {group: size}, measure) for group, size in dict.fromkeys(held)}
-    durations = [float(task.duration) for task in instance.tasks] + [alone[own] for own in held]
+    durations = [float(task.duration) for task in instance.tasks] + [alone[load] for load in held]
     tasks, count = len(instance.tasks), len(durations)
     before: dict[int, set[int]] = {node: set() for node in range(2 * count)}
     for row in (0, count):
@@ -246,10 +246,10 @@ def _precedence(instance: Instance, measure: Literal["ideal", "head_tail"]) -> f
                 before[row + other].add(row + one)
         for one, other in instance.waits:
             before[row + other].add(row + one)
-        for number, own in enumerate(instance.exchanges, start=tasks):
-            before[row + number] = {row + own.ready_task, *(row + tasks + source for source in own.after)}
-            if row + count * own.needed_later <= count:
-                before[row + count * own.needed_later + own.needed_task].add(row + number)
+        for number, exchange in enumerate(instance.exchanges, start=tasks):
+            before[row + number] = {row + exchange.ready_task, *(row + tasks + source for source in exchange.after)}
+            if row + count * exchange.needed_later <= count:
+                before[row + count * exchange.needed_later + exchange.needed_task].add(row + number)
     for chain in instance.chains:
         before[count + chain[0]].add(chain[-1])
     order = tuple(TopologicalSorter(before).static_order())
@@ -271,9 +271,9 @@ def _longest_from(
 
 def _groups(instance: Instance) -> tuple[list[Group], list[int]]:
     """The groups, and which of them each tensor belongs to."""
-    own = [(exchange.kind, exchange.span) for exchange in instance.exchanges]
-    groups = list(dict.fromkeys(own))
-    return groups, [groups.index(group) for group in own]
+    group_of = [(exchange.kind, exchange.span) for exchange in instance.exchanges]
+    groups = list(dict.fromkeys(group_of))
+    return groups, [groups.index(group) for group in group_of]
 
 
 def _time(instance: Instance, held: Mapping[Group, int], measure: Measure) -> float:

@@ -44,14 +44,14 @@ class PeriodData:
 def period_data(instance: Instance, plan: Plan, tick: int) -> PeriodData:
     """Prepare :mod:`formulations.period` for the launches and chunk sizes of a plan."""
     jobs, members = [], []
-    for number, own in enumerate(plan.chunks):
-        classes = [np.flatnonzero(own.sizes == size) for size in np.unique(own.sizes)]
+    for number, cut_chunks in enumerate(plan.chunks):
+        classes = [np.flatnonzero(cut_chunks.sizes == size) for size in np.unique(cut_chunks.sizes)]
         jobs.append(tuple(_jobs(instance, plan, number, chunks, tick) for chunks in classes))
         members.append(tuple(classes))
     mirrored = _mirrored(instance, plan)
     launches = tuple(
-        LaunchJobs(own, _event(launch.after), _event(launch.before), launch.after_launches, mirror)
-        for own, launch, mirror in zip(jobs, plan.launches, mirrored, strict=True)
+        LaunchJobs(job, _event(launch.after), _event(launch.before), launch.after_launches, mirror)
+        for job, launch, mirror in zip(jobs, plan.launches, mirrored, strict=True)
     )
     tasks = tuple(task.duration // tick for task in instance.tasks)
     return PeriodData(
@@ -90,17 +90,19 @@ def period_times(data: PeriodData, schedule: Schedule) -> PeriodTimes:
     starts = place // data.tick + later * period
     launches = []
     for number, classes in enumerate(data.members):
-        own = schedule.plan.chunks[number]
+        cut_chunks = schedule.plan.chunks[number]
         first = schedule.plan.offsets[number]
-        at = starts[first : first + own.paths.size].reshape(own.paths.shape)
-        legs = len(schedule.plan.launches[number].kind.rule.phases)
-        launches.append([[_job_times(own.paths[c], at[c], legs) for c in chunks.tolist()] for chunks in classes])
+        at = starts[first : first + cut_chunks.paths.size].reshape(cut_chunks.paths.shape)
+        num_phases = len(schedule.plan.launches[number].kind.rule.phases)
+        launches.append(
+            [[_job_times(cut_chunks.paths[c], at[c], num_phases) for c in chunks.tolist()] for chunks in classes]
+        )
     tasks = (schedule.task_start[row] - begin) // data.tick
     return PeriodTimes(period, tuple(tasks.tolist()), tuple(launches))
 
 
-def _job_times(path: IntArray, starts: IntArray, legs: int) -> JobTimes:
-    return JobTimes(*(tuple(tuple(part.tolist()) for part in np.split(whole, legs)) for whole in (path, starts)))
+def _job_times(path: IntArray, starts: IntArray, num_phases: int) -> JobTimes:
+    return JobTimes(*(tuple(tuple(part.tolist()) for part in np.split(whole, num_phases)) for whole in (path, starts)))
 
 
 def enforced_plan(instance: Instance, plan: Plan, data: PeriodData, times: PeriodTimes) -> Plan:
@@ -109,13 +111,13 @@ def enforced_plan(instance: Instance, plan: Plan, data: PeriodData, times: Perio
     Its times are for the simulator to find.
     """
     chunks, starts = [], []
-    for own, classes, found in zip(plan.chunks, data.members, times.launches, strict=True):
-        paths, at = np.zeros_like(own.paths), np.zeros_like(own.paths)
-        for members, jobs in zip(classes, found, strict=True):
+    for cut_chunks, classes, launch in zip(plan.chunks, data.members, times.launches, strict=True):
+        paths, at = np.zeros_like(cut_chunks.paths), np.zeros_like(cut_chunks.paths)
+        for members, jobs in zip(classes, launch, strict=True):
             for chunk, job in zip(members.tolist(), jobs, strict=True):
-                paths[chunk] = [k for leg in job.paths for k in leg]
-                at[chunk] = [s for leg in job.starts for s in leg]
-        chunks.append(Chunks(own.sizes, paths))
+                paths[chunk] = [k for phase_path in job.paths for k in phase_path]
+                at[chunk] = [s for phase_starts in job.starts for s in phase_starts]
+        chunks.append(Chunks(cut_chunks.sizes, paths))
         starts.append(at.ravel())
     return _enforcing(instance, replace(plan, chunks=tuple(chunks), order="ready", keys=None), starts, times.period)
 

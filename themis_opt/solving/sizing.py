@@ -42,10 +42,10 @@ def resized(schedule: Schedule) -> Schedule:
         shares = (
             best_period_shares(_period_data(schedule, plan)) if schedule.has_period else best_shares(_data(schedule))
         )
-        found = simulate(schedule.instance, _with_shares(schedule.instance, plan, shares))
+        resized = simulate(schedule.instance, _with_shares(schedule.instance, plan, shares))
     except (ArithmeticError, CyclicPlan):
         return schedule
-    return min(schedule, found, key=lambda own: own.makespan)
+    return min(schedule, resized, key=lambda candidate: candidate.makespan)
 
 
 def _has_free_sizes(schedule: Schedule) -> bool:
@@ -89,13 +89,13 @@ def affine_times(instance: Instance, plan: Plan, sent: FloatArray) -> AffineTime
     counts = np.array([c.paths.shape[1] for c in plan.chunks for _ in c.sizes])
     chunk = np.repeat(np.arange(len(counts)), counts)
     group = np.repeat(np.arange(len(plan.chunks)), [len(c.sizes) for c in plan.chunks])
-    totals = np.array([own.size for own in plan.launched(instance)], dtype=np.float64)
-    own = np.concatenate([c.sizes for c in plan.chunks])[chunk]
+    totals = np.array([exchange.size for exchange in plan.launched(instance)], dtype=np.float64)
+    chunk_sizes = np.concatenate([c.sizes for c in plan.chunks])[chunk]
     phases, dimensions = plan.phases(instance), plan.stage_dimensions
     variable = variable_occupancy(instance, phases, dimensions, sent, whole_packets=False)
     offset = rails_offset(instance, phases, dimensions, sent)
     fixed = fixed_occupancy(instance, phases, dimensions) + offset
-    rate = np.maximum(variable - offset, 0.0) / own * totals[group[chunk]]
+    rate = np.maximum(variable - offset, 0.0) / chunk_sizes * totals[group[chunk]]
     return AffineTimes(rate, fixed.astype(np.float64), chunk, group)
 
 
@@ -165,12 +165,12 @@ def _with_shares(instance: Instance, plan: Plan, shares: FloatArray) -> Plan:
     """An enforced plan with new sizes; chunks that get nothing are dropped."""
     cuts = np.cumsum([len(c.sizes) for c in plan.chunks])[:-1]
     pairs = zip(np.split(shares, cuts), plan.launched(instance), strict=True)
-    return with_sizes(plan, [rounded(part, own.size, granule(instance, own)) for part, own in pairs])
+    return with_sizes(plan, [rounded(part, exchange.size, granule(instance, exchange)) for part, exchange in pairs])
 
 
 def with_sizes(plan: Plan, sizes: Sequence[IntArray]) -> Plan:
     """The chunks of a plan in other sizes, one array per launch; those that get nothing are dropped."""
-    keep = [own > 0 for own in sizes]
+    keep = [size > 0 for size in sizes]
     chunks = tuple(Chunks(s[k], c.paths[k]) for s, k, c in zip(sizes, keep, plan.chunks, strict=True))
     alive = np.concatenate([np.repeat(k, c.paths.shape[1]) for k, c in zip(keep, plan.chunks, strict=True)])
     number = np.cumsum(alive) - 1
@@ -184,11 +184,11 @@ def plan_with_shares(instance: Instance, outcome: SizedOutcome) -> Plan:
     """The paths, sequences and sizes of a solution of :mod:`formulations.sized_order`, which has some."""
     if outcome.jobs is None or outcome.shares is None:
         raise ValueError("a horizon without a solution has no plan")
-    chunks = [np.array([[k for leg in job.paths for k in leg] for job in own]) for own in outcome.jobs]
-    starts = [np.array([s for job in own for leg in job.starts for s in leg]) for own in outcome.jobs]
+    chunks = [np.array([[k for phase in job.paths for k in phase] for job in jobs]) for jobs in outcome.jobs]
+    starts = [np.array([s for job in jobs for phase in job.starts for s in phase]) for jobs in outcome.jobs]
     plan = Plan(tuple(Chunks(np.ones(len(paths), dtype=np.int64), paths) for paths in chunks))
     pairs = zip(outcome.shares, instance.exchanges, strict=True)
-    sizes = [rounded(np.array(shares), own.size, granule(instance, own)) for shares, own in pairs]
+    sizes = [rounded(np.array(shares), exchange.size, granule(instance, exchange)) for shares, exchange in pairs]
     return with_sizes(plan.in_order_of(instance, np.concatenate(starts)), sizes)
 
 
@@ -198,7 +198,7 @@ def even_plan(instance: Instance, plan: Plan) -> Plan:
     Every chunk is replaced by its share of them, which keep its path and its place in the sequences.
     """
     pairs = zip(plan.chunks, plan.launched(instance), strict=True)
-    counts = [rounded(own.sizes.astype(np.float64), exchange.chunks, 1) for own, exchange in pairs]
+    counts = [rounded(cut_chunks.sizes.astype(np.float64), exchange.chunks, 1) for cut_chunks, exchange in pairs]
     return refined(plan, instance, counts)
 
 
