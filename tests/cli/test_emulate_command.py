@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ from background import LISTENING, PATIENCE, wait_until
 
 from themis_opt.base.errors import InputError
 from themis_opt.runtime import emulation, relay
+from themis_opt.runtime.control import TOKEN_VARIABLE
 
 SENDER = """
 import os, socket
@@ -109,25 +112,73 @@ def test_nothing_is_left_behind(succeed):
 def test_commands_end_with_the_emulation(method):
     words = [sys.executable, "-c", LISTENING, "emulate", "2", "--rates", "1MB/s", "--", "sleep", "100"]
     process = psutil.Popen(words)
-    wait_until(lambda: len(process.children(recursive=True)) == 3, process)
+    wait_until(lambda: len(process.children(recursive=True)) == 4, process)
     started = process.children(recursive=True)
     getattr(process, method)()
     process.wait(PATIENCE)
-    wait_until(lambda: not any(own.is_running() and own.status() != psutil.STATUS_ZOMBIE for own in started))
+    wait_until(lambda: not any(map(is_alive, started)))
 
 
 def test_an_emulator_that_is_killed_while_it_makes_namespaces_leaves_none():
     plan = {"npus": emulation._npus([8]), "rates": [1e6], "delays": [0.0], "seconds": 60}
     plan |= {"command": ["sleep", "100"], "environment": {}}
     for milliseconds in range(0, 16, 3):
-        words = [sys.executable, "-m", "themis_opt.runtime.emulator", json.dumps(plan), "1", str(os.getpid())]
-        process = psutil.Popen(words, stdout=subprocess.DEVNULL)
-        wait_until(process.children, process)
-        time.sleep(milliseconds / 1e3)
-        started = process.children(recursive=True)
-        process.kill()
-        process.wait(PATIENCE)
-        wait_until(lambda own=started: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in own))
+        near, far = socket.socketpair()
+        words = [sys.executable, "-m", "themis_opt.runtime.emulator", str(far.fileno()), str(os.getpid())]
+        process = psutil.Popen(words, pass_fds=[far.fileno()])
+        with near, far:
+            near.sendall(json.dumps(plan).encode())
+            near.shutdown(socket.SHUT_WR)
+            wait_until(process.children, process)
+            time.sleep(milliseconds / 1e3)
+            started = process.children(recursive=True)
+            process.kill()
+            process.wait(PATIENCE)
+        wait_until(lambda started=started: not any(map(is_alive, started)))
+
+
+def is_alive(process):
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def sleepers(seconds):
+    """Processes of all that sleep so long, by their command lines."""
+    lines = (process.info["cmdline"] for process in psutil.process_iter(["cmdline"]))
+    return [words for words in lines if words == ["sleep", seconds]]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_children_of_commands_end_with_the_emulation(number):
+    words = [sys.executable, "-c", LISTENING, "emulate", "2", "--rates", "10Mb/s", "--"]
+    process = psutil.Popen([*words, "bash", "-c", "setsid sleep 301; true"], stderr=subprocess.DEVNULL)
+    wait_until(lambda: len(sleepers("301")) == 2, process)
+    process.send_signal(number)
+    process.wait(PATIENCE)
+    wait_until(lambda: not sleepers("301"))
+
+
+@pytest.mark.parametrize(("line", "code"), [("sleep 302 & true", 0), ("setsid sleep 302; true", 124)])
+def test_children_that_a_command_leaves_do_not_hold_it_up(line, code):
+    words = [sys.executable, "-m", "themis_opt", "emulate", "2", "--rates", "10Mb/s", "--seconds", "3", "--"]
+    done = subprocess.run([*words, "bash", "-c", line], timeout=PATIENCE, stdout=subprocess.DEVNULL, check=False)
+    assert done.returncode == code
+    assert not sleepers("302")
+
+
+def test_commands_cannot_answer_for_the_emulator(succeed):
+    lines = (
+        "for file in /proc/self/fd/*; do case $(readlink $file) in socket:*) echo x >&${file##*/};; esac; done; true"
+    )
+    assert json.loads(succeed("emulate", "2", "--rates", "10Mb/s", "--json", "--", "bash", "-c", lines))["code"] == 0
+
+
+def test_the_token_is_in_no_command_line(succeed, tmp_path, monkeypatch):
+    monkeypatch.setenv(TOKEN_VARIABLE, "secret-of-this-test")
+    lines = f"cat /proc/[0-9]*/cmdline > {tmp_path}/$RANK 2>/dev/null; true"
+    succeed("emulate", "2", "--rates", "10Mb/s", "--", "bash", "-c", lines)
+    seen = (tmp_path / "0").read_text(errors="replace")
+    assert "themis_opt.runtime.emulator" in seen
+    assert "secret-of-this-test" not in seen
 
 
 @pytest.mark.parametrize(
@@ -144,6 +195,7 @@ def test_an_emulator_that_is_killed_while_it_makes_namespaces_leaves_none():
         ),
         (("4", "--rates", "1MB/s", "--delay", "-1ms", "--", "true"), "--delay = '-1ms': must be at least 0"),
         (("4", "--rates", "-1MB/s", "--", "true"), "--rates = '-1MB/s': must be more than 0"),
+        (("4", "--rates", "1MB/s", "--", ""), "COMMAND = '': must be the name of a program"),
         (("100", "--rates", "1MB/s", "--", "true"), "SIZES = '100': must have 2 to 64 NPUs"),
     ],
 )

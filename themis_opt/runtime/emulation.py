@@ -9,6 +9,7 @@ import json
 import math
 import os
 import secrets
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -71,8 +72,10 @@ def emulate(
     Raises
     ------
     InputError
-        If the system does not allow namespaces, or lacks ``ip`` and ``tc``; with delays, if it lacks TAP devices.
+        If the command has no name, or the system does not allow namespaces, or lacks ``ip`` and ``tc``; with delays, if it lacks TAP devices.
     """
+    if not command or not command[0]:
+        raise InputError("must be the name of a program", field="COMMAND", value=" ".join(command))
     plan = {
         "npus": _npus(sizes),
         "rates": list(rates),
@@ -91,13 +94,19 @@ def emulate(
 
 
 def _answered(plan: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-    """What the emulator says, and its exit code."""
-    reader, writer = os.pipe()
-    line = [sys.executable, "-m", "themis_opt.runtime.emulator", json.dumps(plan), str(writer), str(os.getpid())]
-    process = subprocess.Popen(line, pass_fds=[writer])
-    os.close(writer)
+    """What the emulator says, and its exit code.
+
+    The plan goes through a socket, since everybody may read the arguments of a process and the plan holds the token.
+    """
+    near, far = socket.socketpair()
+    line = [sys.executable, "-m", "themis_opt.runtime.emulator", str(far.fileno()), str(os.getpid())]
+    process = subprocess.Popen(line, pass_fds=[far.fileno()])
+    far.close()
     try:
-        with os.fdopen(reader, encoding="utf-8") as file:
+        with near, near.makefile("rw", encoding="utf-8") as file:
+            file.write(json.dumps(plan))
+            file.flush()
+            near.shutdown(socket.SHUT_WR)
             text = file.read()
         return (json.loads(text) if text else {}), process.wait()
     finally:

@@ -1,14 +1,16 @@
 """The process behind ``emulate``: a network of namespaces, one per NPU, and a command in each of them.
 
 It uses nothing but the standard library: only a process with one thread may enter a user namespace of its own.
-Namespaces have no names, so that they end with the processes in them, and those end with this one: nothing is left.
+Namespaces have no names, so that they end with the processes in them, and those end with this one, however it ends.
 """
 
 import ctypes
 import errno
 import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,7 +18,7 @@ from typing import Any
 
 from themis_opt.runtime.relay import Cable, relay, tap
 
-NEW_USER, NEW_NETWORK = 0x10000000, 0x40000000
+NEW_USER, NEW_PROCESSES, NEW_NETWORK = 0x10000000, 0x20000000, 0x40000000
 """Flags of unshare(2)."""
 
 REFUSED = 97
@@ -39,21 +41,45 @@ HUB = "10.77.255.254/16"
 
 
 def main() -> int:
-    """Emulate what the first argument says for the process of the third; answers go to the file of the second."""
-    plan, channel, parent = json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    _end_with(parent)
+    """Emulate the plan that the socket of the first argument holds, for the process of the second; answer there.
+
+    All processes are in a PID namespace: whatever they started ends with the first process of it, which ends with this
+    one.
+    """
+    channel, parent = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    channel.set_inheritable(False)  # a command that had it could answer, or outlive the command that is waited for
+    _end_with_parent()
+    if os.getppid() != parent:
+        return REFUSED
+    plan = json.loads(channel.makefile(encoding="utf-8").read())
     try:
         _enter()
+    except OSError as error:
+        _answer(channel, {"refused": _reason(error)})
+        return REFUSED
+    alive = os.pipe()
+    first = os.fork()
+    if first == 0:
+        _end_with_parent()
+        os.close(alive[1])
+        if not select.select([alive[0]], (), (), 0)[0]:  # else the parent was gone before it could be told
+            os._exit(_emulate(channel, plan))
+        os._exit(REFUSED)
+    return os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
+
+
+def _emulate(channel: socket.socket, plan: dict[str, Any]) -> int:
+    """Run the command on all NPUs; returns the exit code of the emulator."""
+    try:
         npus = [_Npu(number, npu, plan) for number, npu in enumerate(plan["npus"])]
         cables = _wire(npus, plan)
     except (OSError, subprocess.CalledProcessError) as error:
         _answer(channel, {"refused": _reason(error)})
         return REFUSED
-    if cables:
-        _start_relay(cables)
+    relay_process = _start_relay(cables) if cables else 0
     for npu in npus:
         npu.go()
-    code = _wait(npus, time.monotonic() + plan["seconds"])
+    code = _wait(npus, relay_process, time.monotonic() + plan["seconds"])
     _answer(channel, {"sent": _counters(npus, len(plan["rates"])), "code": code})
     return 0
 
@@ -63,27 +89,28 @@ class _Npu:
 
     def __init__(self, number: int, place: dict[str, Any], plan: dict[str, Any]) -> None:
         self.number, self.place = number, place
-        ready, self._go, parent = os.pipe(), os.pipe(), os.getpid()
+        near, far = socket.socketpair()
+        self._go = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            self._be(parent, ready[1], plan)
-        os.close(ready[1])
-        problem = os.read(ready[0], 4096).decode()
-        os.close(ready[0])
-        if problem != "ready":
-            raise OSError(errno.EPERM, problem or "a namespace could not be made")
+            near.close()
+            self._be(far, plan)
+        far.close()
+        with near:
+            words, files, _, _ = socket.recv_fds(near, 4096, 1)
+        if words != b"ready":
+            raise OSError(errno.EPERM, words.decode() or "a namespace could not be made")
         # Open, it outlives the command, so that its links can still be counted.
-        self.namespace = os.open(f"/proc/{self.pid}/ns/net", os.O_RDONLY)
+        self.namespace = files[0]
 
-    def _be(self, parent: int, ready: int, plan: dict[str, Any]) -> None:
+    def _be(self, ready: socket.socket, plan: dict[str, Any]) -> None:
         """In the child: enter a namespace, wait until it is wired, set it up, and become the command."""
         try:
-            _end_with(parent)
-            os.setpgid(0, 0)
             _unshare(NEW_NETWORK)
-            os.write(ready, b"ready")
+            with open("/proc/self/ns/net", "rb") as namespace:  # noqa: PTH123 - /proc knows other numbers of processes
+                socket.send_fds(ready, [b"ready"], [namespace.fileno()])
         except OSError as error:
-            os.write(ready, _reason(error).encode())
+            ready.sendall(_reason(error).encode())
             os._exit(REFUSED)
         os.read(self._go[0], 1)
         try:
@@ -124,12 +151,12 @@ class _Npu:
 
 
 def _enter() -> None:
-    """A network namespace for the hub; in a user namespace of its own where this user is not root."""
+    """A network namespace for the hub, and one of processes; in a user namespace where this user is not root."""
     user, group = os.getuid(), os.getgid()
     if user == 0:
-        _unshare(NEW_NETWORK)
+        _unshare(NEW_NETWORK | NEW_PROCESSES)
         return
-    _unshare(NEW_USER | NEW_NETWORK)
+    _unshare(NEW_USER | NEW_NETWORK | NEW_PROCESSES)
     for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123
             file.write(text)
@@ -164,11 +191,10 @@ def _wire(npus: list[_Npu], plan: dict[str, Any]) -> list[Cable]:
     return cables
 
 
-def _start_relay(cables: list[Cable]) -> None:
-    """A process that carries the frames of these cables; their devices are then its alone."""
-    parent = os.getpid()
-    if os.fork() == 0:
-        _end_with(parent)
+def _start_relay(cables: list[Cable]) -> int:
+    """A process that carries the frames of these cables, whose devices are then its alone; returns its number."""
+    process = os.fork()
+    if process == 0:
         try:
             relay(cables)
         except Exception as error:
@@ -178,24 +204,22 @@ def _start_relay(cables: list[Cable]) -> None:
     for cable in cables:
         os.close(cable.inner)
         os.close(cable.outer)
+    return process
 
 
-def _wait(npus: list[_Npu], deadline: float) -> int:
-    """The largest exit code of all commands; those that take too long are ended, and all once one has failed."""
+def _wait(npus: list[_Npu], relay_process: int, deadline: float) -> int:
+    """The largest exit code of all commands, as soon as one has failed, all have ended, or they take too long."""
     left, code = {npu.pid for npu in npus}, 0
-    while left:
+    while left and not code:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid in left:
             left.discard(pid)
             code = max(code, abs(os.waitstatus_to_exitcode(status)))
-        elif pid:
-            code = code or RELAY_LOST
-        else:
+        elif pid and pid == relay_process:
+            code = RELAY_LOST
+        elif not pid:  # others are orphans of the commands
             time.sleep(0.02)
-        if left and (code or time.monotonic() > deadline):
-            code = code or 124  # as timeout(1) does
-            for other in left:
-                os.killpg(other, signal.SIGKILL)
+            code = 124 if time.monotonic() > deadline else 0  # as timeout(1) does
     return code
 
 
@@ -213,11 +237,9 @@ def _unshare(flags: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def _end_with(parent: int) -> None:
-    """Let this process end with its parent, also where that has ended already."""
+def _end_with_parent() -> None:
+    """Have the kernel kill this process with its parent."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:
-        os._exit(REFUSED)
 
 
 def _ip(lines: list[str]) -> None:
@@ -234,9 +256,9 @@ def _reason(error: OSError | subprocess.CalledProcessError) -> str:
     return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
 
 
-def _answer(channel: int, words: dict[str, Any]) -> None:
-    os.write(channel, json.dumps(words).encode())
-    os.close(channel)
+def _answer(channel: socket.socket, words: dict[str, Any]) -> None:
+    channel.sendall(json.dumps(words).encode())
+    channel.close()
 
 
 if __name__ == "__main__":
