@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -24,6 +25,7 @@ from themis_opt.runtime.coordinator import Coordinator, Host, local, on_hosts
 from themis_opt.runtime.execution import execute
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.program import RunOptions
+from themis_opt.runtime.transports.tcp import TcpEndpoint, receive_exactly
 from themis_opt.runtime.worker import FAULT_VARIABLE, LOST
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="ranks are copies of one process, which needs fork")
@@ -210,6 +212,88 @@ def test_strangers_are_turned_away():
         with suppress(ConnectionResetError):
             assert stranger.recv(1) == b""
         stranger.close()
+
+
+def connected(address):
+    host, port = address.split(":")
+    return socket.create_connection((host, int(port)))
+
+
+NESTED = b"[" * 2000
+BEFORE_THE_TOKEN = {
+    "nested": struct.pack("<I", len(NESTED)) + NESTED,
+    "huge": struct.pack("<I", 2**30) + bytes(2**20),
+    "no object": struct.pack("<I", 2) + b"[]",
+}
+
+
+@pytest.mark.parametrize("greeting", BEFORE_THE_TOKEN.values(), ids=BEFORE_THE_TOKEN)
+def test_callers_without_the_token_are_refused_and_the_run_goes_on(greeting):
+    strangers = []
+
+    def start(address, token):
+        strangers.append(connected(address))
+        threading.Thread(target=strangers[0].sendall, args=(greeting,), daemon=True).start()
+        return local(2)(address, token)
+
+    with Coordinator(2, start) as coordinator:
+        coordinator.connect(program("s2", size=1_000, chunks=2))
+        strangers[0].settimeout(PATIENCE)
+        with suppress(ConnectionError):
+            assert strangers[0].recv(1) == b""
+    strangers[0].close()
+
+
+def test_silent_callers_do_not_hold_up_a_run():
+    strangers = []
+
+    def start(address, token):
+        strangers.extend(connected(address) for _ in range(8))
+        return local(2)(address, token)
+
+    began = time.monotonic()
+    with Coordinator(2, start) as coordinator:
+        coordinator.connect(program("s2", size=1_000, chunks=2))
+        assert time.monotonic() - began < coordinating.REPORT_SECONDS
+    for stranger in strangers:
+        stranger.close()
+
+
+@pytest.mark.parametrize("garbage", [NESTED[:1020], b"[]", b'"' * 3])
+def test_callers_without_the_token_do_not_end_a_rank(garbage):
+    endpoints = [TcpEndpoint(rank, "token", "127.0.0.1") for rank in range(2)]
+    addresses = [endpoint.address for endpoint in endpoints]
+    strangers = [socket.create_connection(addresses[0]) for _ in range(3)]
+    strangers[0].sendall(struct.pack("<I", len(garbage)) + garbage)
+    links = []
+    threads = [
+        threading.Thread(target=lambda one=one: links.append(one.connect({(0, 0): (0, 1)}, addresses, 5.0)))
+        for one in endpoints
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(links) == 2
+    for stranger in strangers:
+        stranger.close()
+
+
+def test_a_slow_sender_meets_the_deadline():
+    near, far = socket.socketpair()
+    far.sendall(b"x")
+    threading.Timer(0.2, far.sendall, (b"x",)).start()
+    with near, far, pytest.raises(TimeoutError):
+        receive_exactly(near, 3, time.monotonic() + 0.4)
+
+
+def test_a_malformed_greeting_with_the_token_names_its_rank():
+    def start(address, token):
+        ControlLine(connected(address)).say(token=token, rank=1, version=__version__, address=7)
+        return ()
+
+    with pytest.raises(RankFailure, match="rank 1 sent garbage"), Coordinator(2, start):
+        pass
 
 
 def test_ranks_on_several_hosts_know_the_token_by_their_input():

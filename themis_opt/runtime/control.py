@@ -39,23 +39,30 @@ class ControlLine:
         with self._sending:
             self._connection.sendall(LENGTH.pack(len(data)) + data)
 
-    def hear(self) -> Words:
+    def hear(self, most: int = LONGEST_MESSAGE, deadline: float | None = None) -> Words:
         """The next message.
+
+        Parameters
+        ----------
+        most : int
+            Bytes that it may have.
+        deadline : float, optional
+            On the monotonic clock.
 
         Raises
         ------
         EOFError, OSError
-            If the other end is gone.
+            If the other end is gone, or the deadline is over.
         Garbage
             If it sends anything else.
         """
-        (size,) = LENGTH.unpack(receive_exactly(self._connection, LENGTH.size))
-        if size > LONGEST_MESSAGE:
+        (size,) = LENGTH.unpack(receive_exactly(self._connection, LENGTH.size, deadline))
+        if size > most:
             raise Garbage
-        data = receive_exactly(self._connection, size)
+        data = receive_exactly(self._connection, size, deadline)
         try:
             words = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise Garbage from None
         if not isinstance(words, dict):
             raise Garbage

@@ -27,6 +27,7 @@ from themis_opt.runtime.control import SILENT_FOR, TOKEN_VARIABLE, ControlLine, 
 from themis_opt.runtime.layout import coordinates
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.program import Program
+from themis_opt.runtime.transports.tcp import ACCEPT_SECONDS, GREETING_SECONDS, LONGEST_GREETING
 from themis_opt.runtime.worker import boot_id
 
 REPORT_SECONDS = 30.0
@@ -109,6 +110,7 @@ class Coordinator:
         self._address = "{}:{}".format(*self._listener.getsockname()[:2])
         self._processes: Sequence[subprocess.Popen[bytes]] = ()
         self._peers: dict[int, _RankState] = {}
+        self._callers: queue.Queue[tuple[ControlLine, Words]] = queue.Queue()
         self._inbox: queue.Queue[tuple[int, Words | str]] = queue.Queue()
         self._sizes: tuple[int, ...] = ()
         self._doing = "starting"
@@ -145,39 +147,52 @@ class Coordinator:
     def _gather(self) -> None:
         """Wait for all ranks; connections that do not know the token are closed."""
         deadline = monotonic() + REPORT_SECONDS
+        self._listener.settimeout(ACCEPT_SECONDS)
         while len(self._peers) < self._num_ranks:
-            self._listener.settimeout(0.25)
             with suppress(TimeoutError):
                 connection, _ = self._listener.accept()
-                self._admit(connection)
+                Thread(target=self._greet, args=(connection,), daemon=True).start()
+            while not self._callers.empty():
+                self._admit(*self._callers.get())
             missing = min(set(range(self._num_ranks)) - set(self._peers), default=-1)
             if missing >= 0 and monotonic() > deadline:
                 raise RankFailure(missing, f"did not report within {REPORT_SECONDS:g} s")
-            if missing >= 0 and self._processes and all(process.poll() is not None for process in self._processes):
+            if missing >= 0 and any(process.poll() is not None for process in self._processes):
                 raise RankFailure(missing, "ended before it reported")
         self._listener.close()
 
-    def _admit(self, connection: socket.socket) -> None:
-        connection.settimeout(5.0)
+    def _greet(self, connection: socket.socket) -> None:
+        """Hear who calls; in a thread of its own, so that silent strangers hold nobody up."""
         line = ControlLine(connection)
-        connection.settimeout(5.0)
         try:
-            words = line.hear()
-            known = hmac.compare_digest(str(words.get("token")).encode(), self.token.encode())
-            rank = int(words["rank"]) if known else -1
-        except (OSError, EOFError, KeyError, TypeError, ValueError):
-            known, rank = False, -1
-        if not known or rank in self._peers or not 0 <= rank < self._num_ranks:
+            words = line.hear(LONGEST_GREETING, monotonic() + GREETING_SECONDS)
+        except (OSError, EOFError, Garbage):
             line.close()
             return
-        if words["version"] != __version__ or "failed" in words:
+        if hmac.compare_digest(str(words.get("token")).encode(), self.token.encode()):
+            connection.settimeout(None)
+            self._callers.put((line, words))
+        else:
             line.close()
-            other = f"runs themis_opt {words['version']}, this is {__version__}"
-            raise RankFailure(rank, other if words["version"] != __version__ else str(words["failed"]))
-        connection.settimeout(None)
-        host, port = words["address"]
+
+    def _admit(self, line: ControlLine, words: Words) -> None:
+        """Take a caller who knows the token for a rank, unless it is no rank or there already."""
+        rank = words.get("rank")
+        if not isinstance(rank, int) or rank in self._peers or not 0 <= rank < self._num_ranks:
+            line.close()
+            return
+        version = words.get("version")
+        if version != __version__ or "failed" in words:
+            line.close()
+            other = f"runs themis_opt {version}, this is {__version__}"
+            raise RankFailure(rank, other if version != __version__ else str(words["failed"]))
+        try:
+            (host, port), process = words["address"], int(words["pid"])
+        except (KeyError, TypeError, ValueError):
+            line.close()
+            raise RankFailure(rank, "sent garbage to the coordinator") from None
         listener = Thread(target=self._listen, args=(rank, line), daemon=True)
-        self._peers[rank] = _RankState(line, (host, port), int(words["pid"]), listener)
+        self._peers[rank] = _RankState(line, (host, port), process, listener)
         listener.start()
 
     def _listen(self, rank: int, line: ControlLine) -> None:

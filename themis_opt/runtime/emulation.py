@@ -72,7 +72,8 @@ def emulate(
     Raises
     ------
     InputError
-        If the command has no name, or the system does not allow namespaces, or lacks ``ip`` and ``tc``; with delays, if it lacks TAP devices.
+        If the command has no name, or the system does not allow namespaces, or lacks ``ip`` and ``tc``; with delays, if
+        it lacks TAP devices.
     """
     if not command or not command[0]:
         raise InputError("must be the name of a program", field="COMMAND", value=" ".join(command))

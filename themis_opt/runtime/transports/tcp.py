@@ -23,7 +23,13 @@ GREETING_SECONDS = 10.0
 """In which all neighbours must be connected."""
 
 LENGTH = struct.Struct("<I")
-_LONGEST_GREETING = 1024
+LONGEST_GREETING = 2**14
+"""Bytes that are read of a caller before it has shown the token."""
+
+ACCEPT_SECONDS = 0.05
+"""Between two looks at whether all callers are known."""
+
+LARGEST_READ = 2**20
 
 T = TypeVar("T", Outgoing, Incoming)
 
@@ -221,41 +227,46 @@ class TcpEndpoint:
     def _accept(self, wanted: set[tuple[int, int, int]]) -> None:
         deadline = monotonic() + GREETING_SECONDS
         while wanted - set(self._accepted) and monotonic() < deadline:
-            self._listener.settimeout(max(deadline - monotonic(), 0.01))
+            self._listener.settimeout(ACCEPT_SECONDS)
             with suppress(OSError):
                 connection, _ = self._listener.accept()
-                greeting = _greeting(connection, self._token)
-                if greeting is None or greeting not in wanted - set(self._accepted):
-                    connection.close()
-                    continue
-                _prepare(connection)
-                self._accepted[greeting] = connection
+                Thread(target=self._welcome, args=(connection, wanted, deadline), daemon=True).start()
+
+    def _welcome(self, connection: socket.socket, wanted: set[tuple[int, int, int]], deadline: float) -> None:
+        """Keep the connection of a neighbour; in a thread of its own, so that silent strangers hold nobody up."""
+        greeting = _greeting(connection, self._token, deadline)
+        if greeting is None or greeting not in wanted or greeting in self._accepted:
+            connection.close()
+            return
+        _prepare(connection)
+        self._accepted[greeting] = connection
 
 
-def _greeting(connection: socket.socket, token: str) -> tuple[int, int, int] | None:
+def _greeting(connection: socket.socket, token: str, deadline: float) -> tuple[int, int, int] | None:
     """Who calls, or None for strangers."""
-    connection.settimeout(1.0)
     try:
-        (size,) = LENGTH.unpack(receive_exactly(connection, LENGTH.size))
-        if size > _LONGEST_GREETING:
+        (size,) = LENGTH.unpack(receive_exactly(connection, LENGTH.size, deadline))
+        if size > LONGEST_GREETING:
             return None
-        greeting = _Greeting(*json.loads(receive_exactly(connection, size)))
+        greeting = _Greeting(*json.loads(receive_exactly(connection, size, deadline)))
         if not hmac.compare_digest(str(greeting.token).encode(), token.encode()):
             return None
         return int(greeting.rank), int(greeting.dimension), int(greeting.lane)
-    except (OSError, ValueError, TypeError, EOFError):
+    except (OSError, ValueError, TypeError, EOFError, RecursionError):
         return None
 
 
-def receive_exactly(connection: socket.socket, count: int) -> bytes:
-    """So many bytes; raises EOFError where the connection ends before."""
-    data = b""
+def receive_exactly(connection: socket.socket, count: int, deadline: float | None = None) -> bytes:
+    """So many bytes; raises EOFError where the connection ends before, and TimeoutError after the deadline."""
+    data = bytearray()
     while len(data) < count:
-        part = connection.recv(count - len(data))
+        if deadline is not None:  # of all bytes together: a limit on each would let a slow sender go on for ever
+            connection.settimeout(max(deadline - monotonic(), 0.001))
+        part = connection.recv(min(count - len(data), LARGEST_READ))
         if not part:
             raise EOFError
         data += part
-    return data
+    return bytes(data)
 
 
 def _prepare(connection: socket.socket) -> None:
