@@ -1,6 +1,9 @@
 """``run``: what it prints and writes, and what it refuses."""
 
 import json
+import os
+import socket
+import threading
 
 import pytest
 from programs import network, schedule
@@ -9,6 +12,9 @@ from themis_opt.formats.bundle import write_schedule
 from themis_opt.problem.exchanges import Tensor
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import ComputeTask, Iteration
+from themis_opt.runtime.control import TOKEN_VARIABLE
+from themis_opt.runtime.worker import LOST
+from themis_opt.runtime.worlds import joined
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +89,69 @@ def test_sizes_of_schedules_stay(refuse, solution):
 
 
 @pytest.mark.parametrize(
-    ("text", "rule"), [("127.0.0.1 3\n", "has 3 ranks, the network 4"), ("one two three\n", "line 1 = 'one two three'")]
+    ("text", "rule"),
+    [
+        ("127.0.0.1 3\n", "has 3 ranks, the network 4"),
+        ("one two three\n", "line 1 = 'one two three'"),
+        (f"one {'9' * 5000}\n", "line 1 = "),
+    ],
 )
 def test_wrong_hosts_are_refused(refuse, solution, tmp_path, text, rule):
     hosts = tmp_path / "hosts"
     hosts.write_text(text)
     assert rule in refuse("run", solution / "instance.json", "--hosts", hosts)
+
+
+@pytest.mark.parametrize("path", ["pipe", "/dev/zero"])
+def test_hosts_are_read_from_regular_files_alone(refuse, solution, tmp_path, path):
+    os.mkfifo(tmp_path / "pipe")
+    assert "must be a hosts file" in refuse("run", solution / "instance.json", "--hosts", tmp_path / path)
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    path = tmp_path / "hosts"
+    path.write_text("127.0.0.1 4\n")
+    return path
+
+
+def test_a_launcher_that_ends_at_once_is_told(invoke, solution, hosts):
+    """Its input is closed then, which is not that of our output."""
+    done = invoke("run", solution / "instance.json", "--hosts", hosts, "--launcher", "false")
+    assert done.exit_code == 1
+    assert "rank 0 ended before it reported" in done.output
+
+
+@pytest.mark.parametrize("launcher", ["env {x}", "env {", "'", "", "no-such-program {host}"])
+def test_launchers_that_are_no_commands_are_refused(refuse, solution, hosts, launcher):
+    assert "launcher" in refuse("run", solution / "instance.json", "--hosts", hosts, "--launcher", launcher)
+
+
+@pytest.mark.parametrize(
+    ("place", "rank", "rule"),
+    [
+        ("127.0.0.1:99999", "0", "--join = '127.0.0.1:99999': must be a host and a port"),
+        ("127.0.0.1:29600", "abc", "RANK = 'abc': must be a number"),
+    ],
+)
+def test_worlds_that_cannot_be_joined_are_refused(refuse, solution, monkeypatch, place, rank, rule):
+    for name, value in (("RANK", rank), ("WORLD_SIZE", "4")):
+        monkeypatch.setenv(name, value)
+    assert rule in refuse("run", solution / "instance.json", "--join", place)
+
+
+def test_a_rank_with_another_token_says_so(monkeypatch, capsys):
+    def turn_away(listener):
+        connection, _ = listener.accept()
+        connection.close()
+
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv(TOKEN_VARIABLE, "guess")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=turn_away, args=(listener,), daemon=True).start()
+        place = "{}:{}".format(*listener.getsockname())
+        with pytest.raises(SystemExit) as ended, joined(place, 2, "tcp", "127.0.0.1"):
+            pass
+    assert ended.value.code == LOST
+    assert f"{TOKEN_VARIABLE} differs" in capsys.readouterr().err

@@ -22,6 +22,7 @@ from typing import Any, Self
 import numpy as np
 
 from themis_opt.base.arrays import FloatArray
+from themis_opt.base.errors import InputError
 from themis_opt.base.version import __version__
 from themis_opt.runtime.control import SILENT_FOR, TOKEN_VARIABLE, ControlLine, Garbage, Words
 from themis_opt.runtime.layout import coordinates
@@ -349,11 +350,27 @@ def command(ranks: str, coordinator: str, host: str, transport: str, python: str
 def _launched(line: Sequence[str], token: str, *, by_input: bool) -> subprocess.Popen[bytes]:
     """A process in a session of its own that ends when its standard input does."""
     environment = os.environ | ({} if by_input else {TOKEN_VARIABLE: token})
-    process = subprocess.Popen(line, stdin=subprocess.PIPE, start_new_session=True, env=environment)
+    try:
+        process = subprocess.Popen(line, stdin=subprocess.PIPE, start_new_session=True, env=environment)
+    except OSError as error:
+        raise InputError(f"cannot be started: {error.strerror}", field="launcher", value=line[0]) from None
     if by_input and process.stdin:
-        process.stdin.write(f"{token}\n".encode())
-        process.stdin.flush()
+        with suppress(BrokenPipeError):  # it has ended already, which is said where its ranks are missing
+            process.stdin.write(f"{token}\n".encode())
+            process.stdin.flush()
     return process
+
+
+def _launcher_words(launcher: str, host: str) -> list[str]:
+    """The words of a launcher for a host."""
+    try:
+        words = shlex.split(launcher.format(host=host))
+    except (KeyError, IndexError, ValueError):
+        words = []
+    if not words:
+        rule = "must be a command, such as 'ssh {host}', with braces around nothing but host"
+        raise InputError(rule, field="launcher", value=launcher)
+    return words
 
 
 def local(num_ranks: int, transport: str = "tcp") -> StartRanks:
@@ -398,7 +415,7 @@ def on_hosts(hosts: Sequence[Host], transport: str, launcher: str, python: str) 
         first, processes = 0, []
         for host in hosts:
             ranks = ",".join(map(str, range(first, first + host.slots)))
-            line = shlex.split(launcher.format(host=host.address))
+            line = _launcher_words(launcher, host.address)
             words = command(ranks, coordinator, host.address, transport, python)
             processes.append(_launched([*line, *words], token, by_input=True))
             first += host.slots

@@ -1,14 +1,16 @@
 """Ranks that are on other machines, or that others have started."""
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from themis_opt.base.documents import read_text
 from themis_opt.base.errors import InputError
 from themis_opt.runtime.control import TOKEN_VARIABLE
 from themis_opt.runtime.coordinator import Coordinator, Host, nobody
-from themis_opt.runtime.worker import serve
+from themis_opt.runtime.worker import LOST, serve
 
 WORLD_VARIABLES = (
     ("RANK", "WORLD_SIZE"),
@@ -19,24 +21,29 @@ WORLD_VARIABLES = (
 """Where torchrun, Open MPI, MPICH and Slurm say which rank a process is, and of how many."""
 
 
+MAX_HOSTS_BYTES = 2**20
+MAX_PORT = 2**16 - 1
+
+
+def is_whole(text: str) -> bool:
+    """Whether a text is a whole number from 0 on, of as many digits as a number of ranks or a port may have."""
+    return text.isdecimal() and len(text) <= 9
+
+
 def read_hosts(path: Path, num_ranks: int) -> tuple[Host, ...]:
     """Hosts from a file: an address and a number of ranks on each line, and comments after ``#``.
 
     Raises
     ------
     InputError
-        If a line is something else, or the ranks are not as many as NPUs.
+        If the file cannot be read, a line is something else, or the ranks are not as many as NPUs.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", source=str(path)) from None
     hosts = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_text(path, "hosts", MAX_HOSTS_BYTES).splitlines(), start=1):
         words = line.partition("#")[0].split()
         if not words:
             continue
-        if len(words) != 2 or not words[1].isdecimal():
+        if len(words) != 2 or not is_whole(words[1]):
             rule = "must be an address and a number of ranks, such as 10.0.0.1 4"
             raise InputError(rule, field=f"line {number}", value=line, source=str(path))
         hosts.append(Host(words[0], int(words[1])))
@@ -52,10 +59,13 @@ def own_world() -> tuple[int, int]:
     Raises
     ------
     InputError
-        If nobody says so.
+        If nobody says so, or what is said are no numbers.
     """
     for rank, size in WORLD_VARIABLES:
         if rank in os.environ and size in os.environ:
+            wrong = [name for name in (rank, size) if not is_whole(os.environ[name])]
+            if wrong:
+                raise InputError("must be a number", field=wrong[0], value=os.environ[wrong[0]])
             return int(os.environ[rank]), int(os.environ[size])
     rule = "needs a process started by torchrun, mpiexec or srun, which say its rank in the environment"
     raise InputError(rule, field="--join")
@@ -77,7 +87,7 @@ def joined(place: str, num_ranks: int, transport: str, address: str) -> Iterator
     """
     rank, world = own_world()
     host, _, port = place.rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or not is_whole(port) or int(port) > MAX_PORT:
         raise InputError("must be a host and a port, such as 10.0.0.1:29600", field="--join", value=place)
     if world != num_ranks:
         raise InputError(f"is {world}, the network has {num_ranks} NPUs", field="number of processes")
@@ -90,6 +100,9 @@ def joined(place: str, num_ranks: int, transport: str, address: str) -> Iterator
             yield coordinator
         return
     code = serve(rank, (host, int(port)), address, transport, token)
+    if code == LOST:
+        rule = f"the coordinator at {place} is gone, or {TOKEN_VARIABLE} differs there"
+        print(f"error: rank {rank}: {rule}", file=sys.stderr)
     if child > 0:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     raise SystemExit(code)  # not at once: MPI has to be finalized
