@@ -116,6 +116,16 @@ def test_wrong_results_are_found(monkeypatch):
     assert "element (" in wrong
 
 
+def test_arrived_messages_are_counted(monkeypatch):
+    """Where links are slow, no operation ends for long, and yet the run does not hang."""
+    counts, done = [], threads.wrong_element
+    monkeypatch.setattr(
+        threads, "wrong_element", lambda mover, *rest: counts.append(mover.num_messages) or done(mover, *rest)
+    )
+    assert run_in_threads(program("s2", size=2**22, chunks=1, options=RunOptions(paced=False))) is None
+    assert min(counts) > 2
+
+
 def one_differs(monkeypatch, rank, other):
     """Have one rank follow another program."""
     real, ranks = threads.Engine, count()

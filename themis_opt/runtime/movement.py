@@ -100,6 +100,11 @@ class Mover:
         Per dimension and lane.
     corrupt : callable, optional
         Called with every frame after its checksum is made, for tests of faults.
+
+    Attributes
+    ----------
+    num_messages : int
+        About how many have arrived, by which others see that something moves.
     """
 
     def __init__(
@@ -115,6 +120,7 @@ class Mover:
         self._dtype = element_type(program.dtype)
         self.buffers = self._make_buffers()
         self._traffic = {key: [0, 0] for key in channels}
+        self.num_messages = 0
         self._moves: dict[int, _StageMoves] = {}
 
     @property
@@ -316,6 +322,7 @@ class _Unpacker:
         if zlib.crc32(payload.data) != struct.unpack("<I", frame[SUM_AT : HEADER.size])[0]:
             words = self.mover.words(self.header + bytes(4))
             raise RankFailure(self.peer, f"sent garbage: the checksum of {words} is wrong")
+        self.mover.num_messages += 1
         target = self.view[self.index]
         received = payload.view(self.view.dtype).reshape(target.shape)
         if self.combine is None:

@@ -66,18 +66,20 @@ class Rank:
     def serve(self) -> None:
         """Do what the coordinator says until it says that it is over."""
         Thread(target=self._stay_alive, daemon=True).start()
-        while True:
-            words = self._line.hear()
-            if words["do"] == "end":
-                self._ended.set()
-                self._line.close()
-                return
-            try:
-                getattr(self, f"_{words.pop('do')}")(**words)
-            except RankFailure as failure:
-                self._report(failure.rank, failure.what)
-            except Exception as error:
-                self._report(self._number, f"failed: {type(error).__name__}: {error}")
+        try:
+            while (words := self._line.hear())["do"] != "end":
+                self._obey(words)
+        finally:
+            self._ended.set()
+            self._line.close()
+
+    def _obey(self, words: Words) -> None:
+        try:
+            getattr(self, f"_{words.pop('do')}")(**words)
+        except RankFailure as failure:
+            self._report(failure.rank, failure.what)
+        except Exception as error:
+            self._report(self._number, f"failed: {type(error).__name__}: {error}")
 
     def _report(self, rank: int, what: str) -> None:
         """Say who is to blame, and wait for the end: connections stay open, so that nobody blames this rank."""
@@ -141,9 +143,10 @@ class Rank:
         while not self._ended.wait(ALIVE_EVERY):
             progress, program = self._progress, self._programs.get(self._loaded)
             current = min(progress.current.values(), default=None)
+            messages = self._mover.num_messages if self._mover else 0  # a stage of a slow link takes long
             at = describe(program, current) if program and current is not None else ""
             try:
-                self._line.say(type="alive", done=progress.done, at=at)
+                self._line.say(type="alive", done=progress.done + messages, at=at)
             except OSError:
                 if not self._ended.is_set():
                     os._exit(LOST)
@@ -174,10 +177,17 @@ def largest_memory() -> int:
 
 
 def boot_id() -> str:
-    """The same for all processes that share a monotonic clock."""
+    """The same for all processes that share a monotonic clock, which time namespaces shift."""
     with suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123
-        return file.read().strip()
+        return f"{file.read().strip()} {_time_namespace()}"
     return f"{socket.gethostname()} {os.getppid()}"
+
+
+def _time_namespace() -> str:
+    try:
+        return os.readlink("/proc/self/ns/time")  # noqa: PTH115 - no link between files
+    except OSError:  # kernels before 5.6 have none
+        return ""
 
 
 def serve(rank: int, coordinator: tuple[str, int], host: str, transport: str, token: str) -> int:
