@@ -32,8 +32,8 @@ NOISE = 1e-9
 ALWAYS_TOLD = ("seconds", "workers", "seed")
 """Knobs of the reference that :func:`how` names even if they have their defaults."""
 
-Sizes = Literal["equal", "free"]
-Whole = Annotated[int, Field(gt=0)]
+ChunkSizes = Literal["equal", "free"]
+Positive = Annotated[int, Field(gt=0)]
 
 
 class Record(Model):
@@ -46,14 +46,14 @@ class Record(Model):
 
     network: str
     collective: str
-    size_bytes: Whole
-    chunks: Whole
-    sizes: Sizes
+    size_bytes: Positive
+    chunks: Positive
+    sizes: ChunkSizes
     latency: Literal["lag", "occupy"]
     ag_order: Literal["free", "reverse"]
     fingerprint: str
-    makespan_ps: Whole
-    bound_ps: Whole
+    makespan_ps: Positive
+    bound_ps: Positive
     bound_name: str
     how_makespan: str
     how_bound: str
@@ -114,7 +114,7 @@ class Finding:
     """
 
     schedule: Schedule
-    sizes: Sizes
+    sizes: ChunkSizes
     bound: float
     bound_name: str
     how_makespan: str
@@ -158,14 +158,14 @@ class Finding:
 def _collective(schedule: Schedule) -> str:
     if schedule.has_period:
         return "iteration"
-    kinds = {own.kind.value for own in schedule.instance.exchanges}
+    kinds = {exchange.kind.value for exchange in schedule.instance.exchanges}
     return kinds.pop() if len(kinds) == 1 else "mixed"
 
 
 def how(policy: "Exact") -> str:
     """What found a schedule or a bound: the specification of the reference, and the version."""
-    told = (f for f in fields(policy) if f.name in ALWAYS_TOLD or getattr(policy, f.name) != f.default)
-    knobs = (f"{f.name}={getattr(policy, f.name)}" for f in told)
+    knobs_set = (f for f in fields(policy) if f.name in ALWAYS_TOLD or getattr(policy, f.name) != f.default)
+    knobs = (f"{f.name}={getattr(policy, f.name)}" for f in knobs_set)
     return f"{':'.join((REFERENCE, *knobs))} of themis_opt {version('themis-opt')}"
 
 
@@ -182,9 +182,9 @@ def improved(records: Iterable[Record], finding: Finding) -> tuple[Record, ...]:
     ArithmeticError
         If a bound is above a makespan: one of them is wrong.
     """
-    table, found = {record.key: record for record in records}, finding.record()
-    table[found.key] = table.get(found.key, found).with_makespan_of(found).with_bound_of(found)
-    equal, free = (table.get((found.fingerprint, sizes)) for sizes in ("equal", "free"))
+    table, new = {record.key: record for record in records}, finding.record()
+    table[new.key] = table.get(new.key, new).with_makespan_of(new).with_bound_of(new)
+    equal, free = (table.get((new.fingerprint, sizes)) for sizes in ("equal", "free"))
     if equal is not None and free is not None:
         table[equal.key], table[free.key] = equal.with_bound_of(free), free.with_makespan_of(equal)
     for record in table.values():

@@ -93,7 +93,7 @@ def _read_experiment(path: Path) -> None:
 
 
 def _report(path: Path) -> None:
-    table(read_rows(path).to_frame(), head_of_experiment.Experiment("small", "Small"))
+    table(read_rows(path).to_frame(), head_of_experiment.ExperimentHead("small", "Small"))
 
 
 def _store() -> bytes:

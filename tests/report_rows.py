@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
-from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.experiment import ExperimentHead
 from themis_opt.reports.registry import report_function
 from themis_opt.reports.rendering.charts import specification
-from themis_opt.reports.rows import Row, Rows
+from themis_opt.reports.rows import RunRow, RunRows
 
 COLUMNS = (
     "key", "experiment", "block", "instance", "fingerprint", "network", "dimensions", "npus", "kind", "size_bytes",
@@ -44,8 +44,8 @@ def bound(**changes):
 
 def frame(rows):
     """Rows as a report function takes them."""
-    cells = [{column: str(cell) for column, cell in found.items() if cell != ""} for found in rows]
-    return Rows(tuple(Row.model_validate(found) for found in cells)).to_frame()
+    cells = [{column: str(cell) for column, cell in row.items() if cell != ""} for row in rows]
+    return RunRows(tuple(RunRow.model_validate(row) for row in cells)).to_frame()
 
 
 def drawn(report, name):
@@ -295,4 +295,4 @@ def path_of(report):
 
 def draw(report, rows, experiment=None):
     """What a report makes of a frame of rows, under the name by which experiments ask for it."""
-    return report_function(path_of(report))(rows, experiment or Experiment(report, report))
+    return report_function(path_of(report))(rows, experiment or ExperimentHead(report, report))

@@ -2,14 +2,15 @@
 
 import pandas as pd
 
+from drawing.grid import CHUNK_AXIS
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_size
-from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.experiment import ExperimentHead
 from themis_opt.reports.rendering.charts import Axis, lines
 from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
 from themis_opt.reports.rendering.tables import duration, table
 from themis_opt.reports.results import geometric_mean, results
-from themis_opt.reports.sections import MOST_ROWS, failures, warnings
+from themis_opt.reports.sections import MOST_LISTED_ROWS, failures, warnings
 
 USUAL_POLICY, USUAL_CHUNKS = "themis+scf", 64
 """What a choice of chunks is compared with: the setting of the paper."""
@@ -17,11 +18,10 @@ USUAL_POLICY, USUAL_CHUNKS = "themis+scf", 64
 NEARLY = 1.01
 """Up to so many times the best makespan, fewer chunks are as good."""
 
-CHUNKS = Axis("chunks", "chunks", log=True, format="count")
 SPEED = Axis("speed", "speed relative to the best of all", format="percent")
 
 
-def chunk_tuning(rows: pd.DataFrame, experiment: Experiment) -> Report:
+def chunk_tuning(rows: pd.DataFrame, experiment: ExperimentHead) -> Report:
     """Find the best number of chunks of every policy, network and size, in each block of the experiment.
 
     Raises
@@ -29,29 +29,29 @@ def chunk_tuning(rows: pd.DataFrame, experiment: Experiment) -> Report:
     InputError
         If no run went well.
     """
-    found = results(rows)
-    if found.empty:
+    schedules = results(rows)
+    if schedules.empty:
         raise InputError("no run has a makespan", field="column makespan_ns")
     summary: list[str] = []
     sections: list[Section] = []
-    for number, (title, runs) in enumerate(_blocks(found).items(), 1):
+    for number, (title, runs) in enumerate(_blocks(schedules).items(), 1):
         choices = _choices(runs)
         summary += _said(title, choices)
         sections += _sections(number, title, runs, choices)
-    return Report(experiment.title, (*summary, *warnings(rows, found)), (*sections, *failures(rows)))
+    return Report(experiment.title, (*summary, *warnings(rows, schedules)), (*sections, *failures(rows)))
 
 
-def _blocks(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def _blocks(schedules: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Results by title of their block, and by costs where a block has several."""
     parts: dict[str, pd.DataFrame] = {}
-    for block, runs in found.groupby("block", sort=False):
-        cases = [(_costs_of(own), own) for _, own in runs.groupby(COSTS, sort=False, dropna=False)]
+    for block, runs in schedules.groupby("block", sort=False):
+        cases = [(_costs_of(subset), subset) for _, subset in runs.groupby(COST_COLUMNS, sort=False, dropna=False)]
         title = f"{block[:1].upper()}{block[1:]}" if block else "All runs"
-        parts |= {f"{title}, {costs}" if len(cases) > 1 else title: own for costs, own in cases}
+        parts |= {f"{title}, {costs}" if len(cases) > 1 else title: subset for costs, subset in cases}
     return parts
 
 
-COSTS = ["launch_overhead_ns", "packet", "latency", "ag_order"]
+COST_COLUMNS = ["launch_overhead_ns", "packet", "latency", "ag_order"]
 """Columns of what a run costs."""
 
 
@@ -117,8 +117,8 @@ def _sections(number: int, title: str, runs: pd.DataFrame, choices: pd.DataFrame
     )
     tables = (_policy_table(choices), _size_table(choices))
     figures = tuple(
-        _figure(f"chunks-{number}-{place}", f"{title}, {format_size(size)}: speed by number of chunks", own)
-        for place, (size, own) in enumerate(runs.groupby("size_bytes"), 1)
+        _figure(f"chunks-{number}-{place}", f"{title}, {format_size(size)}: speed by number of chunks", subset)
+        for place, (size, subset) in enumerate(runs.groupby("size_bytes"), 1)
     )
     return (Section(title, text, tables, figures), _cases(title, choices))
 
@@ -163,7 +163,7 @@ def _figure(name: str, title: str, runs: pd.DataFrame) -> Figure:
     speed = runs.groupby("instance")["makespan_ns"].transform("min") / runs["makespan_ns"]
     means = runs.assign(speed=speed).groupby(["label", "chunks"], observed=True)["speed"].agg(geometric_mean)
     caption = "Geometric mean over networks of the least makespan of all policies and numbers over that of the run."
-    return Figure(name, title, lines(means.reset_index(), CHUNKS, SPEED, "label"), caption)
+    return Figure(name, title, lines(means.reset_index(), CHUNK_AXIS, SPEED, "label"), caption)
 
 
 def _cases(title: str, choices: pd.DataFrame) -> Section:
@@ -189,6 +189,6 @@ def _cases(title: str, choices: pd.DataFrame) -> Section:
         "utilisation",
         "gain",
     ]
-    more = (f"The first {MOST_ROWS} of {len(choices)}.",) if len(choices) > MOST_ROWS else ()
-    cases = table(choices[shown].head(MOST_ROWS), columns)
+    more = (f"The first {MOST_LISTED_ROWS} of {len(choices)}.",) if len(choices) > MOST_LISTED_ROWS else ()
+    cases = table(choices[shown].head(MOST_LISTED_ROWS), columns)
     return Section(f"{title}: best number of chunks of every case", more, (cases,))

@@ -27,13 +27,13 @@ MOMENTS = 60
 EARLIEST = 1e-3
 """Seconds: what happens before is drawn here."""
 
-CHUNKS = Axis("chunks", "chunks", log=True, format="count")
-SIZE = Axis("size_bytes", "size", log=True, format="size")
-GAP = Axis("gap", "mean gap to the best bound", log=True, format="percent")
+CHUNK_AXIS = Axis("chunks", "chunks", log=True, format="count")
+SIZE_AXIS = Axis("size_bytes", "size", log=True, format="size")
+GAP_AXIS = Axis("gap", "mean gap to the best bound", log=True, format="percent")
 
 FLOOR = f"Gaps below {tick(SMALLEST_GAP, 'percent')} are drawn there."
 
-Trajectory = list[tuple[float, float]]
+GapPath = list[tuple[float, float]]
 """Seconds, and the gap of the best schedule from then on."""
 
 _POINTS = TypeAdapter[list[list[float | None]]](list[Annotated[list[float | None], Field(min_length=2)]])
@@ -86,7 +86,7 @@ def _chunks(schedules: pd.DataFrame) -> Section:
         (schedules[is_large], "large", f"messages of at least {format_size(LARGE)}"),
     )
     figures = tuple(
-        Figure(f"gap-by-chunks-{stem}", f"Gap by chunk count, {what}", _curves(part, CHUNKS))
+        Figure(f"gap-by-chunks-{stem}", f"Gap by chunk count, {what}", _curves(part, CHUNK_AXIS))
         for part, stem, what in classes
         if len(part)
     )
@@ -96,14 +96,14 @@ def _chunks(schedules: pd.DataFrame) -> Section:
 
 def _sizes(schedules: pd.DataFrame) -> Section:
     caption = f"Mean over networks and chunk counts. {FLOOR}"
-    figure = Figure("gap-by-size", "Gap by size of the collective", _curves(schedules, SIZE), caption)
+    figure = Figure("gap-by-size", "Gap by size of the collective", _curves(schedules, SIZE_AXIS), caption)
     tables = gap_tables(schedules, "size_bytes", "size", "size, over all networks and chunk counts")
     return Section("By size", coverage(schedules), tables, (figure,))
 
 
 def _curves(schedules: pd.DataFrame, x: Axis) -> Any:
     """Mean gap of each policy."""
-    return lines(_drawn_means(schedules, ["label", x.field]), x, GAP, "label")
+    return lines(_drawn_means(schedules, ["label", x.field]), x, GAP_AXIS, "label")
 
 
 def _drawn_means(schedules: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -118,7 +118,7 @@ def _both(schedules: pd.DataFrame) -> tuple[Section, ...]:
         return ()
     policy = means.idxmin()
     cells = _drawn_means(schedules[schedules["label"] == policy], ["size_bytes", "chunks"])
-    chart = heatmap(cells, CHUNKS, SIZE, GAP)
+    chart = heatmap(cells, CHUNK_AXIS, SIZE_AXIS, GAP_AXIS)
     figure = Figure("gap-by-chunks-and-size", f"Mean gap of {policy}", chart, f"Mean over networks. {FLOOR}")
     text = f"Of the policies that do not search, {policy} has the smallest mean gap: {percent(means[policy])}."
     return (Section("By chunk count and size", (text,), (), (figure,)),)
@@ -164,7 +164,7 @@ def _anytime(schedules: pd.DataFrame) -> tuple[Section, ...]:
     return (Section("Over time", (), (), (Figure("anytime", "Gap of the search over time", chart, caption),)),)
 
 
-def _trajectory(extra: dict[str, Any], bound_ns: float) -> Trajectory:
+def _trajectory(extra: dict[str, Any], bound_ns: float) -> GapPath:
     """When a run schedules its schedules, and their gaps to the best bound known now; empty if it did not say."""
     recorded = extra.get("trajectory") or []
     try:
@@ -179,7 +179,7 @@ def _trajectory(extra: dict[str, Any], bound_ns: float) -> Trajectory:
     ]
 
 
-def _anytime_curve(paths: list[Trajectory]) -> pd.DataFrame:
+def _anytime_curve(paths: list[GapPath]) -> pd.DataFrame:
     """Median, least and largest gap at moments at which more than half of the runs have a schedule."""
     seconds = [moment for path in paths for moment, _ in path]
     moments = np.geomspace(min(seconds), max(*seconds, min(seconds) * 1.001), MOMENTS)
@@ -192,7 +192,7 @@ def _anytime_curve(paths: list[Trajectory]) -> pd.DataFrame:
     return curves.assign(**curves[["gap", "low", "high"]].clip(lower=SMALLEST_GAP))
 
 
-def _gaps_at(path: Trajectory, moments: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
+def _gaps_at(path: GapPath, moments: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
     """The gap at every moment, infinite before the first schedule."""
     ordered = sorted(path)
     best = np.minimum.accumulate([gap for _, gap in ordered])

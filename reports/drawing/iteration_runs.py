@@ -7,11 +7,9 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from themis_opt.base.errors import InputError
+from themis_opt.batches.expansion import ITERATION
+from themis_opt.batches.rows_file import BOUND
 from themis_opt.reports.results import policy_head
-from themis_opt.reports.rows import BOUND
-
-ITERATION = "iteration"
-"""The kind of rows of training iterations."""
 
 
 class Extra(BaseModel):
@@ -30,7 +28,7 @@ class Extra(BaseModel):
     workload: Mapping[str, Any] = {}
 
 
-def iteration_runs(found: pd.DataFrame) -> pd.DataFrame:
+def iteration_runs(schedules: pd.DataFrame) -> pd.DataFrame:
     """The results that are iterations, with the fields of :class:`Extra` as further columns.
 
     Besides there are
@@ -49,7 +47,7 @@ def iteration_runs(found: pd.DataFrame) -> pd.DataFrame:
     InputError
         If one does not say how its time is made up.
     """
-    runs = found[found["kind"] == ITERATION]
+    runs = schedules[schedules["kind"] == ITERATION]
     records = [_extra(*cells) for cells in zip(runs["extra"], runs["instance"], runs["policy"], strict=True)]
     extra = pd.DataFrame([dict(record) for record in records], index=runs.index, columns=list(Extra.model_fields))
     extra = extra.astype({"overlap": float, "launches": float, "memory_bytes": float})

@@ -10,16 +10,17 @@ import pandas as pd
 from drawing.iteration_runs import iteration_runs, setting
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import parse_size
-from themis_opt.reports.experiment import Experiment
+from themis_opt.policies.registry import REFERENCE
+from themis_opt.reports.experiment import ExperimentHead
 from themis_opt.reports.rendering.charts import Axis, bars, lines
 from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
 from themis_opt.reports.rendering.tables import duration, percent, plural, table
-from themis_opt.reports.results import BASELINE, OPTIMAL, REFERENCE, gathered, policy_head, results
+from themis_opt.reports.results import BASELINE, OPTIMAL, gathered, policy_head, results
 from themis_opt.reports.sections import failures, warnings
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.splitbrain import memory_fraction
 
-KNOBS: Mapping[str, str] = MappingProxyType({"ddp": "cap", "dear": "threshold", "horovod": "buffer"})
+BUCKET_KNOBS: Mapping[str, str] = MappingProxyType({"ddp": "cap", "dear": "threshold", "horovod": "buffer"})
 """The knob that says how large a bucket is, by launching policy."""
 
 FUSED = "fused"
@@ -30,14 +31,14 @@ LINEAR = "linear"
 
 
 @dataclass(frozen=True)
-class Finding:
+class BlockReport:
     """A section on iterations, with sentences for the summary."""
 
     section: Section
-    said: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
 
 
-def iterations(rows: pd.DataFrame, experiment: Experiment) -> Report:
+def iterations(rows: pd.DataFrame, experiment: ExperimentHead) -> Report:
     """Show what each block of the experiment says about training iterations.
 
     Raises
@@ -45,18 +46,20 @@ def iterations(rows: pd.DataFrame, experiment: Experiment) -> Report:
     InputError
         If no block has a run of an iteration, or a run does not say how its time is made up.
     """
-    found = results(rows)
-    runs = iteration_runs(found)
-    made = [section(own) for block, section in BLOCKS.items() if len(own := runs[runs["block"] == block])]
+    schedules = results(rows)
+    runs = iteration_runs(schedules)
+    made = [
+        section(subset) for block, section in REPORT_OF_BLOCK.items() if len(subset := runs[runs["block"] == block])
+    ]
     if not made:
-        rule = f"no run of an iteration in any of the blocks {', '.join(BLOCKS)}"
+        rule = f"no run of an iteration in any of the blocks {', '.join(REPORT_OF_BLOCK)}"
         raise InputError(rule, field="column block")
-    said = [sentence for finding in made for sentence in finding.said]
+    sentences = [sentence for finding in made for sentence in finding.sentences]
     sections = tuple(finding.section for finding in made)
-    return Report(experiment.title, (*said, *warnings(rows, found)), (*sections, *failures(rows)))
+    return Report(experiment.title, (*sentences, *warnings(rows, schedules)), (*sections, *failures(rows)))
 
 
-def overlap(runs: pd.DataFrame) -> Finding:
+def overlap(runs: pd.DataFrame) -> BlockReport:
     """Launching policies side by side on every instance, against the same bound."""
     cases = list(runs.groupby("instance", sort=False))
     shares = gathered(runs.assign(share=runs["exposed_ns"] / runs["compute_ns"]), ["instance"])
@@ -68,9 +71,9 @@ def overlap(runs: pd.DataFrame) -> Finding:
         "which holds for all policies, minus 1. Exposed communication is also set over the least that the "
         "bound leaves of it."
     )
-    tables = tuple(_overlap_table(instance, own) for instance, own in cases)
-    said = tuple(_overlap_sentence(instance, own) for instance, own in cases)
-    return Finding(Section("Overlap", (text,), tables, (figure,)), said)
+    tables = tuple(_overlap_table(instance, subset) for instance, subset in cases)
+    sentences = tuple(_overlap_sentence(instance, subset) for instance, subset in cases)
+    return BlockReport(Section("Overlap", (text,), tables, (figure,)), sentences)
 
 
 def _overlap_table(instance: str, runs: pd.DataFrame) -> Table:
@@ -100,7 +103,7 @@ def _overlap_sentence(instance: str, runs: pd.DataFrame) -> str:
     return f"{sentence}." if pd.isna(best["gap"]) else f"{sentence}, {percent(best['gap'])} above the bound."
 
 
-def buckets(runs: pd.DataFrame) -> Finding:
+def buckets(runs: pd.DataFrame) -> BlockReport:
     """Iteration time over the size of buckets, for every launching policy that has one."""
     sized = runs.assign(
         bytes=[_bucket_size(*parts) for parts in zip(runs["policy"], runs["launching"], strict=True)],
@@ -110,8 +113,8 @@ def buckets(runs: pd.DataFrame) -> Finding:
     x = Axis("bytes", "size of buckets", log=True, format="size")
     y = Axis("makespan_ns", "iteration time", format="duration")
     figures = tuple(
-        Figure(f"buckets-{number}", f"Iteration time of {instance} by size of buckets", lines(own, x, y, "name"))
-        for number, (instance, own) in enumerate(sweeps.groupby("instance", sort=False), 1)
+        Figure(f"buckets-{number}", f"Iteration time of {instance} by size of buckets", lines(subset, x, y, "name"))
+        for number, (instance, subset) in enumerate(sweeps.groupby("instance", sort=False), 1)
     )
     overheads = sorted(runs["launch_overhead_ns"].dropna().unique())
     costs = " and ".join(duration(value) for value in overheads)
@@ -121,13 +124,13 @@ def buckets(runs: pd.DataFrame) -> Finding:
         "tensor, which may be larger. An optimum is inside the range if both the smallest and the largest buckets are "
         "slower."
     )
-    said = _bucket_sentences(sweeps)
-    return Finding(Section("Size of buckets", (text,), (_bucket_table(sweeps),), figures), said)
+    sentences = _bucket_sentences(sweeps)
+    return BlockReport(Section("Size of buckets", (text,), (_bucket_table(sweeps),), figures), sentences)
 
 
 def _bucket_size(policy: str, launching: str) -> int | None:
     """Bytes of a bucket, of a specification that says so."""
-    text = setting(policy, KNOBS.get(launching, ""))
+    text = setting(policy, BUCKET_KNOBS.get(launching, ""))
     return None if text is None else parse_size(text)
 
 
@@ -156,7 +159,7 @@ def _bucket_table(sweeps: pd.DataFrame) -> Table:
     return table(sweeps.assign(slower=sweeps["makespan_ns"] / best - 1)[shown], columns)
 
 
-def panels(runs: pd.DataFrame) -> Finding:
+def panels(runs: pd.DataFrame) -> BlockReport:
     """How far exposed communication is above the least that the bound leaves, by workload."""
     known = runs[runs["exposed_gap"].notna()]
     columns = (
@@ -170,20 +173,20 @@ def panels(runs: pd.DataFrame) -> Finding:
         Column("proven optimal", "count"),
     )
     whole = _gaps(known)
-    parts = [_gaps(own).assign(model=model) for model, own in known.groupby("model", sort=False)]
+    parts = [_gaps(subset).assign(model=model) for model, subset in known.groupby("model", sort=False)]
     frame = pd.concat([*parts, whole.assign(model="all")]).reset_index()
     text = (
         "Exposed communication over what the best bound leaves of it, minus 1; and the same of whole iterations, "
         f"compute included. Proven optimal is what is within {percent(OPTIMAL)} of the bound of the whole iteration."
     )
     best = whole["mean_exposed"].idxmin() if len(whole) else None
-    said = (
+    sentences = (
         (f"Exposed communication with {best} is {percent(whole['mean_exposed'][best])} above its bound on average.",)
         if best is not None
         else ()
     )
     tables = (table(frame[["model", *frame.columns.drop("model")]], columns),)
-    return Finding(Section("Exposed communication", (text,), tables, _panel_figures(known)), said)
+    return BlockReport(Section("Exposed communication", (text,), tables, _panel_figures(known)), sentences)
 
 
 def _gaps(runs: pd.DataFrame) -> pd.DataFrame:
@@ -207,18 +210,18 @@ def _panel_figures(runs: pd.DataFrame) -> tuple[Figure, ...]:
     return (Figure("exposed-gap", "Exposed communication above its bound", bars(worst, "model", axis, "policy")),)
 
 
-def scaling(runs: pd.DataFrame) -> Finding:
+def scaling(runs: pd.DataFrame) -> BlockReport:
     """Efficiency, the share of an iteration in which an NPU computes, over the number of NPUs, each with its batch."""
     ordered = runs.assign(efficiency=runs["compute_ns"] / runs["makespan_ns"]).sort_values("npus", kind="stable")
     x, y = Axis("npus", "NPUs", log=True, format="count"), Axis("efficiency", "efficiency", format="percent")
     figures = tuple(
-        Figure(f"scaling-{number}", f"Efficiency of {model}", lines(own, x, y, "policy"))
-        for number, (model, own) in enumerate(ordered.groupby("model", sort=False), 1)
+        Figure(f"scaling-{number}", f"Efficiency of {model}", lines(subset, x, y, "policy"))
+        for number, (model, subset) in enumerate(ordered.groupby("model", sort=False), 1)
     )
     models = list(ordered.groupby("model", sort=False))
     text = "Weak scaling: every NPU keeps its batch. Efficiency is compute over iteration time."
-    tables = tuple(_scaling_table(model, own) for model, own in models)
-    return Finding(Section("Scaling", (text,), tables, figures))
+    tables = tuple(_scaling_table(model, subset) for model, subset in models)
+    return BlockReport(Section("Scaling", (text,), tables, figures))
 
 
 def _scaling_table(model: str, runs: pd.DataFrame) -> Table:
@@ -229,7 +232,7 @@ def _scaling_table(model: str, runs: pd.DataFrame) -> Table:
     return table(frame.reset_index(), columns, f"{model}: efficiency by number of NPUs.")
 
 
-def skipping(runs: pd.DataFrame) -> Finding:
+def skipping(runs: pd.DataFrame) -> BlockReport:
     """Time of a step if only every k-th exchanges gradients, against compute plus a k-th of what one exposes."""
     case = ["model", "policy"]
     single = runs[runs["steps"] == 1].drop_duplicates(case).set_index(case)[["compute_ns", "exposed_ns"]]
@@ -256,22 +259,24 @@ def skipping(runs: pd.DataFrame) -> Finding:
     )
     tables = (table(steps[["model", "policy", "steps", "step_ns", "estimate", "above"]], columns),)
     off = steps["above"].abs().max()
-    said = (f"The estimate of steps that skip synchronisation is off by {percent(off)} at most.",) if len(steps) else ()
-    return Finding(Section("Skipped synchronisation", (text,), tables, _skipping_figures(steps)), said)
+    sentences = (
+        (f"The estimate of steps that skip synchronisation is off by {percent(off)} at most.",) if len(steps) else ()
+    )
+    return BlockReport(Section("Skipped synchronisation", (text,), tables, _skipping_figures(steps)), sentences)
 
 
 def _skipping_figures(steps: pd.DataFrame) -> tuple[Figure, ...]:
     x = Axis("steps", "steps between exchanges", log=True, format="count")
     y = Axis("step_ns", "time of a step", format="duration")
     figures = []
-    for number, (model, own) in enumerate(steps.groupby("model", sort=False), 1):
-        guides = own.assign(step_ns=own["estimate"], policy=own["policy"].astype(str) + ", estimate")
-        chart = lines(own, x, y, "policy", guides=guides)
+    for number, (model, subset) in enumerate(steps.groupby("model", sort=False), 1):
+        guides = subset.assign(step_ns=subset["estimate"], policy=subset["policy"].astype(str) + ", estimate")
+        chart = lines(subset, x, y, "policy", guides=guides)
         figures.append(Figure(f"skipping-{number}", f"Time of a step of {model}", chart, "Dotted: the estimate."))
     return tuple(figures)
 
 
-def splitbrain(runs: pd.DataFrame) -> Finding:
+def splitbrain(runs: pd.DataFrame) -> BlockReport:
     """Speed-up over the number of machines, and memory, by the machines of a group."""
     sharded = runs.assign(
         group=[_group(*cells) for cells in zip(runs["workload"], runs["instance"], strict=True)],
@@ -286,7 +291,9 @@ def splitbrain(runs: pd.DataFrame) -> Finding:
     )
     memory = _memory(fastest)
     tables = (_speed_table(fastest), _memory_table(memory))
-    return Finding(Section("SplitBrain", (text,), tables, _splitbrain_figures(fastest)), _splitbrain_sentences(memory))
+    return BlockReport(
+        Section("SplitBrain", (text,), tables, _splitbrain_figures(fastest)), _splitbrain_sentences(memory)
+    )
 
 
 def _group(workload: Mapping[str, Any], instance: str) -> int:
@@ -353,10 +360,10 @@ def _splitbrain_figures(fastest: pd.DataFrame) -> tuple[Figure, ...]:
     x, y = Axis("npus", "machines", log=True, format="count"), Axis("speedup", "speed-up", log=True)
     named = fastest.assign(name="K = " + fastest["group"].astype(str))
     figures = []
-    for number, (model, own) in enumerate(named.groupby("model", sort=False), 1):
-        counts = sorted(own["npus"].unique())
+    for number, (model, subset) in enumerate(named.groupby("model", sort=False), 1):
+        counts = sorted(subset["npus"].unique())
         linear = pd.DataFrame({"name": LINEAR, "npus": counts, "speedup": [float(count) for count in counts]})
-        chart = lines(own, x, y, "name", guides=linear)
+        chart = lines(subset, x, y, "name", guides=linear)
         figures.append(Figure(f"splitbrain-{number}", f"Speed-up of {model} over one machine", chart))
     return tuple(figures)
 
@@ -372,7 +379,7 @@ def _splitbrain_sentences(memory: pd.DataFrame) -> tuple[str, ...]:
     )
 
 
-BLOCKS: Mapping[str, Callable[[pd.DataFrame], Finding]] = MappingProxyType(
+REPORT_OF_BLOCK: Mapping[str, Callable[[pd.DataFrame], BlockReport]] = MappingProxyType(
     {
         "overlap": overlap,
         "buckets": buckets,

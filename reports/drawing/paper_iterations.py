@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from drawing.iteration_runs import ideal_times, iteration_runs
-from drawing.published import IDEAL, Compared, Part, Published, beside, compared, looked_up
+from drawing.published import IDEAL, Compared, PaperPart, Published, beside, compared, looked_up
 from themis_opt.reports.rendering.charts import Axis, bars
 from themis_opt.reports.rendering.document import Column, Figure, Section, Table
 from themis_opt.reports.rendering.tables import table
@@ -19,27 +19,27 @@ THEMIS, LARGEST = "themis+scf", "themis+scf_largest"
 BEYOND = "hourglass"
 """The policy that the paper does not have."""
 
-READINGS = ((THEMIS, THEMIS), (LARGEST, THEMIS), (IDEAL, IDEAL))
+COMPARED_POLICIES = ((THEMIS, THEMIS), (LARGEST, THEMIS), (IDEAL, IDEAL))
 """Policies, and those that they are compared with: both readings with the one that was published."""
 
-PARTS = ("compute", "exposed data", "exposed model")
+BAR_PARTS = ("compute", "exposed data", "exposed model")
 
-SHARES = ["total", *PARTS]
+BAR_COLUMNS = ["total", *BAR_PARTS]
 """Columns of nanoseconds of a bar, and, with ``over`` before the name, of the same over the fixed order's iteration."""
 
 
-def figure_12(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> Part | None:
+def figure_12(schedules: pd.DataFrame, rows: pd.DataFrame, published: Published) -> PaperPart | None:
     """Iteration times relative to the fixed order, and what they are made of."""
-    runs = iteration_runs(found[found["block"] == BLOCK])
+    runs = iteration_runs(schedules[schedules["block"] == BLOCK])
     if runs.empty:
         return None
     drawn = _bars(runs, ideal_times(rows), published)
     workloads = list(drawn.groupby("workload", observed=True))
     speed = _speedups(drawn, published)
     exposed = _less_exposed(drawn, published)
-    tables = (_speedup_table(speed), _exposed_table(exposed), *(_bar_table(name, own) for name, own in workloads))
-    figures = [_bar_figure(number, name, own, published) for number, (name, own) in enumerate(workloads, 1)]
-    figures += [_part_figure(number, name, own) for number, (name, own) in enumerate(workloads, 1)]
+    tables = (_speedup_table(speed), _exposed_table(exposed), *(_bar_table(name, subset) for name, subset in workloads))
+    figures = [_bar_figure(number, name, subset, published) for number, (name, subset) in enumerate(workloads, 1)]
+    figures += [_part_figure(number, name, subset) for number, (name, subset) in enumerate(workloads, 1)]
     text = (
         "Iteration times over that of the fixed order. Compute is the same for all policies; the rest is communication "
         "that the NPUs wait for, of data parallelism or of model parallelism. The ideal uses all bandwidth. "
@@ -49,8 +49,8 @@ def figure_12(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> 
     )
     off = _total_errors(drawn, published)
     section = Section("Fig. 12: training iterations", text, tables, tuple(figures))
-    said = _said(drawn, exposed, published)
-    return Part(section, (*off, *_mean_errors(speed, exposed, published)), tuple(said))
+    sentences = _sentences(drawn, exposed, published)
+    return PaperPart(section, (*off, *_mean_errors(speed, exposed, published)), tuple(sentences))
 
 
 def _bars(runs: pd.DataFrame, ideals: dict[str, float], published: Published) -> pd.DataFrame:
@@ -95,7 +95,7 @@ def _relative(drawn: pd.DataFrame) -> pd.DataFrame:
     whole = drawn["panel"].astype(str).map(fixed["total"])
     waits = drawn["panel"].astype(str).map(fixed["exposed"])
     return drawn.assign(
-        **{f"over {name}": drawn[name] / whole for name in SHARES},
+        **{f"over {name}": drawn[name] / whole for name in BAR_COLUMNS},
         speedup=whole / drawn["total"],
         less_exposed=waits / exposed.where(exposed > 0),
         is_baseline=drawn["policy"].map(policy_head) == BASELINE,
@@ -144,9 +144,9 @@ def _bar_table(workload: str, drawn: pd.DataFrame) -> Table:
         Column("network"),
         Column("policy"),
         Column("time", "duration"),
-        *(Column(name, "percent") for name in (*SHARES, "published total")),
+        *(Column(name, "percent") for name in (*BAR_COLUMNS, "published total")),
     )
-    shown = ["network", "policy", "total", *(f"over {name}" for name in SHARES), "published"]
+    shown = ["network", "policy", "total", *(f"over {name}" for name in BAR_COLUMNS), "published"]
     caption = f"{workload}: parts of the iteration, over that of the fixed order. The ideal's waits are not split."
     return table(drawn.sort_values(["panel", "policy"])[shown], columns, caption)
 
@@ -167,7 +167,7 @@ def _bar_figure(number: int, workload: str, drawn: pd.DataFrame, published: Publ
 
 def _part_figure(number: int, workload: str, drawn: pd.DataFrame) -> Figure:
     """What an iteration is made of, as means over the networks."""
-    shares = {name: drawn[f"over {name}"].fillna(0.0) for name in PARTS}
+    shares = {name: drawn[f"over {name}"].fillna(0.0) for name in BAR_PARTS}
     known = drawn[["policy"]].assign(**shares)[(drawn["policy"] != IDEAL) & drawn["over total"].notna()]
     means = known.groupby("policy", observed=True).mean().reset_index()
     parts = means.melt("policy", var_name="part", value_name="share")
@@ -179,9 +179,9 @@ def _part_figure(number: int, workload: str, drawn: pd.DataFrame) -> Figure:
 def _total_errors(drawn: pd.DataFrame, published: Published) -> tuple[Compared, ...]:
     """Whole bars, and their compute."""
     off: tuple[Compared, ...] = ()
-    for policy, theirs in READINGS:
-        own = drawn[drawn["policy"] == policy]
-        pairs = zip(own["over total"], _published(own, [theirs] * len(own), published), strict=True)
+    for policy, theirs in COMPARED_POLICIES:
+        subset = drawn[drawn["policy"] == policy]
+        pairs = zip(subset["over total"], _published(subset, [theirs] * len(subset), published), strict=True)
         off += compared("Fig. 12", f"time over baseline, {policy}", pairs)
     fixed = drawn[drawn["is_baseline"]]
     computes = looked_up(published.bar_computes(), fixed["workload"], fixed["network"])
@@ -191,16 +191,16 @@ def _total_errors(drawn: pd.DataFrame, published: Published) -> tuple[Compared, 
 def _mean_errors(speed: pd.DataFrame, exposed: pd.DataFrame, published: Published) -> tuple[Compared, ...]:
     """Mean speed-ups of the workloads, and how much less is exposed."""
     off: tuple[Compared, ...] = ()
-    for policy, theirs in READINGS:
-        own = speed[speed["policy"] == policy]
-        off += compared("Fig. 12", f"mean speed-up, {policy}", zip(own["mean"], own["published"], strict=True))
+    for policy, theirs in COMPARED_POLICIES:
+        subset = speed[speed["policy"] == policy]
+        off += compared("Fig. 12", f"mean speed-up, {policy}", zip(subset["mean"], subset["published"], strict=True))
         means = exposed[exposed["policy"] == policy]["mean"]
         pairs = [(mean, published.figure_12_less_exposed.get(theirs)) for mean in means]
         off += compared("Fig. 12", f"less exposed, {policy}", pairs)
     return off
 
 
-def _said(drawn: pd.DataFrame, exposed: pd.DataFrame, published: Published) -> list[str]:
+def _sentences(drawn: pd.DataFrame, exposed: pd.DataFrame, published: Published) -> list[str]:
     sentences = []
     means, known = (exposed.set_index("policy")[name] for name in ("mean", "published"))
     shown = [

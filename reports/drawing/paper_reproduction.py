@@ -11,7 +11,7 @@ from drawing.published import (
     Compared,
     Maker,
     Numbers,
-    Part,
+    PaperPart,
     Published,
     PublishedNetwork,
     beside,
@@ -23,9 +23,9 @@ from drawing.published import (
 from themis_opt.base.errors import InputError
 from themis_opt.problem.catalog import load, shipped
 from themis_opt.problem.network import Network
-from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.experiment import ExperimentHead
 from themis_opt.reports.rendering.charts import Axis, lines
-from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table, Value
+from themis_opt.reports.rendering.document import CellValue, Column, Figure, Report, Section, Table
 from themis_opt.reports.rendering.tables import duration, percent, plural, table
 from themis_opt.reports.results import BASELINE, geometric_mean, results, speedups
 from themis_opt.reports.sections import failures, warnings
@@ -36,20 +36,20 @@ COUNTED = 2**30 / 8
 UNITS = "baseline+fifo"
 """The policy whose published time of figure 5 says how long a unit is."""
 
-SIZES = "figures 8 and 11"
+SIZE_BLOCK = "figures 8 and 11"
 """The block of runs over sizes."""
 
 Point = tuple[str, str, int]
 """Network, policy and bytes."""
 
-MICROSECOND = 1000.0
+MICROSECOND_NS = 1000.0
 """Nanoseconds."""
 
-TIME = Axis("makespan_ns", "time", format="duration")
-UTILISATION = Axis("utilisation", "utilisation", format="percent")
+TIME_AXIS = Axis("makespan_ns", "time", format="duration")
+UTILISATION_AXIS = Axis("utilisation", "utilisation", format="percent")
 
 
-def paper_reproduction(rows: pd.DataFrame, experiment: Experiment) -> Report:
+def paper_reproduction(rows: pd.DataFrame, experiment: ExperimentHead) -> Report:
     """Set every table and figure beside what was published; blocks of the experiment are named after figures.
 
     Raises
@@ -57,19 +57,19 @@ def paper_reproduction(rows: pd.DataFrame, experiment: Experiment) -> Report:
     InputError
         If the published numbers, or what a run recorded, break a rule.
     """
-    found, known = results(rows), published(experiment)
+    schedules, known = results(rows), published(experiment)
     done = rows[rows["status"] == "ok"]
-    parts = [part for make in MAKERS if (part := make(found, done, known)) is not None]
-    summary = [sentence for part in parts for sentence in part.said]
+    parts = [part for make in MAKERS if (part := make(schedules, done, known)) is not None]
+    summary = [sentence for part in parts for sentence in part.sentences]
     summary = [*_error_sentence(parts), *summary] if parts else ["No figure of the paper is in the rows."]
     return Report(
         experiment.title,
-        (*summary, *warnings(rows, found)),
+        (*summary, *warnings(rows, schedules)),
         (_errors(parts, known), *(part.section for part in parts), *failures(rows)),
     )
 
 
-def _error_sentence(parts: Sequence[Part]) -> list[str]:
+def _error_sentence(parts: Sequence[PaperPart]) -> list[str]:
     """How far all that was published is off."""
     known = [comparison for part in parts for comparison in part.compared]
     if not known:
@@ -82,7 +82,7 @@ def _error_sentence(parts: Sequence[Part]) -> list[str]:
     ]
 
 
-def _errors(parts: Sequence[Part], published: Published) -> Section:
+def _errors(parts: Sequence[PaperPart], published: Published) -> Section:
     text = (
         "Errors are relative to the published number. Rows of a figure are over all points that were published, as "
         f"numbers or as curves. {BEYOND} is not in the paper: its rows show what lies beyond.",
@@ -91,7 +91,7 @@ def _errors(parts: Sequence[Part], published: Published) -> Section:
     return Section("Errors", text, (error_table(c for part in parts for c in part.compared),))
 
 
-def networks(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> Part | None:
+def networks(schedules: pd.DataFrame, rows: pd.DataFrame, published: Published) -> PaperPart | None:
     """Table 2, beside the networks that the rows were made on."""
     names = [name for name in published.table_2 if (rows["network"] == name).any()]
     if not names:
@@ -116,7 +116,7 @@ def networks(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> P
         "A published bandwidth in Gb/s is divided by 8 and counted in GiB/s here, as the simulator behind the "
         "figures did; sizes are in MiB."
     )
-    return Part(
+    return PaperPart(
         Section("Table 2: networks", (text,), (Table(columns, cells),)), compared("Table 2", "bandwidth", pairs)
     )
 
@@ -127,7 +127,7 @@ def _network(name: str, rows: pd.DataFrame) -> Network | None:
     return load(instances.iloc[0]).network if len(instances) else None
 
 
-def _network_row(name: str, published: PublishedNetwork, ours: Network | None) -> tuple[Value, ...]:
+def _network_row(name: str, published: PublishedNetwork, ours: Network | None) -> tuple[CellValue, ...]:
     rates = ", ".join(f"{dimension.bandwidth / 2**30:g}" for dimension in ours.dimensions) if ours else None
     return (
         name,
@@ -139,16 +139,16 @@ def _network_row(name: str, published: PublishedNetwork, ours: Network | None) -
     )
 
 
-def figure_4(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> Part | None:
+def figure_4(schedules: pd.DataFrame, rows: pd.DataFrame, published: Published) -> PaperPart | None:
     """The platform that the fixed order fills."""
-    runs = found[found["block"] == "figure 4"]
+    runs = schedules[schedules["block"] == "figure 4"]
     if runs.empty:
         return None
     cells = _beside(runs[["label", "utilisation"]], published.figure_4_utilisation)
     columns = (Column("policy"), Column("utilisation", "percent"), Column("published", "percent"))
     text = "On a current platform, one fast and one slow dimension, the fixed order leaves little to gain."
     off = compared("Fig. 4", "utilisation", zip(cells["utilisation"], cells["published"], strict=True))
-    return Part(Section("Fig. 4: a current platform", (text,), (table(cells, columns),)), off)
+    return PaperPart(Section("Fig. 4: a current platform", (text,), (table(cells, columns),)), off)
 
 
 def _beside(frame: pd.DataFrame, numbers: Numbers) -> pd.DataFrame:
@@ -156,9 +156,9 @@ def _beside(frame: pd.DataFrame, numbers: Numbers) -> pd.DataFrame:
     return frame.assign(published=pd.Series(looked_up(numbers, frame["label"]), frame.index, dtype=float))
 
 
-def figure_5(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> Part | None:
+def figure_5(schedules: pd.DataFrame, rows: pd.DataFrame, published: Published) -> PaperPart | None:
     """Four chunks on two dimensions, in units of the figure."""
-    runs = found[found["block"] == "figure 5"]
+    runs = schedules[schedules["block"] == "figure 5"]
     usual = runs["makespan_ns"][runs["label"] == UNITS]
     if usual.empty or not published.figure_5_units.get(UNITS):
         return None
@@ -178,7 +178,7 @@ def figure_5(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> P
     others = cells[cells["label"] != UNITS]
     off = compared("Fig. 5", "units", zip(others["units"], others["published"], strict=True))
     times = table(cells[["label", "units", "published", "makespan_ns", "gap"]], columns)
-    return Part(Section("Fig. 5: four chunks", (text,), (times,)), off, (_figure_5_sentence(cells),))
+    return PaperPart(Section("Fig. 5: four chunks", (text,), (times,)), off, (_figure_5_sentence(cells),))
 
 
 def _figure_5_sentence(cells: pd.DataFrame) -> str:
@@ -187,22 +187,22 @@ def _figure_5_sentence(cells: pd.DataFrame) -> str:
     return f"Fig. 5: the best schedule, of {best['units']:.4g} units, is {proof}."
 
 
-def figure_8(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> Part | None:
+def figure_8(schedules: pd.DataFrame, rows: pd.DataFrame, published: Published) -> PaperPart | None:
     """Time over size."""
-    runs = found[found["block"] == SIZES]
+    runs = schedules[schedules["block"] == SIZE_BLOCK]
     if runs.empty:
         return None
-    points = {key: MICROSECOND * value for key, value in published.by_size(published.figure_8_us).items()}
+    points = {key: MICROSECOND_NS * value for key, value in published.by_size(published.figure_8_us).items()}
     speed = _speedups(runs, published)
-    off = _size_errors(runs, points, "Fig. 8", "time", TIME)
+    off = _size_errors(runs, points, "Fig. 8", "time", TIME_AXIS)
     overall = compared("Fig. 8", "mean speed-up", zip(speed["mean"], speed["published"], strict=True))
     text = (
         "Speed-up is over the fixed order, as a geometric mean over all networks and sizes; the gap is to the best "
         f"proven bound. Points were published of {plural(len(published.figure_8_us), 'network')}.",
     )
-    figures = _size_figures(runs, points, "figure-8", "Time", TIME)
+    figures = _size_figures(runs, points, "figure-8", "Time", TIME_AXIS)
     section = Section("Fig. 8: time by size", text, (_speedup_table(speed),), figures)
-    return Part(section, (*off, *overall), (*_speedup_sentences(speed), *_coverage(runs, published)))
+    return PaperPart(section, (*off, *overall), (*_speedup_sentences(speed), *_coverage(runs, published)))
 
 
 def _coverage(runs: pd.DataFrame, published: Published) -> list[str]:
@@ -248,11 +248,11 @@ def _size_figures(
     """One figure for each network, with the points that were published of it."""
     x = Axis("size_bytes", "size", format="size")
     figures = []
-    for number, (network, own) in enumerate(runs.dropna(subset=y.field).groupby("network", sort=False), 1):
-        policies = set(own["label"])
+    for number, (network, subset) in enumerate(runs.dropna(subset=y.field).groupby("network", sort=False), 1):
+        policies = set(subset["label"])
         theirs = [(f"{p}, published", size, v) for (n, p, size), v in points.items() if n == network and p in policies]
         guides = pd.DataFrame(theirs, columns=["label", x.field, y.field]) if theirs else None
-        chart = lines(own.sort_values("size_bytes"), x, y, "label", guides=guides)
+        chart = lines(subset.sort_values("size_bytes"), x, y, "label", guides=guides)
         figures.append(
             Figure(f"{stem}-{number}", f"{title} on {network}", chart, "Dotted: the points that were published.")
         )
@@ -264,15 +264,17 @@ def _size_errors(
 ) -> tuple[Compared, ...]:
     """One comparison for each policy, over all networks."""
     off: tuple[Compared, ...] = ()
-    for policy, own in runs.groupby("label", observed=True, sort=False):
-        theirs = looked_up(points, own["network"], own["label"], own["size_bytes"])
-        off += compared(figure, f"{what}, {policy}", zip(own[y.field], theirs, strict=True))
+    for policy, subset in runs.groupby("label", observed=True, sort=False):
+        theirs = looked_up(points, subset["network"], subset["label"], subset["size_bytes"])
+        off += compared(figure, f"{what}, {policy}", zip(subset[y.field], theirs, strict=True))
     return off
 
 
-def figure_9(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> Part | None:
+def figure_9(schedules: pd.DataFrame, rows: pd.DataFrame, published: Published) -> PaperPart | None:
     """Activity of the dimensions over time."""
-    runs = found[(found["block"] == "figure 9") & found["extra"].map(lambda extra: extra.get("activity") is not None)]
+    runs = schedules[
+        (schedules["block"] == "figure 9") & schedules["extra"].map(lambda extra: extra.get("activity") is not None)
+    ]
     if runs.empty:
         return None
     activities = [_activity(run) for _, run in runs.iterrows()]
@@ -284,7 +286,7 @@ def figure_9(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> P
         for number, ((_, run), activity) in enumerate(zip(runs.iterrows(), activities, strict=True), 1)
     )
     text = "How much of the time each dimension is held; no numbers were published."
-    return Part(Section("Fig. 9: activity over time", (text,), (table(cells, columns),), figures))
+    return PaperPart(Section("Fig. 9: activity over time", (text,), (table(cells, columns),), figures))
 
 
 class Activity(BaseModel):
@@ -322,9 +324,9 @@ def _timeline(name: str, title: str, activity: pd.DataFrame) -> Figure:
     return Figure(name, title, lines(activity, x, y, "dimension", step=True))
 
 
-def figure_10(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> Part | None:
+def figure_10(schedules: pd.DataFrame, rows: pd.DataFrame, published: Published) -> PaperPart | None:
     """Utilisation over the number of chunks."""
-    runs = found[(found["block"] == "figure 10") & found["utilisation"].notna()]
+    runs = schedules[(schedules["block"] == "figure 10") & schedules["utilisation"].notna()]
     if runs.empty:
         return None
     means = _means(runs, published.figure_10_networks)
@@ -341,11 +343,11 @@ def figure_10(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> 
         Figure(
             f"figure-10-{number}",
             f"Utilisation by chunks on {network}",
-            lines(_means(own).reset_index(), x, UTILISATION, "label"),
+            lines(_means(subset).reset_index(), x, UTILISATION_AXIS, "label"),
         )
-        for number, (network, own) in enumerate(runs.groupby("network", sort=False), 1)
+        for number, (network, subset) in enumerate(runs.groupby("network", sort=False), 1)
     )
-    return Part(
+    return PaperPart(
         Section("Fig. 10: utilisation by chunks", (text,), (_chunk_table(runs, means, published),), figures),
         tuple(off),
     )
@@ -354,14 +356,14 @@ def figure_10(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> 
 def _means(runs: pd.DataFrame, networks: Collection[str] = ()) -> "pd.Series[float]":
     """Mean utilisation by policy and chunk count, where all of these networks ran."""
     groups = runs.groupby(["label", "chunks"], observed=True)
-    is_complete = groups["network"].agg(lambda own: set(own).issuperset(networks))
+    is_complete = groups["network"].agg(lambda subset: set(subset).issuperset(networks))
     return groups["utilisation"].mean()[is_complete]
 
 
 def _chunk_table(runs: pd.DataFrame, means: "pd.Series[float]", published: Published) -> Table:
     counts = sorted(runs["chunks"].unique())
     columns = (Column("policy"), *(Column(str(count), "percent") for count in counts))
-    rows: list[tuple[Value, ...]] = []
+    rows: list[tuple[CellValue, ...]] = []
     for policy in runs["label"].unique():
         rows.append((policy, *(means.get((policy, count)) for count in counts)))
         theirs = [published.figure_10_utilisation.get(count, {}).get(policy) for count in counts]
@@ -370,13 +372,13 @@ def _chunk_table(runs: pd.DataFrame, means: "pd.Series[float]", published: Publi
     return Table(columns, tuple(rows), "Mean utilisation by number of chunks.")
 
 
-def figure_11(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> Part | None:
+def figure_11(schedules: pd.DataFrame, rows: pd.DataFrame, published: Published) -> PaperPart | None:
     """Utilisation over size."""
-    runs = found[found["block"] == SIZES]
+    runs = schedules[schedules["block"] == SIZE_BLOCK]
     if not (runs["utilisation"] > 0).any():
         return None
     points = published.by_size(published.figure_11_utilisation)
-    off = _size_errors(runs, points, "Fig. 11", "utilisation", UTILISATION)
+    off = _size_errors(runs, points, "Fig. 11", "utilisation", UTILISATION_AXIS)
     means = runs.groupby("label", observed=True, sort=False)["utilisation"].mean().reset_index()
     means = _beside(means, published.figure_11_mean_utilisation)
     overall = compared("Fig. 11", "mean utilisation", zip(means["utilisation"], means["published"], strict=True))
@@ -386,11 +388,11 @@ def figure_11(found: pd.DataFrame, rows: pd.DataFrame, published: Published) -> 
         for policy, mean, known in means.dropna(subset="utilisation").itertuples(index=False)
         if policy in (THEMIS, BEYOND)
     )
-    said = (f"Fig. 11, use of the bandwidth: {shown}.",) if shown else ()
-    figures = _size_figures(runs, points, "figure-11", "Utilisation", UTILISATION)
+    sentences = (f"Fig. 11, use of the bandwidth: {shown}.",) if shown else ()
+    figures = _size_figures(runs, points, "figure-11", "Utilisation", UTILISATION_AXIS)
     text = "Means over all networks and sizes."
     section = Section("Fig. 11: utilisation by size", (text,), (table(means, columns),), figures)
-    return Part(section, (*off, *overall), said)
+    return PaperPart(section, (*off, *overall), sentences)
 
 
 MAKERS: tuple[Maker, ...] = (networks, figure_4, figure_5, figure_8, figure_9, figure_10, figure_11, figure_12)

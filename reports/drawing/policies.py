@@ -4,7 +4,7 @@ import pandas as pd
 
 from drawing.grid import grid_sections, grid_summary
 from drawing.random_networks import random_sections, random_summary
-from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.experiment import ExperimentHead
 from themis_opt.reports.rendering.document import Report, Section
 from themis_opt.reports.results import results
 from themis_opt.reports.sections import (
@@ -20,11 +20,11 @@ from themis_opt.reports.sections import (
 RANDOM = "random:"
 """How the names of random instances begin."""
 
-COSTS = "with costs"
+COSTLY_BLOCKS = "with costs"
 """How the names of blocks end in which every chunk costs something, whatever its size."""
 
 
-def policies(rows: pd.DataFrame, experiment: Experiment) -> Report:
+def policies(rows: pd.DataFrame, experiment: ExperimentHead) -> Report:
     """Compare the gaps of all policies, on networks chosen by hand and on random ones.
 
     Raises
@@ -53,7 +53,7 @@ def policies(rows: pd.DataFrame, experiment: Experiment) -> Report:
 
 def _by_costs(schedules: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The schedules whose stages cost nothing besides their bytes and latency, and the others."""
-    is_costly = schedules["block"].str.endswith(COSTS)
+    is_costly = schedules["block"].str.endswith(COSTLY_BLOCKS)
     return schedules[~is_costly], schedules[is_costly]
 
 

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from themis_opt.base.errors import InputError
 from themis_opt.problem.fields import Model, located
-from themis_opt.reports.experiment import PUBLISHED, Experiment
+from themis_opt.reports.experiment import PUBLISHED, ExperimentHead
 from themis_opt.reports.rendering.document import Column, Section, Table
 
 Numbers = Mapping[str, float]
@@ -22,7 +22,7 @@ IDEAL = "ideal"
 """Stands in the place of a policy for collectives that use all bandwidth."""
 
 
-COMPUTE = ("fwd", "bwd")
+COMPUTE_PARTS = ("fwd", "bwd")
 """Published parts of a bar that are compute, which is the same in all bars of a panel."""
 
 
@@ -98,13 +98,13 @@ class Published(Model):
     def bar_computes(self) -> dict[tuple[str, str], float]:
         """Compute of the first bar of every panel of figure 12, which is that of all, by workload and network."""
         return {
-            (workload, network): sum(next(iter(policies.values())).get(name, 0.0) for name in COMPUTE)
+            (workload, network): sum(next(iter(policies.values())).get(name, 0.0) for name in COMPUTE_PARTS)
             for workload, networks in self.figure_12_parts.items()
             for network, policies in networks.items()
         }
 
 
-def published(experiment: Experiment) -> Published:
+def published(experiment: ExperimentHead) -> Published:
     """The published numbers beside an experiment.
 
     Raises
@@ -115,8 +115,8 @@ def published(experiment: Experiment) -> Published:
     try:
         return Published.model_validate(experiment.published)
     except ValidationError as error:
-        found = located(error)
-        raise InputError(found.rule, field=f"{PUBLISHED}: {found.field}", value=found.value) from None
+        problem = located(error)
+        raise InputError(problem.rule, field=f"{PUBLISHED}: {problem.field}", value=problem.value) from None
 
 
 def looked_up(numbers: Mapping[Any, float], *keys: Iterable[Any]) -> list[float | None]:
@@ -150,15 +150,15 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Part:
+class PaperPart:
     """One table or figure of the paper: its section, how far it is off, and sentences for the summary."""
 
     section: Section
     compared: tuple[Compared, ...] = ()
-    said: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
 
 
-Maker = Callable[[pd.DataFrame, pd.DataFrame, Published], Part | None]
+Maker = Callable[[pd.DataFrame, pd.DataFrame, Published], PaperPart | None]
 """Makes a part of all results, all rows that went well and the published numbers; None where there is nothing."""
 
 
@@ -174,7 +174,7 @@ def beside(published: float, form: Callable[[float], str] = "{:.2f}".format) -> 
     return f" ({form(published)} published)" if published > 0 else ""
 
 
-def error_table(found: Iterable[Compared]) -> Table:
+def error_table(comparisons: Iterable[Compared]) -> Table:
     """All comparisons, one in each row."""
     columns = (
         Column("figure"),
@@ -184,5 +184,5 @@ def error_table(found: Iterable[Compared]) -> Table:
         Column("largest error", "percent"),
         Column("mean of ours / published − 1", "percent"),
     )
-    rows = ((c.figure, c.what, len(c.ratios), c.mean_error, c.largest_error, c.bias) for c in found)
+    rows = ((c.figure, c.what, len(c.ratios), c.mean_error, c.largest_error, c.bias) for c in comparisons)
     return Table(columns, tuple(rows))

@@ -2,15 +2,17 @@
 
 import pandas as pd
 
+from drawing.grid import SMALLEST_GAP
+from themis_opt.policies.registry import REFERENCE
 from themis_opt.reports.rendering.charts import Axis, boxes, ecdf
 from themis_opt.reports.rendering.document import Column, Figure, Section
 from themis_opt.reports.rendering.tables import percent, plural, table, tick
-from themis_opt.reports.results import REFERENCE, SEARCHES, p90
+from themis_opt.reports.results import SEARCHES, p90
 from themis_opt.reports.sections import policy_tables
 
-HEURISTIC, RIVAL = "hourglass", "themis+scf"
+HEURISTIC, RIVAL_POLICY = "hourglass", "themis+scf"
 
-TOLERANCE = 1e-6
+EQUALLY_FAST = 1e-6
 """Relative difference up to which two makespans are equal."""
 
 LEAST_LOSS = 0.005
@@ -18,9 +20,6 @@ LEAST_LOSS = 0.005
 
 MOST_REMAINING = 2.0
 """Shares of that loss above are drawn here: what matters is below 1."""
-
-SMALLEST_GAP = 1e-5
-"""Gaps below are drawn here, because the axes are logarithmic."""
 
 
 def random_sections(schedules: pd.DataFrame) -> tuple[Section, ...]:
@@ -36,17 +35,17 @@ def random_summary(schedules: pd.DataFrame) -> list[str]:
     """How often the heuristic beats its rival, and how much of the rival's loss it leaves."""
     sentences = []
     ratios = _duels(schedules)
-    ratio = ratios[ratios["label"] == RIVAL]["ratio"]
+    ratio = ratios[ratios["label"] == RIVAL_POLICY]["ratio"]
     if len(ratio):
-        wins = int((ratio <= 1 + TOLERANCE).sum())
+        wins = int((ratio <= 1 + EQUALLY_FAST).sum())
         on = f"{wins} of {plural(len(ratio), 'random network')}"
-        sentences.append(f"{HEURISTIC} is at least as fast as {RIVAL} on {on}.")
+        sentences.append(f"{HEURISTIC} is at least as fast as {RIVAL_POLICY} on {on}.")
     remaining = _remaining_losses(schedules)
     losses = remaining[remaining["label"] == HEURISTIC]["share"]
     if len(losses):
         sentences.append(
-            f"Where {RIVAL} loses time to the best known schedule, {HEURISTIC} leaves {percent(losses.median())} of "
-            f"that loss (median of {plural(len(losses), 'network')})."
+            f"Where {RIVAL_POLICY} loses time to the best known schedule, {HEURISTIC} leaves "
+            f"{percent(losses.median())} of that loss (median of {plural(len(losses), 'network')})."
         )
     return sentences
 
@@ -96,7 +95,7 @@ def _duel_section(ratios: pd.DataFrame) -> tuple[Section, ...]:
     )
     ratio = ratios["ratio"]
     outcomes = ratios.assign(
-        wins=ratio <= 1 + TOLERANCE, equal=(ratio - 1).abs() <= TOLERANCE, losses=ratio > 1 + TOLERANCE
+        wins=ratio <= 1 + EQUALLY_FAST, equal=(ratio - 1).abs() <= EQUALLY_FAST, losses=ratio > 1 + EQUALLY_FAST
     ).groupby("label", observed=True)
     counts = outcomes.agg(
         networks=("ratio", "size"), wins=("wins", "sum"), equal=("equal", "sum"), losses=("losses", "sum"),
@@ -106,7 +105,7 @@ def _duel_section(ratios: pd.DataFrame) -> tuple[Section, ...]:
     x, title = Axis("ratio", "ratio of makespans"), f"Makespan of {HEURISTIC} over that of other policies"
     chart = ecdf(ratios, x, "networks with at most this ratio", "label", guides=equally_fast)
     figure = Figure("duel", title, chart, f"Left of the line {HEURISTIC} is faster.")
-    text = f"Makespans within {TOLERANCE:g} of each other count as equal."
+    text = f"Makespans within {EQUALLY_FAST:g} of each other count as equal."
     return (Section(f"{HEURISTIC} against the others", (text,), (table(counts.reset_index(), columns),), (figure,)),)
 
 
@@ -119,7 +118,7 @@ def _remaining_losses(schedules: pd.DataFrame) -> pd.DataFrame:
     is_reference = schedules["head"] == REFERENCE
     searched = schedules[schedules["fingerprint"].isin(schedules["fingerprint"][is_reference])]
     best = searched.groupby("fingerprint")["makespan_ns"].min()
-    loss = _makespans(schedules, RIVAL) - best
+    loss = _makespans(schedules, RIVAL_POLICY) - best
     loss = loss[loss > LEAST_LOSS * best.reindex(loss.index)]
     others = schedules[~is_reference]
     known, losses = (others["fingerprint"].map(numbers).astype(float) for numbers in (best, loss))
@@ -134,22 +133,22 @@ def _remaining_section(remaining: pd.DataFrame) -> tuple[Section, ...]:
     columns = tuple(Column(name, form) for name, form in zip(names, ("text", "count", *["percent"] * 4), strict=True))
     rows = remaining.groupby("label", observed=True)["share"].agg(["size", "median", "mean", p90, "max"])
     text = (
-        f"On a sample of the networks a search looked for the best schedule. Where {RIVAL} takes more than "
+        f"On a sample of the networks a search looked for the best schedule. Where {RIVAL_POLICY} takes more than "
         f"{tick(LEAST_LOSS, 'percent')} longer than the best known schedule, this is how much of that loss each policy "
         "leaves.",
     )
     tables = (table(rows.reset_index(), columns),)
-    return (Section(f"What remains of the loss of {RIVAL}", text, tables, _remaining_figures(remaining)),)
+    return (Section(f"What remains of the loss of {RIVAL_POLICY}", text, tables, _remaining_figures(remaining)),)
 
 
 def _remaining_figures(remaining: pd.DataFrame) -> tuple[Figure, ...]:
     """The distribution of what remains, of all policies but the rival, of which all remains."""
-    drawn = remaining[remaining["label"] != RIVAL]
+    drawn = remaining[remaining["label"] != RIVAL_POLICY]
     if drawn.empty:
         return ()
     drawn = drawn.assign(share_left=drawn["share"].clip(upper=MOST_REMAINING))
-    x = Axis("share_left", f"(makespan - best known) / (makespan of {RIVAL} - best known)", format="percent")
+    x = Axis("share_left", f"(makespan - best known) / (makespan of {RIVAL_POLICY} - best known)", format="percent")
     most = tick(MOST_REMAINING, "percent")
-    caption = f"0 % is the best known schedule, 100 % {RIVAL}. Shares above {most} are drawn there."
+    caption = f"0 % is the best known schedule, 100 % {RIVAL_POLICY}. Shares above {most} are drawn there."
     chart = ecdf(drawn, x, "networks with at most this share", "label")
-    return (Figure("remaining-loss", f"Share of the loss of {RIVAL} that remains", chart, caption),)
+    return (Figure("remaining-loss", f"Share of the loss of {RIVAL_POLICY} that remains", chart, caption),)

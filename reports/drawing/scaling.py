@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from themis_opt.base.errors import InputError
-from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.experiment import ExperimentHead
 from themis_opt.reports.rendering.charts import Axis, lines
-from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table, Value
+from themis_opt.reports.rendering.document import CellValue, Column, Figure, Report, Section, Table
 from themis_opt.reports.rendering.tables import plural, seconds
 from themis_opt.reports.results import SEARCHES, policy_head, results
 from themis_opt.reports.sections import failures, warnings
@@ -17,7 +17,7 @@ from themis_opt.reports.sections import failures, warnings
 SIMULATION = "simulation"
 GUIDE = "n log n, n stages"
 
-ALL_REDUCE = "all_reduce"
+TWO_PHASES = "all_reduce"
 
 AXES: Mapping[str, str] = MappingProxyType(
     {"stages": "stages", "chunks": "chunks", "dimensions": "dimensions", "npus": "NPUs"}
@@ -32,7 +32,7 @@ FITTED = (
 )
 
 
-def scaling(rows: pd.DataFrame, experiment: Experiment) -> Report:
+def scaling(rows: pd.DataFrame, experiment: ExperimentHead) -> Report:
     """Show how seconds grow with stages, chunks, dimensions and NPUs.
 
     Raises
@@ -40,19 +40,19 @@ def scaling(rows: pd.DataFrame, experiment: Experiment) -> Report:
     InputError
         If no row has seconds.
     """
-    found = results(rows)
-    if not (found["seconds"] > 0).any():
+    schedules = results(rows)
+    if not (schedules["seconds"] > 0).any():
         raise InputError("no run has seconds", field="column seconds")
-    done = found.assign(stages=_stages(found))
+    done = schedules.assign(stages=_stages(schedules))
     timed = _timed(done)
     sections = tuple(section for column in AXES for section in _section(column, timed, done))
-    return Report(experiment.title, (*_summary(timed, done), *warnings(rows, found)), (*sections, *failures(rows)))
+    return Report(experiment.title, (*_summary(timed, done), *warnings(rows, schedules)), (*sections, *failures(rows)))
 
 
 def _stages(done: pd.DataFrame) -> pd.Series:
     """Stages of the instance: as recorded, else one visit per chunk, dimension and phase."""
     recorded = pd.to_numeric(done["extra"].map(lambda extra: extra.get("stages")), errors="coerce")
-    visits = done["dimensions"] * done["chunks"] * (1.0 + (done["kind"] == ALL_REDUCE))
+    visits = done["dimensions"] * done["chunks"] * (1.0 + (done["kind"] == TWO_PHASES))
     return recorded.where(recorded > 0, visits)
 
 
@@ -126,7 +126,7 @@ def _table(curves: pd.DataFrame, name: str) -> Table:
     return Table(columns, tuple(_row(what, curve) for what, curve in curves.groupby("what", observed=True)), FITTED)
 
 
-def _row(what: str, curve: pd.DataFrame) -> tuple[Value, ...]:
+def _row(what: str, curve: pd.DataFrame) -> tuple[CellValue, ...]:
     start, end = curve.iloc[0], curve.iloc[-1]
     growth = (end.seconds / start.seconds) / (end.work / start.work)
     return (what, start.place, start.seconds, end.place, end.seconds, _exponent(curve), growth)

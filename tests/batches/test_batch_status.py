@@ -10,7 +10,7 @@ import pytest
 from background import PATIENCE
 
 from themis_opt.base.errors import InputError
-from themis_opt.batches.estimate import Estimate
+from themis_opt.batches.estimate import RunEstimate
 from themis_opt.batches.executors import Site
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import read_experiment
@@ -78,15 +78,15 @@ def test_readers_see_rows_while_the_batch_writes(path):
 def test_the_rest_takes_no_less_than_its_longest_run(path):
     runs = expand(read_experiment(path), path)
     rows = [{"policy": name, "kind": "all_reduce", "seconds": 8.0} for name in ("baseline+fifo", "themis+scf")]
-    assert Estimate(runs, 2, rows).seconds_left() == 8 * 8.0 / 2
-    assert Estimate(runs[:1], 2, rows).seconds_left() == 8.0
+    assert RunEstimate(runs, 2, rows).seconds_left() == 8 * 8.0 / 2
+    assert RunEstimate(runs[:1], 2, rows).seconds_left() == 8.0
 
 
 def test_kinds_that_nobody_tried_take_as_long_as_the_others(path):
     runs = expand(read_experiment(path), path)
     rows = [{"policy": "baseline+fifo", "kind": "all_reduce", "seconds": 2.0}]
-    assert Estimate(runs, 1, rows).seconds_left() == 8 * 2.0
-    assert Estimate(runs, 1).seconds_left() is None
+    assert RunEstimate(runs, 1, rows).seconds_left() == 8 * 2.0
+    assert RunEstimate(runs, 1).seconds_left() is None
 
 
 def test_a_store_is_read_while_it_is_written_and_leaves_nothing_but_itself(path):

@@ -63,8 +63,8 @@ def refusal(make, *blocks):
 
 def test_a_block_is_a_cross_product(runs_of):
     runs = runs_of(f'{ON_FIG5}\nchunks = [2, 4]\nlatency = ["lag", "occupy"]\npolicies = ["baseline", "themis"]')
-    found = [(run.columns["chunks"], run.columns["latency"], run.columns["policy"]) for run in runs]
-    assert found == [(c, way, p) for c in (2, 4) for way in ("lag", "occupy") for p in ("baseline", "themis")]
+    choices = [(run.columns["chunks"], run.columns["latency"], run.columns["policy"]) for run in runs]
+    assert choices == [(c, way, p) for c in (2, 4) for way in ("lag", "occupy") for p in ("baseline", "themis")]
 
 
 @pytest.mark.parametrize("name", [FIG5, RESNET])
@@ -115,7 +115,7 @@ def test_a_seed_in_the_specification_wins(runs_of):
 
 
 @pytest.mark.parametrize(
-    ("name", "policy", "found"),
+    ("name", "policy", "limits"),
     [
         (FIG5, "exact", [(0, 3.0, "equal"), (1, 3.0, "equal")]),
         (FIG5, "exact:seed=5", [(5, 3.0, "equal")]),
@@ -127,10 +127,10 @@ def test_a_seed_in_the_specification_wins(runs_of):
         (RESNET, "bound", [(None, None, None)]),
     ],
 )
-def test_limits_are_told_for_policies_that_have_them(runs_of, name, policy, found):
+def test_limits_are_told_for_policies_that_have_them(runs_of, name, policy, limits):
     """Bounds of the reference hold for all sizes where there is compute, so that they are told as free."""
     runs = runs_of(f'{on(name)}\ntime_limit = 3\nworkers = 1\nseeds = [0, 1]\npolicies = ["{policy}"]')
-    assert list(zip(*(values(runs, column) for column in ("seed", "time_limit", "sizes")), strict=True)) == found
+    assert list(zip(*(values(runs, column) for column in ("seed", "time_limit", "sizes")), strict=True)) == limits
 
 
 def test_sizes_are_told_for_policies_that_have_them(runs_of):

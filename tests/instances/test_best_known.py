@@ -79,7 +79,7 @@ def test_an_iteration_has_a_row_with_the_bytes_of_its_tensors(run: Run) -> None:
     schedule = run(instance, "priority/hourglass")
     (record,) = improved((), finding(schedule, sizes="free", bound=instance.compute))
     assert (record.network, record.collective, record.sizes) == (instance.network.name, "iteration", "free")
-    assert (record.size_bytes, record.chunks) == (sum(own.size for own in instance.exchanges), 4 * 54)
+    assert (record.size_bytes, record.chunks) == (sum(exchange.size for exchange in instance.exchanges), 4 * 54)
     assert (record.makespan_ps, record.fingerprint) == (schedule.makespan, instance.fingerprint)
     slower = run(instance, "ddp/hourglass")
     assert slower.makespan > schedule.makespan
@@ -207,10 +207,10 @@ def test_how_is_a_specification_and_a_version() -> None:
 def records(figure_5: Instance, fast: Schedule, free: Schedule, run: Run) -> tuple[Record, ...]:
     """Three rows."""
     fine = run(figure_5.overridden(chunks=8), "themis+scf")
-    found: tuple[Record, ...] = ()
+    records: tuple[Record, ...] = ()
     for one in (finding(fine, bound=5.0 * UNIT, how_bound="a, b"), finding(free, sizes="free"), finding(fast)):
-        found = improved(found, one)
-    return found
+        records = improved(records, one)
+    return records
 
 
 @pytest.fixture
@@ -280,13 +280,13 @@ SHIPPED = read(TABLE)
 
 @cache
 def shipped_iterations() -> tuple[Instance, ...]:
-    return tuple(own for own in map(themis_opt.load, shipped()) if own.tasks)
+    return tuple(instance for instance in map(themis_opt.load, shipped()) if instance.tasks)
 
 
 def instance_of(record: Record) -> Instance:
     """The shipped instance of the network and the collective, with the figures of a row, or the iteration of a row."""
     if record.collective == "iteration":
-        return next(own for own in shipped_iterations() if own.fingerprint == record.fingerprint)
+        return next(instance for instance in shipped_iterations() if instance.fingerprint == record.fingerprint)
     prefix = f"{record.network.lower()}.{record.collective}."
     name = next(name for name in shipped() if name.startswith(prefix))
     figures = {} if record.collective == "mixed" else {"size": record.size_bytes, "chunks": record.chunks}
@@ -310,7 +310,10 @@ def test_a_shipped_row_is_of_a_shipped_network_and_holds_its_bound(record: Recor
     assert record.bound_ps <= record.makespan_ps
     instance = instance_of(record)
     assert instance.fingerprint == record.fingerprint
-    assert (instance.network.name, sum(own.size for own in instance.exchanges)) == (record.network, record.size_bytes)
+    assert (instance.network.name, sum(exchange.size for exchange in instance.exchanges)) == (
+        record.network,
+        record.size_bytes,
+    )
 
 
 def test_the_free_rows_of_the_shipped_table_are_no_worse_than_the_equal_ones() -> None:

@@ -27,7 +27,7 @@ class Block(NamedTuple):
 
 
 def blocks(tutorial: Path) -> list[Block]:
-    return [Block(*found) for found in BLOCK.findall(tutorial.read_text(encoding="utf-8"))]
+    return [Block(*parts) for parts in BLOCK.findall(tutorial.read_text(encoding="utf-8"))]
 
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess:

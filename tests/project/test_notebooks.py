@@ -68,8 +68,8 @@ def test_notebooks_show_them_as_html(results, name):
 
 
 def test_functions_are_compared_by_their_names(results):
-    first, own = results["comparison"].results
-    assert (own.policy, own.makespan) == ("outwards", first.makespan)
+    first, result = results["comparison"].results
+    assert (result.policy, result.makespan) == ("outwards", first.makespan)
 
 
 def test_a_period_waits_as_long_as_it_is_exposed(results):

@@ -21,9 +21,9 @@ def grid() -> dict[str, list[tuple[int, float]]]:
         instance = themis_opt.load(f"{network}.all_reduce.100MiB")
         for size in SIZES_MIB:
             sized = instance.overridden(size=f"{size} MiB", chunks=64)
-            for specification, own in rows.items():
+            for specification, results in rows.items():
                 schedule = simulate(sized, make_policy(specification)(sized))
-                own.append((schedule.makespan, schedule.utilisation))
+                results.append((schedule.makespan, schedule.utilisation))
     return rows
 
 

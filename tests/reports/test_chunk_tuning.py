@@ -5,11 +5,11 @@ from drawing.chunk_tuning import chunk_tuning
 from report_rows import MIB, drawn, frame, row
 
 from themis_opt.base.errors import InputError
-from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.experiment import ExperimentHead
 
 
 def made(rows):
-    return chunk_tuning(frame(rows), Experiment("made_up", "Made up"))
+    return chunk_tuning(frame(rows), ExperimentHead("made_up", "Made up"))
 
 
 def runs(makespans, policy="themis+scf", **changes):
@@ -29,16 +29,16 @@ def cells(report, heading, table=0):
 
 
 def test_the_gain_is_over_the_usual_chunks_of_the_usual_policy():
-    found = cells(made(TUNED), "All runs")
-    assert found["themis+scf"][1] == pytest.approx(200 / 150)
-    assert found["hourglass"][1] == pytest.approx(2)
-    assert found["hourglass"][3] == pytest.approx(2)
+    policies = cells(made(TUNED), "All runs")
+    assert policies["themis+scf"][1] == pytest.approx(200 / 150)
+    assert policies["hourglass"][1] == pytest.approx(2)
+    assert policies["hourglass"][3] == pytest.approx(2)
 
 
 def test_fewer_chunks_within_a_percent_are_told():
-    found = cells(made(TUNED), "All runs")
-    assert found["hourglass"][4:] == (64, 8)
-    assert found["themis+scf"][4:] == (8, 8)
+    policies = cells(made(TUNED), "All runs")
+    assert policies["hourglass"][4:] == (64, 8)
+    assert policies["themis+scf"][4:] == (8, 8)
 
 
 def test_the_bytes_of_a_chunk_are_those_at_the_best_count():

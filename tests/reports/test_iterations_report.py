@@ -5,11 +5,11 @@ from drawing.iterations import iterations
 from report_rows import bucket_rows, frame, iteration, panel_rows, row, workload_rows
 
 from themis_opt.base.errors import InputError
-from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.experiment import ExperimentHead
 
 
 def made(rows):
-    return iterations(frame(rows), Experiment("made_up", "Made up"))
+    return iterations(frame(rows), ExperimentHead("made_up", "Made up"))
 
 
 def table(rows, number=0):

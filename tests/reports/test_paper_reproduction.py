@@ -9,18 +9,18 @@ from drawing.published import published
 from report_rows import MIB, bound, drawn, frame, panel_rows, paper_rows, row, write_experiment
 
 from themis_opt.base.errors import InputError
-from themis_opt.reports.experiment import Experiment, read_experiment
+from themis_opt.reports.experiment import ExperimentHead, read_experiment
 
 FOLDER = Path(__file__).parents[2] / "reports" / "paper_reproduction"
 
 
 def made(rows, **numbers):
-    return paper_reproduction(frame(rows), Experiment("made_up", "Made up", published=numbers))
+    return paper_reproduction(frame(rows), ExperimentHead("made_up", "Made up", published=numbers))
 
 
 def section(report, heading):
-    (found,) = [section for section in report.sections if section.heading.startswith(heading)]
-    return found
+    (part,) = [section for section in report.sections if section.heading.startswith(heading)]
+    return part
 
 
 def errors(report):
@@ -170,8 +170,8 @@ def test_errors_of_bars_are_over_published_totals():
 
 def test_published_compute_is_that_of_both_passes():
     parts = {"GNMT": {"2D-SW_SW": {"baseline+fifo": {"fwd": 0.1, "bwd": 0.15, "dp": 0.75}}}}
-    found = errors(made(PANEL, figure_12_parts=parts))["Fig. 12", "compute over baseline"]
-    assert found[1] == pytest.approx(1000 / 2020 / 0.25 - 1)
+    error = errors(made(PANEL, figure_12_parts=parts))["Fig. 12", "compute over baseline"]
+    assert error[1] == pytest.approx(1000 / 2020 / 0.25 - 1)
 
 
 def test_networks_are_read_from_the_shipped_instances():
@@ -212,6 +212,6 @@ def test_the_published_numbers_of_the_paper_can_be_read():
         for policies in curves.values()
         for curve in policies.values()
     )
-    bars = [policies["baseline+fifo"] for own in known.figure_12_parts.values() for policies in own.values()]
+    bars = [policies["baseline+fifo"] for panels in known.figure_12_parts.values() for policies in panels.values()]
     assert len(bars) == 12
     assert all(sum(bar.values()) == pytest.approx(1, abs=1e-4) for bar in bars)

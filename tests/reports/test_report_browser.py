@@ -57,16 +57,16 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
-        found = dict(attributes)
-        classes = (found.get("class") or "").split()
+        attribute = dict(attributes)
+        classes = (attribute.get("class") or "").split()
         if tag == "html":
-            self.errors = found.get("data-errors")
+            self.errors = attribute.get("data-errors")
         if tag == "div" and "chart" in classes:
-            self._figure = found["id"]
+            self._figure = attribute["id"]
             self.figures[self._figure] = []
         if tag == "svg" and "marks" in classes and self._figure:
-            self.figures[self._figure].append(float(found["width"]))
-            self.backgrounds.add(found.get("style", ""))
+            self.figures[self._figure].append(float(attribute["width"]))
+            self.backgrounds.add(attribute.get("style", ""))
 
     def handle_endtag(self, tag):
         if tag == "figure":
@@ -135,19 +135,19 @@ def pictured(request, tmp_path_factory):
 @pytest.mark.parametrize("report", SAMPLED)
 def test_every_figure_is_drawn_without_errors(report, profile, tmp_path):
     page, names = write(report, tmp_path)
-    found = opened(page, profile)
-    assert found.errors is None
-    assert set(found.figures) == names
-    assert all(widths and min(widths) > 300 for widths in found.figures.values())
+    shown = opened(page, profile)
+    assert shown.errors is None
+    assert set(shown.figures) == names
+    assert all(widths and min(widths) > 300 for widths in shown.figures.values())
 
 
 @pytest.mark.parametrize("theme", THEMES)
 def test_page_and_figures_have_the_colours_of_the_theme(pictured, profile, pictures, theme):
     page, names = pictured
-    found = opened(page, profile, THEMES[theme])
+    shown = opened(page, profile, THEMES[theme])
     paper = f"rgb{PAPER[theme]}"
-    assert all(paper in style or "background" not in style for style in found.backgrounds)
-    assert not names or any(paper in style for style in found.backgrounds)
+    assert all(paper in style or "background" not in style for style in shown.backgrounds)
+    assert not names or any(paper in style for style in shown.backgrounds)
     picture = screenshot(page, profile, pictures / f"{page.parent.name}-{theme}.png", (1100, 3000), theme)
     assert tuple((picture[0, 0, :3] * 255).round()) == PAPER[theme]
 

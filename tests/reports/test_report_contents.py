@@ -6,11 +6,11 @@ import pytest
 from report_rows import bound, draw, drawn, frame, grid_rows, row
 
 from themis_opt.base.errors import InputError
-from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.experiment import ExperimentHead
 from themis_opt.reports.rendering.charts import specification
 from themis_opt.reports.verdict import verdict
 
-EXPERIMENT = Experiment("made_up", "Made up")
+EXPERIMENT = ExperimentHead("made_up", "Made up")
 
 
 def made(name, rows):
@@ -23,7 +23,7 @@ def summary(name, rows):
 
 def table(report, heading, number=0):
     (section,) = [section for section in report.sections if section.heading == heading]
-    return {found[0]: found[1:] for found in section.tables[number].rows}
+    return {cells[0]: cells[1:] for cells in section.tables[number].rows}
 
 
 def instance(name, least, **makespans):
@@ -285,8 +285,8 @@ def test_a_single_place_has_no_exponent():
 
 def test_the_seconds_of_a_policy_are_without_the_simulation_and_those_of_a_search_with_it():
     rows = [timed(chunks, 8, policy=policy) for chunks in (4, 8) for policy in ("hourglass", "exact")]
-    found = table(made("scaling", rows), "By chunks")
-    assert (found["simulation"][1], found["hourglass"][1], found["exact"][1]) == (2, 6, 8)
+    seconds = table(made("scaling", rows), "By chunks")
+    assert (seconds["simulation"][1], seconds["hourglass"][1], seconds["exact"][1]) == (2, 6, 8)
 
 
 def test_recorded_stages_count_else_two_visits_per_chunk_and_dimension():

@@ -78,11 +78,11 @@ class Elements(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.found, self.data, self._in_data = [], "", False
+        self.opened, self.data, self._in_data = [], "", False
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
-        self.found.append((tag, dict(attributes)))
+        self.opened.append((tag, dict(attributes)))
         self._in_data = tag == "script" and dict(attributes).get("type") == "application/json"
 
     def handle_data(self, data):
@@ -93,7 +93,7 @@ class Elements(HTMLParser):
         self._in_data = False
 
     def tags(self, name):
-        return [attributes for tag, attributes in self.found if tag == name]
+        return [attributes for tag, attributes in self.opened if tag == name]
 
 
 def test_names_of_figures_are_unique_and_fit_for_files(report):
@@ -122,10 +122,10 @@ def test_equal_rows_give_equal_files(report, tmp_path):
 
 def test_the_page_loads_nothing_from_elsewhere(report):
     elements = Elements(render_html(report))
-    loading = [(tag, name) for tag, attributes in elements.found for name in attributes if name in ("src", "href")]
+    loading = [(tag, name) for tag, attributes in elements.opened for name in attributes if name in ("src", "href")]
     assert loading == []
-    assert {"link", "iframe", "img", "object", "embed", "base"}.isdisjoint({tag for tag, _ in elements.found})
-    (policy,) = [found["content"] for found in elements.tags("meta") if "http-equiv" in found]
+    assert {"link", "iframe", "img", "object", "embed", "base"}.isdisjoint({tag for tag, _ in elements.opened})
+    (policy,) = [meta["content"] for meta in elements.tags("meta") if "http-equiv" in meta]
     assert policy.startswith("default-src 'none';")
     assert "http" not in policy
 
@@ -223,8 +223,8 @@ def test_a_curve_keeps_its_value_until_the_next_place_where_it_steps():
 def test_a_box_has_quartiles_median_and_whiskers():
     values = pd.DataFrame({"policy": "a", "gap": [float(number) for number in range(101)]})
     (cells,) = specification(boxes(values, Axis("gap", "gap"), "policy"))["datasets"].values()
-    (found,) = cells
-    assert [found[name] for name in ("low", "lower", "median", "upper", "high")] == [5, 25, 50, 75, 95]
+    (box,) = cells
+    assert [box[name] for name in ("low", "lower", "median", "upper", "high")] == [5, 25, 50, 75, 95]
 
 
 def test_cells_of_a_heatmap_have_readable_texts():
@@ -232,7 +232,7 @@ def test_cells_of_a_heatmap_have_readable_texts():
     assert {text["text"]: text["fill"] for text in texts} == {
         "10.0 %": "black", "0.020 %": "white", "40.0 %": "black",
     }  # fmt: skip
-    assert len({found["fill"] for found in cells}) == 3
+    assert len({cell["fill"] for cell in cells}) == 3
 
 
 def test_a_picture_has_all_series_in_its_legend(tmp_path):

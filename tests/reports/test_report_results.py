@@ -99,8 +99,8 @@ def test_policies_are_in_the_order_of_the_rows():
 
 def test_the_fixed_order_is_that_of_the_first_dispatch_rule():
     runs = [("baseline+scf", 300), ("baseline+fifo", 600), ("hourglass", 100)]
-    found = judged(*(row(policy=policy, makespan_ns=makespan) for policy, makespan in runs))
-    assert list(speedups(found)) == [1, 0.5, 3]
+    schedules = judged(*(row(policy=policy, makespan_ns=makespan) for policy, makespan in runs))
+    assert list(speedups(schedules)) == [1, 0.5, 3]
 
 
 def test_geometric_mean():
@@ -111,8 +111,8 @@ def test_geometric_mean():
 
 def test_the_distribution_rises_from_0_to_1():
     values = pd.DataFrame({"gap": [3.0, 1, 1, 2, 7], "policy": [*"bbbb", "a"]})
-    found = distribution(values, "gap", "policy")
-    of_b = found[found["policy"] == "b"].sort_values("share")
+    steps = distribution(values, "gap", "policy")
+    of_b = steps[steps["policy"] == "b"].sort_values("share")
     assert list(of_b["gap"]) == [1, 1, 2, 3]
     assert list(of_b["share"]) == [0, 0.5, 0.75, 1]
-    assert list(found[found["policy"] == "a"]["share"]) == [0, 1]
+    assert list(steps[steps["policy"] == "a"]["share"]) == [0, 1]

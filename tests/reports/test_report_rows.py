@@ -8,7 +8,7 @@ from report_rows import COLUMNS, bound, row, write_rows
 
 from themis_opt.base.errors import InputError
 from themis_opt.batches.output import ROW_COLUMNS as BATCH_COLUMNS
-from themis_opt.reports.rows import REQUIRED, Row, read_rows
+from themis_opt.reports.rows import REQUIRED_COLUMNS, RunRow, read_rows
 
 
 @pytest.fixture
@@ -39,49 +39,49 @@ def refusal(read):
 
 
 def test_every_column_that_is_read_is_written_by_a_batch():
-    assert set(Row.model_fields) <= set(BATCH_COLUMNS)
+    assert set(RunRow.model_fields) <= set(BATCH_COLUMNS)
 
 
 def test_cells_have_types(runs):
-    (found,) = runs(row(makespan_ns="12.5", chunks="64", extra='{"stages": 7}', seed=""))
-    assert (found.makespan_ns, found.chunks, found.extra, found.seed) == (12.5, 64, {"stages": 7}, None)
+    (run,) = runs(row(makespan_ns="12.5", chunks="64", extra='{"stages": 7}', seed=""))
+    assert (run.makespan_ns, run.chunks, run.extra, run.seed) == (12.5, 64, {"stages": 7}, None)
 
 
 def test_rows_keep_the_order_of_the_file(runs):
-    assert [found.policy for found in runs(row(policy="b"), bound(), row(policy="a"))] == ["b", "bound", "a"]
+    assert [run.policy for run in runs(row(policy="b"), bound(), row(policy="a"))] == ["b", "bound", "a"]
 
 
 def test_columns_that_no_rule_is_known_of_are_kept_as_they_are(read):
     rows = [row(idle="0.25", colour="red", mixed="7"), row(idle="", colour="", mixed="seven")]
-    found = read(*rows, columns=(*COLUMNS, "idle", "colour", "mixed")).to_frame()
-    assert found["idle"][0] == 0.25
-    assert math.isnan(found["idle"][1])
-    assert list(found["colour"]) == ["red", ""]
-    assert list(found["mixed"]) == ["7", "seven"]
+    frame = read(*rows, columns=(*COLUMNS, "idle", "colour", "mixed")).to_frame()
+    assert frame["idle"][0] == 0.25
+    assert math.isnan(frame["idle"][1])
+    assert list(frame["colour"]) == ["red", ""]
+    assert list(frame["mixed"]) == ["7", "seven"]
 
 
-@pytest.mark.parametrize("column", sorted(Row.model_fields.keys() - set(REQUIRED)))
+@pytest.mark.parametrize("column", sorted(RunRow.model_fields.keys() - set(REQUIRED_COLUMNS)))
 def test_an_optional_column_may_be_missing(read, column):
-    found = read(row(), columns=[name for name in COLUMNS if name != column])
-    assert getattr(found.runs[0], column) == Row.model_fields[column].default
-    assert column in found.to_frame()
+    rows = read(row(), columns=[name for name in COLUMNS if name != column])
+    assert getattr(rows.runs[0], column) == RunRow.model_fields[column].default
+    assert column in rows.to_frame()
 
 
 def test_a_frame_has_all_rows_and_columns_with_their_types(read):
-    found = read(row(makespan_ns="12.5", seed=""), row(seed="7", extra='{"stages": 7}')).to_frame()
-    assert list(found["makespan_ns"]) == [12.5, 1000]
-    assert math.isnan(found["seed"][0])
-    assert found["seed"][1] == 7
-    assert found["bound_ns"].dtype == float  # though no cell has a number
-    assert list(found["chunks"]) == [4, 4]
-    assert found["extra"][1] == {"stages": 7}
-    assert set(Row.model_fields) <= set(found.columns)
+    frame = read(row(makespan_ns="12.5", seed=""), row(seed="7", extra='{"stages": 7}')).to_frame()
+    assert list(frame["makespan_ns"]) == [12.5, 1000]
+    assert math.isnan(frame["seed"][0])
+    assert frame["seed"][1] == 7
+    assert frame["bound_ns"].dtype == float  # though no cell has a number
+    assert list(frame["chunks"]) == [4, 4]
+    assert frame["extra"][1] == {"stages": 7}
+    assert set(RunRow.model_fields) <= set(frame.columns)
 
 
 def test_a_cell_may_be_longer_than_the_limit_of_the_csv_module(runs):
     trajectory = [[second, 1.0, 1.0] for second in range(20_000)]
-    (found,) = runs(row(extra=json.dumps({"trajectory": trajectory})))
-    assert len(found.extra["trajectory"]) == 20_000
+    (run,) = runs(row(extra=json.dumps({"trajectory": trajectory})))
+    assert len(run.extra["trajectory"]) == 20_000
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
@@ -95,7 +95,7 @@ def test_text_with_line_breaks_is_one_cell(runs):
     assert runs(row(status="failed", error="one\ntwo"))[0].error == "one\ntwo"
 
 
-@pytest.mark.parametrize("column", REQUIRED)
+@pytest.mark.parametrize("column", REQUIRED_COLUMNS)
 def test_a_missing_column_is_named(refusal, column):
     text = refusal(row(), columns=[name for name in COLUMNS if name != column])
     assert f"column {column}: is missing from the header" in text

@@ -19,7 +19,7 @@ def like(run: Run) -> Like:
     return run.task.policy, run.columns["kind"], run.task.knobs.get("seconds")
 
 
-class Estimate:
+class RunEstimate:
     """Seconds that the runs without a row may take on some slots.
 
     Parameters

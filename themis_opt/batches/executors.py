@@ -20,7 +20,7 @@ from typing import Any
 from themis_opt.base.compiled import compile_at_once
 from themis_opt.base.errors import InputError
 
-CONNECT_SECONDS = 5
+CLUSTER_SECONDS = 5
 """How long to wait for the scheduler of a cluster."""
 
 ANSWER_SECONDS, LOST_SECONDS = 3, 1
@@ -131,7 +131,7 @@ def _leave_with_parent() -> None:
 
 
 @contextmanager
-def cluster(address: str, jobs: int | None = None, *, patience: float = CONNECT_SECONDS) -> Iterator[Site]:
+def cluster(address: str, jobs: int | None = None, *, patience: float = CLUSTER_SECONDS) -> Iterator[Site]:
     """The workers of a Dask scheduler; it runs what a lost worker had once more on another.
 
     Parameters

@@ -19,7 +19,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.units import nanoseconds
 from themis_opt.batches.experiment import Block, Experiment
 from themis_opt.batches.measured_run import KNOBS, Columns, Task, code_version, task_of
-from themis_opt.batches.sources import Source, instance_sources, workload_sources
+from themis_opt.batches.sources import InstanceSource, instance_sources, workload_sources
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.cost_terms import COST_TERMS, CostTerm
 from themis_opt.problem.description import cost_in_words
@@ -116,7 +116,7 @@ def _block_runs(experiment: str, block: Block, folder: Path, limit: int | None) 
     tasks: dict[bool, list[Task]] = {}
 
     @cache
-    def make(source: Source) -> Instance:
+    def make(source: InstanceSource) -> Instance:
         return source.make()
 
     def tasks_for(instance: Instance) -> list[Task]:
@@ -139,7 +139,7 @@ def _block_runs(experiment: str, block: Block, folder: Path, limit: int | None) 
     return runs if limit is None else _evenly(runs, limit)
 
 
-def _instance_runs(source: Source, instance: Instance, tasks: list[Task], known: Columns) -> Iterator[Run]:
+def _instance_runs(source: InstanceSource, instance: Instance, tasks: list[Task], known: Columns) -> Iterator[Run]:
     known = known | {"instance": source.name} | instance_columns(instance)
     identity = _identity(instance)
     for task in tasks:
@@ -226,7 +226,7 @@ def _with_values(instance: Instance, overrides: Overrides) -> Instance:
     if has_launches(instance):
         changes |= each
     elif each:
-        changes["collectives"] = tuple(own.replace(**each) for own in instance.collectives)
+        changes["collectives"] = tuple(collective.replace(**each) for collective in instance.collectives)
     costs = {name: overrides[name] for name in COST_TERMS if name in overrides}
     if costs:
         changes["network"] = instance.network.with_costs(costs)
@@ -267,6 +267,6 @@ def _exchanged(instance: Instance) -> Columns:
     exchanges, launches = instance.exchanges, has_launches(instance)
     return {
         "kind": ITERATION if launches else exchanges[0].kind.value,
-        "size_bytes": sum(own.size for own in exchanges),
-        "chunks": instance.chunks if launches else sum(own.max_chunks for own in exchanges),
+        "size_bytes": sum(exchange.size for exchange in exchanges),
+        "chunks": instance.chunks if launches else sum(exchange.max_chunks for exchange in exchanges),
     }

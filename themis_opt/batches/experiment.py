@@ -31,11 +31,10 @@ from themis_opt.problem.cost_terms import COST_TERMS
 from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_NPUS, Count, Model, located
 from themis_opt.problem.iteration import MAX_TASKS
 from themis_opt.problem.network import cost_type
+from themis_opt.problem.random_networks import MAX_SEED
 
 EXPERIMENT, STORE = "experiment.toml", "runs.sqlite"
 """Files in the folder of an experiment."""
-
-MAX_SEED = 2**31 - 1
 
 MAX_WORKLOADS = 10**5
 """Most workloads of one table."""
@@ -56,7 +55,7 @@ Some = Field(min_length=1)
 Once = AfterValidator(_differ)
 Text = Annotated[StrictStr, Field(min_length=1)]
 Texts = Annotated[tuple[Text, ...], Some, Once]
-Seed = Annotated[Count, Field(ge=0, le=MAX_SEED)]
+SeedNumber = Annotated[Count, Field(ge=0, le=MAX_SEED)]
 Seconds = Annotated[float, Field(gt=0, le=1e9, strict=True, allow_inf_nan=False)]
 
 
@@ -152,14 +151,14 @@ WorkloadTable = Annotated[tuple[Workload, ...], PlainValidator(expand_table), Wi
 """A table as the workloads that it stands for."""
 
 
-class Sample(Model):
+class InstanceSample(Model):
     """A seeded sample of the instances of a block."""
 
     count: Annotated[Count, Field(gt=0)]
-    seed: Seed = 0
+    seed: SeedNumber = 0
 
 
-RULES = ("sizes_of_collectives", "chunks", "latency", "ag_order")
+INSTANCE_RULES = ("sizes_of_collectives", "chunks", "latency", "ag_order")
 """What of an instance can be replaced besides cost terms."""
 
 if TYPE_CHECKING:
@@ -198,7 +197,7 @@ class Block(CostOverrides):
         ``chunk_sizes`` and `sizes_of_collectives` ``size``, as on the command line.
     record : tuple of str
         What rows hold besides: ``activity`` of the dimensions over time, and ``trajectory`` of a search.
-    sample : Sample, optional
+    sample : InstanceSample, optional
         Take only some of the instances.
     """
 
@@ -212,19 +211,19 @@ class Block(CostOverrides):
     latency: Annotated[tuple[Literal["lag", "occupy"], ...], Some, Once] | None = None
     ag_order: Annotated[tuple[Literal["free", "reverse"], ...], Some, Once] | None = None
     policies: Texts
-    seeds: Annotated[tuple[Seed, ...], Some, Once] = (0,)
+    seeds: Annotated[tuple[SeedNumber, ...], Some, Once] = (0,)
     time_limit: Annotated[tuple[Seconds, ...], Some, Once, BeforeValidator(_several)] | None = None
     workers: Annotated[Count, Field(gt=0, le=1024)] | None = None
     gap: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
     sizes: Literal["equal", "free"] = Field("equal", validation_alias=AliasChoices("sizes", "chunk_sizes"))
     record: Annotated[tuple[Literal["activity", "trajectory"], ...], Once] = ()
-    sample: Sample | None = None
+    sample: InstanceSample | None = None
 
     @cached_property
     def overrides(self) -> dict[str, tuple[Any, ...]]:
         """The values that are taken in turn, by what they replace."""
-        values = {name: getattr(self, name) for name in (*RULES, *COST_TERMS)}
-        return {name: own for name, own in values.items() if own is not None}
+        values = {name: getattr(self, name) for name in (*INSTANCE_RULES, *COST_TERMS)}
+        return {name: value for name, value in values.items() if value is not None}
 
     @cached_property
     def largest(self) -> tuple[int | None, int | None]:
@@ -278,7 +277,7 @@ class Experiment(Model):
         except ValidationError as error:
             raise located(error).within("command line") from None
         changed = {name: getattr(block, name) for name in block.model_fields_set - {"instances", "policies"}}
-        return self.model_copy(update={"runs": tuple(own.model_copy(update=changed) for own in self.runs)})
+        return self.model_copy(update={"runs": tuple(block.model_copy(update=changed) for block in self.runs)})
 
     @model_validator(mode="after")
     def _check(self) -> Self:

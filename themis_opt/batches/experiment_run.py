@@ -16,7 +16,7 @@ from themis_opt.batches.expansion import Run, expand
 from themis_opt.batches.experiment import STORE, read_experiment
 from themis_opt.batches.output import ROW_COLUMNS, check_parquet, finished_rows, provenance, write_parquet
 from themis_opt.batches.rows_file import num_rows, parquet_of, provenance_of, rows_of, write_csv
-from themis_opt.batches.runner import Outcome, Report, run_batch, unfinished
+from themis_opt.batches.runner import BatchListener, Outcome, run_batch, unfinished
 from themis_opt.batches.store import RunStore
 
 EXPORT_SECONDS, EXPORT_SHARE = 5.0, 0.05
@@ -57,7 +57,7 @@ def run_experiment(
     parquet: bool = False,
     overrides: Mapping[str, Any] = MappingProxyType({}),
     command: str = "",
-    report: Report = lambda state: None,
+    report: BatchListener = lambda state: None,
     undisturbed: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Finished:
     """Run an experiment; what is finished is kept in the store and not run again.
@@ -111,17 +111,17 @@ def run_experiment(
     with RunStore(store or path.parent / STORE) as kept:
         left = len(unfinished(runs, kept, retry_failed=retry_failed))
         exports = _Exports(lambda: _export(runs, kept, rows, False, command, began))
-        told = exports.if_due if rows.is_file() or not rows.exists() else (lambda: None)
+        export = exports.if_due if rows.is_file() or not rows.exists() else (lambda: None)
         try:
             with _site(jobs, address) as site:
-                outcome = run_batch(runs, kept, site, retry_failed=retry_failed, report=report, committed=told)
+                outcome = run_batch(runs, kept, site, retry_failed=retry_failed, report=report, committed=export)
         except BaseException:
             if len(unfinished(runs, kept, retry_failed=retry_failed)) < left:
                 with undisturbed():
                     _export(runs, kept, rows, parquet, command, began)
             raise
         with undisturbed():
-            files, known = _export(runs, kept, rows, parquet, command, began, anew=outcome.executed > 0)
+            files, known = _export(runs, kept, rows, parquet, command, began, is_changed=outcome.executed > 0)
     return Finished(rows, files, known, outcome)
 
 
@@ -147,14 +147,14 @@ def _site(jobs: int | None, address: str | None) -> AbstractContextManager[execu
 
 
 def _export(
-    runs: list[Run], store: RunStore, path: Path, parquet: bool, command: str, began: float, *, anew: bool = True
+    runs: list[Run], store: RunStore, path: Path, parquet: bool, command: str, began: float, *, is_changed: bool = True
 ) -> tuple[tuple[Path, ...], dict[str, Any]]:
     """Write rows and provenance; returns the files and the latter.
 
-    A file that holds more rows stays as it is, because the store may be younger; so does a provenance that is there
-    if nothing was executed `anew` and it tells of these rows.  There is none beside a pipe or device.
+    A file that holds more rows stays as it is, because the store may be younger; so does a provenance that
+    describes these rows, unless some of them are new (`is_changed`).  There is none beside a pipe or device.
     """
-    rows, table, told = finished_rows(runs, store), parquet_of(path), provenance_of(path)
+    rows, table, origin = finished_rows(runs, store), parquet_of(path), provenance_of(path)
     known = provenance(rows, len(runs), command, monotonic() - began)
     if num_rows(path) > len(rows):
         return (), known
@@ -163,16 +163,16 @@ def _export(
     if parquet:
         write_parquet(table, rows)
         files.append(table)
-    if path.is_file() and (anew or not _tells(told, known)):
-        write_atomically(told, json.dumps(known, indent=2) + "\n")
-        files.append(told)
+    if path.is_file() and (is_changed or not _describes(origin, known)):
+        write_atomically(origin, json.dumps(known, indent=2) + "\n")
+        files.append(origin)
     return tuple(files), known
 
 
-def _tells(told: Path, known: dict[str, Any]) -> bool:
+def _describes(origin: Path, known: dict[str, Any]) -> bool:
     """Whether a file of provenance is there, and about as many runs and rows."""
     try:
-        before = json.loads(told.read_text(encoding="utf-8"))
+        before = json.loads(origin.read_text(encoding="utf-8"))
         return all(before[count] == known[count] for count in ("runs", "rows", "failed"))
     except (OSError, ValueError, TypeError, KeyError):
         return False

@@ -24,6 +24,6 @@ def experiment_schema() -> str:
 
 def _workloads() -> Schema:
     """A table of options that stands for workloads: every option has one value, or a list of them."""
-    own = Workload.model_json_schema()
-    several = {name: {"anyOf": [rule, {"type": "array", "items": rule}]} for name, rule in own["properties"].items()}
-    return own | {"properties": several, "title": "Workloads"}
+    schema = Workload.model_json_schema()
+    several = {name: {"anyOf": [rule, {"type": "array", "items": rule}]} for name, rule in schema["properties"].items()}
+    return schema | {"properties": several, "title": "Workloads"}

@@ -21,6 +21,7 @@ from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import ThemisError
 from themis_opt.base.units import nanoseconds
 from themis_opt.base.version import __version__
+from themis_opt.batches.rows_file import BOUND
 from themis_opt.formats.timeline import last_periods
 from themis_opt.policies.planning import chunk_policy_of
 from themis_opt.policies.registry import (
@@ -46,9 +47,6 @@ RECORDED: Mapping[str, Column] = MappingProxyType(
     }
 )
 """The columns of results that are numbers of rows; the others that need no comparison are told in `extra`."""
-
-BOUND = "bound"
-"""The name, in the place of a policy, of a run that computes the lower bounds."""
 
 WINDOW = 100_000_000
 """Picoseconds of the windows in which the activity of dimensions is recorded: 100 us."""
@@ -148,10 +146,10 @@ def execute(tasks: Sequence[Task], version: str) -> list[Columns]:
 def _guarded(task: Task) -> Columns:
     started = datetime.now(UTC).isoformat(timespec="milliseconds")
     try:
-        found = {"status": "ok"} | run_one(*task)
+        outcome = {"status": "ok"} | run_one(*task)
     except Exception as error:  # whatever a run dies of, the others go on
-        found = failure(f"{type(error).__name__}: {error}")
-    return found | {"started": started, "host": socket.gethostname()}
+        outcome = failure(f"{type(error).__name__}: {error}")
+    return outcome | {"started": started, "host": socket.gethostname()}
 
 
 def failure(reason: str) -> Columns:

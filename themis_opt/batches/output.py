@@ -20,11 +20,11 @@ from themis_opt.batches.measured_run import RECORDED, code_version
 from themis_opt.batches.store import RunStore
 from themis_opt.problem.cost_terms import COST_TERMS
 
-Kind = type[str] | type[int] | type[float]
+CellType = type[str] | type[int] | type[float]
 
-_KINDS: Mapping[str, Kind] = MappingProxyType({"text": str, "count": int})
+_CELL_TYPES: Mapping[str, CellType] = MappingProxyType({"text": str, "count": int})
 
-ROW_COLUMNS: Mapping[str, Kind] = MappingProxyType(
+ROW_COLUMNS: Mapping[str, CellType] = MappingProxyType(
     {
         "key": str,
         "experiment": str,
@@ -48,7 +48,7 @@ ROW_COLUMNS: Mapping[str, Kind] = MappingProxyType(
         "sizes": str,
         "status": str,
         "error": str,
-        **{name: _KINDS.get(column.form, float) for name, column in RECORDED.items()},
+        **{name: _CELL_TYPES.get(column.form, float) for name, column in RECORDED.items()},
         "bound_ns": float,
         "bound_equal_ns": float,
         "seconds": float,
@@ -68,10 +68,10 @@ PACKAGES = ("numpy", "numba", "ortools", "pydantic", "distributed")
 def finished_rows(runs: Sequence[Run], store: RunStore) -> list[dict[str, Any]]:
     """The rows of an experiment that the store has, in the order of its runs."""
     keys = {run.key for run in runs}
-    found = {row["key"]: row for row in store.rows(code_version()) if row["key"] in keys}
-    for key, row in found.items():
+    rows = {row["key"]: row for row in store.rows(code_version()) if row["key"] in keys}
+    for key, row in rows.items():
         _check_types(row, f"{store.path}: row {key}")
-    return [run.row(found[run.key]) for run in runs if run.key in found]
+    return [run.row(rows[run.key]) for run in runs if run.key in rows]
 
 
 def _check_types(row: Mapping[str, Any], source: str) -> None:
@@ -84,7 +84,7 @@ def _check_types(row: Mapping[str, Any], source: str) -> None:
             raise InputError(rule, field=name, value=value, source=source)
 
 
-_WORDS: Mapping[Kind, str] = MappingProxyType({str: "a text", int: "a whole number", float: "a number"})
+_WORDS: Mapping[CellType, str] = MappingProxyType({str: "a text", int: "a whole number", float: "a number"})
 
 
 def check_parquet() -> None:

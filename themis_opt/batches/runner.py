@@ -8,7 +8,7 @@ from time import monotonic, time
 from typing import Any
 
 from themis_opt.base.errors import InputError
-from themis_opt.batches.estimate import Estimate, Like, like
+from themis_opt.batches.estimate import Like, RunEstimate, like
 from themis_opt.batches.executors import Site
 from themis_opt.batches.expansion import Run
 from themis_opt.batches.measured_run import Columns, OtherVersion, code_version, execute, failure
@@ -42,11 +42,11 @@ class RunnerParams:
     check_seconds: float = 2.0
 
 
-USUAL = RunnerParams()
+USUAL_RUNNER = RunnerParams()
 
 
 @dataclass(frozen=True)
-class State:
+class BatchState:
     """How far a batch is: runs that have a row, those of them that failed, and all; and those that run now.
 
     `seconds_left` is how long the rest may take, None if nothing is known yet.
@@ -63,12 +63,12 @@ class State:
 class Outcome:
     """How a batch ended: its state, the runs that were executed now, and whether Ctrl-C ended it."""
 
-    state: State
+    state: BatchState
     executed: int
     interrupted: bool
 
 
-Report = Callable[[State], None]
+BatchListener = Callable[[BatchState], None]
 
 
 def unfinished(runs: Sequence[Run], store: RunStore, *, retry_failed: bool = False) -> list[Run]:
@@ -84,9 +84,9 @@ def run_batch(
     site: Site,
     *,
     retry_failed: bool = False,
-    report: Report = lambda state: None,
+    report: BatchListener = lambda state: None,
     committed: Callable[[], None] = lambda: None,
-    params: RunnerParams = USUAL,
+    params: RunnerParams = USUAL_RUNNER,
 ) -> Outcome:
     """Execute all runs that have no row yet.
 
@@ -121,7 +121,7 @@ def run_batch(
     known, keys = store.statuses(code_version()), {run.key for run in runs}
     todo = {run.key for run in left}
     failed = sum(known.get(key) == "failed" for key in keys - todo)
-    state = State(len(keys) - len(todo), failed, len(keys))
+    state = BatchState(len(keys) - len(todo), failed, len(keys))
     runner = _Runner(left, store, site, report, committed, state, params)
     interrupted = False
     if left:
@@ -140,9 +140,9 @@ class _Runner:
         runs: Sequence[Run],
         store: RunStore,
         site: Site,
-        report: Report,
+        report: BatchListener,
         committed: Callable[[], None],
-        state: State,
+        state: BatchState,
         params: RunnerParams,
     ) -> None:
         self.pending, self.store, self.site, self.report, self.state = deque(runs), store, site, report, state
@@ -156,7 +156,7 @@ class _Runner:
         self.seconds: dict[Like, float] = {}
         self.sent_at: dict[Future[list[Columns]], float] = {}
         known = store.rows(code_version()) if runs else ()
-        self.estimate = Estimate(runs, site.slots, (row for row in known if row["status"] == "ok"))
+        self.estimate = RunEstimate(runs, site.slots, (row for row in known if row["status"] == "ok"))
 
     def run(self) -> None:
         """Execute everything; whatever ends it, what is finished is committed."""
@@ -242,8 +242,8 @@ class _Runner:
             self.take(group, results)
             if future in self.sent_at:
                 took = monotonic() - self.sent_at.pop(future)
-                own = sum(result.get("seconds") or 0.0 for result in results)
-                self.estimate.add_overhead((took - own) / len(group))
+                computing = sum(result.get("seconds") or 0.0 for result in results)
+                self.estimate.add_overhead((took - computing) / len(group))
 
     def suspect(self, group: Sequence[Run], reason: str) -> None:
         """Run those of a group that was lost once more, one at a time; one that is lost alone has failed."""
@@ -284,7 +284,7 @@ class _Runner:
         if self.rows:
             self.store.add(self.rows)
         state, self.noted = self.state, self.state
-        self.store.tell({"running": state.running, "seconds_left": state.seconds_left, "at": time()})
+        self.store.write_progress({"running": state.running, "seconds_left": state.seconds_left, "at": time()})
         if self.rows:
             self.rows = []
             self.committed()

@@ -55,7 +55,7 @@ RENAMED = {"MODEL": "model", "--tensor-group": "group"}
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class InstanceSource:
     """An instance that is made when it is needed.
 
     Attributes
@@ -73,7 +73,7 @@ class Source:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
-def instance_sources(patterns: Iterable[str], folder: Path) -> list[Source]:
+def instance_sources(patterns: Iterable[str], folder: Path) -> list[InstanceSource]:
     """The instances that names and patterns stand for, each once.
 
     Parameters
@@ -89,7 +89,7 @@ def instance_sources(patterns: Iterable[str], folder: Path) -> list[Source]:
         If one of them stands for nothing.
     """
     names = dict.fromkeys(name for pattern in patterns for name in _matches(pattern, folder))
-    return [Source(name, partial(load_instance, name, folder)) for name in names]
+    return [InstanceSource(name, partial(load_instance, name, folder)) for name in names]
 
 
 def load_instance(name: str, folder: Path) -> Instance:
@@ -109,11 +109,11 @@ def _matches(pattern: str, folder: Path) -> Sequence[str]:
         return [f"{PREFIX}{seed}" for seed in _seeds(pattern)]
     if _is_file(folder / pattern):
         return [pattern]
-    found = [name for name, known_as in shipped_names().items() if any(fnmatchcase(n, pattern) for n in known_as)]
-    if not found:
+    names = [name for name, known_as in shipped_names().items() if any(fnmatchcase(n, pattern) for n in known_as)]
+    if not names:
         rule = "no such file beside the experiment, and no shipped instance of that name"
         raise InputError(rule, field="instances", value=pattern)
-    return found
+    return names
 
 
 def _is_file(path: Path) -> bool:
@@ -142,7 +142,7 @@ def _seeds(pattern: str) -> range:
     return range(low, high + 1)
 
 
-def workload_sources(tables: Sequence[Sequence[Workload]], folder: Path) -> list[Source]:
+def workload_sources(tables: Sequence[Sequence[Workload]], folder: Path) -> list[InstanceSource]:
     """The training iterations of all tables, each once.
 
     Parameters
@@ -171,9 +171,9 @@ def workload_sources(tables: Sequence[Sequence[Workload]], folder: Path) -> list
             network = _resize(network, workload.npus, f"{place}.npus")
             sizes = workload.npus or network.sizes
             known.setdefault(workload.model_copy(update={"npus": sizes}), (place, network))
-    told = _choices_to_tell(known)
+    distinctive = _choices_to_tell(known)
     return [
-        Source(_name(workload, told), partial(_make, workload, network, folder, place), _extra(workload))
+        InstanceSource(_name(workload, distinctive), partial(_make, workload, network, folder, place), _extra(workload))
         for workload, (place, network) in known.items()
     ]
 
@@ -221,7 +221,7 @@ def _by(npus: Sequence[int]) -> str:
 
 
 def _choices_to_tell(workloads: Iterable[Workload]) -> dict[tuple[str, str], list[str]]:
-    """For each model and parallelism the choices, besides those always told, that are not the same for all."""
+    """For each model and parallelism the choices that differ, besides those that every name tells."""
     groups: defaultdict[tuple[str, str], list[Workload]] = defaultdict(list)
     for workload in workloads:
         groups[workload.model, workload.parallelism].append(workload)
@@ -232,9 +232,9 @@ def _choices_to_tell(workloads: Iterable[Workload]) -> dict[tuple[str, str], lis
     }
 
 
-def _name(workload: Workload, told: Mapping[tuple[str, str], Sequence[str]]) -> str:
+def _name(workload: Workload, distinctive: Mapping[tuple[str, str], Sequence[str]]) -> str:
     parts = [workload.model, workload.parallelism, _by(workload.npus or ())]
-    for name in told[workload.model, workload.parallelism]:
+    for name in distinctive[workload.model, workload.parallelism]:
         value = getattr(workload, name)
         if value is True:
             parts.append(name)

@@ -7,7 +7,7 @@ from time import time
 from types import MappingProxyType
 from typing import Any
 
-from themis_opt.batches.estimate import Estimate
+from themis_opt.batches.estimate import RunEstimate
 from themis_opt.batches.executors import cores
 from themis_opt.batches.expansion import Run, expand
 from themis_opt.batches.experiment import STORE, read_experiment
@@ -83,15 +83,15 @@ def status_of(
 
 
 def _status(runs: list[Run], store: RunStore, slots: int) -> Status:
-    is_running, told = store.is_written(), store.told()
+    is_running, progress = store.is_written(), store.progress()
     rows = [row for row in store.rows(code_version()) if row.get("status") in ("ok", "failed")]
     states = {row["key"]: row["status"] for row in rows}
     missing = [run for run in runs if run.key not in states]
-    left = Estimate(missing, slots, (row for row in rows if row["status"] == "ok")).seconds_left()
+    left = RunEstimate(missing, slots, (row for row in rows if row["status"] == "ok")).seconds_left()
     running = 0
-    if is_running and told:
-        running = min(int(told.get("running") or 0), len(missing))
-        if told.get("seconds_left") is not None:
-            left = max(told["seconds_left"] - max(time() - told["at"], 0.0), 0.0)
+    if is_running and progress:
+        running = min(int(progress.get("running") or 0), len(missing))
+        if progress.get("seconds_left") is not None:
+            left = max(progress["seconds_left"] - max(time() - progress["at"], 0.0), 0.0)
     failed = sum(states.get(run.key) == "failed" for run in runs)
     return Status(len(runs), len(runs) - len(missing), failed, running, is_running, left)

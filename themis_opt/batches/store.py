@@ -17,7 +17,7 @@ from themis_opt.base.errors import InputError
 APPLICATION = 0x7E815
 """What SQLite keeps in the header of the file: that it belongs to this program."""
 
-FORMAT = 1
+STORE_FORMAT = 1
 """Version of the layout below."""
 
 _LAYOUT = """
@@ -33,7 +33,7 @@ CREATE INDEX runs_by_code_version ON runs (code_version);
 _PROGRESS = "CREATE TABLE IF NOT EXISTS progress (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL)"
 """What the batch at work says of itself; stores from before get the table when they are written."""
 
-PATIENCE = 30.0
+LOCK_SECONDS = 30.0
 """Seconds that readers and the writer wait for each other, where the file system has no shared memory for journals."""
 
 LOCK_SECONDS = 1.0
@@ -92,7 +92,7 @@ class RunStore:
     def _connect(self) -> None:
         place = f"{self.path.absolute().as_uri()}?mode={'ro' if self.reading else 'rwc'}"
         with self._located():
-            self.connection = sqlite3.connect(place, timeout=PATIENCE, isolation_level=None, uri=True)
+            self.connection = sqlite3.connect(place, timeout=LOCK_SECONDS, isolation_level=None, uri=True)
         try:
             with self._located():
                 self._check_format() if self.reading else self._open()
@@ -122,10 +122,10 @@ class RunStore:
     def _lock_identity(self) -> tuple[int, int] | None:
         """Device and number of the lock file; the number of an open file is given to no other."""
         try:
-            found = self._lock_path.stat()
+            status = self._lock_path.stat()
         except OSError:
             return None
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
     def _hold_lock(self) -> sqlite3.Connection:
         lock = sqlite3.connect(self._lock_path, timeout=LOCK_SECONDS, isolation_level=None)
@@ -176,19 +176,19 @@ class RunStore:
         finally:
             self._unlock()
 
-    def tell(self, state: Mapping[str, Any]) -> None:
+    def write_progress(self, state: Mapping[str, Any]) -> None:
         """Note what the batch at work says of itself, for readers."""
         with self._located():
             self.connection.execute("INSERT OR REPLACE INTO progress VALUES (1, ?)", (json.dumps(dict(state)),))
 
-    def told(self) -> dict[str, Any]:
+    def progress(self) -> dict[str, Any]:
         """What the last batch said of itself; nothing if none did."""
         with self._located():
             if not self.connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'progress'").fetchone():
                 return {}
-            found = self.connection.execute("SELECT state FROM progress").fetchone()
+            row = self.connection.execute("SELECT state FROM progress").fetchone()
         try:
-            state = json.loads(found[0]) if found else {}
+            state = json.loads(row[0]) if row else {}
         except (ValueError, TypeError):
             state = {}
         return state if isinstance(state, dict) else {}
@@ -249,7 +249,7 @@ class RunStore:
         self.connection.execute("BEGIN EXCLUSIVE")
         if not tables:
             self._pragma(f"application_id = {APPLICATION}")
-            self._pragma(f"user_version = {FORMAT}")
+            self._pragma(f"user_version = {STORE_FORMAT}")
             for statement in filter(str.strip, _LAYOUT.split(";")):
                 self.connection.execute(statement)
         self.connection.execute(_PROGRESS)
@@ -259,15 +259,17 @@ class RunStore:
         application, version = self._pragma("application_id"), self._pragma("user_version")
         if application != APPLICATION:
             raise InputError("is no store of runs, but an SQLite file of another program", source=str(self.path))
-        if version != FORMAT:
-            raise InputError(f"must have format {FORMAT}", field="user_version", value=version, source=str(self.path))
+        if version != STORE_FORMAT:
+            raise InputError(
+                f"must have format {STORE_FORMAT}", field="user_version", value=version, source=str(self.path)
+            )
         damage = self._pragma("quick_check(1)")
         if damage != "ok":
             raise InputError(_RULES[sqlite3.SQLITE_CORRUPT], source=str(self.path))
 
     def _pragma(self, text: str) -> Any:
-        found = self.connection.execute(f"PRAGMA {text}").fetchone()
-        return found[0] if found else None
+        row = self.connection.execute(f"PRAGMA {text}").fetchone()
+        return row[0] if row else None
 
     @contextmanager
     def _located(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ from themis_opt.base.units import format_clock, format_duration, format_percent
 from themis_opt.cli.printing import tell
 
 if TYPE_CHECKING:
-    from themis_opt.batches.runner import Report, State
+    from themis_opt.batches.runner import BatchListener, BatchState
     from themis_opt.problem.instance import Instance
     from themis_opt.study.comparison import Progress
     from themis_opt.tuning.history import Trial
@@ -94,11 +94,11 @@ def comparison_progress(instance: "Instance", time_limit: float) -> Iterator["Pr
 
 
 @contextmanager
-def batch_progress() -> Iterator["Report"]:
+def batch_progress() -> Iterator["BatchListener"]:
     """Show how many runs of a batch are done, and the time that the rest may take."""
     with live(quiet=5.0) as show:
 
-        def report(state: "State") -> None:
+        def report(state: "BatchState") -> None:
             failed = f"  {state.failed} failed" if state.failed else ""
             running = f"  {state.running} running" if state.running else ""
             rest = f"  {format_clock(state.seconds_left)} left" if state.seconds_left else ""

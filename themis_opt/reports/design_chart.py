@@ -12,21 +12,21 @@ from themis_opt.reports.rendering.charts import Axis, Chart, bars, lines
 def bandwidths(designs: Sequence[Design]) -> Chart:
     """The bandwidth of every dimension, one bar for each reading."""
     rows = [
-        {"dimension": row["dimension"], "minimised": own.reading, "bandwidth": row["bandwidth"] / 1e9}
-        for own in designs
-        for row in own.rows()
+        {"dimension": row["dimension"], "minimised": design.reading, "bandwidth": row["bandwidth"] / 1e9}
+        for design in designs
+        for row in design.rows()
     ]
     return bars(pd.DataFrame(rows), "dimension", Axis("bandwidth", "GB/s per NPU"), "minimised")
 
 
 def front(points: Sequence[Design]) -> Chart:
     """Time over money, or over bandwidth where nothing has a price; the bound as a guide."""
-    priced = any(own.money for own in points)
+    priced = any(design.money for design in points)
     budget = Axis("budget", "dollars for the network" if priced else "GB/s per NPU", log=True)
     rows = [
-        {"budget": own.money if priced else own.bandwidths.sum() / 1e9, "time": nanoseconds(time), "design": name}
-        for own in points
-        for name, time in (("best design", own.time), ("best design, bound", own.bound))
+        {"budget": design.money if priced else design.bandwidths.sum() / 1e9, "time": nanoseconds(time), "design": name}
+        for design in points
+        for name, time in (("best design", design.time), ("best design, bound", design.bound))
     ]
     frame = pd.DataFrame(rows)
     is_bound = frame["design"].str.endswith("bound")

@@ -15,7 +15,7 @@ PUBLISHED = "published.json"
 
 
 @dataclass(frozen=True)
-class Experiment:
+class ExperimentHead:
     """Name, title and description of an experiment, and the report that its rows are for.
 
     `published` holds the numbers of others that it is compared with, as they lie beside it in a JSON file.
@@ -28,7 +28,7 @@ class Experiment:
     published: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_experiment(folder: Path) -> Experiment:
+def read_experiment(folder: Path) -> ExperimentHead:
     """The head of the experiment file in `folder`; without a file, a table named after the folder.
 
     The rest of the file is left to those who run it.
@@ -42,10 +42,10 @@ def read_experiment(folder: Path) -> Experiment:
     path = folder / EXPERIMENT
     if not path.exists():
         name = folder.resolve().name
-        return Experiment(name, name)
+        return ExperimentHead(name, name)
     document = read_toml(path)
     name = _text(document, "name", folder.resolve().name, path)
-    return Experiment(
+    return ExperimentHead(
         name,
         _text(document, "title", name, path),
         _text(document, "report", "table", path),

@@ -16,12 +16,12 @@ SMALLEST = 1e-6
 """Smaller gaps are drawn there, since an axis of logarithms has no zero."""
 
 
-def figures_section(found: pd.DataFrame, names: Sequence[str] | None = None) -> tuple[Section, ...]:
+def figures_section(schedules: pd.DataFrame, names: Sequence[str] | None = None) -> tuple[Section, ...]:
     """A section with figures for any results.
 
     Parameters
     ----------
-    found : DataFrame
+    schedules : DataFrame
         Results, see :mod:`themis_opt.reports.results`.
     names : sequence of str, optional
         Of :data:`FIGURES`, and what cannot be drawn is said; by default all that can be drawn.
@@ -35,24 +35,24 @@ def figures_section(found: pd.DataFrame, names: Sequence[str] | None = None) -> 
     unknown = [name for name in chosen if name not in FIGURES]
     if unknown:
         raise InputError(f"unknown figure; use some of {', '.join(FIGURES)}", field="--figures", value=unknown[0])
-    drawn = {name: FIGURES[name](found) for name in chosen}
+    drawn = {name: FIGURES[name](schedules) for name in chosen}
     figures = tuple(figure for figure in drawn.values() if figure is not None)
     text = tuple(f"{name}: {NEEDS[name]}." for name, figure in drawn.items() if figure is None) if names else ()
     return (Section("Policies in pictures", text, figures=figures),) if figures or text else ()
 
 
-def _judged(found: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+def _judged(schedules: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """Results with what they lose, to the bound, or where nothing bounds any of them, to the fastest; and its name."""
-    if found["gap"].notna().any():
-        loss, name = found["gap"], "gap to the best bound"
+    if schedules["gap"].notna().any():
+        loss, name = schedules["gap"], "gap to the best bound"
     else:
-        fastest = found.groupby("fingerprint")["makespan_ns"].transform("min")
-        loss, name = found["makespan_ns"] / fastest - 1, "loss to the fastest policy"
-    return found.assign(loss=loss.clip(lower=SMALLEST))[loss.notna()], name
+        fastest = schedules.groupby("fingerprint")["makespan_ns"].transform("min")
+        loss, name = schedules["makespan_ns"] / fastest - 1, "loss to the fastest policy"
+    return schedules.assign(loss=loss.clip(lower=SMALLEST))[loss.notna()], name
 
 
-def _boxes(found: pd.DataFrame) -> Figure | None:
-    judged, name = _judged(found)
+def _boxes(schedules: pd.DataFrame) -> Figure | None:
+    judged, name = _judged(schedules)
     if judged["fingerprint"].nunique() < 2:
         return None
     chart = boxes(judged, Axis("loss", name, log=True, format="percent"), "label")
@@ -60,8 +60,8 @@ def _boxes(found: pd.DataFrame) -> Figure | None:
     return Figure("policies-boxes", f"{name.capitalize()} by policy", chart, caption)
 
 
-def _ecdf(found: pd.DataFrame) -> Figure | None:
-    judged, name = _judged(found)
+def _ecdf(schedules: pd.DataFrame) -> Figure | None:
+    judged, name = _judged(schedules)
     if judged["fingerprint"].nunique() < 2:
         return None
     chart = ecdf(judged, Axis("loss", name, log=True, format="percent"), "runs with at most this", "label")
@@ -72,16 +72,18 @@ def _drawn_at() -> str:
     return f"Less than {tick(SMALLEST, 'percent')} is drawn there."
 
 
-def _duel(found: pd.DataFrame) -> Figure | None:
+def _duel(schedules: pd.DataFrame) -> Figure | None:
     """The policy with the shortest makespans, by the mean over what it shares with each other one."""
-    fastest = found.groupby("fingerprint")["makespan_ns"].transform("min")
-    losses = (found["makespan_ns"] / fastest).groupby(found["label"], observed=True).agg(geometric_mean)
-    if len(losses) < 2 or found["fingerprint"].nunique() < 2:
+    fastest = schedules.groupby("fingerprint")["makespan_ns"].transform("min")
+    losses = (schedules["makespan_ns"] / fastest).groupby(schedules["label"], observed=True).agg(geometric_mean)
+    if len(losses) < 2 or schedules["fingerprint"].nunique() < 2:
         return None
     best = losses.idxmin()
-    own = found[found["label"] == best].drop_duplicates("fingerprint", keep="last").set_index("fingerprint")
-    others = found[found["label"] != best]
-    ratios = others["fingerprint"].map(own["makespan_ns"]).astype(float) / others["makespan_ns"]
+    best_runs = (
+        schedules[schedules["label"] == best].drop_duplicates("fingerprint", keep="last").set_index("fingerprint")
+    )
+    others = schedules[schedules["label"] != best]
+    ratios = others["fingerprint"].map(best_runs["makespan_ns"]).astype(float) / others["makespan_ns"]
     duels = others.assign(ratio=ratios)[["label", "ratio"]].dropna()
     if duels.empty:
         return None
@@ -91,8 +93,8 @@ def _duel(found: pd.DataFrame) -> Figure | None:
     return Figure("policies-duel", f"{best} against the others", chart, f"Left of the line {best} is faster.")
 
 
-def _algbw(found: pd.DataFrame) -> Figure | None:
-    known = found[(found["kind"] != ITERATION) & (found["size_bytes"] > 0)]
+def _algbw(schedules: pd.DataFrame) -> Figure | None:
+    known = schedules[(schedules["kind"] != ITERATION) & (schedules["size_bytes"] > 0)]
     if known["size_bytes"].nunique() < 2:
         return None
     known = known.assign(algbw=known["size_bytes"] / known["makespan_ns"])

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.experiment import ExperimentHead
 from themis_opt.reports.rendering.document import Column, Report, Section, Table
 from themis_opt.reports.rendering.tables import plural
 
@@ -17,7 +17,7 @@ HEADLINES = ("commit", "machine.processor", "command", "started")
 
 
 def with_provenance(
-    report: Report, rows: "pd.DataFrame", experiment: Experiment, provenance: Mapping[str, Any]
+    report: Report, rows: "pd.DataFrame", experiment: ExperimentHead, provenance: Mapping[str, Any]
 ) -> Report:
     """The report with the description of its experiment, and its provenance at the end."""
     counts = rows["status"].value_counts()

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.registries import Registry, is_import_path
-from themis_opt.reports.experiment import Experiment
+from themis_opt.reports.experiment import ExperimentHead
 from themis_opt.reports.rendering.document import Report
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ReportFunction = Callable[["pd.DataFrame", Experiment], Report]
+ReportFunction = Callable[["pd.DataFrame", ExperimentHead], Report]
 
 REPORTS = Registry("themis_opt.reports", {"table": "themis_opt.reports.table:table"})
 """The reports: functions of the frame of rows, and the experiment."""

@@ -17,13 +17,10 @@ is_optimal
 import numpy as np
 import pandas as pd
 
-from themis_opt.reports.rows import BOUND
+from themis_opt.batches.rows_file import BOUND
 
 SEARCHES = ("exact", "search")
 """Policies that use their time limit."""
-
-REFERENCE = "exact"
-"""The policy that proves bounds of its own."""
 
 BASELINE = "baseline"
 """The policy with a fixed order, over which speed-ups are."""
@@ -31,7 +28,7 @@ BASELINE = "baseline"
 OPTIMAL = 1e-4
 """Gap up to which a schedule counts as proven optimal."""
 
-ROUNDING = 1e-9
+BOUND_ROUNDING = 1e-9
 """Relative error of a bound."""
 
 
@@ -44,13 +41,13 @@ def results(rows: pd.DataFrame) -> pd.DataFrame:
     """All makespans of runs that went well, in the order of the rows."""
     is_made = (rows["status"] == "ok") & (rows["policy"] != BOUND) & rows["makespan_ns"].notna()
     made, labels = rows[is_made], _labels(rows)[is_made]
-    found = made.assign(
+    schedules = made.assign(
         label=pd.Categorical(labels, categories=labels.unique()),
         head=made["policy"].map(policy_head),
         best_bound_ns=_bounds(rows)[is_made],
     )
-    gap = found["makespan_ns"] / found["best_bound_ns"] - 1
-    return found.assign(gap=gap, is_optimal=gap <= OPTIMAL)
+    gap = schedules["makespan_ns"] / schedules["best_bound_ns"] - 1
+    return schedules.assign(gap=gap, is_optimal=gap <= OPTIMAL)
 
 
 def _bounds(rows: pd.DataFrame) -> pd.Series:
@@ -75,15 +72,15 @@ def _labels(rows: pd.DataFrame) -> pd.Series:
     return rows["policy"] + sizes + limits.where(is_search & several["time_limit"] & limits.notna(), "")
 
 
-def speedups(found: pd.DataFrame) -> pd.Series:
+def speedups(schedules: pd.DataFrame) -> pd.Series:
     """How many times faster than the fixed order each run is; NaN where the fixed order did not run.
 
     Of several dispatch rules the fixed order is that with the first one.
     """
-    fixed = found[found["head"] == BASELINE]
+    fixed = schedules[schedules["head"] == BASELINE]
     fixed = fixed[fixed["label"] == fixed["label"].iloc[0]] if len(fixed) else fixed
     makespans = fixed.drop_duplicates("fingerprint", keep="last").set_index("fingerprint")["makespan_ns"]
-    return found["fingerprint"].map(makespans).astype(float) / found["makespan_ns"]
+    return schedules["fingerprint"].map(makespans).astype(float) / schedules["makespan_ns"]
 
 
 def gathered(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

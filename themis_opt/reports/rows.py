@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Json, ValidationError, model_validator
 
 from themis_opt.base.errors import InputError
-from themis_opt.batches.rows_file import long_cells, read_csv_text
+from themis_opt.batches.rows_file import BOUND, long_cells, read_csv_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-BOUND = "bound"
-"""The policy of runs that prove lower bounds and make no schedule."""
 
-
-class Row(BaseModel):
+class RunRow(BaseModel):
     """One run, with the columns of the CSV that reports read; an empty cell is None, or an empty text.
 
     Times are nanoseconds where the name says so, else seconds; sizes are bytes, bandwidths bytes per second.
@@ -71,18 +68,18 @@ class Row(BaseModel):
         return self
 
 
-REQUIRED = (*(name for name, field in Row.model_fields.items() if field.is_required()), "makespan_ns")
+REQUIRED_COLUMNS = (*(name for name, field in RunRow.model_fields.items() if field.is_required()), "makespan_ns")
 """Columns without which a file holds no rows; others may be missing, as in files from before they were added."""
 
-NUMBERS = tuple(name for name, field in Row.model_fields.items() if field.annotation in (int | None, float | None))
+NUMBERS = tuple(name for name, field in RunRow.model_fields.items() if field.annotation in (int | None, float | None))
 """Columns of numbers of which some may not be known."""
 
 
 @dataclass(frozen=True)
-class Rows:
+class RunRows:
     """The rows of a batch, in the order of their file."""
 
-    runs: tuple[Row, ...]
+    runs: tuple[RunRow, ...]
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -95,7 +92,7 @@ class Rows:
         import pandas as pd  # takes long to import, and rows that are refused do without
 
         frame = pd.DataFrame([dict(run) for run in self.runs])
-        others = {name: _typed(frame[name]) for name in frame if name not in Row.model_fields}
+        others = {name: _typed(frame[name]) for name in frame if name not in RunRow.model_fields}
         return frame.astype(dict.fromkeys(NUMBERS, float)).assign(**others)
 
 
@@ -107,14 +104,14 @@ def _typed(cells: "pd.Series") -> "pd.Series":
     return numbers if numbers.notna().equals(cells.notna()) else cells.fillna("")
 
 
-def read_rows(path: Path) -> Rows:
+def read_rows(path: Path) -> RunRows:
     """Read the rows of a batch, at least one.
 
     Raises
     ------
     InputError
-        If the file cannot be read or is no CSV, a column of :data:`REQUIRED` is missing, or a cell breaks the rule of
-        its column.
+        If the file cannot be read or is no CSV, a column of :data:`REQUIRED_COLUMNS` is missing, or a cell breaks the
+        rule of its column.
     """
     lines = _records(path)
     _, header = next(lines, (0, []))
@@ -122,7 +119,7 @@ def read_rows(path: Path) -> Rows:
     rows = tuple(_row(header, record, f"line {line}", path) for line, record in lines)
     if not rows:
         raise InputError("holds no rows, only a header", source=str(path))
-    return Rows(rows)
+    return RunRows(rows)
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -139,7 +136,7 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
 def _check_header(header: Sequence[str], path: Path) -> None:
     if not header:
         raise InputError("the file is empty", source=str(path))
-    missing = [name for name in REQUIRED if name not in header]
+    missing = [name for name in REQUIRED_COLUMNS if name not in header]
     if missing:
         raise InputError("is missing from the header", field=f"column {missing[0]}", source=str(path))
     repeated = [name for name in header if header.count(name) > 1]
@@ -147,14 +144,14 @@ def _check_header(header: Sequence[str], path: Path) -> None:
         raise InputError("stands twice in the header", field=f"column {repeated[0]}", source=str(path))
 
 
-def _row(header: Sequence[str], record: Sequence[str], place: str, path: Path) -> Row:
+def _row(header: Sequence[str], record: Sequence[str], place: str, path: Path) -> RunRow:
     if len(record) != len(header):
         raise InputError(
             f"must have {len(header)} cells as the header, has {len(record)}", field=place, source=str(path)
         )
     cells = {name: text for name, text in zip(header, record, strict=True) if text}
     try:
-        return Row.model_validate(cells)
+        return RunRow.model_validate(cells)
     except ValidationError as error:
         raise _located(error, cells, place, path) from None
 

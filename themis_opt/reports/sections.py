@@ -7,16 +7,16 @@ import pandas as pd
 from themis_opt.base.errors import InputError
 from themis_opt.reports.rendering.document import Column, Section, Table
 from themis_opt.reports.rendering.tables import cell, percent, plural, table
-from themis_opt.reports.results import ROUNDING, geometric_mean, speedups
+from themis_opt.reports.results import BOUND_ROUNDING, geometric_mean, speedups
 
-MOST_ROWS = 200
+MOST_LISTED_ROWS = 200
 """Rows of a table that would else grow with the experiment."""
 
 STATISTICS: Mapping[str, str] = {"median": "Median", "mean": "Mean", "max": "Largest"}
 """What tables of gaps show: names for pandas and for readers."""
 
 
-def require_bounds(found: pd.DataFrame) -> None:
+def require_bounds(schedules: pd.DataFrame) -> None:
     """Refuse results of which none has a bound.
 
     Raises
@@ -24,41 +24,41 @@ def require_bounds(found: pd.DataFrame) -> None:
     InputError
         Naming the column that is empty.
     """
-    if not found["gap"].notna().any():
+    if not schedules["gap"].notna().any():
         raise InputError(
             "no makespan has a bound; run the policy 'bound' on the same instances", field="column bound_ns"
         )
 
 
-def policy_tables(found: pd.DataFrame) -> tuple[Table, ...]:
+def policy_tables(schedules: pd.DataFrame) -> tuple[Table, ...]:
     """Every policy: its runs, its speed-up over the fixed order, its gaps.
 
     If the policies ran different instances, a second table has only those that all of them ran.
     """
-    common = found[_is_common(found)]
+    common = schedules[_is_common(schedules)]
     number = common["fingerprint"].nunique()
-    if number in (0, found["fingerprint"].nunique()):
-        return (_policy_table(found),)
+    if number in (0, schedules["fingerprint"].nunique()):
+        return (_policy_table(schedules),)
     caption = f"The same on the {plural(number, 'instance')} that all policies ran."
-    return (_policy_table(found), _policy_table(common, caption))
+    return (_policy_table(schedules), _policy_table(common, caption))
 
 
-def coverage(found: pd.DataFrame) -> tuple[str, ...]:
+def coverage(schedules: pd.DataFrame) -> tuple[str, ...]:
     """A sentence of warning if the policies ran different instances."""
-    if _is_common(found).all():
+    if _is_common(schedules).all():
         return ()
     return ("Not every policy ran every instance; means are over those that it ran.",)
 
 
-def _is_common(found: pd.DataFrame) -> pd.Series:
+def _is_common(schedules: pd.DataFrame) -> pd.Series:
     """Whether all policies ran the instance of each result."""
     return (
-        found.groupby("fingerprint")["policy" if found.empty else "label"].transform("nunique")
-        == found["label"].nunique()
+        schedules.groupby("fingerprint")["policy" if schedules.empty else "label"].transform("nunique")
+        == schedules["label"].nunique()
     )
 
 
-def _policy_table(found: pd.DataFrame, caption: str = "") -> Table:
+def _policy_table(schedules: pd.DataFrame, caption: str = "") -> Table:
     columns = (
         Column("policy"),
         Column("runs", "count"),
@@ -68,7 +68,7 @@ def _policy_table(found: pd.DataFrame, caption: str = "") -> Table:
         Column("largest gap", "percent"),
         Column("proven optimal", "count"),
     )
-    policies = found.assign(speedup=speedups(found)).groupby("label", observed=True)
+    policies = schedules.assign(speedup=speedups(schedules)).groupby("label", observed=True)
     frame = policies.agg(
         runs=("gap", "size"),
         speedup=("speedup", geometric_mean),
@@ -80,12 +80,12 @@ def _policy_table(found: pd.DataFrame, caption: str = "") -> Table:
     return table(frame.reset_index(), columns, caption)
 
 
-def gap_tables(found: pd.DataFrame, by: str, form: str, name: str) -> tuple[Table, ...]:
+def gap_tables(schedules: pd.DataFrame, by: str, form: str, name: str) -> tuple[Table, ...]:
     """One table per statistic of the gaps: policies down, values of the column `by` across."""
-    columns = (Column("policy"), *(Column(cell(value, form), "percent") for value in sorted(found[by].unique())))
+    columns = (Column("policy"), *(Column(cell(value, form), "percent") for value in sorted(schedules[by].unique())))
     return tuple(
         table(
-            found.pivot_table("gap", "label", by, aggfunc=statistic, observed=True).reset_index(),
+            schedules.pivot_table("gap", "label", by, aggfunc=statistic, observed=True).reset_index(),
             columns,
             f"{title} gap by {name}.",
         )
@@ -93,28 +93,28 @@ def gap_tables(found: pd.DataFrame, by: str, form: str, name: str) -> tuple[Tabl
     )
 
 
-def optimal_sentence(found: pd.DataFrame) -> str:
+def optimal_sentence(schedules: pd.DataFrame) -> str:
     """How many instances have a schedule that is proven optimal."""
-    is_optimal = found.groupby("fingerprint")["is_optimal"].any()
+    is_optimal = schedules.groupby("fingerprint")["is_optimal"].any()
     portion = is_optimal.mean() if len(is_optimal) else 0.0
     counted = f"{is_optimal.sum()} of {plural(len(is_optimal), 'instance')} ({percent(portion)})"
     return f"{counted} have a schedule within 0.01 % of a proven bound."
 
 
-def warnings(rows: pd.DataFrame, found: pd.DataFrame) -> list[str]:
+def warnings(rows: pd.DataFrame, schedules: pd.DataFrame) -> list[str]:
     """What a reader must know before trusting the numbers: contradictions, and runs that have no result."""
-    below = int((found["gap"] < -ROUNDING).sum())
+    below = int((schedules["gap"] < -BOUND_ROUNDING).sum())
     counts = {status: int((rows["status"] == status).sum()) for status in ("failed", "interrupted")}
     left_out = [plural(number, f"{status} run") for status, number in counts.items() if number]
-    said = [f"Left out: {', '.join(left_out)}."] if left_out else []
+    sentences = [f"Left out: {', '.join(left_out)}."] if left_out else []
     if below:
-        said.append(f"{plural(below, 'makespan')} below a bound, which is a bug: these numbers cannot be trusted.")
-    return said
+        sentences.append(f"{plural(below, 'makespan')} below a bound, which is a bug: these numbers cannot be trusted.")
+    return sentences
 
 
-def unbounded(found: pd.DataFrame) -> list[str]:
+def unbounded(schedules: pd.DataFrame) -> list[str]:
     """A sentence on makespans that have no gap, because nothing bounds them."""
-    number = int(found["gap"].isna().sum())
+    number = int(schedules["gap"].isna().sum())
     return [f"{plural(number, 'makespan')} without a bound: no gap is known."] if number else []
 
 
@@ -130,6 +130,6 @@ def failures(rows: pd.DataFrame) -> tuple[Section, ...]:
         Column("seed", "count"),
         Column("error"),
     )
-    shown = failed[["instance", "chunks", "policy", "seed", "error"]].head(MOST_ROWS)
-    more = (f"The first {MOST_ROWS} of {len(failed)}.",) if len(failed) > MOST_ROWS else ()
+    shown = failed[["instance", "chunks", "policy", "seed", "error"]].head(MOST_LISTED_ROWS)
+    more = (f"The first {MOST_LISTED_ROWS} of {len(failed)}.",) if len(failed) > MOST_LISTED_ROWS else ()
     return (Section("Failed runs", more, (table(shown, columns),)),)

@@ -13,7 +13,7 @@ from themis_opt.formats.tables import phase_title
 from themis_opt.formats.timeline import Timeline, pictured
 from themis_opt.problem.phases import Phase, growing
 from themis_opt.reports.rendering.charts import Chart, timeline
-from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table, Value
+from themis_opt.reports.rendering.document import CellValue, Column, Figure, Report, Section, Table
 from themis_opt.reports.rendering.page import render_html
 from themis_opt.solving.bounds import bounds_of
 from themis_opt.study.columns import Column as ResultColumn
@@ -31,7 +31,7 @@ MICRO = "µs"
 GATHERING = 0.55
 """Opacity of bars whose chunks grow."""
 
-FORMATS: dict[Form, str] = {
+FORMAT_OF_FORM: dict[Form, str] = {
     "text": "text", "time": "amount", "share": "percent", "bandwidth": "bandwidth", "ratio": "factor",
     "count": "count", "shares": "text",
 }  # fmt: skip
@@ -110,18 +110,18 @@ def _bars(policy: str, shown: Timeline, scale: int) -> pd.DataFrame:
     schedule, plan = shown.schedule, shown.schedule.plan
     numbers, held = shown.stage_in_plan, shown.end > shown.start
     launch, chunk = plan.launch_of_stage[numbers], plan.chunk_of_stage[numbers]
-    chunks = np.array([len(own.sizes) for own in plan.chunks])[launch]
+    chunks = np.array([len(split.sizes) for split in plan.chunks])[launch]
     phases, names = plan.phases(schedule.instance)[numbers], schedule.instance.fabric.dimension_names
     frame = pd.DataFrame(
         {
             "row": [f"{policy} · {names[k]}" for k in shown.dimensions],
             "start": shown.start / scale,
             "end": shown.end / scale,
-            "series": [schedule.launched[own].name for own in launch],
+            "series": [schedule.launched[number].name for number in launch],
             "place": chunk / np.maximum(chunks - 1, 1),
-            "key": [f"{policy} {own} {part}" for own, part in zip(launch, chunk, strict=True)],
+            "key": [f"{policy} {number} {part}" for number, part in zip(launch, chunk, strict=True)],
             "solid": np.where(growing(phases), GATHERING, 1.0),
-            "collective": [schedule.launched[own].name for own in launch],
+            "collective": [schedule.launched[number].name for number in launch],
             "chunk": [f"{part} of {count}" for part, count in zip(chunk, chunks, strict=True)],
             "phase": [phase_title(Phase(phase)) for phase in phases],
             "sent": [format_size(round(size)) for size in schedule.costs.sent[numbers]],
@@ -160,17 +160,17 @@ def _results(comparison: Comparison) -> Table:
     columns = [c for c in columns_of([r.schedule for r in comparison.results], judged=True) if c.title]
     values = [_values(column, comparison.results) for column in columns]
     policies = [result.policy for result in comparison.results]
-    heads = (Column("policy"), *(Column(column.title, FORMATS[column.form]) for column in columns))
+    heads = (Column("policy"), *(Column(column.title, FORMAT_OF_FORM[column.form]) for column in columns))
     return Table(heads, tuple(zip(policies, *values, strict=True)))
 
 
-def _values(column: ResultColumn, results: Sequence[Result]) -> list[Value]:
+def _values(column: ResultColumn, results: Sequence[Result]) -> list[CellValue]:
     """The values of a column; times, which have one unit, and shares, of which a cell has several, as texts."""
     values = [column.value(result if column.judged else result.schedule) for result in results]
     return _in_words(cells(column.form, values)) if column.form in ("time", "shares") else list(values)
 
 
-def _in_words(texts: Sequence[str]) -> list[Value]:
+def _in_words(texts: Sequence[str]) -> list[CellValue]:
     return [text.replace(" us", " µs") for text in texts]
 
 

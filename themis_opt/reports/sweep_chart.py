@@ -10,7 +10,6 @@ from themis_opt.reports.rendering.charts import Axis, Chart, lines
 from themis_opt.study.sweep import in_words
 
 BANDWIDTHS: Mapping[str, str] = {"algbw": "algbw_bytes_per_s", "busbw": "busbw_bytes_per_s"}
-BOUND = "bound"
 
 
 def curves(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Chart]:
@@ -39,7 +38,7 @@ def _guides(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """One bound for each place."""
     best = frame.drop_duplicates(subset=list(names))
     series = best["series"].str.partition(", ")[2]
-    return best.assign(series=[f"{BOUND}, {rest}" if rest else BOUND for rest in series])
+    return best.assign(series=[f"bound, {rest}" if rest else "bound" for rest in series])
 
 
 def _series(row: Mapping[str, Any], names: Sequence[str]) -> str:

@@ -12,31 +12,31 @@ def verdict(rows: pd.DataFrame) -> str:
     Policies are those that ran at least half as many instances as any other, on the instances that all of them ran.
     Empty where no run has a makespan.
     """
-    found = results(rows)
-    found = found[found["gap"].notna()] if found["gap"].notna().any() else found
-    found = found.assign(speedup=speedups(found)) if len(found) else found
-    searches = found["head"].isin(SEARCHES)
-    quick, searched = (_comparable(own) for own in (found[~searches], found[searches]))
+    schedules = results(rows)
+    schedules = schedules[schedules["gap"].notna()] if schedules["gap"].notna().any() else schedules
+    schedules = schedules.assign(speedup=speedups(schedules)) if len(schedules) else schedules
+    searches = schedules["head"].isin(SEARCHES)
+    quick, searched = (_comparable(part) for part in (schedules[~searches], schedules[searches]))
     sentences = ([_best(quick, "Of the policies that do not search, ")] if len(quick) else []) + (
         [_best(searched, "of those that search, " if len(quick) else "Of the searches, ")] if len(searched) else []
     )
     return f"{'; '.join(sentences)}." if sentences else ""
 
 
-def _comparable(found: pd.DataFrame) -> pd.DataFrame:
+def _comparable(schedules: pd.DataFrame) -> pd.DataFrame:
     """The results of policies that ran many instances, on those that all of them ran if there are any."""
-    if found.empty:
-        return found
-    counts = found.groupby("label", observed=True)["fingerprint"].nunique()
-    often = found[found["label"].isin(counts.index[counts >= counts.max() / 2])]
+    if schedules.empty:
+        return schedules
+    counts = schedules.groupby("label", observed=True)["fingerprint"].nunique()
+    often = schedules[schedules["label"].isin(counts.index[counts >= counts.max() / 2])]
     policies = often.groupby("fingerprint")["label"].nunique()
     common = often[often["fingerprint"].map(policies) == often["label"].nunique()]
     return often if common.empty else common
 
 
-def _best(found: pd.DataFrame, whose: str) -> str:
+def _best(schedules: pd.DataFrame, whose: str) -> str:
     """The best policy by its median gap or, where no bound is known, by its speed."""
-    policies = found.groupby("label", observed=True)
+    policies = schedules.groupby("label", observed=True)
     gaps = policies["gap"].median().dropna()
     speeds = policies["speedup"].agg(geometric_mean).dropna()
     if len(gaps):
@@ -44,8 +44,8 @@ def _best(found: pd.DataFrame, whose: str) -> str:
         number = policies["fingerprint"].nunique()[best]
         near = f"{whose}{best} is nearest to the bound, {percent(gaps[best])} above it in the median of "
         return f"{near}{plural(number, 'instance')}"
-    instances = plural(found["fingerprint"].nunique(), "instance")
+    instances = plural(schedules["fingerprint"].nunique(), "instance")
     if len(speeds):
         best = speeds.idxmax()
         return f"{whose}{best} is fastest: {speeds[best]:.2f} times as fast as the fixed order on {instances}"
-    return f"{whose}{plural(found['label'].nunique(), 'was', 'were')} run on {instances}"
+    return f"{whose}{plural(schedules['label'].nunique(), 'was', 'were')} run on {instances}"

@@ -22,9 +22,9 @@ def fusionllm() -> Iterator[Row]:
     for ratio in (10.0, 100.0):
         adaptive = made("resnet-101", SITES, batch=32, adaptive=ratio)
         policy = "fused/baseline+fifo"
-        bytes_sent = [float(make_policy(policy)(own).costs(own).sent.sum()) for own in (plain, adaptive)]
+        bytes_sent = [float(make_policy(policy)(instance).costs(instance).sent.sum()) for instance in (plain, adaptive)]
         even = bytes_sent[0] / bytes_sent[1]
-        dimensions = tuple(own.model_copy(update={"compression": even}) for own in SITES.dimensions)
+        dimensions = tuple(dimension.model_copy(update={"compression": even}) for dimension in SITES.dimensions)
         uniform = plain.varied(network=SITES.varied(dimensions=dimensions))
         yield measured(f"ResNet-101, adaptive, r = {ratio:g}", adaptive, "fused/hourglass")
         yield measured(f"ResNet-101, the same bytes, all dimensions {even:.3f}x", uniform, "fused/hourglass")
@@ -60,7 +60,7 @@ def pipelines() -> Iterator[Row]:
             yield measured(f"4 stages, {microbatches} microbatches, {schedule}", instance, **{"formula ms": formula})
     for name in ("bert-large", "vgg-16"):
         shipped = load(f"v100-64.{name}")
-        for policy in (*(f"{own}/hourglass" for own in LAUNCHING), "exact:seconds=20"):
+        for policy in (*(f"{launching}/hourglass" for launching in LAUNCHING), "exact:seconds=20"):
             yield measured(shipped.name, shipped, policy)
 
 
@@ -71,25 +71,29 @@ def swarm() -> Iterator[Row]:
         layers = transformer(Shape(4, hidden, 1, 1), 256)[1:-1]
         setup = Setup(network=network, timing=RATE, batch=8, element_bytes=1, stages=4, microbatches=8)
         instance = make_workload(MODELS["gpt-3"], layers, setup, parallelism="pipeline", chunks=1)
-        sent = sum(own.size for own in instance.exchanges if own.ready_task in instance.busiest_chain) / 25e6 * 1e3
+        sent = (
+            sum(exchange.size for exchange in instance.exchanges if exchange.ready_task in instance.busiest_chain)
+            / 25e6
+            * 1e3
+        )
         yield measured(f"hidden size {hidden}", instance, **{"messages / compute": sent / (instance.compute / 1e9)})
 
 
 def fred() -> Iterator[Row]:
     """FRED: 20 NPUs as a mesh of 5 x 4 with links of 750 GB/s, or below two levels of switches that reduce."""
     mesh, *trees = (load(f"wafer-{name}.all_reduce.1GB") for name in ("mesh", "tree", "thin-tree"))
-    (size,) = (own.size for own in mesh.exchanges)
+    (size,) = (exchange.size for exchange in mesh.exchanges)
     corner, once = 2 * size * 19 / 20 / 1.5e12, size / 3e12
     slowest = 0
-    for own in (mesh, *trees):
-        schedule = run(own, "hourglass")
+    for instance in (mesh, *trees):
+        schedule = run(instance, "hourglass")
         slowest = slowest or schedule.makespan
         row = {
-            "workload": f"all-reduce of 1 GB, {own.network.name}",
+            "workload": f"all-reduce of 1 GB, {instance.network.name}",
             "batch ms": schedule.makespan / 1e9,
-            "gap %": 100 * (schedule.makespan / max(bounds(own).values()) - 1),
+            "gap %": 100 * (schedule.makespan / max(bounds(instance).values()) - 1),
         }
-        yield row if own is mesh else row | {"ratio": slowest / schedule.makespan, "cut ratio": corner / once}
+        yield row if instance is mesh else row | {"ratio": slowest / schedule.makespan, "cut ratio": corner / once}
     for model, parallelism, batch, claimed in (
         ("resnet-152", "data", 1, 1.76),
         ("gpt-3", "hybrid", 1, 1.34),

@@ -46,7 +46,7 @@ def daso() -> Iterator[Row]:
     """DASO: the exchange between nodes every k batches, needed S batches later, and the bytes of a node per batch."""
     for skip, wait in ((1, 0), (2, 0), (4, 0), (4, 1), (8, 0), (8, 2)):
         instance = made("resnet-50", NODES, "daso", skip=skip, wait=wait, element_bytes=2)
-        sent = sum(own.size for own in instance.exchanges if own.span == (1,)) * 4 / skip
+        sent = sum(exchange.size for exchange in instance.exchanges if exchange.span == (1,)) * 4 / skip
         yield measured(f"k = {skip}, S = {wait}", instance, **{"MB between nodes per batch": sent / 1e6})
     yield measured("all-reduce of all NPUs", made("resnet-50", NODES, element_bytes=2))
 
@@ -72,15 +72,17 @@ def dct() -> Iterator[Row]:
     compression = parse_compression("data=100,model=20", 4)
 
     def saved(scale: float) -> float:
-        dimensions = tuple(own.model_copy(update={"bandwidth": own.bandwidth * scale}) for own in NODES.dimensions)
+        dimensions = tuple(
+            dimension.model_copy(update={"bandwidth": dimension.bandwidth * scale}) for dimension in NODES.dimensions
+        )
         network = NODES.varied(dimensions=dimensions)
         whole, small = (
-            run(made("dlrm-large", network, batch=64, compression=own)).makespan
-            for own in (parse_compression("", 4), compression)
+            run(made("dlrm-large", network, batch=64, compression=each)).makespan
+            for each in (parse_compression("", 4), compression)
         )
         return 1 - small / whole
 
-    scale = bisect(lambda own: saved(own) <= 0.37, 1e-3, 1e5)
+    scale = bisect(lambda factor: saved(factor) <= 0.37, 1e-3, 1e5)
     yield {
         "workload": "DLRM (large), bandwidth of adapters at which 37 % of the time are saved",
         "GB/s": 3.125 * scale,
@@ -108,8 +110,8 @@ def dlcp() -> Iterator[Row]:
         instance = made("resnet-50", network, tolerance=tolerance)
         schedule = run(instance)
         dynamic = {"plan": executions("plan", schedule)["plan, dynamic"]}
-        (own,) = loss_distributions(instance, dynamic, samples=200, latency_jitter=2.0, bandwidth_spread=0.0)
-        times = sorted(own.makespans.tolist())
+        (distribution,) = loss_distributions(instance, dynamic, samples=200, latency_jitter=2.0, bandwidth_spread=0.0)
+        times = sorted(distribution.makespans.tolist())
         yield measured(
             f"ResNet-50, loss of {100 * tolerance:g} %",
             instance,
@@ -143,7 +145,7 @@ def karma() -> Iterator[Row]:
         instance = made(model, V100, "out-of-core", batch=batch, **given)
         setup = Setup(network=V100, timing=RATE, batch=batch, element_bytes=4, **given)
         swapped = instance.varied(iteration=offloaded(layers, setup, ["swap"] * len(layers)))
-        sent = sum(own.size for own in instance.exchanges if own.kind is CollectiveKind.SEND)
+        sent = sum(exchange.size for exchange in instance.exchanges if exchange.kind is CollectiveKind.SEND)
         in_core = run(made(model, V100, batch=batch)).makespan / 1e9
         row = measured(
             f"{MODELS[model].title}, batch {batch}",
@@ -203,8 +205,8 @@ def _dear_row(instance: Callable[[str], Instance], gigabits: int) -> Row:
     """Tuned DeAR, and what it gains over others under each assumption."""
     plain, slow, slower = (instance(launch) for launch in ("20 us", "220 us", "1020 us"))
 
-    def time(policy: str, own: Instance = plain) -> float:
-        return run(own, f"{policy}/baseline+fifo").makespan / 1e9
+    def time(policy: str, iteration: Instance = plain) -> float:
+        return run(iteration, f"{policy}/baseline+fifo").makespan / 1e9
 
     def tuned(trial: optuna.Trial) -> float:
         return time(f"dear:threshold={round(trial.suggest_float('threshold', 1, 256) * 1e6)}B")

@@ -21,16 +21,17 @@ import vl_convert
 from themis_opt.base.docstrings import with_docstrings
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.errors import InputError
-from themis_opt.reports.rendering.tables import TIME_UNITS, cell
+from themis_opt.formats.palette import INK, LINE, QUIET
+from themis_opt.reports.rendering.tables import UNITS_OF_NANOSECONDS, cell
 
 with with_docstrings("altair"):  # it copies docstrings from class to class as it is imported, and fails without
     import altair as alt
 
 Chart = alt.LayerChart
 Spec = dict[str, Any]
-Channel = TypeVar("Channel", alt.X, alt.Y)
+Place = TypeVar("Place", alt.X, alt.Y)
 
-INK, QUIET, LINE, PAPER = "#1f2933", "#5f6b7a", "#dfe4ea", "#ffffff"
+WHITE = "#ffffff"
 
 PALETTE: Mapping[str, str] = MappingProxyType(
     {
@@ -43,7 +44,7 @@ PALETTE: Mapping[str, str] = MappingProxyType(
 """Colours of series on light pages, and what stands for each on dark ones; they repeat after the last."""
 
 ON_DARK: Mapping[str, str] = MappingProxyType(
-    {INK: "#e4e9ef", QUIET: "#98a4b3", LINE: "#333d49", PAPER: "#14191f", **PALETTE}
+    {INK: "#e4e9ef", QUIET: "#98a4b3", LINE: "#333d49", WHITE: "#14191f", **PALETTE}
 )
 """What stands for every colour of a chart on a dark page."""
 
@@ -68,7 +69,7 @@ PADDING = 12
 PNG_SCALE = 1.5
 """Pixels of a PNG for each of a chart."""
 
-MOST_POINTS = 40
+MOST_MARKED_POINTS = 40
 """Points of a line that are marked; lines of more points are bare."""
 
 TICKS = 6
@@ -94,14 +95,14 @@ QUANTILES: Mapping[str, float] = MappingProxyType(
 )
 """What a box shows, from below."""
 
-ROUNDING = 1e-9
+TICK_ROUNDING = 1e-9
 """Relative error of places of ticks."""
 
 DIGITS = 8
 """Significant digits of numbers in a chart."""
 
 CONFIG: Spec = {
-    "background": PAPER,
+    "background": WHITE,
     "font": "Liberation Sans, Arial, Helvetica, sans-serif",
     "aria": False,
     "view": {
@@ -153,15 +154,15 @@ LABELS: Mapping[str, str] = MappingProxyType(
     {
         "count": "datum.value < 10000 ? datum.value : format(datum.value, ',')",
         "percent": "format(100 * datum.value, '.6~r') + ' %'",
-        "duration": _largest_unit(TIME_UNITS),
-        "seconds": _largest_unit([(name, scale / 1e9) for name, scale in TIME_UNITS]),
+        "duration": _largest_unit(UNITS_OF_NANOSECONDS),
+        "seconds": _largest_unit([(name, scale / 1e9) for name, scale in UNITS_OF_NANOSECONDS]),
         "size": _exact_unit((("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))),
     }
 )
 """Texts of ticks by format, see https://vega.github.io/vega/docs/expressions/; other formats have those of Vega."""
 
 
-SHOWN = "shown"
+CLICKED = "shown"
 """The series that were clicked in the legend; all while there are none."""
 
 HOVER = "hover"
@@ -217,7 +218,7 @@ def lines(
         drawn.append(looks.paint(layers["cloud"].mark_circle(size=40), 0.6))
     if guides is not None:
         drawn.append(looks.paint(_joined(layers["guide"], "line", step, strokeWidth=1.4)).encode(looks.dash()))
-    is_marked = not step and frame[by].value_counts().max() <= MOST_POINTS
+    is_marked = not step and frame[by].value_counts().max() <= MOST_MARKED_POINTS
     point = {"size": 30, "filled": True} if is_marked else False
     drawn.append(looks.paint(_joined(layers["curve"], "line", step, strokeWidth=2, point=point)).encode(looks.dash()))
     return _sized([*_selectable(drawn, by), base.mark_circle(size=200, opacity=0).transform_filter(HOVER)])
@@ -244,7 +245,7 @@ def distribution(frame: pd.DataFrame, field: str, by: str) -> pd.DataFrame:
     """
     values = {by: _categorical(frame[by]), field: _rounded(frame[field], 6)}
     counts = frame.assign(**values).groupby([by, field], observed=True).size()
-    shares = counts.groupby(level=0, observed=True).transform(lambda own: own.cumsum() / own.sum())
+    shares = counts.groupby(level=0, observed=True).transform(lambda series: series.cumsum() / series.sum())
     rising = shares.rename("share").reset_index()
     first = rising.groupby(by, observed=True, as_index=False)[field].first().assign(share=0.0)
     return pd.concat([first, rising], ignore_index=True)
@@ -266,14 +267,14 @@ def bars(frame: pd.DataFrame, x: str, y: Axis, by: str, *, stacked: bool = False
 def boxes(frame: pd.DataFrame, y: Axis, by: str) -> Chart:
     """Quartiles and median of each series as a box, with whiskers to the quantiles :data:`WHISKERS`."""
     looks, groups = _looks(by, frame), frame.groupby(by, observed=True)[y.field]
-    found = pd.DataFrame({name: groups.quantile(share) for name, share in QUANTILES.items()})
-    data = _data(found.reset_index(), *(Axis(name, format=y.format) for name in QUANTILES))
+    quantiles = pd.DataFrame({name: groups.quantile(share) for name, share in QUANTILES.items()})
+    data = _data(quantiles.reset_index(), *(Axis(name, format=y.format) for name in QUANTILES))
     base = alt.Chart(data).encode(
         _names(alt.X, by, list(looks.styles)),
         looks.colour(None),
         tooltip=[alt.Tooltip(field=f"{name}_text", type="nominal", title=name) for name in QUANTILES],
     )
-    low = _numbers(alt.Y, Axis("low", y.label, y.log, y.format), found.stack())
+    low = _numbers(alt.Y, Axis("low", y.label, y.log, y.format), quantiles.stack())
     lower, median, upper, high = (alt.Y(field=name, type="quantitative") for name in list(QUANTILES)[1:])
     return _sized(
         [
@@ -315,8 +316,8 @@ def timeline(frame: pd.DataFrame, unit: str, marks: pd.DataFrame) -> Chart:
     marks : DataFrame
         Instants drawn as lines across all rows: ``time`` and ``label``.
     """
-    said = [name for name in frame.columns if name not in BAR_COLUMNS]
-    followed = alt.selection_point(name=SHOWN, fields=["key"])
+    others = [name for name in frame.columns if name not in BAR_COLUMNS]
+    followed = alt.selection_point(name=CLICKED, fields=["key"])
     moved = alt.selection_interval(name="moved", bind="scales", encodings=["x"])
     x = alt.X(field="start", type="quantitative", title=f"time ({unit})", scale=alt.Scale(nice=False, padding=0))
     bars = (
@@ -329,7 +330,7 @@ def timeline(frame: pd.DataFrame, unit: str, marks: pd.DataFrame) -> Chart:
             _bar_colours(frame),
             fillOpacity=alt.FillOpacity(field="solid", type="quantitative", scale=None, legend=None),
             opacity=alt.when(followed).then(alt.value(1)).otherwise(alt.value(0.12)),
-            tooltip=[alt.Tooltip(field=name, type="nominal") for name in said],
+            tooltip=[alt.Tooltip(field=name, type="nominal") for name in others],
         )
         .add_params(followed, moved)
     )
@@ -341,7 +342,7 @@ def timeline(frame: pd.DataFrame, unit: str, marks: pd.DataFrame) -> Chart:
 
 
 BAR_COLUMNS = ("row", "start", "end", "series", "place", "key", "solid")
-"""Columns of bars that are drawn; others are said."""
+"""Columns of bars that are drawn; others are shown under the pointer."""
 
 
 def _bar_colours(frame: pd.DataFrame) -> alt.Color:
@@ -382,7 +383,7 @@ class _Looks:
 
     def paint(self, layer: alt.Chart, opacity: float = 1.0, symbol: str = "stroke") -> alt.Chart:
         """The layer in colours, fainter where other series were clicked in the legend."""
-        clicked = alt.when(alt.param(SHOWN)).then(alt.value(opacity)).otherwise(alt.value(opacity / 10))
+        clicked = alt.when(alt.param(CLICKED)).then(alt.value(opacity)).otherwise(alt.value(opacity / 10))
         return layer.encode(self.colour(symbol), opacity=clicked)
 
 
@@ -417,7 +418,7 @@ def _categorical(names: pd.Series) -> pd.Series:
     return names if is_done else names.astype(pd.CategoricalDtype(names.unique()))
 
 
-def _numbers(channel: type[Channel], axis: Axis, values: pd.Series, zero: bool = False) -> Channel:
+def _numbers(channel: type[Place], axis: Axis, values: pd.Series, zero: bool = False) -> Place:
     """Numbers along x or y; logarithmic or from `zero` on, or as they come."""
     ticks = _ticks(axis, values)
     scale = alt.Scale(
@@ -430,7 +431,7 @@ def _numbers(channel: type[Channel], axis: Axis, values: pd.Series, zero: bool =
     return channel(field=axis.field, type="quantitative", title=axis.label, scale=scale, axis=drawn)
 
 
-def _names(channel: type[Channel], field: str, names: Sequence[str], label: str = "") -> Channel:
+def _names(channel: type[Place], field: str, names: Sequence[str], label: str = "") -> Place:
     """Names along x or y, in this order."""
     is_crowded = channel is alt.X and sum(map(len, names)) > CROWDED
     axis = alt.Axis(grid=False, labelAngle=ASLANT if is_crowded else alt.Undefined)
@@ -449,7 +450,7 @@ def _spaced(places: Sequence[float]) -> list[float]:
     """Those of rising numbers whose ratio to the last one is large enough."""
     kept = list(places[:1])
     for place in places[1:]:
-        if place >= kept[-1] * (places[-1] / places[0]) ** (1 / MOST_TICKS) * (1 - ROUNDING):
+        if place >= kept[-1] * (places[-1] / places[0]) ** (1 / MOST_TICKS) * (1 - TICK_ROUNDING):
             kept.append(place)
     return kept
 
@@ -459,7 +460,7 @@ def _round_numbers(low: float, high: float) -> list[float]:
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for steps in ((1,), (1, 2, 5)):
         numbers = [float(f"{step}e{power}") for power in powers for step in steps]
-        inside = [number for number in numbers if low * (1 - ROUNDING) <= number <= high * (1 + ROUNDING)]
+        inside = [number for number in numbers if low * (1 - TICK_ROUNDING) <= number <= high * (1 + TICK_ROUNDING)]
         if len(inside) > 2:
             return inside
     return []
@@ -484,14 +485,14 @@ def _texts_of(values: Iterable[Any], axis: Axis) -> list[str]:
 def _texts(by: str, x: Axis | str, y: Axis) -> list[alt.Tooltip]:
     """What is said of a place under the pointer."""
     across = (x, x) if isinstance(x, str) else (f"{x.field}_text", x.label)
-    said = ((by, "series"), across, (f"{y.field}_text", y.label))
-    return [alt.Tooltip(field=field, type="nominal", title=title) for field, title in said]
+    shown = ((by, "series"), across, (f"{y.field}_text", y.label))
+    return [alt.Tooltip(field=field, type="nominal", title=title) for field, title in shown]
 
 
 def _selectable(layers: Sequence[alt.Chart], by: str) -> list[alt.Chart]:
     """Layers in colours whose series can be singled out in the legend."""
     *others, last = layers
-    return [*others, last.add_params(alt.selection_point(name=SHOWN, fields=[by], bind="legend"))]
+    return [*others, last.add_params(alt.selection_point(name=CLICKED, fields=[by], bind="legend"))]
 
 
 def _sized(layers: Sequence[alt.Chart], height: float | None = None) -> Chart:
@@ -502,8 +503,8 @@ def _sized(layers: Sequence[alt.Chart], height: float | None = None) -> Chart:
 
 def specification(chart: Chart) -> Spec:
     """The chart as plain values, without looks."""
-    found: Spec = chart.to_dict()
-    return {name: part for name, part in found.items() if name not in ("config", "$schema")}
+    spec: Spec = chart.to_dict()
+    return {name: part for name, part in spec.items() if name not in ("config", "$schema")}
 
 
 def save(chart: Chart, path: Path, title: str = "", mark: str = "") -> None:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import altair
 
-Value = float | int | str | None
+CellValue = float | int | str | None
 """A cell of a table; None where there is nothing to say."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """Heading of a column, and the format of its cells, of :data:`themis_opt.reports.rendering.tables.FORMATS`."""
+    """Heading of a column, and the format of its cells, of :data:`themis_opt.reports.rendering.tables.CELL_FORMATS`."""
 
     name: str
     format: str = "text"
@@ -33,7 +33,7 @@ class Table:
     """
 
     columns: tuple[Column, ...]
-    rows: tuple[tuple[Value, ...], ...]
+    rows: tuple[tuple[CellValue, ...], ...]
     caption: str = ""
 
 

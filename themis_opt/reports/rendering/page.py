@@ -18,7 +18,7 @@ from vl_convert import javascript_bundle
 from themis_opt.base.documents import make_folder, write_atomically
 from themis_opt.base.errors import InputError, printable
 from themis_opt.reports.rendering.charts import CONFIG, ON_DARK, save, specification
-from themis_opt.reports.rendering.document import Figure, Report, Section, Table, Value
+from themis_opt.reports.rendering.document import CellValue, Figure, Report, Section, Table
 from themis_opt.reports.rendering.tables import cell, is_number
 
 MARKDOWN, HTML = "README.md", "report.html"
@@ -32,7 +32,7 @@ MARKS = (MARK.strip().encode(), b'content="themis-opt report"')
 MOST_SENTENCES = 5
 """Sentences of a summary that are not folded."""
 
-MOST_ROWS = 12
+MOST_OPEN_ROWS = 12
 """Rows of a table up to which it is not folded on pages, and which Markdown shows of it."""
 
 ELSEWHERE = f"All tables and interactive figures are in `{HTML}`, which `themis-opt report` writes beside this file."
@@ -108,7 +108,7 @@ def _table(table: Table) -> str:
     lines = [
         _line([_escaped(column.name) for column in table.columns]),
         _line(["---:" if is_number(form) else "---" for form in formats]),
-        *(_row(row, formats) for row in table.rows[:MOST_ROWS]),
+        *(_row(row, formats) for row in table.rows[:MOST_OPEN_ROWS]),
     ]
     text = "\n".join(lines)
     return f"{_escaped(table.caption)}\n\n{text}" if table.caption else text
@@ -118,7 +118,7 @@ def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _row(values: Sequence[Value], formats: Sequence[str]) -> str:
+def _row(values: Sequence[CellValue], formats: Sequence[str]) -> str:
     return _line([_escaped(cell(value, form)) for value, form in zip(values, formats, strict=True)])
 
 
@@ -155,7 +155,7 @@ def render_html(report: Report) -> str:
         report=report,
         headline=report.headline,
         most_sentences=MOST_SENTENCES,
-        most_rows=MOST_ROWS,
+        most_rows=MOST_OPEN_ROWS,
         paragraphs=[text for text in report.description.split("\n\n") if text.strip()],
         style=_asset("report.css"),
         **(_scripts(report.figures) if report.figures else {}),

@@ -6,14 +6,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.units import format_size
-from themis_opt.reports.rendering.document import Column, Table, Value
+from themis_opt.reports.rendering.document import CellValue, Column, Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-NOTHING = "–"
+NO_VALUE = "–"
 
-TIME_UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
+UNITS_OF_NANOSECONDS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 """Units of time, and their nanoseconds."""
 
 
@@ -34,7 +34,7 @@ def percent(fraction: float) -> str:
 
 def duration(nanoseconds: float) -> str:
     """A time in the largest unit in which it is at least 1, with four digits."""
-    unit, scale = next((u for u in TIME_UNITS if abs(nanoseconds) >= u[1]), TIME_UNITS[-1])
+    unit, scale = next((u for u in UNITS_OF_NANOSECONDS if abs(nanoseconds) >= u[1]), UNITS_OF_NANOSECONDS[-1])
     return f"{_digits(nanoseconds / scale, 4)} {unit}"
 
 
@@ -53,7 +53,7 @@ def bandwidth(bytes_per_second: float) -> str:
     return f"{bytes_per_second / 1e9:.2f} GB/s"
 
 
-FORMATS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
+CELL_FORMATS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
     {
         "text": str,
         "count": count,
@@ -71,11 +71,11 @@ FORMATS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
 fraction, `size` bytes."""
 
 
-def cell(value: Value, form: str) -> str:
+def cell(value: CellValue, form: str) -> str:
     """A value as text; a dash where there is none or where it is not finite."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return NOTHING
-    return FORMATS[form](value)
+        return NO_VALUE
+    return CELL_FORMATS[form](value)
 
 
 def tick(value: float, form: str) -> str:
