@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+import time
 import traceback
 
 import pytest
@@ -18,6 +19,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
+from themis_opt.search.limits import Allowance
 from themis_opt.tuning import tune
 from themis_opt.tuning.history import Trial, best_of, fresh, front_of, key_of, value_of
 from themis_opt.tuning.options import make_space
@@ -29,6 +31,7 @@ from themis_opt.tuning.trials import Search
 from themis_opt.tuning.tuner import StorageLost, find
 
 NAME = "2d-sw_sw.all_reduce.100MiB"
+ENDLESS = Allowance(math.inf)
 COSTLY = {"launch_overhead": "2 us", "packet": "4096B/30B", "latency": "occupy"}
 PROBLEMS = {
     "collectives": (themis_opt.load(NAME), COSTLY | {"trials": 25, "max_chunks": 32}),
@@ -229,6 +232,21 @@ class TestTune:
         with pytest.raises(KeyboardInterrupt):
             tune(instance, trials=2)
 
+    def test_a_trial_whose_time_is_up_is_cut_off_and_counts_as_not_tried(self, instance, monkeypatch):
+        measure, begun = Space.measure, []
+
+        def endless_after_the_first(space, choice, case):
+            begun.append(choice)
+            while len(begun) > 1:
+                time.sleep(0.01)
+            return measure(space, choice, case)
+
+        monkeypatch.setattr(Space, "measure", endless_after_the_first)
+        tuned = tune(instance, trials=5, time_limit=0.5)
+        assert len(begun) == 2
+        assert tuned.num_run == 1
+        assert [trial.number for trial in tuned.trials] == [0]
+
     def test_what_users_do_today_is_tried_whatever_the_time_limit(self, instance):
         found = tune(instance, trials=5, time_limit=0)
         assert len(found.trials) == 1
@@ -305,8 +323,8 @@ class TestStudies:
         one, other = (
             Search(open_study(url, "one", "", space.identity, "makespan"), space, "makespan", 0, url) for _ in range(2)
         )
-        other.run(24, math.inf, lambda run, *_: one.run(min(24, run + 1), math.inf, lambda *_: None))
-        one.run(24, math.inf, lambda *_: None)
+        other.run(24, ENDLESS, lambda run, *_: one.run(min(24, run + 1), ENDLESS, lambda *_: None))
+        one.run(24, ENDLESS, lambda *_: None)
         keys = [key_of(trial.choice) for trial in fresh(one.trials)]
         assert len(set(keys)) == len(keys) == 24
 

@@ -41,7 +41,10 @@ def tune(
     ] = None,
     trials: Annotated[int, typer.Option(help="Settings to try, those of a resumed study included.", min=1)] = 100,
     time_limit: Annotated[
-        float | None, typer.Option(help="Seconds after which no new trial begins, counted from the start.", min=0.1)
+        float | None,
+        typer.Option(
+            help="Seconds for all trials but the first, counted from the start; the last is cut off.", min=0.1
+        ),
     ] = None,
     memory: Annotated[
         float, typer.Option(help="GiB; settings whose schedules need more are not tried.", min=0.001, max=1e6)
@@ -185,7 +188,7 @@ def _print(tuned: "Tuned") -> None:
 def _print_buckets(tuned: "Tuned") -> None:
     """Print what sizes of buckets take, where there are any."""
     from themis_opt.cli.printing import print_rows
-    from themis_opt.tuning.buckets import MIB, bucket_rows
+    from themis_opt.tuning.buckets import MIB
 
     rows = [
         row
@@ -193,7 +196,7 @@ def _print_buckets(tuned: "Tuned") -> None:
             "mb": f"{row['bucket_bytes'] / MIB:.4g}",
             "note": "best" if row["is_best"] else "",
         }
-        for row in bucket_rows(tuned)
+        for row in tuned.buckets
     ]
     if rows:
         print_rows(

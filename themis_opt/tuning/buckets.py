@@ -52,6 +52,8 @@ _LINES: Mapping[str, Callable[[Choice], tuple[str, ...]]] = MappingProxyType({"d
 def bucket_rows(tuned: Tuned) -> list[dict[str, Any]]:
     """The time of an iteration over the size of buckets, all else as it is best; none where there are no buckets.
 
+    The best size and the usual one are always measured, others while there is time.
+
     Returns
     -------
     list of dict
@@ -64,6 +66,8 @@ def bucket_rows(tuned: Tuned) -> list[dict[str, Any]]:
     best, usual = int(tuned.choice[knob]), int(USUAL[knob])
     rows = []
     for size in _points(tuned, knob, {best, usual}):
+        if tuned.allowance.left <= 0 and size not in (best, usual):
+            continue
         time = tuned.space.measure({**tuned.choice, knob: size}, 0).makespan
         figures = {"iteration_ns": nanoseconds(time), "bound_ns": nanoseconds(bound), "gap": time / bound - 1}
         rows.append({"bucket_bytes": size} | figures | {"is_best": size == best})

@@ -13,7 +13,7 @@ from themis_opt.reports.rendering.charts import save
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.schedule_file import Summary, schedule_document
 from themis_opt.tuning.bucket_chart import bucket_chart
-from themis_opt.tuning.buckets import bucket_rows, settings
+from themis_opt.tuning.buckets import settings
 from themis_opt.tuning.outcome import Tuned
 from themis_opt.tuning.pictures import draw
 from themis_opt.tuning.space import judges
@@ -46,7 +46,7 @@ def write_tuned(folder: Path, tuned: Tuned) -> list[Path]:
 
 def _write_buckets(folder: Path, tuned: Tuned) -> list[Path]:
     """The curve over sizes of buckets, where there is one."""
-    rows = bucket_rows(tuned)
+    rows = tuned.buckets
     if not rows:
         return []
     picture = folder / "buckets.svg"

@@ -1,11 +1,13 @@
 """What a search found."""
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.units import nanoseconds
 from themis_opt.schedules.schedule import Schedule
+from themis_opt.search.limits import Allowance
 from themis_opt.tuning.history import Objective, Trial, front_of, ratio_of
 from themis_opt.tuning.parameters import Choice
 from themis_opt.tuning.space import Measurement, Space
@@ -36,6 +38,8 @@ class Tuned:
         Share of each parameter in what makes trials good; empty where that cannot be said.
     interrupted : bool
         Whether Ctrl-C ended the search.
+    allowance : Allowance
+        What is left of the time for trials, or for settings beside the best.
     trials_of_optuna : optuna.Study
         The study, for pictures and analyses of Optuna.
     """
@@ -49,6 +53,7 @@ class Tuned:
     default: tuple[Measurement, ...]
     importances: dict[str, float] = field(default_factory=dict)
     interrupted: bool = False
+    allowance: Allowance = field(default_factory=lambda: Allowance(math.inf), compare=False)
     trials_of_optuna: Any = field(default=None, compare=False)
 
     def __repr__(self) -> str:
@@ -110,6 +115,13 @@ class Tuned:
     def default_schedules(self) -> tuple[Schedule, ...]:
         """The same for what users do today."""
         return tuple(self.space.reference_schedule(case) for case in range(len(self.space.cases)))
+
+    @cached_property
+    def buckets(self) -> list[dict[str, Any]]:
+        """What other sizes of buckets take; see :func:`themis_opt.tuning.buckets.bucket_rows`."""
+        from themis_opt.tuning.buckets import bucket_rows
+
+        return bucket_rows(self)
 
     @property
     def schedule(self) -> Schedule:

@@ -1,17 +1,20 @@
 """The loop of a search: propose a choice, measure it unless it is known, tell the study."""
 
+import math
 import os
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain, islice, takewhile
-from time import monotonic
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from themis_opt.base.errors import ThemisError
+from themis_opt.search.limits import Allowance
 from themis_opt.tuning.history import OUTCOME, History, Objective, Trial, key_of, ratio_of
 from themis_opt.tuning.parameters import Parameter, Value, every_choice, nearest_choice
 from themis_opt.tuning.space import Measurement, Space
@@ -21,11 +24,37 @@ from themis_opt.tuning.study import sampler
 if TYPE_CHECKING:
     import optuna
 
+LEAST_TIMER = 1e-3
+"""Seconds of a timer that is to ring at once: 0 would stop it."""
+
 MOST_REPEATS = 8
 """Known choices in a row after which an unknown one is tried."""
 
 Progress = Callable[[int, int, Trial], None]
 """Called with the number of trials run, the number to run, and the latest."""
+
+
+class TimeUp(BaseException):
+    """The end of a trial whose time is up; no Exception, since planning may handle those."""
+
+
+@contextmanager
+def cut_off(allowance: Allowance) -> Iterator[None]:
+    """Raise :class:`TimeUp` where the allowance ends, if this is the main thread, which alone hears signals."""
+    if allowance.left == math.inf or current_thread() is not main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def ring(number: int, frame: object) -> None:
+        raise TimeUp
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, max(allowance.left, LEAST_TIMER))
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class Search:
@@ -52,19 +81,23 @@ class Search:
         """The finished trials of the study, by number."""
         return self.history.trials
 
-    def run(self, trials: int, deadline: float, progress: Progress) -> None:
-        """Try choices until `trials` were run, all are known, or the clock (`monotonic`) passes the deadline.
+    def run(self, trials: int, allowance: Allowance, progress: Progress) -> None:
+        """Try choices until `trials` were run, all are known, or the allowance is used up.
 
-        The first one, nearest to what users do today, is tried whatever the clock says.
+        The first one, nearest to what users do today, is tried whatever the clock says; the one at work when time is up
+        is cut off.
         """
         first = list(islice(self._distinct(), trials + 1))
         exhaustive, total = len(first) <= trials, min(trials, len(first))
-        while self._num_known() < total and (monotonic() < deadline or not self.history.known):
+        while self._num_known() < total and (allowance.left > 0 or not self.history.known):
             if exhaustive or not self.history.known:
                 self._enqueue(self._next_unknown())
             elif self._repeats_in_a_row() >= MOST_REPEATS:
                 self._enqueue(self._any_unknown())
-            trial = self._try_next()
+            try:
+                trial = self._try_next(allowance if self.history.known else Allowance(math.inf))
+            except TimeUp:
+                return
             progress(len(self.history.known), total, trial)
 
     def _num_known(self) -> int:
@@ -114,7 +147,7 @@ class Search:
             if not self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
                 self.study.enqueue_trial(choice)
 
-    def _try_next(self) -> Trial:
+    def _try_next(self, allowance: Allowance) -> Trial:
         with storage_errors(self.url):
             self.study.sampler = sampler(self._seeds)
             asked = self.study.ask()
@@ -124,29 +157,30 @@ class Search:
                 for parameter in self.space.parameters:
                     if parameter.matters(raw):
                         raw[parameter.name] = suggested(asked, parameter)
-            trial = self._outcome(asked, self.space.canonical(raw))
+            trial = self._outcome(asked, self.space.canonical(raw), allowance)
             self._tell(asked, trial)
         self.history.add(trial)
         return trial
 
     @contextmanager
     def _failing_if_interrupted(self, asked: "optuna.Trial") -> Iterator[None]:
-        """Close the trial if Ctrl-C ends it."""
+        """Close the trial if Ctrl-C or the clock ends it; it counts as not tried."""
         try:
             yield
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, TimeUp):
             with storage_errors(self.url):
                 self.study.tell(asked, state=_states()["failed"], skip_if_finished=True)
             raise
 
-    def _outcome(self, asked: "optuna.Trial", choice: dict[str, Value]) -> Trial:
+    def _outcome(self, asked: "optuna.Trial", choice: dict[str, Value], allowance: Allowance) -> Trial:
         known = self.history.known.get(key_of(choice))
         if known is not None:
             return Trial(asked.number, choice, known.state, known.measurements, known.number, known.error)
         measured: list[Measurement] = []
         try:
             for case in range(len(self.space.cases)):
-                measured.append(self.space.measure(choice, case))
+                with cut_off(allowance):
+                    measured.append(self.space.measure(choice, case))
                 if self._gives_up(asked, measured):
                     return Trial(asked.number, choice, "pruned", tuple(measured))
         except ThemisError as error:

@@ -4,11 +4,11 @@ import logging
 import math
 import warnings
 from collections.abc import Sequence
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.problem.instance import Instance
+from themis_opt.search.limits import Allowance
 from themis_opt.tuning.history import OBJECTIVES, Objective, Trial, best_of
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.outcome import Tuned
@@ -59,7 +59,7 @@ def tune(
     seed : int
         Of the sampler.
     time_limit : float
-        Seconds after which no new trial begins, but for the first: what users do today.
+        Seconds for all trials but the first, what users do today; the one at work then is cut off.
     objective : {"makespan", "pareto"}
         Whether to minimise the makespan, for an iteration its time, or both that and the number of chunks.
     storage : str, optional
@@ -107,14 +107,15 @@ def find(
     checked = _checked(objective)
     opened = open_study(storage, study, space.name, space.identity, checked)
     search = Search(opened, space, checked, seed, storage)
+    allowance = Allowance(time_limit)
     interrupted, lost = False, None
     try:
-        search.run(trials, monotonic() + time_limit, progress)
+        search.run(trials, allowance, progress)
     except KeyboardInterrupt:
         interrupted = True
     except StorageError as error:
         lost = StorageLost(error.rule, field=error.field, value=error.value)
-    tuned = _tuned(search, interrupted)
+    tuned = _tuned(search, interrupted, allowance)
     if lost is not None:
         lost.tuned = tuned
         raise lost
@@ -137,7 +138,7 @@ def _no_success(trials: Sequence[Trial]) -> str:
     return f"no trial succeeded: {errors[0]}" if errors else "no trial was finished within the time limit"
 
 
-def _tuned(search: Search, interrupted: bool) -> Tuned | None:
+def _tuned(search: Search, interrupted: bool, allowance: Allowance) -> Tuned | None:
     best, space = best_of(search.trials), search.space
     if best is None:
         return None
@@ -151,6 +152,7 @@ def _tuned(search: Search, interrupted: bool) -> Tuned | None:
         default=tuple(space.measure_reference(case) for case in range(len(space.cases))),
         importances=importances(search),
         interrupted=interrupted,
+        allowance=allowance,
         trials_of_optuna=search.study,
     )
 
