@@ -91,6 +91,11 @@ def test_wheel_holds_no_tests_and_no_caches(content):
     assert [name for name in content if name.startswith("tests/") or "__pycache__" in name] == []
 
 
+def test_wheel_holds_nothing_that_only_this_repository_needs(content):
+    ours = ("drawing/", "best_known", "generators/", "reports/policies")
+    assert [name for name in content if any(part in name for part in ours)] == []
+
+
 def test_installed_package_is_the_one_that_runs(run, installed):
     assert run("-c", "import themis_opt; print(themis_opt.__file__)").stdout.startswith(str(installed))
 

@@ -245,7 +245,7 @@ class Quick(Model):
 
 
 class Experiment(Model):
-    """An experiment; `report` names what its rows are shown as."""
+    """An experiment; `report` names how its rows are shown: a registered report, or ``module:function`` beside the file."""
 
     name: Text
     title: StrictStr = ""
