@@ -129,3 +129,8 @@ def test_latex_escapes_names_and_ties_units():
         r"\bottomrule",
         r"\end{tabular}",
     ]
+
+
+def test_line_breaks_of_names_do_not_end_the_comment_of_a_latex_table():
+    text = to_latex(["policy", "gap"], [["themis", "1 %"]], "a\n\\input{/etc/passwd}")
+    assert [line for line in text.splitlines() if "input" in line] == ["% a \\input{/etc/passwd}"]

@@ -18,7 +18,7 @@ def to_latex(headings: Sequence[str], rows: Sequence[Sequence[str]], note: str) 
     Units stay in the cells, separated by thin spaces that do not break.
     """
     lines = [
-        f"% {note}",
+        f"% {' '.join(note.split())}",  # a line break would end the comment
         r"% needs \usepackage{booktabs}",
         rf"\begin{{tabular}}{{l{'r' * (len(headings) - 1)}}}",
         r"\toprule",
