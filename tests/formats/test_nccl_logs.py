@@ -82,6 +82,11 @@ BROKEN = [
     (nccl_table(LINEAR).replace("float sum -1", "float sum", 1), "line 16 = '12 columns': must have 13 columns"),
     (nccl_table(LINEAR[:1]), "must be at least 4"),
     (json.dumps(NCCL_JSON | {"results": {}}), "results: must be a list"),
+    (json.dumps(NCCL_JSON | {"args": 1.0}), "does not say which collective it measures"),
+    (
+        json.dumps(NCCL_JSON | {"results": [{"size": 8, "out_of_place": {"time": 10**400}}]}),
+        "must be a time in microseconds",
+    ),
     (json.dumps(NCCL_JSON | {"config": {}}), r"config\.devices: must be a list"),
     (inspector_line("AllReduce", 8, 5.0) + "{}\n", "line 2: header: must be an object"),
     (inspector_line("AllReduces", 8, 5.0), "must be one of allreduce, .*; did you mean 'allreduce'"),

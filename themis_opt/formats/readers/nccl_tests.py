@@ -82,7 +82,7 @@ def _row(
 def _measured(source: Source, kind: CollectiveKind, size: int, npus: int, time: Any, field: str) -> Measurement:
     try:
         microseconds = float(time)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise source.error("must be a time in microseconds", field, time) from None
     checked = source.number(microseconds, field, least=1e-6, most=1e12)
     return Measurement(kind, size, npus, checked * PICOSECONDS_PER_MICROSECOND)
@@ -90,7 +90,8 @@ def _measured(source: Source, kind: CollectiveKind, size: int, npus: int, time: 
 
 def _from_json(source: Source) -> Iterator[Measurement]:
     document = source.json_object()
-    kind = _kind(source, " ".join(str(word) for word in document.get("args", ()) if isinstance(word, str)))
+    words = document.get("args")
+    kind = _kind(source, " ".join(word for word in words if isinstance(word, str)) if isinstance(words, list) else "")
     devices = document["config"].get("devices") if isinstance(document.get("config"), dict) else None
     if not isinstance(devices, list) or not all(isinstance(device, dict) for device in devices):
         raise source.error("must be a list of devices", "config.devices")
