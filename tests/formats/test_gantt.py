@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from matplotlib.image import imread
 from themis_opt.base.errors import InputError
 from themis_opt.formats.gantt import gantt, save_figure
 from themis_opt.policies.registry import make_policy
-from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.exchanges import Collective, Tensor
 from themis_opt.problem.instance import Instance
+from themis_opt.problem.iteration import ComputeTask, Iteration
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
@@ -53,6 +55,21 @@ def test_equal_schedules_give_equal_files(tmp_path, schedule, suffix):
     for path in paths:
         save_figure(gantt(schedule), path)
     assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_stages_of_a_pipeline_that_lag_behind_are_cut_off(tmp_path):
+    tasks = (ComputeTask(name="t0", duration="1 us"), ComputeTask(name="t1", duration="1 us", stage=1, after=("t0",)))
+    tensor = Tensor(name="g", size="1 MB", ready_after="t1", needed_before="t1")
+    network = Network(dimensions=(Dimension(kind="ring", size=2, bandwidth="1 GB/s"),))
+    instance = Instance(network=network, iteration=Iteration(tasks=tasks, tensors=(tensor,)), chunks=1)
+    figure = gantt(simulate(instance, make_policy("fused/themis+scf")(instance)))
+    assert corners(figure)[:, 1].max() <= figure.axes[0].get_xlim()[1]
+    save_figure(figure, tmp_path / "gantt.png")
+
+
+def test_control_characters_of_names_leave_the_svg_readable(tmp_path):
+    save_figure(gantt(scheduled(all_reduce()), title="red \x1b[31m\x00"), tmp_path / "gantt.svg")
+    ElementTree.parse(tmp_path / "gantt.svg")
 
 
 def test_an_svg_has_no_date(tmp_path):

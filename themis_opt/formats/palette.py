@@ -98,5 +98,7 @@ def is_dark(colour: FloatArray) -> bool:
 
 
 def plain_text(text: str) -> str:
-    """A name as matplotlib draws it literally: dollars would start a formula."""
-    return text.replace("$", r"\$")
+    """A name as matplotlib draws it literally: dollars would start a formula, and XML holds no control characters."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text).replace(
+        "$", r"\$"
+    )

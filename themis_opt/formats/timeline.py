@@ -141,7 +141,7 @@ class Timeline:
         """The tasks of all shown iterations."""
         tasks, count = self.schedule.instance.tasks, len(self.iterations)
         rows = np.array([task.stage for task in tasks], dtype=np.int64)
-        start, end = (times.ravel() for times in self.tasks)
+        start, end = (times.ravel().clip(0, self.length) for times in self.tasks)  # later stages of a pipeline may lag
         numbers = np.tile(np.arange(len(tasks)), count)
         return Bars("task", np.tile(rows, count), start, end, numbers, [task.name for task in tasks] * count)
 
@@ -150,7 +150,7 @@ class Timeline:
         """Times between the tasks of a stage of the pipeline."""
         waits = []
         for row, chain in enumerate(self.schedule.instance.chains):
-            start, end = (times[:, list(chain)].ravel() for times in self.tasks)
+            start, end = (times[:, list(chain)].ravel().clip(0, self.length) for times in self.tasks)
             following = np.append(start[1:], self.length)
             numbers = np.tile(np.array(chain), len(self.iterations))
             wait = np.stack([np.full_like(end, row), end, following, numbers])
