@@ -14,7 +14,7 @@ import pytest
 from background import LISTENING, PATIENCE, wait_until
 
 from themis_opt.base.errors import InputError
-from themis_opt.runtime import emulation, relay
+from themis_opt.emulation import network, relay
 from themis_opt.runtime.control import TOKEN_VARIABLE
 
 SENDER = """
@@ -41,7 +41,7 @@ elif rank < 3:
 @pytest.fixture(scope="module", autouse=True)
 def _allowed():
     try:
-        emulation.emulate((2,), (1e6,), ["true"])
+        network.emulate((2,), (1e6,), ["true"])
     except (InputError, FileNotFoundError) as error:
         pytest.skip(f"needs network namespaces: {error}")
 
@@ -120,11 +120,11 @@ def test_commands_end_with_the_emulation(method):
 
 
 def test_an_emulator_that_is_killed_while_it_makes_namespaces_leaves_none():
-    plan = {"npus": emulation._npus([8]), "rates": [1e6], "delays": [0.0], "seconds": 60}
+    plan = {"npus": network._npus([8]), "rates": [1e6], "delays": [0.0], "seconds": 60}
     plan |= {"command": ["sleep", "100"], "environment": {}}
     for milliseconds in range(0, 16, 3):
         near, far = socket.socketpair()
-        words = [sys.executable, "-m", "themis_opt.runtime.emulator", str(far.fileno()), str(os.getpid())]
+        words = [sys.executable, "-m", "themis_opt.emulation.emulator", str(far.fileno()), str(os.getpid())]
         process = psutil.Popen(words, pass_fds=[far.fileno()])
         with near, far:
             near.sendall(json.dumps(plan).encode())
@@ -177,7 +177,7 @@ def test_the_token_is_in_no_command_line(succeed, tmp_path, monkeypatch):
     lines = f"cat /proc/[0-9]*/cmdline > {tmp_path}/$RANK 2>/dev/null; true"
     succeed("emulate", "2", "--rates", "10Mb/s", "--", "bash", "-c", lines)
     seen = (tmp_path / "0").read_text(errors="replace")
-    assert "themis_opt.runtime.emulator" in seen
+    assert "themis_opt.emulation.emulator" in seen
     assert "secret-of-this-test" not in seen
 
 
@@ -204,6 +204,6 @@ def test_wrong_options_are_refused(refuse, arguments, rule):
 
 
 def test_systems_that_do_not_allow_it_are_told(refuse, monkeypatch):
-    monkeypatch.setattr(emulation, "_answered", lambda plan: ({"refused": "Operation not permitted"}, 97))
+    monkeypatch.setattr(network, "_answered", lambda plan: ({"refused": "Operation not permitted"}, 97))
     said = refuse("emulate", "2", "--rates", "1MB/s", "--", "true")
     assert "network namespaces cannot be made here: Operation not permitted" in said

@@ -26,7 +26,7 @@ def emulate(
     Needs Linux with ip and tc, and root or unprivileged user namespaces. Namespaces end with the command.
     """
     from themis_opt.cli.printing import print_json, print_table
-    from themis_opt.runtime.emulation import emulate as run
+    from themis_opt.emulation.network import emulate as run
 
     parts = sizes.lower().split("x")
     if not all(part.isdecimal() and int(part) > 1 for part in parts):
@@ -60,7 +60,7 @@ def _speeds(rates: str, count: int) -> list[float]:
 
 def _delays(delay: str, count: int) -> list[float]:
     from themis_opt.base.units import PICOSECONDS_PER_SECOND, parse_time
-    from themis_opt.runtime.emulation import LONGEST_DELAY
+    from themis_opt.emulation.network import LONGEST_DELAY
 
     words = delay.split(",")
     if len(words) != count:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from themis_opt.base.errors import InputError
+from themis_opt.emulation.emulator import REFUSED
 from themis_opt.runtime.control import TOKEN_VARIABLE
-from themis_opt.runtime.emulator import REFUSED
 from themis_opt.runtime.layout import coordinates, neighbours
 
 MAX_EMULATED_NPUS = 64
@@ -100,7 +100,7 @@ def _answered(plan: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
     The plan goes through a socket, since everybody may read the arguments of a process and the plan holds the token.
     """
     near, far = socket.socketpair()
-    line = [sys.executable, "-m", "themis_opt.runtime.emulator", str(far.fileno()), str(os.getpid())]
+    line = [sys.executable, "-m", "themis_opt.emulation.emulator", str(far.fileno()), str(os.getpid())]
     process = subprocess.Popen(line, pass_fds=[far.fileno()])
     far.close()
     try:

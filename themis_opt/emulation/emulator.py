@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any
 
-from themis_opt.runtime.relay import Cable, relay, tap
+from themis_opt.emulation.relay import Cable, relay, tap
 
 NEW_USER, NEW_PROCESSES, NEW_NETWORK = 0x10000000, 0x20000000, 0x40000000
 """Flags of unshare(2)."""
