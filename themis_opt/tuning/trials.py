@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import chain, islice, takewhile
+from itertools import chain, count, islice, takewhile
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,7 @@ class Search:
 
     def __init__(self, study: "optuna.Study", space: Space, objective: Objective, seed: int, url: str | None) -> None:
         self.study, self.space, self.objective, self.seed, self.url = study, space, objective, seed, url
+        self._rest, self._listed = self._distinct(), list[tuple[str, dict[str, Value]]]()
         with storage_errors(url):
             self.history = History(study)
 
@@ -87,8 +88,9 @@ class Search:
         The first one, nearest to what users do today, is tried whatever the clock says; the one at work when time is up
         is cut off.
         """
-        first = list(islice(self._distinct(), trials + 1))
-        exhaustive, total = len(first) <= trials, min(trials, len(first))
+        first = list(islice(takewhile(lambda _: allowance.left > 0, self._each()), trials + 1))
+        exhaustive = allowance.left > 0 and len(first) <= trials
+        total = len(first) if exhaustive else trials
         while self._num_known() < total and (allowance.left > 0 or not self.history.known):
             if exhaustive or not self.history.known:
                 self._enqueue(self._next_unknown())
@@ -116,15 +118,25 @@ class Search:
                 seen.add(key)
                 yield key, choice
 
+    def _each(self) -> Iterator[tuple[str, dict[str, Value]]]:
+        """The same, but each made once, since finding the canonical form of a large iteration takes long."""
+        for number in count():
+            if number == len(self._listed):
+                following = next(self._rest, None)
+                if following is None:
+                    return
+                self._listed.append(following)
+            yield self._listed[number]
+
     @cached_property
     def _everything(self) -> dict[str, dict[str, Value]]:
-        return dict(self._distinct())
+        return dict(self._each())
 
     def _next_unknown(self) -> dict[str, Value]:
         """The first choice that nobody tried; any of them if others try some at the same time."""
         if self.history.is_shared:
             return self._any_unknown()
-        return next(choice for key, choice in self._distinct() if key not in self.history.known)
+        return next(choice for key, choice in self._each() if key not in self.history.known)
 
     def _any_unknown(self) -> dict[str, Value]:
         unknown = [choice for key, choice in self._everything.items() if key not in self.history.known]
