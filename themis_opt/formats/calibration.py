@@ -137,14 +137,14 @@ class Calibration:
         """One row per measurement, in words."""
         return [
             {
-                "collective": own.kind.value,
-                "NPUs": str(own.num_npus),
-                "size": format_size(own.size),
-                "measured": format_short_time(own.time),
+                "collective": measurement.kind.value,
+                "NPUs": str(measurement.num_npus),
+                "size": format_size(measurement.size),
+                "measured": format_short_time(measurement.time),
                 "fitted": format_short_time(float(fitted)),
                 "residual": format_percent(float(residual)),
             }
-            for own, fitted, residual in zip(self.measurements, self.fitted, self.residuals, strict=True)
+            for measurement, fitted, residual in zip(self.measurements, self.fitted, self.residuals, strict=True)
         ]
 
     def values(self) -> list[dict[str, str]]:
@@ -189,16 +189,18 @@ def calibrate(
     params = params or FitParams()
     usual = Dimension(kind=topology, size=2, bandwidth=1.0, algorithm=algorithm).basic_algorithm
     _check(measurements)
-    design = np.array([_row(own, topology, usual) for own in measurements])
-    told = _told(design)
-    chosen, weights = _robust(design[:, told], _times(measurements), params)
+    design = np.array([_row(measurement, topology, usual) for measurement in measurements])
+    columns = _separable(design)
+    chosen, weights = robust_fit(design[:, columns], _times(measurements), params)
     values = np.zeros(len(_COSTS))
-    values[told] = chosen
+    values[columns] = chosen
     if not values[-1] > 0:
         raise InputError("times do not grow with sizes, so they tell no bandwidth", field="measurements")
     fitted: FloatArray = design @ values
-    errors = _errors(design[:, told], fitted, _times(measurements), chosen, weights, tuple(_COSTS[k] for k in told))
-    found = Calibration(
+    errors = _errors(
+        design[:, columns], fitted, _times(measurements), chosen, weights, tuple(_COSTS[k] for k in columns)
+    )
+    calibration = Calibration(
         topology=topology,
         algorithm=usual,
         bandwidth=PICOSECONDS_PER_SECOND / float(values[2]),
@@ -209,43 +211,62 @@ def calibrate(
         fitted=fitted,
         warnings=(),
     )
-    return Calibration(**(vars(found) | {"warnings": tuple(_warnings(found, params))}))
+    return Calibration(**(vars(calibration) | {"warnings": tuple(_warnings(calibration, params))}))
 
 
 def _check(measurements: Sequence[Measurement]) -> None:
-    for number, own in enumerate(measurements):
-        if not (own.time > 0 and own.size > 0 and own.num_npus > 1):
+    for number, measurement in enumerate(measurements):
+        if not (measurement.time > 0 and measurement.size > 0 and measurement.num_npus > 1):
             rule = "must have a positive time and size, and two NPUs or more"
-            raise InputError(rule, field=f"measurements[{number}]", value=tuple(own))
-    if len(measurements) < 4 or len({own.size for own in measurements}) < 2:
+            raise InputError(rule, field=f"measurements[{number}]", value=tuple(measurement))
+    if len(measurements) < 4 or len({measurement.size for measurement in measurements}) < 2:
         rule = "must be at least 4, of two sizes or more: latency and bandwidth are not told by fewer"
         raise InputError(rule, field="measurements", value=len(measurements))
 
 
-def _row(own: Measurement, topology: Kind, algorithm: Algorithm) -> tuple[float, float, float]:
+def _row(measurement: Measurement, topology: Kind, algorithm: Algorithm) -> tuple[float, float, float]:
     """Stages, steps and bytes sent: what launch overhead, latency and the inverse of bandwidth multiply."""
-    dimension = Dimension(kind=topology, size=own.num_npus, bandwidth=1.0, algorithm=algorithm)
-    phases = own.kind.rule.phases
+    dimension = Dimension(kind=topology, size=measurement.num_npus, bandwidth=1.0, algorithm=algorithm)
+    phases = measurement.kind.rule.phases
     num_steps = sum(steps(dimension, phase) for phase in phases)
-    return len(phases), num_steps, len(phases) * own.size * (own.num_npus - 1) / own.num_npus
+    return len(phases), num_steps, len(phases) * measurement.size * (measurement.num_npus - 1) / measurement.num_npus
 
 
 def _times(measurements: Sequence[Measurement]) -> FloatArray:
-    return np.array([own.time for own in measurements], dtype=np.float64)
+    return np.array([measurement.time for measurement in measurements], dtype=np.float64)
 
 
-def _told(design: FloatArray) -> list[int]:
-    """Columns that the measurements can tell apart: where steps follow stages, all of a step is latency."""
+def _separable(design: FloatArray) -> list[int]:
+    """Columns that the measurements tell apart: where steps follow stages, all of a step is latency."""
     ratio = design[:, 1] / design[:, 0]
     return [1, 2] if np.allclose(ratio, ratio[0]) else [0, 1, 2]
 
 
-def _robust(design: FloatArray, times: FloatArray, params: FitParams) -> tuple[FloatArray, FloatArray]:
-    """Values of the columns, and weights of the rows between 0 and 1."""
+def robust_fit(design: FloatArray, times: FloatArray, params: FitParams | None = None) -> tuple[FloatArray, FloatArray]:
+    """The values of the columns of a model of some times, none negative, by the objective of this module.
+
+    Parameters
+    ----------
+    design : float64 array, shape (measurements, columns)
+        The factor of each value in each time.
+    times : float64 array, shape (measurements,)
+
+    Returns
+    -------
+    float64 arrays, shapes (columns,) and (measurements,)
+        The values, and how much each measurement counts, from 0 to 1.
+    """
+    params = params or FitParams()
     start = _non_negative(design / times[:, None], np.ones(len(times)), np.ones(len(times)))
-    start, _ = _reweighted(design, times, start, lambda own: np.minimum(1.0, params.huber / own), params.rounds)
+    start, _ = _reweighted(
+        design, times, start, lambda deviations: np.minimum(1.0, params.huber / deviations), params.rounds
+    )
     return _reweighted(
-        design, times, start, lambda own: np.maximum(1.0 - (own / params.biweight) ** 2, 0.0) ** 2, params.rounds
+        design,
+        times,
+        start,
+        lambda deviations: np.maximum(1.0 - (deviations / params.biweight) ** 2, 0.0) ** 2,
+        params.rounds,
     )
 
 
@@ -314,32 +335,32 @@ def _errors(
     return {names[int(k)]: float(np.sqrt(max(covariance[j, j], 0.0))) for j, k in enumerate(kept)}
 
 
-def _warnings(found: Calibration, params: FitParams) -> list[str]:
+def _warnings(calibration: Calibration, params: FitParams) -> list[str]:
     warnings = []
-    worst, size = _worst_run(found, params.window)
+    worst, size = _worst_run(calibration, params.window)
     if abs(worst) > params.deviation:
         warnings.append(
             f"outside the model: around {format_size(size)} collectives take {format_percent(abs(worst))} "
             f"{'more' if worst > 0 else 'less'} than the fit; protocols or algorithms change with the size, so "
             "calibrate the range of sizes that is used"
         )
-    for name, error in found.errors.items():
+    for name, error in calibration.errors.items():
         if error > params.uncertainty:
             warnings.append(f"{name} is not told by these sizes: its standard error is {format_percent(error)}")
-    if "latency" not in found.errors:
+    if "latency" not in calibration.errors:
         warnings.append("latency is not told by these sizes: the best fit has none")
     return warnings
 
 
-def _worst_run(found: Calibration, window: int) -> tuple[float, int]:
+def _worst_run(calibration: Calibration, window: int) -> tuple[float, int]:
     """The median residual of neighbouring sizes that is farthest from 0, and the size in their middle."""
-    worst, place = 0.0, found.measurements[0].size
-    keys = [(own.kind.value, own.num_npus) for own in found.measurements]
+    worst, place = 0.0, calibration.measurements[0].size
+    keys = [(measurement.kind.value, measurement.num_npus) for measurement in calibration.measurements]
     for key in sorted(set(keys)):
-        chosen: IntArray = np.array([k for k, own in enumerate(keys) if own == key])
-        sizes = np.array([found.measurements[k].size for k in chosen])
+        chosen: IntArray = np.array([k for k, other in enumerate(keys) if other == key])
+        sizes = np.array([calibration.measurements[k].size for k in chosen])
         levels = np.unique(sizes)
-        medians = np.array([np.median(found.residuals[chosen[sizes == level]]) for level in levels])
+        medians = np.array([np.median(calibration.residuals[chosen[sizes == level]]) for level in levels])
         for start in range(max(len(levels) - window + 1, 1)):
             run = float(np.median(medians[start : start + window]))
             if abs(run) > abs(worst):

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from themis_opt.base.arrays import FloatArray
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, PICOSECONDS_PER_SECOND
+from themis_opt.formats.calibration import robust_fit
 from themis_opt.policies.baseline import Baseline
 from themis_opt.problem.algorithms import steps
 from themis_opt.problem.exchanges import Collective
@@ -43,7 +43,7 @@ CALIBRATED_KINDS = (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER)
 
 @dataclass(frozen=True)
 class CalibrationParams:
-    """What is measured, and how it is fitted.
+    """What is measured.
 
     Attributes
     ----------
@@ -51,16 +51,10 @@ class CalibrationParams:
         Sizes per dimension and phase, in geometric steps between the smallest and the largest stage.
     stages : int
         In a row: what the begin of a run costs counts for one part in so many.
-    huber : float
-        Relative error beyond which a measurement counts less; a shared machine is off by 1 to 2 % in quiet moments.
-    rounds : int
-        Of reweighting; the fit no longer changes in the third digit after 10.
     """
 
     num_sizes: int = 5
     stages: int = 8
-    huber: float = 0.02
-    rounds: int = 20
 
 
 @dataclass(frozen=True)
@@ -205,7 +199,7 @@ def calibrate(
         {name: planned for name, (_, planned) in trials.items()}, coordinator, options, repeat=repeat, progress=progress
     )
     samples = [_sample(trials[executed.name][0], executed) for executed in done.executed]
-    fits = tuple(_fit(instance, k, samples, params) for k in range(len(instance.network.dimensions)))
+    fits = tuple(_fit(instance, k, samples) for k in range(len(instance.network.dimensions)))
     network = instance.network.model_dump(mode="json", exclude_unset=True)
     for document, dimension, fit in zip(network["dimensions"], instance.network.dimensions, fits, strict=True):
         document |= _measured_costs(dimension, fit)
@@ -263,45 +257,17 @@ def _sample(asked: StageSample, done: Executed) -> StageSample:
     return StageSample(asked.dimension, asked.phase, asked.algorithm, asked.sent, median(each))
 
 
-def _fit(instance: Instance, k: int, samples: Sequence[StageSample], params: CalibrationParams) -> StageFit:
+def _fit(instance: Instance, k: int, samples: Sequence[StageSample]) -> StageFit:
     dimension = instance.network.dimensions[k]
     chosen = tuple(s for s in samples if s.dimension == k and s.algorithm == dimension.basic_algorithm)
     design = np.array([[1.0, s.sent, s.sent * s.phase.rule.reduces] for s in chosen])
-    fixed, per_byte, per_sum = robust_fit(design, np.array([s.seconds for s in chosen]), params)
+    (fixed, per_byte, per_sum), _ = robust_fit(design, np.array([s.seconds for s in chosen]))
     latency, count = 0.0, steps(dimension, CALIBRATED_KINDS[0].rule.phases[0])
     direct = [s for s in samples if s.dimension == k and s.algorithm != dimension.basic_algorithm]
     if direct and count > 1:
         one_step = direct[0].seconds - direct[0].sent * per_byte
         latency = min(max((fixed - one_step) / (count - 1), 0.0), fixed / count)
     return StageFit(fixed, per_byte, per_sum, latency, chosen)
-
-
-def robust_fit(design: FloatArray, times: FloatArray, params: CalibrationParams) -> tuple[float, ...]:
-    """Coefficients that are not negative, with least Huber loss of relative errors, by reweighting.
-
-    P. Huber, *Robust Estimation of a Location Parameter* (1964), https://doi.org/10.1214/aoms/1177703732.
-    """
-    kept = list(range(design.shape[1]))
-    while True:
-        coefficients = _reweighted(design[:, kept] / times[:, None], params)
-        if (coefficients >= 0).all():
-            whole = np.zeros(design.shape[1])
-            whole[kept] = coefficients
-            return tuple(whole.tolist())
-        kept.pop(int(coefficients.argmin()))
-
-
-def _reweighted(design: FloatArray, params: CalibrationParams) -> FloatArray:
-    """Fit ones, since both sides were divided by the times; columns are scaled so that none is lost in rounding."""
-    scale, weights = np.abs(design).max(axis=0), np.ones(len(design))
-    scale[scale == 0] = 1.0
-    coefficients = np.zeros(design.shape[1])
-    for _ in range(params.rounds):
-        root = np.sqrt(weights)
-        coefficients = np.linalg.lstsq(design / scale * root[:, None], root, rcond=None)[0]
-        errors = np.abs(design / scale @ coefficients - 1)
-        weights = np.minimum(1.0, params.huber / np.maximum(errors, 1e-12))
-    return np.asarray(coefficients / scale)
 
 
 def _measured_costs(dimension: Dimension, fit: StageFit) -> dict[str, Any]:

@@ -202,7 +202,7 @@ def dimensions_of(network: Network, ranks: Sequence[int]) -> tuple[str, ...] | N
     coordinates = [
         {rank // stride % size for rank in members} for stride, size in zip(strides, network.sizes, strict=True)
     ]
-    filled = [k for k, own in enumerate(coordinates) if len(own) > 1]
+    filled = [k for k, along in enumerate(coordinates) if len(along) > 1]
     whole = all(len(coordinates[k]) == network.sizes[k] for k in filled)
     if not filled or not whole or math.prod(network.sizes[k] for k in filled) != len(members):
         return None
@@ -211,5 +211,7 @@ def dimensions_of(network: Network, ranks: Sequence[int]) -> tuple[str, ...] | N
 
 def with_network(machine: Machine, change: Callable[[int, Any], Mapping[str, Any]]) -> Machine:
     """The machine with fields of its dimensions changed, by their number and themselves."""
-    dimensions = tuple(own.replace(**change(k, own)) for k, own in enumerate(machine.network.dimensions))
+    dimensions = tuple(
+        dimension.replace(**change(k, dimension)) for k, dimension in enumerate(machine.network.dimensions)
+    )
     return replace(machine, network=machine.network.replace(dimensions=dimensions))

@@ -99,8 +99,8 @@ class Import:
         """
         files = []
         for number, picture in enumerate(self.pictures, start=1):
-            own = f".{number}" if len(self.pictures) > 1 else ""
-            files.append(beside.with_suffix(f"{own}.svg"))
+            number_suffix = f".{number}" if len(self.pictures) > 1 else ""
+            files.append(beside.with_suffix(f"{number_suffix}.svg"))
             picture(files[-1])
         return files
 
@@ -122,18 +122,18 @@ def import_files(files: Sequence[str | Path], *, request: Request | None = None)
         If a file breaks a rule of its format, or the files are no whole problem together.
     """
     readers: dict[str, tuple[_Entry, list[Path]]] = {}
-    found: list[tuple[str, str]] = []
+    file_formats: list[tuple[str, str]] = []
     for file in files:
         name, reader, path = _recognized(file)
         readers.setdefault(name, (reader, []))[1].append(path)
-        found.append((str(file), name))
+        file_formats.append((str(file), name))
     parts = [part for reader, paths in readers.values() for part in _parts(reader, paths, alone=len(readers) == 1)]
     needs_request = not any(part.workload for part in parts)
     instance = assemble(parts, request or (Request() if needs_request else None))
     judged = [part.judge(instance) for part in parts if part.judge]
     return Import(
         instance=instance,
-        formats=tuple(found),
+        formats=tuple(file_formats),
         notes=tuple(note for part in parts for note in part.notes),
         tables={
             title: rows for tables in (*(part.tables for part in parts), *judged) for title, rows in tables.items()
@@ -190,7 +190,7 @@ def _parts(reader: _Entry, paths: Sequence[Path], *, alone: bool) -> list[Part]:
     instances = [(reader(path), str(path)) for path in paths]
     if alone and len(instances) == 1:
         return [Part(workload=_already(instances[0][0]), source=instances[0][1])]
-    return [Part(network=own.network, change=_ruled_by(own), source=source) for own, source in instances]
+    return [Part(network=instance.network, change=_ruled_by(instance), source=source) for instance, source in instances]
 
 
 def _already(instance: Instance) -> Callable[[Machine | None], Instance]:
