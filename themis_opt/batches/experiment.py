@@ -245,7 +245,7 @@ class Quick(Model):
 
 
 class Experiment(Model):
-    """An experiment; `report` names how its rows are shown: a registered report, or ``module:function`` beside the file."""
+    """An experiment; `report` names how its rows are shown: a registered report, or ``module:function`` beside it."""
 
     name: Text
     title: StrictStr = ""
