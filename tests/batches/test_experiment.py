@@ -80,7 +80,7 @@ def test_overrides_reach_the_network_and_the_rules(runs_of, name):
 
 @pytest.mark.parametrize(("name", "sizes"), [(FIG5, {"size": 10**6}), (RESNET, {})])
 def test_an_overridden_instance_is_like_one_made_with_these_values(runs_of, name, sizes):
-    more = 'sizes_of_collectives = ["1 MB"]' if sizes else ""
+    more = 'size = ["1 MB"]' if sizes else ""
     (run,) = runs_of(f'{on(name)}\n{more}\nchunks = [8]\nlatency = ["occupy"]\n{BASELINE}')
     expected = load(name).overridden(chunks=8, latency="occupy", **sizes)
     assert run.columns["fingerprint"] == run.task.instance.fingerprint == expected.fingerprint
@@ -134,7 +134,7 @@ def test_limits_are_told_for_policies_that_have_them(runs_of, name, policy, limi
 
 
 def test_sizes_are_told_for_policies_that_have_them(runs_of):
-    runs = runs_of(f'{ON_FIG5}\nworkers = 1\nsizes = "free"\npolicies = ["exact", "themis", "bound"]')
+    runs = runs_of(f'{ON_FIG5}\nworkers = 1\nchunk_sizes = "free"\npolicies = ["exact", "themis", "bound"]')
     assert values(runs, "sizes") == ["free", "equal", None]
     assert values(runs, "workers") == [1, None, None]
 
@@ -189,7 +189,15 @@ def test_keys_depend_on_what_decides_about_the_result(runs_of):
     blocks = [
         f'{ON_FIG5}\nblock = "{number}"\ntime_limit = 3\n{more}\npolicies = ["exact"]'
         for number, more in enumerate(
-            ("", "seeds = [1]", "gap = 0.1", "workers = 3", "chunks = [2]", 'sizes = "free"', 'record = ["activity"]')
+            (
+                "",
+                "seeds = [1]",
+                "gap = 0.1",
+                "workers = 3",
+                "chunks = [2]",
+                'chunk_sizes = "free"',
+                'record = ["activity"]',
+            )
         )
     ]
     assert len({run.key for run in runs_of(*blocks)}) == len(blocks)
@@ -229,7 +237,7 @@ def test_code_version_names_the_package():
         (f"{ON_FIG5}\n{BASELINE}\nthreads = 3", "runs[0].threads = 3: unknown field"),
         (f"{ON_FIG5}\n{BASELINE}\nchunks = [0]", "runs[0].chunks[0] = 0"),
         (f"{ON_FIG5}\n{BASELINE}\nchunks = [2, 2]", "must name each value once"),
-        (f'{ON_FIG5}\n{BASELINE}\nsizes = "any"', "runs[0].sizes = 'any'"),
+        (f'{ON_FIG5}\n{BASELINE}\nchunk_sizes = "any"', "runs[0].chunk_sizes = 'any'"),
         (
             f'{ON_FIG5}\n{BASELINE}\npacket = ["4096"]',
             "runs[0].packet[0] = '4096': must be payload and header",
@@ -241,7 +249,7 @@ def test_code_version_names_the_package():
         (f'{ON_FIG5}\npolicies = ["hourglass+fifo"]', "takes no dispatch rule"),
         (f'instances = ["none"]\n{BASELINE}', "runs[0].instances = 'none': no such file beside the experiment"),
         (f'instances = ["random:5-3"]\n{BASELINE}', "runs[0].instances = 'random:5-3'"),
-        (f'{ON_FIG5}\n{BASELINE}\nsizes_of_collectives = ["3 B"]', "must be a multiple of element_bytes"),
+        (f'{ON_FIG5}\n{BASELINE}\nsize = ["3 B"]', "must be a multiple of element_bytes"),
         (f'{ON_FIG5}\n{BASELINE}\nchunks = [1000]\nlaunch_overhead = ["1000000 s"]', "clock holds"),
     ],
 )
@@ -283,9 +291,9 @@ def test_columns_describe_the_iteration(runs_of):
     assert row["size_bytes"] == sum(tensor.size for tensor in instance.exchanges)
 
 
-def test_sizes_of_collectives_are_refused(runs_of):
-    told = refusal(runs_of, f'{on(RESNET)}\nsizes_of_collectives = ["1 MB"]\n{BASELINE}')
-    assert "runs[0].sizes_of_collectives" in told
+def test_sizes_are_refused_for_iterations(runs_of):
+    told = refusal(runs_of, f'{on(RESNET)}\nsize = ["1 MB"]\n{BASELINE}')
+    assert "runs[0].size" in told
     assert "tensors have sizes of their own" in told
 
 

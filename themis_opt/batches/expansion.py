@@ -168,7 +168,7 @@ def _tasks(block: Block, instance: Instance) -> list[Task]:
     """The policies of a block for instances like this one, with every seed and time limit that they have knobs for."""
     tasks: dict[tuple[Any, ...], Task] = {}
     for policy, seconds, seed in product(block.policies, block.time_limit or (None,), block.seeds):
-        values = (seconds, block.workers, seed, block.gap, block.sizes)
+        values = (seconds, block.workers, seed, block.gap, block.chunk_sizes)
         knobs = {name: value for name, value in zip(KNOBS, values, strict=True) if value is not None}
         task = task_of(instance, policy, knobs, block.record)
         tasks.setdefault((policy, *map(task.knobs.get, KNOBS)), task)
@@ -203,12 +203,12 @@ def _override(instance: Instance, name: str, overrides: Overrides, block: Block)
     InputError
         If the overrides do not fit the instance.
     """
-    if "sizes_of_collectives" in overrides and has_launches(instance):
+    if "size" in overrides and has_launches(instance):
         rule = "is not for training iterations, whose tensors have sizes of their own"
-        raise InputError(rule, field="sizes_of_collectives", value=name)
+        raise InputError(rule, field="size", value=name)
     try:
         changed = _with_values(instance, overrides)
-        size_and_chunks = overrides.get("sizes_of_collectives"), overrides.get("chunks")
+        size_and_chunks = overrides.get("size"), overrides.get("chunks")
         if changed is not instance and size_and_chunks == block.largest:
             check_clock(changed)
     except ValidationError as error:
@@ -221,8 +221,7 @@ def _override(instance: Instance, name: str, overrides: Overrides, block: Block)
 def _with_values(instance: Instance, overrides: Overrides) -> Instance:
     """The instance with the values that are given; its rules were checked with the block, collectives are here."""
     changes: dict[str, Any] = {}
-    fields_of_each = {"sizes_of_collectives": "size", "chunks": "chunks"}
-    each = {field: overrides[name] for name, field in fields_of_each.items() if name in overrides}
+    each = {name: overrides[name] for name in ("size", "chunks") if name in overrides}
     if has_launches(instance):
         changes |= each
     elif each:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    AliasChoices,
     BeforeValidator,
     Field,
     PlainValidator,
@@ -158,7 +157,7 @@ class InstanceSample(Model):
     seed: SeedNumber = 0
 
 
-INSTANCE_RULES = ("sizes_of_collectives", "chunks", "latency", "ag_order")
+INSTANCE_RULES = ("size", "chunks", "latency", "ag_order")
 """What of an instance can be replaced besides cost terms."""
 
 if TYPE_CHECKING:
@@ -184,17 +183,17 @@ class Block(CostOverrides):
         Names or patterns of shipped instances, files relative to the experiment, and ``random:A-B``.
     workloads : tuple of tuple of Workload
         Tables of options that make training iterations, beside the instances or instead of them.
-    sizes_of_collectives, chunks, latency, ag_order : tuple, optional
-        Values that replace those of the instances; the cost terms of :class:`CostOverrides` those of every dimension.
+    size, chunks, latency, ag_order : tuple, optional
+        Values in turn, which replace those of the instances; cost terms of :class:`CostOverrides` replace those of every
+        dimension.
     policies : tuple of str
         Specifications of policies, and ``bound`` for the lower bounds.
     seeds : tuple of int
         For policies with a seed.
     time_limit : tuple of float, optional
         Seconds, or several budgets of seconds, for policies that search.
-    workers, gap, sizes : optional
-        For policies that have such knobs; threads, a fraction, and ``equal`` or ``free``.  `sizes` may be called
-        ``chunk_sizes`` and `sizes_of_collectives` ``size``, as on the command line.
+    workers, gap, chunk_sizes : optional
+        For policies that have such knobs; threads, a fraction, and ``equal`` or ``free``.
     record : tuple of str
         What rows hold besides: ``activity`` of the dimensions over time, and ``trajectory`` of a search.
     sample : InstanceSample, optional
@@ -204,9 +203,7 @@ class Block(CostOverrides):
     block: StrictStr = ""
     instances: Annotated[tuple[Text, ...], Once] = ()
     workloads: tuple[WorkloadTable, ...] = ()
-    sizes_of_collectives: Annotated[tuple[Annotated[Bytes, Field(gt=0, le=MAX_BYTES)], ...], Some, Once] | None = Field(
-        None, validation_alias=AliasChoices("sizes_of_collectives", "size")
-    )
+    size: Annotated[tuple[Annotated[Bytes, Field(gt=0, le=MAX_BYTES)], ...], Some, Once] | None = None
     chunks: Annotated[tuple[Annotated[Count, Field(gt=0, le=MAX_CHUNKS)], ...], Some, Once] | None = None
     latency: Annotated[tuple[Literal["lag", "occupy"], ...], Some, Once] | None = None
     ag_order: Annotated[tuple[Literal["free", "reverse"], ...], Some, Once] | None = None
@@ -215,7 +212,7 @@ class Block(CostOverrides):
     time_limit: Annotated[tuple[Seconds, ...], Some, Once, BeforeValidator(_several)] | None = None
     workers: Annotated[Count, Field(gt=0, le=1024)] | None = None
     gap: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
-    sizes: Literal["equal", "free"] = Field("equal", validation_alias=AliasChoices("sizes", "chunk_sizes"))
+    chunk_sizes: Literal["equal", "free"] = "equal"
     record: Annotated[tuple[Literal["activity", "trajectory"], ...], Once] = ()
     sample: InstanceSample | None = None
 
@@ -228,7 +225,7 @@ class Block(CostOverrides):
     @cached_property
     def largest(self) -> tuple[int | None, int | None]:
         """The largest size and number of chunks that replace others, None where nothing does."""
-        return max(self.sizes_of_collectives or (), default=None), max(self.chunks or (), default=None)
+        return max(self.size or (), default=None), max(self.chunks or (), default=None)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -271,7 +268,7 @@ class Experiment(Model):
         """
         if not given:
             return self
-        fields = {name: value if name in ("sizes", "chunk_sizes") else [value] for name, value in given.items()}
+        fields = {name: value if name == "chunk_sizes" else [value] for name, value in given.items()}
         try:
             block = Block.model_validate({"instances": ["any"], "policies": ["any"], **fields})
         except ValidationError as error:

@@ -69,7 +69,7 @@ class RunRow(BaseModel):
 
 
 REQUIRED_COLUMNS = (*(name for name, field in RunRow.model_fields.items() if field.is_required()), "makespan_ns")
-"""Columns without which a file holds no rows; others may be missing, as in files from before they were added."""
+"""Columns without which a file holds no rows; others may be missing."""
 
 NUMBERS = tuple(name for name, field in RunRow.model_fields.items() if field.annotation in (int | None, float | None))
 """Columns of numbers of which some may not be known."""

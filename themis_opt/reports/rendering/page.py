@@ -70,7 +70,7 @@ def _check_replaceable(path: Path) -> None:
     except OSError:
         content = b""
     if not any(mark in content for mark in MARKS):
-        rule = "is no file of a report, or one of an older version: move it away, or name another folder with -o"
+        rule = "is no file of a report: move it away, or name another folder with -o"
         raise InputError(rule, source=str(path))
 
 
