@@ -279,6 +279,20 @@ def test_callers_without_the_token_do_not_end_a_rank(garbage):
         stranger.close()
 
 
+def test_neighbours_may_take_as_long_as_a_link_of_high_latency():
+    endpoint = TcpEndpoint(0, "token", "127.0.0.1")
+
+    def call():
+        words = json.dumps(["token", 1, 0, 0]).encode()
+        with socket.create_connection(endpoint.address) as connection:
+            time.sleep(1.2)
+            connection.sendall(struct.pack("<I", len(words)) + words)
+            connection.recv(1)
+
+    threading.Thread(target=call, daemon=True).start()
+    assert endpoint.connect({(0, 0): (0, 1)}, [endpoint.address] * 2, 5.0).keys() == {(0, 0)}
+
+
 def test_a_slow_sender_meets_the_deadline():
     near, far = socket.socketpair()
     far.sendall(b"x")

@@ -18,7 +18,7 @@ RESOLVED = 0.02
 """Differences of predictions below it are not resolved by measurements on shared machines."""
 
 SLOWEST_LINK = 20e6
-"""Bytes per second below which a link that nobody paces counts as hanging."""
+"""Bytes per second that a link is given which nobody paces, before a stage in which no message arrives hangs."""
 
 ReportRun = Callable[[str, int, int], None]
 """Told what runs, how many runs are done, and how many there are."""
@@ -250,8 +250,7 @@ def execute(
 def _longest(program: Program, predicted: Schedule) -> float:
     """Seconds that one operation should take at most."""
     costs = predicted.costs
-    if program.pace is None:
-        longest = float(costs.sent.max()) / SLOWEST_LINK
-    else:
-        longest = float((costs.occupancy + costs.lag).max()) / PICOSECONDS_PER_SECOND
+    longest = float((costs.occupancy + costs.lag).max()) / PICOSECONDS_PER_SECOND
+    if program.pace is None:  # the network may be slower than the model, in bytes as in latency
+        longest += float(costs.sent.max()) / SLOWEST_LINK
     return max([longest, *program.durations])
