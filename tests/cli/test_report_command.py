@@ -46,13 +46,15 @@ def test_every_report_is_written(report, tmp_path):
     assert {path.name for path in made.iterdir()} - {"experiment.toml", "rows.csv"} == {f.split("/")[-1] for f in files}
 
 
-def test_a_report_is_a_function_of_a_file_beside_the_experiment_too(tmp_path):
-    made = write_experiment(tmp_path / "made", "my_drawing:counted", [row(), row()])
+@pytest.mark.parametrize("place", ["made", "."])
+def test_a_report_is_a_function_of_a_file_beside_the_experiment_or_above_too(place, tmp_path):
+    module = f"drawing_in_{place.replace('.', 'parent')}"
+    made = write_experiment(tmp_path / "made", f"{module}:counted", [row(), row()])
     program = (
         "from themis_opt.reports.rendering.document import Report\n"
         "def counted(rows, experiment):\n    return Report(experiment.title, (f'{len(rows)} rows.',), ())\n"
     )
-    (made / "my_drawing.py").write_text(program, encoding="utf-8")
+    (tmp_path / place / f"{module}.py").write_text(program, encoding="utf-8")
     assert "2 rows." in invoke(made, "--no-html").stdout
 
 
