@@ -32,7 +32,7 @@ NOISE = 1e-9
 ALWAYS_TOLD = ("seconds", "workers", "seed")
 """Knobs of the reference that :func:`how` names even if they have their defaults."""
 
-ChunkSizes = Literal["equal", "free"]
+SizesOfRecord = Literal["equal", "free"]
 Positive = Annotated[int, Field(gt=0)]
 
 
@@ -48,7 +48,7 @@ class Record(Model):
     collective: str
     size_bytes: Positive
     chunks: Positive
-    sizes: ChunkSizes
+    sizes: SizesOfRecord
     latency: Literal["lag", "occupy"]
     ag_order: Literal["free", "reverse"]
     fingerprint: str
@@ -114,7 +114,7 @@ class Finding:
     """
 
     schedule: Schedule
-    sizes: ChunkSizes
+    sizes: SizesOfRecord
     bound: float
     bound_name: str
     how_makespan: str

@@ -24,7 +24,7 @@ COMPARED_POLICIES = ((THEMIS, THEMIS), (LARGEST, THEMIS), (IDEAL, IDEAL))
 
 BAR_PARTS = ("compute", "exposed data", "exposed model")
 
-BAR_COLUMNS = ["total", *BAR_PARTS]
+TOTAL_AND_PARTS = ["total", *BAR_PARTS]
 """Columns of nanoseconds of a bar, and, with ``over`` before the name, of the same over the fixed order's iteration."""
 
 
@@ -95,7 +95,7 @@ def _relative(drawn: pd.DataFrame) -> pd.DataFrame:
     whole = drawn["panel"].astype(str).map(fixed["total"])
     waits = drawn["panel"].astype(str).map(fixed["exposed"])
     return drawn.assign(
-        **{f"over {name}": drawn[name] / whole for name in BAR_COLUMNS},
+        **{f"over {name}": drawn[name] / whole for name in TOTAL_AND_PARTS},
         speedup=whole / drawn["total"],
         less_exposed=waits / exposed.where(exposed > 0),
         is_baseline=drawn["policy"].map(policy_head) == BASELINE,
@@ -144,9 +144,9 @@ def _bar_table(workload: str, drawn: pd.DataFrame) -> Table:
         Column("network"),
         Column("policy"),
         Column("time", "duration"),
-        *(Column(name, "percent") for name in (*BAR_COLUMNS, "published total")),
+        *(Column(name, "percent") for name in (*TOTAL_AND_PARTS, "published total")),
     )
-    shown = ["network", "policy", "total", *(f"over {name}" for name in BAR_COLUMNS), "published"]
+    shown = ["network", "policy", "total", *(f"over {name}" for name in TOTAL_AND_PARTS), "published"]
     caption = f"{workload}: parts of the iteration, over that of the fixed order. The ideal's waits are not split."
     return table(drawn.sort_values(["panel", "policy"])[shown], columns, caption)
 

@@ -45,7 +45,7 @@ Point = tuple[str, str, int]
 MICROSECOND_NS = 1000.0
 """Nanoseconds."""
 
-TIME_AXIS = Axis("makespan_ns", "time", format="duration")
+MAKESPAN_AXIS = Axis("makespan_ns", "time", format="duration")
 UTILISATION_AXIS = Axis("utilisation", "utilisation", format="percent")
 
 
@@ -194,13 +194,13 @@ def figure_8(schedules: pd.DataFrame, rows: pd.DataFrame, published: Published) 
         return None
     points = {key: MICROSECOND_NS * value for key, value in published.by_size(published.figure_8_us).items()}
     speed = _speedups(runs, published)
-    off = _size_errors(runs, points, "Fig. 8", "time", TIME_AXIS)
+    off = _size_errors(runs, points, "Fig. 8", "time", MAKESPAN_AXIS)
     overall = compared("Fig. 8", "mean speed-up", zip(speed["mean"], speed["published"], strict=True))
     text = (
         "Speed-up is over the fixed order, as a geometric mean over all networks and sizes; the gap is to the best "
         f"proven bound. Points were published of {plural(len(published.figure_8_us), 'network')}.",
     )
-    figures = _size_figures(runs, points, "figure-8", "Time", TIME_AXIS)
+    figures = _size_figures(runs, points, "figure-8", "Time", MAKESPAN_AXIS)
     section = Section("Fig. 8: time by size", text, (_speedup_table(speed),), figures)
     return PaperPart(section, (*off, *overall), (*_speedup_sentences(speed), *_coverage(runs, published)))
 

@@ -166,7 +166,7 @@ def test_an_unknown_policy_is_refused_before_anything_runs(refuse, experiment):
 
 
 def test_a_store_in_use_is_refused(refuse, experiment, monkeypatch):
-    monkeypatch.setattr(store, "LOCK_SECONDS", 0.3)
+    monkeypatch.setattr(store, "BUSY_SECONDS", 0.3)
     other = sqlite3.connect(experiment.parent / "runs.sqlite", isolation_level=None)
     other.execute("PRAGMA locking_mode = EXCLUSIVE")
     other.execute("BEGIN EXCLUSIVE")

@@ -63,7 +63,7 @@ def test_transformer_is_model_parallel_over_128_npus_and_data_parallel_over_8(ne
     sizes = instance.fabric.sizes
     groups = {
         tensor.parallelism: math.prod(sizes[k] for k in span)
-        for tensor, span in ((own, own.span) for own in instance.exchanges)
+        for tensor, span in ((exchange, exchange.span) for exchange in instance.exchanges)
     }
     assert groups == {"model": 128, "data": 8}
 
@@ -76,7 +76,10 @@ def test_transformer_splits_the_second_of_two_dimensions_at_full_bandwidth_each(
 
 def test_exchanges_of_transformer_block_the_next_task() -> None:
     instance = paper_iteration(HETERO, "transformer-1t")
-    gaps = [needed - ready for ready, needed in ((own.ready_task, own.needed_task) for own in instance.exchanges)]
+    gaps = [
+        needed - ready
+        for ready, needed in ((exchange.ready_task, exchange.needed_task) for exchange in instance.exchanges)
+    ]
     assert gaps[:-1] == [1] * 14
 
 

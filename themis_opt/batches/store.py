@@ -33,7 +33,7 @@ CREATE INDEX runs_by_code_version ON runs (code_version);
 _PROGRESS = "CREATE TABLE IF NOT EXISTS progress (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL)"
 """What the batch at work says of itself; stores from before get the table when they are written."""
 
-LOCK_SECONDS = 30.0
+BUSY_SECONDS = 30.0
 """Seconds that readers and the writer wait for each other, where the file system has no shared memory for journals."""
 
 LOCK_SECONDS = 1.0
@@ -92,7 +92,7 @@ class RunStore:
     def _connect(self) -> None:
         place = f"{self.path.absolute().as_uri()}?mode={'ro' if self.reading else 'rwc'}"
         with self._located():
-            self.connection = sqlite3.connect(place, timeout=LOCK_SECONDS, isolation_level=None, uri=True)
+            self.connection = sqlite3.connect(place, timeout=BUSY_SECONDS, isolation_level=None, uri=True)
         try:
             with self._located():
                 self._check_format() if self.reading else self._open()
