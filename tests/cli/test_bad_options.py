@@ -218,3 +218,17 @@ def test_errors_of_usage_are_worded_as_others(invoke, line, said):
 
 def test_summaries_of_commands_are_whole(invoke):
     assert "..." not in invoke("--help").stdout.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (("sweep", NAME, "--over", "share=x"), "share = 'x': must be a number"),
+        (("sweep", NAME, "--over", "share=nan"), "share = 'nan': must be a number"),
+        (("scaling", "resnet-50", "--network", NAME, "--npus", "nan"), "--npus = 'nan': must be finite"),
+        (("scaling", "resnet-50", "--network", NAME, "--utilisation", "inf"), "--utilisation = 'inf': must be finite"),
+        (("scaling", "resnet-50", "--network", NAME, "--npus", "16", "--overhead", "nan"), "overhead = nan: "),
+    ],
+)
+def test_numbers_that_are_none_are_refused(refuse, line, said):
+    assert said in refuse(*line)

@@ -1,5 +1,6 @@
 """``themis-opt scaling``: whether the network is the bottleneck of training a model."""
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -115,6 +116,8 @@ def _numbers(field: str, text: str) -> list[float]:
         numbers = [float(part) for part in text.split(",")]
     except ValueError:
         raise InputError("must be numbers with commas between", field=field, value=text) from None
+    if not all(map(math.isfinite, numbers)):
+        raise InputError("must be finite", field=field, value=text)
     if field == "--npus" and any(number != int(number) or number < 1 for number in numbers):
         raise InputError("must be whole numbers of at least 1", field=field, value=text)
     return numbers

@@ -8,7 +8,7 @@ network; every NPU has the same share of the work whatever their number (data pa
 
 from collections.abc import Sequence
 from itertools import product
-from math import ceil
+from math import ceil, inf
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, nanoseconds
@@ -54,7 +54,7 @@ def scaling(
     InputError
         If one of the values does not fit.
     """
-    if overhead < 0:
+    if not 0 <= overhead < inf:
         raise InputError("must be 0 or more", field="overhead", value=overhead)
     rows: list[dict[str, Value]] = []
     for count in npus:

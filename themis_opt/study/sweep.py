@@ -230,7 +230,10 @@ def _of_network(network: Network, name: str, value: Any) -> Network:
     """A network with other NPUs, a share of every bandwidth, or smaller data on the wire."""
     if name == "npus":
         return resized(network, int(value))
-    factor = float(plain(name, value))
+    try:
+        factor = _read_ratio(value)
+    except ValueError:
+        raise InputError("must be a number", field=name, value=value) from None
     if name == "share":
         if not 0 < factor <= 1:
             raise InputError("must be more than 0 and at most 1", field=name, value=value)
