@@ -60,8 +60,8 @@ class ScheduledAllReduce:
         if tuple(self._mesh.mesh.shape) != shape:
             rule = f"must have the sizes of the dimensions, the outermost first: {shape}"
             raise InputError(rule, field="mesh", value=tuple(self._mesh.mesh.shape))
-        own = self._mesh.get_coordinate()
-        self._places = tuple(reversed(own or ()))
+        coordinates = self._mesh.get_coordinate()
+        self._places = tuple(reversed(coordinates or ()))
         self._groups = [self._mesh.get_group(len(shape) - 1 - k) for k in range(len(shape))]
         self._peers = [self._line(k) for k in range(len(shape))]
         self._orders = [self._order(k) for k in range(len(shape))]
@@ -70,7 +70,7 @@ class ScheduledAllReduce:
     def _line(self, k: int) -> list[int]:
         """Ranks along a dimension, by place."""
         axis = len(self._places) - 1 - k
-        places = [slice(None) if other == axis else own for other, own in enumerate(reversed(self._places))]
+        places = [slice(None) if other == axis else place for other, place in enumerate(reversed(self._places))]
         ranks: list[int] = self._mesh.mesh[tuple(places)].tolist()
         return ranks
 
@@ -119,24 +119,24 @@ class ScheduledAllReduce:
                 self._all_gather(blocks, k)
 
     def _reduce_scatter(self, blocks: torch.Tensor, k: int) -> None:
-        own = blocks[self._places[k]]
+        block = blocks[self._places[k]]
         if self._sends_messages(k):
-            output = self._swapped(blocks.contiguous(), k).sum(0, dtype=own.dtype)
+            output = self._swapped(blocks.contiguous(), k).sum(0, dtype=block.dtype)
         else:
-            output = torch.empty(own.numel(), dtype=own.dtype, device=own.device)
+            output = torch.empty(block.numel(), dtype=block.dtype, device=block.device)
             _reduce_scatter(output, blocks[self._orders[k]].view(-1), group=self._groups[k])
-        own.copy_(output.view(own.shape))
-        _finish(own)
+        block.copy_(output.view(block.shape))
+        _finish(block)
 
     def _all_gather(self, blocks: torch.Tensor, k: int) -> None:
-        own = blocks[self._places[k]].contiguous()
+        block = blocks[self._places[k]].contiguous()
         if self._sends_messages(k):
-            blocks.copy_(self._swapped(own.expand(blocks.shape), k))
+            blocks.copy_(self._swapped(block.expand(blocks.shape), k))
         else:
-            output = torch.empty(blocks.numel(), dtype=own.dtype, device=own.device)
-            _all_gather(output, own.view(-1), group=self._groups[k])
+            output = torch.empty(blocks.numel(), dtype=block.dtype, device=block.device)
+            _all_gather(output, block.view(-1), group=self._groups[k])
             blocks[self._orders[k]] = output.view(blocks.shape)
-        _finish(own)
+        _finish(block)
 
     def _sends_messages(self, k: int) -> bool:
         """With gloo, whose collectives of two ranks keep a link up to twice as long as their bytes do."""
@@ -146,7 +146,7 @@ class ScheduledAllReduce:
         """What the ranks along a dimension have for this one, where it has a block for each of them."""
         received = torch.empty(blocks.shape, dtype=blocks.dtype, device=blocks.device)
         received[self._places[k]] = blocks[self._places[k]]
-        group, peers = self._groups[k], [own for own in enumerate(self._peers[k]) if own[0] != self._places[k]]
+        group, peers = self._groups[k], [peer for peer in enumerate(self._peers[k]) if peer[0] != self._places[k]]
         works = [distributed.irecv(received[place], rank, group=group) for place, rank in peers]
         works += [distributed.isend(blocks[place], rank, group=group) for place, rank in peers]
         for work in works:

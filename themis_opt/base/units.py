@@ -85,9 +85,9 @@ SPELLINGS: Mapping[str, str] = MappingProxyType(
 
 def _nearest_unit(unit: str, units: Mapping[str, Decimal]) -> str:
     """A question for the unit that was meant, or all of them."""
-    meant = [unit[: len(unit) - len(end)] + own for end, own in SPELLINGS.items() if unit.endswith(end)]
-    near = next((own for own in (*meant, f"{unit}B/s") if own in units), None)
-    same = [own for own in units if own.lower() == unit.lower()]
+    meant = [unit[: len(unit) - len(end)] + ending for end, ending in SPELLINGS.items() if unit.endswith(end)]
+    near = next((spelled for spelled in (*meant, f"{unit}B/s") if spelled in units), None)
+    same = [known for known in units if known.lower() == unit.lower()]
     if near is None and not same:
         return suggestion(unit, units) or f"; use one of {', '.join(units)}"
     return f"; did you mean '{near or same[0]}'?"
@@ -149,13 +149,13 @@ def format_sizes(sizes: Sequence[int]) -> list[str]:
     if len({text.partition(" ")[2] for text in exact}) <= 1 and all(text.index(" ") <= len("1234") for text in exact):
         return [format_size(size) if size else "0" for size in sizes]
     units = _decimal_size_unit(max(sizes), 1.0), _decimal_size_unit(min(size for size in sizes if size), 0.01)
-    unit, scale = min(units, key=lambda own: own[1])
+    unit, scale = min(units, key=lambda pair: pair[1])
     return [f"{size / scale:.2f} {unit}" if size else "0" for size in sizes]
 
 
 def _decimal_size_unit(size: float, least: float) -> tuple[str, int]:
     """The largest decimal unit in which a size is at least so much; a byte if there is none."""
-    return next((own for own in DECIMAL_SIZES if size >= least * own[1]), DECIMAL_SIZES[-1])
+    return next((entry for entry in DECIMAL_SIZES if size >= least * entry[1]), DECIMAL_SIZES[-1])
 
 
 DECIMAL_SIZES = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3), ("B", 1))

@@ -59,9 +59,9 @@ def batch(
     from themis_opt.cli.progress import batch_progress
 
     _check_report(experiment)
-    told = {"--jobs": jobs, "--cluster": address, "-o": output, "--store": store}
-    told |= {f"--{name.replace('_', '-')}": value for name, value in given.items()}
-    told |= {"--quick": quick, "--retry-failed": retry_failed, "--parquet": parquet}
+    given_options = {"--jobs": jobs, "--cluster": address, "-o": output, "--store": store}
+    given_options |= {f"--{name.replace('_', '-')}": value for name, value in given.items()}
+    given_options |= {"--quick": quick, "--retry-failed": retry_failed, "--parquet": parquet}
     with batch_progress() as report:
         finished = run_experiment(
             experiment,
@@ -73,7 +73,7 @@ def batch(
             retry_failed=retry_failed,
             parquet=parquet,
             overrides=given,
-            command=_command(experiment, told),
+            command=_command(experiment, given_options),
             report=report,
             undisturbed=undisturbed,
         )
@@ -85,19 +85,19 @@ def _say_status(experiment: Path, as_json: bool, **settings: Any) -> None:
     from themis_opt.batches.status import status_of
     from themis_opt.cli.printing import print_json, say
 
-    found = status_of(experiment, **settings)
+    status = status_of(experiment, **settings)
     if as_json:
-        print_json(asdict(found) | {"remaining": found.remaining})
+        print_json(asdict(status) | {"remaining": status.remaining})
         return
-    at_work = "a batch is at work" if found.is_running else "no batch is at work"
+    at_work = "a batch is at work" if status.is_running else "no batch is at work"
     say(
-        f"{found.done} of {found.total} runs done, {found.failed} of them failed; {found.running} running, "
-        f"{found.remaining} remaining; {at_work}"
+        f"{status.done} of {status.total} runs done, {status.failed} of them failed; {status.running} running, "
+        f"{status.remaining} remaining; {at_work}"
     )
-    if found.done < found.total and found.seconds_left is None:
+    if status.done < status.total and status.seconds_left is None:
         say("no run like these is done yet: the time left is not known")
-    elif found.done < found.total:
-        say(f"about {format_clock(found.seconds_left or 0.0)} left{'' if found.is_running else ', once it goes on'}")
+    elif status.done < status.total:
+        say(f"about {format_clock(status.seconds_left or 0.0)} left{'' if status.is_running else ', once it goes on'}")
 
 
 def _check_report(experiment: Path) -> None:
@@ -111,9 +111,12 @@ def _check_report(experiment: Path) -> None:
         raise error if error.source else error.within(str(experiment)) from None
 
 
-def _command(experiment: Path, told: dict[str, Any]) -> str:
+def _command(experiment: Path, given_options: dict[str, Any]) -> str:
     given = [
-        part for name, value in told.items() if value for part in ([name] if value is True else [name, str(value)])
+        part
+        for name, value in given_options.items()
+        if value
+        for part in ([name] if value is True else [name, str(value)])
     ]
     return shlex.join(["themis-opt", "batch", experiment.as_posix(), *given])
 

@@ -31,8 +31,12 @@ def policies(incomplete: str) -> list[str]:
     before, comma, last = incomplete.rpartition(",")
     launching, slash, chunk = last.rpartition("/")
     policy, plus, _ = chunk.partition("+")
-    own = [f"{policy}+{rule}" for rule in DISPATCH] if plus else list(POLICIES)
-    names = [f"{launching}/{name}" for name in own] if slash else [*own, *(f"{name}/" for name in LAUNCHING)]
+    specifications = [f"{policy}+{rule}" for rule in DISPATCH] if plus else list(POLICIES)
+    names = (
+        [f"{launching}/{name}" for name in specifications]
+        if slash
+        else [*specifications, *(f"{name}/" for name in LAUNCHING)]
+    )
     return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
 
 

@@ -84,8 +84,8 @@ def design(
     if output is not None:
         _write(output, designs, points)
     if as_json:
-        fronts = {"pareto": [own.summary() for own in points]} if points else {}
-        print_json({"problem": problem.name, "designs": [own.document() for own in designs]} | fronts)
+        fronts = {"pareto": [point.summary() for point in points]} if points else {}
+        print_json({"problem": problem.name, "designs": [answer.document() for answer in designs]} | fronts)
         return
     _print(designs, points)
 
@@ -94,35 +94,35 @@ def _print(designs: "Sequence[Design]", points: "Sequence[Design]") -> None:
     from themis_opt.cli.printing import print_rows
 
     title = designs[0].problem.name or "design"
-    print_rows(f"{title}: {len(designs)} designs", [_summary(own) for own in designs], SUMMARY)
-    for own in designs:
-        print_rows(f"minimised: {own.reading}", [_readable(row) for row in own.rows()], _used(DIMENSIONS, own))
+    print_rows(f"{title}: {len(designs)} designs", [_summary(answer) for answer in designs], SUMMARY)
+    for answer in designs:
+        print_rows(f"minimised: {answer.reading}", [_readable(row) for row in answer.rows()], _used(DIMENSIONS, answer))
     prices = [
-        {"minimised": own.reading, "constraint": text, "saved": _price_in_words(price)}
-        for own in designs
-        for text, price in own.constraint_prices.items()
+        {"minimised": answer.reading, "constraint": text, "saved": _price_in_words(price)}
+        for answer in designs
+        for text, price in answer.constraint_prices.items()
     ]
     if prices:
         per = "one more GB/s or dollar saves"
         heads = {"minimised": ("minimised", "text"), "constraint": ("constraint", "text"), "saved": (per, "text")}
         print_rows("shadow prices", prices, heads)  # type: ignore[arg-type]
     if points:
-        best = min(points, key=lambda own: own.time * (own.money or own.bandwidths.sum()))
-        rows = [_summary(own) | {"note": "least time x budget" if own is best else ""} for own in points]
+        best = min(points, key=lambda point: point.time * (point.money or point.bandwidths.sum()))
+        rows = [_summary(point) | {"note": "least time x budget" if point is best else ""} for point in points]
         print_rows("front", rows, {**SUMMARY, "note": ("", "text")})
 
 
-def _used(shown: "Mapping[str, tuple[str, Form]]", own: "Design") -> "dict[str, tuple[str, Form]]":
+def _used(shown: "Mapping[str, tuple[str, Form]]", answer: "Design") -> "dict[str, tuple[str, Form]]":
     """Without the columns that say nothing of a problem."""
-    dimensions = own.problem.network.dimensions
-    left_out = set() if own.money else {"dollars"}
+    dimensions = answer.problem.network.dimensions
+    left_out = set() if answer.money else {"dollars"}
     left_out |= set() if any(d.links for d in dimensions) else {"links"}
     return {name: how for name, how in shown.items() if name not in left_out}
 
 
-def _summary(own: "Design") -> dict[str, Any]:
-    row = own.summary()
-    return row | ({"dollars": f"{own.money:,.0f}"} if own.money else {"dollars": "-"})
+def _summary(answer: "Design") -> dict[str, Any]:
+    row = answer.summary()
+    return row | ({"dollars": f"{answer.money:,.0f}"} if answer.money else {"dollars": "-"})
 
 
 def _readable(row: dict[str, Any]) -> dict[str, Any]:
@@ -160,11 +160,11 @@ def _write(folder: Path, designs: "Sequence[Design]", points: "Sequence[Design]"
     for name, instance in designs[-1].instances().items():
         document = instance.model_dump(mode="json", exclude_defaults=True) | {"format": instance.format}
         written[f"{name}.json"] = json.dumps(document, indent=2) + "\n"
-    rows = [{"reading": own.reading} | row for own in designs for row in own.rows()]
+    rows = [{"reading": answer.reading} | row for answer in designs for row in answer.rows()]
     written["dimensions.csv"] = to_csv(rows)
-    written["design.json"] = json.dumps([own.document() for own in designs], indent=2) + "\n"
+    written["design.json"] = json.dumps([answer.document() for answer in designs], indent=2) + "\n"
     if points:
-        summaries = [own.summary() for own in points]
+        summaries = [point.summary() for point in points]
         written["pareto.csv"] = to_csv(summaries)
     for name, text in written.items():
         write_atomically(folder / name, text)

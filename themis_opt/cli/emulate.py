@@ -50,7 +50,7 @@ def _speeds(rates: str, count: int) -> list[float]:
     if len(words) != count:
         raise InputError(f"must be {count} bandwidths, one for each dimension", field="--rates", value=rates)
     try:
-        speeds = [parse_bandwidth(own.strip()) for own in words]
+        speeds = [parse_bandwidth(word.strip()) for word in words]
     except ValueError as error:
         raise InputError(str(error), field="--rates", value=rates) from None
     if min(speeds) <= 0:
@@ -66,7 +66,7 @@ def _delays(delay: str, count: int) -> list[float]:
     if len(words) != count:
         raise InputError(f"must be {count} times, one for each dimension", field="--delay", value=delay)
     try:
-        seconds = [parse_time(own.strip()) / PICOSECONDS_PER_SECOND for own in words]
+        seconds = [parse_time(word.strip()) / PICOSECONDS_PER_SECOND for word in words]
     except ValueError as error:
         raise InputError(str(error), field="--delay", value=delay) from None
     if not 0 <= min(seconds) <= max(seconds) <= LONGEST_DELAY:

@@ -52,7 +52,7 @@ def _document(schedule: "Schedule", explanation: "Explanation", proven: dict[str
     from themis_opt.study.columns import schedule_row
 
     bounds = {name: nanoseconds(value) for name, value in proven.items()}
-    parts = {name: [_in_ns(part) for part in own] for name, own in asdict(explanation).items()}
+    parts = {name: [_in_ns(part) for part in entries] for name, entries in asdict(explanation).items()}
     return schedule_row(schedule) | {"bounds_ns": bounds} | parts
 
 
@@ -67,10 +67,10 @@ def _print_resources(schedule: "Schedule", explanation: "Explanation") -> None:
     from themis_opt.base.units import format_percent, format_times
     from themis_opt.cli.printing import print_table, sizes_in_words, times_in_words
 
-    wholes = [own.busy + own.lag + own.idle for own in explanation.resources]
-    columns = {"resource": [own.name for own in explanation.resources]}
+    wholes = [resource.busy + resource.lag + resource.idle for resource in explanation.resources]
+    columns = {"resource": [resource.name for resource in explanation.resources]}
     for part in ("busy", "lag", "idle"):
-        times = [getattr(own, part) for own in explanation.resources]
+        times = [getattr(resource, part) for resource in explanation.resources]
         columns[part] = format_times(times)
         columns[f"{part} share"] = [format_percent(time / whole) for time, whole in zip(times, wholes, strict=True)]
     title = f"{times_in_words(schedule)}, chunk sizes {sizes_in_words(schedule)}"
@@ -82,8 +82,8 @@ def _print_rails(explanation: "Explanation") -> None:
     from themis_opt.cli.printing import print_table
 
     cells = [
-        (own.dimension, own.rail, format_megabytes(own.bytes, " "), format_percent(own.share))
-        for own in explanation.rails
+        (rail.dimension, rail.rail, format_megabytes(rail.bytes, " "), format_percent(rail.share))
+        for rail in explanation.rails
     ]
     if cells:
         print_table("rails: what each carries", ("dimension", "rail", "bytes per NPU", "share"), cells)

@@ -59,13 +59,13 @@ def export(
         chosen = [(schedule, make_exporter(to))]
     else:
         raise InputError("are for --sizes, which chooses among plans", field="--chunks and --policies")
-    for own, exporter in chosen:
-        tell_files(write(own, exporter, folder))
-    for note in dict.fromkeys(note for own, exporter in chosen for note in exporter.notes(own)):
+    for exported, exporter in chosen:
+        tell_files(write(exported, exporter, folder))
+    for note in dict.fromkeys(note for exported, exporter in chosen for note in exporter.notes(exported)):
         tell_note(note)
     if check:
-        for own, exporter in chosen:
-            for line in exporter.check(own, folder):
+        for exported, exporter in chosen:
+            for line in exporter.check(exported, folder):
                 typer.echo(f"checked: {line}")
 
 
@@ -85,14 +85,14 @@ def _by_size(
     plans = plans_by_size(schedule, read_values("size", sizes), exporter, chunks=counts, policies=named)
     rows = [
         (
-            format_size(own.min_bytes),
-            format_size(own.max_bytes),
-            own.policy,
-            str(own.num_chunks),
-            format_short_time(own.schedule.makespan),
-            format_percent(own.excess),
+            format_size(plan.min_bytes),
+            format_size(plan.max_bytes),
+            plan.policy,
+            str(plan.num_chunks),
+            format_short_time(plan.schedule.makespan),
+            format_percent(plan.excess),
         )
-        for own in plans
+        for plan in plans
     ]
     print_table("plans by message size", ("from", "to", "policy", "chunks", "makespan", "above best"), rows)
-    return [(own.schedule, for_sizes(exporter, own.min_bytes, own.max_bytes)) for own in plans]
+    return [(plan.schedule, for_sizes(exporter, plan.min_bytes, plan.max_bytes)) for plan in plans]

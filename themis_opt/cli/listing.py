@@ -54,7 +54,7 @@ def list_names(
     if kind is not None and kind not in LISTED:
         raise InputError(f"must be one of {', '.join(LISTED)}{suggestion(kind, LISTED)}", field="KIND", value=kind)
     kinds = [kind] if kind is not None else [name for name in LISTED if name not in DETAILED]
-    tables = {own: _rows(own, described=kind is not None and not as_json) for own in kinds}
+    tables = {name: _rows(name, described=kind is not None and not as_json) for name in kinds}
     if as_json:
         print_json([{"kind": kind} | row for kind, rows in tables.items() for row in rows])
         return

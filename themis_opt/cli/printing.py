@@ -136,7 +136,7 @@ def note_free_cuts(schedules: Sequence["Schedule"]) -> None:
     from themis_opt.base.units import format_size
     from themis_opt.problem.cost_overrides import is_free_to_cut
 
-    smallest = min(int(chunks.sizes.min()) for own in schedules for chunks in own.plan.chunks)
+    smallest = min(int(chunks.sizes.min()) for schedule in schedules for chunks in schedule.plan.chunks)
     if smallest < SMALL_CHUNK and is_free_to_cut(schedules[0].instance):
         size = format_size(smallest)
         tell_note(f"launches cost nothing, and the smallest chunk has {size}; state --launch-overhead or --packet")

@@ -81,7 +81,10 @@ def _schedules(
 
     instance = on_network(whole, local, pace)
     chosen = options.choose_policies(
-        instance, policies, lambda own: usual_policies(own)[: 1 if planned is not None else None], checked_sizes(sizes)
+        instance,
+        policies,
+        lambda made: usual_policies(made)[: 1 if planned is not None else None],
+        checked_sizes(sizes),
     )
     schedules = {name: simulate(instance, policy(instance)) for name, policy in chosen.items()}
     if planned is not None:

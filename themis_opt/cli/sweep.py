@@ -63,7 +63,7 @@ def sweep(
     if as_json:
         print_json(rows)
         return
-    heads: dict[str, tuple[str, Form]] = {own: (own, "text") for own in varied}
+    heads: dict[str, tuple[str, Form]] = {figure: (figure, "text") for figure in varied}
     print_rows(f"{name}: {len(rows)} runs, chunk sizes {sizes}", _readable(rows, list(varied)), heads | SHOWN)
 
 

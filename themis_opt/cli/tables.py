@@ -88,17 +88,17 @@ def blocks(columns: Sequence[Shown], width: int) -> Iterator[list[Shown]]:
 
 def _room(columns: Sequence[Shown]) -> int:
     """Width that a block needs to be readable."""
-    return sum(own.readable + BETWEEN for own in columns) - BETWEEN
+    return sum(column.readable + BETWEEN for column in columns) - BETWEEN
 
 
 def widths(columns: Sequence[Shown], width: int) -> list[int]:
     """Widths of the columns of a block: the widest give way, none below its longest word if that is possible."""
     left = width - BETWEEN * (len(columns) - 1)
-    found = [column.most for column in columns]
-    while sum(found) > max(left, len(columns)):
-        can = [place for place, column in enumerate(columns) if found[place] > column.least]
-        found[max(can or range(len(columns)), key=found.__getitem__)] -= 1
-    return found
+    widest = [column.most for column in columns]
+    while sum(widest) > max(left, len(columns)):
+        can = [place for place, column in enumerate(columns) if widest[place] > column.least]
+        widest[max(can or range(len(columns)), key=widest.__getitem__)] -= 1
+    return widest
 
 
 def print_ruled(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -164,7 +164,8 @@ def _print(tuned: "Tuned") -> None:
     busy = [busy_in_words(schedule) for pair in pairs for schedule in pair]
     settings = {"default": space.describe(space.reference), "best": space.describe(tuned.choice)}
     rows = [
-        row | {"described": settings[row["setting"]], "busy": own} for row, own in zip(tuned.rows(), busy, strict=True)
+        row | {"described": settings[row["setting"]], "busy": busy_shares}
+        for row, busy_shares in zip(tuned.rows(), busy, strict=True)
     ]
     print_rows(
         f"{space.name}: {tuned.num_run} settings tried, study {tuned.study}",

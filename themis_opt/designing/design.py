@@ -176,17 +176,17 @@ class Design:
         return [
             {
                 "dimension": name,
-                "kind": own.kind.value,
-                "size": own.size,
+                "kind": dimension.kind.value,
+                "size": dimension.size,
                 "bandwidth": bandwidth,
-                "links": round(bandwidth / own.links.rate) if own.links else None,
+                "links": round(bandwidth / dimension.links.rate) if dimension.links else None,
                 "money": bandwidth * price,
                 "utilisation": utilisation,
                 "saved_ns_per_gb_per_s": nanoseconds(saved),
                 "provisioned": word,
                 "provisioned_factor": factor,
             }
-            for name, own, bandwidth, price, utilisation, saved, (word, factor) in zip(
+            for name, dimension, bandwidth, price, utilisation, saved, (word, factor) in zip(
                 network.dimension_names,
                 network.dimensions,
                 self.bandwidths.tolist(),
@@ -256,12 +256,12 @@ def design(
     in_order = _allocation(problem, parts, fixed_group)
     if reading == "fixed":
         return Design(problem, reading, policy, in_order.rates, in_order.bound, in_order, parts)
-    found = _allocation(problem, parts, free_group)
-    rates = found.rates
-    bound = min(found.bound, sum(part.weight * part.fluid_time(rates) for part in parts))
+    allocation = _allocation(problem, parts, free_group)
+    rates = allocation.rates
+    bound = min(allocation.bound, sum(part.weight * part.fluid_time(rates) for part in parts))
     if reading == "simulated":
-        rates = _refined(problem, parts, (rates, found.widest, in_order.rates), policy, params or SearchParams())
-    return Design(problem, reading, policy, rates, bound, found, parts)
+        rates = _refined(problem, parts, (rates, allocation.widest, in_order.rates), policy, params or SearchParams())
+    return Design(problem, reading, policy, rates, bound, allocation, parts)
 
 
 def pareto(
@@ -286,7 +286,7 @@ def pareto(
     start = min(max(least * (1 + ABOVE_LEAST), largest / 8), largest)
     budgets = np.geomspace(start, largest, points)[:-1].tolist()
     cheaper = (problem.varied(budget=problem.budget.model_copy(update={kind: value})) for value in budgets)
-    return [*(design(own, reading, policy=policy) for own in cheaper), whole]
+    return [*(design(variant, reading, policy=policy) for variant in cheaper), whole]
 
 
 def _provisioning(factor: float) -> tuple[str, float]:
@@ -305,13 +305,15 @@ def _allocation(problem: DesignProblem, parts: Iterable[Part], group: Callable[[
 def _dollars(problem: DesignProblem) -> FloatArray:
     """Dollars for each byte per second of every dimension, for all NPUs."""
     dimensions = problem.network.dimensions
-    npus = math.prod(own.size for own in dimensions)
-    return np.array([own.price.per_bandwidth(own.kind, own.size) * npus / DOLLARS_PER for own in dimensions])
+    npus = math.prod(dimension.size for dimension in dimensions)
+    return np.array(
+        [dimension.price.per_bandwidth(dimension.kind, dimension.size) * npus / DOLLARS_PER for dimension in dimensions]
+    )
 
 
 def _rows(problem: DesignProblem) -> list[tuple[str, LinearRow]]:
     """The linear constraints with their texts, budgets last."""
-    rows = [(own.text, LinearRow(own.coefficients, own.sense, own.limit)) for own in problem.rows]
+    rows = [(row.text, LinearRow(row.coefficients, row.sense, row.limit)) for row in problem.rows]
     if problem.budget.bandwidth is not None:
         ones = (1.0,) * len(problem.network.dimensions)
         rows.append((BANDWIDTH_BUDGET, LinearRow(ones, "<=", problem.budget.bandwidth)))
@@ -323,11 +325,11 @@ def _rows(problem: DesignProblem) -> list[tuple[str, LinearRow]]:
 def _data(problem: DesignProblem, groups: tuple[Any, ...]) -> AllocationData:
     dimensions, rows = problem.network.dimensions, tuple(row for _, row in _rows(problem))
     least, most, units = [], [], []
-    for own in dimensions:
-        links = own.links
-        fixed = own.bandwidth if own.is_fixed else None
-        least.append(fixed or (links.least * links.rate if links else own.least))
-        most.append(fixed or (links.most * links.rate if links else own.most or math.inf))
+    for dimension in dimensions:
+        links = dimension.links
+        fixed = dimension.bandwidth if dimension.is_fixed else None
+        least.append(fixed or (links.least * links.rate if links else dimension.least))
+        most.append(fixed or (links.most * links.rate if links else dimension.most or math.inf))
         units.append(links.rate if links else 0.0)
     limits = _limits(least, most, rows)
     for name, needed, limit in zip(problem.network.dimension_names, least, limits, strict=True):

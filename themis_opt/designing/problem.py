@@ -116,7 +116,7 @@ class DesignNetwork(Model):
     def at(self, bandwidths: Iterable[float]) -> Network:
         """The network with bandwidths in bytes per second, without splits."""
         pairs = zip(self.dimensions, bandwidths, strict=True)
-        return Network(name=self.name, dimensions=tuple(own.at(bandwidth) for own, bandwidth in pairs))
+        return Network(name=self.name, dimensions=tuple(dimension.at(bandwidth) for dimension, bandwidth in pairs))
 
     @model_validator(mode="after")
     def _check(self) -> Self:

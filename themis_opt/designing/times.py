@@ -64,8 +64,8 @@ class Part:
     def fixed_pieces(self) -> tuple[Piece, ...]:
         """The load of each dimension in the fixed order, and its lag."""
         work, fixed = dict.fromkeys(range(len(self.parents)), 0.0), dict.fromkeys(range(len(self.parents)), 0.0)
-        for own, wire, idle in zip(self.instance.exchanges, self._bytes, self._idle_jobs, strict=True):
-            for number, arc in _fixed_arcs(wire, fixed_path(own)):
+        for exchange, wire, idle in zip(self.instance.exchanges, self._bytes, self._idle_jobs, strict=True):
+            for number, arc in _fixed_arcs(wire, fixed_path(exchange)):
                 work[arc[1]] += wire.legs[number].duration[arc]
                 fixed[arc[1]] += idle.legs[number].duration[arc]
         loads = (Piece(work[k], self._alone(k), fixed[k] + self._lag(k)) for k in work if work[k])
@@ -129,7 +129,7 @@ class Part:
 
     def _jobs_at(self, bandwidth: float) -> tuple[JobClass, ...]:
         instance = self.at([bandwidth] * len(self.network.dimensions))
-        jobs = (job_class(instance, own, own.size, "fluid") for own in instance.exchanges)
+        jobs = (job_class(instance, exchange, exchange.size, "fluid") for exchange in instance.exchanges)
         return tuple(replace(job, release=0) for job in jobs)
 
     def _jobs(self, bandwidths: FloatArray) -> list[JobClass]:
@@ -152,7 +152,9 @@ def parts_of(problem: DesignProblem) -> tuple[Part, ...]:
     InputError
         If a workload names an instance that there is not, or a dimension, or could outlast the clock.
     """
-    return tuple(part for number, own in enumerate(problem.workloads) for part in _parts(problem, number, own))
+    return tuple(
+        part for number, workload in enumerate(problem.workloads) for part in _parts(problem, number, workload)
+    )
 
 
 def fixed_group(part: Part) -> Group:
@@ -169,8 +171,8 @@ def _parts(problem: DesignProblem, number: int, workload: Workload) -> Iterator[
     network, reference = problem.network, [1e9] * len(problem.network.dimensions)
     if workload.collectives is None:
         instance = instance_of(problem, number, workload)
-        names = zip(network.at(reference).dimensions, instance.network.dimensions, strict=True)
-        renamed = tuple(own.model_copy(update={"name": other.name}) for own, other in names)
+        pairs = zip(network.at(reference).dimensions, instance.network.dimensions, strict=True)
+        renamed = tuple(dimension.model_copy(update={"name": other.name}) for dimension, other in pairs)
         splits = instance.iteration.splits if instance.iteration else ()
         parents = _parents(instance.network.dimension_names, splits)
         instance = instance.varied(network=instance.network.varied(dimensions=renamed))
@@ -178,12 +180,12 @@ def _parts(problem: DesignProblem, number: int, workload: Workload) -> Iterator[
         return
     fabric = Network(name=network.name, dimensions=tuple(_fabric(network, reference)))
     parents = _parents(network.dimension_names, network.splits)
-    for position, own in enumerate(workload.collectives, start=1):
-        name = own.name or f"{own.kind}{position}"
-        collective = own.model_dump(mode="json", exclude_unset=True, exclude={"count", "release"})
+    for position, entry in enumerate(workload.collectives, start=1):
+        name = entry.name or f"{entry.kind}{position}"
+        collective = entry.model_dump(mode="json", exclude_unset=True, exclude={"count", "release"})
         label = f"{workload.name}.{name}"
         instance = _instance(label, fabric, collective, f"workloads[{number}].collectives[{position - 1}]")
-        yield Part(label, workload.weight * own.count, network, instance, parents)
+        yield Part(label, workload.weight * entry.count, network, instance, parents)
 
 
 def _instance(name: str, fabric: Network, collective: Mapping[str, object], field: str) -> Instance:
@@ -196,10 +198,10 @@ def _instance(name: str, fabric: Network, collective: Mapping[str, object], fiel
 def _fabric(network: DesignNetwork, bandwidths: Sequence[float]) -> Iterator[Dimension]:
     """The dimensions with those that are split as two."""
     splits = {split.dimension: split for split in network.splits}
-    for name, own in zip(network.dimension_names, network.at(bandwidths).dimensions, strict=True):
+    for name, dimension in zip(network.dimension_names, network.at(bandwidths).dimensions, strict=True):
         split = splits.get(name)
-        parts = [(name, own.size)] if split is None else list(zip(split.names, split.sizes, strict=True))
-        yield from (own.replace(name=part, size=size) for part, size in parts)
+        parts = [(name, dimension.size)] if split is None else list(zip(split.names, split.sizes, strict=True))
+        yield from (dimension.replace(name=part, size=size) for part, size in parts)
 
 
 def _parents(names: Sequence[str], splits: Sequence[Split]) -> tuple[int, ...]:

@@ -109,13 +109,13 @@ def plans_by_size(
         raise InputError("ranges of sizes are for one collective without compute", field="--sizes", value=instance.name)
     ordered = sorted({parse_size(size) for size in sizes})
     counts = sorted(set(chunks)) or _fewer(instance.exchanges[0].chunks)
-    pairs = list(product([specify(own, instance) for own in policies or usual_policies(instance)], counts))
+    pairs = list(product([specify(policy, instance) for policy in policies or usual_policies(instance)], counts))
     given = _candidate(GIVEN, schedule, exporter)
     best = [_best(instance.overridden(size=size), pairs, exporter, given) for size in ordered]
-    candidates = [own for number, own in enumerate(best) if own not in best[:number]]
-    timed = [[_timed(instance.overridden(size=size), own) for own in candidates] for size in ordered]
-    times = np.array([[np.inf if own is None else own.makespan for own in row] for row in timed], dtype=np.float64)
-    return [_chosen(own, ordered, candidates, timed, times) for own in fewest_ranges(times, tolerance)]
+    candidates = [plan for number, plan in enumerate(best) if plan not in best[:number]]
+    timed = [[_timed(instance.overridden(size=size), candidate) for candidate in candidates] for size in ordered]
+    times = np.array([[np.inf if made is None else made.makespan for made in row] for row in timed], dtype=np.float64)
+    return [_chosen(chosen, ordered, candidates, timed, times) for chosen in fewest_ranges(times, tolerance)]
 
 
 def _fewer(chunks: int) -> list[int]:
@@ -147,47 +147,47 @@ def _best(
         schedule = simulate(cut, make_policy(policy)(cut))
         made.append((_candidate(policy, schedule, exporter), schedule))
     size = instance.exchanges[0].size
-    serving = [(own, timed) for own, timed in made if timed is not None and size % own.multiple == 0]
+    serving = [(candidate, timed) for candidate, timed in made if timed is not None and size % candidate.multiple == 0]
     if not serving:
-        least = min(own.multiple for own, _ in made)
+        least = min(candidate.multiple for candidate, _ in made)
         raise InputError(f"no plan serves it: must be a multiple of {least:,} bytes", field="--sizes", value=size)
     refusal = InputError("cannot be expressed", field="--to")
-    for own, timed in sorted(serving, key=lambda pair: pair[1].makespan):
+    for candidate, timed in sorted(serving, key=lambda pair: pair[1].makespan):
         try:
             next(iter(exporter.files(timed)))
         except InputError as error:
             refusal = error
         else:
-            return own
+            return candidate
     raise refusal
 
 
-def _timed(instance: Instance, own: _Candidate) -> Schedule | None:
+def _timed(instance: Instance, candidate: _Candidate) -> Schedule | None:
     """The plan at the size of an instance; None if it does not serve that."""
     (exchange,) = instance.exchanges
-    if exchange.size % own.multiple:
+    if exchange.size % candidate.multiple:
         return None
-    enough = instance.overridden(chunks=max(exchange.chunks, len(own.plan.chunks[0].sizes)))
-    return simulate(enough, scaled(own.plan, enough))
+    enough = instance.overridden(chunks=max(exchange.chunks, len(candidate.plan.chunks[0].sizes)))
+    return simulate(enough, scaled(candidate.plan, enough))
 
 
 def _chosen(
-    own: SizeRange,
+    size_range: SizeRange,
     sizes: Sequence[int],
     candidates: Sequence[_Candidate],
     timed: Sequence[Sequence[Schedule | None]],
     times: FloatArray,
 ) -> PlanBySize:
     """The plan of a range: as it is at the largest of its sizes, where the shares of chunks are least rounded."""
-    schedule = timed[own.last][own.choice]
+    schedule = timed[size_range.last][size_range.choice]
     if schedule is None:
         raise ValueError("a range holds a size that its plan does not serve")
-    low, high = own.bytes(sizes)
+    low, high = size_range.bytes(sizes)
     instance = schedule.instance
-    end = sizes[min(own.last + 1, len(sizes) - 1)]
+    end = sizes[min(size_range.last + 1, len(sizes) - 1)]
     text = f"{format_size(low)}-{format_size(end)}".replace(" ", "")
     named = simulate(instance.replace(name=f"{text}.{instance.name}".rstrip(".")), schedule.plan)
     validate(named)
-    rows = times[own.first : own.last + 1]
-    excess = float((rows[:, own.choice] / rows.min(axis=1)).max()) - 1
-    return PlanBySize(low, high, candidates[own.choice].policy, named, excess)
+    rows = times[size_range.first : size_range.last + 1]
+    excess = float((rows[:, size_range.choice] / rows.min(axis=1)).max()) - 1
+    return PlanBySize(low, high, candidates[size_range.choice].policy, named, excess)

@@ -36,7 +36,7 @@ def replanned(schedule: Schedule, instance: Instance, sizes: str | None = None) 
 
 def _with_equal_sizes(plan: Plan, instance: Instance) -> Plan:
     chunks = tuple(
-        replace(own, sizes=equal_sizes(replace(exchange, max_chunks=len(own.sizes))))
-        for own, exchange in zip(plan.chunks, plan.launched(instance), strict=True)
+        replace(chunks, sizes=equal_sizes(replace(exchange, max_chunks=len(chunks.sizes))))
+        for chunks, exchange in zip(plan.chunks, plan.launched(instance), strict=True)
     )
     return replace(plan, chunks=chunks)

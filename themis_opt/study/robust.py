@@ -53,21 +53,21 @@ class RobustChoice:
         """Candidates as plain values, the best first: times in ns, losses as fractions."""
         return [
             {
-                "policy": own.policy,
-                "nominal_makespan_ns": nanoseconds(own.nominal_makespan),
-                "p95_makespan_ns": nanoseconds(makespan_quantile(own)),
-                "nominal_loss": own.nominal_loss,
-                "p95_loss": own.quantile(QUANTILE),
+                "policy": distribution.policy,
+                "nominal_makespan_ns": nanoseconds(distribution.nominal_makespan),
+                "p95_makespan_ns": nanoseconds(makespan_quantile(distribution)),
+                "nominal_loss": distribution.nominal_loss,
+                "p95_loss": distribution.quantile(QUANTILE),
             }
-            for own in self.distributions
+            for distribution in self.distributions
         ]
 
 
-def makespan_quantile(own: LossDistribution) -> float:
+def makespan_quantile(distribution: LossDistribution) -> float:
     """The makespan that the 95th percentile of the samples does not exceed, in picoseconds."""
     import numpy as np
 
-    return float(np.quantile(own.makespans, QUANTILE))
+    return float(np.quantile(distribution.makespans, QUANTILE))
 
 
 def pool(instance: Instance) -> tuple[str, ...]:
@@ -102,21 +102,21 @@ def choose_robust(
     ways: dict[str, Execution] = {}
     owner: dict[str, str] = {}
     for result in compared.results:
-        own = executions(result.policy, result.schedule)
-        ways |= own
-        owner |= dict.fromkeys(own, result.policy)
+        executed = executions(result.policy, result.schedule)
+        ways |= executed
+        owner |= dict.fromkeys(executed, result.policy)
     count = num_samples(ways) if samples is None else samples
     distributions = loss_distributions(compared.instance, ways, samples=count, seed=seed, allowance=allowance)
     if not distributions:
         return None
-    ranked = sorted(distributions, key=lambda own: own.quantile(QUANTILE))
+    ranked = sorted(distributions, key=lambda distribution: distribution.quantile(QUANTILE))
     fastest = compared.best.policy
-    nominal = next(own for own in ranked if owner[own.policy] == fastest)
+    nominal = next(distribution for distribution in ranked if owner[distribution.policy] == fastest)
     preferred = replace(compared, preferred=owner[ranked[0].policy])
     return RobustChoice(preferred, nominal, ranked[0], tuple(ranked))
 
 
 def num_samples(ways: dict[str, Execution]) -> int:
     """As many samples as candidates of their size are worth."""
-    stages = sum(own.plan.num_stages for own in ways.values())
+    stages = sum(execution.plan.num_stages for execution in ways.values())
     return max(FEWEST_SAMPLES, min(SAMPLES, MOST_SIMULATED // stages))

@@ -198,8 +198,8 @@ def loss_distributions(
     if not len(bounds):
         return ()
     return tuple(
-        LossDistribution(name, time, proven, own, bounds)
-        for name, time, own in zip(policies, nominal, makespans.T, strict=True)
+        LossDistribution(name, time, proven, column, bounds)
+        for name, time, column in zip(policies, nominal, makespans.T, strict=True)
     )
 
 
@@ -256,7 +256,10 @@ def _samples(instance: Instance, count: int, seed: int, disturbance: _Disturbanc
 
 def _factor_shapes(instance: Instance) -> list[tuple[int, int, int]]:
     """Most chunks of a launch that begins with each exchange, its phases, and dimensions."""
-    return [(own.max_chunks, len(own.kind.rule.phases), len(instance.fabric.dimensions)) for own in instance.exchanges]
+    return [
+        (exchange.max_chunks, len(exchange.kind.rule.phases), len(instance.fabric.dimensions))
+        for exchange in instance.exchanges
+    ]
 
 
 @dataclass(frozen=True)
@@ -310,10 +313,10 @@ class _Run:
             return delays
         plan, waited = self.execution.plan, delays.copy()
         launch, size = plan.launch_of_stage[self.arrival], self.size[self.arrival]
-        for number, own in enumerate(plan.launches_of(self.instance)):
+        for number, launched in enumerate(plan.launches_of(self.instance)):
             chunks = np.flatnonzero(launch == number)
             latest = chunks[np.argsort(-delays[chunks], kind="stable")]
-            lost = np.cumsum(size[latest]) <= sum(self.execution.lost[tensor] for tensor in own.tensors)
+            lost = np.cumsum(size[latest]) <= sum(self.execution.lost[tensor] for tensor in launched.tensors)
             waited[latest[lost]] = 0.0
         return waited
 
@@ -333,7 +336,7 @@ def _prepared(instance: Instance, execution: Execution, disturbance: _Disturbanc
     serial = float(costs.occupancy.sum() + costs.lag.sum()) + instance.work
     serial = serial * (MOST if schedule.has_period else 1) + max(c.release for c in instance.exchanges)
     late = disturbance.chunk_delay
-    delays = late.most * sum(len(own.sizes) for own in plan.chunks) * MOST if late else 0
+    delays = late.most * sum(len(chunks.sizes) for chunks in plan.chunks) * MOST if late else 0
     if serial * slowest + delays > MAX_CLOCK:
         rule = f"a sample up to {slowest:.3g} times as slow may outlast the clock"
         raise InputError(rule, field=", ".join(disturbance._fields[: 4 if late else 3]))
@@ -344,8 +347,8 @@ def _prepared(instance: Instance, execution: Execution, disturbance: _Disturbanc
 def _sizes_and_divisors(instance: Instance, plan: Plan) -> tuple[IntArray, IntArray]:
     """Bytes of the chunk of every stage, and what divides them."""
     pairs = list(zip(plan.launched(instance), plan.chunks, strict=True))
-    sizes = [np.repeat(own.sizes, own.paths.shape[1]) for _, own in pairs]
-    divisors = [path_divisors(instance, exchange.kind, own.paths).ravel() for exchange, own in pairs]
+    sizes = [np.repeat(chunks.sizes, chunks.paths.shape[1]) for _, chunks in pairs]
+    divisors = [path_divisors(instance, exchange.kind, chunks.paths).ravel() for exchange, chunks in pairs]
     return np.concatenate(sizes), np.concatenate(divisors)
 
 
@@ -380,8 +383,8 @@ def _sampled(
     makespans, bounds = [], []
     try:
         for sample in samples:
-            own, bound = _judged(instance, runs, sample, clock)
-            makespans.append(own)
+            times, bound = _judged(instance, runs, sample, clock)
+            makespans.append(times)
             bounds.append(bound)
     except _AllowanceUsedUp:
         pass

@@ -47,10 +47,10 @@ class ToleranceEffect:
     def rows(self) -> list[dict[str, str | float]]:
         """Quantiles of the time in ns of every way, and what they gain over waiting for all."""
         rows = []
-        for way, own in zip(WAYS, self.distributions, strict=True):
+        for way, distribution in zip(WAYS, self.distributions, strict=True):
             row: dict[str, str | float] = {"way": way}
             for share in SHARES:
-                time, whole = (float(np.quantile(d.makespans, share)) for d in (own, self.distributions[0]))
+                time, whole = (float(np.quantile(d.makespans, share)) for d in (distribution, self.distributions[0]))
                 row |= {f"p{100 * share:.0f}_ns": time / 1000, f"p{100 * share:.0f}_gain": whole / time}
             rows.append(row)
         return rows
@@ -58,7 +58,7 @@ class ToleranceEffect:
 
 def has_tolerance(instance: Instance) -> bool:
     """Whether bytes of some tensor may be lost."""
-    return instance.iteration is not None and any(own.tolerance for own in instance.iteration.tensors)
+    return instance.iteration is not None and any(tensor.tolerance for tensor in instance.iteration.tensors)
 
 
 def tolerance_effect(schedule: Schedule, **disturbance: Any) -> ToleranceEffect:
@@ -73,11 +73,13 @@ def tolerance_effect(schedule: Schedule, **disturbance: Any) -> ToleranceEffect:
     """
     instance = schedule.instance
     whole = without_tolerance(instance)
-    lost = tuple(own.size - least.size for own, least in zip(whole.exchanges, instance.exchanges, strict=True))
-    own = next(iter(executions("plan", schedule).values()))
-    all_sent = replace(own, plan=scaled(own.plan, whole))
+    lost = tuple(
+        exchange.size - least.size for exchange, least in zip(whole.exchanges, instance.exchanges, strict=True)
+    )
+    execution = next(iter(executions("plan", schedule).values()))
+    all_sent = replace(execution, plan=scaled(execution.plan, whole))
     waited, late = loss_distributions(whole, {WAYS[0]: all_sent, WAYS[2]: replace(all_sent, lost=lost)}, **disturbance)
-    (fewer,) = loss_distributions(instance, {WAYS[1]: own}, **disturbance)
+    (fewer,) = loss_distributions(instance, {WAYS[1]: execution}, **disturbance)
     tensors = instance.iteration.tensors if instance.iteration else ()
     return ToleranceEffect(max(tensor.tolerance for tensor in tensors), (waited, fewer, late))
 
@@ -86,7 +88,7 @@ def without_tolerance(instance: Instance) -> Instance:
     """The instance in which every byte has to arrive."""
     if instance.iteration is None:
         return instance
-    tensors = tuple(own.varied(tolerance=0.0) for own in instance.iteration.tensors)
+    tensors = tuple(tensor.varied(tolerance=0.0) for tensor in instance.iteration.tensors)
     return instance.varied(iteration=instance.iteration.varied(tensors=tensors))
 
 

@@ -45,7 +45,9 @@ def on_step(instance: Instance) -> tuple[str, ...]:
     Gradients that can be fused are in the buckets of PyTorch DistributedDataParallel, all other tensors alone, and
     chunks pass the dimensions in the fixed order.
     """
-    buckets = [own for own in fusible(instance) if instance.exchanges[own[0]].kind is CollectiveKind.ALL_REDUCE]
+    buckets = [
+        tensors for tensors in fusible(instance) if instance.exchanges[tensors[0]].kind is CollectiveKind.ALL_REDUCE
+    ]
     launching = "ddp" if buckets else "wait_free"
     if not instance.exchanges or _num_stages(instance) > MOST_STAGES:
         return ()
@@ -58,7 +60,9 @@ def on_step(instance: Instance) -> tuple[str, ...]:
 
 def _num_stages(instance: Instance) -> int:
     """Stages of an iteration whose tensors are launched one by one."""
-    return sum(own.max_chunks * len(own.span) * len(own.kind.rule.phases) for own in instance.exchanges)
+    return sum(
+        exchange.max_chunks * len(exchange.span) * len(exchange.kind.rule.phases) for exchange in instance.exchanges
+    )
 
 
 def _on_gap(compared: Comparison) -> str:
@@ -113,21 +117,21 @@ def on_choice(choice: RobustChoice) -> tuple[str, ...]:
     return (f"The fastest plan ({choice.nominal.policy}) {lost}, {best.policy} {_lost(best)}: prefer {best.policy}.",)
 
 
-def _lost(own: LossDistribution) -> str:
-    return format_percent(own.quantile(QUANTILE))
+def _lost(distribution: LossDistribution) -> str:
+    return format_percent(distribution.quantile(QUANTILE))
 
 
 def on_robustness(distributions: Sequence[LossDistribution]) -> tuple[str, ...]:
     """Which way to run holds best on a disturbed network."""
-    first, *others = sorted(distributions, key=lambda own: own.quantile(QUANTILE))
-    rest = ", ".join(f"{_way(own)} {_lost(own)}" for own in others)
+    first, *others = sorted(distributions, key=lambda distribution: distribution.quantile(QUANTILE))
+    rest = ", ".join(f"{_way(distribution)} {_lost(distribution)}" for distribution in others)
     lost = f"{_way(first)} loses {_lost(first)} on a disturbed network (95th percentile)"
     return (f"{lost}, {rest}: prefer {_way(first)}.",)
 
 
-def _way(own: LossDistribution) -> str:
+def _way(distribution: LossDistribution) -> str:
     """A policy and how it is run, in a sentence that has commas of its own."""
-    policy, _, way = own.policy.rpartition(", ")
+    policy, _, way = distribution.policy.rpartition(", ")
     return f"{policy} ({way})" if policy else way
 
 
@@ -136,5 +140,5 @@ def _busiest(schedule: Schedule) -> str:
 
 
 def _busy(resources: Sequence[ResourceTime]) -> str:
-    most = max(resources, key=lambda own: own.busy)
+    most = max(resources, key=lambda resource: resource.busy)
     return f"{most.name} is busy {format_percent(most.busy / (most.busy + most.lag + most.idle))} of the time"

@@ -76,7 +76,7 @@ def bucket_rows(tuned: Tuned) -> list[dict[str, Any]]:
 
 def _points(tuned: Tuned, knob: str, kept: set[int]) -> list[int]:
     """Sizes that can be chosen, evenly spread on their logarithmic scale, with those to be kept."""
-    sizes = next(own.values for own in tuned.space.parameters if own.name == knob)
+    sizes = next(parameter.values for parameter in tuned.space.parameters if parameter.name == knob)
     numbers = [int(size) for size in sizes]
     step = max(1, -(-len(numbers) // MOST_POINTS))
     return sorted(kept | set(numbers[::step]))

@@ -39,8 +39,8 @@ def write_tuned(folder: Path, tuned: Tuned) -> list[Path]:
         *write_schedule(folder, schedule, title, _summary(tuned, schedule)),
     ]
     if len(tuned.schedules) > 1:
-        for case, own in zip(tuned.space.cases, tuned.schedules, strict=True):
-            files += _write_case(folder / case, tuned, own)
+        for case, schedule in zip(tuned.space.cases, tuned.schedules, strict=True):
+            files += _write_case(folder / case, tuned, schedule)
     return [*files, *_write_buckets(folder, tuned), *draw(tuned, folder)]
 
 

@@ -53,8 +53,8 @@ class Launching:
         """What can be chosen."""
         values = {name: bucket_sizes(self.instance, int(USUAL[name])) for name in USUAL.keys() - {"cycle_us", "order"}}
         values["cycle_us"] = cycles(self.instance)
-        own_knobs = {own: names for own, names in KNOBS.items() if own in self.names}
-        knobs = [Parameter(n, values[n], {"launching": (own,)}) for own, names in own_knobs.items() for n in names]
+        offered = {policy: names for policy, names in KNOBS.items() if policy in self.names}
+        knobs = [Parameter(n, values[n], {"launching": (policy,)}) for policy, names in offered.items() for n in names]
         ordered = tuple(name for name in self.names if name != "priority")
         order = Parameter("order", get_args(Order), {"launching": ordered})
         return Parameter("launching", self.names), *knobs, order
@@ -96,7 +96,10 @@ def _launches(instance: Instance, specification: str) -> tuple[Launch, ...]:
 
 def _traits(launches: tuple[Launch, ...]) -> object:
     """What tells launches apart, whatever their names."""
-    return tuple((own.kind, own.tensors, own.after, own.before, own.after_launches, own.part) for own in launches)
+    return tuple(
+        (launch.kind, launch.tensors, launch.after, launch.before, launch.after_launches, launch.part)
+        for launch in launches
+    )
 
 
 def _is_alone(launches: tuple[Launch, ...]) -> bool:
@@ -109,7 +112,7 @@ def _is_alone(launches: tuple[Launch, ...]) -> bool:
 
 def bucket_sizes(instance: Instance, usual: int) -> tuple[int, ...]:
     """Sizes in geometric progression, from the smallest tensor to all of them in one bucket, and the usual size."""
-    numbers = [t for own in fusible(instance) for t in own] or range(len(instance.exchanges))
+    numbers = [t for group in fusible(instance) for t in group] or range(len(instance.exchanges))
     tensors = [instance.exchanges[t].size for t in numbers]
     least, most = min(tensors), sum(tensors) + 1  # DeAR closes a group before it reaches the threshold
     sizes, number = {least, most}, 1
@@ -129,8 +132,8 @@ def cycles(instance: Instance) -> tuple[int, ...]:
 def launching_specification(choice: Choice) -> str:
     """The chosen launching policy as it is written on the command line, without knobs that are as usual."""
     launching = str(choice["launching"])
-    told = [name for name in (*KNOBS.get(launching, ()), "order") if choice.get(name, USUAL[name]) != USUAL[name]]
-    return ":".join([launching, *(_knob(name, choice[name]) for name in told)])
+    knobs = [name for name in (*KNOBS.get(launching, ()), "order") if choice.get(name, USUAL[name]) != USUAL[name]]
+    return ":".join([launching, *(_knob(name, choice[name]) for name in knobs)])
 
 
 def _knob(name: str, value: Value) -> str:

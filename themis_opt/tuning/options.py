@@ -95,7 +95,7 @@ def make_space(
         rule = "is for training iterations, collectives are all launched at once"
         raise InputError(rule, field="--launching", value=", ".join(launching))
     cases = _of_sizes(costly, sizes)
-    largest = max(own.size for case in cases for own in case.exchanges)
+    largest = max(exchange.size for case in cases for exchange in case.exchanges)
     space = _chunk_space(
         instance.name,
         cases,
@@ -126,7 +126,7 @@ def _chunk_space(
         Parameter("dispatch", tuple(DISPATCH), {"policy": ("themis", "baseline")}),
         Parameter("threshold_divisor", THRESHOLD_DIVISORS, {"policy": ("themis",)}),
     ]
-    if len({own.size for instance in instances for own in instance.exchanges}) > 1:
+    if len({exchange.size for instance in instances for exchange in instance.exchanges}) > 1:
         larger = tuple(size for size in LEAST_CHUNK_BYTES if size > min_chunk)
         parameters.append(Parameter("least_chunk_bytes", larger or (min_chunk,)))
     uncut = digest([instance.overridden(chunks=1).fingerprint for instance in instances], 16)
@@ -147,12 +147,14 @@ def _launching_space(instance: Instance, launching: Launching, policies: tuple[s
     parameters = (
         *launching.parameters,
         Parameter("chunks", tuple(sorted(count for count in counts if count <= max_chunks))),
-        Parameter("chunk_policy", tuple(own for own in LAUNCHED_POLICIES if own.partition("+")[0] in policies)),
+        Parameter(
+            "chunk_policy", tuple(policy for policy in LAUNCHED_POLICIES if policy.partition("+")[0] in policies)
+        ),
     )
     return Space(
         name=instance.name or "iteration",
         instances=(instance,),
-        cases=(format_megabytes(sum(own.size for own in instance.exchanges)),),
+        cases=(format_megabytes(sum(exchange.size for exchange in instance.exchanges)),),
         parameters=parameters,
         reference={**DEFAULT, "order": "ready", "chunks": instance.chunks, "chunk_policy": "themis+scf"},
         identity={"instance": instance.fingerprint, "space": _identity("iteration", parameters)},
@@ -166,7 +168,7 @@ def _identity(kind: str, parameters: Sequence[Parameter], *more: int) -> str:
 
 def _sizes_in_words(instance: Instance) -> str:
     """The sizes of the collectives, largest first."""
-    sizes = sorted({own.size for own in instance.exchanges}, reverse=True)
+    sizes = sorted({exchange.size for exchange in instance.exchanges}, reverse=True)
     return ",".join(format_size(size).replace(" ", "") for size in sizes)
 
 

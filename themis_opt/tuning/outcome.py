@@ -99,7 +99,7 @@ class Tuned:
     def gaps(self) -> tuple[float, ...]:
         """How far the best choice of each case is from what is proven of all choices, and of all other schedules."""
         pairs = zip(self.best.measurements, self.space.proven, strict=True)
-        return tuple(own.makespan / bound - 1 for own, bound in pairs)
+        return tuple(measurement.makespan / bound - 1 for measurement, bound in pairs)
 
     @property
     def front(self) -> tuple[Trial, ...]:
@@ -137,9 +137,9 @@ class Tuned:
         """The default and the best of every case as plain values: times in ns, fractions 0..1."""
         measured = zip(self.space.cases, self.space.proven, self.default, self.best.measurements, strict=True)
         return [
-            _row(self.space.measured, case, setting, own, bound, default)
+            _row(self.space.measured, case, setting, measurement, bound, default)
             for case, bound, default, best in measured
-            for setting, own in (("default", default), ("best", best))
+            for setting, measurement in (("default", default), ("best", best))
         ]
 
     def trial_rows(self) -> list[dict[str, Any]]:

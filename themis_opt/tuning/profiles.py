@@ -28,17 +28,19 @@ def equal(instance: Instance, policy: Policy, ratio: int) -> Schedule:
 
 def ramp(instance: Instance, policy: Policy, ratio: int) -> Schedule:
     """Small chunks first and last, `ratio` times larger ones between: dimensions begin sooner and end together."""
-    return simulate(instance, planned(instance, policy, [ramp_sizes(own, ratio) for own in instance.exchanges]))
+    return simulate(
+        instance, planned(instance, policy, [ramp_sizes(exchange, ratio) for exchange in instance.exchanges])
+    )
 
 
 def free(instance: Instance, policy: Policy, ratio: int) -> Schedule:
     """The sizes that suit the schedule of equal chunks best (:func:`themis_opt.solving.sizing.resized`)."""
     schedule = equal(instance, policy, ratio)
     for _ in range(ROUNDS):
-        found = resized(schedule)
-        if found.makespan >= schedule.makespan:
+        sized = resized(schedule)
+        if sized.makespan >= schedule.makespan:
             break
-        schedule = found
+        schedule = sized
     return schedule
 
 
@@ -69,10 +71,11 @@ def planned(instance: Instance, policy: Policy, sizes: Sequence[IntArray]) -> Pl
     The policy sees every chunk as a collective of its own that is released with the others.
     """
     plan = policy(instance.replace(collectives=_one_per_chunk(instance, sizes)))
-    ends = np.cumsum([len(own) for own in sizes])
-    groups = (plan.chunks[end - len(own) : end] for own, end in zip(sizes, ends, strict=True))
+    ends = np.cumsum([len(group_sizes) for group_sizes in sizes])
+    groups = (plan.chunks[end - len(group_sizes) : end] for group_sizes, end in zip(sizes, ends, strict=True))
     chunks = tuple(
-        Chunks(own, np.concatenate([part.paths for part in group])) for own, group in zip(sizes, groups, strict=True)
+        Chunks(group_sizes, np.concatenate([part.paths for part in group]))
+        for group_sizes, group in zip(sizes, groups, strict=True)
     )
     return Plan(chunks, plan.dispatch, plan.sequences)
 
@@ -80,6 +83,6 @@ def planned(instance: Instance, policy: Policy, sizes: Sequence[IntArray]) -> Pl
 def _one_per_chunk(instance: Instance, sizes: Sequence[IntArray]) -> tuple[Collective, ...]:
     return tuple(
         collective.replace(size=size, chunks=1, name=f"{exchange.name} chunk {number}")
-        for collective, exchange, own in zip(instance.collectives, instance.exchanges, sizes, strict=True)
-        for number, size in enumerate(own.tolist())
+        for collective, exchange, chunk_sizes in zip(instance.collectives, instance.exchanges, sizes, strict=True)
+        for number, size in enumerate(chunk_sizes.tolist())
     )

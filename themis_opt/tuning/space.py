@@ -103,25 +103,27 @@ class Space:
     @cached_property
     def proven(self) -> tuple[float, ...]:
         """The best bound of each case in picoseconds, on chunks of any sizes and as many as can be chosen."""
-        return tuple(max(bounds(self._at_most(own), equal_sizes=False).values()) for own in self.instances)
+        return tuple(max(bounds(self._at_most(instance), equal_sizes=False).values()) for instance in self.instances)
 
     def _at_most(self, instance: Instance) -> Instance:
         """A case with the most chunks that any choice has, what users do today included."""
         if self.launching:
             return instance
-        offered = (value for own in self.parameters if own.name == "chunks" for value in own.values)
+        offered = (value for parameter in self.parameters if parameter.name == "chunks" for value in parameter.values)
         most = max(int(value) for value in (self.reference["chunks"], *offered))
         pairs = zip(instance.collectives, instance.exchanges, strict=True)
         return instance.replace(
-            collectives=tuple(own.replace(chunks=min(most, e.size // e.element_bytes)) for own, e in pairs)
+            collectives=tuple(
+                collective.replace(chunks=min(most, e.size // e.element_bytes)) for collective, e in pairs
+            )
         )
 
     def counts(self, choice: Choice, case: int) -> tuple[int, ...]:
         """Chunks of each collective operation: as chosen, but none smaller than allowed or than an element."""
         least = max(int(choice.get("least_chunk_bytes", 1)), self.min_chunk)
         return tuple(
-            min(int(choice["chunks"]), own.size // own.element_bytes, max(1, own.size // least))
-            for own in self._launched(choice, case)
+            min(int(choice["chunks"]), exchange.size // exchange.element_bytes, max(1, exchange.size // least))
+            for exchange in self._launched(choice, case)
         )
 
     def _launched(self, choice: Choice, case: int) -> tuple[Exchange, ...]:
@@ -134,7 +136,7 @@ class Space:
         if self.launching:
             return instance.overridden(chunks=int(choice["chunks"]))
         pairs = zip(instance.collectives, self.counts(choice, case), strict=True)
-        return instance.replace(collectives=tuple(own.replace(chunks=count) for own, count in pairs))
+        return instance.replace(collectives=tuple(collective.replace(chunks=count) for collective, count in pairs))
 
     def canonical(self, choice: Choice) -> dict[str, Value]:
         """The same choice without what makes no difference: equal results, equal form."""
@@ -157,8 +159,10 @@ class Space:
     def _simplify_policy(self, choice: dict[str, Value]) -> None:
         """Replace policy and knobs by the first ones that do the same."""
         exchanges = self.instances[0].exchanges
-        one_path = all(len(own.span) == 1 for own in exchanges)
-        if choice["policy"] == "themis" and (one_path or not any(own.kind.rule.order_matters for own in exchanges)):
+        one_path = all(len(exchange.span) == 1 for exchange in exchanges)
+        if choice["policy"] == "themis" and (
+            one_path or not any(exchange.kind.rule.order_matters for exchange in exchanges)
+        ):
             choice["policy"] = "baseline"
         if choice["policy"] != "themis":
             choice.pop("threshold_divisor", None)
@@ -196,7 +200,7 @@ class Space:
         return self._measurement(self.reference_schedule(case), case)
 
     def _measurement(self, schedule: Schedule, case: int) -> Measurement:
-        pieces = sum(len(own.sizes) for own in schedule.plan.chunks)
+        pieces = sum(len(chunks.sizes) for chunks in schedule.plan.chunks)
         return Measurement(schedule.makespan, self.ideals[case], schedule.utilisation, pieces)
 
     def specification(self, choice: Choice) -> str:

@@ -35,8 +35,9 @@ _CONNECT_ARGUMENTS = {"postgresql": "connect_timeout", "mysql": "connect_timeout
 
 def without_secrets(text: str, url: str) -> str:
     """The text, of which the URL may be a part, with stars for the secrets of the URL."""
-    secrets = {match["secret"] for pattern in _SECRETS for match in pattern.finditer(url)}
-    for secret in sorted({form for own in secrets for form in (own, unquote(own), unquote_plus(own))}, key=len)[::-1]:
+    written = {match["secret"] for pattern in _SECRETS for match in pattern.finditer(url)}
+    secrets = {form for secret in written for form in (secret, unquote(secret), unquote_plus(secret))}
+    for secret in sorted(secrets, key=len, reverse=True):  # the longest first: it may hold others
         text = text.replace(secret, "***") if secret else text
     return text
 

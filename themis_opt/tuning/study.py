@@ -69,13 +69,13 @@ def _unused(text: str, taken: set[str]) -> str:
 
 
 def _check_identity(study: "Study", identity: Mapping[str, str]) -> None:
-    found = study.user_attrs.get(IDENTITY)
-    if found is None and not study.get_trials(deepcopy=False):
+    kept = study.user_attrs.get(IDENTITY)
+    if kept is None and not study.get_trials(deepcopy=False):
         study.set_user_attr(IDENTITY, dict(identity))
         return
-    if found is None:
+    if kept is None:
         raise InputError("was not made by themis-opt tune", field="study", value=study.study_name)
-    wrong = [part for part, value in identity.items() if found.get(part) != value]
+    wrong = [part for part, value in identity.items() if kept.get(part) != value]
     if wrong:
         raise InputError(
             f"belongs to another {wrong[0]}; leave the name out for a new study", field="study", value=study.study_name
@@ -86,5 +86,5 @@ def sampler(seeds: Sequence[int]) -> "BaseSampler":
     """The sampler of one trial, which depends on its seeds alone, so that a resumed study goes on unchanged."""
     from optuna.samplers import TPESampler
 
-    own = int(np.random.SeedSequence(seeds).generate_state(1)[0])
-    return TPESampler(seed=own, multivariate=True, group=True, constant_liar=False, n_startup_trials=STARTUP_TRIALS)
+    seed = int(np.random.SeedSequence(seeds).generate_state(1)[0])
+    return TPESampler(seed=seed, multivariate=True, group=True, constant_liar=False, n_startup_trials=STARTUP_TRIALS)

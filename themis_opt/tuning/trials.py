@@ -145,8 +145,8 @@ class Search:
     @property
     def _seeds(self) -> list[int]:
         """Seeds of the next trial: equal in equal searches, but for those that share a study at the same time."""
-        own = [os.getpid(), uuid.getnode()] if self.history.is_shared else []
-        return [self.seed, len(self.trials), *own]
+        process = [os.getpid(), uuid.getnode()] if self.history.is_shared else []
+        return [self.seed, len(self.trials), *process]
 
     def _repeats_in_a_row(self) -> int:
         return sum(1 for _ in takewhile(lambda trial: trial.repeats is not None, reversed(self.trials)))
