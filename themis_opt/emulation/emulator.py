@@ -34,7 +34,7 @@ BUCKET_BURST = "16kb"
 """Of the token bucket: larger ones begin every stage ahead of the rate."""
 
 QUEUE = "500ms"
-"""What waits for the token bucket before packets are dropped."""
+"""Packets that wait longer for the token bucket are dropped."""
 
 HUB = "10.77.255.254/16"
 """Address of the hub; NPUs have addresses of the same network."""
@@ -135,7 +135,7 @@ class _Npu:
         return lines
 
     def _environment(self, plan: dict[str, Any]) -> dict[str, str]:
-        """What torchrun would say."""
+        """The environment that torchrun would make."""
         return {
             "RANK": str(self.number),
             "WORLD_SIZE": str(len(plan["npus"])),

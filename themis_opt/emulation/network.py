@@ -32,7 +32,7 @@ LONGEST_COMMAND = 3600.0
 
 @dataclass(frozen=True)
 class Emulated:
-    """What a command did on an emulated network.
+    """Exit code and traffic of a command on an emulated network.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ def emulate(
 
 
 def _answered(plan: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-    """What the emulator says, and its exit code.
+    """The answer of the emulator, and its exit code.
 
     The plan goes through a socket, since everybody may read the arguments of a process and the plan holds the token.
     """

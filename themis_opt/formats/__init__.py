@@ -1,1 +1,1 @@
-"""File formats: what is read and what schedules are written as."""
+"""File formats that are read, and those that schedules are written in."""

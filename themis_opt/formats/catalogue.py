@@ -14,7 +14,7 @@ DIRECTIONS: tuple[tuple[str, Registry], ...] = (("in", READERS), ("out", WRITERS
 
 
 def formats() -> list[dict[str, str]]:
-    """One row for each format: name, whether it is read or written, files, what it is, where it comes from."""
+    """One row for each format: name, whether it is read or written, files, description, origin."""
     return [_row(name, way, registry) for way, registry in DIRECTIONS for name in registry]
 
 

@@ -40,7 +40,7 @@ Attributes = Mapping[str, AttributeValue]
 
 
 class NodeType(IntEnum):
-    """What a node does."""
+    """The type of a node."""
 
     INVALID = 0
     METADATA = 1
@@ -127,7 +127,7 @@ def data_deps(nodes: Iterable[int]) -> bytes:
 
 
 def trace_head() -> bytes:
-    """What stands before the nodes of a trace."""
+    """The bytes before the nodes of a trace."""
     return delimited(bytes_field(1, VERSION))
 
 
@@ -212,7 +212,7 @@ def _attribute(message: bytes) -> dict[str, AttributeValue]:
 
 
 def _value(item: Field) -> AttributeValue | None:
-    """What a field of an attribute holds, if that is one value or a list of booleans."""
+    """The content of a field of an attribute, if that is one value or a list of booleans."""
     data = item.value
     if isinstance(data, int):
         return _number(item.number, data)

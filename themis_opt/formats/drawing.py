@@ -39,7 +39,7 @@ MOST_CURVE_STEPS = 400
 """Most steps of the curve of the bandwidth: the lines of more would hide it."""
 
 HEADER_OFFSET = 0.62
-"""Rows between the middle of the first row and what is written above it."""
+"""Rows between the middle of the first row and the text above it."""
 
 PICTURED_MICRO = "µs"
 """The unit of microseconds in pictures."""

@@ -30,7 +30,7 @@ EXPORTS = Registry(
 
 
 class Exporter(Protocol):
-    """What writes a schedule in a format."""
+    """Writes a schedule in a format."""
 
     endings: ClassVar[tuple[str, ...]]
     """Of the names of its files."""
@@ -39,15 +39,15 @@ class Exporter(Protocol):
         """Names and contents, one at a time, so that large exports need not fit in memory."""
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
-        """What a user of the files has to know, a sentence each."""
+        """Notes for users of the files, a sentence each."""
 
     def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
-        """What holds of the files in a folder, a sentence each; raises an error about what does not."""
+        """Checked facts of the files in a folder, a sentence each; raises an error where one does not hold."""
 
 
 @runtime_checkable
 class SizedExporter(Exporter, Protocol):
-    """What writes plans that serve messages of some sizes alone.
+    """Writes plans that serve messages of some sizes alone.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class SizedExporter(Exporter, Protocol):
     max_bytes: int
 
     def multiple(self, schedule: Schedule) -> int:
-        """What the bytes of a message must be a multiple of for the plan of a schedule to serve it."""
+        """The number of which the bytes of a message must be a multiple for the plan of a schedule to serve it."""
 
 
 def make_exporter(specification: str) -> Exporter:

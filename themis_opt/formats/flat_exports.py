@@ -52,7 +52,7 @@ class Csv:
             yield f"{name}.csv", to_csv(rows)
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
-        """What a user has to know."""
+        """Notes for users of the files."""
         yield "times are nanoseconds, sizes bytes of one NPU"
 
     def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
@@ -86,7 +86,7 @@ class Parquet:
             yield f"{name}.parquet", buffer.getvalue()
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
-        """What a user has to know."""
+        """Notes for users of the files."""
         yield "times are nanoseconds, sizes bytes of one NPU"
 
     def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
@@ -140,7 +140,7 @@ class RowOrder:
         yield ORDER_SCHEMA.name, ORDER_SCHEMA.read_text(encoding="utf-8")
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
-        """What a user has to know."""
+        """Notes for users of the files."""
         yield "issue the stages of each dimension in turn, one in flight, none before the one before it on its path"
 
     def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
@@ -162,7 +162,7 @@ class Trace:
         yield "trace.json", json.dumps(trace_with_few_tracks(schedule)) + "\n"
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
-        """What a user has to know."""
+        """Notes for users of the files."""
         yield "open it on ui.perfetto.dev; nothing leaves the browser"
 
     def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:

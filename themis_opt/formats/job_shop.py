@@ -228,7 +228,7 @@ class FlexibleJobShop:
             yield SOLVED, json.dumps(schedule_document(solved)) + "\n"
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
-        """What the form leaves out, and what an answer is worth."""
+        """Costs that the form leaves out, and the worth of an answer."""
         if schedule.costs.lag.any():
             yield "Latencies that do not hold a dimension are left out: the optimum bounds these paths from below."
         if self.starts:

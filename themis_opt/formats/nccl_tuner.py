@@ -54,7 +54,7 @@ class NcclChoice(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """What to use for some messages of a collective.
+    """The choice for some messages of a collective.
 
     Attributes
     ----------
@@ -150,7 +150,7 @@ class NcclTuner:
         yield TUNER_FILE, "\n".join(lines) + "\n"
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
-        """What a user has to know."""
+        """Notes for users of the files."""
         yield "measured times decide, not the schedule, whose chunks and order NCCL has no place for"
         if self.channels == -1:
             yield "NCCL's example plugin asks for one channel where the file says -1: set channels=N as in the logs"
@@ -220,7 +220,7 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _choice(source: Source) -> NcclChoice:
-    """What a log measured, from the words between the dots of its name."""
+    """The choice that a log measured, from the words between the dots of its name."""
     words = source.path.name.lower().split(".")
     matches = [[word for word in words if word in known] for known in (NCCL_ALGORITHMS, PROTOCOLS)]
     if [len(group) for group in matches] != [1, 1]:
@@ -249,7 +249,7 @@ def _median(measured: Sequence[Measurement], size: int) -> float:
 
 
 def _beside(schedule: Schedule, kind: CollectiveKind, table: TimeTable) -> Iterator[str]:
-    """What the schedule promises beside the fastest measured time of its size, where that was measured."""
+    """The time that the schedule promises beside the fastest measured one of its size, if there is one."""
     (exchange, *others) = schedule.launched
     if not others and not schedule.has_period and exchange.kind is kind and exchange.size in table.sizes:
         best = float(table.times[table.sizes.index(exchange.size)].min())
@@ -298,7 +298,7 @@ def read_rules(path: Path) -> list[TunerRule]:
 
 
 def chosen(rules: Sequence[TunerRule], collective: str, size: int, ranks: int) -> NcclChoice | None:
-    """What the plugin takes for a call: the first rule that matches; None where none does."""
+    """The choice of the plugin for a call: the first rule that matches; None where none does."""
     for rule in rules:
         if rule.collective == collective and rule.min_bytes <= size <= rule.max_bytes and rule.ranks in (-1, ranks):
             return rule.choice

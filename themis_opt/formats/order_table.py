@@ -126,7 +126,7 @@ def _chunk_texts(schedule: Schedule, number: int) -> list[str]:
 
 
 def _issue_orders(schedule: Schedule) -> list[str]:
-    """Per resource of the network, what it issues in turn."""
+    """Per resource of the network, its issues in turn."""
     issues = _issues(schedule)
     orders = [order for order in schedule.enforced_plan().sequences if order is not None]
     return [_list([issues[stage] for stage in order.tolist()]) for order in orders]
@@ -143,7 +143,7 @@ def _issues(schedule: Schedule) -> list[str]:
 
 
 def _extras(schedule: Schedule) -> list[str]:
-    """What the issue of a stage says besides: where there is compute, and what each rail carries."""
+    """Further fields of the issue of a stage: where there is compute, and what each rail carries."""
     instance, plan = schedule.instance, schedule.enforced_plan()
     extras = [""] * plan.num_stages
     if schedule.has_period:

@@ -97,7 +97,7 @@ def read_varint(data: bytes, place: int) -> tuple[int, int]:
 
 
 def signed(value: int) -> int:
-    """What a varint says where it stands for a signed number."""
+    """The signed number that a varint stands for."""
     return value - (1 << 64) if value >> 63 else value
 
 

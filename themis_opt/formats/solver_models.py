@@ -87,7 +87,7 @@ class SolverModel:
                 yield f"sequences.{form}", as_text(programme, form)
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
-        """What a user has to know."""
+        """Notes for users of the files."""
         if self._is_for_cp_sat:
             tick = _tick(schedule)
             yield (

@@ -99,7 +99,7 @@ def _process(pid: int, name: str, tracks: Iterable[tuple[int, str]], place: int)
 
 
 class _TracedStage(NamedTuple):
-    """What the events of a shown stage say; `label` and `track` are those of its chunk, times are in picoseconds."""
+    """A shown stage as its events need it; `label` and `track` are those of its chunk, times are in picoseconds."""
 
     label: str
     chunk: int

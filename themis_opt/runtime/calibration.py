@@ -6,7 +6,7 @@ A stage that sends n bytes on a dimension of the model takes
     T = launch + steps latency + n / B + n / R        (reduce-scatter, R the speed of sums)
 
 if each dimension serves one stage at a time and waits for its result.  Both are run alone on every dimension, several
-stages in a row, at sizes between those of the stages of a schedule, since tiny messages overstate what large ones get.
+stages in a row, at sizes between those of the stages of a schedule: tiny messages overstate the times of large ones.
 A robust linear fit of relative errors gives launch + steps latency, 1 / B and 1 / R; the direct algorithm, which takes
 one step, tells launch and latency apart where the algorithm of the dimension takes more.
 """
@@ -43,7 +43,7 @@ CALIBRATED_KINDS = (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER)
 
 @dataclass(frozen=True)
 class CalibrationParams:
-    """What is measured.
+    """The extent of the measurements.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class StageSample:
 
 @dataclass(frozen=True)
 class StageFit:
-    """What the samples of a dimension say.
+    """Times of a dimension as a line through its samples.
 
     Attributes
     ----------
@@ -209,7 +209,7 @@ def calibrate(
 def _trials(
     instance: Instance, schedule: Schedule, params: CalibrationParams
 ) -> Iterator[tuple[str, tuple[StageSample, Schedule]]]:
-    """What is run, by name, with a sample that has no time yet."""
+    """Schedules to run, by name, each with a sample that has no time yet."""
     for k, dimension in enumerate(instance.network.dimensions):
         sizes = _sizes(schedule, k, params)
         for kind in CALIBRATED_KINDS:

@@ -1,4 +1,4 @@
-"""What the coordinator and the ranks say to each other: JSON objects over one connection per rank."""
+"""Messages between the coordinator and the ranks: JSON objects over one connection per rank."""
 
 import json
 import socket

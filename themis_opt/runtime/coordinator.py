@@ -49,14 +49,14 @@ StartRanks = Callable[[str, str], Sequence[subprocess.Popen[bytes]]]
 
 @dataclass(frozen=True, eq=False)
 class MeasuredRun:
-    """What one run took.
+    """Times, memory and traffic of one run.
 
     Attributes
     ----------
     seconds : float
         From the common begin to the end of the last operation of the last rank.
     start, end : float64 arrays, shape (ranks, operations)
-        Seconds from the begin; not a number for what was not run.
+        Seconds from the begin; not a number for operations that did not run.
     cpu : float
         Seconds of processor that all ranks used together.
     memory : int
@@ -75,7 +75,7 @@ class MeasuredRun:
 
 @dataclass
 class _RankState:
-    """What is known of a rank."""
+    """The state of a rank as far as the coordinator knows it."""
 
     line: ControlLine
     address: tuple[str, int]

@@ -1,4 +1,4 @@
-"""Who goes when: compute in turn, and on every dimension the stages in their order, beside each other."""
+"""The order of operations on a rank: compute in turn, and the stages of every dimension in theirs, side by side."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -154,7 +154,7 @@ class Execution:
         return all(a.measured_seconds < b.measured_seconds for a, b in apart)
 
     def verdict(self) -> str:
-        """What the runs show, in one sentence."""
+        """The result of the runs in one sentence."""
         if len(self.executed) == 1:
             (only,) = self.executed
             return f"the time of {only.name} errs by {format_percent(only.error)}; all {self.num_runs} runs exact"

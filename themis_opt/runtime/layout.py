@@ -77,7 +77,7 @@ def cut_columns(sizes: Sequence[int], num_columns: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class StageView:
-    """What a stage works on, for one rank.
+    """The part of a buffer that a stage works on, for one rank.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ def stage_view(
     kind: CollectiveKind, span: Sequence[int], places: Sequence[int], path: Sequence[int], position: int, first: int,
     last: int,
 ) -> StageView:  # fmt: skip
-    """What the stage at a position of a path works on.
+    """The part of a buffer that the stage at a position of a path works on.
 
     Parameters
     ----------

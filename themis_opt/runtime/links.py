@@ -1,4 +1,4 @@
-"""What the runtime needs of a network: links that send and receive messages at once, and who offers them."""
+"""The network as the runtime needs it: links that send and receive messages at once, and who offers them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol

@@ -23,13 +23,13 @@ HEADER = struct.Struct("<4sHBBIIIIII")
 """Magic, launch, phase, dimension, iteration, chunk, step and part, segment, bytes, and their CRC-32."""
 
 SUM_AT = HEADER.size - 4
-"""Where the CRC stands: what is before it says which message it is."""
+"""Where the CRC stands: the bytes before it identify the message."""
 
 PACER_BURST = 0.001
 """Seconds that a link may make up for when a rank wakes late, as the burst of a token bucket (12 KB at 100 Mb/s)."""
 
 BULK = 0.75
-"""Part of what is left of a step that the next message carries: its sums are done while the rest is on its way."""
+"""Share of the rest of a step that the next message carries: its sums are done while the rest is on its way."""
 
 Corrupt = Callable[[Frame], None]
 
@@ -82,7 +82,7 @@ class _StepExchange(NamedTuple):
 
 
 class _StageMoves(NamedTuple):
-    """What a stage does: its dimension, its steps, and the block of sums that it divides in the end."""
+    """The work of a stage: its dimension, its steps, and the block of sums that it divides in the end."""
 
     dimension: int
     exchanges: tuple[_StepExchange, ...]

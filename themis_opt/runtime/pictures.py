@@ -1,4 +1,4 @@
-"""What is written of a run: rows, measured traces, and pictures with measured below predicted."""
+"""Files of a run: rows, measured traces, and pictures with measured below predicted."""
 
 import json
 from pathlib import Path

@@ -31,7 +31,7 @@ MAX_RANK_BYTES = 4 * 2**30
 """Bytes of buffers that a rank may need."""
 
 SEGMENT_SECONDS = 0.0025
-"""What a paced dimension sends in this time is not cut: the last message of a step, whose sums remain to be done."""
+"""Messages that a paced dimension sends in this time are not cut: only the sums of the last one of a step remain."""
 
 SMALLEST_SEGMENT, LARGEST_SEGMENT = 2**14, 2**20
 """Bytes of messages that are not cut, and of the largest ones."""
@@ -62,7 +62,7 @@ class ProgramLaunch:
 
 @dataclass(frozen=True)
 class LinkPace:
-    """What a link of the model takes, where the runtime has to wait in the place of a network.
+    """Times of the links of the model, where the runtime has to wait in the place of a network.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class LinkPace:
 
 @dataclass(frozen=True)
 class Program:
-    """What all ranks do; times in seconds, operations numbered as the simulator does, iteration by iteration.
+    """The work of all ranks; times in seconds, operations numbered as the simulator does, iteration by iteration.
 
     Attributes
     ----------
@@ -205,7 +205,7 @@ class RunOptions:
 
 
 def prediction(schedule: Schedule, options: RunOptions) -> Schedule:
-    """What the model says that a run of the schedule takes: its order enforced, as a runtime does."""
+    """The schedule as the model predicts its run: with its order enforced, as a runtime does."""
     instance = schedule.instance
     if options.in_flight == 1 and instance.latency == "lag":
         instance = instance.replace(latency="occupy")
@@ -293,7 +293,7 @@ def _program_launches(schedule: Schedule, element_bytes: int) -> list[ProgramLau
 
 
 def _queues(resource: Any, major: Any, starts: Any, num_resources: int) -> tuple[tuple[int, ...], ...]:
-    """Operations of each resource and of compute in the order they are served; without those that never start."""
+    """Operations of each resource and of compute in the order they are served, without operations that never start."""
     queues = []
     for number in range(num_resources + 1):
         served = np.flatnonzero((resource == number) & (starts >= 0))

@@ -1,4 +1,4 @@
-"""Data for a run, and what they must become, bit for bit.
+"""Data for a run, and its results, bit for bit.
 
 Data are whole numbers so small that their sums are exact in every element type, so that the order of sums does not
 matter and a single wrong bit is an error.  Every rank can make the data of every other rank by itself.
@@ -31,7 +31,7 @@ RowSource = tuple[int, int]
 
 @lru_cache(maxsize=64)
 def sources(kind: CollectiveKind, num_members: int) -> tuple[tuple[tuple[RowSource, ...], ...], ...]:
-    """What is added up in each row of each member's buffer in the end: the definition of the kind, as sources.
+    """The sources that are added up in each row of each member's buffer in the end: the definition of the kind.
 
     Every row that a member holds in the beginning is one bit of a whole number, so that sums show where they come from.
 
@@ -97,7 +97,7 @@ def fill(buffer: Array, seed: int, rank: int, num_members: int, dtype: str) -> N
 def first_difference(
     buffer: Array, kind: CollectiveKind, seed: int, member: int, group: tuple[int, ...], dtype: str, reduction: str
 ) -> tuple[int, int, str, str] | None:
-    """The first element that is not what it must be: its row, its column, the value it has and the right one.
+    """The first wrong element: its row, its column, the value it has and the right one.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def _reduced(
 
 @lru_cache(maxsize=32)
 def _reduced_tape(seed: int, begins: tuple[int, ...], dtype: str, num_ranks: int, reduction: str) -> Array:
-    """What ranks that begin at these places make of their data: sums of periodic data have the same period."""
+    """The results of ranks whose data begin at these places: sums of periodic data have the same period."""
     rule, tape = REDUCTIONS[reduction], _tape(seed, dtype, num_ranks)[:TAPE]
     total = np.roll(tape, -begins[0])
     for begin in begins[1:]:

@@ -1,4 +1,4 @@
-"""What one NPU sends and receives in a stage, step by step: its part of the messages of all."""
+"""Messages of one NPU in a stage, step by step: its part of the messages of all."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -17,7 +17,7 @@ class PeerBlocks(NamedTuple):
 
 
 class RankStep(NamedTuple):
-    """What an NPU sends and receives at once; nothing that it sends is received in the same step."""
+    """Messages that an NPU sends and receives at once; nothing that it sends is received in the same step."""
 
     sends: tuple[PeerBlocks, ...]
     receives: tuple[PeerBlocks, ...]
@@ -36,7 +36,7 @@ def _messages(phase: Phase, algorithm: Algorithm, size: int) -> tuple[Messages, 
 
 
 def _step(messages: Messages, place: int, exchanged: bool) -> RankStep:
-    """One step; what was exchanged becomes the block of its sender."""
+    """One step; an exchanged block becomes that of its sender."""
     out, back = messages.source == place, messages.target == place
     kept = messages.source if exchanged else messages.block
     return RankStep(

@@ -20,7 +20,7 @@ def prepare(mover: Mover, program: Program, rank: int, seed: int) -> None:
 
 
 def wrong_element(mover: Mover, program: Program, rank: int, seed: int, skipped: frozenset[int]) -> str | None:
-    """The first element of a rank that is not what it must be, in words.
+    """The first wrong element of a rank, in words.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """The process of a rank: ``python -m themis_opt.runtime.worker``, started by the coordinator.
 
-It connects to the coordinator, does what it says, and ends as soon as the coordinator is gone.  Started for several
+It connects to the coordinator, obeys it, and ends as soon as the coordinator is gone.  Started for several
 ranks it loads everything once and then is copied for each of them.
 """
 
@@ -43,7 +43,7 @@ SWITCH_INTERVAL = 0.0005
 
 
 class Rank:
-    """One rank: its connections, and what it was told to run.
+    """One rank: its connections and its programs.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class Rank:
         self._line.say(type="loaded")
 
     def _mover_of(self, number: int) -> Mover:
-        """With buffers for a program; those of another one go before."""
+        """The mover with buffers for a program; buffers of another program go before."""
         if self._mover is None or number != self._loaded:
             if self._mover is not None:
                 self._mover.close()
@@ -132,7 +132,7 @@ class Rank:
         self._line.say(type="done", origin=origin, wrong=wrong, **used, **as_lists(engine))
 
     def _next_words(self) -> Words:
-        """What the coordinator says in the middle of a run; a rank ends here where there is nothing more to do."""
+        """The next words of the coordinator in the middle of a run; a rank ends here if they say so."""
         words = self._line.hear()
         if words["do"] == "end":
             os._exit(0)
@@ -153,7 +153,7 @@ class Rank:
 
 
 def _fault(rank: int) -> Corrupt | None:
-    """What the environment asks to be done to the messages of a rank."""
+    """The damage to messages of a rank that the environment asks for."""
     kind, _, rest = os.environ.get(FAULT_VARIABLE, "").partition(":")
     chosen, _, count = rest.partition(":")
     if kind != "corrupt" or int(chosen) != rank:

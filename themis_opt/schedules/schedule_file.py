@@ -1,4 +1,4 @@
-"""The schedule file: a schedule with its instance and what is proven about it.
+"""The schedule file: a schedule with its instance and its bounds.
 
 There are two formats, for schedules with compute and for those without; each is a document that knows how to write and
 to read what only it holds.
@@ -109,7 +109,7 @@ class LaunchPart(ChunksPart):
 
 
 class _Document(_Part):
-    """What both formats hold; stages are numbered launch by launch, chunk by chunk, along the path."""
+    """Fields of both formats; stages are numbered launch by launch, chunk by chunk, along the path."""
 
     has_compute: ClassVar[bool]
 
@@ -284,7 +284,7 @@ def schedule_document(schedule: Schedule, summary: Summary | None = None) -> dic
 
 
 def measures(schedule: Schedule, bounds_ns: Mapping[str, float]) -> dict[str, float | None]:
-    """What the times of a schedule say, and its gaps to the best of some bounds, by the fields of its summary.
+    """Figures of the times of a schedule, and its gaps to the best of some bounds, by the fields of its summary.
 
     Times are in nanoseconds, all others fractions; gaps are None without bounds.
     """
@@ -311,7 +311,7 @@ def read_schedule(path: str | Path, instance: Instance | None = None) -> Schedul
     Raises
     ------
     InputError
-        If the file is no schedule file, belongs to another instance, or says of its times what they are not.
+        If the file is no schedule file, belongs to another instance, or its summary contradicts its times.
     InvalidSchedule
         If its plan is so wrong that its stages have no costs.
     """
@@ -470,7 +470,7 @@ def _check_sequences(instance: Instance, plan: Plan, sequences: Mapping[str, Int
 
 
 def _rows(field: str, rows: Sequence[Sequence[int | None]], columns: int, count: int) -> IntArray:
-    """Times with one row per iteration; those that are not known are -1."""
+    """Times with one row per iteration; unknown times are -1."""
     if len(rows) != count:
         raise InputError(f"must have one row for each of {count} iterations", field=field)
     wrong = [number for number, row in enumerate(rows) if len(row) != columns]

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CacheParams:
-    """What a recall may take.
+    """Limits of a recall.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Recalled:
     schedule : Schedule
         Simulated and validated on the instance asked for.
     seconds : float
-        What the search for the plan took.
+        Duration of the search for the plan.
     exact : bool
         Whether it searched this very instance for this kind of sizes.
     """
@@ -92,7 +92,7 @@ class PlanCache:
     folder : Path, optional
         Where the files are, by default in the user's cache folder.  Where nothing can be written, nothing is kept.
     params : CacheParams
-        What a recall may take.
+        Limits of a recall.
     """
 
     folder: Path | None = None
@@ -104,7 +104,7 @@ class PlanCache:
         return self.folder or user_cache_path("themis_opt", appauthor=False) / "plans"
 
     def recall(self, instance: Instance, sizes: ChunkSizes) -> Recalled | None:
-        """The best schedule that the plans found for problems like this give, whatever size they were found for.
+        """The best schedule that the plans of problems like this give, whatever size they were made for.
 
         Parameters
         ----------
@@ -131,11 +131,11 @@ class PlanCache:
         Parameters
         ----------
         schedule : Schedule
-            The best that was found.
+            The best of a search.
         sizes : {"equal", "free"}
             The kind of sizes that were searched; with compute they are free.
         seconds : float
-            What the search took.
+            Duration of the search.
         """
         instance, sizes = schedule.instance, _searched(schedule.instance, sizes)
         if _num_simulated(instance, schedule.plan.num_stages) > self.params.max_stages:
@@ -189,7 +189,7 @@ def _searched(instance: Instance, sizes: ChunkSizes) -> ChunkSizes:
 
 
 def _rank(recalled: Recalled) -> tuple[int, bool, float]:
-    """Sort key: the least makespan; of equal ones that which was searched on the very instance, and the longest."""
+    """Sort key: the least makespan; of equal ones the plan of the very instance, then of the longest search."""
     return recalled.schedule.makespan, not recalled.exact, -recalled.seconds
 
 
@@ -238,7 +238,7 @@ def _renamed(plan: Plan, instance: Instance) -> Plan:
 
 
 def scaled(plan: Plan, instance: Instance) -> Plan:
-    """The plan with every launch as large as in the instance; those that are so already stay as they are."""
+    """The plan with every launch as large as in the instance; launches of the right size stay as they are."""
     pairs = zip(plan.chunks, plan.launched(instance), strict=True)
     return with_sizes(plan, [_scaled_sizes(chunks.sizes, exchange, instance) for chunks, exchange in pairs])
 

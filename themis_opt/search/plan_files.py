@@ -42,7 +42,7 @@ class CachedPlan:
     sizes : {"equal", "free"}
         The kind of sizes that was searched.
     seconds : float
-        What the search took.
+        Duration of the search.
     """
 
     schedule: Schedule

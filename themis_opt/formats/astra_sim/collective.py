@@ -226,7 +226,7 @@ class CustomCollective:
 
     @cached_property
     def shapes(self) -> dict[tuple[Phase, int], StageShape]:
-        """What is alike on every NPU."""
+        """Fields that are alike on every NPU."""
         return {key: _shape(steps) for key, steps in self.steps.items()}
 
     @cached_property
@@ -253,7 +253,7 @@ class CustomCollective:
         return len(self.releases) + sum(node.number for node in self.nodes.values())
 
     def predecessors(self) -> dict[int, list[int]]:
-        """What every stage waits for: the stages before it on the path of its chunk and on its dimension."""
+        """Predecessors of every stage: the stages before it on the path of its chunk and on its dimension."""
         plan, last = self.schedule.plan, dict[int, int]()
         waits: dict[int, list[int]] = {}
         for stage in self.order:
@@ -333,7 +333,7 @@ class CustomCollective:
 
 
 class _Peers(NamedTuple):
-    """What differs from NPU to NPU: distances along dimensions, coordinates of peers, and peers as fields."""
+    """Parts that differ from NPU to NPU: distances along dimensions, coordinates of peers, and peers as fields."""
 
     strides: Sequence[int]
     peers: dict[tuple[Phase, int], list[list[tuple[int, bool]]]]
@@ -341,7 +341,7 @@ class _Peers(NamedTuple):
 
 
 def _head(name: str, kind: NodeType) -> bytes:
-    """What all nodes of a kind share: without ``is_cpu_op`` some readers skip messages."""
+    """Attributes that all nodes of a kind share: without ``is_cpu_op`` some readers skip messages."""
     flags = chakra.attribute("is_cpu_op", False) + chakra.attribute("comm_type", int(kind))
     return bytes_field(2, name) + number_field(3, kind) + flags
 

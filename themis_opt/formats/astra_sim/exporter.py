@@ -26,7 +26,7 @@ COMM_TYPES: Mapping[CollectiveKind, tuple[CommType, str]] = MappingProxyType(
         CollectiveKind.ALL_TO_ALL: (CommType.ALL_TO_ALL, "all-to-all"),
     }
 )
-"""What the simulator can replace by a trace; everything else runs in the place of an all-reduce."""
+"""Collectives that the simulator can replace by a trace; everything else runs in the place of an all-reduce."""
 
 MANY_NODES = 10**6
 BYTES_PER_NODE = 100
@@ -64,7 +64,7 @@ class AstraSim:
             yield f"{COLLECTIVE}.{npu}.et", collective.trace(npu)
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
-        """What a user has to know."""
+        """Notes for users of the files."""
         yield f"start the simulator in the folder: paths in {SYSTEM} are relative to it"
         nodes = CustomCollective(schedule, self.level).num_nodes * schedule.instance.fabric.num_npus
         if nodes > MANY_NODES:

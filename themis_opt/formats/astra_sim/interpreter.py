@@ -157,7 +157,7 @@ class _Replay:
 
 
 def _message(node: Node, npu: int) -> Message:
-    """What a node sends or receives."""
+    """The message that a node sends or receives."""
     sends = node.type == NodeType.COMM_SEND
     peer = _number(node, "comm_dst" if sends else "comm_src")
     ends = (npu, peer) if sends else (peer, npu)

@@ -37,7 +37,7 @@ MSCCL_COLLECTIVES: Mapping[CollectiveKind, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Dialect:
-    """What a reader of the format understands.
+    """Limits of a reader of the format.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ def check_limits(algorithm: MscclAlgorithm, dialect: str) -> None:
 
 
 def _measures(algorithm: MscclAlgorithm, limits: Dialect) -> Iterator[tuple[str, int, int, str]]:
-    """What is limited: its name, how much of it there is, how much there may be, and what makes it less."""
+    """A limit: its name, how much of it there is, how much there may be, and what makes it less."""
     blocks = [gpu.threadblocks for gpu in algorithm.gpus]
     fewer = "fewer chunks make it less"
     yield "characters in its name", len(algorithm.name), MAX_XML_NAME, "a shorter one helps"

@@ -103,7 +103,7 @@ class Msccl:
         return share_units(sizes, exchange.element_bytes, most)
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
-        """What a user has to know."""
+        """Notes for users of the files."""
         launch = only_launch(schedule, self.collective, "MSCCL")
         exchange, sizes = schedule.launched[launch], schedule.plan.chunks[launch].sizes
         units = self._units(schedule, launch)

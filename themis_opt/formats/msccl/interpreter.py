@@ -74,7 +74,7 @@ def _part_of(gpu: Gpu, part: int, whole: int) -> slice:
 
 
 def expected_results(kind: CollectiveKind, inputs: Units) -> dict[int, Units]:
-    """What GPUs must hold in the end, of those that must hold anything."""
+    """Results of the GPUs that have one."""
     gpus, total = range(len(inputs)), inputs.sum(axis=0, dtype=np.uint32)
     if kind is CollectiveKind.REDUCE:
         return {0: total}
@@ -169,7 +169,7 @@ class _GpuMachine:
             self._link(running.gpu, running.block.send, running.block.chan).append(data)
 
     def _received(self, running: _Running, step: MscclStep) -> Units:
-        """What arrived; zeros, to add to, where a step receives nothing."""
+        """Units that arrived; zeros, to add to, where a step receives nothing."""
         if step.type not in RECEIVES:
             return np.zeros(step.cnt, dtype=np.uint32)
         data = self._link(running.block.recv, running.gpu, running.block.chan).popleft()
@@ -205,7 +205,7 @@ def _names(gpu: Gpu, *, in_place: bool) -> dict[str, tuple[str, int]]:
 
 
 class _Watch:
-    """Who touched which unit of a GPU last, to find steps whose order is not known."""
+    """Steps that touched each unit of a GPU last, to detect steps whose order is not known."""
 
     def __init__(self, names: dict[str, tuple[str, int]]) -> None:
         self.names = names
@@ -213,13 +213,13 @@ class _Watch:
         self.readers: dict[tuple[str, int], Clock] = {}
 
     def at(self, running: _Running, clock: Clock) -> "_Access":
-        """What a step does."""
+        """Access of a step to memory."""
         return _Access(self, running, clock)
 
 
 @dataclass
 class _Access:
-    """A step, and what it knows to have ended."""
+    """A step, and the steps that it knows to have ended."""
 
     watch: _Watch
     running: _Running

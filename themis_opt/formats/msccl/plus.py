@@ -1,7 +1,7 @@
 """The exporter ``mscclpp``: one collective of a schedule as a plan for the executor of MSCCL++, and its check.
 
 A plan is one-sided: a GPU puts units into memory of its peer and signals, the peer waits.  Every message has scratch of
-its own at the receiver, which copies it, or adds it to what it has, to where it belongs; so nothing is overwritten that
+its own at the receiver, which copies it, or adds it to its data, to where it belongs; so nothing is overwritten that
 somebody still reads.  Before its first message a GPU tells its peers that it has begun, since scratch is used again by
 the next call.
 
@@ -117,7 +117,7 @@ class Remote(_Strict):
 
 
 class PlanGpu(_Strict):
-    """What a GPU does, and what it needs for it."""
+    """The work of a GPU, and its channels and buffers."""
 
     id: UnitCount
     input_chunks: UnitCount
@@ -208,7 +208,7 @@ class MscclPlus:
         return num_gpus(schedule, launch) * units * ALIGNMENT
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
-        """What a user has to know."""
+        """Notes for users of the files."""
         count = self.multiple(schedule) // ALIGNMENT
         yield f"buffers must divide by {count:,} x {ALIGNMENT} bytes; the order of chunks on a dimension is not kept"
 
@@ -238,11 +238,11 @@ class MscclPlus:
 
 
 _PlusStep = tuple[Transfer, ...] | tuple[Copy, ...]
-"""What a GPU sends to a peer, or receives from one, at once; or what it copies in the end."""
+"""Transfers of a GPU to or from a peer at once, or its copies in the end."""
 
 
 class _BlockEnds(NamedTuple):
-    """What a threadblock is connected to: channels and remote buffers by peer, each with its type."""
+    """Connections of a threadblock: channels and remote buffers by peer, each with its type."""
 
     chunk: int
     peers: Mapping[int, ChannelWay]
@@ -354,7 +354,7 @@ def _channel_op(name: Any, end: _BlockEnds, ids: Mapping[ChannelWay, list[int]],
 def _operations(
     gpu: int, step: _PlusStep, end: _BlockEnds, ids: Mapping[ChannelWay, list[int]], slots: Mapping[int, int]
 ) -> Iterator[Operation]:
-    """What a GPU does for a message or for copies; ``nop`` makes the threads of a block wait for each other."""
+    """Operations of a GPU for a message or for copies; ``nop`` makes the threads of a block wait for each other."""
     transfers = [part for part in step if isinstance(part, Transfer)]
     if transfers and transfers[0].source == gpu:
         yield Operation(name="nop")

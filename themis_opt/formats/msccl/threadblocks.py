@@ -25,7 +25,7 @@ BlockClock = dict["Key", int]
 
 
 class Lane(NamedTuple):
-    """What becomes a channel.
+    """A future channel.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class _Builder:
         return [shared._replace(offset=shared.offset + unit) for unit in range(count)]
 
     def _add(self, key: Key, step: MscclStep, reads: Iterable[Place], writes: Iterable[Place]) -> None:
-        """Append a step, behind what it has to wait for."""
+        """Append a step, behind the steps that it waits for."""
         needed = self._needed(key, reads, writes)
         steps = self.steps[key]
         clock = dict(self.clocks[key][-1]) if steps else {}
@@ -171,7 +171,7 @@ class _Builder:
             self.readers.pop(unit, None)
 
     def _needed(self, key: Key, reads: Iterable[Place], writes: Iterable[Place]) -> BlockClock:
-        """What has to have ended before a step, by threadblock."""
+        """Steps that have to end before a step, by threadblock."""
         needed: BlockClock = {}
         if key.lane.continuation and key not in self.steps:
             needed[key.before] = len(self.steps[key.before]) - 1
@@ -190,7 +190,7 @@ class _Builder:
             needed[other] = max(needed.get(other, -1), number)
 
     def _shortest(self, needed: BlockClock, clock: Mapping[Key, int]) -> list[tuple[Key, int]]:
-        """What of it does not follow from the rest, or from what is known."""
+        """The part of it that follows neither from the rest nor from known steps."""
         new = {other: number for other, number in needed.items() if clock.get(other, -1) < number}
         return [
             (other, number)

@@ -114,7 +114,7 @@ class Layout:
 
     @property
     def kind(self) -> CollectiveKind:
-        """What is run."""
+        """The kind of the collective."""
         return self.exchange.kind
 
     @cached_property
@@ -406,7 +406,7 @@ class _UnitTracker:
         return Place(OUTPUT, address)
 
     def copies(self) -> Iterator[Copy]:
-        """What has to be copied to where it belongs after everything moved."""
+        """Copies of blocks to their places after everything moved."""
         for gpu, chunks in enumerate(self.held):
             for chunk, held in enumerate(chunks):
                 wanted = self._wanted(gpu, chunk)

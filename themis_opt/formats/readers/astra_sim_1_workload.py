@@ -45,7 +45,7 @@ Scope = Literal["none", "all", "first", "rest", "inside", "across", "experts", "
 
 
 class Keyword(NamedTuple):
-    """What a first word means: dimensions of forward pass and input gradient, of the weight gradient, and the loop."""
+    """A first word: dimensions of forward pass and input gradient, of the weight gradient, and the loop."""
 
     activations: Scope
     weights: Scope
@@ -330,7 +330,7 @@ def _alone(source: Source, workload: TextWorkload, machine: Machine, name: str) 
 
 
 def _size(layer_pass: Pass, npus: int, workload: TextWorkload) -> int:
-    """Bytes as we count them: an all-gather by what it makes."""
+    """Bytes as we count them: an all-gather by its result."""
     return (
         layer_pass.size * npus
         if layer_pass.kind is CollectiveKind.ALL_GATHER and not workload.simai

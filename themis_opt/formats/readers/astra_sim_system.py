@@ -33,7 +33,7 @@ IGNORED = (
     *("L", "o", "g", "G", "model-shared-bus", "local-reduction-delay", "roofline-enabled", "trace-enabled"),
     *("replay-only", "track-local-mem", "local-mem-trace-filename", "per-node-custom-implementation", "boost-mode"),
 )
-"""What has no influence on collectives in our model, or none at all: notes say so where it is not zero."""
+"""Fields without influence on collectives in our model, or at all: notes say so where one is not zero."""
 
 SYSTEM_FIELDS = (*USED, *SCHEDULING_POLICIES, *NATIVE, *CUSTOM, *IGNORED)
 ASTRA_SIM_ALGORITHMS = MappingProxyType(

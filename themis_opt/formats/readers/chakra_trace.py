@@ -41,7 +41,7 @@ COMPUTE_NODES = (NodeType.COMP, NodeType.MEM_LOAD, NodeType.MEM_STORE)
 IGNORED_NODES = (NodeType.METADATA,)
 COMPARED = ("type", "data_deps", "ctrl_deps", "duration_micros")
 ATTRIBUTES = ("comm_type", "comm_size", "involved_dim", "num_ops", "tensor_size")
-"""What must be equal for NPUs to be equal; communicators may have different names."""
+"""Fields that must be equal for NPUs to be equal; communicators may have different names."""
 
 
 def _recognizes(source: Source) -> bool:
@@ -298,7 +298,7 @@ class _TraceBuild:
         return self.draft
 
     def _add(self, node: Node) -> None:
-        """Follow one node: what it waits for are tasks, and collectives that are under way."""
+        """Follow one node: it waits for tasks, and collectives that are under way."""
         deps = {*node.data_deps, *node.ctrl_deps}
         ready = max((self._ready[dep] for dep in deps), default=0)
         if node.type in COMPUTE_NODES:

@@ -1,4 +1,4 @@
-"""What PyTorch DistributedDataParallel logs of itself: buckets of gradients, and average times.
+"""The log of PyTorch DistributedDataParallel: buckets of gradients, and average times.
 
 The dict of ``_get_ddp_logging_data()`` as JSON or as Python prints it, or the lines ``key: value`` that
 ``TORCH_DISTRIBUTED_DEBUG=INFO`` prints.  ``bucket_sizes``, or ``rebuilt_bucket_sizes`` where buckets were rebuilt,
@@ -90,7 +90,7 @@ def _sizes(source: Source, given: Mapping[str, Any]) -> list[int]:
 
 
 def _tables(source: Source, given: Mapping[str, Any], compute: int) -> dict[str, list[dict[str, str]]]:
-    """What the log says of communication beside the backward pass."""
+    """Times of communication beside the backward pass in the log."""
     if not all(name in given for name in COMMUNICATION):
         return {}
     busy, hidden = (_whole(source, given[name], name, most=10**15) for name in COMMUNICATION)

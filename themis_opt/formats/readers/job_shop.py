@@ -1,4 +1,4 @@
-"""Job shop benchmark files: checked, and refused as what they are.
+"""Job shop benchmark files: checked, and refused as such.
 
 Their times are free numbers per operation, those of a collective follow from bytes, bandwidths and the order in which
 a chunk visits the dimensions; so a job shop is no instance.

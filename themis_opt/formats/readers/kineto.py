@@ -148,7 +148,7 @@ def _span(source: Source, event: Mapping[str, Any]) -> Span:
 
 
 class _TrainingStep:
-    """One step of a trace: collectives and compute on the GPU, and what is exposed."""
+    """One step of a trace: collectives and compute on the GPU, and exposed communication."""
 
     def __init__(self, source: Source) -> None:
         compute: list[Span] = []
@@ -206,7 +206,7 @@ class _TrainingStep:
         return self.end - self.start
 
     def rows(self) -> list[dict[str, str]]:
-        """What the trace itself says."""
+        """Times of the trace itself."""
         busy = {"communication": _total(self.communication), "compute": _total(self.compute)}
         share = _total(self.exposed) / self.length
         rows = [{"quantity": "step", "time": format_short_time(self.length), "share": format_percent(1)}]
@@ -216,7 +216,7 @@ class _TrainingStep:
         return [*rows, {"quantity": "communication is the bottleneck", "time": limit, "share": format_percent(share)}]
 
     def judged(self, instance: Instance) -> dict[str, list[dict[str, str]]]:
-        """What the best launching policy would gain, in the model, against the launches of the trace."""
+        """The gain of the best launching policy, in the model, against the launches of the trace."""
         from themis_opt.policies.registry import make_policy, usual_policies
         from themis_opt.schedules.simulator import simulate
         from themis_opt.solving.bounds import bounds

@@ -45,7 +45,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Part:
-    """What the files of one format say of a problem.
+    """The part of a problem that the files of one format describe.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Reader(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """What is exchanged where files describe a network alone; as many chunks as files say, if not given."""
+    """The collective where files describe a network alone; as many chunks as files say, if not given."""
 
     kind: str = "all_reduce"
     size: str | int = "100 MB"

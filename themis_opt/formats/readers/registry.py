@@ -184,7 +184,7 @@ def _part(reader: Reader, sources: Sequence[Source]) -> Part:
 
 
 def _parts(reader: _Entry, paths: Sequence[Path], *, alone: bool) -> list[Part]:
-    """What the files of one format say: of our own all of it if there is one, else the network."""
+    """The parts in files of one format: of our own all of it if there is one, else the network."""
     if isinstance(reader, Reader):
         return [_part(reader, [Source(path) for path in paths])]
     instances = [(reader(path), str(path)) for path in paths]

@@ -9,7 +9,7 @@ from themis_opt.runtime.links import Frame, Incoming, Outgoing, RankFailure
 
 
 class Mailboxes:
-    """What the threads share: the messages under way, by receiver, sender and channel.
+    """Shared by the threads: the messages under way, by receiver, sender and channel.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ import numpy as np
 from themis_opt.runtime.links import Address, ChannelKey, Frame, Incoming, Outgoing, RankFailure
 
 CONGESTION_CONTROL = b"reno"
-"""Congestion control that sends what it is given; BBR, the default of some systems, paces by itself."""
+"""Congestion control that does not pace; BBR, the default of some systems, paces by itself."""
 
 GREETING_SECONDS = 10.0
 """In which all neighbours must be connected."""
@@ -243,7 +243,7 @@ class TcpEndpoint:
 
 
 def _greeting(connection: socket.socket, token: str, deadline: float) -> tuple[int, int, int] | None:
-    """Who calls, or None for strangers."""
+    """The rank, dimension and lane of a caller, or None for strangers."""
     try:
         (size,) = LENGTH.unpack(receive_exactly(connection, LENGTH.size, deadline))
         if size > LONGEST_GREETING:
