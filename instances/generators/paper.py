@@ -13,7 +13,7 @@ from types import MappingProxyType
 from themis_opt.base.docstrings import docstring
 from themis_opt.problem.catalog import load
 from themis_opt.problem.exchanges import Tensor
-from themis_opt.problem.instance import FORMAT, Instance
+from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
 from themis_opt.problem.iteration import ComputeTask, Iteration, Split
 from themis_opt.problem.network import Network
 from themis_opt.problem.phases import CollectiveKind
@@ -175,7 +175,7 @@ def paper_iteration(network: str, workload: str) -> Instance:
     title, make = WORKLOADS[workload]
     fabric = load(f"{network}.all_reduce.1000MiB").network
     return Instance(
-        format=FORMAT,
+        format=INSTANCE_FORMAT,
         name=f"{fabric.name} {title}",
         description=" ".join(docstring(make).split()),
         network=fabric,

@@ -12,7 +12,7 @@ from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.schedule_file import schedule_document
 from themis_opt.schedules.simulator import simulate
-from themis_opt.schedules.validation import RULES
+from themis_opt.schedules.validation import VALIDATION_RULES
 
 COMMANDS = ("validate", "explain")
 FAR = 2**63 - 1
@@ -245,7 +245,7 @@ BREAKS = {
 
 def test_every_rule_can_be_broken():
     """But for missing times, which are refused before, and what rails carry, which follows from all else."""
-    assert BREAKS.keys() == RULES.keys() - {"complete", "rails"}
+    assert BREAKS.keys() == VALIDATION_RULES.keys() - {"complete", "rails"}
 
 
 @pytest.mark.parametrize("rule", BREAKS)

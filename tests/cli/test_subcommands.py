@@ -15,7 +15,7 @@ from themis_opt.policies.registry import POLICIES, REFERENCE, takes_dispatch, us
 from themis_opt.problem.catalog import shipped
 from themis_opt.problem.schema import SCHEMA_FILE, instance_schema
 from themis_opt.schedules.dispatch import DISPATCH
-from themis_opt.schedules.validation import RULES
+from themis_opt.schedules.validation import VALIDATION_RULES
 from themis_opt.study import columns, comparison
 
 NAME = "fig5.all_reduce.256MB"
@@ -422,7 +422,7 @@ def test_show_lists_tasks_and_tensors(succeed, arguments):
 @pytest.mark.parametrize(("kind", "npus"), [("collectives", [[4, 4]]), ("iteration", None)])
 def test_validate_names_its_rules_and_can_move_data(rows, succeed, arguments, kind, npus):
     report = rows(kind, "validate", "--data")
-    assert (report["valid"], report["rules"]) == (True, list(RULES))
+    assert (report["valid"], report["rules"]) == (True, list(VALIDATION_RULES))
     assert report["data"]["num_npus"] == 16
     assert npus is None or report["data"]["sizes"] == npus
     assert "data: every NPU" in succeed(*arguments[kind]["validate"], "--data")

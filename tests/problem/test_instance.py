@@ -196,7 +196,7 @@ def test_a_span_is_sorted_from_the_innermost_outwards() -> None:
 
 def test_unnamed_collectives_are_called_by_kind_and_number() -> None:
     both = [COLLECTIVE | {"name": "gradients"}, COLLECTIVE]
-    names = [own.name for own in Instance.model_validate(INSTANCE | {"collectives": both}).exchanges]
+    names = [exchange.name for exchange in Instance.model_validate(INSTANCE | {"collectives": both}).exchanges]
     assert names == ["gradients", "all_reduce2"]
 
 

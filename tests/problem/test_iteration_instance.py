@@ -172,8 +172,8 @@ def test_tasks_must_fit_the_clock_together() -> None:
 def test_a_tensor_is_needed_in_this_iteration_only_by_later_tasks(
     ready: str, needed: str, needed_in: str | None, later: int
 ) -> None:
-    own = {"name": "t", "size": 2, "ready_after": ready, "needed_before": needed, "needed_in": needed_in}
-    assert instance_with(changed(*TENSORS, to=[own])).exchanges[0].needed_later == later
+    tensor = {"name": "t", "size": 2, "ready_after": ready, "needed_before": needed, "needed_in": needed_in}
+    assert instance_with(changed(*TENSORS, to=[tensor])).exchanges[0].needed_later == later
 
 
 def test_split_dimensions_are_two_of_the_full_bandwidth() -> None:
@@ -190,7 +190,7 @@ def test_only_shared_parts_are_one_resource(shared: bool, resources: tuple[int, 
 
 def test_spans_are_indices_after_splits_innermost_first() -> None:
     instance = instance_with(changed(*TENSORS, 0, "dimensions", to=["dp", "dim1"]))
-    assert [own.span for own in instance.exchanges] == [(0, 2), (0, 1, 2)]
+    assert [exchange.span for exchange in instance.exchanges] == [(0, 2), (0, 1, 2)]
 
 
 def test_compute_and_memory_are_sums_over_tasks() -> None:

@@ -32,24 +32,24 @@ def instance(swapped: str, gradients: str, link: Dimension = HOST) -> Instance:
 @pytest.mark.parametrize("launching", LAUNCHING)
 @pytest.mark.parametrize(("swapped", "gradients"), [("1 MB", "1 MB"), ("8 MB", "1 MB"), ("1 MB", "16 MB")])
 def test_iteration_is_never_below_compute_link_and_network(launching: str, swapped: str, gradients: str) -> None:
-    own = instance(swapped, gradients)
-    schedule = simulate(own, make_policy(f"{launching}/hourglass")(own))
+    linked = instance(swapped, gradients)
+    schedule = simulate(linked, make_policy(f"{launching}/hourglass")(linked))
     validate(schedule)
-    out, _, gradient = own.exchanges
+    out, _, gradient = linked.exchanges
     link, network = 2 * out.size / 2e9 * 1e12, 2 * 0.75 * gradient.size / 1e9 * 1e12
-    assert schedule.makespan >= max(own.compute, link, network)
-    assert schedule.makespan >= max(bounds(own).values()) * (1 - 1e-9)
+    assert schedule.makespan >= max(linked.compute, link, network)
+    assert schedule.makespan >= max(bounds(linked).values()) * (1 - 1e-9)
 
 
 def test_swaps_and_gradients_do_not_share_a_resource() -> None:
-    own = instance("1 MB", "1 MB")
-    assert own.resource_names == ("ring", "host")
-    assert [exchange.span for exchange in own.exchanges] == [(1,), (1,), (0,)]
+    linked = instance("1 MB", "1 MB")
+    assert linked.resource_names == ("ring", "host")
+    assert [exchange.span for exchange in linked.exchanges] == [(1,), (1,), (0,)]
 
 
 def test_bound_counts_the_way_out_and_back() -> None:
-    own = instance("8 MB", "1 MB")
-    assert max(bounds(own).values()) == pytest.approx(1e9 + 2 * (4e9 + 1e6) + 1e9, rel=1e-6)
+    linked = instance("8 MB", "1 MB")
+    assert max(bounds(linked).values()) == pytest.approx(1e9 + 2 * (4e9 + 1e6) + 1e9, rel=1e-6)
 
 
 def test_link_without_a_name_or_with_that_of_a_dimension_is_refused() -> None:

@@ -22,7 +22,7 @@ POLICIES = ("baseline+fifo", "themis+scf", "themis+lifo", "random+longest_remain
 
 def as_iteration(instance: Instance) -> Instance:
     """The collectives of an instance as tensors that tasks as long as the waits for their releases make."""
-    releases = sorted({own.release for own in instance.exchanges})
+    releases = sorted({exchange.release for exchange in instance.exchanges})
     tasks = tuple(
         ComputeTask(name=str(until), duration=f"{until - since} ps")
         for since, until in zip([0, *releases], releases, strict=False)
@@ -30,20 +30,20 @@ def as_iteration(instance: Instance) -> Instance:
     tensors = tuple(
         Tensor(
             name=exchange.name,
-            kind=own.kind,
-            size=own.size,
-            ready_after=str(own.release),
+            kind=collective.kind,
+            size=collective.size,
+            ready_after=str(collective.release),
             needed_before=tasks[0].name,
             needed_in="next",
-            dimensions=own.dimensions,
-            element_bytes=own.element_bytes,
+            dimensions=collective.dimensions,
+            element_bytes=collective.element_bytes,
         )
-        for own, exchange in zip(instance.collectives, instance.exchanges, strict=True)
+        for collective, exchange in zip(instance.collectives, instance.exchanges, strict=True)
     )
     return Instance(
         network=instance.network,
         iteration=Iteration(tasks=tasks, tensors=tensors),
-        chunks=max(own.chunks for own in instance.collectives),
+        chunks=max(collective.chunks for collective in instance.collectives),
         latency=instance.latency,
         ag_order=instance.ag_order,
     )
@@ -68,7 +68,7 @@ def test_collectives_beside_compute_start_when_they_start_alone(
     stages = beside.plan.num_stages
     assert np.array_equal(beside.start[:stages], alone.start)
     assert beside.makespan == alone.makespan
-    assert beside.period.exposed == alone.makespan - max(own.release for own in instance.exchanges)
+    assert beside.period.exposed == alone.makespan - max(exchange.release for exchange in instance.exchanges)
 
 
 @given(data=st.data())

@@ -53,8 +53,10 @@ def planned(instance: Instance, policy: str = "baseline") -> Schedule:
 
 def held(instance: Instance) -> int:
     """Picoseconds for which the first stage of a single chunk holds its dimension."""
-    own = instance.exchanges[0]
-    return int(path_costs(instance, own.kind, np.array([own.size]), np.array([own.span])).occupancy[0, 0])
+    exchange = instance.exchanges[0]
+    return int(
+        path_costs(instance, exchange.kind, np.array([exchange.size]), np.array([exchange.span])).occupancy[0, 0]
+    )
 
 
 def test_no_part_no_time_and_all_parts_arrive_at_once() -> None:
@@ -73,9 +75,9 @@ def test_the_parts_are_the_optimum_of_the_linear_programme(rails: list[tuple[int
     for count in range(1, len(rails) + 1):
         for used in combinations(rails, count):
             bandwidth = sum(megabytes * 10**6 for megabytes, _ in used)
-            late = sum(megabytes * 10**6 * own for megabytes, own in used)
+            late = sum(megabytes * 10**6 * bandwidth_used for megabytes, bandwidth_used in used)
             level = Fraction(size * PICOSECONDS + late, bandwidth)
-            if level >= max(own for _, own in used):
+            if level >= max(bandwidth_used for _, bandwidth_used in used):
                 levels.append(level)
     dimension = server(
         *(
@@ -197,7 +199,7 @@ def test_rails_scale_with_their_dimension() -> None:
 
 def test_explanation_and_order_table_say_what_each_rail_carries() -> None:
     schedule = planned(gather(server(FAST, LATE), size=16_000))
-    loads = [(own.dimension, own.rail, own.bytes, own.share) for own in explain(schedule).rails]
+    loads = [(rail.dimension, rail.rail, rail.bytes, rail.share) for rail in explain(schedule).rails]
     assert loads == [("dim1", "fast", 11_250, 0.9375), ("dim1", "late", 750, 0.0625)]
     table = order_table(schedule)
     assert table["dimensions"][0]["issue_order"][0]["rails"] == {"fast": 11_250, "late": 750}
@@ -224,9 +226,13 @@ def test_runs_and_designs_refuse_rails() -> None:
 def test_flexlink_gains_a_quarter_over_nvlink_alone() -> None:
     """FlexLink reports up to 26 % on 8 H800 GPUs, with 2 to 22 % of the bytes on PCIe and NICs."""
     rails = themis_opt.load(FLEXLINK)
-    own = rails.network.dimensions[0]
+    railed = rails.network.dimensions[0]
     alone = Dimension(
-        kind=own.kind, algorithm=own.algorithm, size=own.size, latency=f"{own.latency} ps", bandwidth="200 GB/s"
+        kind=railed.kind,
+        algorithm=railed.algorithm,
+        size=railed.size,
+        latency=f"{railed.latency} ps",
+        bandwidth="200 GB/s",
     )
     together, nvlink = planned(rails), planned(rails.varied(network=Network(dimensions=(alone,))))
     assert nvlink.makespan / together.makespan == pytest.approx(1.26, abs=0.01)

@@ -16,7 +16,7 @@ NAMES = ("v100-64.bert-large", "v100-64.vgg-16")
 def test_messages_and_gradients_share_the_adapter(name: str) -> None:
     instance = load(name)
     resources = {
-        kind: {instance.resources[k] for own in instance.exchanges if own.kind is kind for k in own.span}
+        kind: {instance.resources[k] for exchange in instance.exchanges if exchange.kind is kind for k in exchange.span}
         for kind in (CollectiveKind.SEND, CollectiveKind.ALL_REDUCE)
     }
     assert resources[CollectiveKind.SEND] < resources[CollectiveKind.ALL_REDUCE]
@@ -26,13 +26,17 @@ def test_messages_and_gradients_share_the_adapter(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_reference_is_no_worse_than_any_policy_and_its_bound_beats_none(name: str) -> None:
     compared = compare(
-        load(name), [*(f"{own}/hourglass" for own in LAUNCHING), "exact"], time_limit=1, workers=1, sizes="equal"
+        load(name),
+        [*(f"{launching}/hourglass" for launching in LAUNCHING), "exact"],
+        time_limit=1,
+        workers=1,
+        sizes="equal",
     )
     *policies, reference = compared.results
     validate(reference.schedule)
     least = max(compared.bounds.values())
     assert reference.policy == "exact"
-    assert least * (1 - 1e-9) <= reference.makespan <= min(own.makespan for own in policies)
+    assert least * (1 - 1e-9) <= reference.makespan <= min(policy.makespan for policy in policies)
     assert reference.gap < 0.05
 
 
@@ -43,5 +47,5 @@ def test_no_schedule_is_shorter_than_a_stage_and_one_pass_of_those_before(name: 
     durations = [[instance.tasks[task].duration for task in chain] for chain in instance.chains]
     for stage, chain in enumerate(durations):
         assert len(chain) == 2 * MICROBATCHES
-        before = sum(sum(own) / MICROBATCHES for own in durations[:stage])
+        before = sum(sum(batch) / MICROBATCHES for batch in durations[:stage])
         assert result.makespan >= sum(chain) + before * (1 - 1e-9)

@@ -72,7 +72,7 @@ def test_without_launches_of_a_plan_each_waits_too() -> None:
 
 
 def test_chains_decide_about_the_fingerprint() -> None:
-    loose = instance(*(own.replace(after=()) for own in CHAIN.iteration.tensors))
+    loose = instance(*(tensor.replace(after=()) for tensor in CHAIN.iteration.tensors))
     assert loose.fingerprint != CHAIN.fingerprint
 
 

@@ -8,7 +8,7 @@ from themis_opt.base.errors import InvalidSchedule
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import steps
 from themis_opt.problem.exchanges import Collective
-from themis_opt.problem.instance import FORMAT, Instance
+from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.phases import Phase
 from themis_opt.schedules import adasum
@@ -25,7 +25,7 @@ def dimension(algorithm: str, size: int = 64) -> Dimension:
 
 def all_reduce(size: str, *dimensions: Dimension) -> Instance:
     collective = Collective(kind="all_reduce", size=size, chunks=1)
-    return Instance(format=FORMAT, network=Network(dimensions=dimensions), collectives=(collective,))
+    return Instance(format=INSTANCE_FORMAT, network=Network(dimensions=dimensions), collectives=(collective,))
 
 
 def makespan(instance: Instance) -> int:
@@ -37,7 +37,7 @@ def makespan(instance: Instance) -> int:
 
 @pytest.mark.parametrize("size", ["25 MB", "100 MB", "1 GB"])
 def test_products_cost_less_than_two_percent_from_25_megabytes_on(size: str) -> None:
-    plain, adasum = (makespan(all_reduce(size, dimension(own))) for own in ("halving_doubling", "adasum"))
+    plain, adasum = (makespan(all_reduce(size, dimension(algorithm))) for algorithm in ("halving_doubling", "adasum"))
     assert 1 < adasum / plain < 1.02
 
 

@@ -13,9 +13,9 @@ def test_busy_is_what_the_explanation_of_a_resource_says(name):
     instance = load(name)
     schedule = simulate(instance, make_policy(specify("baseline", instance))(instance))
     resources = [resource_time(schedule, number) for number in range(instance.num_resources)]
-    whole = [own.busy + own.lag + own.idle for own in resources]
+    whole = [resource.busy + resource.lag + resource.idle for resource in resources]
     assert schedule.busy == pytest.approx(
-        {own.name: own.busy / time for own, time in zip(resources, whole, strict=True)}, abs=1e-6
+        {resource.name: resource.busy / time for resource, time in zip(resources, whole, strict=True)}, abs=1e-6
     )
 
 

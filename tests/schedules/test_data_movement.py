@@ -10,9 +10,9 @@ from themis_opt.problem.cost import path_costs, steps
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
-from themis_opt.problem.phases import CollectiveKind, Phase
+from themis_opt.problem.phases import Blocks, CollectiveKind, Phase
 from themis_opt.problem.wiring import ALGORITHM_RULES, KIND_RULES, Algorithm, Kind, grid
-from themis_opt.schedules.data_movement import Tensor, move
+from themis_opt.schedules.data_movement import move
 from themis_opt.schedules.messages import PATTERNS, Messages, algorithm_messages, stage_messages, stage_ways
 
 SIZES = (2, 3, 4, 5, 6, 7, 8, 12, 16, 21)
@@ -36,11 +36,11 @@ def dimension(request: pytest.FixtureRequest) -> Dimension:
     return Dimension(kind=KIND_OF[algorithm], size=size, bandwidth=1e9, algorithm=algorithm)
 
 
-def random_blocks(*shape: int) -> Tensor:
+def random_blocks(*shape: int) -> Blocks:
     return np.random.default_rng(7).integers(2**32, size=shape, dtype=np.uint32)
 
 
-def blocks_before(phase: Phase, size: int) -> Tensor:
+def blocks_before(phase: Phase, size: int) -> Blocks:
     return random_blocks(size, 1 if phase in GATHERS else size)
 
 
@@ -79,7 +79,7 @@ def test_a_stage_takes_the_steps_and_sends_the_bytes_of_the_cost_model(dimension
     assert traffic == (steps(dimension, phase), costs.sent[0, position])
 
 
-@pytest.mark.parametrize(("algorithm", "size"), [own for own in WIRED if own[0] != "in_network"])
+@pytest.mark.parametrize(("algorithm", "size"), [case for case in WIRED if case[0] != "in_network"])
 def test_the_busiest_npu_adds_up_what_the_cost_model_counts(algorithm: Algorithm, size: int) -> None:
     received = sum(
         way.share * np.bincount(step.target.ravel(), minlength=size).astype(object)
@@ -99,7 +99,9 @@ def test_no_message_of_a_step_sends_what_the_step_brings(algorithm: Algorithm, p
                 assert not set(zip(source, block, strict=True)) & set(zip(target, block, strict=True))
 
 
-@pytest.mark.parametrize("algorithm", [own for own in Algorithm if ALGORITHM_RULES[own].links is None])
+@pytest.mark.parametrize(
+    "algorithm", [algorithm for algorithm in Algorithm if ALGORITHM_RULES[algorithm].links is None]
+)
 def test_where_all_links_are_used_evenly_every_npu_receives_as_much_as_it_sends(algorithm: Algorithm) -> None:
     for phase in (Phase.ALL_GATHER, Phase.ALL_TO_ALL):
         for step in algorithm_messages(phase, algorithm, 6):
@@ -150,7 +152,7 @@ def test_a_binomial_tree_joins_groups_in_pairs() -> None:
 def test_recursive_doubling_pairs_npus_that_differ_in_one_bit() -> None:
     steps = algorithm_messages(Phase.ALL_GATHER, Algorithm.HALVING_DOUBLING, 8)
     peers = [dict(zip(step.source.tolist(), step.target.tolist(), strict=True)) for step in steps]
-    assert [list(own.values()) for own in peers] == [
+    assert [list(step_peers.values()) for step_peers in peers] == [
         [1, 0, 3, 2, 5, 4, 7, 6],
         [2, 3, 0, 1, 6, 7, 4, 5],
         [4, 5, 6, 7, 0, 1, 2, 3],

@@ -111,16 +111,16 @@ def test_steps_of_a_period_have_the_times_of_the_schedule(schedule: Schedule) ->
 def test_a_schedule_that_waits_on_purpose_has_the_critical_path_of_its_orders(schedule: Schedule) -> None:
     waiting = waits_on_purpose(schedule)
     validate(waiting)
-    found, expected = ([(s.stage, s.waited_for) for s in critical_path(own)] for own in (waiting, schedule))
-    assert found == expected
+    steps, expected = ([(s.stage, s.waited_for) for s in critical_path(one)] for one in (waiting, schedule))
+    assert steps == expected
 
 
 @with_compute
 def test_periods_that_wait_on_purpose_have_the_critical_path_of_their_orders(schedule: Schedule) -> None:
     waiting = waits_on_purpose(schedule)
     validate(waiting)
-    found, expected = ([(s.label, s.waited_for) for s in critical_path(own)] for own in (waiting, schedule))
-    assert found == expected
+    steps, expected = ([(s.label, s.waited_for) for s in critical_path(one)] for one in (waiting, schedule))
+    assert steps == expected
 
 
 def test_a_gather_waits_for_its_scatter() -> None:
@@ -146,7 +146,9 @@ def test_a_launch_of_one_iteration_may_wait_for_a_task_of_the_next() -> None:
 def test_a_launch_before_its_time_waits_for_no_task(later: int) -> None:
     """No rule says when a plan launches, so that a valid schedule may contradict it."""
     schedule = scheduled()
-    late = tuple(replace(own, after=TaskOf(min(own.after.task + later, 5), 0)) for own in schedule.plan.launches)
+    late = tuple(
+        replace(launch, after=TaskOf(min(launch.after.task + later, 5), 0)) for launch in schedule.plan.launches
+    )
     contradicted = replace(schedule, plan=replace(schedule.plan, launches=late))
     validate(contradicted)
     steps = critical_path(contradicted)
@@ -226,8 +228,8 @@ def test_the_npu_waits_for_all_exposed_communication(schedule: Schedule) -> None
 @with_compute
 @pytest.mark.parametrize("kind", ["data", "model"])
 def test_waits_have_the_parallelism_of_what_is_exposed(schedule: Schedule, kind: str) -> None:
-    own = [wait.length for wait in explain(schedule).waits if wait.parallelism == kind]
-    assert sum(own) == schedule.period.exposed_by(kind)
+    lengths = [wait.length for wait in explain(schedule).waits if wait.parallelism == kind]
+    assert sum(lengths) == schedule.period.exposed_by(kind)
 
 
 def test_a_wait_names_its_launch() -> None:

@@ -13,7 +13,7 @@ from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.schedules.validation import RULES, validate
+from themis_opt.schedules.validation import VALIDATION_RULES, validate
 
 SCATTER2, SCATTER1, GATHER1, GATHER2 = range(1, 5)
 """Launches of the valid schedule; number 0 is of the model."""
@@ -42,9 +42,9 @@ def with_launch(schedule: Schedule, number: int, **changes: Any) -> Schedule:
 
 def with_chunks(schedule: Schedule, number: int, **changes: Any) -> Schedule:
     """The schedule with other sizes or paths of one launch."""
-    own = list(schedule.plan.chunks)
-    own[number] = replace(own[number], **changes)
-    return replace(schedule, plan=replace(schedule.plan, chunks=tuple(own)))
+    chunks = list(schedule.plan.chunks)
+    chunks[number] = replace(chunks[number], **changes)
+    return replace(schedule, plan=replace(schedule.plan, chunks=tuple(chunks)))
 
 
 def with_starts(schedule: Schedule, start: np.ndarray) -> Schedule:
@@ -74,8 +74,8 @@ def a_tensor_twice(schedule: Schedule) -> Schedule:
     plan = schedule.plan
     (first, *rest) = plan.launches
     twice = replace(plan, launches=(first, replace(first, name="again"), *rest), chunks=(plan.chunks[0], *plan.chunks))
-    own = np.arange(plan.offsets[1])
-    return with_plan(schedule, twice, np.concatenate([own, np.arange(plan.num_stages)]))
+    first_stages = np.arange(plan.offsets[1])
+    return with_plan(schedule, twice, np.concatenate([first_stages, np.arange(plan.num_stages)]))
 
 
 def a_tensor_left_out(schedule: Schedule) -> Schedule:
@@ -239,7 +239,8 @@ def test_the_schedule_is_valid_before_it_is_broken(valid: Schedule) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "mutation"), [pytest.param(r, m, id=f"{r}-{m.__name__}") for r, own in BROKEN.items() for m in own]
+    ("rule", "mutation"),
+    [pytest.param(r, m, id=f"{r}-{m.__name__}") for r, mutations in BROKEN.items() for m in mutations],
 )
 def test_a_broken_rule_is_named(valid: Schedule, rule: str, mutation: Mutation) -> None:
     with pytest.raises(InvalidSchedule) as caught:
@@ -262,13 +263,15 @@ def test_stages_of_one_resource_must_not_overlap() -> None:
 
 
 def test_a_gather_of_other_chunks_than_its_scatter_does_not_mirror_it(valid: Schedule) -> None:
-    assert RULES["mirrored_halves"](valid) is None
-    assert "does not reverse its scatter" in (RULES["mirrored_halves"](a_gather_of_other_chunks(valid)) or "")
+    assert VALIDATION_RULES["mirrored_halves"](valid) is None
+    assert "does not reverse its scatter" in (
+        VALIDATION_RULES["mirrored_halves"](a_gather_of_other_chunks(valid)) or ""
+    )
 
 
 def test_every_rule_is_broken_by_a_test() -> None:
     # Those of whole all-reduces and of rails are broken among collectives.
-    assert {*BROKEN, "no_overlap", "ag_order", "rails"} == set(RULES)
+    assert {*BROKEN, "no_overlap", "ag_order", "rails"} == set(VALIDATION_RULES)
 
 
 def test_the_enforced_schedule_obeys_its_sequences(valid: Schedule) -> None:

@@ -118,8 +118,8 @@ def random_operations(draw: st.DrawFn) -> Operations:
     order = draw(st.permutations(range(count)))
     for r in range(max(resource) + 1):
         if enforced[r]:
-            own = [i for i in order if resource[i] == r]
-            major[own] = np.arange(len(own))
+            served = [i for i in order if resource[i] == r]
+            major[served] = np.arange(len(served))
     return operations(
         resource,
         each(st.integers(0, 5) | st.integers(0, 2**40)),

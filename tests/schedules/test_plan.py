@@ -166,5 +166,5 @@ def test_the_fixed_order_scatters_outwards_and_gathers_inwards(kind: str, path: 
 def test_every_stage_is_found_by_its_number(data: st.DataObject) -> None:
     instance = data.draw(instances())
     plan = data.draw(plans(instance))
-    found = [stage.dimension for stage in plan.stages(instance)]
-    assert found == plan.stage_dimensions.tolist()
+    dimensions = [stage.dimension for stage in plan.stages(instance)]
+    assert dimensions == plan.stage_dimensions.tolist()

@@ -12,7 +12,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Chunks, Plan, default_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.schedules.validation import RULES, validate
+from themis_opt.schedules.validation import VALIDATION_RULES, validate
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +33,8 @@ def changed(schedule: Schedule, **changes: np.ndarray) -> Schedule:
     """The schedule with other sizes, paths or sequences, at the same times."""
     plan = schedule.plan
     sequences = changes.pop("sequences", plan.sequences)
-    own = {"sizes": plan.chunks[0].sizes, "paths": plan.chunks[0].paths} | changes
-    return replace(schedule, plan=Plan((Chunks(**own),), plan.dispatch, sequences))  # type: ignore[arg-type]
+    arrays = {"sizes": plan.chunks[0].sizes, "paths": plan.chunks[0].paths} | changes
+    return replace(schedule, plan=Plan((Chunks(**arrays),), plan.dispatch, sequences))  # type: ignore[arg-type]
 
 
 def shifted(schedule: Schedule, stage: int, by: int, *names: str) -> Schedule:
@@ -204,7 +204,7 @@ def test_a_broken_rule_is_named(valid: Schedule, rule: str, corrupt: Callable[[S
 
 def test_every_rule_is_broken_by_some_corruption() -> None:
     of_compute = {"mirrored_halves", "serial_compute", "needs"}
-    assert {rule for rule, _ in CORRUPTIONS} == set(RULES) - of_compute
+    assert {rule for rule, _ in CORRUPTIONS} == set(VALIDATION_RULES) - of_compute
 
 
 def test_the_message_names_the_stage_that_breaks_the_rule(valid: Schedule) -> None:
@@ -214,7 +214,9 @@ def test_the_message_names_the_stage_that_breaks_the_rule(valid: Schedule) -> No
 
 def test_gathering_in_any_order_is_valid_where_the_instance_leaves_it_free(valid: Schedule) -> None:
     assert (
-        RULES["ag_order"](replace(gather_in_scatter_order(valid), instance=valid.instance.replace(ag_order="free")))
+        VALIDATION_RULES["ag_order"](
+            replace(gather_in_scatter_order(valid), instance=valid.instance.replace(ag_order="free"))
+        )
         is None
     )
 
@@ -234,4 +236,4 @@ def test_whatever_is_scattered_and_gathered_may_have_to_gather_in_reverse(valid:
     document["collectives"][0]["kind"] = kind
     rooted = replace(valid, instance=Instance.model_validate(document))
     validate(rooted)
-    assert RULES["ag_order"](gather_in_scatter_order(rooted)) is not None
+    assert VALIDATION_RULES["ag_order"](gather_in_scatter_order(rooted)) is not None

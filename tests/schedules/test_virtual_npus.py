@@ -11,7 +11,7 @@ from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.schedules.virtual_npus import MAX_VIRTUAL_NPUS, Trial, virtual_sizes
+from themis_opt.schedules.virtual_npus import MAX_VIRTUAL_NPUS, DataTrial, virtual_sizes
 
 
 def instance_of(*sizes: int, kind: CollectiveKind = CollectiveKind.ALL_REDUCE) -> Instance:
@@ -37,9 +37,9 @@ def test_where_3_would_exceed_the_limit_sizes_fall_back_to_2() -> None:
     assert math.prod(sizes) <= MAX_VIRTUAL_NPUS
 
 
-def trial_of(instance: Instance, seed: int) -> Trial:
+def trial_of(instance: Instance, seed: int) -> DataTrial:
     """The trial of the only collective."""
-    return Trial.of(instance, instance.exchanges[0], seed)
+    return DataTrial.of(instance, instance.exchanges[0], seed)
 
 
 def test_equal_seeds_give_equal_data() -> None:
@@ -88,4 +88,4 @@ def test_an_unknown_kind_is_refused() -> None:
     instance = instance_of(2, 3)
     unknown: Any = "barrier"
     with pytest.raises(ValueError, match="'barrier' is not a valid CollectiveKind"):
-        Trial.of(instance, replace(instance.exchanges[0], kind=unknown), 0)
+        DataTrial.of(instance, replace(instance.exchanges[0], kind=unknown), 0)

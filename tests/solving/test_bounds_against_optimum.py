@@ -20,7 +20,7 @@ LONG = 600.0
 
 def optimum(instance: Instance) -> int:
     """Least makespan in picoseconds."""
-    sizes = tuple(equal_sizes(own) for own in instance.exchanges)
+    sizes = tuple(equal_sizes(exchange) for exchange in instance.exchanges)
     return brute_force(list(chunk_order_data(instance, sizes, 1).jobs))
 
 
@@ -42,6 +42,6 @@ def test_bound_of_the_reference_does_not_exceed_the_optimum(instance: Instance) 
 @settings(max_examples=20)
 @given(tiny_instances())
 def test_reference_reaches_the_optimum(instance: Instance) -> None:
-    found = Exact(seconds=LONG, workers=1).solve(instance).schedule.makespan
+    makespan = Exact(seconds=LONG, workers=1).solve(instance).schedule.makespan
     best = optimum(instance)
-    assert best <= found <= best * (1 + GAP)
+    assert best <= makespan <= best * (1 + GAP)

@@ -106,7 +106,7 @@ def test_compressed_data_and_headers_count_as_on_the_wire() -> None:
 
 def test_collectives_add_up_from_their_releases() -> None:
     both = two_levels(3, "all_gather", "all_reduce")
-    late = both.replace(collectives=tuple(own.replace(release="1 s") for own in both.collectives))
+    late = both.replace(collectives=tuple(collective.replace(release="1 s") for collective in both.collectives))
     assert seconds(both) == pytest.approx(3 * seconds(two_levels(3, "all_gather")))
     assert seconds(late) == pytest.approx(1 + seconds(both))
 

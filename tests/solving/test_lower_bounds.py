@@ -122,8 +122,8 @@ def test_order_count_waits_for_the_first_stage_elsewhere() -> None:
 
 
 def test_order_count_without_time_is_still_a_bound(figure_5: Instance) -> None:
-    found = order_count(figure_5, BoundParams(order_count_work=1e-6))
-    assert found <= 7 * UNIT * (1 + 1e-9)
+    bound = order_count(figure_5, BoundParams(order_count_work=1e-6))
+    assert bound <= 7 * UNIT * (1 + 1e-9)
 
 
 def test_chain_follows_one_chunk_with_all_lags() -> None:

@@ -98,9 +98,9 @@ def _halved(plan: Plan) -> Plan:
     chunks = tuple(Chunks(np.repeat(c.sizes // 2, 2), np.repeat(c.paths, 2, axis=0)) for c in plan.chunks)
     parts: dict[int, list[int]] = {}
     number = 0
-    for offset, own in zip(plan.offsets, plan.chunks, strict=False):
-        num_stages = own.paths.shape[1]
-        for chunk in range(len(own.paths)):
+    for offset, whole in zip(plan.offsets, plan.chunks, strict=False):
+        num_stages = whole.paths.shape[1]
+        for chunk in range(len(whole.paths)):
             for position in range(num_stages):
                 parts[offset + chunk * num_stages + position] = [number + position, number + num_stages + position]
             number += 2 * num_stages

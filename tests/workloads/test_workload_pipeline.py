@@ -12,7 +12,7 @@ from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.gantt import gantt
 from themis_opt.formats.trace import chrome_trace
 from themis_opt.policies.registry import LAUNCHING, make_policy
-from themis_opt.problem.instance import FORMAT, Instance
+from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.explanation import explain
 from themis_opt.schedules.schedule import Schedule
@@ -46,7 +46,7 @@ EQUAL = (
 
 def make(layers: tuple[Layer, ...] = EQUAL, **choices: Any) -> Instance:
     setup = replace(SETUP, **choices)
-    return Instance(format=FORMAT, network=setup.network, iteration=pipeline(layers, setup), chunks=2)
+    return Instance(format=INSTANCE_FORMAT, network=setup.network, iteration=pipeline(layers, setup), chunks=2)
 
 
 def run(instance: Instance, policy: str = "wait_free/hourglass") -> Schedule:

@@ -18,15 +18,15 @@ def validate(
     schedule = options.load_schedule(path, options.load_instance(instance) if instance else None)
 
     from themis_opt.cli.printing import print_json, print_moved_data, say, times_in_words
-    from themis_opt.schedules.validation import RULES
+    from themis_opt.schedules.validation import VALIDATION_RULES
     from themis_opt.schedules.verification import verify
     from themis_opt.study.columns import schedule_row
 
     moved = verify(schedule) if data else None
     if as_json:
-        checked = {"valid": True, "rules": list(RULES), "iterations": schedule.num_iterations}
+        checked = {"valid": True, "rules": list(VALIDATION_RULES), "iterations": schedule.num_iterations}
         print_json(checked | schedule_row(schedule) | ({"data": asdict(moved)} if moved else {}))
         return
-    say(f"valid: {len(RULES)} rules hold ({', '.join(RULES)}), {times_in_words(schedule)}")
+    say(f"valid: {len(VALIDATION_RULES)} rules hold ({', '.join(VALIDATION_RULES)}), {times_in_words(schedule)}")
     if moved:
         print_moved_data(moved)

@@ -8,7 +8,7 @@ from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.fields import located
-from themis_opt.problem.instance import FORMAT, Instance
+from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
 from themis_opt.problem.random_networks import PREFIX, random_instance, seed_of
 
 _PACKAGE = Path(__file__).parents[1]
@@ -75,8 +75,8 @@ def read_instance(path: Path) -> Instance:
         If it is none, or breaks a rule; the message names file, field, value and rule.
     """
     document = read_json(path)
-    if document.get("format") != FORMAT:
-        raise InputError(f"must be '{FORMAT}'", field="format", value=document.get("format"), source=str(path))
+    if document.get("format") != INSTANCE_FORMAT:
+        raise InputError(f"must be '{INSTANCE_FORMAT}'", field="format", value=document.get("format"), source=str(path))
     try:
         instance = Instance.model_validate(document)
         check_clock(instance)

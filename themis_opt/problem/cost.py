@@ -43,11 +43,11 @@ from themis_opt.base.arrays import BoolArray, FloatArray, IntArray, ObjectArray,
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import MAX_CLOCK, PICOSECONDS_PER_SECOND, format_seconds
 from themis_opt.problem.algorithms import blocks_sent, exactly, seconds_to_sum, steps
-from themis_opt.problem.fields import MAX_STAGES
+from themis_opt.problem.fields import MAX_CHUNK_STAGES
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension
 from themis_opt.problem.phases import CollectiveKind, Data, Phase
-from themis_opt.problem.plausibility import SLOWEST
+from themis_opt.problem.plausibility import SLOWEST_LINK
 from themis_opt.problem.rails import Line, lines
 
 _NOISE = 1e-14
@@ -432,7 +432,7 @@ def check_clock(instance: Instance) -> None:
     ------
     InputError
         If one stage after another would take longer than :data:`~themis_opt.base.units.MAX_CLOCK` picoseconds, or
-        chunks of collectives have more than :data:`~themis_opt.problem.fields.MAX_STAGES` stages together.
+        chunks of collectives have more than :data:`~themis_opt.problem.fields.MAX_CHUNK_STAGES` stages together.
     """
     _check_stages(instance)
     total = float(instance.work + max(exchange.release for exchange in instance.exchanges))
@@ -450,7 +450,7 @@ def check_clock(instance: Instance) -> None:
             f"more than the {format_seconds(MAX_CLOCK)} the clock holds"
         )
         slowest = min(instance.network.bandwidths)
-        if slowest < SLOWEST:
+        if slowest < SLOWEST_LINK:
             rule += f"; the bandwidth {slowest:g} means {slowest:g} B/s: write the unit"
         raise InputError(rule, field="iteration" if instance.tasks else "collectives")
 
@@ -462,6 +462,6 @@ def count_stages(instance: Instance) -> int:
 
 def _check_stages(instance: Instance) -> None:
     stages = count_stages(instance)
-    if not instance.tasks and stages > MAX_STAGES:
-        rule = f"their chunks must have at most {MAX_STAGES} stages together, have {stages}; take fewer chunks"
+    if not instance.tasks and stages > MAX_CHUNK_STAGES:
+        rule = f"their chunks must have at most {MAX_CHUNK_STAGES} stages together, have {stages}; take fewer chunks"
         raise InputError(rule, field="collectives")

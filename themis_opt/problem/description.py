@@ -65,7 +65,7 @@ def _iteration_in_short(instance: Instance) -> str:
     )
 
 
-MOST_ROWS = 24
+MAX_DESCRIBED_ROWS = 24
 """Tasks and tensors of an iteration up to which each has a row; more are summed up."""
 
 
@@ -77,7 +77,7 @@ def tables(instance: Instance, *, whole: bool = False) -> dict[str, list[dict[st
         network["rails"] = rails
     if instance.iteration is None:
         return network | {"collectives": collective_rows(instance)}
-    if whole or max(len(instance.tasks), len(instance.exchanges)) <= MOST_ROWS:
+    if whole or max(len(instance.tasks), len(instance.exchanges)) <= MAX_DESCRIBED_ROWS:
         return network | {"tasks": task_rows(instance), "tensors": tensor_rows(instance, instance.iteration)}
     return network | {"kinds of tensors": tensor_kind_rows(instance), "kinds of tasks": task_kind_rows(instance)}
 

@@ -14,7 +14,7 @@ from themis_opt.base.errors import InputError, suggestion
 MAX_DIMENSIONS = 12
 MAX_RAILS = 16
 MAX_CHUNKS = 10**6
-MAX_STAGES = 10**6
+MAX_CHUNK_STAGES = 10**6
 """Stages of all chunks of collectives: heuristics plan so many in about ten seconds and a gigabyte."""
 
 MAX_NPUS = 2**40

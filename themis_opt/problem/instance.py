@@ -20,7 +20,7 @@ from themis_opt.problem.fields import MAX_CHUNKS, MAX_DIMENSIONS, Count, FieldEr
 from themis_opt.problem.iteration import ComputeTask, Iteration
 from themis_opt.problem.network import Dimension, Fabric, Network
 
-FORMAT: Literal["themis-opt/instance/1"] = "themis-opt/instance/1"
+INSTANCE_FORMAT: Literal["themis-opt/instance/1"] = "themis-opt/instance/1"
 
 
 def _of_stage(name: str, stage: int) -> str:
@@ -39,7 +39,7 @@ class Instance(Model):
     that is scattered and gathered gathers in any order or only in the reverse of its scatter order.
     """
 
-    format: Literal["themis-opt/instance/1"] = FORMAT
+    format: Literal["themis-opt/instance/1"] = INSTANCE_FORMAT
     name: str = ""
     description: str = ""
     network: Network
@@ -238,7 +238,7 @@ class Instance(Model):
                 collective.model_dump(exclude={"name"}) | {"dimensions": exchange.span}
                 for collective, exchange in zip(self.collectives, self.exchanges, strict=True)
             ]
-            return digest([FORMAT, self.network.identity, what, self.latency, self.ag_order])
+            return digest([INSTANCE_FORMAT, self.network.identity, what, self.latency, self.ag_order])
         apart = {"name", "dimensions", "ready_after", "needed_before", "needed_in", "after", "tolerance"}
         tensors = [
             tensor.model_dump(exclude=apart)
@@ -255,7 +255,7 @@ class Instance(Model):
         if self.num_stages > 1:
             where += [self.chains, self.waits]
         rules = [self.chunks, self.latency, self.ag_order]
-        return digest([FORMAT, "iteration", self.fabric.identity, tensors, where, durations, *rules])
+        return digest([INSTANCE_FORMAT, "iteration", self.fabric.identity, tensors, where, durations, *rules])
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Instance) and self._document == other._document)

@@ -11,7 +11,7 @@ from themis_opt.problem.network import Dimension
 
 MAX_TASKS = 10_000
 MAX_TENSORS = 10_000
-MAX_STAGES = 64
+MAX_PIPELINE_STAGES = 64
 
 
 class ComputeTask(Model):
@@ -25,7 +25,7 @@ class ComputeTask(Model):
     duration: Annotated[Picoseconds, Field(ge=0)]
     after: tuple[str, ...] = ()
     parameter_bytes: Annotated[Bytes, Field(ge=0, le=MAX_BYTES)] = 0
-    stage: Annotated[Count, Field(ge=0, lt=MAX_STAGES)] = 0
+    stage: Annotated[Count, Field(ge=0, lt=MAX_PIPELINE_STAGES)] = 0
 
 
 class Split(Model):

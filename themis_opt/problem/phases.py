@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from themis_opt.base.arrays import BoolArray, IntArray
 
 Blocks = NDArray[Any]
-"""What NPUs hold, mostly uint32, whose sums wrap around, so that they do not depend on their order."""
+"""What NPUs hold: mostly uint32, whose sums wrap around, so that their order does not matter; float64 for Adasum."""
 
-Sizes = tuple[int, ...]
+DimensionSizes = tuple[int, ...]
 """NPUs along each dimension of a collective."""
 
 
@@ -139,7 +139,7 @@ class CollectiveRule:
     """
 
     phases: tuple[Phase, ...]
-    outcome: Callable[[Blocks, Sizes], Blocks]
+    outcome: Callable[[Blocks, DimensionSizes], Blocks]
     halves: Halves | None = None
     urgent: bool = False
 
@@ -198,36 +198,36 @@ class CollectiveRule:
         return share / num_npus if self.order_matters else share
 
 
-def _sum(initial: Blocks, sizes: Sizes = ()) -> Blocks:
+def _sum(initial: Blocks, sizes: DimensionSizes = ()) -> Blocks:
     total: Blocks = initial.sum(axis=0, dtype=initial.dtype)
     return total
 
 
-def _all_to_all(initial: Blocks, sizes: Sizes = ()) -> Blocks:
+def _all_to_all(initial: Blocks, sizes: DimensionSizes = ()) -> Blocks:
     return initial.T
 
 
-def _all_gather(initial: Blocks, sizes: Sizes = ()) -> Blocks:
+def _all_gather(initial: Blocks, sizes: DimensionSizes = ()) -> Blocks:
     return np.broadcast_to(initial[:, 0], (len(initial), len(initial)))
 
 
-def _reduce_scatter(initial: Blocks, sizes: Sizes = ()) -> Blocks:
+def _reduce_scatter(initial: Blocks, sizes: DimensionSizes = ()) -> Blocks:
     return _sum(initial)[:, None]
 
 
-def _all_reduce(initial: Blocks, sizes: Sizes = ()) -> Blocks:
+def _all_reduce(initial: Blocks, sizes: DimensionSizes = ()) -> Blocks:
     return np.broadcast_to(_sum(initial), initial.shape)
 
 
-def _broadcast(initial: Blocks, sizes: Sizes = ()) -> Blocks:
+def _broadcast(initial: Blocks, sizes: DimensionSizes = ()) -> Blocks:
     return np.broadcast_to(initial[0], initial.shape)
 
 
-def _reduce(initial: Blocks, sizes: Sizes = ()) -> Blocks:
+def _reduce(initial: Blocks, sizes: DimensionSizes = ()) -> Blocks:
     return _sum(initial)[None]
 
 
-def _send(initial: Blocks, sizes: Sizes) -> Blocks:
+def _send(initial: Blocks, sizes: DimensionSizes) -> Blocks:
     """Along every dimension from the neighbour before; the first NPU there keeps its own."""
     held = initial.reshape(*sizes, -1)
     for axis, size in enumerate(sizes):

@@ -12,7 +12,7 @@ FASTEST = 10**12
 https://www.nvidia.com/en-us/data-center/nvlink/
 """
 
-SLOWEST = 10**6
+SLOWEST_LINK = 10**6
 """Bytes per second below any network that is worth a schedule; most are numbers without their unit."""
 
 LONGEST_LAUNCH = 10**11
@@ -28,13 +28,13 @@ def doubts(network: Network) -> Iterator[str]:
     for name, bandwidth in named:
         if bandwidth > FASTEST:
             yield f"{name}: {format_link(bandwidth)} is more than any link has; bandwidths are those of one direction"
-        elif bandwidth < SLOWEST:
+        elif bandwidth < SLOWEST_LINK:
             yield f"{name}: {format_bandwidth(bandwidth)} is no network; is a unit missing ('{bandwidth:g} GB/s')?"
     for name, dimension in zip(network.dimension_names, network.dimensions, strict=True):
         if dimension.launch_overhead > LONGEST_LAUNCH:
             seconds = format_seconds(dimension.launch_overhead)
             yield f"{name}: no launch takes {seconds}; is a unit missing ('{seconds.removesuffix(' s')} us')?"
-        if dimension.reduction is not None and dimension.reduction < SLOWEST:
+        if dimension.reduction is not None and dimension.reduction < SLOWEST_LINK:
             summed = dimension.reduction
             yield f"{name}: no NPU sums {summed:g} B/s; is a unit missing ('{summed:g} GB/s')?"
     for (inner, slow), (outer, fast) in pairwise(named):

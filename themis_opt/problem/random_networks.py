@@ -22,10 +22,10 @@ PREFIX = "random:"
 
 MAX_SEED = 2**31 - 1
 
-KINDS = (Kind.RING, Kind.FULLY_CONNECTED, Kind.SWITCH)
+RANDOM_KINDS = (Kind.RING, Kind.FULLY_CONNECTED, Kind.SWITCH)
 """No lines: there were none when the networks of the seeds were first published."""
-DIMENSIONS = (2, 6)
-SIZES = (2, 64)
+RANDOM_DIMENSIONS = (2, 6)
+RANDOM_SIZES = (2, 64)
 LATENCY_NS = (0, 5_000)
 FIRST_BANDWIDTH = (25e9, 400e9)
 RATIO = (0.25, 16.0)
@@ -72,11 +72,11 @@ def seed_of(name: str) -> int | None:
 
 
 def _dimensions(generator: np.random.Generator) -> list[dict[str, Any]]:
-    count = int(generator.integers(*DIMENSIONS, endpoint=True))
+    count = int(generator.integers(*RANDOM_DIMENSIONS, endpoint=True))
     dimensions: list[dict[str, Any]] = [
         {
-            "kind": KINDS[generator.integers(len(KINDS))],
-            "size": int(generator.integers(*SIZES, endpoint=True)),
+            "kind": RANDOM_KINDS[generator.integers(len(RANDOM_KINDS))],
+            "size": int(generator.integers(*RANDOM_SIZES, endpoint=True)),
             "latency": f"{generator.integers(*LATENCY_NS, endpoint=True)} ns",
         }
         for _ in range(count)

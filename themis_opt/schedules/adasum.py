@@ -11,9 +11,8 @@ products need no other NPUs.
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from themis_opt.base.arrays import FloatArray
 
 
 def combined(first: FloatArray, second: FloatArray, products: FloatArray) -> FloatArray:

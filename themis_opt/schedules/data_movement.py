@@ -8,21 +8,17 @@ coordinate along that axis, the all-gather brings the others back.  Who sends wh
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.problem.algorithms import algorithm_rule
 from themis_opt.problem.network import Dimension
-from themis_opt.problem.phases import Data, Phase
+from themis_opt.problem.phases import Blocks, Data, Phase
 from themis_opt.problem.wiring import Algorithm
 from themis_opt.schedules import adasum
 from themis_opt.schedules.messages import Messages, Pattern, Way, stage_ways
-
-Tensor = NDArray[Any]
-"""Mostly uint32, whose arithmetic wraps around, so that sums do not depend on their order; float64 for Adasum."""
 
 
 class Traffic(NamedTuple):
@@ -32,7 +28,7 @@ class Traffic(NamedTuple):
     num_blocks: int | Fraction
 
 
-def move(state: Tensor, axis: int, phase: Phase, dimension: Dimension) -> tuple[Tensor, Traffic]:
+def move(state: Blocks, axis: int, phase: Phase, dimension: Dimension) -> tuple[Blocks, Traffic]:
     """Run one stage on all NPUs.
 
     Parameters
@@ -61,7 +57,7 @@ def move(state: Tensor, axis: int, phase: Phase, dimension: Dimension) -> tuple[
     return moved, Traffic(traffic.num_steps, traffic.num_blocks * (held.shape[2] // others))
 
 
-def _run(held: Tensor, phase: Phase, dimension: Dimension, others: int) -> tuple[Tensor, Traffic]:
+def _run(held: Blocks, phase: Phase, dimension: Dimension, others: int) -> tuple[Blocks, Traffic]:
     """A stage on an array of shape (NPUs, blocks, all the rest), which it may overwrite; traffic for a rest of one."""
     size, rule, algorithm = len(held), phase.rule, dimension.basic_algorithm
     if dimension.in_network and rule.in_network:
@@ -76,14 +72,14 @@ def _run(held: Tensor, phase: Phase, dimension: Dimension, others: int) -> tuple
     return _agreed(results), Traffic(num_steps, num_blocks)
 
 
-def _through_switch(held: Tensor, data: Data) -> tuple[Tensor, Traffic]:
+def _through_switch(held: Blocks, data: Data) -> tuple[Blocks, Traffic]:
     """Send all to the switch, which returns to each NPU the sum of its block, or copies every block to all."""
     if data is Data.SHRINK:
         return held.sum(axis=0, dtype=held.dtype)[:, None], Traffic(1, held.shape[1])
     return np.repeat(held[None, :, 0], len(held), axis=0), Traffic(1, 1)
 
 
-def _agreed(results: Sequence[Tensor]) -> Tensor:
+def _agreed(results: Sequence[Blocks]) -> Blocks:
     """What NPUs hold when parts of blocks went different ways, each of which was tried on the whole: zeros if wrong."""
     first, *others = results
     return np.where(np.logical_and.reduce([first == other for other in others]), first, 0) if others else first
@@ -109,7 +105,7 @@ def _most(ways: Sequence[Way], place_of: Callable[[Messages], IntArray], num_pla
     return Fraction(int(counts.max()), unit)
 
 
-def _moved(held: Tensor, phase: Phase, pattern: Pattern) -> Tensor:
+def _moved(held: Blocks, phase: Phase, pattern: Pattern) -> Blocks:
     """What NPUs hold after messages; what was never received is zero."""
     rule, npus = phase.rule, np.arange(len(held))
     if rule.data is Data.STAY and not rule.shifts:
@@ -127,7 +123,7 @@ def _moved(held: Tensor, phase: Phase, pattern: Pattern) -> Tensor:
     return held[npus, npus][:, None] if rule.data is Data.SHRINK else held
 
 
-def _exchanged(sent: Tensor, pattern: Pattern) -> Tensor:
+def _exchanged(sent: Blocks, pattern: Pattern) -> Blocks:
     """Blocks that arrived where they were meant to, each stored as the block of the NPU it comes from.
 
     Every block is in one place at a time: `place` says where, by its origin and its target, -1 if it was lost since an
@@ -141,7 +137,7 @@ def _exchanged(sent: Tensor, pattern: Pattern) -> Tensor:
     return received.swapaxes(0, 1)
 
 
-def _reduced_by_pairs(sums: Tensor, pattern: Pattern, others: int) -> Tensor:
+def _reduced_by_pairs(sums: Blocks, pattern: Pattern, others: int) -> Blocks:
     """The messages of halving with the rule of Adasum."""
     npus = np.arange(len(sums))
     for step in pattern:

@@ -22,7 +22,7 @@ class PriorityKeys(NamedTuple):
     time_sign: int
 
 
-Rule = Callable[[StageCosts, IntArray], PriorityKeys]
+DispatchRule = Callable[[StageCosts, IntArray], PriorityKeys]
 """From the costs of all stages and the number of the last stage of each stage's chunk to their keys."""
 
 
@@ -58,7 +58,7 @@ def longest_remaining(costs: StageCosts, last_of_chunk: IntArray) -> PriorityKey
     return PriorityKeys(np.zeros(len(served)), -remaining, +1)
 
 
-DISPATCH: Mapping[str, Rule] = MappingProxyType(
+DISPATCH: Mapping[str, DispatchRule] = MappingProxyType(
     {
         "fifo": fifo,
         "scf": scf,

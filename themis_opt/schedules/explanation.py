@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from themis_opt.base.arrays import IntArray
+from themis_opt.schedules.event_loop import NEVER
 from themis_opt.schedules.period import Wait, covered
 from themis_opt.schedules.schedule import Schedule
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 SOURCE = -1
 """In place of an operation: what begins there waits for nothing but its release."""
-
-NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)

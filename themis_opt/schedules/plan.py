@@ -13,7 +13,7 @@ from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind, Data, Phase
 
-Part = Literal["whole", "scatter", "gather"]
+LaunchedPart = Literal["whole", "scatter", "gather"]
 """What a launch does with what it carries: all of it, or one half of their all-reduce."""
 
 Order = Literal["ready", "newest", "layer"]
@@ -57,7 +57,7 @@ class Launch:
     after: TaskOf | None = None
     before: TaskOf | None = None
     after_launches: tuple[int, ...] = ()
-    part: Part = "whole"
+    part: LaunchedPart = "whole"
     urgent: bool = False
 
 

@@ -23,11 +23,11 @@ from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.dispatch import DISPATCH
-from themis_opt.schedules.plan import Chunks, Launch, Order, Part, Plan, TaskOf, has_launches
+from themis_opt.schedules.plan import Chunks, Launch, LaunchedPart, Order, Plan, TaskOf, has_launches
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.validation import RULES
+from themis_opt.schedules.validation import VALIDATION_RULES
 
-FORMAT: Literal["themis-opt/schedule/1"] = "themis-opt/schedule/1"
+SCHEDULE_FORMAT: Literal["themis-opt/schedule/1"] = "themis-opt/schedule/1"
 PERIOD_FORMAT: Literal["themis-opt/iteration-schedule/1"] = "themis-opt/iteration-schedule/1"
 
 Whole = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
@@ -100,7 +100,7 @@ class LaunchPart(ChunksPart):
     """
 
     kind: CollectiveKind
-    part: Part
+    part: LaunchedPart
     tensors: Annotated[list[str], Field(min_length=1)]
     after: TaskPart | None
     before: TaskPart | None
@@ -125,7 +125,7 @@ class ScheduleDocument(_Document):
 
     has_compute = False
 
-    format: Literal["themis-opt/schedule/1"] = FORMAT
+    format: Literal["themis-opt/schedule/1"] = SCHEDULE_FORMAT
     summary: MakespanSummary
     collectives: list[ChunksPart]
     sequences: dict[str, list[Whole] | None]
@@ -354,7 +354,7 @@ def _check_plan(instance: Instance, plan: Plan) -> None:
     nothing = np.zeros(0, dtype=np.int64)
     untimed = Schedule(instance, plan, nothing, nothing, nothing)
     for name in RULES_OF_PLANS:
-        broken = RULES[name](untimed)
+        broken = VALIDATION_RULES[name](untimed)
         if broken is not None:
             raise InvalidSchedule(name, broken)
 

@@ -17,7 +17,7 @@ from themis_opt.schedules.kernel import Operations, start_times, start_times_of_
 from themis_opt.schedules.plan import Launch, Plan, TaskOf
 from themis_opt.schedules.schedule import Schedule
 
-FEWEST, MOST = 4, 64
+FEWEST_ITERATIONS, MOST_ITERATIONS = 4, 64
 """Iterations to simulate where their number is not given: until they repeat each other, but no more."""
 
 
@@ -42,9 +42,9 @@ def simulate(instance: Instance, plan: Plan, iterations: int | None = None) -> S
         return _run(instance, plan, costs, 1)
     if iterations is not None:
         return _run(instance, plan, costs, iterations)
-    count = FEWEST
+    count = FEWEST_ITERATIONS
     schedule = _run(instance, plan, costs, count)
-    while not schedule.period.is_steady and count < MOST:
+    while not schedule.period.is_steady and count < MOST_ITERATIONS:
         count *= 2
         schedule = _run(instance, plan, costs, count)
     return schedule

@@ -17,6 +17,7 @@ from themis_opt.problem.cost import fixed_occupancy, wire_bytes
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.phases import CollectiveKind, Phase
 from themis_opt.problem.rails import lateness
+from themis_opt.schedules.event_loop import NEVER
 from themis_opt.schedules.plan import Chunks
 from themis_opt.schedules.schedule import Schedule
 
@@ -33,12 +34,11 @@ PART_NAMES = ("gather", "scatter", "whole")
 HALVES = ("scatter", "gather")
 """Parts that are one of the halves of a kind, in their order."""
 
-NEVER = np.iinfo(np.int64).max
 
-TOLERANCE = 1e-9
+RAIL_TOLERANCE = 1e-9
 """Relative error that floating-point parts of bytes are sure to stay below."""
 
-Rule = Callable[[Schedule], str | None]
+ValidationRule = Callable[[Schedule], str | None]
 """What is wrong with a schedule, or None."""
 
 
@@ -48,9 +48,9 @@ def validate(schedule: Schedule) -> None:
     Raises
     ------
     InvalidSchedule
-        For the first broken rule, in the order of :data:`RULES`.
+        For the first broken rule, in the order of :data:`VALIDATION_RULES`.
     """
-    for name, rule in RULES.items():
+    for name, rule in VALIDATION_RULES.items():
         broken = rule(schedule)
         if broken is not None:
             raise InvalidSchedule(name, broken)
@@ -179,7 +179,9 @@ def rails(schedule: Schedule) -> str | None:
         dimension, stages = instance.fabric.dimensions[k], np.flatnonzero(plan.stage_dimensions == k)
         needed = wire_bytes(instance, k, costs.sent[stages])
         # Parts follow from times, which hold a launch too: of less than a byte it leaves few digits.
-        wrong = (carried < 0).any(axis=1) | ~np.isclose(carried.sum(axis=1), needed, rtol=TOLERANCE, atol=TOLERANCE)
+        wrong = (carried < 0).any(axis=1) | ~np.isclose(
+            carried.sum(axis=1), needed, rtol=RAIL_TOLERANCE, atol=RAIL_TOLERANCE
+        )
         if wrong.any():
             stage = int(np.flatnonzero(wrong)[0])
             label = plan.label(instance, int(stages[stage]))
@@ -188,7 +190,7 @@ def rails(schedule: Schedule) -> str | None:
         bandwidth = np.array([rail.bandwidth for rail in dimension.rails])
         arrivals = np.where(carried > 0, late + carried / bandwidth * PICOSECONDS_PER_SECOND, 0.0).max(axis=1)
         held = costs.occupancy[stages] - fixed_occupancy(instance, phases[stages], k)
-        wrong = arrivals > held * (1 + TOLERANCE)
+        wrong = arrivals > held * (1 + RAIL_TOLERANCE)
         if wrong.any():
             stage = int(np.flatnonzero(wrong)[0])
             label = plan.label(instance, int(stages[stage]))
@@ -353,7 +355,7 @@ def _first_wrong(schedule: Schedule, wrong: BoolArray, what: str, actual: IntArr
     return f"{_label(schedule, *divmod(place, schedule.plan.num_stages))} {what.format(actual[place], required[place])}"
 
 
-RULES: Mapping[str, Rule] = MappingProxyType(
+VALIDATION_RULES: Mapping[str, ValidationRule] = MappingProxyType(
     {
         "shape": shape,
         "coverage": coverage,

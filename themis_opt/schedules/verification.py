@@ -17,11 +17,11 @@ from themis_opt.base.errors import InvalidSchedule
 from themis_opt.problem.cost import stage_phases
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.phases import CollectiveKind, Data, Phase
-from themis_opt.schedules.data_movement import Tensor, Traffic, move
+from themis_opt.problem.phases import Blocks, CollectiveKind, Data, Phase
+from themis_opt.schedules.data_movement import Traffic, move
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import shape
-from themis_opt.schedules.virtual_npus import Trial, virtual_sizes
+from themis_opt.schedules.virtual_npus import DataTrial, virtual_sizes
 
 
 @dataclass(frozen=True)
@@ -116,14 +116,14 @@ def _distinct_chunks(schedule: Schedule) -> _Groups:
 
 def _run(instance: Instance, chunks: list[_Chunk], seed: int) -> None:
     """Run chunks of one kind and span."""
-    trial = Trial.of(instance, chunks[0].exchange, seed)
+    trial = DataTrial.of(instance, chunks[0].exchange, seed)
     for chunk in chunks:
         problem = _problem(trial, chunk)
         if problem:
             raise InvalidSchedule("data", f"{chunk.exchange.name} chunk {chunk.chunk}: {problem}")
 
 
-def _problem(trial: Trial, chunk: _Chunk) -> str | None:
+def _problem(trial: DataTrial, chunk: _Chunk) -> str | None:
     """The first stage that goes wrong, or the first wrong block in the end."""
     phases, charged = stage_phases(trial.exchange.kind, len(chunk.path)), trial.charged(chunk.path)
     state = trial.initial
@@ -144,7 +144,7 @@ def _words(traffic: Traffic) -> str:
     return f"{traffic.num_blocks} blocks in {traffic.num_steps} step(s)"
 
 
-def _wrong_block(state: Tensor, expected: Tensor) -> str | None:
+def _wrong_block(state: Blocks, expected: Blocks) -> str | None:
     """The first block that differs, by the coordinates of its NPU and its own."""
     num_axes = state.ndim // 2
     state = state[tuple(slice(npus) for npus in expected.shape[:num_axes])]

@@ -12,10 +12,10 @@ from themis_opt.problem.cost import path_costs, stage_phases
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension
-from themis_opt.problem.phases import CollectiveKind, Data, Phase
+from themis_opt.problem.phases import Blocks, CollectiveKind, Data, Phase
 from themis_opt.problem.wiring import ALGORITHM_RULES
 from themis_opt.schedules import adasum
-from themis_opt.schedules.data_movement import Tensor, Traffic
+from themis_opt.schedules.data_movement import Traffic
 
 MAX_VIRTUAL_NPUS = 4096
 """Above it a collective is tried on smaller dimensions: one array holds the square of it in blocks."""
@@ -25,7 +25,7 @@ MAX_RELAYING_NPUS = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class DataTrial:
     """A collective on virtual NPUs.
 
     Attributes
@@ -42,8 +42,8 @@ class Trial:
 
     instance: Instance
     exchange: Exchange
-    initial: Tensor
-    expected: Tensor
+    initial: Blocks
+    expected: Blocks
 
     @classmethod
     def of(cls, instance: Instance, exchange: Exchange, seed: int) -> Self:
@@ -53,14 +53,14 @@ class Trial:
         rule = CollectiveKind(exchange.kind).rule
         num_blocks = 1 if rule.phases[0].rule.data is Data.GROW else num_npus
         generator = np.random.default_rng(seed)
-        initial: Tensor = generator.integers(2**32, size=(num_npus, num_blocks), dtype=np.uint32)
+        initial: Blocks = generator.integers(2**32, size=(num_npus, num_blocks), dtype=np.uint32)
         if _combines(instance, exchange):
             initial = generator.standard_normal((num_npus, num_blocks)) + 0.5
         resized = _resized(instance.group((exchange,)), dict(zip(exchange.span, sizes, strict=True)))
         tensors = (_as_tensor(matrix, sizes) for matrix in (initial, rule.outcome(initial, sizes)))
         return cls(resized, exchange, *tensors)
 
-    def expected_along(self, path: IntArray) -> Tensor:
+    def expected_along(self, path: IntArray) -> Blocks:
         """What the NPUs must hold after a path."""
         if not _combines(self.instance, self.exchange):
             return self.expected
@@ -110,7 +110,7 @@ def _combines(instance: Instance, exchange: Exchange) -> bool:
     return pairwise and exchange.kind.rule.phases[0].rule.reduces
 
 
-def _as_tensor(matrix: Tensor, sizes: tuple[int, ...]) -> Tensor:
+def _as_tensor(matrix: Blocks, sizes: tuple[int, ...]) -> Blocks:
     """One axis per dimension in the place of the axes (NPUs, blocks)."""
     return matrix.reshape([n if rows > 1 else 1 for rows in matrix.shape for n in sizes])
 

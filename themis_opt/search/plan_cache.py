@@ -25,7 +25,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import NO_SHIFTS, Plan, has_launches
 from themis_opt.schedules.refinement import even_counts, refined
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import FEWEST, simulate
+from themis_opt.schedules.simulator import FEWEST_ITERATIONS, simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.plan_files import (
     CachedPlan,
@@ -195,7 +195,7 @@ def _rank(recalled: Recalled) -> tuple[int, bool, float]:
 
 def _num_simulated(instance: Instance, num_stages: int) -> int:
     """Stages that a simulation of a plan of so many takes at least."""
-    return num_stages * (FEWEST if has_launches(instance) else 1)
+    return num_stages * (FEWEST_ITERATIONS if has_launches(instance) else 1)
 
 
 def _most_stages(cached: CachedPlan, instance: Instance, sizes: ChunkSizes) -> int:

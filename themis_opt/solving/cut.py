@@ -44,8 +44,8 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension
 from themis_opt.problem.phases import CollectiveKind
 
-Group = tuple[CollectiveKind, tuple[int, ...]]
-"""Collectives of one kind and span, which cross cuts alike."""
+ExchangeGroup = tuple[CollectiveKind, tuple[int, ...]]
+"""Kind and span of collectives or tensors that could be one: they cross cuts alike."""
 
 
 def cut(instance: Instance) -> float:
@@ -59,7 +59,7 @@ def cut(instance: Instance) -> float:
 
 def time_across(instance: Instance, exchanges: Sequence[Exchange]) -> float:
     """Picoseconds for what has to cross the worst cut, all of it there from the start."""
-    size_by_group = Counter[Group]()
+    size_by_group = Counter[ExchangeGroup]()
     for exchange in exchanges:
         size_by_group[exchange.kind, exchange.span] += exchange.size
     used = sorted({k for _, span in size_by_group for k in span})
@@ -73,7 +73,7 @@ def _proper_subsets(dimensions: Sequence[int]) -> Iterator[tuple[int, ...]]:
         yield from combinations(dimensions, count)
 
 
-def _time(instance: Instance, size_by_group: Mapping[Group, int], inside: set[int], mean: bool) -> float:
+def _time(instance: Instance, size_by_group: Mapping[ExchangeGroup, int], inside: set[int], mean: bool) -> float:
     """Picoseconds for what crosses one cut, whose K is `inside`: in the mean over all groups, or of one group."""
     across = {k for _, span in size_by_group for k in span} - inside
     sent = sum(size * _share(instance, group, inside, mean) for group, size in size_by_group.items())
@@ -84,7 +84,7 @@ def _time(instance: Instance, size_by_group: Mapping[Group, int], inside: set[in
     return sent * PICOSECONDS_PER_SECOND / sum(speeds.values())
 
 
-def _share(instance: Instance, group: Group, inside: set[int], mean: bool) -> float:
+def _share(instance: Instance, group: ExchangeGroup, inside: set[int], mean: bool) -> float:
     """Share of a collective that an NPU exchanges with other groups."""
     kind, span = group
     every = instance.fabric.dimensions

@@ -21,7 +21,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.solving.cut import cut
 from themis_opt.solving.lowering import job_class, rounded_down, without_fixed
 
-RESOLUTION = 2**26
+BOUND_RESOLUTION = 2**26
 """Ticks into which the order-count bound divides the makespan: rounding a thousand stages down hides 2e-5 of it."""
 
 
@@ -44,7 +44,7 @@ class BoundParams:
     max_heads: int = MAX_HEADS
 
 
-USUAL = BoundParams()
+USUAL_BOUND_PARAMS = BoundParams()
 
 
 @dataclass(frozen=True)
@@ -107,24 +107,24 @@ def _linear_jobs(instance: Instance) -> list[JobClass]:
     return [job_class(instance, exchange, exchange.size, "fluid") for exchange in instance.exchanges]
 
 
-def order_count(instance: Instance, params: BoundParams = USUAL) -> float:
+def order_count(instance: Instance, params: BoundParams = USUAL_BOUND_PARAMS) -> float:
     """Integer flow of equal chunks (:mod:`formulations.order_count`), at least the fluid bound."""
     jobs = [
         job_class(instance, exchange, least_equal(exchange), count=exchange.chunks) for exchange in instance.exchanges
     ]
     relaxed = fluid(instance)
-    tick = max(1, int(relaxed) // RESOLUTION)
+    tick = max(1, int(relaxed) // BOUND_RESOLUTION)
     budget = Budget(params.order_count_work, deterministic=True, gap=PROVEN_GAP / 10)
     counted = order_count_bound([rounded_down(job, tick) for job in jobs], budget) * tick
     return max(relaxed, float(counted))
 
 
-def head_tail(instance: Instance, params: BoundParams = USUAL) -> float:
+def head_tail(instance: Instance, params: BoundParams = USUAL_BOUND_PARAMS) -> float:
     """The fluid relaxation with the least lags before and after every stage (:mod:`formulations.head_tail`)."""
     return _head_tail(instance, [0 for _ in instance.exchanges], params)
 
 
-def head_tail_equal(instance: Instance, params: BoundParams = USUAL) -> float:
+def head_tail_equal(instance: Instance, params: BoundParams = USUAL_BOUND_PARAMS) -> float:
     """The same with the passage of an equal chunk before and after every stage."""
     return _head_tail(instance, [least_equal(exchange) for exchange in instance.exchanges], params)
 
@@ -155,7 +155,7 @@ def chunk_counts(instance: Instance) -> ChunkCount:
     return ChunkCount(jobs, least, [exchange.chunks for exchange in instance.exchanges])
 
 
-def chunk_count(instance: Instance, params: BoundParams = USUAL) -> float:
+def chunk_count(instance: Instance, params: BoundParams = USUAL_BOUND_PARAMS) -> float:
     """What is fixed for every chunk, and few chunks being long, over all numbers (:mod:`formulations.chunk_count`)."""
     known = chain(instance)
     if _num_arcs(instance) > params.max_arcs:

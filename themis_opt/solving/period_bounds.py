@@ -26,23 +26,19 @@ from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Network
-from themis_opt.problem.phases import CollectiveKind
-from themis_opt.solving.cut import time_across
+from themis_opt.solving.cut import ExchangeGroup, time_across
 from themis_opt.solving.makespan_bounds import MAKESPAN_BOUNDS, Bound
 
-MAX_EVENTS = 200
+MAX_WINDOW_EVENTS = 200
 """Tasks that may begin or end a window, for time and memory: more are thinned out, which keeps the bound valid.
 
 Half as many weaken the bound of one in ten shipped iterations, by 0.3 %; twice as many strengthen none.
 """
 
-MAX_ROUNDS = 40
+MAX_PATH_ROUNDS = 40
 """Most windows on the longest path that are looked at again with heads, tails and latency, should they never end."""
 
-Group = tuple[CollectiveKind, tuple[int, ...]]
-"""Tensors that could be one collective: kind and dimensions."""
-
-Measure = Literal["ideal", "head_tail", "bare", "load"]
+WindowMeasure = Literal["ideal", "head_tail", "bare", "load"]
 """A bound of collectives, or the fluid one: without latency and overheads, or what it says of loads alone."""
 
 
@@ -66,9 +62,9 @@ def communication(instance: Instance) -> float:
     return max(_time(instance, _held(exchanges), "load") for exchanges in _by_stage(instance))
 
 
-def _held(exchanges: Iterable[Exchange]) -> dict[Group, int]:
+def _held(exchanges: Iterable[Exchange]) -> dict[ExchangeGroup, int]:
     """Bytes of every group."""
-    held = Counter[Group]()
+    held = Counter[ExchangeGroup]()
     for exchange in exchanges:
         held[exchange.kind, exchange.span] += exchange.size
     return held
@@ -91,7 +87,7 @@ def _serial_path(instance: Instance, measure: Literal["ideal", "head_tail"]) -> 
     """Longest path of tasks that are serial, and windows between them."""
     windows = _windows(instance, "ideal" if measure == "ideal" else "bare")
     longest, precise = 0.0, set[tuple[int, int]]()
-    for _ in range(MAX_ROUNDS):
+    for _ in range(MAX_PATH_ROUNDS):
         longest, path = _longest_path(instance, windows)
         rough = [window for window in path if window not in precise]
         if not rough:
@@ -119,15 +115,15 @@ class _Windows:
 
     ends: IntArray
     starts: IntArray
-    bytes_of: Mapping[Group, IntArray]
+    bytes_of: Mapping[ExchangeGroup, IntArray]
     weight: FloatArray = field(repr=False)
 
-    def contents(self, end: int, start: int) -> dict[Group, int]:
+    def contents(self, end: int, start: int) -> dict[ExchangeGroup, int]:
         """Bytes of every group inside a window."""
         return {group: int(held[end, start]) for group, held in self.bytes_of.items() if held[end, start]}
 
 
-def _windows(instance: Instance, measure: Measure) -> _Windows:
+def _windows(instance: Instance, measure: WindowMeasure) -> _Windows:
     """Windows with the most time that a single group needs in them, in proportion to its bytes."""
     tasks = len(instance.tasks)
     ready = np.array([exchange.ready_task for exchange in instance.exchanges])
@@ -149,9 +145,9 @@ def _windows(instance: Instance, measure: Measure) -> _Windows:
 
 def _thinned(events: IntArray) -> IntArray:
     distinct = np.unique(events)
-    if len(distinct) <= MAX_EVENTS:
+    if len(distinct) <= MAX_WINDOW_EVENTS:
         return distinct
-    kept: IntArray = distinct[np.linspace(0, len(distinct) - 1, MAX_EVENTS).astype(np.int64)]
+    kept: IntArray = distinct[np.linspace(0, len(distinct) - 1, MAX_WINDOW_EVENTS).astype(np.int64)]
     return kept
 
 
@@ -269,14 +265,14 @@ def _longest_from(
     return float(start[goal])
 
 
-def _groups(instance: Instance) -> tuple[list[Group], list[int]]:
+def _groups(instance: Instance) -> tuple[list[ExchangeGroup], list[int]]:
     """The groups, and which of them each tensor belongs to."""
     group_of = [(exchange.kind, exchange.span) for exchange in instance.exchanges]
     groups = list(dict.fromkeys(group_of))
     return groups, [groups.index(group) for group in group_of]
 
 
-def _time(instance: Instance, held: Mapping[Group, int], measure: Measure) -> float:
+def _time(instance: Instance, held: Mapping[ExchangeGroup, int], measure: WindowMeasure) -> float:
     """Least picoseconds for the bytes of some groups on an idle network.
 
     Launches of a group may have more than `MAX_CHUNKS` chunks together; of all bounds only the one of a single chunk

@@ -23,7 +23,7 @@ from themis_opt.schedules.simulator import simulate
 MAX_PERIOD_STAGES = 4_000
 """Largest plan of iterations whose sizes are optimised: the linear programme takes seconds then."""
 
-Wait = tuple[int, int, int, float]
+SizeWait = tuple[int, int, int, float]
 """Events i and j, the height and the lag."""
 
 
@@ -132,7 +132,7 @@ def _period_data(schedule: Schedule, plan: Plan) -> PeriodSizingData:
     )
 
 
-def _waits(schedule: Schedule, plan: Plan) -> Iterator[Wait]:
+def _waits(schedule: Schedule, plan: Plan) -> Iterator[SizeWait]:
     """What waits for what: tasks, then stages, numbered through."""
     tasks, lag = len(schedule.instance.tasks), schedule.costs.lag.tolist()
     for chain in schedule.instance.chains:
@@ -153,7 +153,7 @@ def _waits(schedule: Schedule, plan: Plan) -> Iterator[Wait]:
         yield from _turns(sequence, plan.shifts, tasks)
 
 
-def _turns(sequence: IntArray | None, shifts: IntArray, tasks: int) -> Iterator[Wait]:
+def _turns(sequence: IntArray | None, shifts: IntArray, tasks: int) -> Iterator[SizeWait]:
     """Each stage of a resource waits for the one before it, the first for the last of the period before."""
     served = [] if sequence is None else sequence.tolist()
     for place, (one, other) in enumerate(zip(served, served[1:] + served[:1], strict=True)):

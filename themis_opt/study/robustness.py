@@ -34,7 +34,7 @@ from themis_opt.schedules.kernel import Operations, start_times
 from themis_opt.schedules.period import Period
 from themis_opt.schedules.plan import Plan, has_launches
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import FEWEST, MOST, build_operations, simulate
+from themis_opt.schedules.simulator import FEWEST_ITERATIONS, MOST_ITERATIONS, build_operations, simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.limits import Allowance
 from themis_opt.solving.bounds import bounds_of
@@ -334,9 +334,9 @@ def _prepared(instance: Instance, execution: Execution, disturbance: _Disturbanc
     validate(schedule)
     costs = schedule.costs
     serial = float(costs.occupancy.sum() + costs.lag.sum()) + instance.work
-    serial = serial * (MOST if schedule.has_period else 1) + max(c.release for c in instance.exchanges)
+    serial = serial * (MOST_ITERATIONS if schedule.has_period else 1) + max(c.release for c in instance.exchanges)
     late = disturbance.chunk_delay
-    delays = late.most * sum(len(chunks.sizes) for chunks in plan.chunks) * MOST if late else 0
+    delays = late.most * sum(len(chunks.sizes) for chunks in plan.chunks) * MOST_ITERATIONS if late else 0
     if serial * slowest + delays > MAX_CLOCK:
         rule = f"a sample up to {slowest:.3g} times as slow may outlast the clock"
         raise InputError(rule, field=", ".join(disturbance._fields[: 4 if late else 3]))
@@ -414,9 +414,9 @@ def _makespan(run: _Run, disturbed: Instance, costs: StageCosts) -> int:
     """What the schedule of a sample minimises, simulated as long as :func:`simulate` would."""
     if not has_launches(disturbed):
         return int((run.starts(disturbed, costs, 1)[0] + costs.occupancy + costs.lag).max())
-    count = FEWEST
+    count = FEWEST_ITERATIONS
     period = _period(run, disturbed, costs, count)
-    while not period.is_steady and count < MOST:
+    while not period.is_steady and count < MOST_ITERATIONS:
         count *= 2
         period = _period(run, disturbed, costs, count)
     return period.iteration_time

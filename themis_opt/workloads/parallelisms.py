@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from themis_opt.base.errors import InputError, suggestion
-from themis_opt.problem.instance import FORMAT, Instance
+from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
 from themis_opt.problem.iteration import Iteration
 from themis_opt.workloads.adaptive import adapted
 from themis_opt.workloads.convolutional import by_channels, by_filters, by_space
@@ -94,7 +94,7 @@ def make_workload(
     setup.check_only(parallelism, chosen.options)
     iteration = chosen.make(layers, setup)
     instance = Instance(
-        format=FORMAT,
+        format=INSTANCE_FORMAT,
         name=f"{setup.network.name or 'network'} {model.title} {parallelism}",
         description=f"Layers: {model.source}. {setup}",
         network=setup.network,

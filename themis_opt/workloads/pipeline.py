@@ -20,7 +20,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from themis_opt.base.errors import InputError
-from themis_opt.problem.iteration import MAX_STAGES, Iteration, Split
+from themis_opt.problem.iteration import MAX_PIPELINE_STAGES, Iteration, Split
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
@@ -126,8 +126,8 @@ def _passes_of(depth: int, microbatches: int, schedule: MicrobatchSchedule) -> I
 def _check(layers: tuple[Layer, ...], setup: Setup) -> None:
     if setup.stages is None:
         raise InputError("is required for pipeline", field="--stages")
-    if not 2 <= setup.stages <= min(len(layers), MAX_STAGES):
-        rule = f"must be 2 or more, and at most the {min(len(layers), MAX_STAGES)} that the layers make"
+    if not 2 <= setup.stages <= min(len(layers), MAX_PIPELINE_STAGES):
+        rule = f"must be 2 or more, and at most the {min(len(layers), MAX_PIPELINE_STAGES)} that the layers make"
         raise InputError(rule, field="--stages", value=setup.stages)
     if setup.batch % setup.microbatches:
         rule = f"must divide the batch of {setup.batch}"

@@ -26,7 +26,7 @@ from themis_opt.formats.readers.draft import Draft, needs_network
 from themis_opt.formats.readers.parts import Machine, Part, Reader, only
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import MAX_BYTES
-from themis_opt.problem.instance import FORMAT, Instance
+from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
 from themis_opt.problem.iteration import MAX_TASKS, Split
 from themis_opt.problem.network import Network
 from themis_opt.problem.phases import CollectiveKind
@@ -321,7 +321,7 @@ def _alone(source: Source, workload: TextWorkload, machine: Machine, name: str) 
         for layer in made
     ]
     return Instance(
-        format=FORMAT,
+        format=INSTANCE_FORMAT,
         name=name,
         network=machine.network,
         collectives=tuple(collectives),

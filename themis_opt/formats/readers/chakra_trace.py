@@ -21,7 +21,7 @@ from themis_opt.formats.chakra import Node, NodeType, read_trace
 from themis_opt.formats.readers.draft import Draft, needs_network
 from themis_opt.formats.readers.parts import Machine, Part, Reader, dimensions_of
 from themis_opt.problem.exchanges import Collective
-from themis_opt.problem.instance import FORMAT, Instance
+from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
 from themis_opt.problem.phases import CollectiveKind
 
 CHAKRA_KINDS: Mapping[int, CollectiveKind] = MappingProxyType(
@@ -256,7 +256,11 @@ def _alone(
     if not collectives:
         raise source.error("exchanges nothing between NPUs of this network")
     return Instance(
-        format=FORMAT, name=name, network=machine.network, collectives=tuple(collectives), latency=machine.latency
+        format=INSTANCE_FORMAT,
+        name=name,
+        network=machine.network,
+        collectives=tuple(collectives),
+        latency=machine.latency,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from themis_opt.base.sources import Source
 from themis_opt.formats.readers.parts import Machine
 from themis_opt.problem.exchanges import Parallelism, Tensor
-from themis_opt.problem.instance import FORMAT, Instance
+from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
 from themis_opt.problem.iteration import MAX_TASKS, MAX_TENSORS, ComputeTask, Iteration, Split
 from themis_opt.problem.phases import CollectiveKind
 
@@ -113,7 +113,7 @@ class Draft:
             raise self._source.error("exchanges nothing between NPUs of this network")
         empty = f"{self.empty} collectives without bytes or partners are left out." if self.empty else ""
         return Instance(
-            format=FORMAT,
+            format=INSTANCE_FORMAT,
             name=name,
             description=empty,
             network=machine.network,

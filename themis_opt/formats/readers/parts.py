@@ -14,7 +14,7 @@ from themis_opt.base.sources import Source
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import located
-from themis_opt.problem.instance import FORMAT, Instance
+from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
 from themis_opt.problem.network import Network
 
 
@@ -181,7 +181,7 @@ def _requested(machine: Machine | None, request: Request | None, parts: Sequence
         raise InputError(rule, source=_names(parts))
     collective = Collective(kind=request.kind, size=request.size, chunks=request.chunks or machine.chunks)
     return Instance(
-        format=FORMAT,
+        format=INSTANCE_FORMAT,
         name=f"{machine.network.name or 'network'} {collective.kind}",
         network=machine.network,
         collectives=(collective,),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.plan import Launch, Order, Part, TaskOf
+from themis_opt.schedules.plan import Launch, LaunchedPart, Order, TaskOf
 
 Bucket = tuple[int, ...]
 
@@ -98,7 +98,7 @@ def whole(
     )
 
 
-def fused_name(instance: Instance, tensors: Sequence[int], part: Part = "whole") -> str:
+def fused_name(instance: Instance, tensors: Sequence[int], part: LaunchedPart = "whole") -> str:
     """The name of a launch: those of its first and last tensor, and which half it is."""
     names = dict.fromkeys(instance.exchanges[tensor].name for tensor in (tensors[0], tensors[-1]))
     return "+".join(names) + ("" if part == "whole" else f" {part}")
