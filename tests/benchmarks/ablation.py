@@ -8,7 +8,7 @@ A mechanism costs something if the difference is more than two of them; what doe
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import astuple, dataclass, fields, is_dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -27,11 +27,15 @@ from compare_trees import (
     read_rows,
 )
 from held_out import FAMILIES, HeldOut, held_out
+from parameters import variations, varied
 from solver_process import Limits, SolverProcess
 
 from themis_opt.workloads.files import instance_text
 
 SEARCH, HOURGLASS = "themis_opt.search", "themis_opt.policies.hourglass.policy"
+
+FEWEST_INSTANCES = 5
+"""Fewer say nothing of their standard error."""
 
 EVERYTHING = ""
 """The side from which nothing is taken out."""
@@ -53,27 +57,27 @@ class Patches(ExitStack):
         """Let a function return the same whatever it is asked."""
         self.put(place, lambda *_, **__: value)
 
-    def parameters(self, changes: Mapping[str, Any]) -> None:
-        """Let the reference search with other parameters, such as ``local.moves.idle_price``."""
-        exact = import_module(f"{SEARCH}.exact")
-        params, solve = exact.ExactParams(), exact.Exact.solve
-        for path, value in changes.items():
-            params = changed(params, path.split("."), value)
+    def search_with(self, params: Any) -> None:
+        """Let the reference search with other parameters."""
+        solve = import_module(f"{SEARCH}.exact").Exact.solve
         # A search of a group of launches hands its parameters on, which are the changed ones by then.
         self.put(f"{SEARCH}.exact:Exact.solve", lambda *args, **named: solve(*args, **(named | {"params": params})))
 
-    def hourglass(self, **changes: Any) -> None:
+    def parameters(self, changes: Mapping[str, Any]) -> None:
+        """The same with some changes of the usual ones, such as ``local.moves.idle_price``."""
+        params = import_module(f"{SEARCH}.exact").ExactParams()
+        for path, value in changes.items():
+            params = varied(params, path.split("."), value)
+        self.search_with(params)
+
+    def plan_with(self, params: Any) -> None:
         """Let hourglass plan with other parameters."""
-        policy = import_module(HOURGLASS)
-        params, plan = replace(policy.HourglassParams(), **changes), policy.Hourglass.__call__
+        plan = import_module(HOURGLASS).Hourglass.__call__
         self.put(f"{HOURGLASS}:Hourglass.__call__", lambda hourglass, instance: plan(hourglass, instance, params))
 
-
-def changed(params: Any, path: Sequence[str], value: Any) -> Any:
-    """Parameters with another value at the end of a path; they are dataclasses and named tuples."""
-    name, *rest = path
-    inner = changed(getattr(params, name), rest, value) if rest else value
-    return replace(params, **{name: inner}) if is_dataclass(params) else params._replace(**{name: inner})
+    def hourglass(self, **changes: Any) -> None:
+        """The same with some changes of the usual ones."""
+        self.plan_with(replace(import_module(HOURGLASS).HourglassParams(), **changes))
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,16 @@ def never_alternate(patches: Patches) -> None:
     patches.put(f"{SEARCH}.local_search:_improve_sizes", module._anneal_sizes)
 
 
+def never_mirror(patches: Patches) -> None:
+    """Let hourglass see no collective whose gather order may be its scatter order reversed."""
+    aims_of = import_module(HOURGLASS).aims_of
+
+    def without_mirrors(tables: Any, *others: Any) -> Any:
+        return aims_of(tables._replace(mirrors=tables.mirrored), *others)
+
+    patches.put(f"{HOURGLASS}:aims_of", without_mirrors)
+
+
 MECHANISMS: dict[str, Mechanism] = {
     "dispatch trees": answer("count_proof:job_states", None, COSTLY, "free"),
     "end counts": answer("end_proof:EndProof.suits", False, ONE_COLLECTIVE, "equal"),
@@ -181,7 +195,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "groups on their own": answer("period_reference:PeriodReference.improve_groups", None, ITERATIONS),
     "annealing of periods": answer("period_reference:PeriodReference.search_locally", None, ITERATIONS),
     "CP-SAT for periods": answer("period_reference:PeriodRounds.run", None, ITERATIONS),
-    "hourglass: mirrored paths": of_hourglass(mirrored=0),
+    "hourglass: mirrored paths": Mechanism(never_mirror, ONE_COLLECTIVE, policy="hourglass"),
     "hourglass: changes of paths": of_hourglass(trials_per_stage=0),
     "hourglass: several weights": of_hourglass(weights=(0.3,)),
     "hourglass: paths for sizes": of_hourglass(COSTLY, "free", rebalanced=0),
@@ -204,11 +218,26 @@ def mechanisms() -> dict[str, Mechanism]:
     }
 
 
+def number_variations() -> dict[str, Mechanism]:
+    """The usual parameters of the reference and of hourglass, of which one number is halved or doubled."""
+    search = variations(import_module(f"{SEARCH}.exact").ExactParams())
+    hourglass = variations(import_module(HOURGLASS).HourglassParams())
+    return {
+        name: Mechanism(
+            partial(Patches.search_with, params=params), ITERATIONS if name.startswith("period.") else ONE_COLLECTIVE
+        )
+        for name, params in search
+    } | {
+        f"hourglass.{name}": Mechanism(partial(Patches.plan_with, params=params), ONE_COLLECTIVE, policy="hourglass")
+        for name, params in hourglass
+    }
+
+
 @contextmanager
 def taken_out(name: str) -> Iterator[None]:
     """Take a mechanism out of this process for the length of a block."""
     with Patches() as patches:
-        mechanisms()[name].take_out(patches)
+        (mechanisms() | number_variations())[name].take_out(patches)
         yield
 
 
@@ -239,13 +268,15 @@ def table_line(name: str, family: str, pairs: Sequence[Pair]) -> str:
     cells = [name, family, str(len(pairs)), str(others), f"{fmean(pair.gap('old') for pair in pairs):.3f}"]
     cells += [f"{change:+.3f} ± {error:.3f}", f"{own_changes[worst]:+.3f} {worst}"]
     cells += [f"{fmean(pair.old.gap for pair in pairs):.3f}", f"{own_change:+.3f} ± {own_error:.3f}"]
-    return f"| {' | '.join([*cells, verdict(own_change, own_error, others)])} |\n"
+    return f"| {' | '.join([*cells, verdict(own_change, own_error, others, len(own_changes))])} |\n"
 
 
-def verdict(change: float, error: float, others: int) -> str:
+def verdict(change: float, error: float, others: int, num_instances: int) -> str:
     """What a difference says of the mechanism that was taken out."""
     if not others:
         return "nothing"
+    if num_instances < FEWEST_INSTANCES:
+        return "too few"
     if abs(change) <= 2 * error:
         return "chance"
     return "**costs**" if change > 0 else "gains"
@@ -272,10 +303,10 @@ def wanted_solves(
                     yield solve, member, mechanism.policy, without
 
 
-def main() -> None:
+def main(known: Mapping[str, Mechanism]) -> None:
     """Solve what is missing in the file, and write the table beside it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", action="append", help="these mechanisms", choices=mechanisms())
+    parser.add_argument("--only", action="append", help="these mechanisms", choices=known)
     parser.add_argument("--class", dest="families", action="append", choices=FAMILIES, help="only these classes")
     parser.add_argument("--most", type=int, help="at most so many instances of a class")
     parser.add_argument("--seconds", type=float, default=10.0, help="time limit of a solve")
@@ -284,17 +315,17 @@ def main() -> None:
     parser.add_argument("--deterministic", action="store_true", help="limits count work in the place of time")
     parser.add_argument("-o", "--output", type=Path, required=True)
     arguments = parser.parse_args()
-    chosen = {name: mechanisms()[name] for name in arguments.only or mechanisms()}
+    chosen = {name: known[name] for name in arguments.only or known}
     limits = Limits(
         time_limit=arguments.seconds, workers=arguments.workers, seed=0, deterministic=arguments.deterministic
     )
     solver = SolverProcess(Path(__file__).resolve().parents[2], is_timed=not arguments.deterministic)
     members = held_out(arguments.families or (), most=arguments.most)
-    commit, known = solver.commit, {}
+    commit, solved = solver.commit, {}
     for row in read_rows(arguments.output):
-        known[Solve(*astuple(row)[: len(fields(Solve))])] = row
+        solved[Solve(*astuple(row)[: len(fields(Solve))])] = row
     for solve, member, policy, without in wanted_solves(members, chosen, commit, limits, arguments.seeds):
-        if solve in known or (policy != "exact" and solve.seed != arguments.seeds[0]):
+        if solve in solved or (policy != "exact" and solve.seed != arguments.seeds[0]):
             continue
         document = instance_text(member.instance)
         outcome = solver.solve(document, member.sizes, limits | {"seed": solve.seed}, policy, without)
@@ -304,11 +335,11 @@ def main() -> None:
         makespan, bound = outcome["makespan"], outcome["bound"]
         row = SolveRow(*astuple(solve), makespan, bound, 100 * (makespan / bound - 1), round(outcome["seconds"], 2))
         append_row(arguments.output, row)
-        known[solve] = row
-        arguments.output.with_suffix(".md").write_text(table(list(known.values()), chosen), encoding="utf-8")
+        solved[solve] = row
+        arguments.output.with_suffix(".md").write_text(table(list(solved.values()), chosen), encoding="utf-8")
     solver.close()
-    print(table(list(known.values()), chosen))
+    print(table(list(solved.values()), chosen))
 
 
 if __name__ == "__main__":
-    main()
+    main(mechanisms())

@@ -17,8 +17,8 @@ from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.hourglass import policy as hourglass
 from themis_opt.policies.hourglass.candidates import (
     SEARCH,
-    State,
-    empty_state,
+    Candidates,
+    empty_candidates,
     improve,
     is_known,
     line_up,
@@ -26,7 +26,7 @@ from themis_opt.policies.hourglass.candidates import (
     place_all,
 )
 from themis_opt.policies.hourglass.paths import Pool, choose_paths, empty_pool
-from themis_opt.policies.hourglass.policy import USUAL, Hourglass, HourglassParams, balanced
+from themis_opt.policies.hourglass.policy import USUAL_HOURGLASS, Hourglass, HourglassParams, balanced
 from themis_opt.policies.hourglass.tables import (
     LOW_BITS,
     Tables,
@@ -61,13 +61,13 @@ def of_kind(instance: Instance, kind: CollectiveKind, chunks: int = 8) -> Instan
 def chosen(instance: Instance, weight: float = 0.0) -> tuple[Tables, Pool, float]:
     """Paths balanced with lags as tails: the tables, the pool and the latest finish."""
     tables, count = tables_of(instance), len(instance.network.dimensions)
-    pool, tail = empty_pool(tables, count, USUAL.paths), least_lags(tables, count) + tables.threshold[:, None]
-    return tables, pool, choose_paths(tables, pool, tail, weight, USUAL.paths)
+    pool, tail = empty_pool(tables, count, USUAL_HOURGLASS.paths), least_lags(tables, count) + tables.threshold[:, None]
+    return tables, pool, choose_paths(tables, pool, tail, weight, USUAL_HOURGLASS.paths)
 
 
-def makespan_of_hand(state: State) -> int:
+def makespan_of_hand(candidates: Candidates) -> int:
     """Makespan of the plan in hand."""
-    return makespan_of(state.operations, state.workspace)
+    return makespan_of(candidates.operations, candidates.workspace)
 
 
 def encoded(path: tuple[int, ...]) -> int:
@@ -103,7 +103,7 @@ def test_the_gather_order_is_reversed_where_it_has_to_be(hetero: Instance) -> No
     assert np.array_equal(chunks.paths, chunks.paths[:, ::-1])
 
 
-def test_the_gather_order_is_its_own_where_it_may_be(hetero: Instance) -> None:
+def test_the_gather_order_is_not_reversed_where_that_is_better(hetero: Instance) -> None:
     (chunks,) = Hourglass()(hetero.overridden(chunks=16)).chunks
     assert not np.array_equal(chunks.paths, chunks.paths[:, ::-1])
 
@@ -116,7 +116,7 @@ def test_equal_instances_get_equal_plans(hetero: Instance) -> None:
 def test_free_sizes_take_no_more_chunks_than_allowed(mixed: Instance) -> None:
     instance = mixed.overridden(chunks=5)
     plan = Hourglass("free")(instance)
-    assert all(len(own.sizes) <= 5 for own in plan.chunks)
+    assert all(len(chunks.sizes) <= 5 for chunks in plan.chunks)
 
 
 def test_free_sizes_keep_to_whole_elements(hetero: Instance) -> None:
@@ -139,7 +139,7 @@ def test_free_sizes_are_no_worse_than_many_equal_chunks_as_dealt_out(network: st
 def test_very_many_collectives_keep_equal_chunks_though_sizes_are_free() -> None:
     network = Network(dimensions=(Dimension(kind="ring", size=4, bandwidth="100 GB/s"),))
     one = Collective(kind="all_reduce", size="1 MiB", chunks=5)
-    instance = Instance(network=network, collectives=tuple(one.replace(name=f"number {i}") for i in range(17)))
+    instance = Instance(network=network, collectives=tuple(one.replace(name=f"number {i}") for i in range(65)))
     assert scheduled(instance, "free").has_equal_sizes
 
 
@@ -147,7 +147,7 @@ def test_very_many_collectives_keep_equal_chunks_though_sizes_are_free() -> None
 def test_the_best_usual_schedule_is_returned_where_it_is_better(
     hetero: Instance, monkeypatch: pytest.MonkeyPatch, sizes: str
 ) -> None:
-    monkeypatch.setattr(hourglass, "plan_of", lambda instance, *found: Baseline("lifo")(instance))
+    monkeypatch.setattr(hourglass, "plan_of", lambda instance, *_: Baseline("lifo")(instance))
     monkeypatch.setattr("themis_opt.solving.sizing.resized", lambda schedule: schedule)
     usual = (Themis("scf"), Themis("fifo"), Baseline())
     assert scheduled(hetero, sizes).makespan == min(simulate(hetero, policy(hetero)).makespan for policy in usual)
@@ -215,9 +215,9 @@ def test_compiling_waits_until_its_patience_is_used_up(figure_5: Instance, monke
 
 @given(st.permutations(range(6)), st.integers(0, 5), st.integers(0, 5))
 def test_two_positions_of_a_path_are_swapped(path: list[int], one: int, two: int) -> None:
-    found = swapped(encoded(tuple(path)), one, two)
+    changed = swapped(encoded(tuple(path)), one, two)
     path[one], path[two] = path[two], path[one]
-    assert [dimension_at(found, position) for position in range(6)] == path
+    assert [dimension_at(changed, position) for position in range(6)] == path
 
 
 def test_a_path_holds_any_local_dimension() -> None:
@@ -235,8 +235,8 @@ def test_the_cheapest_path_is_the_best_of_all_orders(hetero: Instance, kind: Col
         middle = add_load(tables, load, 0, 0, path)
         return float(load @ price) + 0.4 * middle
 
-    found = cheapest_path(tables, 0, 0, price, 0.4, least, choice)
-    assert cost(found) == pytest.approx(min(cost(encoded(path)) for path in permutations(range(3))))
+    path = cheapest_path(tables, 0, 0, price, 0.4, least, choice)
+    assert cost(path) == pytest.approx(min(cost(encoded(path)) for path in permutations(range(3))))
 
 
 def test_the_load_of_a_path_is_that_of_its_stages(hetero: Instance) -> None:
@@ -274,13 +274,13 @@ def test_chunks_are_balanced_almost_as_the_order_count_bound_allows(network: str
     assert chosen(instance)[2] <= 1.03 * order_count(instance)
 
 
-@pytest.mark.parametrize("weight", USUAL.weights)
+@pytest.mark.parametrize("weight", USUAL_HOURGLASS.weights)
 def test_every_layer_gets_all_its_chunks(every_kind: Instance, weight: float) -> None:
     tables, pool, _ = chosen(every_kind.overridden(chunks=9), weight)
     dealt = Counter[tuple[int, int]]()
     for i in range(pool.size[0]):
         dealt[int(pool.collective[i]), int(pool.layer[i])] += int(pool.chunks[i])
-    layers = [(c, layer) for c, legs in enumerate(tables.legs) for layer in range(legs)]
+    layers = [(c, layer) for c, phases in enumerate(tables.phases) for layer in range(phases)]
     assert dealt == Counter(dict.fromkeys(layers, 9))
 
 
@@ -303,56 +303,56 @@ def test_more_chunks_than_batches_are_all_dealt_out(hetero: Instance) -> None:
 
 def test_chunks_are_lined_up_with_every_path_as_often_as_it_was_chosen(mixed: Instance) -> None:
     tables, pool, _ = chosen(mixed.overridden(chunks=7))
-    state = empty_state(tables, 3, 1)
-    line_up(tables, pool, state, 0)
+    candidates = empty_candidates(tables, 3, 1)
+    line_up(tables, pool, candidates, 0)
     for i, layer in product(range(pool.size[0]), range(2)):
         if pool.layer[i] == layer:
-            own = state.candidate_path[0, state.collective == pool.collective[i], layer]
-            assert (own == pool.path[i]).sum() == pool.chunks[i]
+            paths = candidates.candidate_path[0, candidates.collective == pool.collective[i], layer]
+            assert (paths == pool.path[i]).sum() == pool.chunks[i]
 
 
 def test_a_repeated_candidate_is_known(hetero: Instance) -> None:
     tables, pool, _ = chosen(hetero.overridden(chunks=4))
-    state = empty_state(tables, 3, 2)
-    line_up(tables, pool, state, 0)
-    line_up(tables, pool, state, 1)
-    assert is_known(state, 1)
-    state.candidate_path[1, 0, 0] = swapped(state.candidate_path[1, 0, 0], 0, 1)
-    assert not is_known(state, 1)
+    candidates = empty_candidates(tables, 3, 2)
+    line_up(tables, pool, candidates, 0)
+    line_up(tables, pool, candidates, 1)
+    assert is_known(candidates, 1)
+    candidates.candidate_path[1, 0, 0] = swapped(candidates.candidate_path[1, 0, 0], 0, 1)
+    assert not is_known(candidates, 1)
 
 
 def test_a_first_scatter_waits_for_stages_in_the_middle_and_a_last_gather_for_both(hetero: Instance) -> None:
     tables, pool, _ = chosen(hetero.overridden(chunks=1))
-    state = empty_state(tables, 3, 1)
-    line_up(tables, pool, state, 0)
-    place_all(tables, state, 0, 0)
-    assert state.operations.major.tolist() == [1, 0, 0, 0, 0, 2]
+    candidates = empty_candidates(tables, 3, 1)
+    line_up(tables, pool, candidates, 0)
+    place_all(tables, candidates, 0, 0)
+    assert candidates.operations.major.tolist() == [1, 0, 0, 0, 0, 2]
 
 
 def test_a_change_that_lengthens_the_makespan_is_taken_back(hetero: Instance) -> None:
     tables, pool, _ = chosen(hetero.overridden(chunks=4))
-    state = empty_state(tables, 3, 1)
-    line_up(tables, pool, state, 0)
-    place_all(tables, state, 0, 0)
-    makespan = makespan_of_hand(state)
-    improve(tables, state, 0, makespan, 0, 200)
+    candidates = empty_candidates(tables, 3, 1)
+    line_up(tables, pool, candidates, 0)
+    place_all(tables, candidates, 0, 0)
+    makespan = makespan_of_hand(candidates)
+    improve(tables, candidates, 0, makespan, 0, 200)
     for chunk in range(4):
-        place(tables, state, chunk, 0)
-    assert makespan_of_hand(state) <= makespan
+        place(tables, candidates, chunk, 0)
+    assert makespan_of_hand(candidates) <= makespan
 
 
 def test_improving_ends_with_the_trials(hetero: Instance) -> None:
     tables, pool, _ = chosen(hetero.overridden(chunks=4))
-    state = empty_state(tables, 3, 1)
-    line_up(tables, pool, state, 0)
-    place_all(tables, state, 0, 0)
-    assert improve(tables, state, 0, makespan_of_hand(state), 0, 5) == 0
+    candidates = empty_candidates(tables, 3, 1)
+    line_up(tables, pool, candidates, 0)
+    place_all(tables, candidates, 0, 0)
+    assert improve(tables, candidates, 0, makespan_of_hand(candidates), 0, 5) == 0
 
 
 def test_improving_ends_at_the_target(hetero: Instance) -> None:
     tables, pool, _ = chosen(hetero.overridden(chunks=4))
-    state = empty_state(tables, 3, 1)
-    line_up(tables, pool, state, 0)
-    place_all(tables, state, 0, 0)
-    makespan = makespan_of_hand(state)
-    assert improve(tables, state, 0, makespan, makespan, 5) == 5
+    candidates = empty_candidates(tables, 3, 1)
+    line_up(tables, pool, candidates, 0)
+    place_all(tables, candidates, 0, 0)
+    makespan = makespan_of_hand(candidates)
+    assert improve(tables, candidates, 0, makespan, makespan, 5) == 5

@@ -12,7 +12,7 @@ from themis_opt.base.arrays import BoolArray, FloatArray, IntArray
 from themis_opt.base.compiled import Compilable
 from themis_opt.policies.hourglass import paths as hourglass_paths
 from themis_opt.policies.hourglass import tables as hourglass_tables
-from themis_opt.policies.hourglass.paths import PathParams, Pool, choose_paths
+from themis_opt.policies.hourglass.paths import ROUNDING, PathParams, Pool, choose_paths
 from themis_opt.policies.hourglass.tables import (
     BITS,
     FIRST,
@@ -30,20 +30,17 @@ from themis_opt.schedules import event_loop, kernel
 from themis_opt.schedules.event_loop import Operations, Workspace, makespan_of
 from themis_opt.schedules.plan import Chunks, Plan
 
-RULES = 2
+NUM_RULES = 2
 """Rules for who goes first among stages of one rank, see :func:`order_of`."""
 
-CLOSE = 1e-6
-"""Relative distance from the balanced load at which a search for less is over: half or twice of it change nothing."""
-
-FEWEST = 2
+FEWEST_TIMED = 2
 """Candidates that are timed before one may end the search."""
 
 MAKESPAN, RULE = 0, 1
-"""Columns of `State.best`."""
+"""Columns of `Candidates.best`."""
 
 
-class State(NamedTuple):
+class Candidates(NamedTuple):
     """Candidates, and the plan in hand.
 
     Attributes
@@ -54,7 +51,7 @@ class State(NamedTuple):
         Path of each chunk in each layer of the plan in hand.
     candidate_path : int64, shape (candidates, chunks, 2)
         Paths of the candidates.
-    candidate_makespan : int64, shape (candidates, RULES)
+    candidate_makespan : int64, shape (candidates, NUM_RULES)
         Makespans of the candidates in picoseconds; -1 of those that are not timed, or improved already.
     best_path : int64, shape (chunks, 2)
         Paths of the best plan.
@@ -99,18 +96,15 @@ class Aims(NamedTuple):
     is_mirrored: BoolArray
 
 
-def aims_of(tables: Tables, num_dimensions: int, weights: Sequence[float], mirrored: int, most: int) -> Aims:
+def aims_of(tables: Tables, num_dimensions: int, weights: Sequence[float], most: int) -> Aims:
     """The aims of at most so many candidates: with and without the lag of the last result, as suits many and few bytes.
 
-    Weights come two and two, so that the first four candidates differ in everything.  So many of them follow again with
-    mirrored paths, where some collective has these and the problem does not ask for them anyway.
+    All follow again with mirrored paths, where some collective has these and the problem does not ask for them anyway.
     """
     release = np.repeat(tables.threshold[:, None], num_dimensions, axis=1).astype(np.float64)
     tails = (release + least_lags(tables, num_dimensions), release)
-    pairs = [weights[first : first + 2] for first in range(0, len(weights), 2)]
-    chosen = [(weight, kind) for pair in pairs for kind in range(2) for weight in pair]
     sides = (False, True) if (tables.mirrors > tables.mirrored).any() else (False,)
-    aims = [(weight, kind, side) for side in sides for weight, kind in (chosen[:mirrored] if side else chosen)][:most]
+    aims = [(weight, kind, side) for side in sides for kind in range(len(tails)) for weight in weights][:most]
     return Aims(
         weight=np.array([weight for weight, _, _ in aims]),
         tail=np.stack([tails[kind] for _, kind, _ in aims]),
@@ -119,16 +113,16 @@ def aims_of(tables: Tables, num_dimensions: int, weights: Sequence[float], mirro
     )
 
 
-def empty_state(tables: Tables, num_dimensions: int, num_candidates: int) -> State:
+def empty_candidates(tables: Tables, num_dimensions: int, num_candidates: int) -> Candidates:
     """Arrays for plans of the tables."""
     collective = np.repeat(np.arange(len(tables.width)), tables.chunks)
-    num_stages = (tables.legs * tables.width)[collective]
-    return State(
+    num_stages = (tables.phases * tables.width)[collective]
+    return Candidates(
         collective=collective,
         first_stage=np.cumsum(num_stages) - num_stages,
         path=np.zeros((len(collective), 2), dtype=np.int64),
         candidate_path=np.zeros((num_candidates, len(collective), 2), dtype=np.int64),
-        candidate_makespan=np.full((num_candidates, RULES), -1, dtype=np.int64),
+        candidate_makespan=np.full((num_candidates, NUM_RULES), -1, dtype=np.int64),
         best_path=np.zeros((len(collective), 2), dtype=np.int64),
         best=np.array([-1, 0]),
         operations=_empty_operations(np.repeat(tables.release[collective], num_stages), num_stages, num_dimensions),
@@ -157,80 +151,80 @@ def _empty_operations(release: IntArray, num_stages: IntArray, num_dimensions: i
     )
 
 
-def plan_of(instance: Instance, portions: Sequence[Portion], tables: Tables, state: State) -> Plan:
+def plan_of(instance: Instance, portions: Sequence[Portion], tables: Tables, candidates: Candidates) -> Plan:
     """The plan in hand with its sequences enforced, once it is timed."""
-    numbers = np.array([own.number for own in portions])[state.collective]
-    sizes = np.concatenate([own.sizes for own in portions])
+    numbers = np.array([portion.number for portion in portions])[candidates.collective]
+    sizes = np.concatenate([portion.sizes for portion in portions])
     chunks = []
     for number, collective in enumerate(instance.exchanges):
         chosen, span = numbers == number, collective.span
-        path = state.path[chosen]
-        legs = [dimension_at(path[:, :1], np.arange(len(span))), dimension_at(path[:, 1:], np.arange(len(span)))]
+        path = candidates.path[chosen]
+        orders = [dimension_at(path[:, :1], np.arange(len(span))), dimension_at(path[:, 1:], np.arange(len(span)))]
         if instance.ag_order == "reverse" and collective.kind.rule.mirrors:
-            legs[1] = legs[0][:, ::-1]
-        local = np.concatenate(legs[: len(collective.kind.rule.phases)], axis=1)
+            orders[1] = orders[0][:, ::-1]
+        local = np.concatenate(orders[: len(collective.kind.rule.phases)], axis=1)
         chunks.append(Chunks(sizes[chosen], np.array(span)[local]))
-    return Plan(tuple(chunks)).in_order_of(instance, state.workspace.start)
+    return Plan(tuple(chunks)).in_order_of(instance, candidates.workspace.start)
 
 
-def run(tables: Tables, pool: Pool, state: State, aims: Aims, trials: int, params: PathParams) -> None:
+def run(tables: Tables, pool: Pool, candidates: Candidates, aims: Aims, trials: int, params: PathParams) -> None:
     """:func:`search`, interpreted or compiled."""
     mirrored = tables._replace(mirrored=tables.mirrors)
     lattice = max(1, 2 ** int(tables.width.max()) // 16)  # paths over many dimensions take most of the time
-    stages = len(state.operations.resource) * lattice
+    stages = len(candidates.operations.resource) * lattice
     if SEARCH.interprets(stages * (trials + len(aims.weight))):
-        search(tables, mirrored, pool, state, aims, trials, params)
-    elif not opens_well(tables, mirrored, pool, state, aims, stages, params):
-        SEARCH.compiled(tables, mirrored, pool, state, aims, trials, params)
+        search(tables, mirrored, pool, candidates, aims, trials, params)
+    elif not opens_well(tables, mirrored, pool, candidates, aims, stages, params):
+        SEARCH.compiled(tables, mirrored, pool, candidates, aims, trials, params)
 
 
 def opens_well(
-    tables: Tables, mirrored: Tables, pool: Pool, state: State, aims: Aims, stages: int, params: PathParams
+    tables: Tables, mirrored: Tables, pool: Pool, candidates: Candidates, aims: Aims, stages: int, params: PathParams
 ) -> bool:
     """Whether the first candidates already end the search, which are interpreted where that is less work than loading.
 
-    The search would find the same; if they do not, it begins anew.
+    The search would find the same; if they do not, it starts over.
     """
-    work = stages * FEWEST * RULES
-    if SEARCH.is_loaded or len(aims.weight) < FEWEST or not OPENINGS.interprets(work):
+    work = stages * FEWEST_TIMED * NUM_RULES
+    if SEARCH.is_loaded or len(aims.weight) < FEWEST_TIMED or not OPENINGS.interprets(work):
         return False
-    if time_candidates(tables, mirrored, pool, state, aims, FEWEST, params) < state.best[MAKESPAN]:
+    if time_candidates(tables, mirrored, pool, candidates, aims, FEWEST_TIMED, params) < candidates.best[MAKESPAN]:
         return False
-    take_best(tables, state)
+    take_best(tables, candidates)
     return True
 
 
 def search(
-    tables: Tables, mirrored: Tables, pool: Pool, state: State, aims: Aims, trials: int, params: PathParams
+    tables: Tables, mirrored: Tables, pool: Pool, candidates: Candidates, aims: Aims, trials: int, params: PathParams
 ) -> None:
-    """Find a plan; it is left in `state.path`, timed.
+    """Find a plan; it is left in `candidates.path`, timed.
 
     Every candidate is timed with every rule, and the best ones are improved in turn until the `trials` are used up.  A
     makespan that meets the balanced load ends the search.
     """
-    target = time_candidates(tables, mirrored, pool, state, aims, len(aims.weight) + 1, params)
-    while trials > 0 and state.best[MAKESPAN] > target:
-        candidate, rule = best_candidate(state)
+    target = time_candidates(tables, mirrored, pool, candidates, aims, len(aims.weight) + 1, params)
+    while trials > 0 and candidates.best[MAKESPAN] > target:
+        candidate, rule = best_candidate(candidates)
         if candidate < 0:
             break
-        makespan = state.candidate_makespan[candidate, rule]
-        state.candidate_makespan[candidate, rule] = -1
-        place_all(tables, state, candidate, rule)
-        trials = improve(tables, state, rule, makespan, target, trials)
-    take_best(tables, state)
+        makespan = candidates.candidate_makespan[candidate, rule]
+        candidates.candidate_makespan[candidate, rule] = -1
+        place_all(tables, candidates, candidate, rule)
+        trials = improve(tables, candidates, rule, makespan, target, trials)
+    take_best(tables, candidates)
 
 
-def take_best(tables: Tables, state: State) -> None:
-    """Leave the best plan in `state.path`, timed."""
-    for chunk in range(len(state.collective)):
+def take_best(tables: Tables, candidates: Candidates) -> None:
+    """Leave the best plan in `candidates.path`, timed."""
+    for chunk in range(len(candidates.collective)):
         for layer in range(2):
-            state.path[chunk, layer] = state.best_path[chunk, layer]
-        place(tables, state, chunk, state.best[RULE])
-    makespan_of(state.operations, state.workspace)
+            candidates.path[chunk, layer] = candidates.best_path[chunk, layer]
+        place(tables, candidates, chunk, candidates.best[RULE])
+    makespan_of(candidates.operations, candidates.workspace)
 
 
 def time_candidates(
-    tables: Tables, mirrored: Tables, pool: Pool, state: State, aims: Aims, most: int, params: PathParams
+    tables: Tables, mirrored: Tables, pool: Pool, candidates: Candidates, aims: Aims, most: int, params: PathParams
 ) -> float:
     """Time the candidates, `most` of them, with every rule, or until one meets the balanced load; returns that load.
 
@@ -239,26 +233,26 @@ def time_candidates(
     target, num_candidates = np.inf, 0
     for number in range(most):
         if number < len(aims.weight):
-            own = mirrored if aims.is_mirrored[number] else tables
-            finish = choose_paths(own, pool, aims.tail[number], aims.weight[number], params)
+            side = mirrored if aims.is_mirrored[number] else tables
+            finish = choose_paths(side, pool, aims.tail[number], aims.weight[number], params)
             if aims.is_bound[number]:
-                target = min(target, finish * (1 + CLOSE))
-            line_up(own, pool, state, num_candidates)
+                target = min(target, finish * (1 + ROUNDING))
+            line_up(side, pool, candidates, num_candidates)
         else:
-            line_up_fixed(tables, state, num_candidates)
-        if is_known(state, num_candidates):
+            line_up_fixed(tables, candidates, num_candidates)
+        if is_known(candidates, num_candidates):
             continue
-        for rule in range(RULES):
-            place_all(tables, state, num_candidates, rule)
-            makespan = makespan_of(state.operations, state.workspace)
-            state.candidate_makespan[num_candidates, rule] = keep_best(state, makespan, rule)
+        for rule in range(NUM_RULES):
+            place_all(tables, candidates, num_candidates, rule)
+            makespan = makespan_of(candidates.operations, candidates.workspace)
+            candidates.candidate_makespan[num_candidates, rule] = keep_best(candidates, makespan, rule)
         num_candidates += 1
-        if number >= FEWEST - 1 and state.best[MAKESPAN] <= target:
+        if number >= FEWEST_TIMED - 1 and candidates.best[MAKESPAN] <= target:
             break
     return target
 
 
-def line_up(tables: Tables, pool: Pool, state: State, candidate: int) -> None:
+def line_up(tables: Tables, pool: Pool, candidates: Candidates, candidate: int) -> None:
     """Give the chunks of a candidate the paths of the pool, each path at even distances."""
     first = 0
     for collective in range(len(tables.width)):
@@ -267,9 +261,9 @@ def line_up(tables: Tables, pool: Pool, state: State, candidate: int) -> None:
                 pool.credit[i] = pool.chunks[i]
             for chunk in range(first, first + tables.chunks[collective]):
                 i = most_behind(pool, collective, layer)
-                state.candidate_path[candidate, chunk, layer] = pool.path[i]
+                candidates.candidate_path[candidate, chunk, layer] = pool.path[i]
                 if tables.mirrored[collective]:
-                    state.candidate_path[candidate, chunk, 1] = backwards(pool.path[i], tables.width[collective])
+                    candidates.candidate_path[candidate, chunk, 1] = backwards(pool.path[i], tables.width[collective])
                 pool.credit[i] -= tables.chunks[collective]
                 for other in range(pool.size[0]):
                     pool.credit[other] += pool.chunks[other]
@@ -294,10 +288,10 @@ def most_behind(pool: Pool, collective: int, layer: int) -> int:
     return most
 
 
-def line_up_fixed(tables: Tables, state: State, candidate: int) -> None:
+def line_up_fixed(tables: Tables, candidates: Candidates, candidate: int) -> None:
     """Let all chunks of a candidate scatter from the first dimension to the last, and gather backwards."""
-    for chunk in range(len(state.collective)):
-        collective = state.collective[chunk]
+    for chunk in range(len(candidates.collective)):
+        collective = candidates.collective[chunk]
         width = tables.width[collective]
         for layer in range(num_layers(tables, collective)):
             gathers = layer == 1 or (not tables.opens[collective] and tables.closes[collective])
@@ -305,43 +299,46 @@ def line_up_fixed(tables: Tables, state: State, candidate: int) -> None:
             for position in range(width):
                 local = width - 1 - position if gathers else position
                 path |= local << (BITS * position)
-            state.candidate_path[candidate, chunk, layer] = path
+            candidates.candidate_path[candidate, chunk, layer] = path
 
 
-def is_known(state: State, candidate: int) -> bool:
+def is_known(candidates: Candidates, candidate: int) -> bool:
     """Whether one of the candidates before is the same."""
     for other in range(candidate):
         differs = False
-        for chunk in range(state.candidate_path.shape[1]):
+        for chunk in range(candidates.candidate_path.shape[1]):
             for layer in range(2):
-                here, there = state.candidate_path[candidate, chunk, layer], state.candidate_path[other, chunk, layer]
+                here, there = (
+                    candidates.candidate_path[candidate, chunk, layer],
+                    candidates.candidate_path[other, chunk, layer],
+                )
                 differs = differs or here != there
         if not differs:
             return True
     return False
 
 
-def best_candidate(state: State) -> tuple[int, int]:
+def best_candidate(candidates: Candidates) -> tuple[int, int]:
     """The candidate and rule of least makespan among those not yet improved; -1 if there is none."""
     best, best_rule, least = -1, 0, np.inf
-    for candidate in range(len(state.candidate_makespan)):
-        for rule in range(RULES):
-            if 0 <= state.candidate_makespan[candidate, rule] < least:
-                best, best_rule, least = candidate, rule, state.candidate_makespan[candidate, rule]
+    for candidate in range(len(candidates.candidate_makespan)):
+        for rule in range(NUM_RULES):
+            if 0 <= candidates.candidate_makespan[candidate, rule] < least:
+                best, best_rule, least = candidate, rule, candidates.candidate_makespan[candidate, rule]
     return best, best_rule
 
 
-def keep_best(state: State, makespan: int, rule: int) -> int:
+def keep_best(candidates: Candidates, makespan: int, rule: int) -> int:
     """Keep the plan in hand if it is the best so far; returns its makespan."""
-    if state.best[MAKESPAN] < 0 or makespan < state.best[MAKESPAN]:
-        state.best[MAKESPAN], state.best[RULE] = makespan, rule
-        for chunk in range(len(state.collective)):
+    if candidates.best[MAKESPAN] < 0 or makespan < candidates.best[MAKESPAN]:
+        candidates.best[MAKESPAN], candidates.best[RULE] = makespan, rule
+        for chunk in range(len(candidates.collective)):
             for layer in range(2):
-                state.best_path[chunk, layer] = state.path[chunk, layer]
+                candidates.best_path[chunk, layer] = candidates.path[chunk, layer]
     return makespan
 
 
-def improve(tables: Tables, state: State, rule: int, makespan: int, target: float, trials: int) -> int:
+def improve(tables: Tables, candidates: Candidates, rule: int, makespan: int, target: float, trials: int) -> int:
     """Swap two positions of the path of a chunk where that is no worse, until it helps no more.
 
     Returns the trials that are left; none is made once the makespan meets the target.
@@ -349,53 +346,57 @@ def improve(tables: Tables, state: State, rule: int, makespan: int, target: floa
     before = makespan + 1
     while makespan < before:
         before = makespan
-        makespan, trials = try_swaps(tables, state, rule, makespan, target, trials)
+        makespan, trials = try_swaps(tables, candidates, rule, makespan, target, trials)
     return trials
 
 
-def try_swaps(tables: Tables, state: State, rule: int, makespan: int, target: float, trials: int) -> tuple[int, int]:
+def try_swaps(
+    tables: Tables, candidates: Candidates, rule: int, makespan: int, target: float, trials: int
+) -> tuple[int, int]:
     """Try all swaps once, near positions first, each in one chunk after another; returns makespan and trials left."""
     widest = tables.span.shape[1]
     for distance in range(1, widest):
         for one in range(widest - distance):
             for layer in range(2):
-                for chunk in range(len(state.collective)):
+                for chunk in range(len(candidates.collective)):
                     if trials <= 0 or makespan <= target:
                         return makespan, trials
-                    collective = state.collective[chunk]
+                    collective = candidates.collective[chunk]
                     if layer < num_layers(tables, collective) and one + distance < tables.width[collective]:
-                        makespan = try_swap(tables, state, rule, makespan, chunk, layer, one, one + distance)
+                        makespan = try_swap(tables, candidates, rule, makespan, chunk, layer, one, one + distance)
                         trials -= 1
     return makespan, trials
 
 
-def try_swap(tables: Tables, state: State, rule: int, makespan: int, chunk: int, layer: int, one: int, two: int) -> int:
+def try_swap(
+    tables: Tables, candidates: Candidates, rule: int, makespan: int, chunk: int, layer: int, one: int, two: int
+) -> int:
     """Swap two positions of a path unless that lengthens the makespan; returns the makespan."""
-    old = state.path[chunk, layer]
-    state.path[chunk, layer] = swapped(old, one, two)
-    place(tables, state, chunk, rule)
-    changed = makespan_of(state.operations, state.workspace)
+    old = candidates.path[chunk, layer]
+    candidates.path[chunk, layer] = swapped(old, one, two)
+    place(tables, candidates, chunk, rule)
+    changed = makespan_of(candidates.operations, candidates.workspace)
     if changed <= makespan:
-        return keep_best(state, changed, rule)
-    state.path[chunk, layer] = old
-    place(tables, state, chunk, rule)
+        return keep_best(candidates, changed, rule)
+    candidates.path[chunk, layer] = old
+    place(tables, candidates, chunk, rule)
     return makespan
 
 
-def place_all(tables: Tables, state: State, candidate: int, rule: int) -> None:
+def place_all(tables: Tables, candidates: Candidates, candidate: int, rule: int) -> None:
     """Take a candidate in hand."""
-    for chunk in range(len(state.collective)):
+    for chunk in range(len(candidates.collective)):
         for layer in range(2):
-            state.path[chunk, layer] = state.candidate_path[candidate, chunk, layer]
-        place(tables, state, chunk, rule)
+            candidates.path[chunk, layer] = candidates.candidate_path[candidate, chunk, layer]
+        place(tables, candidates, chunk, rule)
 
 
-def place(tables: Tables, state: State, chunk: int, rule: int) -> None:
+def place(tables: Tables, candidates: Candidates, chunk: int, rule: int) -> None:
     """Tell the kernel's arrays the path of a chunk and its places in the order."""
-    collective, first, operations = state.collective[chunk], state.first_stage[chunk], state.operations
-    num_stages = tables.legs[collective] * tables.width[collective]
-    for leg in range(tables.legs[collective]):
-        place_leg(tables, state, chunk, leg)
+    collective, first, operations = candidates.collective[chunk], candidates.first_stage[chunk], candidates.operations
+    num_stages = tables.phases[collective] * tables.width[collective]
+    for phase in range(tables.phases[collective]):
+        place_phase(tables, candidates, chunk, phase)
     to_scatter = 0
     for stage in range(first + 1, first + tables.width[collective]):
         to_scatter += operations.duration[stage]
@@ -406,19 +407,19 @@ def place(tables: Tables, state: State, chunk: int, rule: int) -> None:
         operations.minor[first + number] = order_of(rule, rank, column, number, duration, to_scatter)
 
 
-def place_leg(tables: Tables, state: State, chunk: int, leg: int) -> None:
-    """Tell the kernel's arrays which dimensions a chunk visits in a leg, and for how long."""
-    collective, operations = state.collective[chunk], state.operations
+def place_phase(tables: Tables, candidates: Candidates, chunk: int, phase: int) -> None:
+    """Tell the kernel's arrays which dimensions a chunk visits in a phase, and for how long."""
+    collective, operations = candidates.collective[chunk], candidates.operations
     width, visited = tables.width[collective], 0
     for position in range(width):
-        if tables.mirrored[collective] and leg == 1:
-            local = dimension_at(state.path[chunk, 0], width - 1 - position)
+        if tables.mirrored[collective] and phase == 1:
+            local = dimension_at(candidates.path[chunk, 0], width - 1 - position)
         else:
-            local = dimension_at(state.path[chunk, leg], position)
-        stage = state.first_stage[chunk] + leg * width + position
+            local = dimension_at(candidates.path[chunk, phase], position)
+        stage = candidates.first_stage[chunk] + phase * width + position
         operations.resource[stage] = tables.span[collective, local]
-        operations.duration[stage] = tables.duration[collective, leg, visited, local]
-        operations.lag[stage] = tables.lag[collective, leg, local]
+        operations.duration[stage] = tables.duration[collective, phase, visited, local]
+        operations.lag[stage] = tables.lag[collective, phase, local]
         visited |= 1 << local
 
 

@@ -10,44 +10,31 @@ import numpy as np
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.policies.hourglass.tables import Tables, add_load, cheapest_path, num_layers, swapped
 
-MOST_BATCHES = 256
-"""Batches in which the chunks of a layer are dealt out at most, for thousands of chunks not to take longer.
-
-Half or twice as many change the makespans of 512 chunks by less than 0.01 %."""
-
 MOST_CHANGES = 100
-"""Changes after the chunks are dealt out, should they never end; half as many are enough (``reports/parameters``)."""
+"""Changes after the chunks are dealt out, should rounding make them go round in circles."""
+
+ROUNDING = 1e-6
+"""Relative difference below which two finishes count as equal."""
 
 
 class PathParams(NamedTuple):
     """How chunks are dealt out to paths; a named tuple, because compiled code takes no dataclass.
 
-    Effects of half and double are those of ``reports/parameters``.
-
     Attributes
     ----------
-    fewest_batches : int
-        Batches in which the chunks of a layer are dealt out at least.  Counts on twelve dimensions alone: half as many
-        lengthen the makespan there by 3 %.
-    dealing_work : int
-        Arcs of the lattice to look at while the chunks of all collectives are dealt out, if batches are not too few.
-        Counts from ten dimensions on: double shortens the makespan there by 7 %, for more time.
+    batches : int
+        Batches in which the chunks of a layer are dealt out at most, for thousands of chunks not to take longer.
     steepness : int
         Power of its finish that prices a dimension: the steeper, the more the latest finish counts beside the others.
-        From 7 to 30 mean makespans stay within 0.3 %, by chance; single plans of few chunks differ by up to 9 %.
     evenness : float
-        Weight of uneven finishes beside the latest one, which decides between equal ones: chance from half to double.
-    least_gain : float
-        Relative gain below which a change is not made: chance from half to double.
+        Weight of uneven finishes beside the latest one, which decides between equal ones.
     least_price : float
-        Price of a dimension that has nothing to do so far, for paths to differ in it: chance from half to double.
+        Price of a dimension that has nothing to do so far, for paths to differ in it.
     """
 
-    fewest_batches: int = 8
-    dealing_work: int = 2**16
+    batches: int = 64
     steepness: int = 15
     evenness: float = 1e-4
-    least_gain: float = 1e-6
     least_price: float = 1e-9
 
 
@@ -94,8 +81,7 @@ class Pool(NamedTuple):
 
 def empty_pool(tables: Tables, num_dimensions: int, params: PathParams) -> Pool:
     """A pool with room for all paths that :func:`choose_paths` can meet."""
-    batches = sum(2 * num_batches(tables, collective, params) for collective in range(len(tables.width)))
-    capacity = batches + MOST_CHANGES
+    capacity = int(2 * np.minimum(tables.chunks, params.batches).sum()) + MOST_CHANGES
     column, num_masks = np.zeros(capacity, dtype=np.int64), tables.duration.shape[2]
     return Pool(
         path=column,
@@ -113,14 +99,6 @@ def empty_pool(tables: Tables, num_dimensions: int, params: PathParams) -> Pool:
         cost=np.zeros(num_masks),
         choice=np.zeros(num_masks, dtype=np.int64),
     )
-
-
-def num_batches(tables: Tables, collective: int, params: PathParams) -> int:
-    """In how many batches the chunks of a collective are dealt out."""
-    chunks: int = tables.chunks[collective]
-    width: int = tables.width[collective]
-    affordable = params.dealing_work // (width * (1 << (width - 1)) * len(tables.width))
-    return min(chunks, MOST_BATCHES, max(params.fewest_batches, affordable))
 
 
 def choose_paths(tables: Tables, pool: Pool, tail: FloatArray, weight: float, params: PathParams) -> float:
@@ -144,7 +122,8 @@ def deal_out(tables: Tables, pool: Pool, tail: FloatArray, weight: float, params
         for k in range(pool.total.shape[1]):
             pool.total[h, k] = 0.0
     for collective in range(len(tables.width)):
-        chunks, batches = tables.chunks[collective], num_batches(tables, collective, params)
+        chunks = tables.chunks[collective]
+        batches = min(chunks, params.batches)
         for batch in range(batches):
             count = chunks * (batch + 1) // batches - chunks * batch // batches
             for layer in range(num_layers(tables, collective)):
@@ -208,8 +187,8 @@ def latest_finish(total: FloatArray, tail: FloatArray) -> float:
 
 def change_best(tables: Tables, pool: Pool, tail: FloatArray, weight: float, params: PathParams) -> bool:
     """Make the best change of chunks from a path to the one with two dimensions swapped; returns whether one pays."""
-    best = value_after(tables, pool, tail, 0, 0, weight * pool.total_middle[0], params) * (1 - params.least_gain)
-    found, found_path, found_count = -1, 0, 0
+    best = value_after(tables, pool, tail, 0, 0, weight * pool.total_middle[0], params) * (1 - ROUNDING)
+    changed, best_path, best_count = -1, 0, 0
     for i in range(pool.size[0]):
         width = tables.width[pool.collective[i]]
         for pair in range(width * width):
@@ -225,13 +204,13 @@ def change_best(tables: Tables, pool: Pool, tail: FloatArray, weight: float, par
                 price = weight * (pool.total_middle[0] + count * middle)
                 value = value_after(tables, pool, tail, i, count, price, params)
                 if value < best:
-                    best, found, found_path, found_count = value, i, path, count
+                    best, changed, best_path, best_count = value, i, path, count
                 count *= 2
-    if found >= 0:
-        to = in_pool(tables, pool, pool.collective[found], pool.layer[found], found_path)
-        add(tables, pool, found, -found_count)
-        add(tables, pool, to, found_count)
-    return found >= 0
+    if changed >= 0:
+        to = in_pool(tables, pool, pool.collective[changed], pool.layer[changed], best_path)
+        add(tables, pool, changed, -best_count)
+        add(tables, pool, to, best_count)
+    return changed >= 0
 
 
 def value_after(
