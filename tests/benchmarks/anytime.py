@@ -153,12 +153,12 @@ class Contest:
     def rows(self) -> Iterator[dict[str, Any]]:
         """The runs as plain values; empty where there is no schedule or no proof."""
         for run in self.runs:
-            found, proves = run.schedule is not None, run.bound > 0
+            has_plan, proves = run.schedule is not None, run.bound > 0
             yield {
                 **self._key(run),
-                "makespan_ns": run.makespan / NANOSECOND if found else "",
+                "makespan_ns": run.makespan / NANOSECOND if has_plan else "",
                 "common_bound_ns": self.bound / NANOSECOND,
-                "gap": self.gap(run) if found else "",
+                "gap": self.gap(run) if has_plan else "",
                 "proven_bound_ns": run.bound / NANOSECOND if proves else "",
                 "bound_holds_for_paths": run.paths if proves else "",
                 "best_found_after_s": round(run.best_after, 3),
@@ -192,14 +192,14 @@ def markdown(contest: Contest) -> str:
 
 
 def _cells(contest: Contest, run: Run) -> tuple[str, ...]:
-    found, proves = run.schedule is not None, run.bound > 0
+    has_plan, proves = run.schedule is not None, run.bound > 0
     return (
         run.solver,
-        f"{run.makespan / MICROSECOND:.3f}" if found else "none found",
-        f"{contest.gap(run):.2%}" if found else "",
+        f"{run.makespan / MICROSECOND:.3f}" if has_plan else "none found",
+        f"{contest.gap(run):.2%}" if has_plan else "",
         f"{run.bound / MICROSECOND:.3f}" if proves else "",
         run.paths if proves else "",
-        f"{run.best_after:.1f}" if found else "",
+        f"{run.best_after:.1f}" if has_plan else "",
         f"{run.seconds:.1f}",
     )
 

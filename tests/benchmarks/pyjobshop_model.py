@@ -24,8 +24,8 @@ def job_shop(jobs: Sequence[JobClass], paths: Paths, horizon: int) -> Model:
     """
     model = Model()
     machines = {k: model.add_machine(name=f"machine{k}") for k in sorted({k for job in jobs for k in job.machines})}
-    for job_class, own in zip(jobs, paths, strict=True):
-        for path in own:
+    for job_class, paths_of_class in zip(jobs, paths, strict=True):
+        for path in paths_of_class:
             job = model.add_job(release_date=int(job_class.release), deadline=horizon)
             stages = stages_along(job_class, path)
             tasks = [model.add_task(job) for _ in (*stages, "result")]
@@ -55,7 +55,7 @@ class JobShop:
         if outcome.values is None:
             return PlanOutcome(None, int(outcome.bound), outcome.status, outcome.work)
         values = iter(outcome.values)
-        plans = [[_times(path, values) for path in own] for own in self.paths]
+        plans = [[_times(path, values) for path in paths_of_class] for paths_of_class in self.paths]
         return PlanOutcome(plans, int(outcome.bound), outcome.status, outcome.work)
 
 

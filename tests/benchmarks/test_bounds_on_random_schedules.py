@@ -58,7 +58,7 @@ def random_dimension(generator: np.random.Generator) -> Dimension:
     size, in_network = int(generator.integers(2, 17)), rule.can_reduce and bool(generator.random() < 0.2)
     size = size if rule.flaw(size) is None else 12
     if in_network or size & (size - 1):  # 'adasum' combines pairs of NPUs, which no switch does
-        algorithms = [own for own in algorithms if own is not Algorithm.ADASUM]
+        algorithms = [algorithm for algorithm in algorithms if algorithm is not Algorithm.ADASUM]
     packet = {"payload": int(generator.integers(64, 9000)), "header": int(generator.integers(0, 200))}
     return Dimension(
         kind=kind,
@@ -97,24 +97,24 @@ def random_instance(seed: int) -> Instance:
     )
 
 
-def random_sizes(generator: np.random.Generator, own: Exchange) -> IntArray:
+def random_sizes(generator: np.random.Generator, exchange: Exchange) -> IntArray:
     """Equal sizes, or any number of sizes."""
     if generator.random() < 0.4:
-        return equal_sizes(own)
-    elements, count = own.size // own.element_bytes, int(generator.integers(1, own.chunks + 1))
+        return equal_sizes(exchange)
+    elements, count = exchange.size // exchange.element_bytes, int(generator.integers(1, exchange.chunks + 1))
     cuts = np.sort(generator.choice(elements - 1, count - 1, replace=False) + 1).tolist()
-    return np.array([b - a for a, b in pairwise([0, *cuts, elements])], dtype=np.int64) * own.element_bytes
+    return np.array([b - a for a, b in pairwise([0, *cuts, elements])], dtype=np.int64) * exchange.element_bytes
 
 
 def random_plan(generator: np.random.Generator, instance: Instance) -> Plan:
     chunks = []
-    for own in instance.exchanges:
-        paths, sizes = [], random_sizes(generator, own)
+    for exchange in instance.exchanges:
+        paths, sizes = [], random_sizes(generator, exchange)
         for _ in sizes:
-            legs = [generator.permutation(own.span) for _ in own.kind.rule.phases]
-            if own.kind.rule.mirrors and instance.ag_order == "reverse":
-                legs[1] = legs[0][::-1]
-            paths.append(np.concatenate(legs))
+            orders = [generator.permutation(exchange.span) for _ in exchange.kind.rule.phases]
+            if exchange.kind.rule.mirrors and instance.ag_order == "reverse":
+                orders[1] = orders[0][::-1]
+            paths.append(np.concatenate(orders))
         chunks.append(Chunks(sizes, np.array(paths, dtype=np.int64)))
     return Plan(tuple(chunks), generator.choice(sorted(DISPATCH)))
 
@@ -180,5 +180,5 @@ def check_dispatch_trees(seed: int, instance: Instance, by_count: Mapping[int, i
 def test_no_bound_is_above_a_makespan() -> None:
     nearest = [check(seed, PLANS_EACH) for seed in range(NUM_INSTANCES)]
     for name in nearest[0]:
-        ratios = [own[name] for own in nearest]
+        ratios = [row[name] for row in nearest]
         print(f"{name}: median {np.median(ratios):.3f}, most {max(ratios):.6f} of the best makespan")

@@ -30,7 +30,9 @@ PACKET = {"payload": 4096, "header": 30}
 def case(network: str, size: str, latency: str, launch: str) -> Instance:
     """Up to 64 chunks of free sizes."""
     instance = themis_opt.load(f"{network}.all_reduce.100MiB").overridden(size=size, chunks=64, latency=latency)
-    dimensions = tuple(own.replace(launch_overhead=launch, packet=PACKET) for own in instance.network.dimensions)
+    dimensions = tuple(
+        dimension.replace(launch_overhead=launch, packet=PACKET) for dimension in instance.network.dimensions
+    )
     return instance.replace(network=instance.network.replace(dimensions=dimensions))
 
 
@@ -62,13 +64,13 @@ def test_gaps_where_chunks_cost_something() -> None:
     rows = []
     for size in SIZES:
         for latency, launch in COSTS if size != "16MiB" else COSTS[:3]:
-            own = [row(network, size, latency, launch) for network in PAPER_NETWORKS]
-            rows += own
-            gaps = ", ".join(f"{r['gap']:.1%}" for r in own)
-            means = (fmean(r[name] for r in own) for name in ("gap_to_head_tail", "gap_before_search", "gap"))
+            group = [row(network, size, latency, launch) for network in PAPER_NETWORKS]
+            rows += group
+            gaps = ", ".join(f"{r['gap']:.1%}" for r in group)
+            means = (fmean(r[name] for r in group) for name in ("gap_to_head_tail", "gap_before_search", "gap"))
             print(size, latency, launch, gaps, "; mean", " -> ".join(f"{mean:.1%}" for mean in means), flush=True)
             _write(rows)
-            assert all(r["gap"] >= -1e-9 for r in own)
+            assert all(r["gap"] >= -1e-9 for r in group)
 
 
 def _write(rows: list[dict[str, Any]]) -> None:

@@ -111,11 +111,11 @@ def report(what: str, counts: Counter[str], slowest: float) -> None:
 
 
 def test_damaged_files(tmp_path: Path) -> None:
-    generator, own = random.Random(SEED), own_files()
-    kinds = sorted(own) + [name for name in sorted(SAMPLES) if SAMPLES[name]]
+    generator, samples = random.Random(SEED), own_files()
+    kinds = sorted(samples) + [name for name in sorted(SAMPLES) if SAMPLES[name]]
 
     def of_own(kind: str, content: bytes) -> str:
-        check(kind, tmp_path / own[kind].name, content)
+        check(kind, tmp_path / samples[kind].name, content)
         return ""
 
     def of_others(kind: str, file: str, content: bytes) -> str:
@@ -124,16 +124,16 @@ def test_damaged_files(tmp_path: Path) -> None:
 
     def draw() -> Case:
         kind = generator.choice(kinds)
-        if kind in own:
-            content = damaged_bytes(own[kind].content, generator)
+        if kind in samples:
+            content = damaged_bytes(samples[kind].content, generator)
             return Case(kind, content, partial(of_own, kind, content))
         file, content = damaged(kind, generator)
         return Case(kind, content, partial(of_others, kind, file, content))
 
     compile_at_once()
     for kind in kinds:  # what compiles, compiles now
-        if kind in own:
-            of_own(kind, own[kind].content)
+        if kind in samples:
+            of_own(kind, samples[kind].content)
         else:
             file, content = sorted(SAMPLES[kind].items())[0]
             of_others(kind, file, content.encode() if isinstance(content, str) else content)
@@ -143,8 +143,8 @@ def test_damaged_files(tmp_path: Path) -> None:
 def test_command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     generator, command = random.Random(SEED + 1), application()
-    own = {name: options_of(command, name) for name in sorted(COMMANDS)}
-    everything = sorted({option for options in own.values() for option in options})
+    options_by_command = {name: options_of(command, name) for name in sorted(COMMANDS)}
+    everything = sorted({option for options in options_by_command.values() for option in options})
 
     def outcome(words: Sequence[str]) -> str:
         result = CliRunner().invoke(command, words)
@@ -155,10 +155,10 @@ def test_command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return str(result.exit_code)
 
     def draw() -> Case:
-        name = generator.choice(sorted(own))
+        name = generator.choice(sorted(options_by_command))
         words = [name] + [generator.choice(SOURCES)] * (generator.random() < 0.8)
         for _ in range(generator.choice((0, 1, 1, 2, 4))):
-            options = own[name] if generator.random() < 0.8 else everything
+            options = options_by_command[name] if generator.random() < 0.8 else everything
             words += [generator.choice(options)] + [generator.choice(VALUES)] * (generator.random() < 0.8)
         words += SHORT.get(name, ())
         return Case(name, words, partial(outcome, words))

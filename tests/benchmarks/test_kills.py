@@ -185,9 +185,9 @@ def run_solve(folder: Path, seconds: float, steps: Any) -> None:
 
     instance = themis_opt.load("3d-sw_sw_sw_hetero.all_reduce.100MiB").overridden(chunks=8)
     cache = PlanCache(folder / "cache")
-    found = solve(instance, progress=report, cache=cache, time_limit=seconds, workers=1, sizes="equal")
+    comparison = solve(instance, progress=report, cache=cache, time_limit=seconds, workers=1, sizes="equal")
     steps.value += 1
-    write_comparison(folder / "solved", found, {})
+    write_comparison(folder / "solved", comparison, {})
 
 
 def test_solves(tmp_path: Path) -> None:

@@ -46,10 +46,10 @@ class Point:
 
 def point_of(instance: Instance, sizes: str) -> Point:
     """Both policies on one instance."""
-    found = simulate(instance, Hourglass(sizes)(instance))  # type: ignore[arg-type]
-    validate(found)
+    schedule = simulate(instance, Hourglass(sizes)(instance))  # type: ignore[arg-type]
+    validate(schedule)
     themis = simulate(instance, Themis("scf")(instance))
-    return Point(found.utilisation, themis.utilisation, found.makespan / themis.makespan)
+    return Point(schedule.utilisation, themis.utilisation, schedule.makespan / themis.makespan)
 
 
 @cache
@@ -66,10 +66,10 @@ def instance_of(network: str, size: int, chunks: int = 64) -> Instance:
     return themis_opt.load(f"{network}.all_reduce.100MiB").overridden(chunks=chunks, size=f"{size} MiB")
 
 
-def line(network: str, found: list[Point]) -> str:
+def line(network: str, group: list[Point]) -> str:
     """Means of the utilisations, the least of hourglass, and the worst ratio."""
-    ours, themis = [point.hourglass for point in found], fmean(point.themis for point in found)
-    worst = max(point.ratio for point in found)
+    ours, themis = [point.hourglass for point in group], fmean(point.themis for point in group)
+    worst = max(point.ratio for point in group)
     return f"| {network} | {fmean(ours):.2%} | {min(ours):.2%} | {themis:.2%} | {worst:.4f} |"
 
 
@@ -78,18 +78,18 @@ def test_mean_utilisation_of_hourglass(
     capsys: pytest.CaptureFixture[str], chunks: int, sizes: str, least: float
 ) -> None:
     by_network = points(chunks, sizes)
-    everything = [point for found in by_network.values() for point in found]
+    everything = [point for group in by_network.values() for point in group]
     with capsys.disabled():
         print(f"\n\n| {chunks} {sizes} chunks | mean | least | themis+scf | worst makespan over it |")
         print("|---|---|---|---|---|")
-        print("\n".join(line(network, found) for network, found in [*by_network.items(), ("all", everything)]))
+        print("\n".join(line(network, group) for network, group in [*by_network.items(), ("all", everything)]))
     assert fmean(point.hourglass for point in everything) >= least
 
 
 @pytest.mark.parametrize(("chunks", "sizes", "least"), TARGETS)
 def test_hourglass_is_nowhere_worse_than_themis(chunks: int, sizes: str, least: float) -> None:
     by_network = points(chunks, sizes)
-    assert max(point.ratio for found in by_network.values() for point in found) <= MOST_TO_THEMIS
+    assert max(point.ratio for group in by_network.values() for point in group) <= MOST_TO_THEMIS
 
 
 @pytest.mark.parametrize("size", SEARCHED_SIZES)
@@ -97,10 +97,10 @@ def test_hourglass_is_nowhere_worse_than_themis(chunks: int, sizes: str, least: 
 def test_search_closes_the_gap_and_repeats_itself(capsys: pytest.CaptureFixture[str], network: str, size: int) -> None:
     instance, search = instance_of(network, size), Search(evaluations=EVALUATIONS, workers=1)
     best_bound = max(bounds(instance).values())
-    start, found = simulate(instance, Hourglass()(instance)), search.searched(instance)
-    validate(found)
-    gaps = [schedule.makespan / best_bound - 1 for schedule in (start, found)]
+    start, improved = simulate(instance, Hourglass()(instance)), search.searched(instance)
+    validate(improved)
+    gaps = [schedule.makespan / best_bound - 1 for schedule in (start, improved)]
     with capsys.disabled():
         print(f"\n{network} {size} MiB: gap of hourglass {gaps[0]:.3%}, after {EVALUATIONS} evaluations {gaps[1]:.3%}")
     assert gaps[1] <= LARGEST_GAP
-    assert search.searched(instance).enforced_plan() == found.enforced_plan()
+    assert search.searched(instance).enforced_plan() == improved.enforced_plan()

@@ -96,7 +96,9 @@ def test_kernel_grows_as_n_log_n(benchmark: BenchmarkFixture, plans: tuple[Insta
     many = operations_of(wide, RandomOrders(several[0].dispatch)(wide))
     slow = measure(benchmark, start_times, many)
     if slow is not None:
-        fast = min(repeat(lambda: [start_times(own) for own in few], timer=process_time, number=1, repeat=9)) / len(few)
+        fast = min(
+            repeat(lambda: [start_times(operations) for operations in few], timer=process_time, number=1, repeat=9)
+        ) / len(few)
         growth = slow / fast / (n_log_n(many) / n_log_n(few[0]))
         benchmark.extra_info["growth over n log n"] = round(growth, 2)
         assert growth <= MOST_GROWTH

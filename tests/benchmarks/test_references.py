@@ -115,14 +115,14 @@ class Competitors:
 
     def paths(self, schedule: Schedule) -> Paths:
         """The paths of a schedule."""
-        return [[times.paths for times in own] for own in job_plans(self.data, schedule)]
+        return [[times.paths for times in job] for job in job_plans(self.data, schedule)]
 
     def horizon(self, schedule: Schedule) -> int:
         """Makespan, in ticks, of all stages on the paths of a schedule one after another."""
         return sum(
             stage.duration + stage.lag
-            for job, own in zip(self.data.jobs, self.paths(schedule), strict=True)
-            for path in own
+            for job, paths_of_job in zip(self.data.jobs, self.paths(schedule), strict=True)
+            for path in paths_of_job
             for stage in stages_along(job, path)
         ) + max(int(job.release) for job in self.data.jobs)
 
@@ -131,14 +131,14 @@ def held(instance: Instance) -> Contest:
     """Run all solvers on an instance, one after another."""
     (collective,) = instance.collectives
     themis = simulate(instance, make_policy("themis+scf")(instance))
-    proven, found, reference = run_reference(instance, themis)
+    proven, schedule, reference = run_reference(instance, themis)
     tick = max(1, themis.makespan // RESOLUTION)
     competitors = Competitors(instance, chunk_order_data(instance, [equal_sizes(collective)], tick))
     runs = (
         reference,
         competitors.choosing_paths(themis),
         *competitors.on_paths(themis, OF_THEMIS),
-        *competitors.on_paths(found, OF_REFERENCE),
+        *competitors.on_paths(schedule, OF_REFERENCE),
         Run("themis+scf", themis, 0.0, ANY_PATHS, (Point(0.0, themis.makespan, 0.0),), 0.0),
     )
     return Contest(instance.name, collective.chunks, SECONDS, proven, runs)
@@ -150,9 +150,9 @@ def run_reference(instance: Instance, known: Schedule) -> tuple[dict[str, float]
     record = Recorder(SECONDS)
     proven = bounds(instance)
     policy = Exact(seconds=record.left, workers=WORKERS, sizes="equal")
-    found = policy.solve(instance, max(proven.values()), record)
-    validate(found.schedule)
-    return proven, found.schedule, record.run("reference", found.schedule, found.bound, ANY_PATHS)
+    solution = policy.solve(instance, max(proven.values()), record)
+    validate(solution.schedule)
+    return proven, solution.schedule, record.run("reference", solution.schedule, solution.bound, ANY_PATHS)
 
 
 def write(contests: list[Contest], folder: Path) -> None:

@@ -102,12 +102,12 @@ def test_design_problems_of_rivals() -> None:
     rows = []
     for name in shipped_problems():
         row: dict[str, Any] = {"problem": name}
-        found = {}
+        designs = {}
         for reading in ("fixed", "free", "simulated"):
             started = perf_counter()
-            found[reading] = themis_opt.design(name, reading)
+            designs[reading] = themis_opt.design(name, reading)
             row[f"{reading}_s"] = round(perf_counter() - started, 2)
-        fixed, free, simulated = found["fixed"], found["free"], found["simulated"]
+        fixed, free, simulated = designs["fixed"], designs["free"], designs["simulated"]
         rows.append(
             {
                 "problem": name,
@@ -157,18 +157,18 @@ def test_a_design_of_six_dimensions_for_five_workloads() -> None:
     rows = []
     for reading in ("fixed", "free"):
         started = perf_counter()
-        found = themis_opt.design(SIX, reading)
+        design = themis_opt.design(SIX, reading)
         seconds = perf_counter() - started
         rows.append(
             {
                 "reading": reading,
-                "gb_per_s": " ".join(f"{b / 1e9:.1f}" for b in found.bandwidths),
-                "time_us": round(found.time / PS_PER_US, 1),
-                "gap": f"{found.gap:.1e}",
+                "gb_per_s": " ".join(f"{b / 1e9:.1f}" for b in design.bandwidths),
+                "time_us": round(design.time / PS_PER_US, 1),
+                "gap": f"{design.gap:.1e}",
                 "seconds": round(seconds, 2),
             }
         )
-        assert found.gap < 1e-6
+        assert design.gap < 1e-6
     write("six", rows)
 
 
@@ -222,7 +222,7 @@ def test_what_rails_gain() -> None:
                     "more_bandwidth_percent": round(100 * (single.makespan / together.makespan - 1), 1),
                     "gap_percent": round(100 * (together.makespan / bound - 1), 3),
                 }
-                | {f"{own.rail}_percent": round(100 * own.share, 1) for own in loads}
+                | {f"{load.rail}_percent": round(100 * load.share, 1) for load in loads}
             )
     write("rails", rows)
 
@@ -239,11 +239,13 @@ def test_what_if_a_dimension_were_another() -> None:
     policies = ("baseline+fifo", "themis+scf", "hourglass")
     rows = []
     for axis, values in AXES.items():
-        found = themis_opt.sweep(instance, {axis: values}, policies)
+        swept = themis_opt.sweep(instance, {axis: values}, policies)
         for value in values:
-            own = {row["policy"]: row for row in found if row[axis] == plain(axis, value)}
-            times = {f"{name.partition('+')[0]}_us": round(own[name]["makespan_ns"] / 1000, 2) for name in policies}
-            gap = round(100 * own["hourglass"]["gap"], 2)
+            by_policy = {row["policy"]: row for row in swept if row[axis] == plain(axis, value)}
+            times = {
+                f"{name.partition('+')[0]}_us": round(by_policy[name]["makespan_ns"] / 1000, 2) for name in policies
+            }
+            gap = round(100 * by_policy["hourglass"]["gap"], 2)
             rows.append({"varied": axis, "value": value, **times, "hourglass_gap_percent": gap})
     write("sweeps", rows)
 

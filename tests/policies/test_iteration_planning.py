@@ -62,11 +62,11 @@ def test_sequences_of_dimensions_that_share_a_resource_do_not_wait_for_each_othe
 def test_a_gather_that_reverses_its_scatter_takes_its_chunks() -> None:
     instance = two_layers(3000, 7000, dimensions=3, chunks=6, ag_order="reverse")
     plan = make_policy("dear:threshold=1B/hourglass:sizes=free")(instance)
-    own = {(launch.tensors, launch.part): c for launch, c in zip(plan.launches, plan.chunks, strict=True)}
-    for (tensors, part), chunks in own.items():
+    chunks_of = {(launch.tensors, launch.part): c for launch, c in zip(plan.launches, plan.chunks, strict=True)}
+    for (tensors, part), chunks in chunks_of.items():
         if part == "gather":
-            assert np.array_equal(chunks.sizes, own[tensors, "scatter"].sizes)
-            assert np.array_equal(chunks.paths, own[tensors, "scatter"].paths[:, ::-1])
+            assert np.array_equal(chunks.sizes, chunks_of[tensors, "scatter"].sizes)
+            assert np.array_equal(chunks.paths, chunks_of[tensors, "scatter"].paths[:, ::-1])
 
 
 def test_the_fastest_of_some_plans_is_kept() -> None:

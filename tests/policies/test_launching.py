@@ -50,9 +50,11 @@ def test_only_equal_data_parallel_tensors_for_the_next_iteration_are_fused(
     launching: Fused | Ddp | Horovod | Dear,
 ) -> None:
     instance = mixed()
-    together = {frozenset(own) for own in names(instance, launching(instance))}
+    together = {frozenset(launch) for launch in names(instance, launching(instance))}
     alone = ("floats", "inner", "scatter", "activations", "model")
-    assert together == {frozenset(own) for own in (("data", "other data"), *((name,) for name in alone))}
+    assert together == {
+        frozenset(names_of_launch) for names_of_launch in (("data", "other data"), *((name,) for name in alone))
+    }
 
 
 def test_fused_launches_when_the_last_gradient_is_ready_for_the_first_task_that_needs_one() -> None:
@@ -98,7 +100,7 @@ def resnet_50_weights() -> list[int]:
     blocks: dict[str, list[str]] = {}
     for name in sizes:
         blocks.setdefault(name.rpartition(".")[0] or name, []).append(name)
-    return [sizes[n] for own in blocks.values() for n in sorted(own, key=lambda n: not n.endswith("downsample"))]
+    return [sizes[n] for block in blocks.values() for n in sorted(block, key=lambda n: not n.endswith("downsample"))]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +209,7 @@ def test_all_to_all_goes_first_unless_the_policy_says_otherwise() -> None:
     by_default, in_line = (
         run(instance, f"wait_free:order=layer{knob}/baseline+fifo", iterations=2) for knob in ("", ":urgent=false")
     )
-    rows = [n for n, own in enumerate(by_default.launched) if own.name == "rows"]
+    rows = [n for n, exchange in enumerate(by_default.launched) if exchange.name == "rows"]
     assert [launch.urgent for launch in by_default.plan.launches] == [n in rows for n in range(3)]
     assert not any(launch.urgent for launch in in_line.plan.launches)
     assert by_default.period.launch_ready[0, rows[0]] == min(by_default.period.launch_ready[0])

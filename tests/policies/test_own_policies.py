@@ -67,16 +67,16 @@ def test_each_policy_is_named_once(instance: Instance, policies: list[Policy]) -
 
 
 def test_an_import_path_stands_for_a_name(instance: Instance, module: str) -> None:
-    own = make_policy(f"{module}:Halved:parts=4+scf")(instance)
-    assert own == make_policy("themis+scf")(instance.at_most(instance.chunks // 4))
+    plan = make_policy(f"{module}:Halved:parts=4+scf")(instance)
+    assert plan == make_policy("themis+scf")(instance.at_most(instance.chunks // 4))
     assert make_policy(f"{module}:fixed")(instance) == make_policy("baseline")(instance)
 
 
 def test_launching_policies_take_chunks_of_ones_own(module: str) -> None:
     iteration = themis_opt.load("v100-256.bert-large")
     assert specify(f"{module}:fixed", iteration) == f"fused/{module}:fixed"
-    own, usual = (make_policy(f"ddp/{chunks}")(iteration) for chunks in (f"{module}:fixed", "baseline"))
-    assert own == usual
+    plan, usual = (make_policy(f"ddp/{chunks}")(iteration) for chunks in (f"{module}:fixed", "baseline"))
+    assert plan == usual
 
 
 @pytest.mark.parametrize(

@@ -153,8 +153,8 @@ def test_themis_balances_figure_5(figure_5: Instance) -> None:
 
 
 def test_themis_gathers_in_the_reverse_of_its_scatter_order(hetero: Instance) -> None:
-    own = np.array(paths(hetero, "themis"))
-    assert np.array_equal(own, own[:, ::-1])
+    themis_paths = np.array(paths(hetero, "themis"))
+    assert np.array_equal(themis_paths, themis_paths[:, ::-1])
 
 
 def test_themis_gathers_by_descending_load_where_it_only_gathers(hetero: Instance) -> None:

@@ -20,17 +20,17 @@ MOST_TO_THEMIS = 1.005
 
 def to_themis(instance: Instance, sizes: str = "equal") -> float:
     """Makespan of a valid schedule of hourglass over that of Themis with the smallest chunk first."""
-    found = simulate(instance, Hourglass(sizes)(instance))  # type: ignore[arg-type]
-    validate(found)
-    return found.makespan / simulate(instance, Themis("scf")(instance)).makespan
+    schedule = simulate(instance, Hourglass(sizes)(instance))  # type: ignore[arg-type]
+    validate(schedule)
+    return schedule.makespan / simulate(instance, Themis("scf")(instance)).makespan
 
 
 @pytest.mark.parametrize("dispatch", ["baseline+fifo", "themis+fifo", "themis+scf"])
 @pytest.mark.parametrize("seed", [41, 143, 249, 431, 453, 505])  # few bytes, long latencies: waiting decides
 def test_no_usual_policy_is_better_where_latency_decides(seed: int, dispatch: str) -> None:
     instance = random_instance(seed)
-    found = simulate(instance, Hourglass()(instance))
-    assert found.makespan <= simulate(instance, make_policy(dispatch)(instance)).makespan
+    schedule = simulate(instance, Hourglass()(instance))
+    assert schedule.makespan <= simulate(instance, make_policy(dispatch)(instance)).makespan
 
 
 @cache

@@ -66,7 +66,7 @@ def test_tree_latency_is_that_of_nccl() -> None:
 
 
 def test_nccl_chooses_trees_for_few_bytes_and_rings_for_many() -> None:
-    chosen = [estimates(own, own.exchanges[0])[0].algorithm for own in (nodes("64 KiB"), nodes("4 GiB"))]
+    chosen = [estimates(instance, instance.exchanges[0])[0].algorithm for instance in (nodes("64 KiB"), nodes("4 GiB"))]
     assert chosen == ["tree", "ring"]
 
 

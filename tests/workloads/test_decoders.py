@@ -98,7 +98,7 @@ def test_biases_and_tied_weights(config) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"model_type": "mamba"}, "unknown architecture"),
         ({"model_type": None}, "unknown architecture"),
@@ -110,13 +110,13 @@ def test_biases_and_tied_weights(config) -> None:
         ({"num_key_value_heads": 5}, "multiple of groups"),
     ],
 )
-def test_a_wrong_configuration_is_refused(config, change: dict, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_a_wrong_configuration_is_refused(config, change: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         find_model(config(LLAMA | change))
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("transformer", "needs layers"),
         ("transformer:layers=2", "needs hidden"),
@@ -128,6 +128,6 @@ def test_a_wrong_configuration_is_refused(config, change: dict, told: str) -> No
         ("llama-9", "unknown model"),
     ],
 )
-def test_a_wrong_name_is_refused(name: str, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_a_wrong_name_is_refused(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         find_model(name)

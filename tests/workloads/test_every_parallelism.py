@@ -59,8 +59,8 @@ def made(parallelism: str, policy: str = "ddp/hourglass", **more: Any) -> Any:
 
 
 def instance(parallelism: str) -> Instance:
-    own: Instance = made(parallelism).task.instance
-    return own
+    task_instance: Instance = made(parallelism).task.instance
+    return task_instance
 
 
 def test_there_is_a_training_for_each() -> None:
@@ -69,18 +69,18 @@ def test_there_is_a_training_for_each() -> None:
 
 @pytest.mark.parametrize("parallelism", PARALLELISMS)
 def test_every_launching_policy_obeys_the_rules_and_no_bound_is_beaten(parallelism: str) -> None:
-    own = instance(parallelism)
-    least = max(bounds(own).values())
+    iteration = instance(parallelism)
+    least = max(bounds(iteration).values())
     for launching in LAUNCHING:
-        schedule = simulate(own, make_policy(f"{launching}/hourglass")(own))
+        schedule = simulate(iteration, make_policy(f"{launching}/hourglass")(iteration))
         validate(schedule)
         assert schedule.makespan >= least * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("parallelism", PARALLELISMS)
 def test_solve_is_no_worse_than_any_policy_and_proves_a_gap(parallelism: str) -> None:
-    own = instance(parallelism)
-    solved = solve(own, time_limit=0.1, workers=1)
+    iteration = instance(parallelism)
+    solved = solve(iteration, time_limit=0.1, workers=1)
     validate(solved.best.schedule)
     assert solved.best.makespan == min(result.makespan for result in solved.results)
     assert solved.best.makespan >= max(solved.bounds.values()) * (1 - 1e-9) > 0

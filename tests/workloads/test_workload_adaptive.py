@@ -40,14 +40,16 @@ def sent(instance: Instance) -> float:
 
 
 def test_slowest_dimension_is_compressed_most_and_fast_ones_are_not() -> None:
-    ratios = [own.compression for own in make(10.0).network.dimensions]
+    ratios = [dimension.compression for dimension in make(10.0).network.dimensions]
     assert ratios == [1.0, 1.0, 30.0]
 
 
 def test_ratios_follow_the_times_of_the_dimensions() -> None:
     plain = make(1.0)
     times = sending_times(plain)
-    ratios = dict(zip(times, (own.compression for own in adapted(plain, 4000.0).network.dimensions), strict=True))
+    ratios = dict(
+        zip(times, (dimension.compression for dimension in adapted(plain, 4000.0).network.dimensions), strict=True)
+    )
     slowest = max(times.values())
     assert ratios == pytest.approx({name: max(1.0, 12_000 * time / slowest) for name, time in times.items()})
 
@@ -56,7 +58,7 @@ def test_ratios_follow_the_times_of_the_dimensions() -> None:
 def test_it_is_no_slower_than_equal_compression_that_sends_as_many_bytes(ratio: float) -> None:
     plain, adaptive = make(1.0), make(ratio)
     even = sent(plain) / sent(adaptive)
-    dimensions = tuple(own.model_copy(update={"compression": even}) for own in SITES.dimensions)
+    dimensions = tuple(dimension.model_copy(update={"compression": even}) for dimension in SITES.dimensions)
     uniform = plain.varied(network=SITES.varied(dimensions=dimensions))
     assert sent(uniform) == pytest.approx(sent(adaptive))
     assert makespan(adaptive) <= makespan(uniform)

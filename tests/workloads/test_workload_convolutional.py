@@ -55,7 +55,7 @@ def test_filters_and_channels_take_the_time_of_the_closed_form(model: str) -> No
     inputs = [BATCH * layer.inputs for layer in layers[1:]]
     for parallelism, forward, backward in (("filter", 1, 2), ("channel", 2, 1)):
         instance = make(parallelism, model)
-        expected = sum(passes(own, forward) for own in outputs) + sum(passes(own, backward) for own in inputs)
+        expected = sum(passes(size, forward) for size in outputs) + sum(passes(size, backward) for size in inputs)
         assert run(instance).makespan == pytest.approx(instance.compute + expected, rel=1e-6)
 
 
@@ -73,7 +73,7 @@ def test_rows_take_the_time_of_the_closed_form(model: str) -> None:
     layers = MODELS[model].layers()
     latency, byte = LATENCY, BYTES / BANDWIDTH * 1e12
     borders = [layer.halos[0] for layer in layers[1:]] + [layer.halos[1] for layer in layers]
-    messages = sum(latency + 2 * BATCH * own * byte for own in borders if own)  # both leave by one port
+    messages = sum(latency + 2 * BATCH * border * byte for border in borders if border)  # both leave by one port
     first = next(layer for layer in layers if not layer.rows)
     change = 2 * (latency + BATCH * first.inputs / SIZE / SIZE * byte)
     gradients = passes(sum(layer.elements() for layer in layers), 2)
@@ -96,10 +96,10 @@ def test_every_launching_policy_obeys_the_rules_and_the_bound(parallelism: str, 
 
 def test_copies_exchange_gradients_of_their_parts_across_groups() -> None:
     instance = make("data+filter", network=TWO)
-    gradients = [own for own in instance.exchanges if own.parallelism == "data"]
-    assert {own.span for own in gradients} == {(1,)}
+    gradients = [exchange for exchange in instance.exchanges if exchange.parallelism == "data"]
+    assert {exchange.span for exchange in gradients} == {(1,)}
     whole = sum(layer.elements() for layer in MODELS["vgg-16-cifar"].layers())
-    assert sum(own.size for own in gradients) == pytest.approx(BYTES * whole / 2, rel=1e-5)
+    assert sum(exchange.size for exchange in gradients) == pytest.approx(BYTES * whole / 2, rel=1e-5)
 
 
 def test_compute_is_shared_by_the_group() -> None:

@@ -79,8 +79,8 @@ def test_optimizer_waits_for_the_slowest_npu_whatever_its_share() -> None:
 def test_whole_samples_are_shared_so_that_the_last_group_is_done_earliest(speeds: tuple[int, ...]) -> None:
     batch, groups = 4, len(speeds)
     unequal = Unequal(tuple(map(Fraction, speeds)), "proportional")
-    every = (own for own in product(range(batch * groups + 1), repeat=groups) if sum(own) == batch * groups)
-    best = min(max(Fraction(n, s) for n, s in zip(own, speeds, strict=True)) for own in every)
+    every = (parts for parts in product(range(batch * groups + 1), repeat=groups) if sum(parts) == batch * groups)
+    best = min(max(Fraction(n, s) for n, s in zip(parts, speeds, strict=True)) for parts in every)
     assert unequal.slowest(batch) * batch == best
     assert sum(unequal.samples(batch)) == batch * groups
 
@@ -97,16 +97,16 @@ def test_group_that_would_be_left_without_a_sample_is_refused() -> None:
 
 def test_compressed_bytes_are_values_and_their_places() -> None:
     dense, sparse = make(element_bytes=4), make(element_bytes=4, compression=parse_compression("data=100", 4))
-    for own, other in zip(dense.exchanges, sparse.exchanges, strict=True):
-        assert 0 <= other.size - own.size / 100 * 2 < 8
+    for exchange, other in zip(dense.exchanges, sparse.exchanges, strict=True):
+        assert 0 <= other.size - exchange.size / 100 * 2 < 8
 
 
 def test_each_parallelism_has_its_ratio() -> None:
     dense = make("dlrm-mlperf", element_bytes=4)
     sparse = make("dlrm-mlperf", element_bytes=4, compression=parse_compression("data=100, model=20", 4))
     ratios = {"data": 50, "model": 10}
-    for own, other in zip(dense.exchanges, sparse.exchanges, strict=True):
-        assert other.size == pytest.approx(own.size / ratios[own.parallelism], abs=8)
+    for exchange, other in zip(dense.exchanges, sparse.exchanges, strict=True):
+        assert other.size == pytest.approx(exchange.size / ratios[exchange.parallelism], abs=8)
 
 
 def test_values_travel_as_they_are_where_places_would_cost_more() -> None:
@@ -129,9 +129,9 @@ def test_lost_bytes_gain_at_most_their_share_of_the_communication(tolerance: flo
 
 def test_only_data_parallel_tensors_may_lose_bytes() -> None:
     full, lossy = make("dlrm-mlperf"), make("dlrm-mlperf", tolerance=0.25)
-    for own, other in zip(full.exchanges, lossy.exchanges, strict=True):
-        share = 0.75 if own.parallelism == "data" else 1
-        assert other.size == pytest.approx(own.size * share, abs=2)
+    for exchange, other in zip(full.exchanges, lossy.exchanges, strict=True):
+        share = 0.75 if exchange.parallelism == "data" else 1
+        assert other.size == pytest.approx(exchange.size * share, abs=2)
 
 
 @pytest.mark.parametrize("model", ["vgg-16-cifar", "resnet-50"])

@@ -48,7 +48,7 @@ def run(instance: Instance, launching: str = "priority") -> Schedule:
 
 
 def swapped(instance: Instance) -> int:
-    return sum(own.size for own in instance.exchanges if own.kind is CollectiveKind.SEND)
+    return sum(exchange.size for exchange in instance.exchanges if exchange.kind is CollectiveKind.SEND)
 
 
 def used(schedule: Schedule) -> int:
@@ -134,7 +134,7 @@ def test_slow_links_make_it_compute_again_and_fast_ones_swap() -> None:
 
 def test_fused_gradients_and_an_update_keep_their_bytes() -> None:
     instance = make(4.0, granularity="fused", update=10**9)
-    (gradients,) = [own for own in instance.exchanges if own.kind is CollectiveKind.ALL_REDUCE]
+    (gradients,) = [exchange for exchange in instance.exchanges if exchange.kind is CollectiveKind.ALL_REDUCE]
     assert (gradients.size, instance.tasks[gradients.needed_task].name) == (4 * count(LAYERS), "update")
 
 

@@ -63,7 +63,9 @@ def test_data_parallel_gradients_come_after_their_layer_and_are_needed_before_it
 
 def test_data_parallel_gradients_become_ready_in_reverse_order_of_the_layers() -> None:
     instance = make("resnet-50")
-    ready, needed = ([getattr(own, f"{event}_task") for own in instance.exchanges] for event in ("ready", "needed"))
+    ready, needed = (
+        [getattr(exchange, f"{event}_task") for exchange in instance.exchanges] for event in ("ready", "needed")
+    )
     assert ready == sorted(ready)
     assert needed == sorted(needed, reverse=True)
 
@@ -114,14 +116,14 @@ def test_accumulated_gradients_come_from_the_last_step_and_are_needed_in_the_fir
 def test_update_waits_for_all_gradients_and_comes_first() -> None:
     instance = make("resnet-50", update=10**9)
     assert instance.tasks[0].name == "update"
-    assert {own.needed_task for own in instance.exchanges} == {0}
+    assert {exchange.needed_task for exchange in instance.exchanges} == {0}
 
 
 def test_zero_scatters_gradients_and_gathers_parameters() -> None:
     instance = make("bert-base", zero=2)
     layers = len(MODELS["bert-base"].layers())
     assert kinds(instance) == {("reduce_scatter", "data"): layers, ("all_gather", "data"): layers}
-    assert {(own.needed_later, own.kind) for own in instance.exchanges} == {
+    assert {(exchange.needed_later, exchange.kind) for exchange in instance.exchanges} == {
         (0, CollectiveKind.REDUCE_SCATTER),
         (1, CollectiveKind.ALL_GATHER),
     }
@@ -150,7 +152,10 @@ def test_smaller_groups_of_tensor_parallelism_exchange_no_gradients() -> None:
 
 def test_tensor_parallel_exchanges_block_the_next_task() -> None:
     instance = make("bert-base", "tensor")
-    gaps = {needed - ready for ready, needed in ((own.ready_task, own.needed_task) for own in instance.exchanges)}
+    gaps = {
+        needed - ready
+        for ready, needed in ((exchange.ready_task, exchange.needed_task) for exchange in instance.exchanges)
+    }
     assert gaps == {1}
 
 

@@ -113,18 +113,20 @@ def test_reference_is_no_slower_than_the_policies_and_above_its_bound() -> None:
 
 def test_messages_go_both_ways_between_neighbours_by_the_links_of_who_sends() -> None:
     instance = make(stages=4, microbatches=2)
-    sends = [own for own in instance.exchanges if own.kind == "send"]
+    sends = [send for send in instance.exchanges if send.kind == "send"]
     assert len(sends) == 2 * 2 * 3
-    assert {own.size for own in sends} == {8 // 2 * 512 * 2}
+    assert {send.size for send in sends} == {8 // 2 * 512 * 2}
     width = len(instance.fabric.dimensions) // 4
-    assert {own.span[0] // width for own in sends} == {0, 1, 2, 3}
-    assert all(own.span[0] // width == instance.tasks[own.ready_task].stage for own in sends)
+    assert {send.span[0] // width for send in sends} == {0, 1, 2, 3}
+    assert all(send.span[0] // width == instance.tasks[send.ready_task].stage for send in sends)
 
 
 def test_gradients_stay_between_copies_of_a_stage() -> None:
     instance = make(stages=4)
     names = instance.fabric.dimension_names
-    spans = {tuple(names[k] for k in own.span) for own in instance.exchanges if own.parallelism == "data"}
+    spans = {
+        tuple(names[k] for k in exchange.span) for exchange in instance.exchanges if exchange.parallelism == "data"
+    }
     assert spans == {tuple(f"{name}{stage}" for name in ("node", "rail_data")) for stage in ("", "@2", "@3", "@4")}
 
 
@@ -142,7 +144,7 @@ def test_doubling_the_hidden_size_halves_the_share_of_messages() -> None:
     def share(hidden: int) -> float:
         layers = transformer(Shape(4, hidden, 64, 64), 16)
         instance = make(layers, network=NETWORK.replace(dimensions=NETWORK.dimensions[1:]), stages=2, microbatches=1)
-        sent = sum(own.size for own in instance.exchanges if own.kind == "send")
+        sent = sum(exchange.size for exchange in instance.exchanges if exchange.kind == "send")
         return sent / instance.compute
 
     assert share(8192) / share(4096) == pytest.approx(0.5, rel=0.01)

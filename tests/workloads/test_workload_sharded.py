@@ -44,7 +44,9 @@ def run(instance: Instance, policy: str = "wait_free/hourglass") -> Schedule:
 
 
 def sent(instance: Instance, kind: str, dimension: int) -> int:
-    return sum(own.size for own in instance.exchanges if own.kind == kind and own.span == (dimension,))
+    return sum(
+        exchange.size for exchange in instance.exchanges if exchange.kind == kind and exchange.span == (dimension,)
+    )
 
 
 @pytest.mark.parametrize("launching", LAUNCHING)
@@ -62,7 +64,7 @@ def test_every_launching_policy_obeys_the_rules_and_the_bound(
 def test_full_sharding_keeps_a_shard_and_gathers_all_but_the_last_layer_twice() -> None:
     instance = make("fsdp")
     layers = MODELS[MODEL].layers()
-    gathered = sum(own.size for own in instance.exchanges if own.kind == "all_gather")
+    gathered = sum(exchange.size for exchange in instance.exchanges if exchange.kind == "all_gather")
     assert gathered == 2 * (2 * WEIGHTS - layers[-1].elements())
     assert 0 <= instance.memory - 2 * WEIGHTS / (NODE * NODES) < 2 * len(layers)
 
@@ -71,15 +73,15 @@ def test_hybrid_sharding_sends_shards_alone_between_groups() -> None:
     instance = make("hsdp")
     assert sent(instance, "reduce_scatter", 0) == 2 * WEIGHTS
     assert sent(instance, "all_reduce", 1) == pytest.approx(2 * WEIGHTS / NODE, rel=1e-3)
-    assert all(own.after for own in instance.exchanges if own.kind == "all_reduce")
+    assert all(exchange.after for exchange in instance.exchanges if exchange.kind == "all_reduce")
 
 
 def test_hybrid_sharding_overlaps_inside_and_between_groups() -> None:
     instance = make("hsdp", batch=1)
     schedule = run(instance)
     alone = sum(
-        own.size / FAST * (1 - 1 / NODE) if own.span == (0,) else 2 * own.size / SLOW * (1 - 1 / NODES)
-        for own in instance.exchanges
+        exchange.size / FAST * (1 - 1 / NODE) if exchange.span == (0,) else 2 * exchange.size / SLOW * (1 - 1 / NODES)
+        for exchange in instance.exchanges
     )
     assert schedule.makespan < instance.compute + alone * 1e12
 
@@ -120,7 +122,7 @@ def test_waiting_hides_the_exchange_between_nodes() -> None:
 
 def test_averages_that_wait_as_long_as_they_skip_are_needed_in_the_next_iteration() -> None:
     instance = make("daso", skip=2, wait=2)
-    average = next(own for own in instance.exchanges if own.name == "average")
+    average = next(exchange for exchange in instance.exchanges if exchange.name == "average")
     assert (average.needed_later, instance.tasks[average.needed_task].name) == (1, "batch1/conv1_1.forward")
 
 
