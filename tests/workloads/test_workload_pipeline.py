@@ -25,7 +25,7 @@ from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.pipeline import balanced, in_order, pipeline
 from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.timing import Rate
-from themis_opt.workloads.transformers import Shape, transformer
+from themis_opt.workloads.transformers import TransformerShape, transformer
 
 Order = Literal["gpipe", "1f1b"]
 
@@ -142,7 +142,7 @@ def test_memory_is_that_of_the_largest_stage() -> None:
 
 def test_doubling_the_hidden_size_halves_the_share_of_messages() -> None:
     def share(hidden: int) -> float:
-        layers = transformer(Shape(4, hidden, 64, 64), 16)
+        layers = transformer(TransformerShape(4, hidden, 64, 64), 16)
         instance = make(layers, network=NETWORK.replace(dimensions=NETWORK.dimensions[1:]), stages=2, microbatches=1)
         sent = sum(exchange.size for exchange in instance.exchanges if exchange.kind == "send")
         return sent / instance.compute

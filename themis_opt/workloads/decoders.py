@@ -12,7 +12,7 @@ of DeepSeek-V3 follows is not trained by gradients, and not counted.
 
 from dataclasses import dataclass, replace
 
-from themis_opt.workloads.layers import Kind, Layer, Parameter
+from themis_opt.workloads.layers import Layer, LayerKind, Parameter
 from themis_opt.workloads.transformers import blocks, norm
 
 
@@ -156,7 +156,9 @@ def _gated(shape: Decoder, width: int, of: str) -> tuple[Parameter, ...]:
     )
 
 
-def _layer(shape: Decoder, name: str, kind: Kind, weights: tuple[Parameter, ...], flops: int, sequence: int) -> Layer:
+def _layer(
+    shape: Decoder, name: str, kind: LayerKind, weights: tuple[Parameter, ...], flops: int, sequence: int
+) -> Layer:
     first = Parameter("norm.weight", shape.hidden, "norm")
     return Layer(name, kind, (first, *weights), flops, sequence * shape.hidden, sequence * shape.hidden)
 

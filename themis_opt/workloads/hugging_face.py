@@ -12,7 +12,7 @@ from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError
 from themis_opt.workloads.decoders import Compressed, Decoder, decoder
 from themis_opt.workloads.layers import TrainingModel
-from themis_opt.workloads.transformers import Shape, transformer
+from themis_opt.workloads.transformers import TransformerShape, transformer
 
 USUAL_SEQUENCE = 4096
 """Tokens of a sample, where a model reads no fewer."""
@@ -166,11 +166,13 @@ def _deepseek(fields: _Fields) -> Make:
 def _bert(fields: _Fields) -> Make:
     layers, hidden = fields["num_hidden_layers"], fields["hidden_size"]
     vocabulary, segments = fields["vocab_size"], fields.get("type_vocab_size", 2)
-    return partial(transformer, Shape(layers, hidden, vocabulary, fields.positions, segments, pooled=True))
+    return partial(transformer, TransformerShape(layers, hidden, vocabulary, fields.positions, segments, pooled=True))
 
 
 def _gpt_2(fields: _Fields) -> Make:
-    return partial(transformer, Shape(fields["n_layer"], fields["n_embd"], fields["vocab_size"], fields.positions))
+    return partial(
+        transformer, TransformerShape(fields["n_layer"], fields["n_embd"], fields["vocab_size"], fields.positions)
+    )
 
 
 ARCHITECTURES: Mapping[str, Callable[[_Fields], Make]] = {

@@ -7,7 +7,7 @@ from typing import Literal
 from themis_opt.base.errors import InputError
 
 Role = Literal["weight", "bias", "norm"]
-Kind = Literal["convolution", "linear", "recurrent", "attention", "feed_forward", "embedding", "table"]
+LayerKind = Literal["convolution", "linear", "recurrent", "attention", "feed_forward", "embedding", "table"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Layer:
     """
 
     name: str
-    kind: Kind
+    kind: LayerKind
     parameters: tuple[Parameter, ...]
     flops: int
     inputs: int

@@ -14,7 +14,7 @@ from typing import Any
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
 from themis_opt.problem.fields import MAX_BYTES
-from themis_opt.workloads.layers import Kind, Layer, Parameter, Role, TrainingModel
+from themis_opt.workloads.layers import Layer, LayerKind, Parameter, Role, TrainingModel
 
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 """What a module keeps without training it."""
@@ -126,7 +126,7 @@ def _role(name: str, shape: tuple[int, ...]) -> Role:
     return "weight" if len(shape) > 1 else "norm"
 
 
-def _kind(name: str, largest: tuple[int, ...]) -> Kind:
+def _kind(name: str, largest: tuple[int, ...]) -> LayerKind:
     if "embed" in name.lower():
         return "embedding"
     return "convolution" if len(largest) > 2 else "linear"

@@ -23,7 +23,7 @@ from themis_opt.workloads.splitbrain import splitbrain
 from themis_opt.workloads.transformations import transformed
 
 
-class Parallelism(NamedTuple):
+class Maker(NamedTuple):
     """A way to share a model.
 
     Attributes
@@ -40,26 +40,26 @@ class Parallelism(NamedTuple):
 
 STEP_OPTIONS = ("accumulate", "zero", "granularity", "recompute", "update", "local_blocks")
 
-PARALLELISMS: Mapping[str, Parallelism] = MappingProxyType(
+PARALLELISMS: Mapping[str, Maker] = MappingProxyType(
     {
-        "data": Parallelism(data, STEP_OPTIONS),
-        "tensor": Parallelism(tensor, ("group", *STEP_OPTIONS)),
-        "hybrid": Parallelism(hybrid, ("group", *STEP_OPTIONS)),
-        "splitbrain": Parallelism(splitbrain, ("group",)),
-        "expert": Parallelism(expert, ("group", "recompute", "update")),
-        "sequence": Parallelism(sequence, ("group", *STEP_OPTIONS)),
-        "zero1": Parallelism(zero1, STEP_OPTIONS),
-        "fsdp": Parallelism(fully_sharded, ("recompute", "update")),
-        "hsdp": Parallelism(hybrid_sharded, ("group", "recompute", "update")),
-        "daso": Parallelism(daso, ("group", "granularity", "recompute", "update", "skip", "wait")),
-        "pipeline": Parallelism(pipeline, ("stages", "microbatches", "schedule", "granularity", "recompute", "update")),
-        "out-of-core": Parallelism(out_of_core, ("memory", "host_link", "granularity", "update")),
-        "filter": Parallelism(by_filters, ("granularity", "update")),
-        "channel": Parallelism(by_channels, ("granularity", "update")),
-        "spatial": Parallelism(by_space, ("granularity", "update")),
-        "data+filter": Parallelism(partial(by_filters, copies=True), ("group", "granularity", "update")),
-        "data+channel": Parallelism(partial(by_channels, copies=True), ("group", "granularity", "update")),
-        "data+spatial": Parallelism(partial(by_space, copies=True), ("group", "granularity", "update")),
+        "data": Maker(data, STEP_OPTIONS),
+        "tensor": Maker(tensor, ("group", *STEP_OPTIONS)),
+        "hybrid": Maker(hybrid, ("group", *STEP_OPTIONS)),
+        "splitbrain": Maker(splitbrain, ("group",)),
+        "expert": Maker(expert, ("group", "recompute", "update")),
+        "sequence": Maker(sequence, ("group", *STEP_OPTIONS)),
+        "zero1": Maker(zero1, STEP_OPTIONS),
+        "fsdp": Maker(fully_sharded, ("recompute", "update")),
+        "hsdp": Maker(hybrid_sharded, ("group", "recompute", "update")),
+        "daso": Maker(daso, ("group", "granularity", "recompute", "update", "skip", "wait")),
+        "pipeline": Maker(pipeline, ("stages", "microbatches", "schedule", "granularity", "recompute", "update")),
+        "out-of-core": Maker(out_of_core, ("memory", "host_link", "granularity", "update")),
+        "filter": Maker(by_filters, ("granularity", "update")),
+        "channel": Maker(by_channels, ("granularity", "update")),
+        "spatial": Maker(by_space, ("granularity", "update")),
+        "data+filter": Maker(partial(by_filters, copies=True), ("group", "granularity", "update")),
+        "data+channel": Maker(partial(by_channels, copies=True), ("group", "granularity", "update")),
+        "data+spatial": Maker(partial(by_space, copies=True), ("group", "granularity", "update")),
     }
 )
 

@@ -28,7 +28,7 @@ from themis_opt.workloads.setup import MicrobatchSchedule, Setup
 
 
 @dataclass(frozen=True)
-class Stages:
+class PipelineStages:
     """A pipeline on a network.
 
     Attributes
@@ -136,7 +136,7 @@ def _check(layers: tuple[Layer, ...], setup: Setup) -> None:
         raise InputError("is not for models with tables", field="--parallelism", value="pipeline")
 
 
-def _stages(layers: tuple[Layer, ...], setup: Setup) -> Stages:
+def _stages(layers: tuple[Layer, ...], setup: Setup) -> PipelineStages:
     count, network = setup.stages or 1, setup.network
     outermost, size = network.dimension_names[-1], network.sizes[-1]
     if size % count:
@@ -147,17 +147,17 @@ def _stages(layers: tuple[Layer, ...], setup: Setup) -> Stages:
     parts = tuple(layers[begin:end] for begin, end in pairwise(ends))
     inside = network.dimension_names[:-1]
     if size == count:
-        return Stages(parts, outermost, inside, ())
+        return PipelineStages(parts, outermost, inside, ())
     halves = (f"{outermost}_data", f"{outermost}_stages")
     split = Split(dimension=outermost, sizes=(size // count, count), names=halves, shared=setup.shared)
-    return Stages(parts, halves[1], (*inside, halves[0]), (split,))
+    return PipelineStages(parts, halves[1], (*inside, halves[0]), (split,))
 
 
 def _name(stage: int, microbatch: int, backward: bool) -> str:
     return f"stage{stage + 1}.{'backward' if backward else 'forward'}{microbatch + 1}"
 
 
-def _compute(passes: Passes, stages: Stages, setup: Setup, stage: int, microbatch: int, backward: bool) -> None:
+def _compute(passes: Passes, stages: PipelineStages, setup: Setup, stage: int, microbatch: int, backward: bool) -> None:
     """One task for all layers of a stage in one direction; the first layer of all needs no gradient of its inputs."""
     time = 0
     for layer in stages.layers[stage]:
@@ -172,7 +172,7 @@ def _compute(passes: Passes, stages: Stages, setup: Setup, stage: int, microbatc
     passes.compute(_name(stage, microbatch, backward), round(Fraction(time, setup.microbatches)), kept, stage)
 
 
-def _messages(passes: Passes, stages: Stages, setup: Setup) -> None:
+def _messages(passes: Passes, stages: PipelineStages, setup: Setup) -> None:
     """Activations to the next stage, and their gradients back."""
     for microbatch in range(setup.microbatches):
         for stage in range(len(stages.layers) - 1):
@@ -184,7 +184,7 @@ def _messages(passes: Passes, stages: Stages, setup: Setup) -> None:
                 passes.exchange(name, CollectiveKind.SEND, elements, ready, needed, (stages.along,), model=True)
 
 
-def _gradients(passes: Passes, stages: Stages, setup: Setup) -> None:
+def _gradients(passes: Passes, stages: PipelineStages, setup: Setup) -> None:
     """All-reduces of the gradients of each stage between its copies."""
     for stage, layers_of_stage in enumerate(stages.layers):
         ready = _name(stage, setup.microbatches - 1, backward=True)

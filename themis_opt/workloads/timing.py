@@ -73,7 +73,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredTimes:
     """Times of each layer by its name; they hold for the batch with which they were measured."""
 
     times: Mapping[str, LayerTimes]
@@ -95,7 +95,7 @@ def times_schema() -> str:
     return schema_text(_TimesFile.model_json_schema())
 
 
-def read_times(path: Path, layers: Iterable[Layer]) -> Measured:
+def read_times(path: Path, layers: Iterable[Layer]) -> MeasuredTimes:
     """Times of all layers from a JSON file ``{"layers": {"conv1": {"forward": "9 us", ...}, ...}}``.
 
     Raises
@@ -114,7 +114,7 @@ def read_times(path: Path, layers: Iterable[Layer]) -> Measured:
         rules += [f"layer '{name}' is missing" for name in missing]
         first, *others = (InputError(rule, field="layers", source=str(path)) for rule in rules[:MOST_ERRORS])
         raise InputError(first.rule, field="layers", source=str(path), others=others)
-    return Measured(times)
+    return MeasuredTimes(times)
 
 
 def times_document(layers: Iterable[Layer], timing: Timing, batch: int) -> str:

@@ -12,11 +12,11 @@ bias are copied, and so are embeddings here.
 
 from dataclasses import dataclass
 
-from themis_opt.workloads.layers import Kind, Layer, Parameter
+from themis_opt.workloads.layers import Layer, LayerKind, Parameter
 
 
 @dataclass(frozen=True)
-class Shape:
+class TransformerShape:
     """Sizes of a transformer whose feed-forward layers are four times as wide as the hidden size.
 
     `segments` is the number of segment embeddings; `pooled` stands for BERT: a dense layer on the first token, and a
@@ -31,13 +31,13 @@ class Shape:
     pooled: bool = False
 
 
-BERT_BASE = Shape(12, 768, 30_522, 512, segments=2, pooled=True)
-BERT_LARGE = Shape(24, 1024, 30_522, 512, segments=2, pooled=True)
-GPT_3 = Shape(96, 12_288, 50_257, 2048)
-ONE_TRILLION = Shape(128, 25_600, 51_200, 2048)
+BERT_BASE = TransformerShape(12, 768, 30_522, 512, segments=2, pooled=True)
+BERT_LARGE = TransformerShape(24, 1024, 30_522, 512, segments=2, pooled=True)
+GPT_3 = TransformerShape(96, 12_288, 50_257, 2048)
+ONE_TRILLION = TransformerShape(128, 25_600, 51_200, 2048)
 
 
-def transformer(shape: Shape, sequence: int) -> tuple[Layer, ...]:
+def transformer(shape: TransformerShape, sequence: int) -> tuple[Layer, ...]:
     """Layers of a transformer, for samples of `sequence` tokens.
 
     The output projection of GPT shares the weights of the embedding: its operations count, its parameters not twice.
@@ -58,7 +58,7 @@ def blocks(name: str, hidden: int, sequence: int) -> tuple[Layer, Layer]:
     return _attention(f"{name}.attention", hidden, sequence), _feed_forward(f"{name}.mlp", hidden, sequence)
 
 
-def _embedding(shape: Shape, sequence: int) -> Layer:
+def _embedding(shape: TransformerShape, sequence: int) -> Layer:
     rows = {"words": shape.vocabulary, "positions": shape.positions, "segments": shape.segments}
     parameters = tuple(Parameter(name, number * shape.hidden) for name, number in rows.items() if number)
     norms = norm(shape.hidden) if shape.pooled else ()
@@ -76,7 +76,7 @@ def _feed_forward(name: str, hidden: int, sequence: int) -> Layer:
     return _sublayer(name, "feed_forward", hidden, 4 * hidden, 4 * hidden, sequence, flops)
 
 
-def _sublayer(name: str, kind: Kind, hidden: int, first: int, second: int, sequence: int, flops: int) -> Layer:
+def _sublayer(name: str, kind: LayerKind, hidden: int, first: int, second: int, sequence: int, flops: int) -> Layer:
     """A matrix from `hidden` to `first`, one from `second` back to `hidden`, and a norm."""
     parameters = (
         Parameter("in.weight", hidden * first, sharded=True),

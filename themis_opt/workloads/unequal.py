@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from themis_opt.base.errors import InputError
 
-Share = Literal["equal", "proportional"]
+BatchShare = Literal["equal", "proportional"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Unequal:
     """
 
     speeds: tuple[Fraction, ...] = ()
-    share: Share = "equal"
+    share: BatchShare = "equal"
 
     def __str__(self) -> str:
         speeds = ", ".join(f"{float(speed):g}" for speed in self.speeds)
@@ -86,8 +86,8 @@ def parse_unequal(text: str, share: str) -> Unequal:
     InputError
         If one of them is no positive number, or the share is unknown or says nothing.
     """
-    if share not in get_args(Share):
-        raise InputError(f"must be one of {', '.join(get_args(Share))}", field="--share", value=share)
+    if share not in get_args(BatchShare):
+        raise InputError(f"must be one of {', '.join(get_args(BatchShare))}", field="--share", value=share)
     if not text and share != "equal":
         raise InputError("needs --speeds", field="--share", value=share)
     try:

@@ -12,7 +12,7 @@ from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.timing import Rate
-from themis_opt.workloads.transformers import Shape, transformer
+from themis_opt.workloads.transformers import TransformerShape, transformer
 
 
 def fusionllm() -> Iterator[Row]:
@@ -68,7 +68,7 @@ def swarm() -> Iterator[Row]:
     """SWARM: messages of 8 bits at 200 Mb/s; doubling the hidden size halves what messages take of the compute."""
     network = Network(dimensions=(Dimension(kind="switch", size=4, bandwidth="200 Mb/s", latency="1 ms"),))
     for hidden in (1024, 2048, 4096, 8192):
-        layers = transformer(Shape(4, hidden, 1, 1), 256)[1:-1]
+        layers = transformer(TransformerShape(4, hidden, 1, 1), 256)[1:-1]
         setup = Setup(network=network, timing=RATE, batch=8, element_bytes=1, stages=4, microbatches=8)
         instance = make_workload(MODELS["gpt-3"], layers, setup, parallelism="pipeline", chunks=1)
         sent = (

@@ -10,8 +10,6 @@ from themis_opt.policies.launching.common import NEXT_ITERATION, Launching, capp
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch
 
-MIB = 2**20
-
 
 @dataclass(frozen=True)
 class Ddp(Launching):
@@ -27,8 +25,8 @@ class Ddp(Launching):
         Size from which the first bucket, and each other, is closed: 1 MiB and 25 MiB by default.
     """
 
-    first_cap: Annotated[Bytes, Field(gt=0)] = 1 * MIB
-    cap: Annotated[Bytes, Field(gt=0)] = 25 * MIB
+    first_cap: Annotated[Bytes, Field(gt=0)] = 2**20
+    cap: Annotated[Bytes, Field(gt=0)] = 25 * 2**20
 
     def launches(self, instance: Instance) -> tuple[Launch, ...]:
         """Launches for `instance`."""
