@@ -175,10 +175,10 @@ class Trace:
         for place, slices in tracks.items():
             slices.sort()
             for (_, end), (begin, _) in pairwise(slices):
-                if begin < end - _ROUNDING:
+                if begin < end - _EXPORT_ROUNDING:
                     raise InvalidSchedule("trace", f"slices of track {place} overlap at {begin} us", source=str(path))
         yield f"{path.name}: {sum(map(len, tracks.values()))} slices on {len(tracks)} tracks, none overlap"
 
 
-_ROUNDING = 1e-6
+_EXPORT_ROUNDING = 1e-6
 """Microseconds, which is one picosecond: sums of decimal numbers in binary."""

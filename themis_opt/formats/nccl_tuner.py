@@ -30,7 +30,7 @@ from themis_opt.schedules.schedule import Schedule
 
 TUNER_FILE = "nccl_tuner.conf"
 TUNER_COLUMNS = "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
-NCCL_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+TUNER_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 PROTOCOLS = ("ll", "ll128", "simple")
 TUNER_COLLECTIVES: Mapping[CollectiveKind, str] = MappingProxyType(
     {
@@ -222,10 +222,10 @@ def _listed(folder: Path) -> list[Path]:
 def _choice(source: Source) -> NcclChoice:
     """The choice that a log measured, from the words between the dots of its name."""
     words = source.path.name.lower().split(".")
-    matches = [[word for word in words if word in known] for known in (NCCL_ALGORITHMS, PROTOCOLS)]
+    matches = [[word for word in words if word in known] for known in (TUNER_ALGORITHMS, PROTOCOLS)]
     if [len(group) for group in matches] != [1, 1]:
         rule = (
-            f"its name must say the one algorithm ({', '.join(NCCL_ALGORITHMS)}) and protocol ({', '.join(PROTOCOLS)})"
+            f"its name must say the one algorithm ({', '.join(TUNER_ALGORITHMS)}) and protocol ({', '.join(PROTOCOLS)})"
         )
         raise source.error(f"{rule} that were measured, such as {EXAMPLE}")
     return NcclChoice(matches[0][0], matches[1][0])
@@ -287,7 +287,7 @@ def read_rules(path: Path) -> list[TunerRule]:
         if not 8 <= len(words) <= 10:
             raise source.error("must have 8 to 10 fields", field, len(words))
         source.choice(words[0], dict.fromkeys(TUNER_COLLECTIVES.values(), True), field)
-        source.choice(words[3], dict.fromkeys(NCCL_ALGORITHMS, True), field)
+        source.choice(words[3], dict.fromkeys(TUNER_ALGORITHMS, True), field)
         source.choice(words[4], dict.fromkeys(PROTOCOLS, True), field)
         try:
             low, high, _, _, ranks = (int(words[k]) for k in (1, 2, 5, 6, 7))

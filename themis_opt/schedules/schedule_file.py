@@ -30,7 +30,7 @@ from themis_opt.schedules.validation import VALIDATION_RULES
 SCHEDULE_FORMAT: Literal["themis-opt/schedule/1"] = "themis-opt/schedule/1"
 PERIOD_FORMAT: Literal["themis-opt/iteration-schedule/1"] = "themis-opt/iteration-schedule/1"
 
-Whole = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+WholeNumber = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 Number = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
 Time = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
 """Picoseconds; a duration that the clock holds can be added."""
@@ -38,15 +38,15 @@ Time = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
 RULES_OF_PLANS = ("coverage", "stages", "sizes")
 """Rules that a plan must obey for its stages to have costs."""
 
-ROUNDING = 1e-6
+SUMMARY_ROUNDING = 1e-6
 """By how much a bound may exceed a makespan, and a share or a gap differ from what the times say: noise of floats."""
 
 
-class _Part(BaseModel):
+class _SchedulePart(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-class Summary(_Part):
+class Summary(_SchedulePart):
     """Policy, bounds, status and settings behind a schedule when it was written; not needed to read it back.
 
     In a file it stands beside what the times say (:func:`measures`).
@@ -78,15 +78,15 @@ class PeriodSummary(Summary):
     exposed_gap: float | None = None
 
 
-class ChunksPart(_Part):
+class ChunksPart(_SchedulePart):
     """The chunks of one collective operation: bytes, and the names of the dimensions along each path."""
 
     name: str
-    sizes: Annotated[list[Whole], Field(min_length=1)]
+    sizes: Annotated[list[WholeNumber], Field(min_length=1)]
     paths: Annotated[list[list[str]], Field(min_length=1)]
 
 
-class TaskPart(_Part):
+class TaskPart(_SchedulePart):
     """A task by name, `later` iterations after the one that launches."""
 
     task: str
@@ -108,7 +108,7 @@ class LaunchPart(ChunksPart):
     urgent: StrictBool | None = None
 
 
-class _Document(_Part):
+class _Document(_SchedulePart):
     """Fields of both formats; stages are numbered launch by launch, chunk by chunk, along the path."""
 
     has_compute: ClassVar[bool]
@@ -128,10 +128,10 @@ class ScheduleDocument(_Document):
     format: Literal["themis-opt/schedule/1"] = SCHEDULE_FORMAT
     summary: MakespanSummary
     collectives: list[ChunksPart]
-    sequences: dict[str, list[Whole] | None]
-    start_ps: list[Whole]
-    end_ps: list[Whole]
-    ready_ps: list[Whole]
+    sequences: dict[str, list[WholeNumber] | None]
+    start_ps: list[WholeNumber]
+    end_ps: list[WholeNumber]
+    ready_ps: list[WholeNumber]
 
     @classmethod
     def of(cls, schedule: Schedule, **common: Any) -> Self:
@@ -366,11 +366,11 @@ def _check_summary(schedule: Schedule, summary: Summary) -> None:
     measured = measures(schedule, summary.bounds_ns)
     makespan = nanoseconds(schedule.makespan)
     for name, bound in summary.bounds_ns.items():
-        if bound > makespan * (1 + ROUNDING):
+        if bound > makespan * (1 + SUMMARY_ROUNDING):
             rule = f"a bound must be at most the makespan, {makespan}"
             raise InputError(rule, field=f"summary.bounds_ns.{name}", value=bound)
     best = max(summary.bounds_ns.values(), default=0.0)
-    if best <= nanoseconds(schedule.instance.compute) * (1 + ROUNDING):
+    if best <= nanoseconds(schedule.instance.compute) * (1 + SUMMARY_ROUNDING):
         measured.pop("exposed_gap", None)  # nothing is left between the bound and compute but noise
     for field, value in measured.items():
         claimed = getattr(summary, field)
@@ -383,7 +383,7 @@ def _fits(field: str, claimed: float, value: float | None) -> bool:
     """Whether a claim is right: to the picosecond where it is a time."""
     if value is None or field.endswith("_ns"):
         return claimed == value
-    return isclose(claimed, value, rel_tol=ROUNDING, abs_tol=ROUNDING)
+    return isclose(claimed, value, rel_tol=SUMMARY_ROUNDING, abs_tol=SUMMARY_ROUNDING)
 
 
 def _chunks_fields(instance: Instance, chunks: Chunks) -> dict[str, Any]:

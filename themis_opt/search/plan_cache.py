@@ -29,7 +29,7 @@ from themis_opt.schedules.simulator import FEWEST_ITERATIONS, simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.plan_files import (
     CachedPlan,
-    ChunkSizes,
+    CachedSizes,
     nearest_plans,
     plan_key,
     plan_path,
@@ -103,7 +103,7 @@ class PlanCache:
         """The folder in use."""
         return self.folder or user_cache_path("themis_opt", appauthor=False) / "plans"
 
-    def recall(self, instance: Instance, sizes: ChunkSizes) -> Recalled | None:
+    def recall(self, instance: Instance, sizes: CachedSizes) -> Recalled | None:
         """The best schedule that the plans of problems like this give, whatever size they were made for.
 
         Parameters
@@ -125,7 +125,7 @@ class PlanCache:
             candidates[:best] = map(self._resized, candidates[:best])
         return min(candidates, key=_rank, default=None)
 
-    def keep(self, schedule: Schedule, sizes: ChunkSizes, seconds: float) -> None:
+    def keep(self, schedule: Schedule, sizes: CachedSizes, seconds: float) -> None:
         """Write a plan, unless a better one is there or it cannot be written.
 
         Parameters
@@ -147,7 +147,7 @@ class PlanCache:
         if recalled and (rival is None or _rank(recalled) < _rank(rival)):
             write_plan(path, new)
 
-    def _fitting(self, instance: Instance, sizes: ChunkSizes) -> Iterator[Recalled]:
+    def _fitting(self, instance: Instance, sizes: CachedSizes) -> Iterator[Recalled]:
         """Every plan that fits, nearest first, as long as they are not too many or too large."""
         left = self.params.max_stages
         for cached in nearest_plans(self.root, instance, self.params.max_entries):
@@ -157,7 +157,7 @@ class PlanCache:
                     left -= len(recalled.schedule.start)
                     yield recalled
 
-    def _retimed(self, cached: CachedPlan, instance: Instance, sizes: ChunkSizes) -> Recalled | None:
+    def _retimed(self, cached: CachedPlan, instance: Instance, sizes: CachedSizes) -> Recalled | None:
         """The paths and launches of a plan on an instance, in its order or by a rule; None if they do not fit."""
         try:
             plan = _adapted(cached, instance, sizes)
@@ -183,7 +183,7 @@ class PlanCache:
         return replace(recalled, schedule=better)
 
 
-def _searched(instance: Instance, sizes: ChunkSizes) -> ChunkSizes:
+def _searched(instance: Instance, sizes: CachedSizes) -> CachedSizes:
     """The kind of sizes that the reference searches where some are asked for."""
     return "free" if has_launches(instance) else sizes
 
@@ -198,7 +198,7 @@ def _num_simulated(instance: Instance, num_stages: int) -> int:
     return num_stages * (FEWEST_ITERATIONS if has_launches(instance) else 1)
 
 
-def _most_stages(cached: CachedPlan, instance: Instance, sizes: ChunkSizes) -> int:
+def _most_stages(cached: CachedPlan, instance: Instance, sizes: CachedSizes) -> int:
     """Stages that the adapted plan has at most."""
     if sizes == "free":
         return cached.schedule.plan.num_stages
@@ -206,7 +206,7 @@ def _most_stages(cached: CachedPlan, instance: Instance, sizes: ChunkSizes) -> i
     return sum(chunks.paths.shape[1] * exchange.chunks for chunks, exchange in pairs)
 
 
-def _adapted(cached: CachedPlan, instance: Instance, sizes: ChunkSizes) -> Plan:
+def _adapted(cached: CachedPlan, instance: Instance, sizes: CachedSizes) -> Plan:
     """The plan of a file, which is legal on its own instance, with chunks of the asked kind of sizes.
 
     Equal sizes are those that the instance states; free ones are multiples of

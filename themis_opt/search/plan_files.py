@@ -20,7 +20,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.schedule_file import Summary, read_solution, schedule_document
 from themis_opt.schedules.validation import validate
 
-ChunkSizes = Literal["equal", "free"]
+CachedSizes = Literal["equal", "free"]
 """Whether chunks are equal, or of any sizes and at most as many as the instance says."""
 
 SHARE_DIGITS = 6
@@ -46,11 +46,11 @@ class CachedPlan:
     """
 
     schedule: Schedule
-    sizes: ChunkSizes
+    sizes: CachedSizes
     seconds: float
 
     @classmethod
-    def of(cls, schedule: Schedule, sizes: ChunkSizes, seconds: float) -> Self:
+    def of(cls, schedule: Schedule, sizes: CachedSizes, seconds: float) -> Self:
         """A schedule with the plan that repeats it."""
         return cls(replace(schedule, plan=_repeatable(schedule)), sizes, seconds)
 
@@ -72,7 +72,7 @@ def plan_key(instance: Instance) -> str:
     return digest(content, 64)
 
 
-def plan_path(root: Path, instance: Instance, sizes: ChunkSizes) -> Path:
+def plan_path(root: Path, instance: Instance, sizes: CachedSizes) -> Path:
     """Where the plan of an instance belongs.
 
     The name is like ``equal.64.0f3c9a11.27.json``: kind of sizes, all chunks, hash of the chunk counts and of log2 of

@@ -44,7 +44,7 @@ ALGORITHMS_BY_STEP = (
 """Whose messages use all links of an NPU, so that the simulator takes as long as the cost model says."""
 
 
-class Link(NamedTuple):
+class StageLink(NamedTuple):
     """A dimension as the simulator has it: bytes per second and picoseconds of one link."""
 
     bandwidth: float
@@ -185,7 +185,7 @@ class CustomCollective:
         return wire
 
     @cached_property
-    def links(self) -> list[Link]:
+    def links(self) -> list[StageLink]:
         """The links of every dimension.
 
         Raises
@@ -195,10 +195,10 @@ class CustomCollective:
         """
         return [self._link(k, dimension) for k, dimension in enumerate(self.schedule.instance.fabric.dimensions)]
 
-    def _link(self, k: int, dimension: Dimension) -> Link:
+    def _link(self, k: int, dimension: Dimension) -> StageLink:
         if self.level == "step":
             per_link = dimension.bandwidth / links(dimension.kind, dimension.size)
-            return Link(per_link, dimension.latency / HOPS[dimension.kind])
+            return StageLink(per_link, dimension.latency / HOPS[dimension.kind])
         used = {phase for phase, dimension in zip(self.phases, self.dimension_of_stage, strict=True) if dimension == k}
         instance = self.schedule.instance
         fixed = {int(fixed_occupancy(instance, phase, k) + fixed_lag(instance, phase, k)) for phase in used}
@@ -206,7 +206,7 @@ class CustomCollective:
             name = instance.fabric.dimension_names[k]
             rule = f"stages on {name} have latencies of {sorted(fixed)} ps, a link has one; export collectives apart"
             raise InputError(rule, field="collectives")
-        return Link(dimension.bandwidth, max(fixed, default=0) / HOPS[dimension.kind])
+        return StageLink(dimension.bandwidth, max(fixed, default=0) / HOPS[dimension.kind])
 
     @cached_property
     def order(self) -> list[int]:

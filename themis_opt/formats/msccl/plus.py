@@ -32,8 +32,8 @@ from themis_opt.formats.msccl.transfers import (
     SCRATCH,
     Copy,
     MscclProgram,
-    Place,
     Transfer,
+    UnitPlace,
     num_gpus,
     only_launch,
     share_units,
@@ -392,7 +392,7 @@ def _received(part: Transfer, arrived: Buffer) -> Operation:
     return Operation(name="re", src_buff=[_local(part.added, part.units), arrived], dst_buff=[kept], reduce_op="sum")
 
 
-def _local(place: Place, units: int) -> Buffer:
+def _local(place: UnitPlace, units: int) -> Buffer:
     return Buffer(type=place.buffer, index=place.offset, size=units)  # type: ignore[arg-type]
 
 

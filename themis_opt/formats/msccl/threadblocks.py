@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from themis_opt.base.errors import InputError
 from themis_opt.formats.msccl.algorithm import Dialect, Gpu, MscclAlgorithm, MscclStep, ThreadBlock
-from themis_opt.formats.msccl.transfers import MscclProgram, Place
+from themis_opt.formats.msccl.transfers import MscclProgram, UnitPlace
 
 SEND, RECEIVE, COPY = "send", "recv", "copy"
 
@@ -96,8 +96,8 @@ def _assembled(program: MscclProgram, dialect: Dialect, messages: int, head: Msc
 
 
 def _split(
-    taken: Place, added: Place | None, kept: Place, count: int, dialect: Dialect
-) -> Iterator[tuple[Place, Place | None, Place, int]]:
+    taken: UnitPlace, added: UnitPlace | None, kept: UnitPlace, count: int, dialect: Dialect
+) -> Iterator[tuple[UnitPlace, UnitPlace | None, UnitPlace, int]]:
     """A run of units as runs of a length that one step may have."""
     for done in range(0, count, dialect.max_count):
         moved = (place and place._replace(offset=place.offset + done) for place in (taken, added, kept))
@@ -118,34 +118,34 @@ class _Builder:
         self.gpu, self.layout = gpu, program.layout
         self.steps: dict[Key, list[MscclStep]] = defaultdict(list)
         self.clocks: dict[Key, list[BlockClock]] = defaultdict(list)
-        self.writers: dict[Place, tuple[Key, int]] = {}
-        self.readers: dict[Place, BlockClock] = defaultdict(dict)
+        self.writers: dict[UnitPlace, tuple[Key, int]] = {}
+        self.readers: dict[UnitPlace, BlockClock] = defaultdict(dict)
         self.waits: list[tuple[MscclStep, Key]] = []
 
-    def send(self, lane: Lane, peer: int, taken: Place, count: int) -> None:
+    def send(self, lane: Lane, peer: int, taken: UnitPlace, count: int) -> None:
         """Send units to a peer."""
         step = MscclStep("s", taken.buffer, taken.offset, taken.buffer, taken.offset, count)
         self._add(Key(lane, SEND, peer), step, self._units(taken, count), ())
 
-    def receive(self, lane: Lane, peer: int, added: Place | None, kept: Place, count: int) -> None:
+    def receive(self, lane: Lane, peer: int, added: UnitPlace | None, kept: UnitPlace, count: int) -> None:
         """Receive units from a peer, and add own ones to them or not."""
         source = added or kept
         step = MscclStep("rrc" if added else "r", *source, *kept, count)
         reads = self._units(added, count) if added else ()
         self._add(Key(lane, RECEIVE, peer), step, reads, self._units(kept, count))
 
-    def copy(self, taken: Place, kept: Place, count: int, most: int) -> None:
+    def copy(self, taken: UnitPlace, kept: UnitPlace, count: int, most: int) -> None:
         """Copy units."""
         copies = sum(len(steps) for key, steps in self.steps.items() if key.way == COPY)
         key = Key(Lane(0, 0, copies // (most // 2)), COPY, -1)
         self._add(key, MscclStep("cpy", *taken, *kept, count), self._units(taken, count), self._units(kept, count))
 
-    def _units(self, place: Place, count: int) -> list[Place]:
+    def _units(self, place: UnitPlace, count: int) -> list[UnitPlace]:
         """Units by the names that those have in common which may be the same memory."""
         shared = self.layout.same_memory(self.gpu, place)
         return [shared._replace(offset=shared.offset + unit) for unit in range(count)]
 
-    def _add(self, key: Key, step: MscclStep, reads: Iterable[Place], writes: Iterable[Place]) -> None:
+    def _add(self, key: Key, step: MscclStep, reads: Iterable[UnitPlace], writes: Iterable[UnitPlace]) -> None:
         """Append a step, behind the steps that it waits for."""
         needed = self._needed(key, reads, writes)
         steps = self.steps[key]
@@ -170,7 +170,7 @@ class _Builder:
             self.writers[unit] = key, len(steps) - 1
             self.readers.pop(unit, None)
 
-    def _needed(self, key: Key, reads: Iterable[Place], writes: Iterable[Place]) -> BlockClock:
+    def _needed(self, key: Key, reads: Iterable[UnitPlace], writes: Iterable[UnitPlace]) -> BlockClock:
         """Steps that have to end before a step, by threadblock."""
         needed: BlockClock = {}
         if key.lane.continuation and key not in self.steps:
@@ -184,7 +184,7 @@ class _Builder:
         needed.pop(key, None)
         return needed
 
-    def _after_writer(self, unit: Place, needed: BlockClock) -> None:
+    def _after_writer(self, unit: UnitPlace, needed: BlockClock) -> None:
         if unit in self.writers:
             other, number = self.writers[unit]
             needed[other] = max(needed.get(other, -1), number)

@@ -34,7 +34,7 @@ SHARE_TOLERANCE = 0.005
 """By how much of a chunk its share in whole units may differ from its share in bytes, where units allow it."""
 
 
-class Place(NamedTuple):
+class UnitPlace(NamedTuple):
     """Units of a buffer, from `offset` on."""
 
     buffer: str
@@ -65,9 +65,9 @@ class Transfer(NamedTuple):
     source: int
     target: int
     dimension: int
-    taken: Place
-    added: Place | None
-    kept: Place
+    taken: UnitPlace
+    added: UnitPlace | None
+    kept: UnitPlace
     units: int
     chunk: int
 
@@ -76,8 +76,8 @@ class Copy(NamedTuple):
     """Units that a GPU copies, since they never moved and belong in the output."""
 
     gpu: int
-    taken: Place
-    kept: Place
+    taken: UnitPlace
+    kept: UnitPlace
     units: int
     chunk: int
 
@@ -178,13 +178,13 @@ class Layout:
         """How far two GPUs are apart that are neighbours along each dimension."""
         return [math.prod(self.sizes[:axis]) for axis in range(len(self.sizes))]
 
-    def same_memory(self, gpu: int, place: Place) -> Place:
+    def same_memory(self, gpu: int, place: UnitPlace) -> UnitPlace:
         """A place under the name that it shares with others where output and input are the same memory."""
         if self.kind is CollectiveKind.ALL_GATHER and place.buffer == INPUT:
-            return Place(OUTPUT, gpu * self.total + place.offset)
+            return UnitPlace(OUTPUT, gpu * self.total + place.offset)
         if self.kind is CollectiveKind.REDUCE_SCATTER and place.buffer == OUTPUT:
-            return Place(INPUT, gpu * self.total + place.offset)
-        return Place(OUTPUT, place.offset) if self.is_flat and place.buffer == INPUT else place
+            return UnitPlace(INPUT, gpu * self.total + place.offset)
+        return UnitPlace(OUTPUT, place.offset) if self.is_flat and place.buffer == INPUT else place
 
     @property
     def works_in_place(self) -> bool:
@@ -292,12 +292,12 @@ def _check_blocks(gpus: int, chunks: int) -> None:
 class _UnitMove(NamedTuple):
     """A block on its way, before neighbours are joined."""
 
-    taken: Place
-    added: Place | None
-    kept: Place
+    taken: UnitPlace
+    added: UnitPlace | None
+    kept: UnitPlace
 
 
-_Arrived = dict[tuple[int, int], Place]
+_Arrived = dict[tuple[int, int], UnitPlace]
 """Where GPUs have written blocks in a step, by GPU and block."""
 
 
@@ -323,11 +323,11 @@ class _UnitTracker:
         chunks = range(len(layout.units))
         self.held = [[self._initial(gpu, chunk) for chunk in chunks] for gpu in range(layout.num_gpus)]
 
-    def _initial(self, gpu: int, chunk: int) -> list[Place]:
+    def _initial(self, gpu: int, chunk: int) -> list[UnitPlace]:
         layout = self.layout
         if layout.kind is CollectiveKind.ALL_GATHER:
-            return [Place(INPUT, layout.starts[chunk])] * layout.num_gpus
-        return [Place(INPUT, layout.address(chunk, block)) for block in range(layout.num_gpus)]
+            return [UnitPlace(INPUT, layout.starts[chunk])] * layout.num_gpus
+        return [UnitPlace(INPUT, layout.address(chunk, block)) for block in range(layout.num_gpus)]
 
     def stage(self, chunk: int, position: int) -> Iterator[Transfer]:
         """The transfers of a stage, step by step."""
@@ -391,19 +391,19 @@ class _UnitTracker:
             self.held[target][chunk][block] = kept
         arrived.clear()
 
-    def _kept(self, gpu: int, chunk: int, block: int, position: int) -> Place:
+    def _kept(self, gpu: int, chunk: int, block: int, position: int) -> UnitPlace:
         """Where a block is written that a GPU receives."""
         layout = self.layout
         address = layout.address(chunk, block)
         if layout.kind is CollectiveKind.REDUCE_SCATTER:
-            return Place(OUTPUT, layout.starts[chunk]) if block == gpu else Place(SCRATCH, address)
+            return UnitPlace(OUTPUT, layout.starts[chunk]) if block == gpu else UnitPlace(SCRATCH, address)
         if layout.kind is CollectiveKind.REDUCE and gpu != 0:
-            return Place(SCRATCH, address)
+            return UnitPlace(SCRATCH, address)
         if layout.kind is CollectiveKind.ALL_TO_ALL:
             left = layout.paths[chunk, position + 1 :].tolist()
             if any(layout.coordinates[block][k] != layout.coordinates[gpu][k] for k in left):
-                return Place(SCRATCH, position * layout.num_gpus * layout.total + address)
-        return Place(OUTPUT, address)
+                return UnitPlace(SCRATCH, position * layout.num_gpus * layout.total + address)
+        return UnitPlace(OUTPUT, address)
 
     def copies(self) -> Iterator[Copy]:
         """Copies of blocks to their places after everything moved."""
@@ -414,14 +414,14 @@ class _UnitTracker:
                 for move, count in _joined(moves, int(self.layout.units[chunk])):
                     yield Copy(gpu, move.taken, move.kept, count, chunk)
 
-    def _wanted(self, gpu: int, chunk: int) -> Iterator[tuple[int, Place]]:
+    def _wanted(self, gpu: int, chunk: int) -> Iterator[tuple[int, UnitPlace]]:
         """The blocks that a GPU must have in the end, and where."""
         layout = self.layout
         if layout.kind is CollectiveKind.REDUCE_SCATTER:
-            yield gpu, Place(OUTPUT, layout.starts[chunk])
+            yield gpu, UnitPlace(OUTPUT, layout.starts[chunk])
         elif layout.kind is not CollectiveKind.REDUCE or gpu == 0:
             for block in range(layout.num_gpus):
-                yield block, Place(OUTPUT, layout.address(chunk, block))
+                yield block, UnitPlace(OUTPUT, layout.address(chunk, block))
 
 
 def _joined(moves: Sequence[_UnitMove], units: int) -> Iterator[tuple[_UnitMove, int]]:
