@@ -54,15 +54,15 @@ def refusal(tmp_path: Path, changes: dict[str, Any]) -> str:
 
 def test_libra_gpt_3_with_500_gigabytes_per_second() -> None:
     """The optimum of LIBRA's convex programme (ISPASS 2024) on its shipped inputs."""
-    found = design("libra.gpt-3_4d.sum500", "fixed")
-    assert [f"{b / GIGABYTE:.2f}" for b in found.bandwidths] == ["338.45", "84.61", "58.16", "18.78"]
-    assert f"{found.time / 1000:.0f}" == f"{found.bound / 1000:.0f}" == "37963539"
+    answer = design("libra.gpt-3_4d.sum500", "fixed")
+    assert [f"{b / GIGABYTE:.2f}" for b in answer.bandwidths] == ["338.45", "84.61", "58.16", "18.78"]
+    assert f"{answer.time / 1000:.0f}" == f"{answer.bound / 1000:.0f}" == "37963539"
 
 
 def test_libra_resnet_50_with_500_gigabytes_per_second() -> None:
-    found = design("libra.resnet-50_4d.sum500", "fixed")
-    assert [f"{b / GIGABYTE:.2f}" for b in found.bandwidths[:2]] == ["375.09", "109.40"]
-    assert f"{found.time / 1000:.0f}" == "203973"
+    answer = design("libra.resnet-50_4d.sum500", "fixed")
+    assert [f"{b / GIGABYTE:.2f}" for b in answer.bandwidths[:2]] == ["375.09", "109.40"]
+    assert f"{answer.time / 1000:.0f}" == "203973"
 
 
 def test_free_orders_beat_the_best_fixed_order_on_libras_own_constraints() -> None:
@@ -74,9 +74,9 @@ def test_free_orders_beat_the_best_fixed_order_on_libras_own_constraints() -> No
 
 
 def test_a_split_dimension_serves_two_groups_one_after_the_other() -> None:
-    found = design("libra.gpt-3_4d.sum500", "fixed")
-    tensor, data = found.instances()["gpt-3.activations"], found.instances()["gpt-3.gradients"]
-    assert tensor.network.bandwidths[1] == tensor.network.bandwidths[2] == pytest.approx(found.bandwidths[1])
+    answer = design("libra.gpt-3_4d.sum500", "fixed")
+    tensor, data = answer.instances()["gpt-3.activations"], answer.instances()["gpt-3.gradients"]
+    assert tensor.network.bandwidths[1] == tensor.network.bandwidths[2] == pytest.approx(answer.bandwidths[1])
     assert [data.network.sizes[k] for k in data.exchanges[0].span] == [2, 4, 32]
 
 
@@ -86,22 +86,22 @@ def test_no_random_allocation_beats_the_bound(reading: Any) -> None:
         {"name": "a", "weight": 2, "collectives": [{"kind": "all_reduce", "size": "64 MiB"}]},
         {"name": "b", "collectives": [{"kind": "all_to_all", "size": "9 MiB", "dimensions": ["node", "pod"]}]},
     ]
-    found = design(problem(workloads=workloads, constraints=["node >= 2 rack"]), reading)
+    answer = design(problem(workloads=workloads, constraints=["node >= 2 rack"]), reading)
     shares = np.random.default_rng(3).dirichlet(np.ones(3), 60)
     tried = [rates for rates in shares * 400 * GIGABYTE if rates[0] >= 2 * rates[1]]
     time = {"fixed": lambda part, b: part.fixed_time(b), "free": lambda part, b: part.fluid_time(b)}[reading]
-    times = [sum(part.weight * time(part, rates) for part in found.parts) for rates in tried]
+    times = [sum(part.weight * time(part, rates) for part in answer.parts) for rates in tried]
     assert len(times) > 10
-    assert found.bound <= found.time <= min(times)
+    assert answer.bound <= answer.time <= min(times)
 
 
 def test_the_bound_holds_for_what_policies_make_of_the_network() -> None:
     network = with_dimension(2, latency="3 us", launch_overhead="1 us")
-    found = design(problem(network=network), "simulated", params=SearchParams(evaluations=20))
-    assert found.bound <= found.times["free"] <= found.time
-    (instance,) = found.instances().values()
-    assert found.times["free"] <= max(bounds(instance).values()) * (1 + 1e-9)
-    assert (found.utilisation <= 1 + 1e-9).all()
+    answer = design(problem(network=network), "simulated", params=SearchParams(evaluations=20))
+    assert answer.bound <= answer.times["free"] <= answer.time
+    (instance,) = answer.instances().values()
+    assert answer.times["free"] <= max(bounds(instance).values()) * (1 + 1e-9)
+    assert (answer.utilisation <= 1 + 1e-9).all()
 
 
 def test_simulated_designs_are_at_least_as_fast_as_those_they_start_from() -> None:
@@ -111,19 +111,19 @@ def test_simulated_designs_are_at_least_as_fast_as_those_they_start_from() -> No
 
 def test_links_come_in_whole_numbers() -> None:
     network = with_dimension(0, links={"rate": "25 GB/s", "most": 18})
-    found = design(problem(network=network))
-    links = found.bandwidths[0] / (25 * GIGABYTE)
+    answer = design(problem(network=network))
+    links = answer.bandwidths[0] / (25 * GIGABYTE)
     assert links == round(links)
-    assert found.rows()[0]["links"] == links
-    assert found.bandwidths.sum() <= 400 * GIGABYTE * (1 + 1e-9)
-    assert found.bound >= design(problem()).bound * (1 - 1e-6)
+    assert answer.rows()[0]["links"] == links
+    assert answer.bandwidths.sum() <= 400 * GIGABYTE * (1 + 1e-9)
+    assert answer.bound >= design(problem()).bound * (1 - 1e-6)
 
 
 def test_money_buys_time() -> None:
     network = with_dimension(2, price={"link": 7.8, "switch": 18, "nic": 31.6})
     points = pareto(problem(network=network), 4)
-    assert [own.money for own in points] == sorted(own.money for own in points)
-    assert [own.time for own in points] == sorted((own.time for own in points), reverse=True)
+    assert [point.money for point in points] == sorted(point.money for point in points)
+    assert [point.time for point in points] == sorted((point.time for point in points), reverse=True)
     assert points[0].money == pytest.approx(points[-1].money / 8)
 
 
@@ -157,11 +157,11 @@ def test_dimensions_are_named_as_in_section_6_3() -> None:
 
 def test_a_shipped_iteration_is_a_workload() -> None:
     sizes = [{"name": f"dim{k}", "kind": "switch", "size": size} for k, size in enumerate((16, 8, 8), start=1)]
-    found = design(
+    answer = design(
         problem(network={"dimensions": sizes}, workloads=[{"name": "dlrm", "instance": "3d-sw_sw_sw_hetero.dlrm"}])
     )
-    assert found.bound <= found.times["simulated"]
-    assert found.schedules[0].has_period
+    assert answer.bound <= answer.times["simulated"]
+    assert answer.schedules[0].has_period
 
 
 def test_every_shipped_problem_reads_and_is_no_instance() -> None:

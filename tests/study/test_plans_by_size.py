@@ -37,11 +37,11 @@ def plans(schedule):
 def test_ranges_follow_each_other_over_all_sizes(plans):
     assert plans[0].min_bytes == 16 * 2**10
     assert plans[-1].max_bytes == 2**30
-    assert [own.min_bytes for own in plans[1:]] == [own.max_bytes + 1 for own in plans[:-1]]
+    assert [served.min_bytes for served in plans[1:]] == [served.max_bytes + 1 for served in plans[:-1]]
 
 
 def test_small_messages_have_few_chunks_and_large_ones_many(plans):
-    counts = [own.num_chunks for own in plans]
+    counts = [served.num_chunks for served in plans]
     assert counts == sorted(counts)
     assert counts[0] == 1
     assert counts[-1] == 16
@@ -50,10 +50,12 @@ def test_small_messages_have_few_chunks_and_large_ones_many(plans):
 def test_every_size_is_served_within_the_tolerance_of_its_best_plan(schedule, plans):
     instance = schedule.instance
     for size in (2**14, 2**18, 2**22, 2**26, 2**30):
-        (own,) = (plan for plan in plans if plan.min_bytes <= size <= plan.max_bytes)
-        here = instance.overridden(size=size, chunks=own.num_chunks)
-        (chunks,) = own.schedule.plan.chunks
-        scaled = replace(own.schedule.plan, chunks=(replace(chunks, sizes=chunks.sizes * size // chunks.sizes.sum()),))
+        (served,) = (plan for plan in plans if plan.min_bytes <= size <= plan.max_bytes)
+        here = instance.overridden(size=size, chunks=served.num_chunks)
+        (chunks,) = served.schedule.plan.chunks
+        scaled = replace(
+            served.schedule.plan, chunks=(replace(chunks, sizes=chunks.sizes * size // chunks.sizes.sum()),)
+        )
         best = min(
             simulate(cut, make_policy(policy)(cut)).makespan
             for policy in POLICIES
@@ -63,8 +65,8 @@ def test_every_size_is_served_within_the_tolerance_of_its_best_plan(schedule, pl
 
 
 def test_the_plan_at_hand_serves_the_sizes_for_which_it_is_best(schedule):
-    (own,) = plans_by_size(schedule, ["64 MiB"], MSCCL, chunks=[1], policies=["baseline"])
-    assert (own.policy, own.excess, own.schedule.makespan) == (GIVEN, 0, schedule.makespan)
+    (served,) = plans_by_size(schedule, ["64 MiB"], MSCCL, chunks=[1], policies=["baseline"])
+    assert (served.policy, served.excess, served.schedule.makespan) == (GIVEN, 0, schedule.makespan)
 
 
 @pytest.mark.parametrize(
@@ -79,13 +81,13 @@ def test_the_files_of_all_ranges_say_their_sizes_and_pass_their_checks(tmp_path,
     exporter = make_sized_exporter(to)
     plans = plans_by_size(schedule, ["64 KiB", "1 GiB"], exporter, chunks=[1, 4], policies=["baseline"])
     assert len(plans) == 2
-    for own in plans:
-        sized = for_sizes(exporter, own.min_bytes, own.max_bytes)
-        for path in export(own.schedule, sized, tmp_path):
+    for served in plans:
+        sized = for_sizes(exporter, served.min_bytes, served.max_bytes)
+        for path in export(served.schedule, sized, tmp_path):
             text = path.read_text()
-            assert start.format(low=own.min_bytes) in text
-            assert end.format(high=own.max_bytes, beyond=own.max_bytes + 1) in text
-        assert list(sized.check(own.schedule, tmp_path))
+            assert start.format(low=served.min_bytes) in text
+            assert end.format(high=served.max_bytes, beyond=served.max_bytes + 1) in text
+        assert list(sized.check(served.schedule, tmp_path))
     assert len(list(tmp_path.iterdir())) == (4 if to == "msccl" else 2)
 
 

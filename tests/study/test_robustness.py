@@ -99,8 +99,8 @@ def test_without_disturbance_an_iteration_takes_as_long_as_simulated(instance: I
 @given(iteration_instances(), specifications)
 def test_no_sample_of_an_iteration_beats_its_bound(instance: Instance, policy: str) -> None:
     schedule = simulate(instance, make_policy(policy)(instance))
-    found = loss_distributions(instance, executions("it", schedule), samples=3, compute_jitter=0.5)
-    assert all(distribution.losses[0] >= -1e-9 for distribution in found)
+    distributions = loss_distributions(instance, executions("it", schedule), samples=3, compute_jitter=0.5)
+    assert all(distribution.losses[0] >= -1e-9 for distribution in distributions)
 
 
 def test_iterations_that_do_not_repeat_have_no_order_to_enforce() -> None:
@@ -123,13 +123,13 @@ def test_tasks_are_slower_by_at_most_the_jitter_each_on_its_own() -> None:
     """Tasks of 10 and 30 us hide the communication: with factors of their own they take 60 us on average."""
     instance = iteration({"one": 10.0, "two": 30.0}, [tensor("hidden", 1, "one", "one")])
     execution = Execution(make_policy("wait_free/baseline+fifo")(instance))
-    (found,) = loss_distributions(
+    (distribution,) = loss_distributions(
         instance, {"it": execution}, samples=400, bandwidth_spread=0.0, latency_jitter=0.0, compute_jitter=1.0
     )
-    assert found.nominal_makespan == 40 * US
-    assert 40 * US <= found.makespans.min() < 44 * US < 76 * US < found.makespans.max() <= 80 * US
-    assert found.makespans.mean() == pytest.approx(60 * US, rel=0.03)
-    assert np.corrcoef(found.makespans, found.bounds)[0, 1] == pytest.approx(1)
+    assert distribution.nominal_makespan == 40 * US
+    assert 40 * US <= distribution.makespans.min() < 44 * US < 76 * US < distribution.makespans.max() <= 80 * US
+    assert distribution.makespans.mean() == pytest.approx(60 * US, rel=0.03)
+    assert np.corrcoef(distribution.makespans, distribution.bounds)[0, 1] == pytest.approx(1)
 
 
 def test_jitter_of_compute_leaves_bandwidths_and_latencies_as_they_are(mixed: Instance, run: Run) -> None:
@@ -160,8 +160,8 @@ def test_both_parts_of_a_split_dimension_have_its_bandwidth() -> None:
     tensors = [tensor(name, 100, "one", "one", dimensions=[name]) for name in ("near", "far")]
     instance = iteration({"one": 1.0}, tensors, network=network, splits=[split])
     execution = Execution(make_policy("wait_free/baseline+fifo")(instance))
-    (found,) = loss_distributions(instance, {"it": execution}, samples=20, bandwidth_spread=0.5)
-    assert found.losses == pytest.approx(0, abs=1e-4)
+    (distribution,) = loss_distributions(instance, {"it": execution}, samples=20, bandwidth_spread=0.5)
+    assert distribution.losses == pytest.approx(0, abs=1e-4)
 
 
 @settings(max_examples=30)
@@ -195,17 +195,17 @@ def test_an_enforced_order_stays_between_the_extreme_networks(case: tuple[Instan
     instance, plan = case
     fastest = simulate(slower(instance, bandwidth=1.1), plan).makespan
     slowest = simulate(slower(instance, bandwidth=0.9, latency=2), plan).makespan
-    found = makespans(instance, Execution(plan), samples=3)
-    assert fastest <= found.min()
-    assert found.max() <= slowest
+    sampled = makespans(instance, Execution(plan), samples=3)
+    assert fastest <= sampled.min()
+    assert sampled.max() <= slowest
 
 
 @pytest.mark.parametrize("rule", ["lag", "occupy"])
 def test_latency_is_disturbed_whether_it_occupies_or_not(rule: str) -> None:
     instance = two_dimensions(all_to_all(), latency="10 us", rule=rule)
     plan = Plan((chunks((0, 1)),))
-    found = makespans(instance, Execution(plan), samples=50, bandwidth_spread=0.0, latency_jitter=1.0)
-    assert 22 * US < found.min() < 32 * US < found.max() < 42 * US
+    sampled = makespans(instance, Execution(plan), samples=50, bandwidth_spread=0.0, latency_jitter=1.0)
+    assert 22 * US < sampled.min() < 32 * US < sampled.max() < 42 * US
 
 
 def test_latency_that_occupies_delays_the_next_chunk() -> None:
@@ -223,8 +223,8 @@ def test_bandwidths_are_off_by_at_most_the_spread() -> None:
     network = Network(dimensions=(Dimension(kind=Kind.SWITCH, size=2, bandwidth="1 GB/s"),))
     instance = Instance(network=network, collectives=(all_to_all(),))
     plan = Plan((chunks((0,)),))
-    found = makespans(instance, Execution(plan), samples=200, bandwidth_spread=0.25)
-    factors = 1 * US / found
+    sampled = makespans(instance, Execution(plan), samples=200, bandwidth_spread=0.25)
+    factors = 1 * US / sampled
     assert 0.75 <= factors.min() < 0.8
     assert 1.2 < factors.max() <= 1.25
 
@@ -233,8 +233,8 @@ def test_launch_overheads_and_releases_are_not_disturbed() -> None:
     dimension = Dimension(kind=Kind.SWITCH, size=2, bandwidth="1000 TB/s", launch_overhead="3 us")
     late = all_to_all().replace(release="5 us")
     instance = Instance(network=Network(dimensions=(dimension,)), collectives=(late,))
-    found = makespans(instance, Execution(Plan((chunks((0,)),))), samples=5)
-    assert found == pytest.approx(8 * US, rel=1e-5)
+    sampled = makespans(instance, Execution(Plan((chunks((0,)),))), samples=5)
+    assert sampled == pytest.approx(8 * US, rel=1e-5)
 
 
 def test_equal_seeds_give_equal_losses(mixed: Instance, run: Run) -> None:
@@ -283,8 +283,8 @@ def test_stages_are_disturbed_independently() -> None:
     """The later of two collectives that are all lag: their factors are uniform in [1, 2], the larger 5/3 on average."""
     dimension = Dimension(kind=Kind.SWITCH, size=2, bandwidth="1000 TB/s", latency="1 s")
     instance = Instance(network=Network(dimensions=(dimension,)), collectives=(all_to_all(), all_to_all()))
-    found = makespans(instance, Execution(Plan((chunks((0,)), chunks((0,))))), samples=400)
-    assert found.mean() / (10**6 * US) == pytest.approx(5 / 3, abs=0.04)
+    sampled = makespans(instance, Execution(Plan((chunks((0,)), chunks((0,))))), samples=400)
+    assert sampled.mean() / (10**6 * US) == pytest.approx(5 / 3, abs=0.04)
 
 
 WAITING = Plan((chunks((0, 1), (1, 0)),)).enforcing((np.array([0, 3]), np.array([1, 2])))
@@ -292,13 +292,13 @@ WAITING = Plan((chunks((0, 1), (1, 0)),)).enforcing((np.array([0, 3]), np.array(
 
 
 def test_an_enforced_order_waits() -> None:
-    found = makespans(two_dimensions(all_to_all(2)), Execution(WAITING), samples=1, **EXACT)
-    assert found.tolist() == [4 * US]
+    sampled = makespans(two_dimensions(all_to_all(2)), Execution(WAITING), samples=1, **EXACT)
+    assert sampled.tolist() == [4 * US]
 
 
 def test_a_stage_that_is_ready_overtakes_in_a_dynamic_order() -> None:
-    found = makespans(two_dimensions(all_to_all(2)), Execution(WAITING, enforced=False), samples=1, **EXACT)
-    assert found.tolist() == [2 * US]
+    sampled = makespans(two_dimensions(all_to_all(2)), Execution(WAITING, enforced=False), samples=1, **EXACT)
+    assert sampled.tolist() == [2 * US]
 
 
 @pytest.mark.parametrize(("first", "makespan"), [("small", 5.0), ("large", 5.5)])

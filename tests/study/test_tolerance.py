@@ -30,19 +30,19 @@ def effect(delay: str, **more: Any) -> ToleranceEffect:
     return tolerance_effect(schedule(), **(CALM | more), chunk_delay=parse_chunk_delay(delay))
 
 
-def gains(own: ToleranceEffect) -> tuple[np.ndarray, np.ndarray]:
+def gains(toleranced: ToleranceEffect) -> tuple[np.ndarray, np.ndarray]:
     """Of bytes never sent and of late bytes lost, over waiting for all, sample by sample."""
-    waited, fewer, late = (distribution.makespans for distribution in own.distributions)
+    waited, fewer, late = (distribution.makespans for distribution in toleranced.distributions)
     return waited / fewer, waited / late
 
 
 @pytest.mark.parametrize("delay", ["", "exponential:5us", "lognormal:5us:2"])
 @pytest.mark.parametrize("jitter", [0.0, 1.0])
 def test_fewer_bytes_gain_at_most_their_share(delay: str, jitter: float) -> None:
-    own = effect(delay, latency_jitter=jitter, bandwidth_spread=0.1)
-    fewer, _ = gains(own)
-    assert own.most == pytest.approx(1.25)
-    assert (fewer <= own.most * (1 + 1e-6)).all()
+    toleranced = effect(delay, latency_jitter=jitter, bandwidth_spread=0.1)
+    fewer, _ = gains(toleranced)
+    assert toleranced.most == pytest.approx(1.25)
+    assert (fewer <= toleranced.most * (1 + 1e-6)).all()
     assert (fewer > 1).all()
 
 
@@ -77,8 +77,8 @@ def test_an_iteration_waits_for_its_latest_chunk() -> None:
     instance = iteration({"one": 10.0}, [gradients], chunks=1)
     plan = make_policy("wait_free/baseline+fifo")(instance)
     many = CALM | {"samples": 500, "chunk_delay": ChunkDelay("exponential", US)}
-    (own,) = loss_distributions(instance, {"it": Execution(plan)}, **many)
-    late = own.makespans - simulate(instance, plan).makespan
+    (distribution,) = loss_distributions(instance, {"it": Execution(plan)}, **many)
+    late = distribution.makespans - simulate(instance, plan).makespan
     assert late.min() > 0
     assert late.mean() == pytest.approx(US, rel=0.15)
 
@@ -88,7 +88,7 @@ def test_halves_of_an_all_reduce_are_late_once() -> None:
     instance = iteration({"one": 10.0}, [gradients], chunks=1)
     delay = ChunkDelay("lognormal", 3 * US)
     plans = {name: Execution(make_policy(f"{name}/baseline+fifo")(instance)) for name in ("wait_free", "dear")}
-    calm, late = (loss_distributions(instance, plans, **CALM, chunk_delay=own) for own in (None, delay))
+    calm, late = (loss_distributions(instance, plans, **CALM, chunk_delay=chunk_delay) for chunk_delay in (None, delay))
     assert [int(b.makespans[0] - a.makespans[0]) for a, b in zip(calm, late, strict=True)] == [3 * US] * 2
 
 

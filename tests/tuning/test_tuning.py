@@ -99,9 +99,9 @@ class TestTune:
 
     def test_the_policy_of_an_iteration_gives_the_best_schedule_again(self):
         instance, options = PROBLEMS["iteration"]
-        found = tune(instance, **options | {"trials": 5})
-        own = found.schedule.instance
-        assert simulate(own, make_policy(found.policy)(own)).makespan == found.schedule.makespan
+        tuned = tune(instance, **options | {"trials": 5})
+        best = tuned.schedule.instance
+        assert simulate(best, make_policy(tuned.policy)(best)).makespan == tuned.schedule.makespan
 
     def test_every_trial_names_a_policy_that_can_be_made(self, problem, tuned):
         for row in tuned.trial_rows():
@@ -131,30 +131,30 @@ class TestTune:
         assert alone.gain == 0
 
     def test_the_default_of_the_paper_is_tried_first(self, instance):
-        found = tune(instance, **PROBLEMS["collectives"][1] | {"trials": 1})
-        assert found.trials[0].choice["chunks"] == 32  # the most that is allowed
-        assert found.policy == "themis+scf"
-        assert found.default_schedule.plan.chunks[0].sizes.tolist() == [100 * 2**20 // 64] * 64
+        tuned = tune(instance, **PROBLEMS["collectives"][1] | {"trials": 1})
+        assert tuned.trials[0].choice["chunks"] == 32  # the most that is allowed
+        assert tuned.policy == "themis+scf"
+        assert tuned.default_schedule.plan.chunks[0].sizes.tolist() == [100 * 2**20 // 64] * 64
 
     def test_the_default_of_pytorch_is_tried_first(self):
-        found = tune(iteration(), trials=1, launch_overhead="10 us")
+        tuned = tune(iteration(), trials=1, launch_overhead="10 us")
         costly = with_costs(iteration(), launch_overhead="10 us")
-        assert found.policy == "ddp/themis+scf"
-        assert found.schedule.makespan == simulate(costly, make_policy(found.policy)(costly)).makespan
+        assert tuned.policy == "ddp/themis+scf"
+        assert tuned.schedule.makespan == simulate(costly, make_policy(tuned.policy)(costly)).makespan
 
     def test_a_small_space_is_tried_as_a_whole(self, instance):
-        found = tune(instance, trials=100, policies=("hourglass",), profiles=("equal",), max_chunks=4, **COSTLY)
-        assert sorted(t.choice["chunks"] for t in found.trials) == [1, 2, 3, 4]
+        tuned = tune(instance, trials=100, policies=("hourglass",), profiles=("equal",), max_chunks=4, **COSTLY)
+        assert sorted(t.choice["chunks"] for t in tuned.trials) == [1, 2, 3, 4]
 
     def test_settings_met_again_are_remembered(self, instance):
         """A space hardly larger than the number of trials is sampled, which repeats settings."""
         options = COSTLY | {"policies": ("hourglass",), "max_chunks": 6}
-        found = tune(instance, trials=15, **options)
-        again = [t for t in found.trials if t.repeats is not None]
-        assert len(found.trials) - len(again) == 15
+        tuned = tune(instance, trials=15, **options)
+        again = [t for t in tuned.trials if t.repeats is not None]
+        assert len(tuned.trials) - len(again) == 15
         assert again
         for t in again:
-            first = next(other for other in found.trials if other.number == t.repeats)
+            first = next(other for other in tuned.trials if other.number == t.repeats)
             assert (t.choice, t.measurements) == (first.choice, first.measurements)
 
     @pytest.mark.parametrize(
@@ -170,26 +170,26 @@ class TestTune:
         monkeypatch.setattr(
             Space, "measure", lambda self, c, case: measured.append(key_of(c)) or measure(self, c, case)
         )
-        found = tune(instance, trials=15, **options)
-        assert len(measured) == len(set(measured)) == found.num_run > 5
+        tuned = tune(instance, trials=15, **options)
+        assert len(measured) == len(set(measured)) == tuned.num_run > 5
 
     def test_the_front_trades_chunks_for_makespan(self, instance):
-        found = tune(instance, trials=20, objective="pareto", max_chunks=16, **COSTLY)
-        values = [(t.pieces, t.value) for t in found.front]
+        tuned = tune(instance, trials=20, objective="pareto", max_chunks=16, **COSTLY)
+        values = [(t.pieces, t.value) for t in tuned.front]
         assert len(values) > 1
         assert values == sorted(values)
         assert [v for _, v in values] == sorted((v for _, v in values), reverse=True)
-        assert found.best.number == found.front[-1].number
+        assert tuned.best.number == tuned.front[-1].number
 
     def test_several_sizes_are_tried_from_cheap_to_dear_and_pruned(self, instance):
-        found = tune(instance, trials=30, sizes=("100MiB", "1MiB", "10MiB"), max_chunks=64, **COSTLY)
-        assert found.space.cases == ("1MiB", "10MiB", "100MiB")
-        assert found.schedule.instance.exchanges[0].size == 100 * 2**20
-        pruned = [t for t in found.trials if t.state == "pruned"]
+        tuned = tune(instance, trials=30, sizes=("100MiB", "1MiB", "10MiB"), max_chunks=64, **COSTLY)
+        assert tuned.space.cases == ("1MiB", "10MiB", "100MiB")
+        assert tuned.schedule.instance.exchanges[0].size == 100 * 2**20
+        pruned = [t for t in tuned.trials if t.state == "pruned"]
         assert pruned
         assert all(len(t.measurements) < 3 for t in pruned)
-        assert found.best.value == pytest.approx(
-            math.prod(s.makespan / i for s, i in zip(found.schedules, found.space.ideals, strict=True)) ** (1 / 3)
+        assert tuned.best.value == pytest.approx(
+            math.prod(s.makespan / i for s, i in zip(tuned.schedules, tuned.space.ideals, strict=True)) ** (1 / 3)
         )
 
     def test_settings_that_fail_are_recorded_and_the_others_tried(self, instance, monkeypatch):
@@ -201,11 +201,11 @@ class TestTune:
             return measure(self, choice, case)
 
         monkeypatch.setattr(Space, "measure", failing)
-        found = tune(instance, policies=("hourglass",), profiles=("equal",), max_chunks=3, **COSTLY)
-        assert [(t.choice["chunks"], t.state, t.error) for t in found.trials if t.error] == [
+        tuned = tune(instance, policies=("hourglass",), profiles=("equal",), max_chunks=3, **COSTLY)
+        assert [(t.choice["chunks"], t.state, t.error) for t in tuned.trials if t.error] == [
             (2, "failed", "two is bad luck")
         ]
-        assert len(found.trials) == 3
+        assert len(tuned.trials) == 3
 
     def test_no_success_is_an_error_that_says_why(self, instance, monkeypatch):
         def failing(self, choice, case):
@@ -220,9 +220,9 @@ class TestTune:
             if run == 3:
                 raise KeyboardInterrupt
 
-        found = tune(instance, trials=50, progress=stop, **COSTLY)
-        assert found.interrupted
-        assert len(found.trials) == 3
+        tuned = tune(instance, trials=50, progress=stop, **COSTLY)
+        assert tuned.interrupted
+        assert len(tuned.trials) == 3
 
     def test_ctrl_c_before_the_first_trial_is_passed_on(self, instance, monkeypatch):
         def stopped(self, choice, case):
@@ -248,9 +248,9 @@ class TestTune:
         assert [trial.number for trial in tuned.trials] == [0]
 
     def test_what_users_do_today_is_tried_whatever_the_time_limit(self, instance):
-        found = tune(instance, trials=5, time_limit=0)
-        assert len(found.trials) == 1
-        assert found.best.measurements == found.default
+        tuned = tune(instance, trials=5, time_limit=0)
+        assert len(tuned.trials) == 1
+        assert tuned.best.measurements == tuned.default
 
     @pytest.mark.parametrize(("field", "value"), [("trials", 0), ("objective", "beauty")])
     def test_bad_arguments_are_refused(self, instance, field, value):
@@ -260,8 +260,8 @@ class TestTune:
     def test_a_network_of_one_dimension_can_be_tuned(self):
         ring = Dimension(kind="ring", size=4, bandwidth="100 GB/s", latency="1 us")
         one = Instance(network=Network(dimensions=(ring,)), collectives=(Collective(kind="all_gather", size="1 MB"),))
-        found = tune(one, policies=("themis",), profiles=("equal",), max_chunks=4, launch_overhead="5 us")
-        assert found.best.choice["chunks"] == 1
+        tuned = tune(one, policies=("themis",), profiles=("equal",), max_chunks=4, launch_overhead="5 us")
+        assert tuned.best.choice["chunks"] == 1
 
 
 class Buckets:
@@ -291,13 +291,13 @@ class Buckets:
 class TestFind:
     def test_the_best_of_a_small_space_is_found(self):
         limits = {"seed": 0, "time_limit": 60, "storage": None, "study": None, "progress": lambda *news: None}
-        found = find(Buckets(), trials=64, objective="makespan", **limits)
-        assert found.choice == {"bucket_mb": 12}
-        assert found.trials[0].choice == {"bucket_mb": 25}
-        assert found.gain == pytest.approx(1 - 1000 / 1013)
-        assert found.trial_rows()[0]["bucket_mb"] == 25
-        assert found.trial_rows()[0]["specification"] == "buckets:mb=25"
-        assert found.policy == "buckets:mb=12"
+        tuned = find(Buckets(), trials=64, objective="makespan", **limits)
+        assert tuned.choice == {"bucket_mb": 12}
+        assert tuned.trials[0].choice == {"bucket_mb": 25}
+        assert tuned.gain == pytest.approx(1 - 1000 / 1013)
+        assert tuned.trial_rows()[0]["bucket_mb"] == 25
+        assert tuned.trial_rows()[0]["specification"] == "buckets:mb=25"
+        assert tuned.policy == "buckets:mb=12"
 
 
 class TestStudies:
@@ -405,9 +405,9 @@ class TestStudies:
         process.kill()
         process.wait()
         process.stdout.close()
-        found = tune(instance, trials=9, study="one", storage=url, **COSTLY)
+        tuned = tune(instance, trials=9, study="one", storage=url, **COSTLY)
         whole = tune(instance, trials=9, **COSTLY)
-        kept = {key_of(t.choice): t.measurements for t in found.trials}
+        kept = {key_of(t.choice): t.measurements for t in tuned.trials}
         assert {key_of(t.choice): t.measurements for t in whole.trials}.items() <= kept.items()
 
     def test_a_full_disk_keeps_what_was_found(self, instance, tmp_path):

@@ -127,8 +127,8 @@ class TestProfiles:
     @pytest.mark.parametrize("policy", ["themis+scf", "baseline+fifo", "themis:threshold_divisor=4+lifo"])
     def test_a_policy_plans_chunks_of_given_sizes_like_its_own(self, instance, policy):
         """Given the equal sizes, it must decide as it does for the whole collective."""
-        own = make_policy(policy)
-        assert planned(instance, own, [equal_sizes(instance.collectives[0])]) == own(instance)
+        made = make_policy(policy)
+        assert planned(instance, made, [equal_sizes(instance.collectives[0])]) == made(instance)
 
     @pytest.mark.parametrize("policy", ["themis+scf", "baseline+fifo", "hourglass"])
     def test_ramps_of_several_collectives_are_valid(self, policy):
@@ -277,8 +277,8 @@ class TestLaunchingSpace:
     def test_a_bucket_may_hold_everything(self, space):
         for launching, knobs in (("ddp", ("cap", "first_cap")), ("horovod", ("buffer",)), ("dear", ("threshold",))):
             largest = {name: sum(SIZES) * MIB + 1 for name in knobs}
-            own = choice(launching, **largest, **({"cycle_us": 10**6} if launching == "horovod" else {}))
-            launches = make_policy(space.specification(own)).launching(space.instances[0])
+            chosen = choice(launching, **largest, **({"cycle_us": 10**6} if launching == "horovod" else {}))
+            launches = make_policy(space.specification(chosen)).launching(space.instances[0])
             assert max(len(launch.tensors) for launch in launches) == len(SIZES)
 
     def test_chunk_counts_are_powers_of_two_and_that_of_the_instance(self):
@@ -286,8 +286,8 @@ class TestLaunchingSpace:
         assert counts.values == (1, 2, 4, 6, 8, 16)
 
     def test_only_the_chunk_policies_asked_for_are_tried(self):
-        own = make_space(iteration(), policies=("baseline", "themis"))
-        assert own.parameters[-1].values == ("themis+scf", "baseline+fifo")
+        space = make_space(iteration(), policies=("baseline", "themis"))
+        assert space.parameters[-1].values == ("themis+scf", "baseline+fifo")
 
     def test_the_default_is_that_of_pytorch(self, space):
         assert space.specification(space.reference) == "ddp/themis+scf"
@@ -297,9 +297,9 @@ class TestLaunchingSpace:
     @pytest.mark.parametrize("sizes", [(1, 2), (30, 40, 50)])
     def test_the_default_keeps_its_name_where_its_caps_are_out_of_range(self, sizes):
         """Below 25 MiB in all, and with no tensor as small as 1 MiB."""
-        own = make_space(iteration(sizes))
-        first = tune(own.instances[0], trials=1).trials[0]
-        assert own.specification(first.choice) == "ddp/themis+scf"
+        space = make_space(iteration(sizes))
+        first = tune(space.instances[0], trials=1).trials[0]
+        assert space.specification(first.choice) == "ddp/themis+scf"
 
     @pytest.mark.parametrize(
         ("one", "other"),
@@ -313,25 +313,25 @@ class TestLaunchingSpace:
         ],
     )  # fmt: skip
     def test_settings_that_make_no_difference_are_one(self, space, one, other):
-        own = [{name: near(space, name, value) for name, value in c.items()} for c in (one, other)]
-        assert space.canonical(own[0]) == space.canonical(own[1])
+        nearest = [{name: near(space, name, value) for name, value in c.items()} for c in (one, other)]
+        assert space.canonical(nearest[0]) == space.canonical(nearest[1])
 
     @pytest.mark.parametrize(
         "changes",
         [{"cap": 4 * MIB}, {"order": "layer"}, {"order": "newest"}, {"chunks": 8}, {"chunk_policy": "hourglass"}],
     )
     def test_settings_that_make_a_difference_are_kept(self, space, changes):
-        own = dict(space.reference)
-        changed = {name: near(space, name, value) for name, value in (own | changes).items()}
-        assert space.canonical(own) != space.canonical(changed)
+        usual = dict(space.reference)
+        changed = {name: near(space, name, value) for name, value in (usual | changes).items()}
+        assert space.canonical(usual) != space.canonical(changed)
 
     def test_equal_settings_have_equal_times(self):
         """What is remembered for a setting is what it would have measured itself."""
-        own = make_space(iteration((1, 2, 4)), policies=("themis",), max_chunks=1)
+        space = make_space(iteration((1, 2, 4)), policies=("themis",), max_chunks=1)
         measured: dict[str, set[int]] = {}
-        for raw in every_choice(own.parameters):
-            time = own.measure(raw, 0).makespan
-            measured.setdefault(key_of(own.canonical(raw)), set()).add(time)
+        for raw in every_choice(space.parameters):
+            time = space.measure(raw, 0).makespan
+            measured.setdefault(key_of(space.canonical(raw)), set()).add(time)
         assert all(len(times) == 1 for times in measured.values())
         assert len(measured) > 10
 
@@ -363,8 +363,10 @@ class TestLaunchingSpace:
 
 def test_usual_values_of_knobs_are_those_of_the_policies() -> None:
     """A knob that is as usual is not told: the policy must then have that value by itself."""
-    own: dict[str, Any] = {name: make_policy(f"{name}/baseline").launching for name in KNOBS}
-    values = {knob: getattr(own[name], knob.removesuffix("_us")) for name, knobs in KNOBS.items() for knob in knobs}
+    policies: dict[str, Any] = {name: make_policy(f"{name}/baseline").launching for name in KNOBS}
+    values = {
+        knob: getattr(policies[name], knob.removesuffix("_us")) for name, knobs in KNOBS.items() for knob in knobs
+    }
     values["cycle_us"] //= PICOSECONDS_PER_MICROSECOND
     assert values == {name: value for name, value in USUAL.items() if name != "order"}
 
@@ -381,11 +383,11 @@ class TestMemory:
     """Four stages of each chunk on two dimensions, a thousand bytes for each stage."""
 
     def test_a_setting_that_needs_more_is_not_tried(self, instance):
-        own = make_space(instance, memory=300e-6)
+        space = make_space(instance, memory=300e-6)
         choice = {"profile": "equal", "policy": "baseline", "dispatch": "fifo"}
-        assert own.measure(choice | {"chunks": 64}, 0).pieces == 64
+        assert space.measure(choice | {"chunks": 64}, 0).pieces == 64
         with pytest.raises(InputError, match=r"memory = 0\.0003: must be 0\.00032 GiB or more for 320 stages"):
-            own.measure(choice | {"chunks": 80}, 0)
+            space.measure(choice | {"chunks": 80}, 0)
 
     def test_tuning_goes_on_with_settings_that_fit(self, instance):
         tuned = tune(instance, trials=12, memory=300e-6, profiles=("equal",), **COSTLY)
