@@ -216,7 +216,7 @@ def unmirrored_gather() -> Schedule:
 def backwards() -> Schedule:
     """Sequences that are not those in which stages are served."""
     schedule = simulate(PERIOD.instance, PERIOD.enforced_plan())
-    sequences = tuple(own[::-1] for own in schedule.plan.sequences)
+    sequences = tuple(sequence[::-1] for sequence in schedule.plan.sequences)
     return replace(schedule, plan=replace(schedule.plan, sequences=sequences))
 
 

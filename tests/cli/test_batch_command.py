@@ -209,23 +209,23 @@ def test_a_missing_package_is_told(invoke, experiment, monkeypatch, module, argu
 
 def test_a_batch_that_never_starts_keeps_the_rows(refuse, succeed, experiment_file):
     succeed("batch", experiment_file, "--jobs", 1)
-    rows, told = (experiment_file.parent / name for name in ("rows.csv", "provenance.json"))
-    before = rows.read_bytes(), told.read_bytes()
+    rows, provenance = (experiment_file.parent / name for name in ("rows.csv", "provenance.json"))
+    before = rows.read_bytes(), provenance.read_bytes()
     (experiment_file.parent / "runs.sqlite").unlink()
     pytest.importorskip("distributed")
     refuse("batch", experiment_file, "--cluster", "nonsense")
-    assert (rows.read_bytes(), told.read_bytes()) == before
+    assert (rows.read_bytes(), provenance.read_bytes()) == before
 
 
 def test_provenance_tells_of_all_rows_also_if_none_is_new(succeed, experiment_file):
-    told = experiment_file.parent / "provenance.json"
+    provenance = experiment_file.parent / "provenance.json"
     succeed("batch", experiment_file, "--jobs", 1)
-    told.write_text('{"runs": 1, "rows": 1, "failed": 0}')
+    provenance.write_text('{"runs": 1, "rows": 1, "failed": 0}')
     succeed("batch", experiment_file, "--jobs", 1)
-    assert json.loads(told.read_text())["rows"] > 1
-    before = told.read_bytes()
+    assert json.loads(provenance.read_text())["rows"] > 1
+    before = provenance.read_bytes()
     succeed("batch", experiment_file, "--jobs", 1)
-    assert told.read_bytes() == before
+    assert provenance.read_bytes() == before
 
 
 @pytest.mark.skipif(not Path("/dev/null").is_char_device(), reason="needs a device file")

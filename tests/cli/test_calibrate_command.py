@@ -52,14 +52,14 @@ def test_costs_are_never_negative():
 @pytest.mark.benchmarks
 def test_paced_networks_are_found_again(succeed, tmp_path):
     problem = schedule("s4 s2", size=2**19, chunks=4).instance
-    path, found = tmp_path / "guess.json", tmp_path / "measured.json"
+    path, measured = tmp_path / "guess.json", tmp_path / "measured.json"
     path.write_text(problem.model_dump_json(), encoding="utf-8")
-    said = succeed("calibrate", path, "--pace", "8MB/s,4MB/s", "--repeat", 1, "-o", found, "--json")
+    said = succeed("calibrate", path, "--pace", "8MB/s,4MB/s", "--repeat", 1, "-o", measured, "--json")
     rates = [row["bandwidth"] for row in json.loads(said)]
     assert rates == pytest.approx([8e6, 4e6], rel=0.25)
     assert rates[0] > 1.4 * rates[1]
-    assert [own.source for own in load(found).network.dimensions] == ["measured"] * 2
-    assert found.with_suffix(".svg").read_text().startswith("<?xml")
+    assert [dimension.source for dimension in load(measured).network.dimensions] == ["measured"] * 2
+    assert measured.with_suffix(".svg").read_text().startswith("<?xml")
 
 
 def test_split_dimensions_are_refused():

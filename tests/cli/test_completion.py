@@ -10,7 +10,7 @@ from themis_opt.cli.main import application
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "completed"),
     [
         ("solve fig5", ["fig5.all_reduce.256MB"]),
         ("simulate x --policies baseline,th", ["baseline,themis"]),
@@ -19,19 +19,19 @@ from themis_opt.cli.main import application
         ("list mod", ["models"]),
     ],
 )
-def test_names_are_completed(line, found):
+def test_names_are_completed(line, completed):
     words = f"themis-opt {line}".split(" ")
     asked = {"_THEMIS_OPT_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
     result = CliRunner().invoke(application(), prog_name="themis-opt", env=os.environ | asked)
-    assert result.stdout.split() == found
+    assert result.stdout.split() == completed
 
 
 @pytest.mark.parametrize(
-    ("word", "found"),
+    ("word", "completed"),
     [("wait_free/hour", ["wait_free/hourglass"]), ("pri", ["priority/"]), ("a,baseline+li", ["a,baseline+lifo"])],
 )
-def test_parts_of_policies_are_completed(word, found):
-    assert completion.policies(word) == found
+def test_parts_of_policies_are_completed(word, completed):
+    assert completion.policies(word) == completed
 
 
 def test_files_beside_names_are_completed(tmp_path):

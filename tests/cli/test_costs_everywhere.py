@@ -20,7 +20,9 @@ CUTTING = tuple(name for name in WITH_COSTS if name not in ("calibrate", "show")
 def known():
     """The options of every command."""
     commands = get_command(application()).commands
-    return {name: {text for own in command.params for text in own.opts} for name, command in commands.items()}
+    return {
+        name: {text for parameter in command.params for text in parameter.opts} for name, command in commands.items()
+    }
 
 
 def test_every_command_has_the_cost_options(known):
@@ -57,7 +59,9 @@ def test_sizes_of_a_plan_are_equal_or_free(refuse, solution):
 
 
 def test_bounds_for_free_sizes_are_fewer(succeed):
-    every, free = (json.loads(succeed("bound", NAME, "--json", *own)) for own in ((), ("--chunk-sizes", "free")))
+    every, free = (
+        json.loads(succeed("bound", NAME, "--json", *options)) for options in ((), ("--chunk-sizes", "free"))
+    )
     assert [row for row in every if not row["equal_sizes_only"]] == free
     assert len(free) < len(every)
 
@@ -95,10 +99,10 @@ def test_a_batch_runs_with_other_costs(succeed, experiment):
         header, line = (experiment.parent / "rows.csv").read_text(encoding="utf-8").splitlines()
         return dict(zip(header.split(","), line.split(","), strict=False))
 
-    usual, dear = row(), row("--launch-overhead", "1ms", "--chunk-sizes", "free")
+    usual, costly = row(), row("--launch-overhead", "1ms", "--chunk-sizes", "free")
     assert (usual["size_bytes"], usual["launch_overhead_ns"], usual["sizes"]) == ("64000000", "0.0", "equal")
-    assert (dear["launch_overhead_ns"], dear["sizes"]) == ("1000000.0", "free")
-    assert float(dear["makespan_ns"]) > float(usual["makespan_ns"])
+    assert (costly["launch_overhead_ns"], costly["sizes"]) == ("1000000.0", "free")
+    assert float(costly["makespan_ns"]) > float(usual["makespan_ns"])
 
 
 def test_costs_of_a_batch_are_checked(refuse, experiment):

@@ -2,10 +2,10 @@
 
 
 def test_a_schedule_is_written_and_checked(succeed, solution, tmp_path):
-    told = succeed("export", solution / "schedule.json", "--to", "msccl:dialect=rccl", "-o", tmp_path, "--check")
+    printed = succeed("export", solution / "schedule.json", "--to", "msccl:dialect=rccl", "-o", tmp_path, "--check")
     assert [path.suffix for path in tmp_path.iterdir()] == [".xml"]
-    assert told.startswith("checked: ")
-    assert "16 GPUs" in told
+    assert printed.startswith("checked: ")
+    assert "16 GPUs" in printed
 
 
 def test_a_changed_file_does_not_pass_its_check(invoke, solution, tmp_path, monkeypatch):
@@ -38,19 +38,19 @@ def test_iterations_are_refused_where_a_format_has_collectives(refuse, trained_s
 
 
 def test_a_model_for_a_solver_of_ones_own_is_written(succeed, refuse, solution, tmp_path):
-    told = succeed("export", solution / "schedule.json", "--model", "-o", tmp_path, "--check")
+    printed = succeed("export", solution / "schedule.json", "--model", "-o", tmp_path, "--check")
     assert {path.suffix for path in tmp_path.iterdir()} == {".pb", ".pbtxt", ".lp", ".mps"}
-    assert "the schedule is feasible for the model" in told
+    assert "the schedule is feasible for the model" in printed
     assert "name one format" in refuse("export", solution / "schedule.json")
 
 
 def test_sizes_give_a_plan_for_each_range_of_them(succeed, solution, tmp_path):
     arguments = ("--sizes", "256KiB..256MiB:32", "--chunks", "1,4", "--policies", "baseline", "-o", tmp_path, "--check")
-    told = succeed("export", solution / "schedule.json", "--to", "msccl:dialect=rccl", *arguments)
+    printed = succeed("export", solution / "schedule.json", "--to", "msccl:dialect=rccl", *arguments)
     files = list(tmp_path.glob("*.xml"))
     assert files
-    assert "plans by message size" in told
-    assert told.count("every GPU ends with its result") == len(files)
+    assert "plans by message size" in printed
+    assert printed.count("every GPU ends with its result") == len(files)
 
 
 def test_what_chooses_among_plans_needs_sizes(refuse, solution, tmp_path):

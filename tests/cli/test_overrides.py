@@ -108,8 +108,8 @@ def test_policies_take_knobs(makespans):
 
 
 def test_knobs_change_the_schedule(makespans):
-    found = makespans(NAME, "--policies", "random:seed=0,random:seed=1,random:seed=2,random:seed=3")
-    assert len(set(found.values())) > 1
+    times = makespans(NAME, "--policies", "random:seed=0,random:seed=1,random:seed=2,random:seed=3")
+    assert len(set(times.values())) > 1
 
 
 def test_knobs_can_be_chained(makespans):

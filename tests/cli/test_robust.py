@@ -19,7 +19,7 @@ from themis_opt.study.verdict import on_choice, on_step
 def test_what_loses_least_is_preferred(figure_5):
     compared = compare(figure_5, ("baseline", "hourglass", "cyclic+fifo"))
     choice = choose_robust(compared, samples=30)
-    losses = [own.quantile(0.95) for own in choice.distributions]
+    losses = [distribution.quantile(0.95) for distribution in choice.distributions]
     assert losses == sorted(losses)
     assert len(losses) == 2 * len(compared.results)
     assert choice.chosen is choice.distributions[0]
@@ -50,7 +50,7 @@ def test_the_command_chooses_among_more_plans(succeed, tmp_path):
     options = ("--time-limit", 300, "--workers", 1, "--chunk-sizes", "equal", "-o", tmp_path)
     text = succeed("solve", "fig5.all_reduce.256MB", "--robust", "--policies", "baseline", *options)
     assert " on a disturbed network (95th percentile)" in text.splitlines()[0]
-    assert all(own in text for own in pool(load("fig5.all_reduce.256MB")))
+    assert all(specification in text for specification in pool(load("fig5.all_reduce.256MB")))
     assert "# 200 disturbed networks" in text
     chosen = json.loads((tmp_path / "schedule.json").read_text(encoding="utf-8"))["summary"]["policy"]
     first = text.partition("policy, as it is run")[2].splitlines()[1]
@@ -91,9 +91,9 @@ def test_sampling_ends_with_its_allowance_after_whole_samples(figure_5, whole):
     preparing = 2 * len(free.distributions)  # and running each undisturbed
     asked = preparing + whole * len(free.distributions) + 1  # a run of another sample, which is dropped
     choice = choose_robust(compared, samples=100, allowance=Countdown(asked))
-    for own, other in zip(choice.distributions, free.distributions, strict=True):
-        assert own.makespans.tolist() == other.makespans.tolist()
-        assert own.bounds.tolist() == other.bounds.tolist()
+    for distribution, other in zip(choice.distributions, free.distributions, strict=True):
+        assert distribution.makespans.tolist() == other.makespans.tolist()
+        assert distribution.bounds.tolist() == other.bounds.tolist()
 
 
 @pytest.mark.parametrize("asked", [0, 3, 7, 11])

@@ -47,9 +47,9 @@ def test_json_has_every_loss_of_every_policy(succeed, schedule):
 
 def test_nominal_makespans_are_nanoseconds_and_losses_fractions(succeed, schedule):
     rows = {row["policy"]: row for row in json.loads(succeed("robustness", schedule, *FEW, "--json"))["policies"]}
-    found = {name: (row["nominal_makespan_ns"], row["nominal_loss"]) for name, row in rows.items()}
-    assert found["plan, enforced"] == pytest.approx((8 * NS_PER_MS, 0.2))
-    assert found["themis+scf, enforced"] == pytest.approx((7 * NS_PER_MS, 0.05))
+    nominal = {name: (row["nominal_makespan_ns"], row["nominal_loss"]) for name, row in rows.items()}
+    assert nominal["plan, enforced"] == pytest.approx((8 * NS_PER_MS, 0.2))
+    assert nominal["themis+scf, enforced"] == pytest.approx((7 * NS_PER_MS, 0.05))
 
 
 def test_without_disturbance_all_losses_are_the_nominal_one(succeed, schedule):

@@ -304,26 +304,26 @@ def test_exposed_time_is_that_of_data_and_model_parallelism(rows):
 
 
 def test_bound_prints_every_bound_in_nanoseconds(rows):
-    found = {row["bound"]: row["bound_ns"] for row in rows("collectives", "bound")}
-    assert found["fluid"] == pytest.approx(20 / 3 * NS_PER_MS)
-    assert found["order_count"] == pytest.approx(7 * NS_PER_MS, rel=1e-4)
+    bounds_ns = {row["bound"]: row["bound_ns"] for row in rows("collectives", "bound")}
+    assert bounds_ns["fluid"] == pytest.approx(20 / 3 * NS_PER_MS)
+    assert bounds_ns["order_count"] == pytest.approx(7 * NS_PER_MS, rel=1e-4)
 
 
 def test_bound_says_which_bounds_need_equal_chunks(rows):
-    found = rows("collectives", "bound")
-    assert [row["bound"] for row in found if row["equal_sizes_only"]] == ["order_count", "head_tail_equal"]
+    bound_rows = rows("collectives", "bound")
+    assert [row["bound"] for row in bound_rows if row["equal_sizes_only"]] == ["order_count", "head_tail_equal"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_bound_says_which_bounds_hold_against_any_algorithm(rows, kind):
-    found = {row["bound"]: row["scope"] for row in rows(kind, "bound")}
-    assert found.pop("cut") == "against any algorithm"
-    assert set(found.values()) == {"within the model"}
+    scopes = {row["bound"]: row["scope"] for row in rows(kind, "bound")}
+    assert scopes.pop("cut") == "against any algorithm"
+    assert set(scopes.values()) == {"within the model"}
 
 
 def test_bound_says_what_stays_exposed(rows):
-    found, compute = rows("iteration", "bound"), 300_000
-    assert [row["exposed_ns"] for row in found] == [max(row["bound_ns"] - compute, 0) for row in found]
+    bound_rows, compute = rows("iteration", "bound"), 300_000
+    assert [row["exposed_ns"] for row in bound_rows] == [max(row["bound_ns"] - compute, 0) for row in bound_rows]
     assert "exposed_ns" not in rows("collectives", "bound")[0]
 
 
@@ -335,8 +335,8 @@ def test_no_policy_beats_a_bound(rows, kind):
 
 
 def test_simulate_prints_exact_times(succeed):
-    found = json.loads(succeed("simulate", NAME, "--policies", "baseline,themis+scf", "--json"))
-    assert [(row["policy"], row["makespan_ns"]) for row in found] == [
+    simulated = json.loads(succeed("simulate", NAME, "--policies", "baseline,themis+scf", "--json"))
+    assert [(row["policy"], row["makespan_ns"]) for row in simulated] == [
         ("baseline", 8 * NS_PER_MS),
         ("themis+scf", 7 * NS_PER_MS),
     ]
@@ -446,7 +446,10 @@ def test_validate_accepts_its_own_instance(succeed, arguments, trained, kind):
 def test_explain_accounts_for_all_the_time_of_a_resource(rows, kind, names):
     explained = rows(kind, "explain")
     whole = explained["makespan_ns" if kind == "collectives" else "iteration_ns"]
-    times = {own["name"]: own["busy_ns"] + own["lag_ns"] + own["idle_ns"] for own in explained["resources"]}
+    times = {
+        resource["name"]: resource["busy_ns"] + resource["lag_ns"] + resource["idle_ns"]
+        for resource in explained["resources"]
+    }
     assert times == pytest.approx(dict.fromkeys(names, whole))
 
 

@@ -63,19 +63,19 @@ def test_all_errors_of_a_file_are_told_unknown_fields_first(tmp_path, invoke):
     path.write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(InputError) as caught:
         load(path)
-    lines = [str(own).removeprefix(f"{path}: ") for own in (caught.value, *caught.value.others)]
+    lines = [str(error).removeprefix(f"{path}: ") for error in (caught.value, *caught.value.others)]
     assert lines[0].endswith("unknown field; did you mean 'size'?")
     assert lines[0].startswith("network.dimensions[1].sise")
     assert lines[1].endswith("did you mean 'switch'?")
     assert lines[2] == "network.dimensions[1].size: required field is missing"
-    assert caught.value.__notes__ == [str(own) for own in caught.value.others]
-    told = invoke("show", path).stderr.splitlines()
-    assert told == [f"error: {path}: {line}" for line in lines]
+    assert caught.value.__notes__ == [str(error) for error in caught.value.others]
+    printed = invoke("show", path).stderr.splitlines()
+    assert printed == [f"error: {path}: {line}" for line in lines]
 
 
 def network(*bandwidths):
     return Network.model_validate(
-        {"dimensions": [{"kind": "switch", "size": 4, "bandwidth": own} for own in bandwidths]}
+        {"dimensions": [{"kind": "switch", "size": 4, "bandwidth": bandwidth} for bandwidth in bandwidths]}
     )
 
 

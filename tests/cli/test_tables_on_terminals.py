@@ -29,17 +29,17 @@ tables = st.integers(1, 9).flatmap(lambda width: st.lists(st.tuples(*[lines] * w
 def test_every_column_stands_once_beside_the_first_and_no_word_breaks(rows, width):
     columns = columns_of([f"column {place}" for place in range(len(rows[0]))], rows)
     parts = list(blocks(columns, width))
-    assert [own for part in parts for own in part[1:]] == columns[1:]
+    assert [column for part in parts for column in part[1:]] == columns[1:]
     assert all(part[0] is columns[0] for part in parts)
     for part in parts:
         given_widths = widths(part, width)
         assert sum(given_widths) + BETWEEN * (len(part) - 1) <= width
-        assert all(own.least <= room for own, room in zip(part, given_widths, strict=True))
+        assert all(column.least <= room for column, room in zip(part, given_widths, strict=True))
 
 
 def test_sentences_go_below_where_they_would_be_columns_of_words():
     rows = [("ideal", "557.49 us", "any", "within the model", "all bytes at the full bandwidth of the network")]
     columns = columns_of(("bound", "makespan", "chunk sizes", "holds", "meaning"), rows)
     _, second = blocks(columns, 66)
-    assert [own.heading for own in second] == ["bound", "meaning"]
+    assert [column.heading for column in second] == ["bound", "meaning"]
     assert len(next(blocks(columns, 90))) == len(columns)

@@ -116,23 +116,23 @@ def test_the_table_has_the_default_and_the_best(again, folder, search):
     chosen, gained, title, *lines = again().splitlines()
     assert chosen == f"Best of 6 settings: {best(folder)['description']}."
     assert gained.endswith(f" what users do today: {search.default}.")
-    header, default, found = (line.split("\t") for line in lines)
+    header, default, tuned = (line.split("\t") for line in lines)
     assert "6 settings tried, study one" in title
     assert header == ["", "size", search.measured, "busy", "chunks", "gain", "gap", "setting"]
-    assert (default[0], found[0]) == ("default", "best")
+    assert (default[0], tuned[0]) == ("default", "best")
     assert default[4:6] == [search.chunks, "0.00 %"]
     assert default[7:] == [search.default]
-    assert found[7] == best(folder)["description"]
+    assert tuned[7] == best(folder)["description"]
 
 
 def test_json_has_gain_and_setting(again, folder, search):
     report = json.loads(again("--json"))
-    default, found = report["results"]
+    default, tuned = report["results"]
     name = f"{search.measured}_ns"
-    assert report["gain"] == pytest.approx(1 - found[name] / default[name])
+    assert report["gain"] == pytest.approx(1 - tuned[name] / default[name])
     assert all(0 < row["utilisation"] <= 1 for row in report["results"])
     assert report["gain"] >= 0
-    assert report["gaps"] == [found["gap"]]
+    assert report["gaps"] == [tuned["gap"]]
     assert all(row["gap"] == pytest.approx(row[name] / row["bound_ns"] - 1) for row in report["results"])
     assert report["trials_run"] == 6
     assert (report["policy"], report["setting"]) == (best(folder)["policy"], best(folder)["setting"])

@@ -25,7 +25,11 @@ def make(model, parallelism, **choices):
 
 
 def total(instance, kind, parallelism):
-    sizes = [own.size for own in instance.exchanges if (own.kind.value, own.parallelism) == (kind, parallelism)]
+    sizes = [
+        exchange.size
+        for exchange in instance.exchanges
+        if (exchange.kind.value, exchange.parallelism) == (kind, parallelism)
+    ]
     return len(sizes), sum(sizes)
 
 
@@ -40,11 +44,11 @@ def test_gradients_of_experts_are_reduced_between_groups_and_others_between_all(
     layers = MODELS["mixtral-8x7b"].layers()
     experts = sum(layer.expert_elements for layer in layers)
     assert experts == BLOCKS * 8 * 3 * HIDDEN * 14_336
-    sizes = {own.name: own.size for own in instance.exchanges}
+    sizes = {exchange.name: exchange.size for exchange in instance.exchanges}
     assert sum(size for name, size in sizes.items() if name.endswith(".expert_gradients")) == 2 * experts // 8
     shared = sum(layer.elements() for layer in layers) - experts
     assert sum(size for name, size in sizes.items() if name.endswith(".gradients")) == 2 * shared
-    spans = {own.name.rpartition(".")[2]: own.span for own in instance.exchanges}
+    spans = {exchange.name.rpartition(".")[2]: exchange.span for exchange in instance.exchanges}
     assert not set(spans["expert_gradients"]) & set(spans["dispatch"])
     assert instance.memory == 2 * (shared + experts // 8)
 
@@ -99,5 +103,5 @@ def test_a_template_of_layer_times_is_a_file_of_layer_times(succeed, tmp_path):
     path.write_text(succeed("workload", "vgg-16-cifar", "--layer-times-template", "--batch", 8), encoding="utf-8")
     network = ("--network", "fig5.all_reduce.256MB", "--batch", 8, "--json")
     assert '"conv1_1": {"forward": ' in path.read_text(encoding="utf-8")
-    made = [succeed("workload", "vgg-16-cifar", *network, *own) for own in ((), ("--layer-times", path))]
+    made = [succeed("workload", "vgg-16-cifar", *network, *options) for options in ((), ("--layer-times", path))]
     assert made[0] == made[1]

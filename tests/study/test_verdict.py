@@ -55,7 +55,7 @@ def test_a_schedule_is_explained_by_its_busiest_dimension_and_bound(figure_5):
 def test_the_way_to_run_that_loses_least_is_preferred(figure_5, samples):
     plans = executions("plan", simulate(figure_5, themis_opt.make_policy("baseline")(figure_5)))
     distributions = loss_distributions(figure_5, plans, samples=samples, seed=0)
-    best = min(distributions, key=lambda own: own.quantile(0.95))
+    best = min(distributions, key=lambda distribution: distribution.quantile(0.95))
     (sentence,) = on_robustness(distributions)
     name = best.policy.replace(", enforced", " (enforced)").replace(", dynamic", " (dynamic)")
     assert sentence.endswith(f": prefer {name}.")
