@@ -38,10 +38,9 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from ortools.linear_solver import pywraplp
 
-FloatArray = NDArray[np.float64]
+from formulations.arrays import FloatArray
 
 Sense = Literal["<=", ">=", "=="]
 
@@ -50,6 +49,18 @@ PRECISE = "primal_feasibility_tolerance: 1e-11 dual_feasibility_tolerance: 1e-11
 
 FIRST_TANGENTS = (1 / 64, 1 / 16, 1 / 4, 1 / 2, 1.0, 2.0)
 """Where pieces get tangents before anything is solved, as multiples of their sum at the centre."""
+
+MAX_PROGRAMMES, MAX_PRICE_PROGRAMMES = 500, 50
+"""Most programmes that are solved, and for cheaper rates: 4 to 6 machines take 15 to 60 until the gap is closed."""
+
+CLOSED_GAP, AS_GOOD = 1e-10, 1e-9
+"""Relative gap between objective and bound at which to stop, and within which objectives are equal."""
+
+WORTH = 1e-3
+"""Cheaper rates must save this share of the price: more than rates do that are only off by `AS_GOOD`."""
+
+LEAST_SHARE = 1e-9
+"""Rates below this share of the largest possible one are not tried, since their times have no tangents."""
 
 LEAST_SUM = 1e-4
 """No tangent is laid at a smaller multiple of it: steeper ones are too much for the solver."""
@@ -124,34 +135,6 @@ class AllocationData:
 
 
 @dataclass(frozen=True)
-class AllocationParams:
-    """When to stop.
-
-    Attributes
-    ----------
-    gap : float
-        Relative gap between objective and bound.
-    rounds : int
-        Most programmes that are solved; 4 to 6 machines take 15 to 60.
-    price_rounds : int
-        The same of the search for cheaper rates.
-    as_good : float
-        Objectives within this fraction are equal: of equally good rates the cheapest are taken.
-    worth : float
-        Unless they save less than this share of the price, which rates do that are only off by `as_good`.
-    least_share : float
-        Rates below this share of the largest possible one are not tried, since their times have no tangents.
-    """
-
-    gap: float = 1e-10
-    rounds: int = 500
-    price_rounds: int = 50
-    as_good: float = 1e-9
-    worth: float = 1e-3
-    least_share: float = 1e-9
-
-
-@dataclass(frozen=True)
 class Allocation:
     """The best rates found.
 
@@ -211,7 +194,7 @@ def cheapest_rates(data: AllocationData, prices: FloatArray) -> FloatArray:
     return _solved(solver, rates, data)
 
 
-def allocate(data: AllocationData, prices: FloatArray, params: AllocationParams | None = None) -> Allocation:
+def allocate(data: AllocationData, prices: FloatArray) -> Allocation:
     """Find the best rates, and of equally good ones the cheapest.
 
     Parameters
@@ -224,24 +207,23 @@ def allocate(data: AllocationData, prices: FloatArray, params: AllocationParams 
     Infeasible
         If no rates obey the constraints.
     """
-    params = params or AllocationParams()
     centre = np.mean(extreme_rates(data), axis=0)
-    floor = params.least_share * max(data.most)
+    floor = LEAST_SHARE * max(data.most)
     master = _Master(data, centre, floor)
     master.lay_first_tangents()
     best, objective, bound, rounds, tried = centre, math.inf, 0.0, 0, np.empty(0)
-    while rounds < params.rounds and objective > bound * (1 + params.gap):
+    while rounds < MAX_PROGRAMMES and objective > bound * (1 + CLOSED_GAP):
         rounds, before = rounds + 1, tried
         tried, relaxed = master.solve()
-        if np.array_equal(tried, before) and relaxed <= bound * (1 + params.gap):
+        if np.array_equal(tried, before) and relaxed <= bound * (1 + CLOSED_GAP):
             break  # all that its tolerances let the solver see
         bound = max(bound, relaxed)
         value = master.cut(tried)
         if value < objective:
             best, objective = tried, value
     shadow_prices, widest = master.shadow_prices(), best
-    cheapest = master.cheapest(prices, objective, params.as_good, params.price_rounds)
-    if cheapest is not None and prices @ cheapest < prices @ best * (1 - params.worth):
+    cheapest = master.cheapest(prices, objective, AS_GOOD, MAX_PRICE_PROGRAMMES)
+    if cheapest is not None and prices @ cheapest < prices @ best * (1 - WORTH):
         best, objective = cheapest, master.value(cheapest)
     return Allocation(best, objective, min(bound, objective), *shadow_prices, rounds, widest)
 
@@ -275,10 +257,10 @@ def _solved(solver: pywraplp.Solver, rates: Sequence[pywraplp.LinearExpr], data:
     status = solver.Solve()
     if status not in (pywraplp.Solver.OPTIMAL, pywraplp.Solver.FEASIBLE):
         raise Infeasible
-    found = np.array([rate.solution_value() for rate in rates]) * max(data.most)
+    values = np.array([rate.solution_value() for rate in rates]) * max(data.most)
     units = np.array(data.units)
-    whole = np.round(found / np.where(units > 0, units, 1.0)) * units
-    return np.clip(np.where(units > 0, whole, found), data.least, data.most)
+    whole = np.round(values / np.where(units > 0, units, 1.0)) * units
+    return np.clip(np.where(units > 0, whole, values), data.least, data.most)
 
 
 @dataclass
@@ -301,7 +283,7 @@ class _Master:
         self.solver = _solver(data)
         self.rates = _add_rates(self.solver, data, self.rate_scale, floor)
         self.times = [self.solver.NumVar(0, self.solver.infinity(), f"time{g}") for g in range(len(data.groups))]
-        self.solver.Minimize(sum(own.weight * time for own, time in zip(data.groups, self.times, strict=True)))
+        self.solver.Minimize(sum(group.weight * time for group, time in zip(data.groups, self.times, strict=True)))
         self.prices: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
     def value(self, rates: FloatArray) -> float:
@@ -311,9 +293,9 @@ class _Master:
 
     def solve(self) -> tuple[FloatArray, float]:
         """The best rates for the tangents so far, and the bound that they prove."""
-        found = _solved(self.solver, self.rates, self.data)
+        rates = _solved(self.solver, self.rates, self.data)
         if any(self.data.units):
-            return found, self.solver.Objective().BestBound() * self.time_scale
+            return rates, self.solver.Objective().BestBound() * self.time_scale
         duals = np.array([row.dual_value() for row in self.solver.constraints()])
         num_rows = len(self.data.rows)
         of_tangents = self._scaled(duals[num_rows:].clip(min=0))
@@ -321,7 +303,7 @@ class _Master:
         of_rows = of_rows / np.array([row.scale for row in self.data.rows])
         slopes = of_tangents @ np.array([tangent.slopes for tangent in self.tangents])
         self.prices = tuple((-of_rows).tolist()), tuple(slopes.tolist())
-        return found, self._lagrangian(of_tangents, of_rows, slopes)
+        return rates, self._lagrangian(of_tangents, of_rows, slopes)
 
     def _lagrangian(self, of_tangents: FloatArray, of_rows: FloatArray, slopes: FloatArray) -> float:
         """Least value over the box, a bound for any multipliers of the right signs."""
@@ -337,7 +319,7 @@ class _Master:
         """Multipliers whose sum over each group is its weight, so that its time drops out."""
         group = np.array([tangent.group for tangent in self.tangents])
         total = np.bincount(group, of_tangents, len(self.data.groups))
-        weight = np.array([own.weight for own in self.data.groups])
+        weight = np.array([group.weight for group in self.data.groups])
         factor = np.divide(weight, total, out=np.zeros_like(total), where=total > 0)
         scaled: FloatArray = of_tangents * factor[group]
         return scaled
@@ -355,13 +337,13 @@ class _Master:
         for number, group in enumerate(self.data.groups):
             if group.refine is not None:
                 self.pieces[number] += group.refine(rates)
-            piece = max(self.pieces[number], key=lambda own: own.at(rates))
+            piece = max(self.pieces[number], key=lambda one: one.at(rates))
             self._touch(number, piece, max(piece.sum_at(rates), LEAST_SUM * piece.sum_at(self.start)))
         return self.value(rates)
 
     def cheapest(self, prices: FloatArray, objective: float, as_good: float, rounds: int) -> FloatArray | None:
         """The cheapest rates that are as good; None if they are not found in so many rounds."""
-        total = sum(own.weight * time for own, time in zip(self.data.groups, self.times, strict=True))
+        total = sum(group.weight * time for group, time in zip(self.data.groups, self.times, strict=True))
         self.solver.Add(total <= objective * (1 + as_good / 2) / self.time_scale)
         scale = float(prices.max()) or 1.0
         self.solver.Minimize(sum(float(p) / scale * rate for p, rate in zip(prices, self.rates, strict=True)))

@@ -1,13 +1,13 @@
 r"""Chunk count: jobs of any sizes, whose number is a decision because each costs something whatever its size.
 
 Sets and data
-    Job classes :math:`j` with release :math:`r_j`, machines :math:`M_j` and legs q, cut in :math:`n_j \in 1..N_j` jobs
-    of any sizes.  A job of the share y of its class holds machine k for :math:`d_{jqe} y + o_{jqk}` on arc
-    :math:`e = (V, k)` of leg q, and its result is ready :math:`l_{jqk}` later.  Thresholds r: the distinct releases;
+    Job classes :math:`j` with release :math:`r_j`, machines :math:`M_j` and phases q, cut in :math:`n_j \in 1..N_j`
+    jobs of any sizes.  A job of the share y of its class holds machine k for :math:`d_{jqe} y + o_{jqk}` on arc
+    :math:`e = (V, k)` of phase q, and its result is ready :math:`l_{jqk}` later.  Thresholds r: the distinct releases;
     :math:`J_r` the classes released at r or later, :math:`K_r` their machines.
-    Families f of stages on a machine: *all*, those of the *first* legs, and those of the *last* legs (of classes with
-    two); :math:`h_{rfk}` and :math:`t_{rfk}`: least time before and after a stage of the family, for a job of no size:
-    a whole first leg before *last*, a whole last leg after *first*, and at least a lag after any.
+    Families f of stages on a machine: *all*, those of the *first* phases, and those of the *last* phases (of classes
+    with two); :math:`h_{rfk}` and :math:`t_{rfk}`: least time before and after a stage of the family, for a job of no
+    size: a whole first phase before *last*, a whole last phase after *first*, and at least a lag after any.
     Head :math:`h_{rk}`: least time from start to result of a first stage on another machine, for a job of no size; tail
     :math:`t_{rk}` likewise of a last stage.
 
@@ -29,7 +29,7 @@ Constraints
     3. *ends*: :math:`\sum_k y_{rk} \ge |K_r| - \sum_{j \in J_r} n_j`, and the same for z;
     4. *chain*: :math:`T \ge r_j +` the cheapest path of a job of the share :math:`1 / n_j`, with all lags.
 
-It bounds every schedule from below: each job has one stage per machine and leg, so a machine is held for :math:`n_j`
+It bounds every schedule from below: each job has one stage per machine and phase, so a machine is held for :math:`n_j`
 times what is fixed; n jobs begin on at most n machines, and where none begins, the first stage waits for one elsewhere;
 and the largest job has at least the share :math:`1 / n_j`.
 
@@ -46,17 +46,17 @@ from functools import cached_property
 
 from ortools.linear_solver import pywraplp
 
-from formulations.fluid import NO_CYCLING
-from formulations.lattice import Arc, JobClass, arcs, cheapest_path
+from formulations.lattice import JobClass, cheapest_path
+from formulations.linear import add_unit_flow, optimal_row_weights
 
 PRECISION = 1e-7
 """Width, as a fraction of the bound, at which the bisection ends."""
 
-Counts = tuple[int, ...]
+JobCounts = tuple[int, ...]
 """Jobs of each class."""
 
-Stage = tuple[int, int]
-"""Class and leg."""
+ClassPhase = tuple[int, int]
+"""Class and phase."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Family:
     ----------
     threshold : number
     machine : int
-    stages : tuple of (class, leg)
+    stages : tuple of (class, phase)
     head, tail : number
         h and t of the family, whatever happens.
     is_all : bool
@@ -78,7 +78,7 @@ class Family:
 
     threshold: float
     machine: int
-    stages: tuple[Stage, ...]
+    stages: tuple[ClassPhase, ...]
     head: float
     tail: float
     is_all: bool = False
@@ -101,7 +101,7 @@ class ChunkCount:
 
     def __init__(self, jobs: Sequence[JobClass], least: Sequence[JobClass], most: Sequence[int]) -> None:
         self.jobs, self.least, self.most = jobs, least, most
-        self._loads: dict[tuple[Counts, bool], float] = {}
+        self._loads: dict[tuple[JobCounts, bool], float] = {}
 
     def bound(self, known: float = 0.0) -> float:
         """Lower bound on the makespan whatever the numbers of jobs, at least `known`, which holds as well."""
@@ -113,7 +113,7 @@ class ChunkCount:
             bounds.append(self._bisected(known, (many,)))
         return max(known, min(bounds))
 
-    def _bisected(self, known: float, least: Counts) -> float:
+    def _bisected(self, known: float, least: JobCounts) -> float:
         """The bound without (3), which does not grow with the numbers of jobs, for at least so many jobs."""
         low = max(known, *(self.chain(j, count) for j, count in enumerate(self.most)))
         high = max(low, *(self.chain(j, count) for j, count in enumerate(least)), self.loads(least, ends=False))
@@ -127,17 +127,17 @@ class ChunkCount:
                 high = middle
         return max(low, min(high, self.loads(self._fewest(low, least), ends=False)))
 
-    def bound_of(self, counts: Counts) -> float:
+    def bound_of(self, counts: JobCounts) -> float:
         """Lower bound on the makespan of exactly so many jobs."""
         return max(self.loads(counts), *(self.chain(j, count) for j, count in enumerate(counts)))
 
     def chain(self, number: int, count: int) -> float:
         """(4)."""
         job, least = self.jobs[number], self.least[number]
-        layers = job.layers(lambda q, arc: job.legs[q].duration[arc] / count + least.passage(q, arc))
+        layers = job.layers(lambda q, arc: job.phases[q].duration[arc] / count + least.passage(q, arc))
         return job.release + sum(cheapest_path(job.machines, layer) for layer in layers)
 
-    def _fewest(self, makespan: float, least: Counts) -> Counts:
+    def _fewest(self, makespan: float, least: JobCounts) -> JobCounts:
         """The fewest jobs, of at least so many, whose chains fit into a makespan that the most fit into."""
         counts = []
         for number, (few, most) in enumerate(zip(least, self.most, strict=True)):
@@ -151,13 +151,13 @@ class ChunkCount:
             counts.append(high)
         return tuple(counts)
 
-    def loads(self, counts: Counts, *, ends: bool = True) -> float:
+    def loads(self, counts: JobCounts, *, ends: bool = True) -> float:
         """(1) and (2) for so many jobs, and (3) where `ends` says so."""
         if (counts, ends) not in self._loads:
             self._loads[counts, ends] = self._lagrangian(counts, self._weights(counts, ends), ends)
         return self._loads[counts, ends]
 
-    def machine_weights(self, counts: Counts) -> dict[int, float]:
+    def machine_weights(self, counts: JobCounts) -> dict[int, float]:
         """The weights of the loads of all machines in the linear programme (1) and (2), with sum 1."""
         weights = dict.fromkeys((family.machine for family in self.families), 0.0)
         for family, weight in zip(self.families, self._weights(counts, False), strict=True):
@@ -167,51 +167,51 @@ class ChunkCount:
     @cached_property
     def families(self) -> tuple[Family, ...]:
         """The constraints (2)."""
-        found: list[Family] = []
+        families: list[Family] = []
         for threshold in sorted({job.release for job in self.jobs}):
             users = [j for j, job in enumerate(self.jobs) if job.release >= threshold]
             for k in sorted({k for j in users for k in self.jobs[j].machines}):
-                found += self._on_machine(threshold, k, [j for j in users if k in self.jobs[j].machines])
-        return tuple(found)
+                families += self._on_machine(threshold, k, [j for j in users if k in self.jobs[j].machines])
+        return tuple(families)
 
     def _on_machine(self, threshold: float, k: int, users: Sequence[int]) -> list[Family]:
         least = self.least
-        every = tuple((j, q) for j in users for q in range(len(least[j].legs)))
-        lag = min(least[j].legs[-1].lag[k] for j in users)
-        waiting, following = (min(self._elsewhere(j, leg, k) for j in users) for leg in (0, -1))
+        every = tuple((j, q) for j in users for q in range(len(least[j].phases)))
+        lag = min(least[j].phases[-1].lag[k] for j in users)
+        waiting, following = (min(self._elsewhere(j, phase, k) for j in users) for phase in (0, -1))
         families = [Family(threshold, k, every, 0.0, lag, True, waiting, following)]
-        twice = [j for j in users if len(least[j].legs) > 1]
+        twice = [j for j in users if len(least[j].phases) > 1]
         if twice:
-            after = min(least[j].legs[0].lag[k] + self._whole(j, 1) for j in twice)
+            after = min(least[j].phases[0].lag[k] + self._whole(j, 1) for j in twice)
             families.append(Family(threshold, k, tuple((j, 0) for j in twice), 0.0, after))
-            before, lag = min(self._whole(j, 0) for j in twice), min(least[j].legs[1].lag[k] for j in twice)
+            before, lag = min(self._whole(j, 0) for j in twice), min(least[j].phases[1].lag[k] for j in twice)
             families.append(Family(threshold, k, tuple((j, 1) for j in twice), before, lag))
         return families
 
-    def _elsewhere(self, number: int, leg: int, k: int) -> float:
+    def _elsewhere(self, number: int, phase: int, k: int) -> float:
         """Least passage of a stage on another machine, of a job of no size."""
         job = self.least[number]
-        return min((job.passage(leg, (0, other)) for other in job.machines if other != k), default=0.0)
+        return min((job.passage(phase, (0, other)) for other in job.machines if other != k), default=0.0)
 
-    def _whole(self, number: int, leg: int) -> float:
-        """Passage of a whole leg of a job of no size."""
+    def _whole(self, number: int, phase: int) -> float:
+        """Passage of a whole phase of a job of no size."""
         job = self.least[number]
-        return sum(job.passage(leg, (0, k)) for k in job.machines)
+        return sum(job.passage(phase, (0, k)) for k in job.machines)
 
-    def _constant(self, family: Family, counts: Counts) -> float:
+    def _constant(self, family: Family, counts: JobCounts) -> float:
         """What does not depend on variables in (2)."""
-        fixed = sum(counts[j] * self.least[j].legs[q].duration[0, family.machine] for j, q in family.stages)
+        fixed = sum(counts[j] * self.least[j].phases[q].duration[0, family.machine] for j, q in family.stages)
         return family.threshold + family.head + fixed + family.tail
 
-    def _num_without_end(self, threshold: float, counts: Counts) -> int:
+    def _num_without_end(self, threshold: float, counts: JobCounts) -> int:
         """Machines on which no job begins, at least: the right side of (3)."""
         users = [j for j, job in enumerate(self.jobs) if job.release >= threshold]
         machines = {k for j in users for k in self.jobs[j].machines}
         return max(len(machines) - sum(counts[j] for j in users), 0)
 
-    def _lagrangian(self, counts: Counts, weights: Sequence[float], with_ends: bool) -> float:
+    def _lagrangian(self, counts: JobCounts, weights: Sequence[float], with_ends: bool) -> float:
         """A bound for any non-negative weights of (2) with sum 1."""
-        prices: dict[tuple[Stage, int], float] = {}
+        prices: dict[tuple[ClassPhase, int], float] = {}
         ends: dict[float, tuple[list[float], list[float]]] = {}
         bound = 0.0
         for family, weight in zip(self.families, weights, strict=True):
@@ -224,48 +224,34 @@ class ChunkCount:
                 finishes.append(weight * family.following)
         for threshold, pair in ends.items():
             number = self._num_without_end(threshold, counts) if with_ends else 0
-            bound += sum(sum(sorted(own)[:number]) for own in pair)
+            bound += sum(sum(sorted(times)[:number]) for times in pair)
         return bound + sum(self._cheapest(j, prices) for j in range(len(self.jobs)))
 
-    def _cheapest(self, number: int, prices: Mapping[tuple[Stage, int], float]) -> float:
+    def _cheapest(self, number: int, prices: Mapping[tuple[ClassPhase, int], float]) -> float:
         job = self.jobs[number]
-        layers = job.layers(lambda q, arc: prices[(number, q), arc[1]] * job.legs[q].duration[arc])
+        layers = job.layers(lambda q, arc: prices[(number, q), arc[1]] * job.phases[q].duration[arc])
         return sum(cheapest_path(job.machines, layer) for layer in layers)
 
-    def _weights(self, counts: Counts, with_ends: bool) -> list[float]:
+    def _weights(self, counts: JobCounts, with_ends: bool) -> list[float]:
         """Duals of (2) at the optimum of the linear programme, scaled to sum 1; equal weights if it gives up."""
-        programme = _Programme(self.jobs, self.families)
+        programme = _CountProgramme(self.jobs, self.families)
         rows = [programme.add_load(family, self._constant(family, counts)) for family in self.families]
         for threshold in {family.threshold for family in self.families}:
             programme.add_ends(threshold, self._num_without_end(threshold, counts) if with_ends else 0)
-        duals = programme.duals(rows)
-        total = sum(duals)
-        return [dual / total for dual in duals] if total else [1 / len(rows)] * len(rows)
+        return programme.weights(rows)
 
 
-class _Programme:
+class _CountProgramme:
     """The linear programme (1) to (3) for given numbers of jobs."""
 
     def __init__(self, jobs: Sequence[JobClass], families: Sequence[Family]) -> None:
         self._jobs = jobs
-        self._scale = max(d for job in jobs for leg in job.legs for d in leg.duration.values()) or 1.0
+        self._scale = max(d for job in jobs for phase in job.phases for d in phase.duration.values()) or 1.0
         self._solver = pywraplp.Solver.CreateSolver("GLOP")
         self._makespan = self._solver.NumVar(0, self._solver.infinity(), "makespan")
         self._solver.Minimize(self._makespan)
-        self._flow = [[self._add_flow(job) for _ in job.layers(job.load)] for job in jobs]
+        self._flow = [[add_unit_flow(self._solver, job, "flow") for _ in job.layers(job.load)] for job in jobs]
         self._ends: dict[tuple[float, str], list[pywraplp.Variable]] = {}
-
-    def _add_flow(self, job: JobClass) -> dict[Arc, pywraplp.Variable]:
-        """(1)."""
-        balance: dict[int, pywraplp.Constraint] = {}
-        flows = {arc: self._solver.NumVar(0, 1, f"flow_{arc[0]:b}_{arc[1]}") for arc in arcs(job.machines)}
-        for (visited, k), flow in flows.items():
-            for node, sign in ((visited, -1), (visited | 1 << k, +1)):
-                if node not in balance:
-                    supply = (node == job.everything) - (node == 0)
-                    balance[node] = self._solver.Constraint(supply, supply)
-                balance[node].SetCoefficient(flow, sign)
-        return flows
 
     def add_load(self, family: Family, constant: float) -> pywraplp.Constraint:
         """(2)."""
@@ -275,7 +261,7 @@ class _Programme:
             job = self._jobs[j]
             folded = job.mirrored and q == 1
             flows = self._flow[j][0 if folded else q]
-            for arc, duration in job.legs[q].duration.items():
+            for arc, duration in job.phases[q].duration.items():
                 if arc[1] == family.machine:
                     flow = flows[job.mirror(arc) if folded else arc]
                     row.SetCoefficient(flow, row.GetCoefficient(flow) - duration / self._scale)
@@ -293,9 +279,7 @@ class _Programme:
             for absent in self._ends[threshold, side]:
                 row.SetCoefficient(absent, 1)
 
-    def duals(self, rows: Sequence[pywraplp.Constraint]) -> list[float]:
-        """The duals of (2), all 0 if the solver gives up."""
-        self._solver.SetSolverSpecificParametersAsString(NO_CYCLING)
-        if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
-            return [0.0] * len(rows)
-        return [max(row.dual_value(), 0.0) for row in rows]
+    def weights(self, rows: Sequence[pywraplp.Constraint]) -> list[float]:
+        """Duals of (2), scaled to sum 1."""
+        weights, _ = optimal_row_weights(self._solver, dict(enumerate(rows)))
+        return list(weights.values())

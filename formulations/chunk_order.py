@@ -1,30 +1,30 @@
 r"""Chunk order: the path of every job and its start times, a constraint programme.
 
 Sets and data
-    Jobs :math:`i` of classes :math:`j(i)`, each with machines :math:`M_i`, release :math:`r_i` and legs :math:`q`; arc
-    :math:`e = (V, k)` of leg q holds machine k for the integer :math:`d_{iqe}`, its result is ready the integer
+    Jobs :math:`i` of classes :math:`j(i)`, each with machines :math:`M_i`, release :math:`r_i` and phases :math:`q`;
+    arc :math:`e = (V, k)` of phase q holds machine k for the integer :math:`d_{iqe}`, its result is ready the integer
     :math:`l_{iqk}` later.  A lower bound L on the makespan and a horizon H.
 
 Variables
-    - :math:`x_{iqe} \in \{0, 1\}`, job i takes arc e in leg q;
-    - :math:`b_{iqkl} \in \{0, 1\}`, job i visits k before l in leg q (:math:`k < l`);
+    - :math:`x_{iqe} \in \{0, 1\}`, job i takes arc e in phase q;
+    - :math:`b_{iqkl} \in \{0, 1\}`, job i visits k before l in phase q (:math:`k < l`);
     - :math:`s_{iqk}`, :math:`p_{iqk}`, :math:`f_{iqk}`, start, duration and end of the stage on k, an interval;
-    - :math:`g_i`, when the first leg of job i has all results;
+    - :math:`g_i`, when the first phase of job i has all results;
     - :math:`T`, the makespan.
 
 Objective
     minimise :math:`T`
 
 Constraints
-    1. *path*: in each leg, one unit of :math:`x` flows from the empty set to the full one;
+    1. *path*: in each phase, one unit of :math:`x` flows from the empty set to the full one;
     2. *order*: :math:`b_{iqkl} = \sum_{V \ni k} x_{iq(V,l)}` and :math:`1 - b_{iqkl} = \sum_{V \ni l} x_{iq(V,k)}`;
     3. *duration*: :math:`p_{iqk} = \sum_V d_{iq(V,k)} x_{iq(V,k)}`;
     4. *precedence*: :math:`b_{iqkl} \Rightarrow s_{iql} \ge f_{iqk} + l_{iqk}`, and the other way round;
     5. *handover*: :math:`s_{i1k} \ge g_i \ge f_{i0l} + l_{i0l}`;
     6. *no overlap*: the intervals on one machine are disjoint;
-    7. *makespan*: :math:`T \ge f_{iqk} + l_{iqk}` in the last leg;
+    7. *makespan*: :math:`T \ge f_{iqk} + l_{iqk}` in the last phase;
     8. *loads*: constraints (2) and (3) of :mod:`formulations.order_count` on the sums of :math:`x` per class;
-    9. *symmetry*: jobs of one class are numbered by their start on their first machine in the first leg;
+    9. *symmetry*: jobs of one class are numbered by their start on their first machine in the first phase;
     10. *bounds*: :math:`L \le T \le H`;
     11. *ends*, where those of a single class are given (:mod:`formulations.end_counts`): :math:`b_k` jobs begin on k,
         or so many begin on k and end on l.  Then jobs are numbered by the machine on which they begin, by the one on
@@ -32,10 +32,10 @@ Constraints
         CP-SAT refutes a horizon that it cannot reach as the bound of a minimisation.  Where only b is given, and the
         class is reversible, (3) of :mod:`formulations.end_counts`.
 
-A mirrored second leg has no variables :math:`x` and :math:`b` of its own: those of the first leg, reversed, stand for
-them.  The rules (1) to (5) of a job on its own are in :mod:`formulations.job_rules`.  (8) and (10) are redundant; they
-give the solver the bounds it would otherwise take long to find.  The optimum is exact for the integer data; with
-durations and lags rounded down it bounds the true makespan.
+A mirrored second phase has no variables :math:`x` and :math:`b`: those of the first phase, reversed, stand for them.
+The rules (1) to (5) of a job alone are in :mod:`formulations.job_model`.  (8) and (10) are redundant; they give the
+solver the bounds it would otherwise take long to find.  The optimum is exact for the integer data; with durations and
+lags rounded down it bounds the true makespan.
 """
 
 from collections.abc import Sequence
@@ -44,13 +44,12 @@ from threading import Event
 
 from ortools.sat.python import cp_model
 
-from formulations.budget import Budget
-from formulations.cp_sat import Report, search
+from formulations.cp_sat import SolverProgress, search
 from formulations.end_counts import BeginCounts, EndPairs, Ends, add_direction, is_reversible
+from formulations.job_model import JobVariables, PhaseVariables, add_job, decisions, extracted, hint_job
 from formulations.job_plans import JobPlans, PlanOutcome, start_on
-from formulations.job_rules import add_job
-from formulations.job_variables import JobVariables, LegVariables, decisions, extracted, hint_job
 from formulations.lattice import JobClass, arcs
+from formulations.limits import Limits
 from formulations.order_count import EndRow, add_load_bounds
 
 
@@ -86,27 +85,27 @@ class ChunkOrder:
         else:
             self._fix_begin(ends)
 
-    def solve(self, budget: Budget, report: Report, stop: Event | None = None) -> PlanOutcome:
-        """Search within a budget, or until `stop` is set; `report` hears of every better solution and bound."""
+    def solve(self, limits: Limits, report: SolverProgress, stop: Event | None = None) -> PlanOutcome:
+        """Search within limits, or until `stop` is set; `report` hears of every better solution and bound."""
         variables = sorted(
-            {v.index: v for own in self.variables for job in own for v in decisions(job)}.values(),
+            {v.index: v for jobs in self.variables for job in jobs for v in decisions(job)}.values(),
             key=lambda v: v.index,
         )
         # A relaxation of these rules says less than the loads of (8), and takes most of the time.
-        outcome = search(self.model, variables, budget, report, relaxation="none", stop=stop)
+        outcome = search(self.model, variables, limits, report, relaxation="none", stop=stop)
         bound = max(self.lower_bound, int(outcome.bound))
         if outcome.values is None:
             return PlanOutcome(None, bound, outcome.status, outcome.work)
         value = {v.index: x for v, x in zip(variables, outcome.values, strict=True)}
-        jobs = [[extracted(job, value) for job in own] for own in self.variables]
+        jobs = [[extracted(job, value) for job in of_class] for of_class in self.variables]
         return PlanOutcome(jobs, bound, outcome.status, outcome.work)
 
     def hint(self, plans: JobPlans) -> None:
         """Suggest a plan that is feasible for the integer data, as a value for every variable."""
         finish = 0
-        for job, own, times in zip(self.jobs, self.variables, plans, strict=True):
+        for job, jobs_of_class, times in zip(self.jobs, self.variables, plans, strict=True):
             numbered = sorted(times, key=lambda t: start_on(t, 0, job.machines[0]))
-            for variables, job_times in zip(own, numbered, strict=True):
+            for variables, job_times in zip(jobs_of_class, numbered, strict=True):
                 finish = max(finish, hint_job(self.model, job, variables, job_times))
         self.model.add_hint(self.makespan, min(max(finish, self.lower_bound), self.horizon))
         for row in self._end_rows:
@@ -116,29 +115,29 @@ class ChunkOrder:
         """Whether a job that the row counts starts (or ends) on its machine."""
         return any(
             (times.paths[0][0] if row.at_start else times.paths[-1][-1]) == row.machine
-            for job, own in zip(self.jobs, plans, strict=True)
+            for job, plans_of_class in zip(self.jobs, plans, strict=True)
             if job.release >= row.threshold
-            for times in own
+            for times in plans_of_class
         )
 
     def _job(self, job: JobClass, name: str) -> JobVariables:
         variables = add_job(self.model, job, self.horizon, name)
-        self._finish(job, variables.legs[-1])
+        self._finish(job, variables.phases[-1])
         return variables
 
-    def _finish(self, job: JobClass, leg: LegVariables) -> None:
+    def _finish(self, job: JobClass, phase: PhaseVariables) -> None:
         """(7)."""
         for k in job.machines:
-            self.model.add(self.makespan >= leg.end[k] + int(job.legs[-1].lag[k]))
+            self.model.add(self.makespan >= phase.end[k] + int(job.phases[-1].lag[k]))
 
     def _no_overlap(self) -> None:
         """(6)."""
         intervals: dict[int, list[cp_model.IntervalVar]] = {}
-        for own in self.variables:
-            for variables in own:
-                for leg in variables.legs:
-                    for k, start in leg.start.items():
-                        interval = self.model.new_interval_var(start, leg.duration[k], leg.end[k], f"on{k}")
+        for jobs in self.variables:
+            for variables in jobs:
+                for phase in variables.phases:
+                    for k, start in phase.start.items():
+                        interval = self.model.new_interval_var(start, phase.duration[k], phase.end[k], f"on{k}")
                         intervals.setdefault(k, []).append(interval)
         for on_machine in intervals.values():
             self.model.add_no_overlap(on_machine)
@@ -146,11 +145,14 @@ class ChunkOrder:
     def _loads(self) -> list[EndRow]:
         """(8)."""
         counts = []
-        for job, own in zip(self.jobs, self.variables, strict=True):
+        for job, jobs_of_class in zip(self.jobs, self.variables, strict=True):
             num_layers = len(job.layers(job.load))
             counts.append(
                 [
-                    {arc: cp_model.LinearExpr.sum([v.legs[q].taken[arc] for v in own]) for arc in arcs(job.machines)}
+                    {
+                        arc: cp_model.LinearExpr.sum([v.phases[q].taken[arc] for v in jobs_of_class])
+                        for arc in arcs(job.machines)
+                    }
                     for q in range(num_layers)
                 ]
             )
@@ -158,10 +160,10 @@ class ChunkOrder:
 
     def _symmetry(self) -> None:
         """(9)."""
-        for job, own in zip(self.jobs, self.variables, strict=True):
-            for one, following in pairwise(own):
+        for job, jobs_of_class in zip(self.jobs, self.variables, strict=True):
+            for one, following in pairwise(jobs_of_class):
                 first = job.machines[0]
-                self.model.add(one.legs[0].start[first] <= following.legs[0].start[first])
+                self.model.add(one.phases[0].start[first] <= following.phases[0].start[first])
 
     def _fix_begin(self, ends: BeginCounts) -> None:
         """(11) where it is given on which machines jobs begin."""
@@ -179,19 +181,19 @@ class ChunkOrder:
         numbered = iter(jobs)
         for k, row in zip(job.machines, ends.counts, strict=True):
             for m, count in zip(job.machines, row, strict=True):
-                own = list(islice(numbered, count))
-                self._begin_in_turn(own, k)
-                for variables in own:
+                alike = list(islice(numbered, count))
+                self._begin_in_turn(alike, k)
+                for variables in alike:
                     self.model.add(self._ends_on(variables, m) == 1)
 
     def _begin_in_turn(self, jobs: Sequence[JobVariables], machine: int) -> None:
         """All begin on a machine, in the order of their numbers."""
         for variables in jobs:
-            self.model.add(variables.legs[0].taken[0, machine] == 1)
+            self.model.add(variables.phases[0].taken[0, machine] == 1)
         for one, following in pairwise(jobs):
-            self.model.add(one.legs[0].start[machine] <= following.legs[0].start[machine])
+            self.model.add(one.phases[0].start[machine] <= following.phases[0].start[machine])
 
     @staticmethod
     def _ends_on(variables: JobVariables, machine: int) -> cp_model.IntVar:
         job = variables.job
-        return variables.legs[-1].taken[job.everything & ~(1 << machine), machine]
+        return variables.phases[-1].taken[job.everything & ~(1 << machine), machine]

@@ -24,15 +24,10 @@ cost without bytes.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from ortools.linear_solver import pywraplp
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
-
-
-MOST_WORK = 1.0
-"""Deterministic time of the solver, about as many seconds; a hundred jobs on six machines take a tenth of it."""
+from formulations.arrays import FloatArray, IntArray
+from formulations.linear import MOST_WORK
 
 
 @dataclass(frozen=True)
@@ -84,14 +79,14 @@ def best_shares(data: SizingData) -> FloatArray:
     rows += [(i, start[j], fixed[i]) for i, j in data.sequences.tolist()]
     ends = sorted(set(range(len(rate))) - set(data.results[:, 0].tolist()))  # (4) of the others follows from (2)
     rows += [(i, makespan, fixed[i] + lag[i]) for i in ends]
-    own_share = [share[c] for c in data.job.tolist()]
+    share_of_stage = [share[c] for c in data.job.tolist()]
     for i, later, least in rows:
         row = solver.Constraint(least, solver.infinity())
         row.SetCoefficient(later, 1)
         row.SetCoefficient(start[i], -1)
-        row.SetCoefficient(own_share[i], -rate[i])
+        row.SetCoefficient(share_of_stage[i], -rate[i])
     solver.Minimize(makespan)
-    solver.SetSolverSpecificParametersAsString(f"max_deterministic_time: {MOST_WORK}")
+    solver.SetSolverSpecificParametersAsString(MOST_WORK)
     if solver.Solve() != pywraplp.Solver.OPTIMAL:
         raise ArithmeticError("no chunk sizes were found")
     return np.array([variable.solution_value() for variable in share])

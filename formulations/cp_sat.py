@@ -13,9 +13,9 @@ from typing import Any
 from ortools.sat.python import cp_model
 from psutil import Process
 
-from formulations.budget import Budget, Relaxation
+from formulations.limits import Limits, Relaxation
 
-Report = Callable[[float, float], None]
+SolverProgress = Callable[[float, float], None]
 """Called with the objective and the bound, whenever one of them improves."""
 
 POLL_SECONDS = 0.1
@@ -44,7 +44,7 @@ class SearchOutcome:
 class _Tracker(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
     """Keeps the values of the best solution, so that an interruption cannot lose them."""
 
-    def __init__(self, variables: list[cp_model.IntVar], report: Report) -> None:
+    def __init__(self, variables: list[cp_model.IntVar], report: SolverProgress) -> None:
         super().__init__()
         self._variables = variables
         self._report = report
@@ -59,24 +59,24 @@ class _Tracker(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
 def search(
     model: cp_model.CpModel,
     variables: list[cp_model.IntVar],
-    budget: Budget,
-    report: Report,
+    limits: Limits,
+    report: SolverProgress,
     *,
     relaxation: Relaxation = "usual",
     stop: Event | None = None,
 ) -> SearchOutcome:
-    """Minimise `model` within `budget`; `relaxation` as in :data:`formulations.budget.Relaxation`.
+    """Minimise `model` within `limits`; `relaxation` as in :data:`formulations.limits.Relaxation`.
 
     The solver runs in a thread of its own, so that Ctrl-C reaches this one; KeyboardInterrupt stops the solver
     and the best solution so far is returned with status ``interrupted``.  It is also stopped when it overruns its
     time, when the process holds more memory than it may, or when another thread sets `stop`.
     """
-    solver = budget.solver(relaxation)
+    solver = limits.solver(relaxation)
     tracker = _Tracker(variables, report)
     solver.best_bound_callback = lambda bound: report(float("inf"), bound)
     with ThreadPoolExecutor(max_workers=1) as executor:
         solving = executor.submit(solver.solve, model, tracker)
-        interrupted = _wait(solving, solver, budget, stop or Event())
+        interrupted = _wait(solving, solver, limits, stop or Event())
     status = "interrupted" if interrupted else solver.status_name(solving.result()).lower()
     bound = solver.best_objective_bound
     work = solver.response_proto.deterministic_time
@@ -94,17 +94,17 @@ def model_file(model: cp_model.CpModel, ending: str) -> bytes:
 
 def hinted_objective(model: cp_model.CpModel, seconds: float = 60.0) -> int | None:
     """The least objective of solutions with the hinted values; None if there is none, or the time ends before."""
-    solver = Budget(seconds=seconds, workers=1, gap=0.0).solver()
+    solver = Limits(seconds=seconds, workers=1, gap=0.0).solver()
     solver.parameters.fix_variables_to_their_hinted_value = True
     solved = solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)
     return int(solver.objective_value) if solved else None
 
 
-def _wait(solving: Future[Any], solver: cp_model.CpSolver, budget: Budget, stop: Event) -> bool:
+def _wait(solving: Future[Any], solver: cp_model.CpSolver, limits: Limits, stop: Event) -> bool:
     """Wait for the solver; tell it to stop on Ctrl-C, when told, or when it overruns a limit.  Whether Ctrl-C came."""
     interrupted, process = False, Process()
-    latest = math.inf if budget.deterministic else monotonic() + budget.seconds + GRACE_SECONDS
-    most_bytes = MEMORY_SHARE * budget.memory * 2**30
+    latest = math.inf if limits.deterministic else monotonic() + limits.seconds + GRACE_SECONDS
+    most_bytes = MEMORY_SHARE * limits.memory * 2**30
     while not solving.done():
         try:
             wait([solving], timeout=POLL_SECONDS)

@@ -19,10 +19,10 @@ seconds what it does not refute in minutes as a whole: a stage on a machine take
 last, so where jobs begin decides much of the loads; and jobs are told apart by where they begin, not by sorting.
 
 A cell that is hard is split into **pairs**, by how many jobs begin on k and end on l for all k and l: tables whose rows
-sum to b and whose columns sum to an e that goes with it.  Then the loads of both legs are known, and both ends of each
-job.  A cell in which e is given too, but not the pairs, is often as hard as where it is not.
+sum to b and whose columns sum to an e that goes with it.  Then the loads of both phases are known, and both ends of
+each job.  A cell in which e is given too, but not the pairs, is often as hard as where it is not.
 
-A class of two legs is reversible if the second has the durations of the first in the reverse order of machines, and
+A class of two phases is reversible if the second has the durations of the first in the reverse order of machines, and
 the same lags: then a schedule that is read backwards, and on each machine shifted by its lag, is a schedule as well.
 """
 
@@ -31,12 +31,9 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from formulations.budget import Budget
 from formulations.lattice import JobClass
+from formulations.limits import Limits
 from formulations.order_count import add_flow, add_load_bounds, end_flows
-
-CELL_WORK = 5.0
-"""Seconds of work that the next cell may take: a hundred times what it does."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +78,12 @@ def _rows(total: int, most: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 def is_reversible(job: JobClass) -> bool:
     """Whether a schedule of the class can be read backwards."""
-    if job.mirrored or len(job.legs) != 2:
+    if job.mirrored or len(job.phases) != 2:
         return False
-    one, other = job.legs
-    return one.lag == other.lag and all(other.duration[job.mirror(arc)] == own for arc, own in one.duration.items())
+    one, other = job.phases
+    return one.lag == other.lag and all(
+        other.duration[job.mirror(arc)] == duration for arc, duration in one.duration.items()
+    )
 
 
 def add_direction(
@@ -106,6 +105,8 @@ class EndCells:
         The makespan in question.
     cell : BeginCounts, optional
         The cell whose parts are asked for.
+    seconds : float
+        Work that the next one may take; if it takes more, it is not listed, and no others are.
 
     Attributes
     ----------
@@ -115,8 +116,8 @@ class EndCells:
         Whether it is proven that there are no more than those met.
     """
 
-    def __init__(self, job: JobClass, horizon: int, cell: BeginCounts | None = None) -> None:
-        self.work, self.are_all, self._cell = 0.0, False, cell
+    def __init__(self, job: JobClass, horizon: int, cell: BeginCounts | None = None, seconds: float = 5.0) -> None:
+        self.work, self.are_all, self._cell, self._seconds = 0.0, False, cell, seconds
         self._model = cp_model.CpModel()
         self._model.name = "end counts"
         layers = [
@@ -139,7 +140,7 @@ class EndCells:
     def __iter__(self) -> Iterator[Ends]:
         """The cells or parts, each once."""
         while not self.are_all:
-            solver = Budget(workers=1, seconds=CELL_WORK, deterministic=True).solver()
+            solver = Limits(workers=1, seconds=self._seconds, deterministic=True).solver()
             status = solver.solve(self._model)
             self.work += solver.response_proto.deterministic_time
             self.are_all = status == cp_model.INFEASIBLE

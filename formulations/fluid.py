@@ -30,12 +30,10 @@ from collections.abc import Mapping, Sequence
 from ortools.linear_solver import pywraplp
 
 from formulations.lattice import Arc, JobClass, cheapest_path
+from formulations.linear import add_unit_flow, optimal_row_weights
 
 Row = tuple[float, int]
 """A threshold and a machine: one constraint of family (2)."""
-
-NO_CYCLING = "max_number_of_iterations: 10000"
-"""Parameter of GLOP, which may cycle for ever on degenerate data: any weights give a bound, so it may give up."""
 
 
 def fluid_bound(jobs: Sequence[JobClass]) -> float:
@@ -50,12 +48,12 @@ def lagrangian(
 ) -> float:
     """Value of the Lagrangian relaxation, a bound for any non-negative weights with sum 1."""
     bound = sum(weight * (threshold + least_lag(jobs, threshold, k)) for (threshold, k), weight in weights.items())
-    for job, own_layers in zip(jobs, layers, strict=True):
+    for job, job_layers in zip(jobs, layers, strict=True):
         price = dict.fromkeys(job.machines, 0.0)
         for (threshold, k), weight in weights.items():
             if k in price and threshold <= job.release:
                 price[k] += weight
-        for layer in own_layers:
+        for layer in job_layers:
             bound += cheapest_path(job.machines, {arc: price[arc[1]] * d for arc, d in layer.items()})
     return bound
 
@@ -73,48 +71,26 @@ def rows(jobs: Sequence[JobClass]) -> list[Row]:
 def least_lag(jobs: Sequence[JobClass], threshold: float, machine: int) -> float:
     """Least lag on a machine of the stages of classes released at or after a threshold."""
     users = [job for job in jobs if job.release >= threshold and machine in job.machines]
-    return min(leg.lag[machine] for job in users for leg in job.legs)
+    return min(phase.lag[machine] for job in users for phase in job.phases)
 
 
 def optimal_weights(jobs: Sequence[JobClass], layers: Sequence[Sequence[Mapping[Arc, float]]]) -> dict[Row, float]:
     """Duals of (2) at the optimum of the linear programme, scaled to sum 1; equal weights if the solver gives up."""
-    scale = max(d for own in layers for layer in own for d in layer.values()) or 1.0
+    scale = max(d for of_class in layers for layer in of_class for d in layer.values()) or 1.0
     solver = pywraplp.Solver.CreateSolver("GLOP")
     makespan = solver.NumVar(0, solver.infinity(), "makespan")
     solver.Minimize(makespan)
-    load_rows = {}
+    load_rows: dict[Row, pywraplp.Constraint] = {}
     for threshold, k in rows(jobs):
         row = solver.Constraint((threshold + least_lag(jobs, threshold, k)) / scale, solver.infinity())
         row.SetCoefficient(makespan, 1)
         load_rows[threshold, k] = row
-    for job, own_layers in zip(jobs, layers, strict=True):
-        own_rows = {k: [row for (r, m), row in load_rows.items() if m == k and r <= job.release] for k in job.machines}
-        for layer in own_layers:
-            _add_flow(solver, job, {arc: d / scale for arc, d in layer.items()}, own_rows)
-    solver.SetSolverSpecificParametersAsString(NO_CYCLING)
-    if solver.Solve() != pywraplp.Solver.OPTIMAL:
-        return dict.fromkeys(load_rows, 1 / len(load_rows))
-    duals = {key: max(row.dual_value(), 0.0) for key, row in load_rows.items()}
-    total = sum(duals.values())
-    if not total:
-        return dict.fromkeys(load_rows, 1 / len(load_rows))
-    return {key: dual / total for key, dual in duals.items()}
-
-
-def _add_flow(
-    solver: pywraplp.Solver,
-    job: JobClass,
-    durations: Mapping[Arc, float],
-    load_rows: Mapping[int, Sequence[pywraplp.Constraint]],
-) -> None:
-    """(1), and the part of one layer in (2)."""
-    balance: dict[int, pywraplp.Constraint] = {}
-    for (visited, machine), duration in durations.items():
-        flow = solver.NumVar(0, 1, f"flow_{visited:b}_{machine}")
-        for node, sign in ((visited, -1), (visited | 1 << machine, +1)):
-            if node not in balance:
-                supply = (node == job.everything) - (node == 0)
-                balance[node] = solver.Constraint(supply, supply)
-            balance[node].SetCoefficient(flow, sign)
-        for row in load_rows[machine]:
-            row.SetCoefficient(flow, -duration)
+    for job, job_layers in zip(jobs, layers, strict=True):
+        rows_of_machine = {
+            k: [row for (r, m), row in load_rows.items() if m == k and r <= job.release] for k in job.machines
+        }
+        for layer in job_layers:
+            for arc, flow in add_unit_flow(solver, job, "flow").items():
+                for row in rows_of_machine[arc[1]]:
+                    row.SetCoefficient(flow, -layer[arc] / scale)
+    return optimal_row_weights(solver, load_rows)[0]

@@ -30,13 +30,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from ortools.linear_solver import pywraplp
 
-from formulations.fluid import NO_CYCLING
+from formulations.arrays import BoolArray, FloatArray
 from formulations.lattice import Arc, JobClass, arcs, cheapest_path
-
-FloatArray = NDArray[np.float64]
+from formulations.linear import add_unit_flow, optimal_row_weights
 
 MAX_ROUNDS = 30
 """Most rounds in which violated windows are added, should they never end: half as many give the same bounds."""
@@ -44,7 +42,7 @@ MAX_ROUNDS = 30
 MAX_HEADS = 64
 """Most heads that are tried for a window on one machine, so that many releases do not take more than seconds."""
 
-TOLERANCE = 1e-7
+LEAST_VIOLATION = 1e-7
 """Violation, as a fraction of the makespan, from which a window is added: above the tolerance of the solver."""
 
 Variable = tuple[int, int, Arc]
@@ -52,7 +50,7 @@ Variable = tuple[int, int, Arc]
 
 
 @dataclass(frozen=True)
-class Stages:
+class MachineStages:
     """The stages on one machine, one entry each: heads, tails, durations, and the arcs that use them."""
 
     heads: FloatArray
@@ -62,16 +60,16 @@ class Stages:
 
 
 @dataclass(frozen=True)
-class Window:
+class LoadWindow:
     """A constraint of family (2)."""
 
     machine: int
     head: float
     tail: float
 
-    def holds(self, stages: Stages) -> NDArray[np.bool_]:
+    def holds(self, stages: MachineStages) -> BoolArray:
         """Which stages of the machine are in the window."""
-        inside: NDArray[np.bool_] = (stages.heads >= self.head) & (stages.tails >= self.tail)
+        inside: BoolArray = (stages.heads >= self.head) & (stages.tails >= self.tail)
         return inside
 
 
@@ -91,46 +89,47 @@ def head_tail_bound(
     max_heads : int
         Most heads that are tried for a window on one machine.
     """
-    on_machine = _stages(jobs, least)
-    windows = [Window(k, float(s.heads.min()), float(s.tails.min())) for k, s in sorted(on_machine.items())]
-    programme = _Programme(jobs, on_machine)
+    on_machine = stages_by_machine(jobs, least)
+    windows = [LoadWindow(k, float(s.heads.min()), float(s.tails.min())) for k, s in sorted(on_machine.items())]
+    programme = WindowProgramme(jobs, on_machine)
     bound = known
     for _ in range(MAX_ROUNDS):
         weights, flow, makespan = programme.solved(windows)
-        bound = max(bound, _lagrangian(jobs, on_machine, weights))
+        bound = max(bound, _weighted_bound(jobs, on_machine, weights))
         if not flow:
             break
-        limit = makespan * (1 + TOLERANCE)
+        limit = makespan * (1 + LEAST_VIOLATION)
         windows = [w for k, s in sorted(on_machine.items()) for w in _violated(k, s, flow, limit, known, max_heads)]
         if not windows:
             break
     return bound
 
 
-def _stages(jobs: Sequence[JobClass], least: Sequence[JobClass]) -> dict[int, Stages]:
-    found: dict[int, list[tuple[float, float, float, Variable]]] = {}
+def stages_by_machine(jobs: Sequence[JobClass], least: Sequence[JobClass]) -> dict[int, MachineStages]:
+    """All stages, by the machine that they hold."""
+    rows: dict[int, list[tuple[float, float, float, Variable]]] = {}
     for j, (job, one) in enumerate(zip(jobs, least, strict=True)):
-        before = [_passages(one, number) for number in range(len(one.legs))]
+        before = [_passages(one, number) for number in range(len(one.phases))]
         whole = [passages[job.everything] for passages in before]
-        for number, leg in enumerate(job.legs):
+        for number, phase in enumerate(job.phases):
             after = _passages(one, number, backwards=True)
-            for arc, duration in leg.duration.items():
+            for arc, duration in phase.duration.items():
                 visited, k = arc
                 head = job.release + sum(whole[:number]) + before[number][visited]
-                tail = one.legs[number].lag[k] + after[visited | 1 << k] + sum(whole[number + 1 :])
+                tail = one.phases[number].lag[k] + after[visited | 1 << k] + sum(whole[number + 1 :])
                 folded = job.mirrored and number == 1
                 variable = (j, 0, job.mirror(arc)) if folded else (j, number, arc)
-                found.setdefault(k, []).append((head, tail, duration, variable))
-    return {k: _columns(own) for k, own in found.items()}
+                rows.setdefault(k, []).append((head, tail, duration, variable))
+    return {k: _columns(on_machine) for k, on_machine in rows.items()}
 
 
-def _columns(stages: Sequence[tuple[float, float, float, Variable]]) -> Stages:
+def _columns(stages: Sequence[tuple[float, float, float, Variable]]) -> MachineStages:
     heads, tails, durations, variables = zip(*stages, strict=True)
-    return Stages(np.array(heads, float), np.array(tails, float), np.array(durations, float), variables)
+    return MachineStages(np.array(heads, float), np.array(tails, float), np.array(durations, float), variables)
 
 
 def _passages(job: JobClass, number: int, backwards: bool = False) -> dict[int, float]:
-    """Least passage of one leg from the empty set to every set, or from every set to the full one."""
+    """Least passage of one phase from the empty set to every set, or from every set to the full one."""
     best = {job.everything if backwards else 0: 0.0}
     every = list(arcs(job.machines))
     for visited, k in reversed(every) if backwards else every:
@@ -142,8 +141,8 @@ def _passages(job: JobClass, number: int, backwards: bool = False) -> dict[int, 
 
 
 def _violated(
-    machine: int, stages: Stages, flow: Mapping[Variable, float], limit: float, known: float, max_heads: int
-) -> list[Window]:
+    machine: int, stages: MachineStages, flow: Mapping[Variable, float], limit: float, known: float, max_heads: int
+) -> list[LoadWindow]:
     """The window of the machine that the flow violates most, if it violates one."""
     load = stages.durations * np.array([flow[variable] for variable in stages.variables])
     order = np.argsort(-stages.tails, kind="stable")
@@ -155,11 +154,13 @@ def _violated(
         needed = np.where(inside, head + np.cumsum(load * (heads >= head)) + tails, 0.0)
         last = int(needed.argmax())
         if needed[last] > best:
-            best, window = float(needed[last]), Window(machine, float(head), float(tails[last]))
+            best, window = float(needed[last]), LoadWindow(machine, float(head), float(tails[last]))
     return [] if window is None else [window]
 
 
-def _lagrangian(jobs: Sequence[JobClass], on_machine: Mapping[int, Stages], weights: Mapping[Window, float]) -> float:
+def _weighted_bound(
+    jobs: Sequence[JobClass], on_machine: Mapping[int, MachineStages], weights: Mapping[LoadWindow, float]
+) -> float:
     """A bound for any non-negative weights of the windows with sum 1."""
     bound = sum(weight * (window.head + window.tail) for window, weight in weights.items())
     costs = [[dict.fromkeys(arcs(job.machines), 0.0) for _ in job.layers(job.load)] for job in jobs]
@@ -168,51 +169,38 @@ def _lagrangian(jobs: Sequence[JobClass], on_machine: Mapping[int, Stages], weig
         for i in np.flatnonzero(window.holds(stages)).tolist():
             j, layer, arc = stages.variables[i]
             costs[j][layer][arc] += weight * float(stages.durations[i])
-    for job, own in zip(jobs, costs, strict=True):
-        bound += sum(cheapest_path(job.machines, layer) for layer in own)
+    for job, layers in zip(jobs, costs, strict=True):
+        bound += sum(cheapest_path(job.machines, layer) for layer in layers)
     return bound
 
 
-class _Programme:
+class WindowProgramme:
     """The linear programme, to which windows are added."""
 
-    def __init__(self, jobs: Sequence[JobClass], on_machine: Mapping[int, Stages]) -> None:
+    def __init__(self, jobs: Sequence[JobClass], on_machine: Mapping[int, MachineStages]) -> None:
         self._on_machine = on_machine
         self._scale = max(float(s.durations.max()) for s in on_machine.values()) or 1.0
         self._solver = pywraplp.Solver.CreateSolver("GLOP")
         self._makespan = self._solver.NumVar(0, self._solver.infinity(), "makespan")
         self._solver.Minimize(self._makespan)
         self._flow: dict[Variable, pywraplp.Variable] = {}
-        self._rows: dict[Window, pywraplp.Constraint] = {}
+        self._rows: dict[LoadWindow, pywraplp.Constraint] = {}
         for j, job in enumerate(jobs):
             for layer in range(len(job.layers(job.load))):
-                self._add_flow(j, job, layer)
+                flows = add_unit_flow(self._solver, job, f"flow{j}_{layer}")
+                self._flow |= {(j, layer, arc): flow for arc, flow in flows.items()}
 
-    def _add_flow(self, j: int, job: JobClass, layer: int) -> None:
-        """(1)."""
-        balance: dict[int, pywraplp.Constraint] = {}
-        for visited, k in arcs(job.machines):
-            flow = self._solver.NumVar(0, 1, f"flow{j}_{layer}_{visited:b}_{k}")
-            self._flow[j, layer, (visited, k)] = flow
-            for node, sign in ((visited, -1), (visited | 1 << k, +1)):
-                if node not in balance:
-                    supply = (node == job.everything) - (node == 0)
-                    balance[node] = self._solver.Constraint(supply, supply)
-                balance[node].SetCoefficient(flow, sign)
-
-    def solved(self, windows: Sequence[Window]) -> tuple[dict[Window, float], dict[Variable, float], float]:
+    def solved(self, windows: Sequence[LoadWindow]) -> tuple[dict[LoadWindow, float], dict[Variable, float], float]:
         """With these windows added: weights of all windows, flow and makespan; or equal weights and no flow."""
         for window in windows:
             self._add(window)
-        self._solver.SetSolverSpecificParametersAsString(NO_CYCLING)
-        if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
-            return dict.fromkeys(self._rows, 1 / len(self._rows)), {}, 0.0
-        duals = {window: max(row.dual_value(), 0.0) for window, row in self._rows.items()}
-        total = sum(duals.values()) or 1.0
+        weights, is_solved = optimal_row_weights(self._solver, self._rows)
+        if not is_solved:
+            return weights, {}, 0.0
         flow = {variable: column.solution_value() for variable, column in self._flow.items()}
-        return {w: dual / total for w, dual in duals.items()}, flow, self._makespan.solution_value() * self._scale
+        return weights, flow, self._makespan.solution_value() * self._scale
 
-    def _add(self, window: Window) -> None:
+    def _add(self, window: LoadWindow) -> None:
         """(2)."""
         stages = self._on_machine[window.machine]
         row = self._solver.Constraint((window.head + window.tail) / self._scale, self._solver.infinity())

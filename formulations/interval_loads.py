@@ -2,11 +2,11 @@ r"""Interval loads: whether an exact number of jobs fits into a horizon, by pric
 
 Sets and data
     One class of exactly n jobs c; a job of the share y of the class holds machine k for :math:`d_{qe} y + o_{qk}` on
-    arc :math:`e = (V, k)` of leg q, its result is ready :math:`l_{qk}` later.  A horizon of H ticks after the release.
-    Time is cut in intervals b of :math:`\Delta` ticks, of which the part :math:`h_b \in [0, 1]` is before the horizon.
-    Cells :math:`u \in 1..U` of sizes: a job of cell u has at least the share :math:`(u - 1) / U` and at most u units,
-    of which all jobs together have at least U.
-    Ways w of a job: a cell :math:`u_w`, a path in each leg and a start of every stage, with the part
+    arc :math:`e = (V, k)` of phase q, its result is ready :math:`l_{qk}` later.  A horizon of H ticks after the
+    release. Time is cut in intervals b of :math:`\Delta` ticks, of which the part :math:`h_b \in [0, 1]` is before the
+    horizon. Cells :math:`u \in 1..U` of sizes: a job of cell u has at least the share :math:`(u - 1) / U` and at most u
+    units, of which all jobs together have at least U.
+    Ways w of a job: a cell :math:`u_w`, a path in each phase and a start of every stage, with the part
     :math:`a_{wkb} \in [0, 1]` of each interval for which the way holds machine k.
 
 Variables
@@ -30,7 +30,7 @@ long jobs leave machines idle in the middle.
 For any weights :math:`\lambda_{kb} \ge 0` with :math:`\sum_{k, b} h_b \lambda_{kb} = 1` the least
 :math:`\sum_c \sum_{k, b} \lambda_{kb} a_{w_c kb}` over n ways with at least U units is a lower bound on :math:`\theta`
 (Lagrangian relaxation of 1).  It is computed by two dynamic programmes: the cheapest way of every cell, through states
-of leg, visited set and tick; and the cheapest n cells, by units.  The weights are the duals of the linear programme
+of phase, visited set and tick; and the cheapest n cells, by units.  The weights are the duals of the linear programme
 over the ways met so far, damped towards the best weights (column generation; M. Lübbecke and J. Desrosiers, 2005,
 https://doi.org/10.1287/opre.1050.0234).
 
@@ -39,25 +39,24 @@ and the first dynamic programme, which knows the cheapest way to every tick, ser
 
 The first dynamic programme never overstates a cost: a stage that starts between ticks t and t + 1 is given the cheapest
 start there, and a result that is ready :math:`\tau` after its start counts as ready at tick
-:math:`\lfloor t + \tau \rfloor`.  A path of a mirrored second leg need not be the reverse of the first.
+:math:`\lfloor t + \tau \rfloor`.  A path of a mirrored second phase need not be the reverse of the first.
 """
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
+from threading import Event
 from time import monotonic
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 from ortools.linear_solver import pywraplp
 
-from formulations.budget import Budget
-from formulations.fluid import NO_CYCLING
+from formulations.arrays import FloatArray, IntArray
 from formulations.lattice import Arc, JobClass, arcs, cheapest_path
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from formulations.limits import Limits
+from formulations.linear import NO_CYCLING
 
 NEVER = 1e30
 """The cost of what cannot be; sums of it stay finite."""
@@ -71,36 +70,18 @@ TINY = 1e-12
 WORK_PER_VALUE, WORK_PER_WAY, WORK_PER_ROW = 6e-9, 6e-4, 2e-7
 """Seconds of work for a cell, arc and tick; for a way; and for a row in an iteration of the linear programme."""
 
-MAX_MACHINES = 7
+MAX_LOADS_MACHINES = 7
 """Machines up to which all values are held, in about 150 MB."""
 
 
-@dataclass(frozen=True)
-class IntervalParams:
-    """How finely a horizon is looked at.
+INTERVALS, TICKS, UNITS = 50, 8, 256
+"""Intervals of a horizon, ticks of each, and cells of sizes: half as many are refuted sooner, and further below."""
 
-    What half and twice of each changes: ``reports/parameters``, proof by number of chunks.
+DAMPING = 0.5
+"""Weight of the best prices so far in the next ones; any prices give a bound."""
 
-    Attributes
-    ----------
-    intervals, ticks : int
-        Intervals of the horizon, whose loads are limited, and ticks of each, to which results are rounded down.
-    units : int
-        Cells of any sizes; those that are too large for the horizon are left out.
-    damping : float
-        Weight of the best prices so far in the next ones; any prices give a bound.
-    spread : int
-        Ways that are added in each round besides the cheapest, of sizes far apart.
-    """
-
-    intervals: int = 50
-    ticks: int = 8
-    units: int = 256
-    damping: float = 0.5
-    spread: int = 10
-
-
-USUAL = IntervalParams()
+SPREAD = 10
+"""Ways that are added in each round besides the cheapest, of sizes far apart."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +107,7 @@ def num_cells(job: JobClass, least: JobClass, horizon: float, units: int) -> int
     """Cells of which a job that passes all its machines ends by the horizon."""
 
     def passes(cell: int) -> bool:
-        layers = job.layers(lambda q, arc: job.legs[q].duration[arc] * cell / units + least.passage(q, arc))
+        layers = job.layers(lambda q, arc: job.phases[q].duration[arc] * cell / units + least.passage(q, arc))
         return job.release + sum(cheapest_path(job.machines, layer) for layer in layers) <= horizon * (1 + TOLERANCE)
 
     return bisect_left(range(units), True, key=lambda cell: not passes(cell))
@@ -141,8 +122,10 @@ class IntervalLoads:
         As of :class:`formulations.chunk_count.ChunkCount`; `count` of the first is the greatest number of jobs.
     horizon : number
         The greatest, in the unit of the durations.
-    params : IntervalParams
-        How finely to look.
+    intervals, ticks : int
+        Intervals of the horizon, whose loads are limited, and ticks of each, to which results are rounded down.
+    units : int
+        Cells of any sizes; those that are too large for the horizon are left out.
 
     Attributes
     ----------
@@ -152,15 +135,22 @@ class IntervalLoads:
         By number of jobs, the ticks of the longest horizon that is proven too short.
     """
 
-    def __init__(self, job: JobClass, least: JobClass, horizon: float, params: IntervalParams = USUAL) -> None:
-        self.num_ticks = params.intervals * params.ticks
+    def __init__(
+        self,
+        job: JobClass,
+        least: JobClass,
+        horizon: float,
+        intervals: int = INTERVALS,
+        ticks: int = TICKS,
+        units: int = UNITS,
+    ) -> None:
+        self.num_ticks = intervals * ticks
         self.refuted = np.zeros(job.count + 1, dtype=np.int64)
         self._release, self._tick = job.release, (horizon - job.release) / self.num_ticks
-        self._units, self._params = params.units, params
-        self._num_cells = num_cells(job, least, horizon, params.units)
-        shares = np.arange(self._num_cells) / params.units
-        self._ways = _Ways(job, least, shares, horizon - job.release, params)
-        self._programme = _Programme(self._units, self._ways.shape)
+        self._units, self._num_cells = units, num_cells(job, least, horizon, units)
+        shares = np.arange(self._num_cells) / units
+        self._ways = _Ways(job, least, shares, horizon - job.release, intervals, ticks)
+        self._programme = _WaysProgramme(self._units, self._ways.shape)
         self._best = np.full(self._ways.shape, 1.0)
         self._round = 0
         if not self._num_cells:
@@ -171,25 +161,26 @@ class IntervalLoads:
         return float(self._release + ticks * self._tick)
 
     def ticks(self, horizon: float) -> int:
-        """Whole ticks until a time."""
-        return int((horizon - self._release) / self._tick + TOLERANCE)
+        """The least number of ticks, at most all of them, that last until a time."""
+        return min(ceil((horizon - self._release) / self._tick), self.num_ticks)
 
-    def solve(self, count: int, ticks: int, budget: Budget) -> IntervalOutcome:
+    def solve(self, count: int, ticks: int, limits: Limits, stop: Event | None = None) -> IntervalOutcome:
         """Raise the bound on the greatest load of `count` jobs in so many ticks until it exceeds 1, or cannot.
 
-        What is learnt is kept where the budget ends it, and serves other questions.
+        What is learnt is kept where limits, or another thread by `stop`, ends it, and serves other questions.
         """
         load, work, start = 0.0, 0.0, monotonic()
-        parts, damping = self._parts(ticks), self._params.damping
+        parts = self._parts(ticks)
         self._programme.aim(count, ticks, parts)
         while self.refuted[count] < ticks:
-            if (work if budget.deterministic else monotonic() - start) >= budget.seconds:
+            spent = work if limits.deterministic else monotonic() - start
+            if spent >= limits.seconds or (stop is not None and stop.is_set()):
                 return IntervalOutcome("unknown", load, work)
             duals, objective, cost = self._programme.solve()
             work += cost + self._ways.work
             if objective <= 1:
                 return IntervalOutcome("fits", load, work)
-            prices = damping * self._best / (self._best @ parts).sum() + (1 - damping) * duals
+            prices = DAMPING * self._best / (self._best @ parts).sum() + (1 - DAMPING) * duals
             costs = self._ways.price(prices)
             sums, choices = cheapest_cells(costs[:, ticks], self._units, count)
             if sums[-1] > load:
@@ -221,7 +212,7 @@ class IntervalLoads:
 
     def _add_ways(self, costs: FloatArray, chosen: Sequence[int], ticks: int) -> float:
         """The ways of the cheapest cells, and of some others, which differ from round to round; the work it takes."""
-        step = max(len(costs) // self._params.spread, 1)
+        step = max(len(costs) // SPREAD, 1)
         cells = sorted({*chosen, *range(self._round % step, len(costs), step)})
         self._round += 1
         for cell in cells:
@@ -258,9 +249,9 @@ def chosen_cells(choices: Sequence[IntArray], units: int) -> list[int]:
 
 @dataclass(frozen=True)
 class _Stage:
-    """An arc of a leg, by size: whole ticks and the rest for which it holds its machine, and ticks to its result."""
+    """An arc of a phase, by size: whole ticks and the rest for which it holds its machine, and ticks to its result."""
 
-    leg: int
+    phase: int
     machine: int
     visited: int
     whole: IntArray
@@ -276,41 +267,40 @@ class _Ways:
     """The cheapest ways of all cells under given prices."""
 
     def __init__(
-        self, job: JobClass, least: JobClass, shares: FloatArray, horizon: float, params: IntervalParams
+        self, job: JobClass, least: JobClass, shares: FloatArray, horizon: float, intervals: int, ticks: int
     ) -> None:
-        self._num_ticks = params.intervals * params.ticks
-        self._ticks = params.ticks
+        self._num_ticks, self._ticks = intervals * ticks, ticks
         tick = horizon / self._num_ticks * (1 + TOLERANCE)
-        self._num_legs, num_machines = len(job.legs), len(job.machines)
-        self.shape = (num_machines, params.intervals)
+        self._num_phases, num_machines = len(job.phases), len(job.machines)
+        self.shape = (num_machines, intervals)
         self._everything = (1 << num_machines) - 1
         self._stages = [
-            self._stage(job, least, shares, tick, leg, arc)
-            for leg in range(self._num_legs)
+            self._stage(job, least, shares, tick, phase, arc)
+            for phase in range(self._num_phases)
             for arc in arcs(tuple(range(num_machines)))
         ]
         self._from: dict[tuple[int, int], list[_Stage]] = {}
         self._to: dict[tuple[int, int], list[_Stage]] = {}
         for stage in self._stages:
-            self._from.setdefault((stage.leg, stage.visited), []).append(stage)
-            self._to.setdefault((stage.leg, stage.reached), []).append(stage)
-        self._value = np.empty((self._num_legs, 1 << num_machines, len(shares), self._num_ticks + 1))
+            self._from.setdefault((stage.phase, stage.visited), []).append(stage)
+            self._to.setdefault((stage.phase, stage.reached), []).append(stage)
+        self._value = np.empty((self._num_phases, 1 << num_machines, len(shares), self._num_ticks + 1))
         self._shifted = np.full((len(shares), 2 * self._num_ticks + 2), NEVER)
         self.work = WORK_PER_VALUE * len(self._stages) * self._value[0, 0].size
 
-    def _stage(self, job: JobClass, least: JobClass, shares: FloatArray, tick: float, leg: int, arc: Arc) -> _Stage:
+    def _stage(self, job: JobClass, least: JobClass, shares: FloatArray, tick: float, phase: int, arc: Arc) -> _Stage:
         """The stage of an arc between machines by their places in the class."""
         visited, machine = arc
         k = job.machines[machine]
-        own = sum(1 << m for place, m in enumerate(job.machines) if visited >> place & 1), k
-        held = (job.legs[leg].duration[own] * shares + least.legs[leg].duration[own]) / tick
+        lattice_arc = sum(1 << m for place, m in enumerate(job.machines) if visited >> place & 1), k
+        held = (job.phases[phase].duration[lattice_arc] * shares + least.phases[phase].duration[lattice_arc]) / tick
         whole = np.floor(held)
-        result = held + least.legs[leg].lag[k] / tick
-        is_last = leg == self._num_legs - 1 and visited | 1 << machine == self._everything
+        result = held + least.phases[phase].lag[k] / tick
+        is_last = phase == self._num_phases - 1 and visited | 1 << machine == self._everything
         shift = np.ceil(result) if is_last else np.floor(result)
         most = self._num_ticks + 1
         in_ticks = [np.minimum(ticks, most).astype(np.int64) for ticks in (whole, shift)]
-        return _Stage(leg, machine, visited, in_ticks[0], held - whole, in_ticks[1])
+        return _Stage(phase, machine, visited, in_ticks[0], held - whole, in_ticks[1])
 
     def price(self, prices: FloatArray) -> FloatArray:
         """The cheapest way of every cell to every tick: for each state the least cost to have reached it by then."""
@@ -318,14 +308,14 @@ class _Ways:
         value = self._value
         value.fill(NEVER)
         value[0, 0] = 0.0
-        for leg in range(self._num_legs):
-            if leg:
-                value[leg, 0] = value[leg - 1, self._everything]
+        for phase in range(self._num_phases):
+            if phase:
+                value[phase, 0] = value[phase - 1, self._everything]
             for visited in range(self._everything + 1):
-                own = value[leg, visited]
-                np.minimum.accumulate(own, axis=1, out=own)
-                for stage in self._from.get((leg, visited), []):
-                    self._extend(own, value[leg, stage.reached], stage)
+                reached = value[phase, visited]
+                np.minimum.accumulate(reached, axis=1, out=reached)  # who is there earlier may wait
+                for stage in self._from.get((phase, visited), []):
+                    self._extend(reached, value[phase, stage.reached], stage)
         costs: FloatArray = value[-1, -1]
         return costs
 
@@ -333,6 +323,7 @@ class _Ways:
         """Prices of each tick, and of all ticks before; never after the last."""
         per_tick = np.repeat(prices / self._ticks, self._ticks, axis=1)
         machines, most = per_tick.shape
+        # As wide again as the horizon, so that windows of stages that end after it need no test.
         self._before = np.full((machines, 2 * most + 3), NEVER)
         self._before[:, 0] = 0.0
         np.cumsum(per_tick, axis=1, out=self._before[:, 1 : most + 1])
@@ -346,12 +337,15 @@ class _Ways:
         cost, most = self._costs(stage), self._num_ticks
         np.add(value, cost, out=self._shifted[:, most + 1 :])
         rows = np.arange(len(value))
+        # A window that begins so many ticks earlier is the row shifted to later ticks; what is before it never was.
         reached = sliding_window_view(self._shifted, most + 1, axis=1)[rows, most + 1 - stage.shift]
         np.minimum(after, reached, out=after)
 
     def _costs(self, stage: _Stage) -> FloatArray:
         """Least price of a stage that starts in each tick: at its beginning or end, or such that it ends with one."""
         most, k = self._num_ticks, stage.machine
+        # Prices are constant within a tick, so one of both ends of the stage lies on a tick where it is cheapest: row c
+        # of a sliding window taken at `whole` is the cumulated price so many ticks after each tick.
         before = self._before[k, : most + 1]
         until = sliding_window_view(self._before[k], most + 1)
         at_begin = until[stage.whole]
@@ -359,7 +353,7 @@ class _Ways:
         at_begin -= before
         costs: FloatArray = until[stage.whole + 1] - before - (1 - stage.rest[:, None]) * self._price[k]
         np.minimum(costs, at_begin, out=costs)
-        np.minimum(costs[:, :-1], at_begin[:, 1:], out=costs[:, :-1])
+        np.minimum(costs[:, :-1], at_begin[:, 1:], out=costs[:, :-1])  # or it begins where the tick ends
         return costs
 
     def usage(self, cell: int, ticks: int) -> tuple[FloatArray, int]:
@@ -370,22 +364,22 @@ class _Ways:
             held = np.minimum(end, edges[1:]) - np.maximum(start, edges[:-1])
             usage[machine] += np.maximum(held, 0) / self._ticks
         value = self._value[-1, -1, cell]
-        return usage, int(np.argmax(value <= value[ticks]))
+        return usage, int(np.argmax(value <= value[ticks]))  # the first tick at which it is as cheap
 
     def _trace(self, cell: int, ticks: int) -> list[tuple[int, float, float]]:
         """Machine, start and end of the stages of the cheapest way of a cell until a tick, last one first."""
-        stages, leg, visited, tick = [], self._num_legs - 1, self._everything, ticks
-        while leg or visited:
+        stages, phase, visited, tick = [], self._num_phases - 1, self._everything, ticks
+        while phase or visited:
             if not visited:
-                leg, visited = leg - 1, self._everything
-            value = self._value[leg, visited, cell]
+                phase, visited = phase - 1, self._everything
+            value = self._value[phase, visited, cell]
             tick = int(np.argmax(value <= value[tick]))
             _, stage, start = min(
                 (
-                    (self._value[leg, own.visited, cell, tick - own.shift[cell]] + cost, own, start)
-                    for own in self._to[leg, visited]
-                    if own.shift[cell] <= tick
-                    for cost, start in self._starts(own, cell, tick - int(own.shift[cell]))
+                    (self._value[phase, into.visited, cell, tick - into.shift[cell]] + cost, into, start)
+                    for into in self._to[phase, visited]
+                    if into.shift[cell] <= tick
+                    for cost, start in self._starts(into, cell, tick - int(into.shift[cell]))
                 ),
                 key=lambda way: way[0],
             )
@@ -408,7 +402,7 @@ class _Ways:
         return float(self._before[machine, tick] + (rest * self._price_after[machine, tick] if rest else 0.0))
 
 
-class _Programme:
+class _WaysProgramme:
     """The linear programme over the ways met so far."""
 
     MISSING = 3.0
@@ -438,7 +432,7 @@ class _Programme:
         infinity = self._solver.infinity()
         self._jobs.SetBounds(count, count)
         self._ticks, self._parts = ticks, parts
-        for row, part in ((row, float(part)) for own in self._loads for row, part in zip(own, parts, strict=True)):
+        for row, part in ((row, float(part)) for rows in self._loads for row, part in zip(rows, parts, strict=True)):
             row.SetCoefficient(self._load, part)
             row.SetLb(0 if part else -infinity)
         for ways, end in self._ends:
@@ -459,7 +453,7 @@ class _Programme:
         status = self._solver.Solve()
         duals, load = np.ones((len(self._loads), len(self._parts))), NEVER
         if status == pywraplp.Solver.OPTIMAL:
-            values = np.array([[max(row.dual_value(), 0.0) for row in own] for own in self._loads])
+            values = np.array([[max(row.dual_value(), 0.0) for row in rows] for rows in self._loads])
             if (values @ self._parts).sum() > TINY:
                 duals, load = values, self._solver.Objective().Value()
         duals = duals * (self._parts > 0)

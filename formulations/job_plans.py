@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class JobTimes:
-    """The path of one job: per leg its machines in the order visited, and its start on each."""
+    """The path of one job: per phase its machines in the order visited, and its start on each."""
 
     paths: tuple[tuple[int, ...], ...]
     starts: tuple[tuple[int, ...], ...]
@@ -26,6 +26,6 @@ class PlanOutcome:
     work: float
 
 
-def start_on(times: JobTimes, leg: int, machine: int) -> int:
-    """When a job starts on a machine in one of its legs."""
-    return times.starts[leg][times.paths[leg].index(machine)]
+def start_on(times: JobTimes, phase: int, machine: int) -> int:
+    """When a job starts on a machine in one of its phases."""
+    return times.starts[phase][times.paths[phase].index(machine)]

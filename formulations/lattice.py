@@ -1,9 +1,9 @@
 """The subset lattice: paths of jobs through sets of machines.
 
-A job visits every machine of a set once in each of its legs, in an order of its choice.  The state on the way
-is the **set** of machines visited, so a leg is a path through the lattice of subsets from the empty set to
+A job visits every machine of a set once in each of its phases, in an order of its choice.  The state on the way
+is the **set** of machines visited, so a phase is a path through the lattice of subsets from the empty set to
 the full one.  Its arcs are pairs ``(visited, machine)``: ``visited`` is a bit mask (bit k for machine k) of the
-machines already visited in this leg, ``machine`` the next one.  A set of D machines has D 2^(D-1) arcs where
+machines already visited in this phase, ``machine`` the next one.  A set of D machines has D 2^(D-1) arcs where
 it has D! orders.
 """
 
@@ -14,7 +14,7 @@ Arc = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Leg:
+class JobPhase:
     """One traversal of the lattice.
 
     Attributes
@@ -36,19 +36,19 @@ class JobClass:
     Attributes
     ----------
     machines : tuple of int
-        The machines each job visits in each leg.
-    legs : tuple of Leg
-        The legs, in order; a leg starts when the one before has all results.
+        The machines each job visits in each phase.
+    phases : tuple of JobPhase
+        The phases, in order; a phase starts when the one before has all results.
     count : int
         Number of jobs.
     release : number
         Earliest start.
     mirrored : bool
-        Whether the second leg visits the machines in the reverse order of the first.
+        Whether the second phase visits the machines in the reverse order of the first.
     """
 
     machines: tuple[int, ...]
-    legs: tuple[Leg, ...]
+    phases: tuple[JobPhase, ...]
     count: int = 1
     release: float = 0
     mirrored: bool = False
@@ -61,14 +61,14 @@ class JobClass:
     def layers(self, cost: Callable[[int, Arc], float]) -> list[dict[Arc, float]]:
         """Costs of the arcs of each independent traversal.
 
-        A mirrored second leg is folded into the first: its arc on a machine is then the one that the same
-        machine has in the first leg, so that one arc costs both stages.
+        A mirrored second phase is folded into the first: its arc on a machine is then the one that the same
+        machine has in the first phase, so that one arc costs both stages.
         """
-        layers = [{arc: cost(number, arc) for arc in arcs(self.machines)} for number in range(len(self.legs))]
+        layers = [{arc: cost(number, arc) for arc in arcs(self.machines)} for number in range(len(self.phases))]
         if not self.mirrored:
             return layers
         first, second = layers
-        return [{arc: own + second[self.mirror(arc)] for arc, own in first.items()}]
+        return [{arc: first_cost + second[self.mirror(arc)] for arc, first_cost in first.items()}]
 
     def mirror(self, arc: Arc) -> Arc:
         """The arc of the same machine in the reverse order of the machines."""
@@ -77,11 +77,11 @@ class JobClass:
 
     def load(self, number: int, arc: Arc) -> float:
         """Time an arc holds its machine, a cost for :meth:`layers`."""
-        return self.legs[number].duration[arc]
+        return self.phases[number].duration[arc]
 
     def passage(self, number: int, arc: Arc) -> float:
         """Time from the start of a stage to its result, a cost for :meth:`layers`."""
-        return self.legs[number].duration[arc] + self.legs[number].lag[arc[1]]
+        return self.phases[number].duration[arc] + self.phases[number].lag[arc[1]]
 
 
 def subsets(machines: tuple[int, ...]) -> Iterator[int]:

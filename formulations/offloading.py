@@ -35,10 +35,10 @@ from itertools import accumulate, pairwise
 
 from ortools.sat.python import cp_model
 
-from formulations.budget import Budget
 from formulations.cp_sat import search
+from formulations.limits import Limits
 
-BUDGET = Budget(seconds=20.0, gap=0.0, deterministic=True)
+USUAL_LIMITS = Limits(seconds=20.0, gap=0.0, deterministic=True)
 """Some hundred layers take a second; what is found after that is as good as it needs to be."""
 
 
@@ -93,20 +93,20 @@ class _Variables:
 
 def least_memory(sizes: Sequence[int]) -> int:
     """The least memory in which every activation can be used, when nothing is kept."""
-    return max(2 * own + after for own, after in pairwise(sizes))
+    return max(2 * before + after for before, after in pairwise(sizes))
 
 
-def choose(layers: Layers, budget: Budget = BUDGET) -> Offload | None:
-    """The best choice; None if no choice fits the memory, or none was found within the budget."""
+def choose(layers: Layers, limits: Limits = USUAL_LIMITS) -> Offload | None:
+    """The best choice; None if no choice fits the memory, or none was met within the limits."""
     variables = _variables(layers)
     variables.model.minimize(variables.time)
-    first = search(variables.model, [variables.time, *variables.flat], budget, _ignore)
+    first = search(variables.model, [variables.time, *variables.flat], limits, _ignore)
     if first.values is None:
         return None
     time, *chosen = first.values
     variables.model.add(variables.time <= time)
     variables.model.minimize(_spent(layers, variables))
-    second = search(variables.model, [variables.time, *variables.flat], budget, _ignore)
+    second = search(variables.model, [variables.time, *variables.flat], limits, _ignore)
     chosen = second.values[1:] if second.values is not None else chosen
     count = len(layers.forward)
     by_fate = {fate: chosen[place * count : (place + 1) * count] for place, fate in enumerate(Fate)}
@@ -189,5 +189,5 @@ def _add_link(variables: _Variables, layers: Layers) -> None:
 def _spent(layers: Layers, variables: _Variables) -> cp_model.LinearExprT:
     """What is computed again and what crosses the link."""
     swapped = variables.by_fate[Fate.SWAP]
-    crossing = sum(2 * time * own for time, own in zip(layers.transfer, swapped, strict=True))
+    crossing = sum(2 * time * is_swapped for time, is_swapped in zip(layers.transfer, swapped, strict=True))
     return _again(layers, variables, len(layers.forward)) + crossing

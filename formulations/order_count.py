@@ -29,11 +29,11 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from formulations.budget import Budget
 from formulations.fluid import least_lag, rows
 from formulations.lattice import Arc, JobClass
+from formulations.limits import Limits
 
-Counts = Sequence[Sequence[Mapping[Arc, cp_model.LinearExprT]]]
+ArcCounts = Sequence[Sequence[Mapping[Arc, cp_model.LinearExprT]]]
 """Per class and layer, how many jobs take each arc."""
 
 
@@ -48,7 +48,7 @@ class EndRow:
 
 
 @dataclass(frozen=True)
-class _Ends:
+class _MachineEnds:
     """Data of one row of (3): expressions for jobs that start and end on the machine, head and tail."""
 
     starting: cp_model.LinearExprT
@@ -57,7 +57,7 @@ class _Ends:
     tail: int
 
 
-def order_count_bound(jobs: Sequence[JobClass], budget: Budget) -> int:
+def order_count_bound(jobs: Sequence[JobClass], limits: Limits) -> int:
     """Lower bound on the makespan of equal jobs with integer durations, in their unit."""
     model = cp_model.CpModel()
     model.name = "order count"
@@ -68,20 +68,22 @@ def order_count_bound(jobs: Sequence[JobClass], budget: Budget) -> int:
         ]
         for j, job in enumerate(jobs)
     ]
-    for job, own in zip(jobs, counts, strict=True):
-        for layer in own:
+    for job, layers in zip(jobs, counts, strict=True):
+        for layer in layers:
             add_flow(model, job, layer)
     horizon = sum(job.count * _longest(job) for job in jobs) + max(int(job.release) for job in jobs)
     makespan = model.new_int_var(0, horizon, "makespan")
     add_load_bounds(model, jobs, counts, makespan)
     model.minimize(makespan)
-    solver = budget.solver()
+    solver = limits.solver()
     solver.solve(model)
     return int(solver.best_objective_bound)
 
 
 def _longest(job: JobClass) -> int:
-    return int(sum(max(leg.duration.values()) + max(leg.lag.values()) for leg in job.legs)) * len(job.machines) * 2
+    return (
+        int(sum(max(phase.duration.values()) + max(phase.lag.values()) for phase in job.phases)) * len(job.machines) * 2
+    )
 
 
 def add_flow(model: cp_model.CpModel, job: JobClass, layer: Mapping[Arc, cp_model.LinearExprT]) -> None:
@@ -96,7 +98,7 @@ def add_flow(model: cp_model.CpModel, job: JobClass, layer: Mapping[Arc, cp_mode
 
 
 def add_load_bounds(
-    model: cp_model.CpModel, jobs: Sequence[JobClass], counts: Counts, makespan: cp_model.IntVar
+    model: cp_model.CpModel, jobs: Sequence[JobClass], counts: ArcCounts, makespan: cp_model.IntVar
 ) -> list[EndRow]:
     """(2) and (3) for every threshold and machine; returns the indicators."""
     indicators = []
@@ -115,11 +117,11 @@ def add_load_bounds(
     return indicators
 
 
-def _load(users: Sequence[JobClass], counts: Counts, machine: int) -> cp_model.LinearExprT:
+def _load(users: Sequence[JobClass], counts: ArcCounts, machine: int) -> cp_model.LinearExprT:
     terms = [
         int(durations[arc]) * flow
-        for job, own in zip(users, counts, strict=True)
-        for durations, layer in zip(job.layers(job.load), own, strict=True)
+        for job, layers in zip(users, counts, strict=True)
+        for durations, layer in zip(job.layers(job.load), layers, strict=True)
         for arc, flow in layer.items()
         if arc[1] == machine
     ]
@@ -134,10 +136,10 @@ def end_flows(
     return first, first if job.mirrored else layers[-1][job.everything & ~(1 << machine), machine]
 
 
-def _ends(users: Sequence[JobClass], counts: Counts, machine: int) -> _Ends:
-    flows = [end_flows(job, own, machine) for job, own in zip(users, counts, strict=True)]
+def _ends(users: Sequence[JobClass], counts: ArcCounts, machine: int) -> _MachineEnds:
+    flows = [end_flows(job, layers, machine) for job, layers in zip(users, counts, strict=True)]
     starting, ending = zip(*flows, strict=True)
-    return _Ends(
+    return _MachineEnds(
         starting=cp_model.LinearExpr.sum(starting),
         ending=cp_model.LinearExpr.sum(ending),
         head=int(min((job.passage(0, (0, k)) for job in users for k in job.machines if k != machine), default=0)),

@@ -28,7 +28,7 @@ Constraints
        :math:`\tau_{t'} \ge \tau_t + c_t` for :math:`(t, t') \in W`;
     3. *release*: :math:`s_{i1k} \ge \tau_{a} + c_{a} + \alpha_\lambda T`, and :math:`s_{i1k} \ge R_\mu` for
        :math:`\mu \in A_\lambda`;
-    4. *results*: :math:`R_\lambda \ge f_{iqk} + l_{iqk}` in the last leg, and
+    4. *results*: :math:`R_\lambda \ge f_{iqk} + l_{iqk}` in the last phase, and
        :math:`R_\lambda \le \tau_b + \beta_\lambda T`;
     5. *folding*: :math:`s_{iqk} = u_{iqk} + w_{iqk} T`, :math:`0 \le u_{iqk} \le T`;
     6. *no overlap*: on each resource the intervals of length :math:`p_{iqk}` at :math:`u_{iqk}`, and, where one of them
@@ -37,7 +37,7 @@ Constraints
     8. *windows*: for all events a and b, (2) and (3) of :mod:`formulations.order_count` with
        :math:`\tau_b + \beta T - \tau_a - c_a - \alpha T` for the makespan, on all launches released by a or later and
        needed by b or earlier, all in one chain;
-    9. *symmetry*: jobs of one class are numbered by their start on their first machine in the first leg, unless they
+    9. *symmetry*: jobs of one class are numbered by their start on their first machine in the first phase, unless they
        mirror others;
     10. *bounds*: :math:`L \le T \le H`, :math:`T \ge \sum_{t \in C} c_t`.
 
@@ -55,17 +55,17 @@ period of **more than the optimum less one tick**, whatever paths and sequences 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
-from formulations.budget import Budget
-from formulations.cp_sat import Report, search
-from formulations.job_rules import add_job
-from formulations.job_variables import JobVariables, decisions, extracted
+from formulations.cp_sat import SolverProgress, search
+from formulations.job_model import JobVariables, add_job, decisions, extracted, hint_job
+from formulations.job_plans import JobPlans, JobTimes, start_on
 from formulations.lattice import Arc, arcs
+from formulations.limits import Limits
 from formulations.order_count import add_load_bounds
-from formulations.period_hints import PeriodVariables, add_hints
 from formulations.period_variables import (
     FoldedStage,
     LaunchJobs,
@@ -74,7 +74,7 @@ from formulations.period_variables import (
     PeriodJobs,
     PeriodOutcome,
     PeriodTimes,
-    Window,
+    PeriodWindow,
     fold,
     windows_of,
     with_copies,
@@ -114,18 +114,20 @@ class PeriodModel:
         self._symmetry()
         self.model.minimize(self.period)
 
-    def solve(self, budget: Budget, report: Report) -> PeriodOutcome:
-        """Search within a budget; `report` hears of every better period and bound."""
+    def solve(self, limits: Limits, report: SolverProgress) -> PeriodOutcome:
+        """Search within limits; `report` hears of every better period and bound."""
         held = [self.period, *self.task_start]
         held += [v for launch in self.launches for job in launch.jobs for v in decisions(job)]
         variables = sorted({v.index: v for v in held}.values(), key=lambda v: v.index)
         # Some periods are proven several times as fast without a relaxation, others only with one.
-        outcome = search(self.model, variables, budget, report, relaxation="mixed")
+        outcome = search(self.model, variables, limits, report, relaxation="mixed")
         bound = max(self.lower_bound, int(outcome.bound))
         if outcome.values is None:
             return PeriodOutcome(None, bound, outcome.status, outcome.work)
         value = {v.index: x for v, x in zip(variables, outcome.values, strict=True)}
-        launches = tuple([[extracted(job, value) for job in own] for own in launch.classes] for launch in self.launches)
+        launches = tuple(
+            [[extracted(job, value) for job in jobs] for jobs in launch.classes] for launch in self.launches
+        )
         times = PeriodTimes(value[self.period.index], tuple(value[v.index] for v in self.task_start), launches)
         return PeriodOutcome(times, bound, outcome.status, outcome.work)
 
@@ -156,18 +158,18 @@ class PeriodModel:
         latest = 2 * self.horizon
         classes: list[list[JobVariables]] = []
         for c, job in enumerate(launch.jobs):
-            own = []
+            jobs = []
             for i in range(job.count):
-                mirrored = None if launch.mirrors is None else self.launches[launch.mirrors].classes[c][i].legs[0]
-                own.append(add_job(self.model, job, latest, f"{name}_job{c}_{i}", mirrored))
-            classes.append(own)
+                mirrored = None if launch.mirrors is None else self.launches[launch.mirrors].classes[c][i].phases[0]
+                jobs.append(add_job(self.model, job, latest, f"{name}_job{c}_{i}", mirrored))
+            classes.append(jobs)
         return LaunchVariables(self.model.new_int_var(0, latest, f"{name}_ready"), classes)
 
     def _release(self, launch: LaunchJobs, variables: LaunchVariables) -> None:
         """(3)."""
         released = self.moment(launch.after) + self.data.tasks[launch.after[0]]
         for job in variables.jobs:
-            for start in job.legs[0].start.values():
+            for start in job.phases[0].start.values():
                 self.model.add(start >= released)
                 for other in launch.after_launches:
                     self.model.add(start >= self.launches[other].ready)
@@ -175,21 +177,23 @@ class PeriodModel:
     def _results(self, launch: LaunchJobs, variables: LaunchVariables) -> None:
         """(4)."""
         for job in variables.jobs:
-            for k, end in job.legs[-1].end.items():
-                self.model.add(variables.ready >= end + int(job.job.legs[-1].lag[k]))
+            for k, end in job.phases[-1].end.items():
+                self.model.add(variables.ready >= end + int(job.job.phases[-1].lag[k]))
         self.model.add(variables.ready <= self.moment(launch.before))
 
     def _folded(self) -> dict[int, list[FoldedStage]]:
         """(5) Per resource, the stages in their places."""
         pairs = list(zip(self.data.launches, self.launches, strict=True))
         held = [{self.data.resources[k] for job in launch.jobs for k in job.machines} for launch, _ in pairs]
-        wrapping = set().union(*(own for own, (launch, _) in zip(held, pairs, strict=True) if launch.may_wrap))
+        wrapping = set().union(
+            *(resources for resources, (launch, _) in zip(held, pairs, strict=True) if launch.may_wrap)
+        )
         stages: dict[int, list[FoldedStage]] = {}
         for launch, variables in pairs:
-            for leg in (leg for job in variables.jobs for leg in job.legs):
-                for k in leg.start:
+            for phase in (phase for job in variables.jobs for phase in job.phases):
+                for k in phase.start:
                     resource = self.data.resources[k]
-                    stage = fold(self.model, self.period, launch, leg, k)
+                    stage = fold(self.model, self.period, launch, phase, k)
                     stages.setdefault(resource, []).append(
                         with_copies(self.model, self.period, stage) if resource in wrapping else stage
                     )
@@ -210,29 +214,136 @@ class PeriodModel:
         for stages in self.stages.values():
             self.model.add(self.period >= cp_model.LinearExpr.sum([stage.duration for stage in stages]))
 
-    def _windows(self) -> Iterator[Window]:
+    def _windows(self) -> Iterator[PeriodWindow]:
         """(8)."""
         for after, before, members in windows_of(self.data):
             length = self.model.new_int_var(0, 2 * self.horizon, f"window{after}_{before}")
             released = self.moment(after) + self.data.tasks[after[0]]
             self.model.add(length == self.moment(before) - released)
             jobs = [job for m in members for job in self.data.launches[m].jobs]
-            counts = [self._counts(own) for m in members for own in self.launches[m].classes]
+            counts = [self._counts(jobs) for m in members for jobs in self.launches[m].classes]
             rows = add_load_bounds(self.model, jobs, counts, length)
-            yield Window(length, after, before, members, tuple(rows))
+            yield PeriodWindow(length, after, before, members, tuple(rows))
 
     def _counts(self, jobs: Sequence[JobVariables]) -> list[Mapping[Arc, cp_model.LinearExprT]]:
-        """How many jobs of a class take each arc, per independent leg."""
+        """How many jobs of a class take each arc, per independent phase."""
         one = jobs[0].job
         return [
-            {arc: cp_model.LinearExpr.sum([v.legs[q].taken[arc] for v in jobs]) for arc in arcs(one.machines)}
-            for q in range(1 if one.mirrored else len(one.legs))
+            {arc: cp_model.LinearExpr.sum([v.phases[q].taken[arc] for v in jobs]) for arc in arcs(one.machines)}
+            for q in range(1 if one.mirrored else len(one.phases))
         ]
 
     def _symmetry(self) -> None:
         """(9)."""
         for launch, variables in zip(self.data.launches, self.launches, strict=True):
-            for own in variables.classes if launch.mirrors is None else ():
-                for one, following in pairwise(own):
+            for jobs in variables.classes if launch.mirrors is None else ():
+                for one, following in pairwise(jobs):
                     first = one.job.machines[0]
-                    self.model.add(one.legs[0].start[first] <= following.legs[0].start[first])
+                    self.model.add(one.phases[0].start[first] <= following.phases[0].start[first])
+
+
+@dataclass(frozen=True)
+class PeriodVariables:
+    """The variables of a period.
+
+    Attributes
+    ----------
+    period : IntVar
+    task_start : sequence of IntVar
+    launches : sequence of LaunchVariables
+    stages : mapping of sequences of FoldedStage
+        By resource.
+    windows : sequence of PeriodWindow
+    """
+
+    period: cp_model.IntVar
+    task_start: Sequence[cp_model.IntVar]
+    launches: Sequence[LaunchVariables]
+    stages: Mapping[int, Sequence[FoldedStage]]
+    windows: Sequence[PeriodWindow]
+
+
+def add_hints(model: cp_model.CpModel, data: PeriodJobs, variables: PeriodVariables, times: PeriodTimes) -> None:
+    """Suggest a schedule that is feasible for the integer data, as a value for every variable."""
+    model.add_hint(variables.period, times.period)
+    for variable, start in zip(variables.task_start, times.tasks, strict=True):
+        model.add_hint(variable, start)
+    plans = _numbered(data, times)
+    starts: dict[int, tuple[int, int]] = {}
+    for launch, launch_variables, launch_plans in zip(data.launches, variables.launches, plans, strict=True):
+        _hint_launch(model, launch, launch_variables, launch_plans, starts)
+    for stages in variables.stages.values():
+        for stage in stages:
+            _hint_stage(model, stage, *starts[stage.start.index], times.period)
+    for window in variables.windows:
+        _hint_window(model, data, window, times, plans)
+
+
+def _numbered(data: PeriodJobs, times: PeriodTimes) -> list[list[list[JobTimes]]]:
+    """Jobs of each class in the order of their first starts; those that mirror others, in the order of these."""
+    orders: list[list[list[int]]] = []
+    for launch, plans in zip(data.launches, times.launches, strict=True):
+        if launch.mirrors is not None:
+            orders.append(orders[launch.mirrors])
+        else:
+            first = [
+                [start_on(t, 0, job.machines[0]) for t in plans_of_class]
+                for job, plans_of_class in zip(launch.jobs, plans, strict=True)
+            ]
+            orders.append([sorted(range(len(starts)), key=starts.__getitem__) for starts in first])
+    return [
+        [[plans_of_class[i] for i in order] for plans_of_class, order in zip(plans, per_class, strict=True)]
+        for plans, per_class in zip(times.launches, orders, strict=True)
+    ]
+
+
+def _hint_launch(
+    model: cp_model.CpModel,
+    launch: LaunchJobs,
+    variables: LaunchVariables,
+    plans: JobPlans,
+    starts: dict[int, tuple[int, int]],
+) -> None:
+    """Hints for the jobs of a launch; `starts` takes up start and duration by the index of the start variable."""
+    ready = 0
+    for job, jobs, plans_of_class in zip(launch.jobs, variables.classes, plans, strict=True):
+        for job_variables, times in zip(jobs, plans_of_class, strict=True):
+            mirrors = launch.mirrors is not None
+            ready = max(ready, hint_job(model, job, job_variables, times, mirrors))
+            for phase, phase_variables, path, at in zip(
+                job.phases, job_variables.phases, times.paths, times.starts, strict=True
+            ):
+                visited = 0
+                for machine, start in zip(path, at, strict=True):
+                    starts[phase_variables.start[machine].index] = start, int(phase.duration[visited, machine])
+                    visited |= 1 << machine
+    model.add_hint(variables.ready, ready)
+
+
+def _hint_stage(model: cp_model.CpModel, stage: FoldedStage, start: int, duration: int, period: int) -> None:
+    wraps = stage.wraps if isinstance(stage.wraps, int) else min(start // period, 1)
+    if not isinstance(stage.wraps, int):
+        model.add_hint(stage.wraps, wraps)
+    place = start - wraps * period
+    if stage.folded.index != stage.start.index:
+        model.add_hint(stage.folded, place)
+        model.add_hint(stage.folded_end, place + duration)
+    if stage.copies:
+        model.add_hint(stage.copies[0], place + period)
+        model.add_hint(stage.copies[1], place + duration + period)
+
+
+def _hint_window(
+    model: cp_model.CpModel,
+    data: PeriodJobs,
+    window: PeriodWindow,
+    times: PeriodTimes,
+    plans: list[list[list[JobTimes]]],
+) -> None:
+    released = times.tasks[window.after[0]] + data.tasks[window.after[0]] + window.after[1] * times.period
+    needed = times.tasks[window.before[0]] + window.before[1] * times.period
+    model.add_hint(window.length, needed - released)
+    inside = [job for m in window.members for jobs in plans[m] for job in jobs]
+    for row in window.rows:
+        ends = [job.paths[0][0] if row.at_start else job.paths[-1][-1] for job in inside]
+        model.add_hint(row.absent, row.machine not in ends)

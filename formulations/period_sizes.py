@@ -24,7 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.linear_solver import pywraplp
 
-from formulations.chunk_sizes import MOST_WORK, FloatArray, IntArray
+from formulations.arrays import FloatArray, IntArray
+from formulations.linear import MOST_WORK
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def best_period_shares(data: PeriodSizingData) -> FloatArray:
         row.SetCoefficient(period, height)
         row.SetCoefficient(share[data.job[one]], -float(data.rate[one]) / scale)
     solver.Minimize(period)
-    solver.SetSolverSpecificParametersAsString(f"max_deterministic_time: {MOST_WORK}")
+    solver.SetSolverSpecificParametersAsString(MOST_WORK)
     if solver.Solve() != pywraplp.Solver.OPTIMAL:
         raise ArithmeticError("no chunk sizes were found")
     return np.array([variable.solution_value() for variable in share])

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from ortools.sat.python import cp_model
 
+from formulations.job_model import JobVariables, PhaseVariables
 from formulations.job_plans import JobPlans
-from formulations.job_variables import JobVariables, LegVariables
 from formulations.lattice import JobClass
 from formulations.order_count import EndRow
 
@@ -31,7 +31,7 @@ class LaunchJobs:
     after_launches : tuple of int
         Launches of the same period whose results it waits for.
     mirrors : int or None
-        A launch with equally many jobs per class, whose paths the first legs of its own ones reverse.
+        A launch with equally many jobs per class, whose paths the first phases of its own ones reverse.
     """
 
     jobs: tuple[JobClass, ...]
@@ -117,11 +117,11 @@ class LaunchVariables:
     @property
     def jobs(self) -> list[JobVariables]:
         """The jobs of all classes."""
-        return [job for own in self.classes for job in own]
+        return [job for jobs in self.classes for job in jobs]
 
 
 @dataclass(frozen=True)
-class Window:
+class PeriodWindow:
     """Time between two events, the launches that lie in it, and the indicators of their load bounds."""
 
     length: cp_model.IntVar
@@ -139,18 +139,18 @@ def windows_of(period: PeriodJobs) -> Iterator[tuple[Moment, Moment, tuple[int, 
     """
     of_task, launches = period.chain_of, period.launches
     for chain in range(len(period.chains)):
-        own = [n for n, own in enumerate(launches) if {of_task[own.after[0]], of_task[own.before[0]]} == {chain}]
-        yield from _windows_of_chain(launches, own)
+        ends = ({of_task[launch.after[0]], of_task[launch.before[0]]} for launch in launches)
+        yield from _windows_of_chain(launches, [n for n, chains in enumerate(ends) if chains == {chain}])
 
 
 def _windows_of_chain(
-    launches: Sequence[LaunchJobs], own: Sequence[int]
+    launches: Sequence[LaunchJobs], numbers: Sequence[int]
 ) -> Iterator[tuple[Moment, Moment, tuple[int, ...]]]:
-    releases = {n: launches[n].after[::-1] for n in own}
-    needs = {n: launches[n].before[::-1] for n in own}
+    releases = {n: launches[n].after[::-1] for n in numbers}
+    needs = {n: launches[n].before[::-1] for n in numbers}
     for after in _some(releases.values()):
         for before in _some(needs.values()):
-            inside = [n for n in own if releases[n] >= after and needs[n] <= before]
+            inside = [n for n in numbers if releases[n] >= after and needs[n] <= before]
             if min((releases[n] for n in inside), default=None) != after:
                 continue
             if max((needs[n] for n in inside), default=None) == before:
@@ -179,10 +179,10 @@ class FoldedStage:
 
 
 def fold(
-    model: cp_model.CpModel, period: cp_model.IntVar, launch: LaunchJobs, leg: LegVariables, machine: int
+    model: cp_model.CpModel, period: cp_model.IntVar, launch: LaunchJobs, phase: PhaseVariables, machine: int
 ) -> FoldedStage:
-    """(5) The stage of a leg on a machine, in its place; a new variable only where that is not its start."""
-    start, duration, end = leg.start[machine], leg.duration[machine], leg.end[machine]
+    """(5) The stage of a phase on a machine, in its place; a new variable only where that is not its start."""
+    start, duration, end = phase.start[machine], phase.duration[machine], phase.end[machine]
     later = launch.after[1]
     if not later and not launch.may_wrap:
         return FoldedStage(start, duration, start, end, wraps=0, copies=None)

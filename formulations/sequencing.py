@@ -24,8 +24,8 @@ Constraints
        :math:`t_{io} \ge b`;
     6. *bounds*: :math:`L \le T \le H`.
 
-Results along a path come one after the other, so a leg that follows the last result of the leg before follows all of
-them.  (4) loses no makespan: in a schedule of alike jobs, let the j-th of them take the j-th earliest start on every
+Results along a path come one after the other, so a phase that follows the last result of the phase before follows all
+of them.  (4) loses no makespan: in a schedule of alike jobs, let the j-th of them take the j-th earliest start on every
 stage.  A stage of each job starts at least a constant after the stage before, so the j-th earliest of the one starts
 at least that constant after the j-th earliest of the other, and the machines serve the same intervals as before.  (5)
 is redundant: the first of these stages starts no earlier than a, and the last has b still to follow.  Its greatest
@@ -44,20 +44,20 @@ from itertools import accumulate, islice, pairwise
 
 from ortools.sat.python import cp_model
 
-from formulations.budget import Budget
-from formulations.cp_sat import Report, search
+from formulations.cp_sat import SolverProgress, search
 from formulations.job_plans import JobPlans, JobTimes, PlanOutcome
 from formulations.lattice import JobClass
+from formulations.limits import Limits
 
-Path = tuple[tuple[int, ...], ...]
-"""Per leg the machines in the order visited."""
+JobPath = tuple[tuple[int, ...], ...]
+"""Per phase the machines in the order visited."""
 
-Paths = Sequence[Sequence[Path]]
+JobPaths = Sequence[Sequence[JobPath]]
 """Per class, the paths of its jobs."""
 
 
 @dataclass(frozen=True)
-class Stage:
+class PathStage:
     """A visit to a machine on a given path."""
 
     machine: int
@@ -65,7 +65,7 @@ class Stage:
     lag: int
 
 
-Window = tuple[Stage, int, int]
+StageWindow = tuple[PathStage, int, int]
 """A stage, its head and its tail."""
 
 
@@ -79,10 +79,10 @@ class AlikeJobs:
     number: int
     members: Sequence[int]
     release: int
-    stages: tuple[Stage, ...]
+    stages: tuple[PathStage, ...]
     starts: Sequence[Sequence[cp_model.IntVar]]
 
-    def windows(self) -> list[Window]:
+    def windows(self) -> list[StageWindow]:
         """Each stage of one of the jobs with its head and its tail."""
         head, tail = self.release, sum(stage.duration + stage.lag for stage in self.stages)
         windows = []
@@ -102,22 +102,22 @@ class Sequencing:
     jobs : sequence of JobClass
         With integer durations, lags and releases.
     paths : sequence of sequence of path
-        Per class one path for each of its jobs; a path is, per leg, the tuple of machines in the order visited.
+        Per class one path for each of its jobs; a path is, per phase, the tuple of machines in the order visited.
     horizon : int
         An upper bound on the makespan of some feasible schedule on these paths.
     lower_bound : int
         A proven lower bound for these paths.
     """
 
-    def __init__(self, jobs: Sequence[JobClass], paths: Paths, horizon: int, lower_bound: int = 0) -> None:
+    def __init__(self, jobs: Sequence[JobClass], paths: JobPaths, horizon: int, lower_bound: int = 0) -> None:
         self.paths = paths
         self.model = cp_model.CpModel()
         self.model.name = "sequencing"
         self.horizon, self.lower_bound = horizon, lower_bound
         self.makespan = self.model.new_int_var(lower_bound, horizon, "makespan")
         self.starts = [
-            [self._starts(job, path, f"job{j}_{i}") for i, path in enumerate(own)]
-            for j, (job, own) in enumerate(zip(jobs, paths, strict=True))
+            [self._starts(job, path, f"job{j}_{i}") for i, path in enumerate(paths_of_class)]
+            for j, (job, paths_of_class) in enumerate(zip(jobs, paths, strict=True))
         ]
         self.alike = [group for j, job in enumerate(jobs) for group in self._groups(j, job)]
         for group in self.alike:
@@ -128,26 +128,26 @@ class Sequencing:
         self._one_machine()
         self.model.minimize(self.makespan)
 
-    def solve(self, budget: Budget, report: Report) -> PlanOutcome:
-        """Search within a budget; `report` hears of every better solution and bound.
+    def solve(self, limits: Limits, report: SolverProgress) -> PlanOutcome:
+        """Search within limits; `report` hears of every better solution and bound.
 
         The bound of the outcome holds for these paths only.
         """
-        variables = [start for own in self.starts for starts in own for start in starts]
+        variables = [start for jobs in self.starts for starts in jobs for start in starts]
         # A relaxation says less than (5), and delays what propagation finds.
-        outcome = search(self.model, variables, budget, report, relaxation="none")
+        outcome = search(self.model, variables, limits, report, relaxation="none")
         bound = max(self.lower_bound, int(outcome.bound))
         if outcome.values is None:
             return PlanOutcome(None, bound, outcome.status, outcome.work)
         values = iter(outcome.values)
-        jobs = [[_times(path, values) for path in own] for own in self.paths]
+        jobs = [[_times(path, values) for path in paths_of_class] for paths_of_class in self.paths]
         return PlanOutcome(jobs, bound, outcome.status, outcome.work)
 
     def hint(self, plans: JobPlans) -> None:
         """Suggest a plan on these paths that is feasible for the integer data, as a value for every variable."""
         finish = 0
         for group in self.alike:
-            planned = [[s for leg in plans[group.number][i].starts for s in leg] for i in group.members]
+            planned = [[s for phase in plans[group.number][i].starts for s in phase] for i in group.members]
             by_stage = [sorted(column) for column in zip(*planned, strict=True)]
             finish = max(finish, by_stage[-1][-1] + group.stages[-1].duration + group.stages[-1].lag)
             for variables, starts in zip(zip(*group.starts, strict=True), by_stage, strict=True):
@@ -157,14 +157,14 @@ class Sequencing:
 
     def _groups(self, number: int, job: JobClass) -> Iterator[AlikeJobs]:
         """The alike jobs of one class, path by path."""
-        members: dict[Path, list[int]] = {}
+        members: dict[JobPath, list[int]] = {}
         for i, path in enumerate(self.paths[number]):
             members.setdefault(path, []).append(i)
-        for path, own in members.items():
-            starts = [self.starts[number][i] for i in own]
-            yield AlikeJobs(number, own, int(job.release), stages_along(job, path), starts)
+        for path, indices in members.items():
+            starts = [self.starts[number][i] for i in indices]
+            yield AlikeJobs(number, indices, int(job.release), stages_along(job, path), starts)
 
-    def _starts(self, job: JobClass, path: Path, name: str) -> list[cp_model.IntVar]:
+    def _starts(self, job: JobClass, path: JobPath, name: str) -> list[cp_model.IntVar]:
         stages = range(sum(map(len, path)))
         return [self.model.new_int_var(int(job.release), self.horizon, f"{name}_start{stage}") for stage in stages]
 
@@ -203,17 +203,17 @@ class Sequencing:
         self.model.add(self.makespan >= one_machine_bound(windows))
 
 
-def stages_along(job: JobClass, path: Path) -> tuple[Stage, ...]:
+def stages_along(job: JobClass, path: JobPath) -> tuple[PathStage, ...]:
     """The stages of a job on a path."""
     stages = []
-    for leg, order in zip(job.legs, path, strict=True):
+    for phase, order in zip(job.phases, path, strict=True):
         before = accumulate((1 << machine for machine in order), initial=0)
         for machine, visited in zip(order, before, strict=False):
-            stages.append(Stage(machine, int(leg.duration[visited, machine]), int(leg.lag[machine])))
+            stages.append(PathStage(machine, int(phase.duration[visited, machine]), int(phase.lag[machine])))
     return tuple(stages)
 
 
-def one_machine_bound(windows: Iterable[Window]) -> int:
+def one_machine_bound(windows: Iterable[StageWindow]) -> int:
     """The greatest right side of (5) over all machines and thresholds."""
     on_machine: dict[int, list[tuple[int, int, int]]] = {}
     for stage, head, tail in windows:
@@ -241,6 +241,6 @@ def _preemptive_makespan(stages: Sequence[tuple[int, int, int]]) -> int:
     return makespan
 
 
-def _times(path: Path, values: Iterator[int]) -> JobTimes:
+def _times(path: JobPath, values: Iterator[int]) -> JobTimes:
     """The plan of one job, from the values of its starts."""
     return JobTimes(path, tuple(tuple(islice(values, len(order))) for order in path))

@@ -31,7 +31,7 @@ from typing import NamedTuple
 from ortools.linear_solver import pywraplp
 
 from formulations.lattice import JobClass
-from formulations.sequencing import Path, Paths, stages_along
+from formulations.sequencing import JobPath, JobPaths, stages_along
 
 
 class _Visit(NamedTuple):
@@ -40,27 +40,27 @@ class _Visit(NamedTuple):
     start: pywraplp.Variable
     duration: int
     job: tuple[int, int]
-    alike: tuple[int, Path, int]
+    alike: tuple[int, JobPath, int]
 
 
-def num_order_variables(jobs: Sequence[JobClass], paths: Paths) -> int:
+def num_order_variables(jobs: Sequence[JobClass], paths: JobPaths) -> int:
     """Most variables y that the programme has: pairs of stages on one machine."""
     visits: dict[int, int] = defaultdict(int)
-    for job, own in zip(jobs, paths, strict=True):
-        for path in own:
+    for job, paths_of_class in zip(jobs, paths, strict=True):
+        for path in paths_of_class:
             for stage in stages_along(job, path):
                 visits[stage.machine] += 1
     return sum(count * (count - 1) // 2 for count in visits.values())
 
 
-def sequencing_milp(jobs: Sequence[JobClass], paths: Paths, horizon: int, lower_bound: int = 0) -> pywraplp.Solver:
+def sequencing_milp(jobs: Sequence[JobClass], paths: JobPaths, horizon: int, lower_bound: int = 0) -> pywraplp.Solver:
     """The programme, with the parameters of :class:`formulations.sequencing.Sequencing`; not solved."""
     solver = pywraplp.Solver.CreateSolver("SCIP")
     makespan = solver.IntVar(lower_bound, horizon, "makespan")
     on_machine: dict[int, list[_Visit]] = defaultdict(list)
-    for j, (job, own) in enumerate(zip(jobs, paths, strict=True)):
-        alike: dict[Path, list[list[_Visit]]] = defaultdict(list)
-        for i, path in enumerate(own):
+    for j, (job, paths_of_class) in enumerate(zip(jobs, paths, strict=True)):
+        alike: dict[JobPath, list[list[_Visit]]] = defaultdict(list)
+        for i, path in enumerate(paths_of_class):
             visits = _add_job(solver, job, path, (j, i), horizon, makespan)
             alike[path].append(visits)
             for stage, visit in zip(stages_along(job, path), visits, strict=True):
@@ -78,7 +78,7 @@ def sequencing_milp(jobs: Sequence[JobClass], paths: Paths, horizon: int, lower_
 def _add_job(
     solver: pywraplp.Solver,
     job: JobClass,
-    path: Path,
+    path: JobPath,
     number: tuple[int, int],
     horizon: int,
     makespan: pywraplp.Variable,

@@ -2,24 +2,24 @@ r"""Sized order: whether an exact number of jobs of any sizes fits into a horizo
 
 Sets and data
     As in :mod:`formulations.chunk_count`: classes :math:`j`, here of exactly :math:`n_j` jobs i; a job of the share y
-    of its class holds machine k for :math:`d_{jqe} y + o_{jqk}` on arc :math:`e = (V, k)` of leg q, its result is ready
-    :math:`l_{jqk}` later.  A horizon H, all times in ticks, and a number U of units of size.
+    of its class holds machine k for :math:`d_{jqe} y + o_{jqk}` on arc :math:`e = (V, k)` of phase q, its result is
+    ready :math:`l_{jqk}` later.  A horizon H, all times in ticks, and a number U of units of size.
 
 Variables
-    - :math:`Y_i \in 0..U`, units of size; :math:`x_{iqe} \in \{0, 1\}`, job i takes arc e in leg q, with
-      :math:`Z_{iqe} \in 0..U` units; :math:`b_{iqkl}`, job i visits k before l in leg q;
+    - :math:`Y_i \in 0..U`, units of size; :math:`x_{iqe} \in \{0, 1\}`, job i takes arc e in phase q, with
+      :math:`Z_{iqe} \in 0..U` units; :math:`b_{iqkl}`, job i visits k before l in phase q;
     - :math:`s_{iqk}, p_{iqk}, f_{iqk} \in 0..H`, start, duration and end of the stage on k, an interval;
-    - :math:`g_i`, when the first leg of job i has all results.
+    - :math:`g_i`, when the first phase of job i has all results.
 
 Constraints
     1. *sizes*: :math:`U - n_j + 1 \le \sum_{i \in j} Y_i \le U`, and :math:`Y_i \ge Y_{i+1}` within a class;
-    2. *path*: in each leg, one unit of :math:`x` and :math:`Y_i` units of :math:`Z \le U x` flow from the empty set to
-       the full one;
+    2. *path*: in each phase, one unit of :math:`x` and :math:`Y_i` units of :math:`Z \le U x` flow from the empty set
+       to the full one;
     3. *order*: :math:`b` as in :mod:`formulations.chunk_order`;
     4. *duration*: :math:`U (p_{iqk} - \lfloor o \rfloor) \ge \sum_V \lfloor d_{(V,k)} \rfloor Z_{iq(V,k)} - U + 1`;
     5. *precedence* and *handover* as in :mod:`formulations.chunk_order`, with :math:`\lfloor l \rfloor`;
     6. *no overlap*: the intervals on one machine are disjoint;
-    7. *makespan*: :math:`H \ge f_{iqk} + \lfloor l_{iqk} \rfloor` in the last leg;
+    7. *makespan*: :math:`H \ge f_{iqk} + \lfloor l_{iqk} \rfloor` in the last phase;
     8. *chain*: :math:`r + \sum_{q, k} (p_{iqk} + \lfloor l_{iqk} \rfloor) \le H` for every job;
     9. *loads*: :math:`\sum_{i, q} p_{iqk}` on every machine is at most H less the earliest release and the least last
        lag.
@@ -35,16 +35,23 @@ horizon that it cannot reach as the bound of a minimisation.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from threading import Event
 
 from ortools.sat.python import cp_model
 
-from formulations.budget import Budget
 from formulations.cp_sat import search
+from formulations.job_model import (
+    JobVariables,
+    PhaseVariables,
+    add_handover,
+    add_path,
+    add_precedence,
+    decisions,
+    extracted,
+)
 from formulations.job_plans import JobPlans
-from formulations.job_rules import add_handover, add_order, add_precedence
-from formulations.job_variables import JobVariables, LegVariables, decisions, extracted
-from formulations.lattice import Arc, JobClass, arcs
-from formulations.order_count import add_flow
+from formulations.lattice import Arc, JobClass
+from formulations.limits import Limits
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,12 @@ class SizedOrder:
     """
 
     def __init__(
-        self, jobs: Sequence[JobClass], least: Sequence[JobClass], horizon: float, resolution: int, units: int
+        self,
+        jobs: Sequence[JobClass],
+        least: Sequence[JobClass],
+        horizon: float,
+        resolution: int,
+        units: int,
     ) -> None:
         self._tick = horizon / resolution
         self._horizon, self._units = resolution, units
@@ -102,30 +114,30 @@ class SizedOrder:
         self._no_overlap()
         self._add_loads()
 
-    def solve(self, budget: Budget) -> SizedOutcome:
-        """Search for a solution, or for the proof that there is none."""
-        held = [v for own in self._sizes for v in own]
-        held += [v for own in self._jobs for job in own for v in decisions(job)]
+    def solve(self, limits: Limits, stop: Event | None = None) -> SizedOutcome:
+        """Search for a solution, or for the proof that there is none, within limits or until `stop` is set."""
+        held = [v for sizes in self._sizes for v in sizes]
+        held += [v for jobs in self._jobs for job in jobs for v in decisions(job)]
         variables = list({v.index: v for v in held}.values())
-        outcome = search(self.model, variables, budget, lambda objective, bound: None)
+        outcome = search(self.model, variables, limits, lambda objective, bound: None, stop=stop)
         if outcome.values is None:
             return SizedOutcome(outcome.status, None, None, outcome.work)
         value = {v.index: x for v, x in zip(variables, outcome.values, strict=True)}
-        jobs = [[extracted(job, value) for job in own] for own in self._jobs]
-        shares = [[value[size.index] / self._units for size in own] for own in self._sizes]
+        jobs = [[extracted(job, value) for job in jobs_of_class] for jobs_of_class in self._jobs]
+        shares = [[value[size.index] / self._units for size in sizes] for sizes in self._sizes]
         return SizedOutcome(outcome.status, jobs, shares, outcome.work)
 
     def _in_ticks(self, job: JobClass) -> JobClass:
         """The class with whole ticks: never longer than it is."""
-        legs = tuple(
+        phases = tuple(
             replace(
-                leg,
-                duration={arc: int(duration / self._tick) for arc, duration in leg.duration.items()},
-                lag={k: int(lag / self._tick) for k, lag in leg.lag.items()},
+                phase,
+                duration={arc: int(duration / self._tick) for arc, duration in phase.duration.items()},
+                lag={k: int(lag / self._tick) for k, lag in phase.lag.items()},
             )
-            for leg in job.legs
+            for phase in job.phases
         )
-        return replace(job, legs=legs, release=int(job.release / self._tick))
+        return replace(job, phases=phases, release=int(job.release / self._tick))
 
     def _add_sizes(self, j: int, count: int) -> None:
         """(1)."""
@@ -137,32 +149,26 @@ class SizedOrder:
 
     def _add_job(self, j: int, i: int) -> JobVariables:
         job, name = self._fixed[j], f"job{j}_{i}"
-        legs: list[LegVariables] = []
-        for number in range(len(job.legs)):
-            mirror = legs[0] if job.mirrored and number == 1 else None
-            legs.append(self._add_leg(j, i, number, mirror, f"{name}_leg{number}"))
+        phases: list[PhaseVariables] = []
+        for number in range(len(job.phases)):
+            mirror = phases[0] if job.mirrored and number == 1 else None
+            phases.append(self._add_phase(j, i, number, mirror, f"{name}_phase{number}"))
         handover = self.model.new_int_var(int(job.release), self._horizon, f"{name}_handover")
-        add_handover(self.model, job, legs, handover)
-        for k, end in legs[-1].end.items():
-            self.model.add(end + int(job.legs[-1].lag[k]) <= self._horizon)  # (7)
-        self._add_chain(job, legs)
-        return JobVariables(job, tuple(legs), handover)
+        add_handover(self.model, job, phases, handover)
+        for k, end in phases[-1].end.items():
+            self.model.add(end + int(job.phases[-1].lag[k]) <= self._horizon)  # (7)
+        self._add_chain(job, phases)
+        return JobVariables(job, tuple(phases), handover)
 
-    def _add_chain(self, job: JobClass, legs: Sequence[LegVariables]) -> None:
+    def _add_chain(self, job: JobClass, phases: Sequence[PhaseVariables]) -> None:
         """(8)."""
-        held = sum(duration for leg in legs for duration in leg.duration.values())
-        lags = sum(int(lag) for leg in job.legs for lag in leg.lag.values())
+        held = sum(duration for phase in phases for duration in phase.duration.values())
+        lags = sum(int(lag) for phase in job.phases for lag in phase.lag.values())
         self.model.add(int(job.release) + held + lags <= self._horizon)
 
-    def _add_leg(self, j: int, i: int, number: int, mirror: LegVariables | None, name: str) -> LegVariables:
+    def _add_phase(self, j: int, i: int, number: int, mirror: PhaseVariables | None, name: str) -> PhaseVariables:
         job = self._fixed[j]
-        if mirror is None:
-            taken = {arc: self.model.new_bool_var(f"{name}_arc{arc[0]:b}_{arc[1]}") for arc in arcs(job.machines)}
-            add_flow(self.model, replace(job, count=1), taken)
-            before = add_order(self.model, job, taken, name)
-        else:
-            taken = {job.mirror(arc): variable for arc, variable in mirror.taken.items()}
-            before = {(m, k): literal for (k, m), literal in mirror.before.items()}
+        taken, before = add_path(self.model, job, name, mirror)
         sent = self._add_units(job, self._sizes[j][i], taken, name)
         start, duration, end = {}, {}, {}
         for k in job.machines:
@@ -170,9 +176,9 @@ class SizedOrder:
             duration[k] = self.model.new_int_var(0, self._horizon, f"{name}_duration{k}")
             end[k] = self.model.new_int_var(int(job.release), self._horizon, f"{name}_end{k}")
             self._add_duration(j, number, k, sent, duration[k])
-        leg = LegVariables(taken, before, start, duration, end)
-        add_precedence(self.model, job, number, leg)
-        return leg
+        phase = PhaseVariables(taken, before, start, duration, end)
+        add_precedence(self.model, job, number, phase)
+        return phase
 
     def _add_units(
         self, job: JobClass, size: cp_model.IntVar, taken: Mapping[Arc, cp_model.IntVar], name: str
@@ -195,17 +201,17 @@ class SizedOrder:
         self, j: int, number: int, k: int, sent: Mapping[Arc, cp_model.IntVar], duration: cp_model.IntVar
     ) -> None:
         """(4)."""
-        rate, fixed = self._rates[j].legs[number].duration, int(self._fixed[j].legs[number].duration[0, k])
+        rate, fixed = self._rates[j].phases[number].duration, int(self._fixed[j].phases[number].duration[0, k])
         work = sum(int(rate[arc]) * units for arc, units in sent.items() if arc[1] == k)
         self.model.add(self._units * (duration - fixed) >= work - (self._units - 1))
 
     def _stages(self) -> dict[int, list[tuple[cp_model.IntVar, cp_model.IntVar, cp_model.IntVar]]]:
         """Start, duration and end of all stages of each machine."""
         stages: dict[int, list[tuple[cp_model.IntVar, cp_model.IntVar, cp_model.IntVar]]] = {}
-        for own in self._jobs:
-            for leg in (leg for job in own for leg in job.legs):
-                for k, start in leg.start.items():
-                    stages.setdefault(k, []).append((start, leg.duration[k], leg.end[k]))
+        for jobs in self._jobs:
+            for phase in (phase for job in jobs for phase in job.phases):
+                for k, start in phase.start.items():
+                    stages.setdefault(k, []).append((start, phase.duration[k], phase.end[k]))
         return stages
 
     def _no_overlap(self) -> None:
@@ -218,5 +224,5 @@ class SizedOrder:
         for k, stages in self._stages().items():
             users = [job for job in self._fixed if k in job.machines]
             earliest = min(int(job.release) for job in users)
-            lag = min(int(job.legs[-1].lag[k]) for job in users)
+            lag = min(int(job.phases[-1].lag[k]) for job in users)
             self.model.add(sum(duration for _, duration, _ in stages) <= self._horizon - earliest - lag)

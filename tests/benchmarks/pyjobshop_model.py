@@ -9,14 +9,14 @@ from itertools import islice, pairwise
 from pyjobshop import Model
 from pyjobshop.solvers.ortools import CPModel
 
-from formulations.budget import Budget
-from formulations.cp_sat import Report, search
+from formulations.cp_sat import SolverProgress, search
 from formulations.job_plans import JobTimes, PlanOutcome
 from formulations.lattice import JobClass
-from formulations.sequencing import Path, Paths, stages_along
+from formulations.limits import Limits
+from formulations.sequencing import JobPath, JobPaths, stages_along
 
 
-def job_shop(jobs: Sequence[JobClass], paths: Paths, horizon: int) -> Model:
+def job_shop(jobs: Sequence[JobClass], paths: JobPaths, horizon: int) -> Model:
     """One job per chunk with release and deadline, one task per stage, lags as delays, least makespan.
 
     Tasks are numbered class by class, job by job, along the path; one more, of no length and on no machine, ends
@@ -44,11 +44,11 @@ class JobShop:
     that :meth:`pyjobshop.Model.solve` sets, and the gap at which the other solvers stop.
     """
 
-    def __init__(self, jobs: Sequence[JobClass], paths: Paths, horizon: int) -> None:
+    def __init__(self, jobs: Sequence[JobClass], paths: JobPaths, horizon: int) -> None:
         self.paths = paths
         self.programme = CPModel(job_shop(jobs, paths, horizon).data())
 
-    def solve(self, budget: Budget, report: Report) -> PlanOutcome:
+    def solve(self, budget: Limits, report: SolverProgress) -> PlanOutcome:
         """Search within a budget; the bound of the outcome holds for these paths only."""
         starts = [task.start for task in self.programme.variables.task_vars]
         outcome = search(self.programme.model, starts, budget, report)
@@ -59,7 +59,7 @@ class JobShop:
         return PlanOutcome(plans, int(outcome.bound), outcome.status, outcome.work)
 
 
-def _times(path: Path, values: Iterator[int]) -> JobTimes:
+def _times(path: JobPath, values: Iterator[int]) -> JobTimes:
     """The plan of one job; its last task is the result."""
     starts = tuple(tuple(islice(values, len(order))) for order in path)
     next(values)

@@ -1,7 +1,7 @@
 """No bound is above the makespan of a schedule: random networks with every cost, random plans, sizes and orders.
 
-No horizon that a schedule of so many chunks reaches is refuted, either, by interval loads or dispatch trees, nor one of
-equal chunks by where they begin and end.
+No horizon that a schedule of so many chunks reaches is refuted by interval loads either, nor one of equal chunks by
+where they begin and end.
 
 ``python -m pytest -m benchmarks tests/benchmarks/test_bounds_on_random_schedules.py`` looks at 100,000 schedules in
 some minutes, and prints how near the best of them comes to each bound.
@@ -14,8 +14,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from formulations.budget import Budget
-from formulations.interval_loads import IntervalLoads, IntervalParams
+from formulations.interval_loads import IntervalLoads
+from formulations.limits import Limits
 from themis_opt.base.arrays import IntArray
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective, Exchange
@@ -26,9 +26,8 @@ from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.search.dispatch_search import ask, job_states
-from themis_opt.search.end_proof import EndProof
-from themis_opt.search.limits import Allowance, SearchLimits
+from themis_opt.search.incumbent import Incumbent
+from themis_opt.search.refute_ends import RefuteEnds
 from themis_opt.solving.bounds import bounds
 from themis_opt.solving.makespan_bounds import chunk_counts
 from themis_opt.solving.sizing import resized
@@ -41,13 +40,10 @@ RESIZED_EACH = 3
 
 TOLERANCE = 1e-9
 
-LOADS, LOADS_BUDGET = IntervalParams(intervals=20, ticks=8, units=96), Budget(seconds=0.3, deterministic=True)
+LOADS, LOADS_BUDGET = {"intervals": 20, "ticks": 8, "units": 96}, Limits(seconds=0.3, deterministic=True)
 """How horizons are looked at."""
 
-TREES_BUDGET = Budget(seconds=0.3, deterministic=True)
-"""What a dispatch tree may take."""
-
-ENDS_LIMITS = SearchLimits(seconds=0.3, workers=1, deterministic=True)
+ENDS_LIMITS = Limits(seconds=0.3, workers=1, deterministic=True)
 """What the proof by begin and end counts may spend on an instance."""
 
 
@@ -145,7 +141,6 @@ def check(seed: int, plans: int) -> dict[str, float]:
         of_equal += [schedule] if schedule.has_equal_sizes else []
     if len(instance.exchanges) == 1:
         check_interval_loads(seed, instance, by_count)
-        check_dispatch_trees(seed, instance, by_count)
         check_end_counts(seed, of_equal, max(equal.values()))
     return nearest
 
@@ -153,28 +148,21 @@ def check(seed: int, plans: int) -> dict[str, float]:
 def check_end_counts(seed: int, schedules: Sequence[Schedule], known: float) -> None:
     """From the worst schedule on, no horizon is refuted that the best one reaches."""
     by_makespan = sorted(schedules, key=lambda schedule: schedule.makespan)
-    proof = EndProof(ENDS_LIMITS, by_makespan[-1], known, lambda schedule: None, lambda bound: None)
-    proof.run(Allowance(ENDS_LIMITS.seconds, counts_work=True), ENDS_LIMITS.seconds)
-    assert proof.bound <= by_makespan[0].makespan * (1 + TOLERANCE), seed
+    incumbent = Incumbent(ENDS_LIMITS, by_makespan[-1], known)
+    if RefuteEnds().applies(incumbent):
+        RefuteEnds().run(incumbent)
+    assert incumbent.bound <= by_makespan[0].makespan * (1 + TOLERANCE), seed
 
 
 def check_interval_loads(seed: int, instance: Instance, by_count: Mapping[int, int]) -> None:
     """No horizon is refuted that a schedule of so many chunks reaches, not by what other numbers teach either."""
     counts = chunk_counts(instance)
     horizon = max(by_count.values()) * (1 + TOLERANCE)
-    model = IntervalLoads(replace(counts.jobs[0], count=max(by_count)), counts.least[0], horizon, params=LOADS)
+    model = IntervalLoads(replace(counts.jobs[0], count=max(by_count)), counts.least[0], horizon, **LOADS)
     for count, makespan in by_count.items():
         model.solve(count, min(model.ticks(makespan) + 1, model.num_ticks), LOADS_BUDGET)
     for count, makespan in by_count.items():
         assert model.horizon(int(model.refuted[count])) <= makespan * (1 + TOLERANCE), (seed, count)
-
-
-def check_dispatch_trees(seed: int, instance: Instance, by_count: Mapping[int, int]) -> None:
-    """No horizon is refuted that a schedule of so many chunks reaches."""
-    states = job_states(chunk_counts(instance))
-    assert states is not None
-    for count, makespan in by_count.items():
-        assert ask(states, count, makespan * (1 + TOLERANCE), TREES_BUDGET).status != "infeasible", (seed, count)
 
 
 def test_no_bound_is_above_a_makespan() -> None:

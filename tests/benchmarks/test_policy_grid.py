@@ -17,7 +17,7 @@ from themis_opt.policies.themis import Themis
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.search.annealed import Search
+from themis_opt.search.annealed import Annealed
 from themis_opt.solving.bounds import bounds
 
 pytestmark = pytest.mark.benchmarks
@@ -32,7 +32,7 @@ MOST_TO_THEMIS = 1.005
 """Largest makespan of hourglass over that of Themis with the smallest chunk first and as many chunks."""
 
 EVALUATIONS, LARGEST_GAP = 100_000, 0.01
-"""Budget of the search, and the gap to the best bound that it has to reach with 64 equal chunks."""
+"""Limits of the search, and the gap to the best bound that it has to reach with 64 equal chunks."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def test_hourglass_is_nowhere_worse_than_themis(chunks: int, sizes: str, least: 
 @pytest.mark.parametrize("size", SEARCHED_SIZES)
 @pytest.mark.parametrize("network", PAPER_NETWORKS)
 def test_search_closes_the_gap_and_repeats_itself(capsys: pytest.CaptureFixture[str], network: str, size: int) -> None:
-    instance, search = instance_of(network, size), Search(evaluations=EVALUATIONS, workers=1)
+    instance, search = instance_of(network, size), Annealed(evaluations=EVALUATIONS, workers=1)
     best_bound = max(bounds(instance).values())
     start, improved = simulate(instance, Hourglass()(instance)), search.searched(instance)
     validate(improved)

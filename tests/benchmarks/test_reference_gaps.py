@@ -15,7 +15,7 @@ import pytest
 from paper_networks import PAPER_NETWORKS
 
 import themis_opt
-from formulations.budget import PROVEN_GAP
+from formulations.limits import PROVEN_GAP
 from themis_opt.formats.tables import to_csv
 from themis_opt.problem.instance import Instance
 from themis_opt.search.exact import Exact

@@ -22,11 +22,11 @@ import pytest
 from anytime import ANY_PATHS, Contest, Point, Recorder, Run, markdown, plot
 
 import themis_opt
-from formulations.budget import Budget
 from formulations.chunk_order import ChunkOrder
-from formulations.cp_sat import Report
+from formulations.cp_sat import SolverProgress
 from formulations.job_plans import PlanOutcome
-from formulations.sequencing import Paths, Sequencing, stages_along
+from formulations.limits import Limits
+from formulations.sequencing import JobPaths, Sequencing, stages_along
 from themis_opt.formats.tables import to_csv
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
@@ -58,7 +58,7 @@ OF_THEMIS, OF_REFERENCE = "of Themis", "of the reference"
 class Model(Protocol):
     """A constraint programme."""
 
-    def solve(self, budget: Budget, report: Report) -> PlanOutcome:
+    def solve(self, budget: Limits, report: SolverProgress) -> PlanOutcome:
         """Search within a budget."""
 
 
@@ -91,7 +91,7 @@ class Competitors:
         """Give a solver its time, and simulate its best plan."""
         record = Recorder(SECONDS, self.data.tick)
         model = build()
-        outcome = model.solve(Budget(record.left, WORKERS), record)
+        outcome = model.solve(Limits(record.left, WORKERS), record)
         bound = float(outcome.bound * self.data.tick)
         if outcome.jobs is None:
             return record.run(solver, None, bound, paths)
@@ -113,7 +113,7 @@ class Competitors:
             self.run(f"PyJobShop, paths {owner}", owner, lambda: JobShop(*given)),
         )
 
-    def paths(self, schedule: Schedule) -> Paths:
+    def paths(self, schedule: Schedule) -> JobPaths:
         """The paths of a schedule."""
         return [[times.paths for times in job] for job in job_plans(self.data, schedule)]
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from themis_opt.cli.main import application
 from themis_opt.problem.catalog import shipped
-from themis_opt.search import annealing, dispatch_search
+from themis_opt.search import annealing
 
 NAME = "fig5.all_reduce.256MB"
 
@@ -21,8 +21,7 @@ NAME = "fig5.all_reduce.256MB"
 def invoke() -> Callable[..., Any]:
     """Run a command line; numerical and user warnings are errors, because they would reach the user's terminal."""
     command, runner = application(), CliRunner()
-    for search in (annealing, dispatch_search):  # compiling in a thread may restore warnings as they were in between
-        search.is_ready(None)
+    annealing.is_ready(None)  # compiling in a thread may restore warnings as they were in between
 
     def run(*arguments: object) -> Any:
         with warnings.catch_warnings():

@@ -6,8 +6,8 @@ import pytest
 from ortools.linear_solver.python import model_builder
 from ortools.sat.python import cp_model
 
-from formulations.budget import Budget
 from formulations.chunk_order import ChunkOrder
+from formulations.limits import Limits
 from formulations.sequencing import Sequencing
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.exports import export, make_exporter
@@ -17,7 +17,7 @@ from themis_opt.policies.registry import make_policy
 from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.lowering import in_ticks, job_plans
 
-BUDGET = Budget(seconds=60, workers=1, gap=0.0)
+BUDGET = Limits(seconds=60, workers=1, gap=0.0)
 
 
 def schedule(chunks=3, policy="themis+scf"):

@@ -4,24 +4,26 @@ from collections.abc import Iterator
 from itertools import pairwise, permutations
 
 from formulations.chunk_order import JobPlans
-from formulations.lattice import JobClass, Leg
+from formulations.lattice import JobClass, JobPhase
 
 Stages = tuple[tuple[int, int, int], ...]
 """Machine, duration and lag of each stage of a job, in order."""
 
 
 def paths(job: JobClass) -> Iterator[Stages]:
-    """All ways of one job through its legs."""
+    """All ways of one job through its phases."""
     for first in permutations(job.machines):
         for second in seconds(job, first):
             yield tuple(
-                stage for leg, order in zip(job.legs, (first, second), strict=False) for stage in along(leg, order)
+                stage
+                for phase, order in zip(job.phases, (first, second), strict=False)
+                for stage in along(phase, order)
             )
 
 
 def seconds(job: JobClass, first: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Orders of the second leg; one that stands for nothing where there is none."""
-    if len(job.legs) == 1:
+    """Orders of the second phase; one that stands for nothing where there is none."""
+    if len(job.phases) == 1:
         yield ()
     elif job.mirrored:
         yield first[::-1]
@@ -29,11 +31,11 @@ def seconds(job: JobClass, first: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         yield from permutations(job.machines)
 
 
-def along(leg: Leg, order: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
-    """The stages of one leg."""
+def along(phase: JobPhase, order: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
+    """The stages of one phase."""
     visited = 0
     for machine in order:
-        yield machine, int(leg.duration[visited, machine]), int(leg.lag[machine])
+        yield machine, int(phase.duration[visited, machine]), int(phase.lag[machine])
         visited |= 1 << machine
 
 
@@ -41,7 +43,7 @@ def brute_force(jobs: list[JobClass]) -> int:
     """Least makespan over all paths and all machine sequences.
 
     Every sequence has a topological order: appending stages job by job in all interleavings, each as early as
-    its machine and its input allow, meets the best schedule.  Within a leg the results of *all* earlier stages
+    its machine and its input allow, meets the best schedule.  Within a phase the results of *all* earlier stages
     are waited for.
     """
     single = [job for job in jobs for _ in range(job.count)]
@@ -87,15 +89,15 @@ def recomputed_makespan(jobs: list[JobClass], plans: JobPlans) -> int:
     """The makespan of a solution, from its paths and starts; fails if it breaks a rule."""
     busy: dict[int, list[tuple[int, int]]] = {}
     makespan = 0
-    for job, own in zip(jobs, plans, strict=True):
-        assert len(own) == job.count
-        for times in own:
+    for job, plans_of_class in zip(jobs, plans, strict=True):
+        assert len(plans_of_class) == job.count
+        for times in plans_of_class:
             ready = int(job.release)
             if job.mirrored:
                 assert times.paths[1] == times.paths[0][::-1]
-            for leg, order, starts in zip(job.legs, times.paths, times.starts, strict=True):
+            for phase, order, starts in zip(job.phases, times.paths, times.starts, strict=True):
                 assert sorted(order) == sorted(job.machines)
-                for (machine, duration, lag), start in zip(along(leg, order), starts, strict=True):
+                for (machine, duration, lag), start in zip(along(phase, order), starts, strict=True):
                     assert start >= ready
                     busy.setdefault(machine, []).append((start, start + duration))
                     ready = start + duration + lag

@@ -22,39 +22,39 @@ FREE = np.zeros(2)
 
 
 def test_one_group_gets_rates_in_proportion_to_its_work() -> None:
-    found = allocate(data(alone(3.0, 1.0)), FREE)
-    assert found.rates == pytest.approx([7.5, 2.5], rel=1e-4)
-    assert found.objective == pytest.approx(0.4)
+    allocation = allocate(data(alone(3.0, 1.0)), FREE)
+    assert allocation.rates == pytest.approx([7.5, 2.5], rel=1e-4)
+    assert allocation.objective == pytest.approx(0.4)
 
 
 def test_two_groups_share_by_the_square_roots_of_their_work() -> None:
     """Minimise 9/x + 4/y with x + y = 10: x : y = 3 : 2, and 25/10 in all."""
-    found = allocate(data(alone(9.0, 0.0), alone(0.0, 4.0)), FREE)
-    assert found.rates == pytest.approx([6.0, 4.0], rel=1e-4)
-    assert found.objective == pytest.approx(2.5, rel=1e-9)
-    assert 2.5 * (1 - 1e-9) <= found.bound <= found.objective
+    allocation = allocate(data(alone(9.0, 0.0), alone(0.0, 4.0)), FREE)
+    assert allocation.rates == pytest.approx([6.0, 4.0], rel=1e-4)
+    assert allocation.objective == pytest.approx(2.5, rel=1e-9)
+    assert 2.5 * (1 - 1e-9) <= allocation.bound <= allocation.objective
 
 
 def test_shadow_prices_are_what_a_little_more_saves() -> None:
     groups = alone(9.0, 0.0), alone(0.0, 4.0)
     less, more = (allocate(data(*groups, total=total), FREE).objective for total in (9.99, 10.01))
-    found = allocate(data(*groups), FREE)
-    assert found.row_prices[0] == pytest.approx((less - more) / 0.02, rel=1e-3)
-    assert found.rate_prices == pytest.approx([0.25, 0.25], rel=1e-3)
+    allocation = allocate(data(*groups), FREE)
+    assert allocation.row_prices[0] == pytest.approx((less - more) / 0.02, rel=1e-3)
+    assert allocation.rate_prices == pytest.approx([0.25, 0.25], rel=1e-3)
 
 
 def test_whole_links_are_as_good_as_the_best_of_all() -> None:
     groups = alone(9.0, 0.0), alone(0.0, 4.0)
-    found = allocate(data(*groups, units=(2.5, 2.5), least=(2.5, 2.5)), FREE)
+    allocation = allocate(data(*groups, units=(2.5, 2.5), least=(2.5, 2.5)), FREE)
     best = min(9 / (2.5 * n) + 4 / (2.5 * m) for n in range(1, 4) for m in range(1, 5 - n))
-    assert found.objective == pytest.approx(best)
-    assert found.rates / 2.5 == pytest.approx(np.round(found.rates / 2.5))
-    assert found.bound <= best
+    assert allocation.objective == pytest.approx(best)
+    assert allocation.rates / 2.5 == pytest.approx(np.round(allocation.rates / 2.5))
+    assert allocation.bound <= best
 
 
 def test_of_equally_good_rates_the_cheapest_are_taken() -> None:
-    found = allocate(data(alone(4.0, 0.0), most=(2.0, 8.0), least=(0.0, 1.0)), np.array([1.0, 3.0]))
-    assert found.rates == pytest.approx([2.0, 1.0], rel=1e-6)
+    allocation = allocate(data(alone(4.0, 0.0), most=(2.0, 8.0), least=(0.0, 1.0)), np.array([1.0, 3.0]))
+    assert allocation.rates == pytest.approx([2.0, 1.0], rel=1e-6)
 
 
 def test_constraints_without_a_solution_are_told() -> None:
@@ -71,9 +71,9 @@ def test_cheapest_rates_obey_the_constraints() -> None:
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.floats(0.1, 100), st.floats(0.1, 100), st.floats(0.1, 10)), min_size=1, max_size=4))
 def test_no_rates_on_a_grid_beat_the_bound(works: list[tuple[float, float, float]]) -> None:
-    found = allocate(data(*(alone(a, b, weight=weight) for a, b, weight in works)), FREE)
+    allocation = allocate(data(*(alone(a, b, weight=weight) for a, b, weight in works)), FREE)
     grid = np.linspace(0.01, 9.99, 999)
     values = sum(weight * np.maximum(a / grid, b / (10 - grid)) for a, b, weight in works)
-    assert found.bound <= values.min() * (1 + 1e-9)
-    assert found.objective <= values.min() * (1 + 1e-9)
-    assert found.objective <= found.bound * (1 + 1e-7)
+    assert allocation.bound <= values.min() * (1 + 1e-9)
+    assert allocation.objective <= values.min() * (1 + 1e-9)
+    assert allocation.objective <= allocation.bound * (1 + 1e-7)

@@ -2,20 +2,20 @@
 
 import pytest
 
-from formulations.budget import SEARCHES, Budget, Relaxation
+from formulations.limits import SEARCHES, Limits, Relaxation
 
 
 @pytest.mark.parametrize("relaxation", ["mixed", "none"])
 def test_threads_search_as_asked(relaxation: Relaxation) -> None:
-    parameters = Budget(workers=3).solver(relaxation).parameters
+    parameters = Limits(workers=3).solver(relaxation).parameters
     assert tuple(parameters.subsolvers)[:3] == SEARCHES[relaxation][:3]
 
 
-@pytest.mark.parametrize("budget", [Budget(workers=1), Budget(workers=4, deterministic=True)])
-def test_a_single_thread_is_no_mixture(budget: Budget) -> None:
+@pytest.mark.parametrize("budget", [Limits(workers=1), Limits(workers=4, deterministic=True)])
+def test_a_single_thread_is_no_mixture(budget: Limits) -> None:
     assert not budget.solver("mixed").parameters.subsolvers
     assert budget.solver("none").parameters.linearization_level == 0
 
 
 def test_the_usual_search_is_left_to_cp_sat() -> None:
-    assert not Budget(workers=2).solver().parameters.subsolvers
+    assert not Limits(workers=2).solver().parameters.subsolvers

@@ -7,16 +7,16 @@ import pytest
 from brute_force import brute_force
 
 from formulations.chunk_count import ChunkCount
-from formulations.lattice import JobClass, Leg, arcs
+from formulations.lattice import JobClass, JobPhase, arcs
 
 SEEDS = range(12)
 
 
-def jobs(*rates: float, legs: int = 1, lag: float = 0.0, release: float = 0.0) -> JobClass:
-    """A class that holds machine k for `rates[k]` in each leg, whatever the order."""
+def jobs(*rates: float, phases: int = 1, lag: float = 0.0, release: float = 0.0) -> JobClass:
+    """A class that holds machine k for `rates[k]` in each phase, whatever the order."""
     machines = tuple(range(len(rates)))
-    leg = Leg({arc: rates[arc[1]] for arc in arcs(machines)}, dict.fromkeys(machines, lag))
-    return JobClass(machines, (leg,) * legs, release=release)
+    phase = JobPhase({arc: rates[arc[1]] for arc in arcs(machines)}, dict.fromkeys(machines, lag))
+    return JobClass(machines, (phase,) * phases, release=release)
 
 
 def counted(whole: JobClass, fixed: JobClass, most: int) -> ChunkCount:
@@ -62,8 +62,8 @@ def test_more_jobs_may_begin_on_more_machines() -> None:
 
 def test_gathers_wait_for_whole_scatters() -> None:
     """Of 3 jobs the three gathers take 12 + 3 on machine 0, each after 2 + 2 x 1 of scatters, and a lag after."""
-    fixed, slow = jobs(1, 1, legs=2, lag=1), jobs(0, 0, legs=1).legs[0]
-    gather = Leg({arc: 12.0 if arc[1] == 0 else 0.0 for arc in slow.duration}, slow.lag)
+    fixed, slow = jobs(1, 1, phases=2, lag=1), jobs(0, 0, phases=1).phases[0]
+    gather = JobPhase({arc: 12.0 if arc[1] == 0 else 0.0 for arc in slow.duration}, slow.lag)
     count = counted(JobClass((0, 1), (slow, gather)), fixed, 3)
     assert count.loads((3,)) == pytest.approx(max(4 + 15 + 1, 18 + 1))
 
@@ -91,20 +91,20 @@ def partitions(units: int, count: int) -> Iterator[tuple[int, ...]]:
 def test_no_sizes_beat_the_bound(seed: int) -> None:
     """Every number of jobs, every split in units, every path and every sequence."""
     generator, units = random.Random(seed), 6
-    legs = seed % 2 + 1
-    rates = [{arc: generator.randint(0, 12) for arc in arcs((0, 1))} for _ in range(legs)]
-    fixed = [{k: generator.randint(0, 9) for k in (0, 1)} for _ in range(legs)]
-    lags = [{k: generator.randint(0, 9) for k in (0, 1)} for _ in range(legs)]
-    mirrored = legs == 2 and bool(generator.randint(0, 1))
+    phases = seed % 2 + 1
+    rates = [{arc: generator.randint(0, 12) for arc in arcs((0, 1))} for _ in range(phases)]
+    fixed = [{k: generator.randint(0, 9) for k in (0, 1)} for _ in range(phases)]
+    lags = [{k: generator.randint(0, 9) for k in (0, 1)} for _ in range(phases)]
+    mirrored = phases == 2 and bool(generator.randint(0, 1))
 
     def job(size: int, start: int) -> JobClass:
         each = (
-            Leg({arc: d * size + start * own[arc[1]] for arc, d in rate.items()}, lag)
-            for rate, own, lag in zip(rates, fixed, lags, strict=True)
+            JobPhase({arc: d * size + start * fixed_of_phase[arc[1]] for arc, d in rate.items()}, lag)
+            for rate, fixed_of_phase, lag in zip(rates, fixed, lags, strict=True)
         )
         return JobClass((0, 1), tuple(each), mirrored=mirrored)
 
-    most = 3 if legs == 1 else 2
+    most = 3 if phases == 1 else 2
     count = counted(job(units, 0), job(0, 1), most)
     best = [
         min(brute_force([job(size, 1) for size in sizes]) for sizes in partitions(units, n)) for n in (1, 2, 3)[:most]

@@ -12,10 +12,10 @@ from paper_networks import PAPER_NETWORKS
 from strategies import tiny_instances
 
 import themis_opt
-from formulations.budget import PROVEN_GAP, Budget
 from formulations.chunk_order import ChunkOrder
 from formulations.job_plans import JobPlans, JobTimes
-from formulations.lattice import JobClass, Leg, arcs
+from formulations.lattice import JobClass, JobPhase, arcs
+from formulations.limits import PROVEN_GAP, Limits
 from formulations.order_count import order_count_bound
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
@@ -27,39 +27,39 @@ from themis_opt.search.exact import Exact
 from themis_opt.solving.bounds import bounds
 from themis_opt.solving.lowering import RESOLUTION, chunk_order_data, job_plans
 
-EXACTLY = Budget(seconds=600.0, workers=1, gap=0.0)
-LITTLE_WORK = Budget(seconds=1.0, deterministic=True, gap=0.0)
+EXACTLY = Limits(seconds=600.0, workers=1, gap=0.0)
+LITTLE_WORK = Limits(seconds=1.0, deterministic=True, gap=0.0)
 """A limit that does not depend on the load of the machine."""
 TWO_MACHINES = (0, 1)
 
 
 def ignore(objective: float, bound: float) -> None:
-    """Report to nobody."""
+    """SolverProgress to nobody."""
 
 
 @st.composite
-def legs(draw: st.DrawFn, machines: tuple[int, ...]) -> Leg:
-    return Leg(
+def phases(draw: st.DrawFn, machines: tuple[int, ...]) -> JobPhase:
+    return JobPhase(
         duration={arc: draw(st.integers(0, 9)) for arc in arcs(machines)},
         lag={k: draw(st.integers(0, 4)) for k in machines},
     )
 
 
 @st.composite
-def job_classes(draw: st.DrawFn, num_legs: int, count: int) -> JobClass:
+def job_classes(draw: st.DrawFn, num_phases: int, count: int) -> JobClass:
     machines = draw(st.sampled_from([TWO_MACHINES, TWO_MACHINES, (0,), (1,)]))
     return JobClass(
         machines,
-        tuple(draw(legs(machines)) for _ in range(num_legs)),
+        tuple(draw(phases(machines)) for _ in range(num_phases)),
         count=count,
         release=draw(st.sampled_from([0, 0, 1, 5])),
-        mirrored=num_legs == 2 and draw(st.booleans()),
+        mirrored=num_phases == 2 and draw(st.booleans()),
     )
 
 
-two_jobs = st.lists(st.integers(1, 2).flatmap(lambda n: job_classes(num_legs=n, count=1)), min_size=2, max_size=2)
-two_equal_jobs = st.integers(1, 2).flatmap(lambda n: job_classes(num_legs=n, count=2)).map(lambda job: [job])
-three_one_leg_jobs = st.tuples(job_classes(1, 2), job_classes(1, 1)).map(list)
+two_jobs = st.lists(st.integers(1, 2).flatmap(lambda n: job_classes(num_phases=n, count=1)), min_size=2, max_size=2)
+two_equal_jobs = st.integers(1, 2).flatmap(lambda n: job_classes(num_phases=n, count=2)).map(lambda job: [job])
+three_one_phase_jobs = st.tuples(job_classes(1, 2), job_classes(1, 1)).map(list)
 
 
 def solved(jobs: list[JobClass]) -> tuple[int, int, str]:
@@ -69,7 +69,7 @@ def solved(jobs: list[JobClass]) -> tuple[int, int, str]:
     return recomputed_makespan(jobs, outcome.jobs), outcome.bound, outcome.status
 
 
-@given(two_jobs | two_equal_jobs | three_one_leg_jobs)
+@given(two_jobs | two_equal_jobs | three_one_phase_jobs)
 def test_optimum_equals_brute_force(jobs: list[JobClass]) -> None:
     best = brute_force(jobs)
     assert solved(jobs) == (best, best, "optimal")
@@ -79,22 +79,22 @@ def one_after_another(jobs: list[JobClass]) -> JobPlans:
     """A feasible plan: each job starts when the one before has all results."""
     now, plans = 0, []
     for job in jobs:
-        own = []
+        times = []
         for _ in range(job.count):
             now = max(now, int(job.release))
-            paths = (job.machines, job.machines[::-1])[: len(job.legs)]
+            paths = (job.machines, job.machines[::-1])[: len(job.phases)]
             starts = []
-            for leg, order in zip(job.legs, paths, strict=True):
+            for phase, order in zip(job.phases, paths, strict=True):
                 starts.append([])
-                for _, duration, lag in along(leg, order):
+                for _, duration, lag in along(phase, order):
                     starts[-1].append(now)
                     now += duration + lag
-            own.append(JobTimes(paths, tuple(map(tuple, starts))))
-        plans.append(own)
+            times.append(JobTimes(paths, tuple(map(tuple, starts))))
+        plans.append(times)
     return plans
 
 
-@given(two_jobs | two_equal_jobs | three_one_leg_jobs)
+@given(two_jobs | two_equal_jobs | three_one_phase_jobs)
 def test_hinted_optimum_equals_brute_force_with_little_work(jobs: list[JobClass]) -> None:
     best, plans = brute_force(jobs), one_after_another(jobs)
     model = ChunkOrder(jobs, horizon=recomputed_makespan(jobs, plans))
@@ -115,14 +115,14 @@ def test_optimum_hinted_by_themis_equals_brute_force_with_little_work(instance: 
     assert (outcome.bound, outcome.status) == (brute_force(list(data.jobs)), "optimal")
 
 
-@given(two_jobs | two_equal_jobs | three_one_leg_jobs)
+@given(two_jobs | two_equal_jobs | three_one_phase_jobs)
 def test_order_count_never_exceeds_brute_force(jobs: list[JobClass]) -> None:
     assert order_count_bound(jobs, EXACTLY) <= brute_force(jobs)
 
 
 @settings(max_examples=3)
-@given(job_classes(num_legs=2, count=3))
-def test_optimum_of_three_equal_two_leg_jobs_equals_brute_force(job: JobClass) -> None:
+@given(job_classes(num_phases=2, count=3))
+def test_optimum_of_three_equal_two_phase_jobs_equals_brute_force(job: JobClass) -> None:
     best = brute_force([job])
     assert solved([job]) == (best, best, "optimal")
 
@@ -169,8 +169,8 @@ def test_exact_is_never_worse_than_themis_scf(
     paper_instance: Instance, chunks: int, run: Callable[[Instance, str], Schedule]
 ) -> None:
     instance = paper_instance.overridden(chunks=chunks)
-    found = simulate(instance, Exact(seconds=0.5, workers=1)(instance))
-    assert found.makespan <= run(instance, "themis+scf").makespan
+    schedule = simulate(instance, Exact(seconds=0.5, workers=1)(instance))
+    assert schedule.makespan <= run(instance, "themis+scf").makespan
 
 
 @cache

@@ -5,20 +5,20 @@ from dataclasses import replace
 import pytest
 from ortools.sat.python import cp_model
 
-from formulations.budget import Budget
 from formulations.chunk_order import ChunkOrder
 from formulations.job_plans import JobPlans, JobTimes
-from formulations.lattice import JobClass, Leg
+from formulations.lattice import JobClass, JobPhase
+from formulations.limits import Limits
 
-EXACTLY = Budget(seconds=600.0, workers=1, gap=0.0)
+EXACTLY = Limits(seconds=600.0, workers=1, gap=0.0)
 
 
 def ignore(objective: float, bound: float) -> None:
-    """Report to nobody."""
+    """SolverProgress to nobody."""
 
 
-SCATTER = Leg(duration={(0, 0): 4, (0, 1): 8, (1, 1): 2, (2, 0): 1}, lag={0: 1, 1: 2})
-GATHER = Leg(duration={(0, 0): 1, (0, 1): 2, (1, 1): 8, (2, 0): 4}, lag={0: 1, 1: 2})
+SCATTER = JobPhase(duration={(0, 0): 4, (0, 1): 8, (1, 1): 2, (2, 0): 1}, lag={0: 1, 1: 2})
+GATHER = JobPhase(duration={(0, 0): 1, (0, 1): 2, (1, 1): 8, (2, 0): 4}, lag={0: 1, 1: 2})
 ONE_JOB = JobClass((0, 1), (SCATTER, GATHER), count=1, release=3)
 LEGAL = JobTimes(paths=((0, 1), (1, 0)), starts=((3, 8), (12, 16)))
 """Scatter 3-7 and, a lag of 1 later, 8-10; ready at 12: gather 12-14 and, a lag of 2 later, 16-20."""
@@ -28,22 +28,22 @@ FINISH = 21
 def accepts(plans: JobPlans, jobs: tuple[JobClass, ...] = (ONE_JOB,), horizon: int = 100, lower_bound: int = 0) -> bool:
     """Whether the model has a solution with these paths and starts."""
     model = ChunkOrder(jobs, horizon, lower_bound)
-    for own, own_times in zip(model.variables, plans, strict=True):
-        for variables, times in zip(own, own_times, strict=True):
-            for leg, order, starts in zip(variables.legs, times.paths, times.starts, strict=True):
+    for jobs_of_class, plans_of_class in zip(model.variables, plans, strict=True):
+        for variables, times in zip(jobs_of_class, plans_of_class, strict=True):
+            for phase, order, starts in zip(variables.phases, times.paths, times.starts, strict=True):
                 for position, (machine, start) in enumerate(zip(order, starts, strict=True)):
                     visited = sum(1 << k for k in order[:position])
-                    model.model.add(leg.taken[visited, machine] == 1)
-                    model.model.add(leg.start[machine] == start)
+                    model.model.add(phase.taken[visited, machine] == 1)
+                    model.model.add(phase.start[machine] == start)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     return solver.solve(model.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)
 
 
-def moved(leg: int, position: int, by: int) -> JobTimes:
+def moved(phase: int, position: int, by: int) -> JobTimes:
     """The legal plan with one stage moved."""
     starts = [list(s) for s in LEGAL.starts]
-    starts[leg][position] += by
+    starts[phase][position] += by
     return replace(LEGAL, starts=tuple(tuple(s) for s in starts))
 
 
@@ -51,10 +51,10 @@ def test_a_legal_plan_is_accepted() -> None:
     assert accepts([[LEGAL]])
 
 
-def test_path_must_visit_every_machine_once_per_leg() -> None:
+def test_path_must_visit_every_machine_once_per_phase() -> None:
     """(1)."""
     model = ChunkOrder([ONE_JOB], 100)
-    model.model.add(sum(model.variables[0][0].legs[0].taken.values()) != 2)
+    model.model.add(sum(model.variables[0][0].phases[0].taken.values()) != 2)
     assert model.solve(EXACTLY, ignore).status == "infeasible"
 
 
@@ -62,9 +62,9 @@ def test_path_must_visit_every_machine_once_per_leg() -> None:
 def test_order_literals_agree_with_the_path(first_is_0: int, status: str) -> None:
     """(2)."""
     model = ChunkOrder([ONE_JOB], 100)
-    leg = model.variables[0][0].legs[0]
-    model.model.add(leg.taken[0, 0] == 1)
-    model.model.add(leg.before[0, 1] == first_is_0)
+    phase = model.variables[0][0].phases[0]
+    model.model.add(phase.taken[0, 0] == 1)
+    model.model.add(phase.before[0, 1] == first_is_0)
     assert model.solve(EXACTLY, ignore).status == status
 
 
@@ -72,34 +72,34 @@ def test_order_literals_agree_with_the_path(first_is_0: int, status: str) -> Non
 def test_duration_belongs_to_the_arc_taken(duration: int, status: str) -> None:
     """(3): machine 1 takes 2 after machine 0, and 8 before it."""
     model = ChunkOrder([ONE_JOB], 100)
-    leg = model.variables[0][0].legs[0]
-    model.model.add(leg.taken[0, 0] == 1)
-    model.model.add(leg.duration[1] == duration)
+    phase = model.variables[0][0].phases[0]
+    model.model.add(phase.taken[0, 0] == 1)
+    model.model.add(phase.duration[1] == duration)
     assert model.solve(EXACTLY, ignore).status == status
 
 
 def test_a_stage_may_not_start_before_the_result_of_the_one_before_it() -> None:
     """(4): its lag included."""
-    assert not accepts([[moved(leg=0, position=1, by=-1)]])
+    assert not accepts([[moved(phase=0, position=1, by=-1)]])
 
 
-def test_the_second_leg_may_not_start_before_the_results_of_the_first() -> None:
+def test_the_second_phase_may_not_start_before_the_results_of_the_first() -> None:
     """(5)."""
-    assert not accepts([[moved(leg=1, position=0, by=-1)]])
+    assert not accepts([[moved(phase=1, position=0, by=-1)]])
 
 
 def test_no_stage_may_start_before_the_release() -> None:
-    assert not accepts([[moved(leg=0, position=0, by=-1)]])
+    assert not accepts([[moved(phase=0, position=0, by=-1)]])
 
 
-ONE_LEG = JobClass((0,), (Leg(duration={(0, 0): 4}, lag={0: 1}),), count=1)
+ONE_PHASE = JobClass((0,), (JobPhase(duration={(0, 0): 4}, lag={0: 1}),), count=1)
 
 
 @pytest.mark.parametrize(("second", "accepted"), [(4, True), (3, False)])
 def test_stages_on_one_machine_may_touch_but_not_overlap(second: int, accepted: bool) -> None:
     """(6)."""
     one, other = JobTimes(((0,),), ((0,),)), JobTimes(((0,),), ((second,),))
-    assert accepts([[one], [other]], (ONE_LEG, ONE_LEG)) is accepted
+    assert accepts([[one], [other]], (ONE_PHASE, ONE_PHASE)) is accepted
 
 
 @pytest.mark.parametrize(("horizon", "accepted"), [(FINISH, True), (FINISH - 1, False)])
@@ -111,20 +111,20 @@ def test_makespan_holds_the_last_result_and_stays_within_the_horizon(horizon: in
 def test_load_bounds_accept_machines_that_are_never_idle() -> None:
     """(8): two jobs back to back take 8 on the machine and 1 of lag."""
     back_to_back = [JobTimes(((0,),), ((0,),)), JobTimes(((0,),), ((4,),))]
-    assert accepts([back_to_back], (replace(ONE_LEG, count=2),), horizon=9)
+    assert accepts([back_to_back], (replace(ONE_PHASE, count=2),), horizon=9)
 
 
 def test_load_bounds_refuse_more_work_than_time() -> None:
     """(8)."""
-    model = ChunkOrder([replace(ONE_LEG, count=2)], horizon=8)
+    model = ChunkOrder([replace(ONE_PHASE, count=2)], horizon=8)
     assert model.solve(EXACTLY, ignore).status == "infeasible"
 
 
 @pytest.mark.parametrize(("starts", "accepted"), [((0, 4), True), ((4, 0), False)])
 def test_equal_jobs_are_numbered_by_their_first_start(starts: tuple[int, int], accepted: bool) -> None:
     """(9)."""
-    own = [JobTimes(((0,),), ((start,),)) for start in starts]
-    assert accepts([own], (replace(ONE_LEG, count=2),)) is accepted
+    times = [JobTimes(((0,),), ((start,),)) for start in starts]
+    assert accepts([times], (replace(ONE_PHASE, count=2),)) is accepted
 
 
 MIRRORED = replace(ONE_JOB, mirrored=True)

@@ -9,7 +9,6 @@ import pytest
 from brute_force import brute_force
 from ortools.sat.python import cp_model
 
-from formulations.budget import Budget
 from formulations.chunk_order import ChunkOrder
 from formulations.end_counts import (
     BeginCounts,
@@ -19,21 +18,24 @@ from formulations.end_counts import (
     add_direction,
     is_reversible,
 )
-from formulations.lattice import JobClass, Leg, arcs
+from formulations.lattice import JobClass, JobPhase, arcs
+from formulations.limits import Limits
 
-EXACTLY = Budget(seconds=600.0, workers=1, gap=0.0)
+EXACTLY = Limits(seconds=600.0, workers=1, gap=0.0)
 
 
 def random_class(seed: int) -> JobClass:
-    """Two or three jobs on two or three machines, in one leg or two that may be reversible or mirrored."""
+    """Two or three jobs on two or three machines, in one phase or two that may be reversible or mirrored."""
     generator = random.Random(seed)
-    count, machines, num_legs = [(3, (0, 1), 2), (3, (0, 2), 1), (2, (0, 1, 2), 1), (2, (1, 2), 2)][seed % 4]
+    count, machines, num_phases = [(3, (0, 1), 2), (3, (0, 2), 1), (2, (0, 1, 2), 1), (2, (1, 2), 2)][seed % 4]
     lag = {k: generator.randint(0, 4) for k in machines}
-    legs = [Leg({arc: generator.randint(0, 9) for arc in arcs(machines)}, lag) for _ in range(num_legs)]
-    job = JobClass(machines, tuple(legs), count, release=generator.choice([0, 5]))
-    if num_legs == 2 and seed % 8 < 4:
-        return replace(job, legs=(legs[0], Leg({job.mirror(arc): d for arc, d in legs[0].duration.items()}, lag)))
-    return replace(job, mirrored=num_legs == 2 and generator.random() < 0.5)
+    phases = [JobPhase({arc: generator.randint(0, 9) for arc in arcs(machines)}, lag) for _ in range(num_phases)]
+    job = JobClass(machines, tuple(phases), count, release=generator.choice([0, 5]))
+    if num_phases == 2 and seed % 8 < 4:
+        return replace(
+            job, phases=(phases[0], JobPhase({job.mirror(arc): d for arc, d in phases[0].duration.items()}, lag))
+        )
+    return replace(job, mirrored=num_phases == 2 and generator.random() < 0.5)
 
 
 def statuses(job: JobClass, horizon: int, cells: Iterable[Ends]) -> set[str]:
@@ -46,12 +48,12 @@ def all_parts(job: JobClass, horizon: int) -> list[EndPairs]:
     parts = list[EndPairs]()
     for cell in EndCells(job, horizon):
         assert isinstance(cell, BeginCounts)
-        own = EndCells(job, horizon, cell)
-        for part in own:
+        parts_of_cell = EndCells(job, horizon, cell)
+        for part in parts_of_cell:
             assert isinstance(part, EndPairs)
             assert tuple(map(sum, part.counts)) == cell.begin
             parts.append(part)
-        assert own.are_all
+        assert parts_of_cell.are_all
     return parts
 
 
@@ -75,9 +77,9 @@ def test_the_parts_of_the_cells_say_the_same(seed: int) -> None:
 
 def test_a_cell_is_divided_into_all_tables_with_its_sums() -> None:
     """Where nothing is ruled out, neither by loads nor by the direction of time."""
-    legs = [Leg(dict.fromkeys(arcs((0, 1, 2)), 0), dict.fromkeys(range(3), lag)) for lag in (0, 1)]
+    phases = [JobPhase(dict.fromkeys(arcs((0, 1, 2)), 0), dict.fromkeys(range(3), lag)) for lag in (0, 1)]
     tables = (tuple(counts[row : row + 3] for row in (0, 3, 6)) for counts in product(range(3), repeat=9))
-    parts = list(EndCells(JobClass((0, 1, 2), tuple(legs), count=3), 99, BeginCounts((2, 1, 0))))
+    parts = list(EndCells(JobClass((0, 1, 2), tuple(phases), count=3), 99, BeginCounts((2, 1, 0))))
     assert set(parts) == {EndPairs(table) for table in tables if tuple(map(sum, table)) == (2, 1, 0)}
     assert len(parts) == len(set(parts)) == 18
 
@@ -85,7 +87,7 @@ def test_a_cell_is_divided_into_all_tables_with_its_sums() -> None:
 def two_machines(lag: int = 0) -> JobClass:
     """Two jobs on two machines, whose stages take 10 where they are the first or last of all, and 1 elsewhere."""
     first, last = {(0, 0): 10, (0, 1): 10, (1, 1): 1, (2, 0): 1}, {(0, 0): 1, (0, 1): 1, (1, 1): 10, (2, 0): 10}
-    return JobClass((0, 1), (Leg(first, {0: lag, 1: lag}), Leg(last, {0: lag, 1: lag})), count=2)
+    return JobClass((0, 1), (JobPhase(first, {0: lag, 1: lag}), JobPhase(last, {0: lag, 1: lag})), count=2)
 
 
 def test_a_short_horizon_leaves_few_cells() -> None:
@@ -101,7 +103,7 @@ def test_cells_are_met_once_and_in_one_direction_of_time() -> None:
     assert is_reversible(job)
     parts = all_parts(job, 99)
     assert len(parts) == len(set(parts)) == 7
-    one_way = replace(job, legs=(job.legs[0], replace(job.legs[1], lag={0: 0, 1: 5})))
+    one_way = replace(job, phases=(job.phases[0], replace(job.phases[1], lag={0: 0, 1: 5})))
     assert not is_reversible(one_way)
     assert len(all_parts(one_way, 99)) == 10
 

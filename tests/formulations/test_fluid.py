@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formulations.fluid import fluid_bound, lagrangian, least_lag, rows
-from formulations.lattice import JobClass, Leg, arcs
+from formulations.lattice import JobClass, JobPhase, arcs
 
 
 def one_machine(duration: float, lag: float = 0, release: float = 0, machine: int = 0) -> JobClass:
-    return JobClass((machine,), (Leg({(0, machine): duration}, {machine: lag}),), release=release)
+    return JobClass((machine,), (JobPhase({(0, machine): duration}, {machine: lag}),), release=release)
 
 
-TWO_ORDERS = JobClass((0, 1), (Leg({(0, 0): 3, (1, 1): 1, (0, 1): 6, (2, 0): 1}, {0: 0, 1: 0}),))
+TWO_ORDERS = JobClass((0, 1), (JobPhase({(0, 0): 3, (1, 1): 1, (0, 1): 6, (2, 0): 1}, {0: 0, 1: 0}),))
 """Machine 0 first: loads 3 and 1.  Machine 1 first: loads 1 and 6.  Best: 5/7 and 2/7, both loads 17/7."""
 
 
@@ -52,10 +52,10 @@ def test_the_least_lag_ignores_classes_released_earlier() -> None:
     assert least_lag([one_machine(5, lag=1), one_machine(5, lag=2, release=10)], threshold=10, machine=0) == 2
 
 
-def test_a_mirrored_job_cannot_choose_its_second_leg() -> None:
-    """Scattering 0 then 1 costs 4 on machine 0; its reverse costs 4 there again.  Free, both legs avoid that."""
-    scatter = Leg({(0, 0): 4, (1, 1): 0, (0, 1): 0, (2, 0): 4}, {0: 0, 1: 0})
-    gather = Leg({(0, 0): 0, (1, 1): 9, (0, 1): 9, (2, 0): 8}, {0: 0, 1: 0})
+def test_a_mirrored_job_cannot_choose_its_second_phase() -> None:
+    """Scattering 0 then 1 costs 4 on machine 0; its reverse costs 4 there again.  Free, both phases avoid that."""
+    scatter = JobPhase({(0, 0): 4, (1, 1): 0, (0, 1): 0, (2, 0): 4}, {0: 0, 1: 0})
+    gather = JobPhase({(0, 0): 0, (1, 1): 9, (0, 1): 9, (2, 0): 8}, {0: 0, 1: 0})
     free = fluid_bound([JobClass((0, 1), (scatter, gather))])
     assert fluid_bound([JobClass((0, 1), (scatter, gather), mirrored=True)]) >= free
 
@@ -78,9 +78,9 @@ def test_any_weights_give_a_bound(weights: list[float]) -> None:
 )
 def test_a_mix_of_two_orders_is_never_below_the_bound(durations: list[int], share: float) -> None:
     """Weak duality from the other side: any feasible flow, numbers as large as picoseconds get."""
-    job = JobClass((0, 1, 2), (Leg(dict(zip(arcs((0, 1, 2)), durations, strict=True)), {0: 0, 1: 0, 2: 0}),))
-    leg = job.legs[0].duration
-    forwards = {0: leg[0b000, 0], 1: leg[0b001, 1], 2: leg[0b011, 2]}
-    backwards = {2: leg[0b000, 2], 1: leg[0b100, 1], 0: leg[0b110, 0]}
+    job = JobClass((0, 1, 2), (JobPhase(dict(zip(arcs((0, 1, 2)), durations, strict=True)), {0: 0, 1: 0, 2: 0}),))
+    phase = job.phases[0].duration
+    forwards = {0: phase[0b000, 0], 1: phase[0b001, 1], 2: phase[0b011, 2]}
+    backwards = {2: phase[0b000, 2], 1: phase[0b100, 1], 0: phase[0b110, 0]}
     makespan = max(share * forwards[k] + (1 - share) * backwards[k] for k in range(3))
     assert fluid_bound([job]) <= makespan * (1 + 1e-9)

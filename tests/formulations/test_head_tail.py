@@ -5,7 +5,7 @@ from hypothesis import given
 from strategies import instances
 
 from formulations.fluid import fluid_bound
-from formulations.head_tail import Window, _Programme, _stages, head_tail_bound
+from formulations.head_tail import LoadWindow, WindowProgramme, head_tail_bound, stages_by_machine
 from formulations.lattice import JobClass
 from themis_opt.problem.instance import Instance
 from themis_opt.solving.lowering import job_class
@@ -14,16 +14,17 @@ from themis_opt.solving.makespan_bounds import chain
 
 def classes(instance: Instance) -> tuple[list[JobClass], list[JobClass]]:
     """The collectives as a whole, and one of their equal chunks."""
-    whole = [job_class(instance, own, own.size, "fluid") for own in instance.exchanges]
-    parts = [job_class(instance, own, own.size // own.chunks, "fluid") for own in instance.exchanges]
+    exchanges = instance.exchanges
+    whole = [job_class(instance, exchange, exchange.size, "fluid") for exchange in exchanges]
+    parts = [job_class(instance, exchange, exchange.size // exchange.chunks, "fluid") for exchange in exchanges]
     return whole, parts
 
 
-def every_window(whole: list[JobClass], parts: list[JobClass], known: float) -> list[Window]:
+def every_window(whole: list[JobClass], parts: list[JobClass], known: float) -> list[LoadWindow]:
     """Those that hold even if nothing is in them, and the whole machine."""
     return [
-        Window(machine, head, tail)
-        for machine, stages in _stages(whole, parts).items()
+        LoadWindow(machine, head, tail)
+        for machine, stages in stages_by_machine(whole, parts).items()
         for head in set(stages.heads.tolist())
         for tail in set(stages.tails.tolist())
         if head + tail <= known or (head, tail) == (stages.heads.min(), stages.tails.min())
@@ -34,6 +35,6 @@ def every_window(whole: list[JobClass], parts: list[JobClass], known: float) -> 
 def test_separation_misses_no_window_that_counts(instance: Instance) -> None:
     whole, parts = classes(instance)
     known = max(fluid_bound(whole), chain(instance))
-    _, flow, limit = _Programme(whole, _stages(whole, parts)).solved(every_window(whole, parts, known))
+    _, flow, limit = WindowProgramme(whole, stages_by_machine(whole, parts)).solved(every_window(whole, parts, known))
     if flow:
         assert head_tail_bound(whole, parts, known) == pytest.approx(max(known, limit), rel=1e-3)

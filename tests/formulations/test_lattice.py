@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulations.lattice import JobClass, Leg, arcs, cheapest_path, subsets
+from formulations.lattice import JobClass, JobPhase, arcs, cheapest_path, subsets
 
 MACHINES = (0, 2, 3)
 
@@ -46,7 +46,7 @@ def test_orders_are_more_than_arcs_from_six_machines_on() -> None:
 
 def job(first: dict[tuple[int, int], int], second: dict[tuple[int, int], int], *, mirrored: bool) -> JobClass:
     lag = dict.fromkeys(MACHINES, 1)
-    return JobClass(MACHINES, (Leg(first, lag), Leg(second, lag)), mirrored=mirrored)
+    return JobClass(MACHINES, (JobPhase(first, lag), JobPhase(second, lag)), mirrored=mirrored)
 
 
 @given(arc_costs(), arc_costs(), st.permutations(MACHINES).map(tuple))
@@ -59,7 +59,7 @@ def test_a_folded_layer_costs_an_order_and_its_reverse(
 
 
 @given(arc_costs(), arc_costs())
-def test_free_legs_are_layers_of_their_own(
+def test_free_phases_are_layers_of_their_own(
     first: dict[tuple[int, int], int], second: dict[tuple[int, int], int]
 ) -> None:
     free = job(first, second, mirrored=False)

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulations.budget import Budget
 from formulations.fluid import fluid_bound
-from formulations.lattice import JobClass, Leg, arcs
+from formulations.lattice import JobClass, JobPhase, arcs
+from formulations.limits import Limits
 from formulations.order_count import order_count_bound
 
-EXACTLY = Budget(seconds=600.0, workers=1, gap=0.0)
+EXACTLY = Limits(seconds=600.0, workers=1, gap=0.0)
 
 
 def bound(*jobs: JobClass) -> int:
@@ -19,12 +19,12 @@ def bound(*jobs: JobClass) -> int:
 
 
 NO_LAG = {0: 0, 1: 0}
-FREE = Leg({(0, 0): 3, (1, 1): 1, (0, 1): 6, (2, 0): 1}, NO_LAG)
+FREE = JobPhase({(0, 0): 3, (1, 1): 1, (0, 1): 6, (2, 0): 1}, NO_LAG)
 """Machine 0 first: loads 3 and 1.  Machine 1 first: loads 1 and 6."""
 
 
 def test_one_machine_serves_all_jobs_one_after_another() -> None:
-    job = JobClass((0,), (Leg({(0, 0): 5}, {0: 2}),), count=3)
+    job = JobClass((0,), (JobPhase({(0, 0): 5}, {0: 2}),), count=3)
     assert bound(job) == 3 * 5 + 2
 
 
@@ -40,34 +40,34 @@ def test_whole_jobs_cannot_balance_the_machines() -> None:
 
 def test_a_machine_on_which_no_job_starts_waits_for_the_first_stage_elsewhere() -> None:
     """Machine 1 first is out of the question: it would take 1000."""
-    leg = Leg({(0, 0): 3, (1, 1): 5, (0, 1): 1000, (2, 0): 1}, {0: 2, 1: 0})
-    assert bound(JobClass((0, 1), (leg,), count=2)) == (3 + 2) + 2 * 5
+    phase = JobPhase({(0, 0): 3, (1, 1): 5, (0, 1): 1000, (2, 0): 1}, {0: 2, 1: 0})
+    assert bound(JobClass((0, 1), (phase,), count=2)) == (3 + 2) + 2 * 5
 
 
 def test_a_machine_on_which_no_job_ends_has_a_last_stage_elsewhere_behind_it() -> None:
-    leg = Leg({(0, 0): 5, (1, 1): 3, (0, 1): 1000, (2, 0): 1}, {0: 0, 1: 2})
-    assert bound(JobClass((0, 1), (leg,), count=2)) == 2 * 5 + (3 + 2)
+    phase = JobPhase({(0, 0): 5, (1, 1): 3, (0, 1): 1000, (2, 0): 1}, {0: 0, 1: 2})
+    assert bound(JobClass((0, 1), (phase,), count=2)) == 2 * 5 + (3 + 2)
 
 
 def test_a_release_delays_head_and_load() -> None:
-    job = JobClass((0,), (Leg({(0, 0): 5}, {0: 2}),), count=3)
+    job = JobClass((0,), (JobPhase({(0, 0): 5}, {0: 2}),), count=3)
     assert bound(replace(job, release=10)) == 10 + bound(job)
 
 
 def test_loads_of_two_classes_add_up() -> None:
-    job = JobClass((0,), (Leg({(0, 0): 5}, {0: 0}),), count=2)
+    job = JobClass((0,), (JobPhase({(0, 0): 5}, {0: 0}),), count=2)
     assert bound(job, replace(job, count=1)) == 15
 
 
-def test_a_mirrored_second_leg_pays_for_the_order_of_the_first() -> None:
-    """Free, both legs are cheap on machine 0 first; the reverse of that order is dear."""
-    dear_second = Leg({(0, 0): 3, (1, 1): 1, (0, 1): 60, (2, 0): 1}, NO_LAG)
+def test_a_mirrored_second_phase_pays_for_the_order_of_the_first() -> None:
+    """Free, both phases are cheap on machine 0 first; the reverse of that order is dear."""
+    dear_second = JobPhase({(0, 0): 3, (1, 1): 1, (0, 1): 60, (2, 0): 1}, NO_LAG)
     job = JobClass((0, 1), (FREE, dear_second))
     assert bound(replace(job, mirrored=True)) > bound(job)
 
 
-@pytest.mark.parametrize("budget", [Budget(seconds=0.01, workers=1), Budget(seconds=1e-6, deterministic=True)])
-def test_a_search_without_time_still_returns_a_bound(budget: Budget) -> None:
+@pytest.mark.parametrize("budget", [Limits(seconds=0.01, workers=1), Limits(seconds=1e-6, deterministic=True)])
+def test_a_search_without_time_still_returns_a_bound(budget: Limits) -> None:
     assert 0 <= order_count_bound([JobClass((0, 1), (FREE,), count=10**6)], budget) <= 10**6 * 3 + 10**6
 
 
@@ -75,6 +75,6 @@ def test_a_search_without_time_still_returns_a_bound(budget: Budget) -> None:
 def test_whole_jobs_are_never_below_the_fluid_bound(durations: list[int], count: int) -> None:
     machines = (0, 1, 2)
     lag = dict.fromkeys(machines, 0)
-    job = JobClass(machines, (Leg(dict(zip(arcs(machines), durations, strict=True)), lag),), count)
-    whole = JobClass(machines, (Leg({a: d * count for a, d in job.legs[0].duration.items()}, lag),))
+    job = JobClass(machines, (JobPhase(dict(zip(arcs(machines), durations, strict=True)), lag),), count)
+    whole = JobClass(machines, (JobPhase({a: d * count for a, d in job.phases[0].duration.items()}, lag),))
     assert bound(job) >= fluid_bound([whole]) * (1 - 1e-9)

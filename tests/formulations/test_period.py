@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
-from formulations.budget import Budget
 from formulations.job_plans import JobTimes
-from formulations.lattice import JobClass, Leg
+from formulations.lattice import JobClass, JobPhase
+from formulations.limits import Limits
 from formulations.period import PeriodModel
 from formulations.period_variables import LaunchJobs, Moment, PeriodJobs, PeriodTimes
 
-EXACTLY = Budget(seconds=600.0, workers=1, gap=0.0)
+EXACTLY = Limits(seconds=600.0, workers=1, gap=0.0)
 
 
 def ignore(objective: float, bound: float) -> None:
-    """Report to nobody."""
+    """SolverProgress to nobody."""
 
 
 def optimum(period: PeriodJobs, horizon: int = 60) -> int:
@@ -34,8 +34,8 @@ def optimum(period: PeriodJobs, horizon: int = 60) -> int:
 
 def launch(duration: int, after: int, before: Moment, *, machine: int = 0, lag: int = 0, count: int = 1) -> LaunchJobs:
     """Jobs of one stage on one machine."""
-    leg = Leg(duration={(0, machine): duration}, lag={machine: lag})
-    return LaunchJobs((JobClass((machine,), (leg,), count),), (after, 0), before)
+    phase = JobPhase(duration={(0, machine): duration}, lag={machine: lag})
+    return LaunchJobs((JobClass((machine,), (phase,), count),), (after, 0), before)
 
 
 def obeys(period: PeriodJobs, times: PeriodTimes) -> bool:
@@ -46,16 +46,17 @@ def obeys(period: PeriodJobs, times: PeriodTimes) -> bool:
         return False
     held: dict[int, list[tuple[int, int]]] = {}
     ready: list[int] = []
-    for own, plans in zip(period.launches, times.launches, strict=True):
-        release = max([ends[own.after[0]] + own.after[1] * times.period, *(ready[n] for n in own.after_launches)])
+    for launch, plans in zip(period.launches, times.launches, strict=True):
+        (task, later), others = launch.after, [ready[n] for n in launch.after_launches]
+        release = max([ends[task] + later * times.period, *others])
         ready.append(0)
-        for job, all_times in zip(own.jobs, plans, strict=True):
+        for job, all_times in zip(launch.jobs, plans, strict=True):
             for job_times in all_times:
                 done = passed(job, job_times, release, period.resources, held)
                 if done is None:
                     return False
                 ready[-1] = max(ready[-1], done)
-        if ready[-1] > times.tasks[own.before[0]] + own.before[1] * times.period:
+        if ready[-1] > times.tasks[launch.before[0]] + launch.before[1] * times.period:
             return False
     return all(disjoint(stages, times.period) for stages in held.values())
 
@@ -64,14 +65,14 @@ def passed(
     job: JobClass, times: JobTimes, now: int, resources: tuple[int, ...], held: dict[int, list[tuple[int, int]]]
 ) -> int | None:
     """When a job has all results, None if it starts a stage too early; `held` takes up its stages by resource."""
-    for leg, path, starts in zip(job.legs, times.paths, times.starts, strict=True):
+    for phase, path, starts in zip(job.phases, times.paths, times.starts, strict=True):
         visited = 0
         for machine, start in zip(path, starts, strict=True):
             if start < now:
                 return None
-            end = start + int(leg.duration[visited, machine])
+            end = start + int(phase.duration[visited, machine])
             held.setdefault(resources[machine], []).append((start, end))
-            now, visited = end + int(leg.lag[machine]), visited | 1 << machine
+            now, visited = end + int(phase.lag[machine]), visited | 1 << machine
     return now
 
 
@@ -82,7 +83,7 @@ def disjoint(stages: list[tuple[int, int]], period: int) -> bool:
 
 
 def brute_force(period: PeriodJobs) -> int:
-    """The least period, by trying all starts of one-leg jobs."""
+    """The least period, by trying all starts of one-phase jobs."""
     for length in count(max(1, sum(period.tasks))):
         if any(obeys(period, times) for times in all_times(period, length)):
             return length
@@ -91,7 +92,7 @@ def brute_force(period: PeriodJobs) -> int:
 
 def all_times(period: PeriodJobs, length: int) -> Iterator[PeriodTimes]:
     """All starts within two periods."""
-    jobs = [job for own in period.launches for job in own.jobs]
+    jobs = [job for launch in period.launches for job in launch.jobs]
     paths = product(*(permutations(job.machines) for job in jobs))
     for chosen in paths:
         for starts in product(*(product(range(2 * length), repeat=len(job.machines)) for job in jobs)):
@@ -122,8 +123,8 @@ def test_optimum_equals_brute_force(period: PeriodJobs) -> None:
 @pytest.mark.parametrize("resources", [(0, 1), (0, 0)])
 @pytest.mark.parametrize("before", [(0, 1), (1, 1)])
 def test_optimum_over_paths_equals_brute_force(resources: tuple[int, int], before: Moment) -> None:
-    leg = Leg(duration={(0, 0): 2, (0, 1): 3, (1, 1): 1, (2, 0): 1}, lag={0: 1, 1: 0})
-    period = PeriodJobs((1, 1), (LaunchJobs((JobClass((0, 1), (leg,)),), (1, 0), before),), resources)
+    phase = JobPhase(duration={(0, 0): 2, (0, 1): 3, (1, 1): 1, (2, 0): 1}, lag={0: 1, 1: 0})
+    period = PeriodJobs((1, 1), (LaunchJobs((JobClass((0, 1), (phase,)),), (1, 0), before),), resources)
     assert optimum(period) == brute_force(period)
 
 
@@ -157,7 +158,7 @@ def test_what_wraps_around_may_not_overlap_the_start_of_the_next_period() -> Non
 def test_a_launch_waits_for_the_launches_it_names() -> None:
     first, second = launch(4, 0, (0, 1)), launch(3, 0, (0, 1), machine=1)
     free, bound = (first, second), (first, replace(second, after_launches=(0,)))
-    assert [optimum(PeriodJobs((2,), own, (0, 1))) for own in (free, bound)] == [6, 9]
+    assert [optimum(PeriodJobs((2,), launches, (0, 1))) for launches in (free, bound)] == [6, 9]
 
 
 def test_a_launch_of_the_next_period_is_released_by_its_task() -> None:
@@ -167,8 +168,8 @@ def test_a_launch_of_the_next_period_is_released_by_its_task() -> None:
 
 def test_gathers_that_mirror_scatters_reverse_their_paths() -> None:
     """Scattering is fast over machine 0 first; gathering too, which the mirror forbids."""
-    leg = Leg(duration={(0, 0): 1, (0, 1): 5, (1, 1): 1, (2, 0): 5}, lag={0: 0, 1: 0})
-    scatter = LaunchJobs((JobClass((0, 1), (leg,)),), (0, 0), (0, 1))
+    phase = JobPhase(duration={(0, 0): 1, (0, 1): 5, (1, 1): 1, (2, 0): 5}, lag={0: 0, 1: 0})
+    scatter = LaunchJobs((JobClass((0, 1), (phase,)),), (0, 0), (0, 1))
     gather = replace(scatter, after_launches=(0,))
     free = PeriodJobs((1,), (scatter, gather), (0, 1))
     mirrored = PeriodJobs((1,), (scatter, replace(gather, mirrors=0)), (0, 1))
@@ -196,11 +197,11 @@ def accepts(times: PeriodTimes, period: PeriodJobs = TWO_TASKS, horizon: int = 3
     for variable, start in zip(model.task_start, times.tasks, strict=True):
         model.model.add(variable == start)
     for variables, plans in zip(model.launches, times.launches, strict=True):
-        own_times = [job_times for own in plans for job_times in own]
-        for job, job_times in zip(variables.jobs, own_times, strict=True):
-            for leg, path, starts in zip(job.legs, job_times.paths, job_times.starts, strict=True):
+        times_of_jobs = [job_times for plans_of_class in plans for job_times in plans_of_class]
+        for job, job_times in zip(variables.jobs, times_of_jobs, strict=True):
+            for phase, path, starts in zip(job.phases, job_times.paths, job_times.starts, strict=True):
                 for machine, start in zip(path, starts, strict=True):
-                    model.model.add(leg.start[machine] == start)
+                    model.model.add(phase.start[machine] == start)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     return solver.solve(model.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
-from formulations.budget import Budget
 from formulations.job_plans import JobPlans, JobTimes
-from formulations.lattice import JobClass, Leg, arcs
-from formulations.sequencing import Path, Paths, Sequencing, Stage, one_machine_bound, stages_along
+from formulations.lattice import JobClass, JobPhase, arcs
+from formulations.limits import Limits
+from formulations.sequencing import JobPath, JobPaths, PathStage, Sequencing, one_machine_bound, stages_along
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import equal_sizes
 from themis_opt.schedules.schedule import Schedule
@@ -21,47 +21,47 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.lowering import ChunkOrderData, chunk_order_data, enforced_plan, job_plans
 
-EXACTLY = Budget(seconds=600.0, workers=1, gap=0.0)
+EXACTLY = Limits(seconds=600.0, workers=1, gap=0.0)
 HORIZON = 400
-Problem = tuple[list[JobClass], list[list[Path]]]
+Problem = tuple[list[JobClass], list[list[JobPath]]]
 
 
 def ignore(objective: float, bound: float) -> None:
-    """Report to nobody."""
+    """SolverProgress to nobody."""
 
 
-def ways(job: JobClass) -> list[Path]:
+def ways(job: JobClass) -> list[JobPath]:
     """All paths of a job."""
-    return list(product(*(permutations(job.machines) for _ in job.legs)))
+    return list(product(*(permutations(job.machines) for _ in job.phases)))
 
 
 @st.composite
-def job_classes(draw: st.DrawFn, num_legs: int, count: int) -> JobClass:
+def job_classes(draw: st.DrawFn, num_phases: int, count: int) -> JobClass:
     machines = draw(st.sampled_from([(0, 1), (0, 1), (0,), (1,)]))
-    leg = st.builds(
-        Leg,
+    phase = st.builds(
+        JobPhase,
         duration=st.fixed_dictionaries({arc: st.integers(0, 9) for arc in arcs(machines)}),
         lag=st.fixed_dictionaries({k: st.integers(0, 4) for k in machines}),
     )
     release = draw(st.sampled_from([0, 0, 1, 5]))
-    return JobClass(machines, tuple(draw(leg) for _ in range(num_legs)), count=count, release=release)
+    return JobClass(machines, tuple(draw(phase) for _ in range(num_phases)), count=count, release=release)
 
 
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
-    """Two jobs of two legs, or four of one leg, alike or not."""
-    num_legs, num_jobs = draw(st.sampled_from([(2, 2), (1, 4)]))
+    """Two jobs of two phases, or four of one phase, alike or not."""
+    num_phases, num_jobs = draw(st.sampled_from([(2, 2), (1, 4)]))
     counts = draw(st.sampled_from([[num_jobs], [1, num_jobs - 1]]))
-    jobs = [draw(job_classes(num_legs, count)) for count in counts]
+    jobs = [draw(job_classes(num_phases, count)) for count in counts]
     return jobs, [[draw(st.sampled_from(ways(job))) for _ in range(job.count)] for job in jobs]
 
 
-def least_makespan(jobs: list[JobClass], paths: Paths) -> int:
+def least_makespan(jobs: list[JobClass], paths: JobPaths) -> int:
     """Least makespan over all machine sequences: stages in all interleavings, each as early as it can start."""
-    ways = [stages_along(job, path) for job, own in zip(jobs, paths, strict=True) for path in own]
+    ways = [stages_along(job, path) for job, paths_of_class in zip(jobs, paths, strict=True) for path in paths_of_class]
     best = HORIZON
 
-    def extend(remaining: tuple[tuple[Stage, ...], ...], ready: tuple[int, ...], free: dict[int, int]) -> None:
+    def extend(remaining: tuple[tuple[PathStage, ...], ...], ready: tuple[int, ...], free: dict[int, int]) -> None:
         nonlocal best
         if not any(remaining):
             best = min(best, max(ready))
@@ -75,11 +75,11 @@ def least_makespan(jobs: list[JobClass], paths: Paths) -> int:
     return best
 
 
-def solved(jobs: list[JobClass], paths: Paths) -> tuple[int, int, str]:
+def solved(jobs: list[JobClass], paths: JobPaths) -> tuple[int, int, str]:
     """Recomputed makespan, bound and status of the model, without any help."""
     outcome = Sequencing(jobs, paths, HORIZON).solve(EXACTLY, ignore)
     assert outcome.jobs is not None
-    assert [[times.paths for times in own] for own in outcome.jobs] == paths
+    assert [[times.paths for times in plans] for plans in outcome.jobs] == paths
     return recomputed_makespan(jobs, outcome.jobs), outcome.bound, outcome.status
 
 
@@ -90,24 +90,24 @@ def test_optimum_equals_brute_force(problem: Problem) -> None:
 
 
 @settings(max_examples=12)
-@given(job_classes(num_legs=2, count=3), st.data())
-def test_optimum_of_three_two_leg_jobs_of_one_class_equals_brute_force(job: JobClass, data: st.DataObject) -> None:
+@given(job_classes(num_phases=2, count=3), st.data())
+def test_optimum_of_three_two_phase_jobs_of_one_class_equals_brute_force(job: JobClass, data: st.DataObject) -> None:
     one, other = (data.draw(st.sampled_from(ways(job))) for _ in range(2))
     best = least_makespan([job], [[one, other, one]])
     assert solved([job], [[one, other, one]]) == (best, best, "optimal")
 
 
 @settings(max_examples=8)
-@given(st.lists(job_classes(num_legs=2, count=1), min_size=2, max_size=2))
+@given(st.lists(job_classes(num_phases=2, count=1), min_size=2, max_size=2))
 def test_the_least_optimum_over_all_paths_equals_that_of_chunk_order(jobs: list[JobClass]) -> None:
     paths = [[[one], [other]] for one, other in product(*map(ways, jobs))]
     assert min(solved(jobs, choice)[0] for choice in paths) == brute_force(jobs)
 
 
-SCATTER = Leg(duration={(0, 0): 4, (0, 1): 8, (1, 1): 2, (2, 0): 1}, lag={0: 1, 1: 2})
-GATHER = Leg(duration={(0, 0): 1, (0, 1): 2, (1, 1): 8, (2, 0): 4}, lag={0: 1, 1: 2})
+SCATTER = JobPhase(duration={(0, 0): 4, (0, 1): 8, (1, 1): 2, (2, 0): 1}, lag={0: 1, 1: 2})
+GATHER = JobPhase(duration={(0, 0): 1, (0, 1): 2, (1, 1): 8, (2, 0): 4}, lag={0: 1, 1: 2})
 ONE_JOB = JobClass((0, 1), (SCATTER, GATHER), count=1, release=3)
-TO_AND_FRO: Path = ((0, 1), (1, 0))
+TO_AND_FRO: JobPath = ((0, 1), (1, 0))
 LEGAL = JobTimes(paths=TO_AND_FRO, starts=((3, 8), (12, 16)))
 """Scatter 3-7 and, a lag of 1 later, 8-10; ready at 12: gather 12-14 and, a lag of 2 later, 16-20."""
 FINISH = 21
@@ -123,22 +123,27 @@ def feasible(model: Sequencing, *, hinted_only: bool = False) -> bool:
 
 def accepts(plans: JobPlans, jobs: tuple[JobClass, ...] = (ONE_JOB,), horizon: int = 100) -> bool:
     """Whether the model has a solution with these paths and starts."""
-    model = Sequencing(jobs, [[times.paths for times in own] for own in plans], horizon)
+    model = Sequencing(jobs, [[times.paths for times in plans_of_class] for plans_of_class in plans], horizon)
     for variables, times in zip(chain(*model.starts), chain(*plans), strict=True):
         for variable, start in zip(variables, chain(*times.starts), strict=True):
             model.model.add(variable == start)
     return feasible(model)
 
 
-def moved(leg: int, position: int, by: int) -> JobTimes:
+def moved(phase: int, position: int, by: int) -> JobTimes:
     """The legal plan with one stage moved."""
     starts = [list(s) for s in LEGAL.starts]
-    starts[leg][position] += by
+    starts[phase][position] += by
     return replace(LEGAL, starts=tuple(tuple(s) for s in starts))
 
 
-def test_stages_depend_on_the_machines_visited_before_in_the_leg() -> None:
-    assert stages_along(ONE_JOB, TO_AND_FRO) == (Stage(0, 4, 1), Stage(1, 2, 2), Stage(1, 2, 2), Stage(0, 4, 1))
+def test_stages_depend_on_the_machines_visited_before_in_the_phase() -> None:
+    assert stages_along(ONE_JOB, TO_AND_FRO) == (
+        PathStage(0, 4, 1),
+        PathStage(1, 2, 2),
+        PathStage(1, 2, 2),
+        PathStage(0, 4, 1),
+    )
 
 
 def test_a_legal_plan_is_accepted() -> None:
@@ -147,22 +152,22 @@ def test_a_legal_plan_is_accepted() -> None:
 
 @pytest.mark.parametrize("position", [0, 1])
 def test_a_stage_may_not_start_before_the_result_of_the_one_before_it(position: int) -> None:
-    """(1): its lag included, within a leg and from the first leg to the second."""
-    assert not accepts([[moved(leg=1, position=position, by=-1)]])
+    """(1): its lag included, within a phase and from the first phase to the second."""
+    assert not accepts([[moved(phase=1, position=position, by=-1)]])
 
 
 def test_no_stage_may_start_before_the_release() -> None:
     """(1)."""
-    assert not accepts([[moved(leg=0, position=0, by=-1)]])
+    assert not accepts([[moved(phase=0, position=0, by=-1)]])
 
 
 def test_a_stage_may_wait() -> None:
     """(1)."""
-    assert accepts([[moved(leg=1, position=1, by=1)]])
+    assert accepts([[moved(phase=1, position=1, by=1)]])
 
 
-ONE_LEG = JobClass((0,), (Leg(duration={(0, 0): 4}, lag={0: 1}),), count=1)
-TWO_ALIKE = replace(ONE_LEG, count=2)
+ONE_PHASE = JobClass((0,), (JobPhase(duration={(0, 0): 4}, lag={0: 1}),), count=1)
+TWO_ALIKE = replace(ONE_PHASE, count=2)
 
 
 def starting(*starts: int) -> list[JobTimes]:
@@ -173,7 +178,7 @@ def starting(*starts: int) -> list[JobTimes]:
 @pytest.mark.parametrize(("second", "accepted"), [(4, True), (3, False)])
 def test_stages_on_one_machine_may_touch_but_not_overlap(second: int, accepted: bool) -> None:
     """(2)."""
-    assert accepts([starting(0), starting(second)], (ONE_LEG, ONE_LEG)) is accepted
+    assert accepts([starting(0), starting(second)], (ONE_PHASE, ONE_PHASE)) is accepted
 
 
 @pytest.mark.parametrize(("horizon", "accepted"), [(FINISH, True), (FINISH - 1, False)])
@@ -188,7 +193,7 @@ def test_alike_jobs_start_in_the_order_of_their_numbers(starts: tuple[int, int],
     assert accepts([starting(*starts)], (TWO_ALIKE,)) is accepted
 
 
-QUICK = Leg(duration=dict.fromkeys(arcs((0, 1)), 1), lag={0: 0, 1: 0})
+QUICK = JobPhase(duration=dict.fromkeys(arcs((0, 1)), 1), lag={0: 0, 1: 0})
 TWO_STAGES = JobClass((0, 1), (QUICK,), count=2)
 
 
@@ -206,18 +211,18 @@ def test_jobs_of_one_class_on_different_paths_may_overtake() -> None:
 
 def test_equal_jobs_of_different_classes_may_overtake() -> None:
     """(4)."""
-    assert accepts([starting(4), starting(0)], (ONE_LEG, ONE_LEG))
+    assert accepts([starting(4), starting(0)], (ONE_PHASE, ONE_PHASE))
 
 
 windows = st.tuples(
-    st.builds(Stage, machine=st.sampled_from([0, 0, 1]), duration=st.integers(0, 9), lag=st.just(0)),
+    st.builds(PathStage, machine=st.sampled_from([0, 0, 1]), duration=st.integers(0, 9), lag=st.just(0)),
     st.integers(0, 20),
     st.integers(0, 20),
 )
 
 
 @given(st.lists(windows, min_size=1, max_size=6))
-def test_one_machine_bound_is_the_greatest_over_all_subsets(stages: list[tuple[Stage, int, int]]) -> None:
+def test_one_machine_bound_is_the_greatest_over_all_subsets(stages: list[tuple[PathStage, int, int]]) -> None:
     """(5): least head, load and least tail."""
     subsets = [chosen for size in range(1, len(stages) + 1) for chosen in combinations(stages, size)]
     assert one_machine_bound(stages) == max(
@@ -273,7 +278,7 @@ def test_the_bound_of_bad_paths_exceeds_the_optimum_of_others() -> None:
 
 
 def test_stages_of_no_length_share_an_instant() -> None:
-    nothing = Leg(duration=dict.fromkeys(arcs((0, 1)), 0), lag={0: 0, 1: 0})
+    nothing = JobPhase(duration=dict.fromkeys(arcs((0, 1)), 0), lag={0: 0, 1: 0})
     job = JobClass((0, 1), (nothing, nothing), count=3, release=2)
     assert solved([job], [[TO_AND_FRO, TO_AND_FRO, ((1, 0), (1, 0))]]) == (2, 2, "optimal")
 
@@ -288,7 +293,7 @@ def prepared(hetero: Instance, run: Callable[[Instance, str], Schedule]) -> tupl
 
 def model_of(schedule: Schedule, data: ChunkOrderData) -> Sequencing:
     """The model of the paths of a schedule, its makespan as horizon."""
-    paths = [[times.paths for times in own] for own in job_plans(data, schedule)]
+    paths = [[times.paths for times in plans] for plans in job_plans(data, schedule)]
     return Sequencing(data.jobs, paths, horizon=-(-schedule.makespan // data.tick))
 
 
@@ -306,7 +311,7 @@ def test_the_hint_of_a_simulated_schedule_is_feasible(prepared: tuple[Schedule, 
 
 def test_an_infeasible_hint_is_refused() -> None:
     model = Sequencing([ONE_JOB], [[TO_AND_FRO]], horizon=100)
-    model.hint([[moved(leg=1, position=0, by=-1)]])
+    model.hint([[moved(phase=1, position=0, by=-1)]])
     assert not feasible(model, hinted_only=True)
 
 
@@ -322,9 +327,9 @@ def test_the_solution_is_a_legal_plan_never_worse_than_the_hint(prepared: tuple[
     model.hint(job_plans(data, schedule))
     outcome = model.solve(EXACTLY, ignore)
     assert outcome.jobs is not None
-    found = simulate(schedule.instance, enforced_plan(schedule.instance, data, outcome.jobs))
-    validate(found)
-    assert outcome.bound * data.tick <= found.makespan <= schedule.makespan
+    solution = simulate(schedule.instance, enforced_plan(schedule.instance, data, outcome.jobs))
+    validate(solution)
+    assert outcome.bound * data.tick <= solution.makespan <= schedule.makespan
 
 
 def test_figure_5_on_the_paths_of_themis_takes_seven_units(
@@ -332,5 +337,5 @@ def test_figure_5_on_the_paths_of_themis_takes_seven_units(
 ) -> None:
     """Themis (ISCA 2022), section 4.2, figure 5; a unit is 1 ms, a quarter of it a tick."""
     data = chunk_order_data(figure_5, (equal_sizes(figure_5.exchanges[0]),), tick=10**9 // 4)
-    paths = [[times.paths for times in own] for own in job_plans(data, run(figure_5, "themis+fifo"))]
+    paths = [[times.paths for times in plans] for plans in job_plans(data, run(figure_5, "themis+fifo"))]
     assert solved(list(data.jobs), paths) == (7 * 4, 7 * 4, "optimal")

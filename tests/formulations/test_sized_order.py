@@ -7,12 +7,12 @@ import pytest
 from brute_force import brute_force
 from test_chunk_count import jobs, partitions
 
-from formulations.budget import Budget
 from formulations.chunk_count import ChunkCount
-from formulations.lattice import JobClass, Leg, arcs
+from formulations.lattice import JobClass, JobPhase, arcs
+from formulations.limits import Limits
 from formulations.sized_order import SizedOrder, SizedOutcome
 
-LONG = Budget(seconds=600.0, deterministic=True)
+LONG = Limits(seconds=600.0, deterministic=True)
 FINE, UNITS = 4_000, 960
 """Ticks of a horizon and units of size; every third and fourth of a job is whole."""
 
@@ -43,7 +43,7 @@ def test_two_jobs_cross() -> None:
 
 
 def test_a_solution_has_paths_starts_and_sizes() -> None:
-    outcome = ask(jobs(10, 10, legs=2), jobs(1, 1, legs=2), 2, 30)
+    outcome = ask(jobs(10, 10, phases=2), jobs(1, 1, phases=2), 2, 30)
     assert outcome.jobs is not None
     assert outcome.shares is not None
     assert all(sorted(path) == [0, 1] for job in outcome.jobs[0] for path in job.paths)
@@ -51,30 +51,30 @@ def test_a_solution_has_paths_starts_and_sizes() -> None:
     assert 1 - 2 / UNITS <= sum(outcome.shares[0]) <= 1
 
 
-def random_class(generator: random.Random, legs: int) -> tuple[JobClass, JobClass]:
+def random_class(generator: random.Random, phases: int) -> tuple[JobClass, JobClass]:
     """What a unit of six costs on two machines, and what every job does."""
     every = list(arcs((0, 1)))
-    lags = [{k: generator.randint(0, 6) for k in (0, 1)} for _ in range(legs)]
-    rates = [Leg({arc: 6 * generator.randint(1, 12) for arc in every}, lag) for lag in lags]
-    fixed = [{k: generator.randint(0, 9) for k in (0, 1)} for _ in range(legs)]
-    least = [Leg({arc: own[arc[1]] for arc in every}, lag) for own, lag in zip(fixed, lags, strict=True)]
-    mirrored = legs == 2 and bool(generator.randint(0, 1))
+    lags = [{k: generator.randint(0, 6) for k in (0, 1)} for _ in range(phases)]
+    rates = [JobPhase({arc: 6 * generator.randint(1, 12) for arc in every}, lag) for lag in lags]
+    fixed = [{k: generator.randint(0, 9) for k in (0, 1)} for _ in range(phases)]
+    least = [JobPhase({arc: cost[arc[1]] for arc in every}, lag) for cost, lag in zip(fixed, lags, strict=True)]
+    mirrored = phases == 2 and bool(generator.randint(0, 1))
     return JobClass((0, 1), tuple(rates), mirrored=mirrored), JobClass((0, 1), tuple(least), mirrored=mirrored)
 
 
 def part(whole: JobClass, least: JobClass, units: int) -> JobClass:
     """A job of so many units of six."""
-    legs = (
-        Leg({arc: d * units // 6 + one.duration[arc] for arc, d in leg.duration.items()}, leg.lag)
-        for leg, one in zip(whole.legs, least.legs, strict=True)
+    phases = (
+        JobPhase({arc: d * units // 6 + one.duration[arc] for arc, d in phase.duration.items()}, phase.lag)
+        for phase, one in zip(whole.phases, least.phases, strict=True)
     )
-    return replace(whole, legs=tuple(legs))
+    return replace(whole, phases=tuple(phases))
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_no_horizon_that_some_sizes_reach_is_refuted(seed: int) -> None:
-    legs, count = seed % 2 + 1, 3 - seed % 2
-    whole, least = random_class(random.Random(seed), legs)
+    phases, count = seed % 2 + 1, 3 - seed % 2
+    whole, least = random_class(random.Random(seed), phases)
     splits = partitions(6, count)
     best = min(brute_force([part(whole, least, units) for units in sizes]) for sizes in splits)
     assert not is_refuted(whole, least, count, best)

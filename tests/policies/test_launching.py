@@ -214,3 +214,13 @@ def test_all_to_all_goes_first_unless_the_policy_says_otherwise() -> None:
     assert not any(launch.urgent for launch in in_line.plan.launches)
     assert by_default.period.launch_ready[0, rows[0]] == min(by_default.period.launch_ready[0])
     assert in_line.period.launch_ready[0, rows[0]] > by_default.period.launch_ready[0, rows[0]]
+
+
+@pytest.mark.parametrize("specification", [*LAUNCHING, "wait_free:barrier=true"])
+@pytest.mark.parametrize("ready", ["first", "second"])
+def test_the_stage_that_needs_a_tensor_waits_for_it(specification: str, ready: str) -> None:
+    """The other stage of the pipeline has nothing to wait for."""
+    stages = [{"name": name, "duration": "10 us", "stage": n} for n, name in enumerate(("first", "second"))]
+    tensors = [tensor("gradients", 40, ready, "second", needed_in="next")]
+    instance = iteration({}, [], iteration={"tasks": stages, "tensors": tensors})
+    assert run(instance, f"{specification}/hourglass").plan.launches[-1].before == TaskOf(1, 1)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from themis_opt.search import limits as allowance
-from themis_opt.search.limits import Allowance
+from themis_opt.search import allowance
+from themis_opt.search.allowance import Allowance
 
 
 class Clock:
@@ -60,3 +60,23 @@ def test_what_is_overdrawn_is_negative(clock: Clock, counts_work: bool) -> None:
     allowance.charge(7.0)
     clock.now += 7.0
     assert allowance.left == -2.0
+
+
+@pytest.mark.parametrize("counts_work", [False, True])
+def test_a_turn_ends_before_the_allowance_and_a_turn_within_it_no_later(clock: Clock, counts_work: bool) -> None:
+    allowance = Allowance(5.0, counts_work)
+    with allowance.turn(3.0):
+        assert allowance.left == 3.0
+        allowance.charge(1.0)
+        clock.now += 1.0
+        with allowance.turn(9.0):
+            assert allowance.left == 2.0
+    assert allowance.left == 4.0
+
+
+def test_a_turn_that_is_overdrawn_leaves_less_to_the_others() -> None:
+    allowance = Allowance(5.0, counts_work=True)
+    with allowance.turn(1.0):
+        allowance.charge(2.0)
+        assert allowance.left == -1.0
+    assert allowance.left == 3.0

@@ -1,6 +1,8 @@
 """Local search as a policy: reproducible by evaluations, never worse than its start, legal for both kinds of sizes."""
 
 import math
+from signal import SIGINT, raise_signal
+from threading import Timer
 
 import pytest
 
@@ -11,8 +13,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.random_networks import random_instance
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.search.annealed import Search
-from themis_opt.search.local_search import LocalSearch
+from themis_opt.search.annealed import Annealed
 from themis_opt.solving.sizing import granule
 
 
@@ -23,17 +24,17 @@ def eight(hetero: Instance) -> Instance:
 
 
 def test_equal_evaluations_and_seeds_give_equal_plans(eight: Instance) -> None:
-    assert Search(evaluations=3_000)(eight) == Search(evaluations=3_000)(eight)
+    assert Annealed(evaluations=3_000)(eight) == Annealed(evaluations=3_000)(eight)
 
 
 def test_more_threads_are_as_reproducible(eight: Instance) -> None:
-    search = Search(evaluations=3_000, workers=2)
+    search = Annealed(evaluations=3_000, workers=2)
     assert search(eight) == search(eight)
 
 
 def test_search_never_ends_worse_than_it_starts(paper_instance: Instance) -> None:
     instance = paper_instance.overridden(chunks=8)
-    schedule = Search(evaluations=2_000).searched(instance)
+    schedule = Annealed(evaluations=2_000).searched(instance)
     validate(schedule)
     assert schedule.makespan <= balanced(instance).makespan
 
@@ -42,17 +43,17 @@ def test_search_never_ends_worse_than_it_starts(paper_instance: Instance) -> Non
 @pytest.mark.parametrize("seed", [143, 431])
 def test_a_short_search_is_never_worse_than_hourglass(seed: int, sizes: str) -> None:
     instance = random_instance(seed)
-    short = simulate(instance, Search(evaluations=20, sizes=sizes)(instance))  # type: ignore[arg-type]
+    short = simulate(instance, Annealed(evaluations=20, sizes=sizes)(instance))  # type: ignore[arg-type]
     assert short.makespan <= simulate(instance, Hourglass(sizes)(instance)).makespan  # type: ignore[arg-type]
 
 
 def test_evaluations_find_better_plans(eight: Instance) -> None:
-    few, many = (simulate(eight, Search(evaluations=n)(eight)).makespan for n in (1, 50_000))
+    few, many = (simulate(eight, Annealed(evaluations=n)(eight)).makespan for n in (1, 50_000))
     assert many < few
 
 
 def test_free_sizes_are_legal(eight: Instance) -> None:
-    schedule = Search(evaluations=1_000, sizes="free").searched(eight)
+    schedule = Annealed(evaluations=1_000, sizes="free").searched(eight)
     validate(schedule)
     (chunks,) = schedule.plan.chunks
     assert len(chunks.sizes) <= 8
@@ -61,7 +62,7 @@ def test_free_sizes_are_legal(eight: Instance) -> None:
 
 def test_several_collectives_are_searched_together(mixed: Instance) -> None:
     instance = mixed.overridden(chunks=4)
-    schedule = Search(evaluations=1_000).searched(instance)
+    schedule = Annealed(evaluations=1_000).searched(instance)
     validate(schedule)
     assert schedule.makespan <= balanced(instance).makespan
 
@@ -73,22 +74,19 @@ def test_wall_time_can_be_the_only_budget(eight: Instance) -> None:
 @pytest.mark.parametrize("evaluations", [math.inf, math.nan, 0, -5])
 def test_a_search_without_an_end_is_refused(evaluations: float) -> None:
     with pytest.raises(InputError, match="evaluations = "):
-        Search(evaluations=evaluations)
+        Annealed(evaluations=evaluations)
 
 
 def test_wall_time_ends_the_search(eight: Instance) -> None:
-    validate(Search(evaluations=10**12, seconds=0.2).searched(eight))
+    validate(Annealed(evaluations=10**12, seconds=0.2).searched(eight))
 
 
-def test_an_interruption_is_passed_on(eight: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(search: LocalSearch, *_: object) -> float:
-        search.interrupted = True
-        return 1.0
-
-    monkeypatch.setattr(LocalSearch, "wave", interrupted)
+def test_an_interruption_is_passed_on(eight: Instance) -> None:
+    timer = Timer(0.5, raise_signal, [SIGINT])
+    timer.start()
     with pytest.raises(KeyboardInterrupt):
-        Search()(eight)
+        Annealed(evaluations=10**12, seconds=600.0)(eight)
 
 
 def test_the_specification_sets_the_budget() -> None:
-    assert make_policy("search:evaluations=5:seed=3", seconds=9.0) == Search(evaluations=5, seed=3, seconds=9.0)
+    assert make_policy("search:evaluations=5:seed=3", seconds=9.0) == Annealed(evaluations=5, seed=3, seconds=9.0)

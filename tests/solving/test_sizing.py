@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from hypothesis import given
+from layered_iterations import layers
 from strategies import enforced_plans
 
-from themis_opt.policies.registry import make_policy
+from themis_opt.policies.registry import LAUNCHING, make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.refinement import refined
@@ -14,7 +15,7 @@ from themis_opt.schedules.validation import validate
 from themis_opt.schedules.verification import verify
 from themis_opt.search.exact import Exact
 from themis_opt.solving.bounds import bounds
-from themis_opt.solving.sizing import granule, resized, rounded
+from themis_opt.solving.sizing import even_plan, granule, resized, rounded
 
 
 def scheduled(instance: Instance, policy: str = "themis+scf"):
@@ -92,3 +93,32 @@ def test_a_solver_that_gives_up_leaves_the_sizes_alone(figure_5: Instance, monke
     monkeypatch.setattr("themis_opt.solving.sizing.best_shares", gives_up)
     schedule = scheduled(figure_5)
     assert resized(schedule) is schedule
+
+
+ROUNDING = 1_000
+"""Picoseconds that parts of chunks may take longer together, because each is rounded up."""
+
+
+@pytest.mark.parametrize("launching", LAUNCHING)
+@pytest.mark.parametrize("latency", ["lag", "occupy"])
+def test_better_sizes_are_legal_and_never_slower(launching: str, latency: str) -> None:
+    schedule = scheduled(layers(4, chunks=4, latency=latency), f"{launching}/hourglass")
+    better = resized(schedule)
+    validate(better)
+    assert better.makespan <= schedule.makespan
+
+
+def test_sizes_shorten_a_collective_that_nothing_hides() -> None:
+    schedule = scheduled(layers(1, chunks=3), "fused/hourglass")
+    assert resized(schedule).makespan < schedule.makespan
+
+
+@pytest.mark.parametrize("launching", LAUNCHING)
+@pytest.mark.parametrize("ag_order", ["free", "reverse"])
+def test_chunks_cut_in_parts_are_legal_and_no_slower(launching: str, ag_order: str) -> None:
+    coarse = scheduled(layers(3, ag_order=ag_order), f"{launching}/hourglass")
+    instance = coarse.instance.replace(chunks=8)
+    fine = simulate(instance, even_plan(instance, coarse.enforced_plan()))
+    validate(fine)
+    assert [len(launch.sizes) for launch in fine.plan.chunks] == [8] * len(coarse.plan.launches)
+    assert fine.makespan <= coarse.makespan + ROUNDING

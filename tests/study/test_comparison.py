@@ -10,7 +10,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.registry import HEURISTICS, REFERENCE, usual_policies
 from themis_opt.schedules.validation import validate
-from themis_opt.search.annealed import Search
+from themis_opt.search.annealed import Annealed
 from themis_opt.search.exact import Exact
 from themis_opt.study import comparison as module
 from themis_opt.study.comparison import compare, solve
@@ -253,7 +253,7 @@ def searches(monkeypatch):
         called.append(policy)
         return Baseline()(instance)
 
-    for kind in (Search, Exact):
+    for kind in (Annealed, Exact):
         monkeypatch.setattr(kind, "__call__", plan)
     return called
 

@@ -13,7 +13,7 @@ from themis_opt.cli.process import INTERRUPTED, UNMET, remaining, undisturbed
 if TYPE_CHECKING:
     from themis_opt.base.units import Form
     from themis_opt.problem.instance import Instance
-    from themis_opt.search.limits import Allowance
+    from themis_opt.search.allowance import Allowance
     from themis_opt.study.comparison import Comparison
     from themis_opt.study.robust import RobustChoice
 
@@ -151,7 +151,7 @@ def _searched(
 ) -> "tuple[Comparison, RobustChoice | None]":
     """The comparison, and what became of its candidates on disturbed networks, if that was asked."""
     from themis_opt.cli.progress import comparison_progress
-    from themis_opt.search.limits import Allowance
+    from themis_opt.search.allowance import Allowance
     from themis_opt.search.plan_cache import PlanCache
     from themis_opt.study import comparison
     from themis_opt.study.robust import SAMPLING_SHARE

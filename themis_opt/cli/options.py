@@ -180,7 +180,7 @@ class Search(OptionGroup):
 
     def settings(self) -> dict[str, Any]:
         """The limits as :func:`themis_opt.compare` takes them."""
-        from formulations.budget import PROVEN_GAP
+        from formulations.limits import PROVEN_GAP
 
         names = ("time_limit", "workers", "seed", "gap", "sizes", "deterministic", "memory")
         given = {name: getattr(self, name) for name in names}
@@ -320,7 +320,7 @@ def solver_logged(path: Path | None) -> Iterator[None]:
     if path is None:
         yield
         return
-    from formulations.budget import LOG
+    from formulations.limits import LOG
 
     try:
         handler = logging.FileHandler(path, mode="w", encoding="utf-8")

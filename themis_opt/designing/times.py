@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from formulations.allocation import Group, Piece
 from formulations.fluid import fluid_bound, least_lag, optimal_weights
-from formulations.lattice import Arc, JobClass, Leg, cheapest_path
+from formulations.lattice import Arc, JobClass, JobPhase, cheapest_path
 from themis_opt.base.arrays import FloatArray
 from themis_opt.base.errors import InputError
 from themis_opt.designing.problem import DesignNetwork, DesignProblem, Workload, checked, instance_of
@@ -66,8 +66,8 @@ class Part:
         work, fixed = dict.fromkeys(range(len(self.parents)), 0.0), dict.fromkeys(range(len(self.parents)), 0.0)
         for exchange, wire, idle in zip(self.instance.exchanges, self._bytes, self._idle_jobs, strict=True):
             for number, arc in _fixed_arcs(wire, fixed_path(exchange)):
-                work[arc[1]] += wire.legs[number].duration[arc]
-                fixed[arc[1]] += idle.legs[number].duration[arc]
+                work[arc[1]] += wire.phases[number].duration[arc]
+                fixed[arc[1]] += idle.phases[number].duration[arc]
         loads = (Piece(work[k], self._alone(k), fixed[k] + self._lag(k)) for k in work if work[k])
         return (*loads, self._compute)
 
@@ -216,10 +216,10 @@ def _with(dimension: Dimension, bandwidth: float) -> Dimension:
 def _combined(one: JobClass, other: JobClass, value: Callable[[int, float, float], float]) -> JobClass:
     """A class whose durations are made of those of two, arc by arc."""
     legs = tuple(
-        Leg({arc: value(arc[1], d, second.duration[arc]) for arc, d in first.duration.items()}, first.lag)
-        for first, second in zip(one.legs, other.legs, strict=True)
+        JobPhase({arc: value(arc[1], d, second.duration[arc]) for arc, d in first.duration.items()}, first.lag)
+        for first, second in zip(one.phases, other.phases, strict=True)
     )
-    return replace(one, legs=legs)
+    return replace(one, phases=legs)
 
 
 def _cheapest(job: JobClass, prices: Mapping[int, float]) -> float:
@@ -233,8 +233,8 @@ def _cheapest(job: JobClass, prices: Mapping[int, float]) -> float:
 
 def _fixed_arcs(job: JobClass, path: Sequence[int]) -> Iterator[tuple[int, Arc]]:
     """Leg and arc of every stage of a path."""
-    width = len(path) // len(job.legs)
-    for number in range(len(job.legs)):
+    width = len(path) // len(job.phases)
+    for number in range(len(job.phases)):
         visited = 0
         for machine in path[number * width : (number + 1) * width]:
             yield number, (visited, machine)

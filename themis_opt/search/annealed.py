@@ -7,23 +7,24 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from formulations.limits import MAX_SECONDS, Limits
 from themis_opt.base.errors import InputError
-from themis_opt.policies.hourglass.policy import balanced
+from themis_opt.problem.cost import count_stages
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.search.annealing import is_ready
-from themis_opt.search.limits import Allowance
-from themis_opt.search.local_search import WORK_PER_SECOND, LocalSearch
-from themis_opt.search.starts import starting_schedule
+from themis_opt.search.allowance import Allowance
+from themis_opt.search.anneal import Anneal
+from themis_opt.search.incumbent import Incumbent
+from themis_opt.search.start import starting_schedule
 
-MAX_STAGES = 50_000
+MAX_ANNEALED_STAGES = 50_000
 """Largest plan that is searched, of a larger one the start is returned: each of its evaluations takes 10 ms."""
 
 
 @dataclass(frozen=True)
-class Search:
-    """Improve the best schedule of the fast policies by annealing (:mod:`themis_opt.search.local_search`).
+class Annealed:
+    """Improve the best schedule of the fast policies by annealing (:mod:`themis_opt.search.anneal`).
 
     Without `seconds`, equal evaluations, seeds and workers give equal plans on every machine.  Time: O(n (D + log n))
     per evaluation, for n stages on D dimensions.
@@ -64,24 +65,21 @@ class Search:
         return self.searched(instance).enforced_plan()
 
     def searched(self, instance: Instance) -> Schedule:
-        """The best schedule found.
+        """The best schedule that the evaluations give.
 
         Raises
         ------
         KeyboardInterrupt
             After Ctrl-C, as soon as all threads have stopped.
         """
-        clock = Allowance(float("inf") if self.seconds is None else self.seconds)
-        free_sizes = self.sizes == "free"
+        free_sizes, stages = self.sizes == "free", count_stages(instance)
+        limits = Limits(self.seconds or MAX_SECONDS, self.workers, self.seed, deterministic=self.seconds is None)
+        allowance = Allowance(limits.seconds, limits.deterministic)
         best = starting_schedule(instance, self.seconds, free_sizes=free_sizes)
-        num_stages = sum(own.chunks * len(own.kind.rule.phases) * len(own.span) for own in instance.exchanges)
-        if num_stages > MAX_STAGES or not is_ready(None if self.seconds is None else clock.left):
-            return best
-        search = LocalSearch(best, free_start=balanced if free_sizes else None, workers=self.workers, seed=self.seed)
-        left = float(self.evaluations * num_stages)
-        while left > 0 and clock.left > 0:
-            most_work = min(left, clock.left * WORK_PER_SECOND)
-            left -= search.wave(most_work, lambda makespan: clock.left <= 0)
-            if search.interrupted:
-                raise KeyboardInterrupt
-        return search.best
+        incumbent = Incumbent(limits, best, free_sizes=free_sizes, allowance=allowance)
+        step = Anneal(patience=math.inf, most_work=self.evaluations * stages)
+        if stages <= MAX_ANNEALED_STAGES and step.applies(incumbent):
+            step.run(incumbent)
+        if incumbent.interrupted:
+            raise KeyboardInterrupt
+        return incumbent.best

@@ -3,7 +3,6 @@
 S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, *Optimization by Simulated Annealing*, Science 220 (1983).
 """
 
-from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -21,13 +20,10 @@ from themis_opt.schedules.plan import Chunks, Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import build_operations, simulate
 from themis_opt.search.annealing_loop import ANNEAL
-from themis_opt.search.annealing_state import BEST, MAX_TOUCHED, USUAL, MoveParams, Problem, State
+from themis_opt.search.annealing_state import BEST, MAX_TOUCHED, USUAL_MOVES, MoveParams, Problem, State
 from themis_opt.solving.lowering import OccupancyParts, occupancies, occupancy_parts
 from themis_opt.solving.makespan_bounds import machine_prices
 from themis_opt.solving.sizing import granule, rounded, with_sizes
-
-MOST_UNLIKE = 0.01
-"""Relative difference up to which gathering takes as long as scattering, since the best schedule is simulated whole."""
 
 
 def _compile() -> None:
@@ -43,11 +39,11 @@ is_ready = FirstUse(_compile).is_over
 class Annealing:
     """A search that starts from a schedule and keeps its chunk sizes, unless it `resizes`.
 
-    A step changes the paths or the priorities of one or two chunks, or takes a leg of one out and puts it back along
+    A step changes the paths or the priorities of one or two chunks, or takes a phase of one out and puts it back along
     the fastest path between all others, and simulates; a dimension always serves the waiting stage of the smallest
     priority, and the start times of an accepted plan are its priorities from then on.  What is accepted depends on the
     makespan and a little on when all dimensions end.  A step takes O(n (D + log n)) time for n stages on D dimensions,
-    and O(2**D D log n) more where a leg is put back.
+    and O(2**D D log n) more where a phase is put back.
 
     Where there is compute, a step may also move a whole launch, launches stay what they are, and as many iterations are
     simulated as the first schedule has: all are alike, and their priorities an iteration apart.
@@ -59,86 +55,57 @@ class Annealing:
     seed : int
         Equal seeds and calls of :meth:`run` give equal results.
     moves : MoveParams
-        What one step changes.
+        How often a step changes what.
     resizes : bool
         Whether a step may also move bytes from one chunk to another: all of them, where a chunk costs more than it is
         good for.  Not where there is compute.
-    pairs : int, optional
-        Where :func:`pair_counts` allows it, searches schedules whose second half is the first one backwards, and
-        simulates that first half alone.  In so many pairs of chunks each gathers along the path of the other,
-        backwards, and all others along their own.
     """
 
     def __init__(
-        self,
-        start: Schedule,
-        seed: int = 0,
-        moves: MoveParams = USUAL,
-        *,
-        resizes: bool = False,
-        pairs: int | None = None,
+        self, start: Schedule, seed: int = 0, moves: MoveParams = USUAL_MOVES, *, resizes: bool = False
     ) -> None:
         self._start = start
         self._seeds = np.random.SeedSequence(seed)
         operations = build_operations(start.instance, start.plan, start.costs, start.num_iterations)
-        self._problem = _problem(start, moves, resizes, pairs)
+        self._problem = _problem(start, moves, resizes)
         self._state = _state(start, operations, self._problem)
 
-    def run(self, steps: int, hot: float, cold: float, *, keeps_sizes: bool = False) -> None:
+    def run(self, steps: int, hot: float, cold: float, *, sizes_stay: bool = False) -> None:
         """Take `steps` steps while the temperature falls from `hot` to `cold`, fractions of the first makespan.
 
         Sizes that are free may stay for so long too.
         """
         (child,) = self._seeds.spawn(1)
         seed = int(child.generate_state(1)[0])
-        scale = self._start.makespan / self._parts
-        problem = self._problem
-        if keeps_sizes:
-            problem = problem._replace(moves=problem.moves._replace(size_share=0.0))
+        scale, problem = self._start.makespan, self._problem
+        if sizes_stay:
+            problem = problem._replace(moves=problem.moves._replace(size=0.0))
         ANNEAL.compiled(problem, self._state, steps, hot * scale, cold * scale, seed)
-
-    @property
-    def cost(self) -> float:
-        """Cost of the current plan as a fraction of the first makespan."""
-        return float(self._state.cost[0]) * self._parts / self._start.makespan
-
-    def go_on_from(self, other: "Annealing") -> None:
-        """Take over the current plan of another annealing of the same problem; the best one so far stays."""
-        own = self._state
-        self._state = deepcopy(other._state)._replace(
-            best_path=own.best_path, best_key=own.best_key, best_size=own.best_size
-        )
-        self._state.makespans[BEST] = own.makespans[BEST]
-
-    @property
-    def _parts(self) -> int:
-        """Into how many parts that are alike the schedule is divided."""
-        return 2 if len(self._problem.mirror) > 0 else 1
 
     @property
     def step_work(self) -> int:
         """Stages and tasks that are simulated in one step."""
-        return len(self._state.operations.resource) // self._parts
+        return len(self._state.operations.resource)
 
     @property
     def makespan(self) -> int:
-        """Makespan of the best plan so far, in picoseconds, of those that were simulated whole."""
-        return int(self._state.makespans[BEST]) if self._parts == 1 else self._start.makespan
+        """Makespan of the best plan so far, in picoseconds."""
+        return int(self._state.makespans[BEST])
 
     def best(self) -> Schedule:
         """The best schedule so far; the first one if none is better."""
         try:
-            found = simulate(self._start.instance, self._best_plan())
+            best = simulate(self._start.instance, self._best_plan())
         except CyclicPlan:  # stages at one instant that wait for each other through tasks that take no time
             return self._start
-        return min(self._start, found, key=lambda schedule: schedule.makespan)
+        return min(self._start, best, key=lambda schedule: schedule.makespan)
 
     def _best_plan(self) -> Plan:
         old, chunks, starts = self._start.plan, [], []
-        for number, (own, exchange) in enumerate(zip(old.chunks, self._start.launched, strict=True)):
-            stages, shape = slice(*old.offsets[number : number + 2]), (len(own.sizes), -1, len(exchange.span))
+        for number, (launch, exchange) in enumerate(zip(old.chunks, self._start.launched, strict=True)):
+            stages, shape = slice(*old.offsets[number : number + 2]), (len(launch.sizes), -1, len(exchange.span))
             local = self._state.best_path[stages].reshape(shape)
-            chunks.append(Chunks(own.sizes, np.array(exchange.span)[local].reshape(own.paths.shape)))
+            chunks.append(Chunks(launch.sizes, np.array(exchange.span)[local].reshape(launch.paths.shape)))
             starts.append(np.take_along_axis(self._state.best_key[stages].reshape(shape), local, axis=2).ravel())
         plan, start = replace(old, chunks=tuple(chunks), keys=None), np.concatenate(starts)
         if self._problem.resizes:
@@ -152,7 +119,7 @@ class Annealing:
         """Whole sizes of the chunks of every launch, 0 of those that are gone."""
         parts = np.split(self._state.best_size, self._problem.first_chunk[1:-1])
         pairs = zip(parts, self._start.launched, strict=True)
-        return [rounded(part, own.size, granule(self._start.instance, own)) for part, own in pairs]
+        return [rounded(part, exchange.size, granule(self._start.instance, exchange)) for part, exchange in pairs]
 
 
 def can_anneal(schedule: Schedule) -> bool:
@@ -163,56 +130,36 @@ def can_anneal(schedule: Schedule) -> bool:
     return begins and schedule.period.is_steady and schedule.num_iterations <= FEW
 
 
-def pair_counts(start: Schedule) -> range:
-    """How many pairs of chunks an annealing of mirrored schedules may have; none where there are no such schedules.
-
-    They are those of one all-reduce alone, which may end as it begins, backwards, if gathering takes as long as
-    scattering.
-    """
-    instance, (exchange, *others) = start.instance, start.launched
-    if others or instance.tasks or exchange.release > 0 or not exchange.kind.rule.mirrors:
-        return range(0)
-    scatter, gather = occupancies(instance, exchange, np.array([exchange.size]))[0]
-    visited, local = np.nonzero(scatter)
-    backwards = (len(scatter) - 1) ^ visited ^ (1 << local)  # what is visited after that
-    if not np.allclose(scatter[visited, local], gather[backwards, local], rtol=MOST_UNLIKE):
-        return range(0)
-    return range(1 if instance.ag_order == "reverse" else len(start.plan.chunks[0].sizes) // 2 + 1)
-
-
-def _problem(start: Schedule, moves: MoveParams, resizes: bool, pairs: int | None) -> Problem:
+def _problem(start: Schedule, moves: MoveParams, resizes: bool) -> Problem:
     launched, reverses = start.launched, start.instance.ag_order == "reverse"
-    num_chunks = [len(own.sizes) for own in start.plan.chunks]
+    num_chunks = [len(launch.sizes) for launch in start.plan.chunks]
     launch = np.repeat(np.arange(len(num_chunks)), num_chunks)
-    num_legs = np.array([len(own.kind.rule.phases) for own in launched])
-    num_dimensions = np.array([len(own.span) for own in launched])
-    num_stages = (num_legs * num_dimensions)[launch]
-    size_class, duration = _durations(start, num_legs.max(), num_dimensions.max())
-    parts = _parts_of_durations(start, num_legs.max(), num_dimensions.max())
-    goes_back = np.array([reverses and own.kind.rule.mirrors for own in launched])[launch]
-    partner = np.where(goes_back, np.arange(len(launch)), -1) if pairs is None else _partners(len(launch), pairs)
+    num_phases = np.array([len(exchange.kind.rule.phases) for exchange in launched])
+    num_dimensions = np.array([len(exchange.span) for exchange in launched])
+    num_stages = (num_phases * num_dimensions)[launch]
+    size_class, duration = _durations(start, num_phases.max(), num_dimensions.max())
+    parts = _parts_of_durations(start, num_phases.max(), num_dimensions.max())
     return Problem(
         iterations=start.num_iterations,
         num_tasks=len(start.instance.tasks),
         num_operations=len(start.instance.tasks) + start.plan.num_stages,
-        mirror=np.zeros(0, dtype=np.int64) if pairs is None else _mirror(partner, len(launched[0].span)),
         first_stage=np.cumsum(num_stages) - num_stages,
         launch=launch,
         size_class=size_class,
-        num_legs=num_legs[launch],
+        num_phases=num_phases[launch],
         num_dimensions=num_dimensions[launch],
-        partner=partner,
-        pinned=np.array([reverses and own.part != "whole" for own in start.plan.launches_of(start.instance)])[launch],
+        retraces=np.array([reverses and exchange.kind.rule.mirrors for exchange in launched])[launch],
+        pinned=np.array([reverses and part.part != "whole" for part in start.plan.launches_of(start.instance)])[launch],
         first_chunk=np.concatenate([[0], np.cumsum(num_chunks)]),
         span=_spans(start, num_dimensions.max()),
         duration=duration,
-        lag=_lags(start, num_legs.max(), num_dimensions.max()),
+        lag=_lags(start, num_phases.max(), num_dimensions.max()),
         resizes=resizes,
         rate=parts.rate,
         packets=parts.packets,
         fixed=parts.fixed,
         header=parts.header,
-        granule=np.array([granule(start.instance, own) for own in launched], dtype=np.float64),
+        granule=np.array([granule(start.instance, exchange) for exchange in launched], dtype=np.float64),
         price=_price(start, moves.idle_price),
         moves=moves,
     )
@@ -227,56 +174,43 @@ def _price(start: Schedule, total: float) -> FloatArray:
     return total * price
 
 
-def _partners(count: int, pairs: int) -> IntArray:
-    """So many pairs of neighbours, of chunks that are else their own partners."""
-    partner = np.arange(count)
-    partner[: 2 * pairs] ^= 1  # 0 and 1, 2 and 3...
-    return partner
-
-
-def _mirror(partner: IntArray, size: int) -> IntArray:
-    """For each stage that of the partner whose place is the same counted from the other end."""
-    stage = np.arange(2 * size * len(partner)).reshape(-1, 2 * size)
-    return stage[partner, ::-1].ravel()
-
-
 def _spans(start: Schedule, width: int) -> IntArray:
     spans = np.zeros((len(start.launched), width), dtype=np.int64)
-    for own, exchange in zip(spans, start.launched, strict=True):
-        own[: len(exchange.span)] = np.array(start.instance.resources)[list(exchange.span)]
+    for row, exchange in zip(spans, start.launched, strict=True):
+        row[: len(exchange.span)] = np.array(start.instance.resources)[list(exchange.span)]
     return spans
 
 
-def _lags(start: Schedule, num_legs: int, width: int) -> IntArray:
-    lags = np.zeros((len(start.launched), num_legs, width), dtype=np.int64)
-    for own, exchange in zip(lags, start.launched, strict=True):
-        for leg, phase in enumerate(exchange.kind.rule.phases):
-            own[leg, : len(exchange.span)] = fixed_lag(start.instance, phase, np.array(exchange.span))
+def _lags(start: Schedule, num_phases: int, width: int) -> IntArray:
+    lags = np.zeros((len(start.launched), num_phases, width), dtype=np.int64)
+    for table, exchange in zip(lags, start.launched, strict=True):
+        for number, phase in enumerate(exchange.kind.rule.phases):
+            table[number, : len(exchange.span)] = fixed_lag(start.instance, phase, np.array(exchange.span))
     return lags
 
 
-def _durations(start: Schedule, num_legs: int, width: int) -> tuple[IntArray, IntArray]:
+def _durations(start: Schedule, num_phases: int, width: int) -> tuple[IntArray, IntArray]:
     """The class of every chunk, chunks of one launch and size forming one, and the durations of each class."""
     classes, tables = [], []
     first = 0
-    for own, exchange in zip(start.plan.chunks, start.launched, strict=True):
-        sizes, members = np.unique(own.sizes, return_inverse=True)
+    for launch, exchange in zip(start.plan.chunks, start.launched, strict=True):
+        sizes, members = np.unique(launch.sizes, return_inverse=True)
         classes.append(first + members)
         first += len(sizes)
         exact = occupancies(start.instance, exchange, sizes)
-        table = np.zeros((len(sizes), num_legs, 2**width, width), dtype=np.int64)
+        table = np.zeros((len(sizes), num_phases, 2**width, width), dtype=np.int64)
         table[:, : exact.shape[1], : exact.shape[2], : exact.shape[3]] = exact
         tables.append(table)
     return np.concatenate(classes), np.concatenate(tables)
 
 
-def _parts_of_durations(start: Schedule, num_legs: int, width: int) -> OccupancyParts:
+def _parts_of_durations(start: Schedule, num_phases: int, width: int) -> OccupancyParts:
     """What the durations of all launches consist of, in arrays of :class:`Problem`."""
     count = len(start.launched)
     whole = OccupancyParts(
-        rate=np.zeros((count, num_legs, 2**width, width)),
-        packets=np.zeros((count, num_legs, 2**width, width)),
-        fixed=np.zeros((count, num_legs, 2**width, width), dtype=np.int64),
+        rate=np.zeros((count, num_phases, 2**width, width)),
+        packets=np.zeros((count, num_phases, 2**width, width)),
+        fixed=np.zeros((count, num_phases, 2**width, width), dtype=np.int64),
         header=np.zeros((count, width)),
     )
     for number, exchange in enumerate(start.launched):
@@ -288,15 +222,8 @@ def _parts_of_durations(start: Schedule, num_legs: int, width: int) -> Occupancy
 def _state(start: Schedule, operations: Operations, problem: Problem) -> State:
     """The start as the current and the best plan; the kernel's view of it is laid out at the first step."""
     path, key = _paths_and_keys(start)
-    sizes = np.concatenate([own.sizes for own in start.plan.chunks]).astype(np.float64)
-    simulated = np.arange(len(operations.resource) // start.num_iterations)  # in one iteration
-    makespans = np.full(2, start.makespan, dtype=np.int64)
-    if len(problem.mirror) > 0:
-        sizes = (sizes + sizes[problem.partner]) / 2
-        stages = path.reshape(len(sizes), 2, -1)
-        stages[:, 1] = stages[problem.partner, 0, ::-1]
-        simulated = simulated.reshape(stages.shape)[:, 0].ravel()
-        makespans[BEST] //= 2
+    sizes = np.concatenate([launch.sizes for launch in start.plan.chunks]).astype(np.float64)
+    one_iteration = np.arange(len(operations.resource) // start.num_iterations)
     return State(
         path=path,
         current_path=path.copy(),
@@ -308,9 +235,9 @@ def _state(start: Schedule, operations: Operations, problem: Problem) -> State:
         current_size=sizes.copy(),
         best_size=sizes.copy(),
         operations=_served_by_key(operations, start),
-        load=_loads(operations, simulated),
-        touched=np.zeros(MAX_TOUCHED + 2 * max(len(own.sizes) for own in start.plan.chunks), dtype=np.int64),
-        makespans=makespans,
+        load=_loads(operations, one_iteration),
+        touched=np.zeros(MAX_TOUCHED + max(len(launch.sizes) for launch in start.plan.chunks), dtype=np.int64),
+        makespans=np.full(2, start.makespan, dtype=np.int64),
         cost=np.array([start.makespan * (1 + problem.price.sum())]),
         workspace=workspace(len(operations.resource), len(operations.enforced)),
         known=np.full(len(operations.resource), NEVER),
@@ -363,11 +290,11 @@ def _loads(operations: Operations, served: IntArray) -> IntArray:
 
 
 def _paths_and_keys(start: Schedule) -> tuple[IntArray, FloatArray]:
-    """Local dimension of every stage, and its start by leg and local dimension, shape (stages,)."""
+    """Local dimension of every stage, and its start by phase and local dimension, shape (stages,)."""
     paths, keys, starts = [], [], _start_times(start)
-    for number, (own, exchange) in enumerate(zip(start.plan.chunks, start.launched, strict=True)):
+    for number, (launch, exchange) in enumerate(zip(start.plan.chunks, start.launched, strict=True)):
         stages = slice(*start.plan.offsets[number : number + 2])
-        local = np.searchsorted(exchange.span, own.paths).reshape(len(own.sizes), -1, len(exchange.span))
+        local = np.searchsorted(exchange.span, launch.paths).reshape(len(launch.sizes), -1, len(exchange.span))
         key = np.zeros(local.shape)
         np.put_along_axis(key, local, starts[stages].reshape(local.shape), axis=2)
         paths.append(local.ravel())

@@ -1,6 +1,6 @@
-"""A move of :mod:`themis_opt.search.annealing_moves`: a chunk passes a leg anew between all others.  Always compiled.
+"""A move of :mod:`themis_opt.search.annealing_moves`: a chunk passes a phase anew between all others.  Always compiled.
 
-The leg is taken out of the current plan, whose other stages stay where they are, and is put back along the path on
+The phase is taken out of the current plan, whose other stages stay where they are, and is put back along the path on
 which its result is there first: a shortest path over the sets of visited dimensions, which say how long each stage is,
 where to arrive earlier is never worse.  Most bytes are sent in the first stage of a scatter and in the last one of a
 gather, so that these are what loads the dimensions: they stay, or are those of another chunk.
@@ -12,16 +12,34 @@ European Journal of Operational Research 177 (2007), for taking jobs out and put
 import numpy as np
 
 from themis_opt.schedules.event_loop import NEVER
-from themis_opt.search.annealing_state import Problem, State
-from themis_opt.search.stage_duration import duration_of
+from themis_opt.search.annealing_state import Problem, State, duration_of
 
 
-def insert(problem: Problem, state: State, chunk: int, leg: int) -> None:
-    """Put a leg of a chunk back into the current plan, O(n + 2**D D log n) for n stages on D dimensions."""
+def insert(problem: Problem, state: State, chunk: int, phase: int) -> None:
+    """Put a phase of a chunk back into the current plan, O(n + 2**D D log n) for n stages on D dimensions."""
     size = problem.num_dimensions[chunk]
-    first = problem.first_stage[chunk] + leg * size
+    first = problem.first_stage[chunk] + phase * size
+    head = stays_or_follows(problem, state, chunk, first)
+    tail = stays_or_follows(problem, state, chunk, first + size - 1)
+    put_back(problem, state, chunk, phase, head, tail, np.random.random() < 0.5)
+
+
+def put_back(
+    problem: Problem, state: State, chunk: int, phase: int, head_stage: int, tail_stage: int, waits: bool
+) -> None:
+    """Put a phase back along the path on which its result is there first.
+
+    Parameters
+    ----------
+    head_stage, tail_stage : int
+        The stages whose dimensions are the first of the first phase, and the last of the last phase.
+    waits : bool
+        Whether stages wait until a dimension is idle for long enough; else those that follow are put off.
+    """
+    size = problem.num_dimensions[chunk]
+    first = problem.first_stage[chunk] + phase * size
     lay_out(state)
-    full = shortest_paths(problem, state, chunk, leg)
+    full = shortest_paths(problem, state, chunk, phase, head_stage, tail_stage, waits)
     visited = full
     for stage in range(first + size - 1, first - 1, -1):
         local = state.came_by[visited]
@@ -30,19 +48,19 @@ def insert(problem: Problem, state: State, chunk: int, leg: int) -> None:
         visited ^= 1 << local
 
 
-def shortest_paths(problem: Problem, state: State, chunk: int, leg: int) -> int:
+def shortest_paths(
+    problem: Problem, state: State, chunk: int, phase: int, head_stage: int, tail_stage: int, waits: bool
+) -> int:
     """Fill in when and how a chunk may have visited each set of dimensions; returns the set of all."""
     size, launch = problem.num_dimensions[chunk], problem.launch[chunk]
-    first, last = problem.first_stage[chunk] + leg * size, problem.first_stage[chunk] + (leg + 1) * size - 1
+    first, last = problem.first_stage[chunk] + phase * size, problem.first_stage[chunk] + (phase + 1) * size - 1
     head, tail, begin = -1, -1, 0
-    if leg == 0:
-        shown = stays_or_follows(problem, state, chunk, first)
-        head, begin = state.current_path[shown], state.known[shown]
-    if leg == problem.num_legs[chunk] - 1:
-        tail = state.current_path[stays_or_follows(problem, state, chunk, last)]
+    if phase == 0:
+        head, begin = state.current_path[head_stage], state.known[head_stage]
+    if phase == problem.num_phases[chunk] - 1:
+        tail = state.current_path[tail_stage]
     if head == tail and size > 1:
         tail = -1
-    waits = np.random.random() < problem.moves.gap_share
     full: int = (1 << size) - 1
     for visited in range(1, full + 1):
         state.arrival[visited] = NEVER
@@ -54,12 +72,12 @@ def shortest_paths(problem: Problem, state: State, chunk: int, leg: int) -> int:
             ends_otherwise = local == tail and after != full
             if ready == NEVER or after == visited or ends_otherwise or (visited == 0 and head not in (-1, local)):
                 continue
-            duration = duration_of(problem, chunk, leg, visited, local, state.size[chunk])
+            duration = duration_of(problem, chunk, phase, visited, local, state.size[chunk])
             if visited == 0 and head >= 0:
                 moment = max(ready, begin)
             else:
                 moment = idle_from(state, problem.span[launch, local], ready, duration if waits else 0, first, last)
-            arrival = moment + duration + problem.lag[launch, leg, local]
+            arrival = moment + duration + problem.lag[launch, phase, local]
             if arrival < state.arrival[after]:
                 state.arrival[after], state.moment[after], state.came_by[after] = arrival, moment, local
     return full
@@ -67,7 +85,7 @@ def shortest_paths(problem: Problem, state: State, chunk: int, leg: int) -> int:
 
 def stays_or_follows(problem: Problem, state: State, chunk: int, stage: int) -> int:
     """A stage of a chunk, or that of another one of its launch at the same place."""
-    if np.random.random() < problem.moves.end_share:
+    if np.random.random() < 0.5:
         other = np.random.randint(len(problem.first_stage))
         if problem.launch[other] == problem.launch[chunk]:
             stage += problem.first_stage[other] - problem.first_stage[chunk]
@@ -105,7 +123,7 @@ def lay_out(state: State) -> None:
 def idle_from(state: State, resource: int, ready: int, length: int, first: int, last: int) -> int:
     """The first moment from `ready` on at which a resource is idle for some time, in picoseconds.
 
-    Where no time is asked for it is when a stage ends: those after it are put off.  Stages `first` to `last`, a leg,
+    Where no time is asked for it is when a stage ends: those after it are put off.  Stages `first` to `last`, a phase,
     are as good as gone.
     """
     begin, end = state.begin, state.end

@@ -7,11 +7,10 @@ import numpy as np
 from themis_opt.base.compiled import Compilable
 from themis_opt.schedules import event_loop
 from themis_opt.schedules.event_loop import NEVER, serve_all
-from themis_opt.search import annealing_insertion, annealing_moves, annealing_state, resumed_loop, stage_duration
-from themis_opt.search.annealing_moves import change_one, touch_partners
-from themis_opt.search.annealing_state import BEST, CURRENT, ENOUGH_TOUCHED, Problem, State
+from themis_opt.search import annealing_insertion, annealing_moves, annealing_state, resumed_loop
+from themis_opt.search.annealing_moves import change_one, retrace
+from themis_opt.search.annealing_state import BEST, CURRENT, ENOUGH_TOUCHED, Problem, State, duration_of
 from themis_opt.search.resumed_loop import makespan_within
-from themis_opt.search.stage_duration import duration_of
 
 
 def anneal(problem: Problem, state: State, steps: int, hot: float, cold: float, seed: int) -> None:
@@ -31,7 +30,7 @@ def anneal(problem: Problem, state: State, steps: int, hot: float, cold: float, 
             num_touched = change_one(problem, state, num_touched)
         if num_touched == 0:
             continue
-        num_touched = touch_partners(problem, state, num_touched)
+        retrace(problem, state, num_touched)
         since = first_difference(problem, state, num_touched)
         for i in range(num_touched):
             place(problem, state, state.touched[i])
@@ -62,7 +61,6 @@ def time_of(problem: Problem, state: State, since: int, limit: float) -> tuple[i
             state.remaining,
             state.tail,
             limit,
-            problem.mirror,
             problem.price,
             state.arriving,
         )
@@ -84,13 +82,13 @@ def first_difference(problem: Problem, state: State, num_touched: int) -> int:
     """
     if state.known[0] == NEVER:
         return 0
-    since: int = state.makespans[CURRENT]  # what is mirrored is later
+    since: int = state.makespans[CURRENT]
     for number in range(num_touched):
         chunk = state.touched[number]
         first, size = problem.first_stage[chunk], problem.num_dimensions[chunk]
         if state.size[chunk] != state.current_size[chunk]:
             since = min(since, state.known[first])
-        for stage in range(first, first + problem.num_legs[chunk] * size):
+        for stage in range(first, first + problem.num_phases[chunk] * size):
             local = state.path[stage]
             if local != state.current_path[stage]:
                 since = min(since, state.known_ready[stage])
@@ -132,19 +130,18 @@ def place(problem: Problem, state: State, chunk: int) -> None:
     """Tell the kernel's arrays the path and the priorities of a chunk, in all iterations."""
     size, first, operations = problem.num_dimensions[chunk], problem.first_stage[chunk], state.operations
     launch = problem.launch[chunk]
-    for leg in range(problem.num_legs[chunk]):
+    for phase in range(problem.num_phases[chunk]):
         visited = 0
-        for stage in range(first + leg * size, first + (leg + 1) * size):
+        for stage in range(first + phase * size, first + (phase + 1) * size):
             local = state.path[stage]
             resource = problem.span[launch, local]
-            duration = duration_of(problem, chunk, leg, visited, local, state.size[chunk])
-            lag = 0 if problem.resizes and state.size[chunk] <= 0 else problem.lag[launch, leg, local]
+            duration = duration_of(problem, chunk, phase, visited, local, state.size[chunk])
+            lag = 0 if problem.resizes and state.size[chunk] <= 0 else problem.lag[launch, phase, local]
             i = problem.num_tasks + stage
-            if leg == 0 or len(problem.mirror) == 0:
-                state.load[operations.resource[i]] -= operations.duration[i]
-                state.load[resource] += duration
+            state.load[operations.resource[i]] -= operations.duration[i]
+            state.load[resource] += duration
             # Keys belong to dimensions and not to positions, so a chunk keeps them when its path changes.
-            key = state.key[first + leg * size + local]
+            key = state.key[first + phase * size + local]
             for iteration in range(problem.iterations):
                 operations.resource[i] = resource
                 operations.duration[i] = duration
@@ -157,12 +154,10 @@ def place(problem: Problem, state: State, chunk: int) -> None:
 
 
 def measure_tails(problem: Problem, state: State, chunk: int) -> None:
-    """Note what comes after each stage of a chunk; of two chunks that share their stages, nothing certain."""
-    operations, after, legs = state.operations, 0, problem.num_legs[chunk]
-    if len(problem.mirror) > 0:
-        legs = 1 if problem.partner[chunk] == chunk else 0
+    """Note what comes after each stage of a chunk."""
+    operations, after = state.operations, 0
     first = problem.num_tasks + problem.first_stage[chunk]
-    for i in range(first + legs * problem.num_dimensions[chunk] - 1, first - 1, -1):
+    for i in range(first + problem.num_phases[chunk] * problem.num_dimensions[chunk] - 1, first - 1, -1):
         after += operations.lag[i]
         state.tail[i] = after
         after += operations.duration[i]
@@ -175,11 +170,9 @@ def keep(problem: Problem, state: State, num_touched: int) -> None:
         chunk = state.touched[i]
         first = problem.first_stage[chunk]
         state.current_size[chunk] = state.size[chunk]
-        for stage in range(first, first + problem.num_legs[chunk] * problem.num_dimensions[chunk]):
+        for stage in range(first, first + problem.num_phases[chunk] * problem.num_dimensions[chunk]):
             state.current_path[stage] = state.path[stage]
     if problem.iterations == 1:
-        if len(problem.mirror) > 0:
-            mirror_all(problem, state)
         for i in range(len(state.known)):
             state.known[i], state.known_ready[i] = state.workspace.start[i], state.workspace.ready[i]
     # Of the last iteration that is whole.
@@ -187,7 +180,7 @@ def keep(problem: Problem, state: State, num_touched: int) -> None:
     begin_time = state.workspace.start[begin] if problem.iterations > 1 else 0
     for chunk in range(len(problem.first_stage)):
         size, first = problem.num_dimensions[chunk], problem.first_stage[chunk]
-        for stage in range(first, first + problem.num_legs[chunk] * size):
+        for stage in range(first, first + problem.num_phases[chunk] * size):
             i = problem.num_tasks + stage
             key = state.workspace.start[begin + i] - begin_time
             place_of_stage = first + (stage - first) // size * size + state.path[stage]
@@ -205,22 +198,13 @@ def keep(problem: Problem, state: State, num_touched: int) -> None:
             state.best_size[chunk] = state.size[chunk]
 
 
-def mirror_all(problem: Problem, state: State) -> None:
-    """Let what was not simulated begin when its mirror ends, counted from the end of the schedule."""
-    start, duration = state.workspace.start, state.operations.duration
-    for i in range(len(start)):
-        if start[i] < 0:
-            other = problem.mirror[i]
-            start[i] = 2 * state.makespans[CURRENT] - start[other] - duration[other]
-
-
 def restore(problem: Problem, state: State, num_touched: int) -> None:
     """Go back to the current plan."""
     for i in range(num_touched):
         chunk = state.touched[i]
         first = problem.first_stage[chunk]
         state.size[chunk] = state.current_size[chunk]
-        for stage in range(first, first + problem.num_legs[chunk] * problem.num_dimensions[chunk]):
+        for stage in range(first, first + problem.num_phases[chunk] * problem.num_dimensions[chunk]):
             state.path[stage] = state.current_path[stage]
             state.key[stage] = state.current_key[stage]
         place(problem, state, chunk)
@@ -232,7 +216,6 @@ ANNEAL = Compilable(
     resumed_loop,
     annealing_moves,
     annealing_insertion,
-    stage_duration,
     annealing_state,
     nogil=True,
 )

@@ -1,8 +1,7 @@
 """What the compiled loop of :mod:`themis_opt.search.annealing` works on: named tuples of arrays and numbers."""
 
+from math import ceil
 from typing import NamedTuple
-
-import numpy as np
 
 from themis_opt.base.arrays import BoolArray, FloatArray, IntArray
 from themis_opt.schedules.event_loop import Operations, Workspace
@@ -13,70 +12,44 @@ CURRENT, BEST = 0, 1
 ENOUGH_TOUCHED = 3
 """Chunks after which a step changes no more."""
 
-MAX_TOUCHED = 2 * (ENOUGH_TOUCHED + 1)
-"""Most chunks that one step changes, besides those of one launch: its last change may touch two; all have partners."""
+MAX_TOUCHED = ENOUGH_TOUCHED + 1
+"""Most chunks that one step changes, besides those of one launch: its last change may touch two."""
 
 
 class MoveParams(NamedTuple):
-    """What one step changes; a named tuple, because compiled code takes no dataclass.
-
-    Half and double change the mean makespan by 0.3 % or less, most of them by no more than chance
-    (``reports/parameters``).
+    """How often a step changes what; a named tuple, because compiled code takes no dataclass.
 
     Attributes
     ----------
     again : float
         Chance of one more change in the same step.
-    insertion_share : float
-        Where nothing is repeated, share of steps that begin with taking a leg of a chunk out and putting it back.
-    end_share : float
-        Share of these in which the first stage of a scatter, or the last one of a gather, is that of another chunk.
-    gap_share : float
-        Share of these that wait until a dimension is idle for long enough; in the others the next stages are put off.
-    exchange_share : float
-        Share of changes in which two chunks exchange a leg, its path and its places.  Without, the gap of 32 chunks on
-        six dimensions is 6.3 and not 6.1 % after 7 s, which may be chance.
-    path_share : float
-        Share of the other changes that are of paths; the others are of priorities.
-    copy_share, neighbour_share : float
-        Shares of changes of paths that copy the path of another chunk, and that swap neighbours; the others swap any
-        two dimensions.
-    moment_share : float
-        Share of swaps in a path that swap the moments of both stages too, so that each place in the path keeps its own.
-    swap_share : float
-        Share of changes of priorities that swap the places of two chunks; the others move one stage beside another.
-    launch_share : float
-        Where iterations are repeated, share of steps that begin with moving all stages of a launch, one of them beside
-        a stage of another launch.
-    size_share, merge_share : float
-        Where sizes are free, share of changes that move bytes from one chunk to another, and of these the ones that
-        move all of them, so that a chunk is gone; a chunk that is gone may come back.  Half and double of either
-        change the mean makespan after a second by 0.4 % or less, which may be chance.
-    largest : float
-        Bytes of the largest chunk that such a move makes, as a multiple of the mean of its launch; any unless said.
+    insertion : float
+        Where nothing is repeated, share of steps that begin with taking a phase of a chunk out and putting it back.
+    exchange : float
+        Share of the other changes in which two chunks exchange a phase, its path and its places.
+    path : float
+        Share of the remaining changes that are of paths; the others are of priorities.
+    launch : float
+        Where iterations are repeated, share of steps that begin with moving all stages of a launch.
+    size : float
+        Where sizes are free, share of changes that move bytes from one chunk to another.
+    merge : float
+        Share of these that move all bytes of a chunk, so that it is gone; it may come back.
     idle_price : float
         Where nothing is repeated, what it costs that all dimensions end later, as a share of what the makespan costs.
-        Without, the gap of 32 chunks on six dimensions is 6.0 and not 5.7 % after 20 s.
     """
 
     again: float = 0.25
-    insertion_share: float = 0.6
-    end_share: float = 0.3
-    gap_share: float = 0.5
-    exchange_share: float = 0.3
-    path_share: float = 0.42
-    copy_share: float = 0.17
-    neighbour_share: float = 0.6
-    moment_share: float = 0.5
-    swap_share: float = 0.17
-    launch_share: float = 0.6
-    size_share: float = 0.3
-    merge_share: float = 0.1
-    largest: float = np.inf
+    insertion: float = 0.6
+    exchange: float = 0.3
+    path: float = 0.42
+    launch: float = 0.6
+    size: float = 0.3
+    merge: float = 0.1
     idle_price: float = 0.2
 
 
-USUAL = MoveParams()
+USUAL_MOVES = MoveParams()
 
 
 class Problem(NamedTuple):
@@ -88,13 +61,10 @@ class Problem(NamedTuple):
         How many are simulated in a row, all alike; one where nothing is repeated.
     num_tasks, num_operations : int
         Tasks, which come first among the operations of an iteration, and all operations of an iteration.
-    mirror : int64, shape (operations,) or (0,)
-        Where the second half of a schedule is the first one backwards and only the first is simulated: the stage at
-        whose start, counted from the end, each one ends.
-    first_stage, num_legs, num_dimensions : shape (chunks,)
-        The stages of a chunk are numbered ``first_stage + leg * num_dimensions + position``.
-    partner : int64, shape (chunks,)
-        The chunk that gathers along the path of this one backwards, perhaps itself; -1 where paths are free.
+    first_stage, num_phases, num_dimensions : shape (chunks,)
+        The stages of a chunk are numbered ``first_stage + phase * num_dimensions + position``.
+    retraces : bool, shape (chunks,)
+        Whether a chunk gathers along the path on which it was scattered, backwards.
     pinned : bool, shape (chunks,)
         Whether the path of a chunk stays, because chunks of another launch must reverse it.
     launch, size_class : int64, shape (chunks,)
@@ -103,15 +73,15 @@ class Problem(NamedTuple):
         The chunks of each launch are numbered one after the other.
     span : int64, shape (launches, dimensions)
         The resource that each *local* dimension of a launch occupies.
-    duration : int64, shape (size classes, legs, 2**dimensions, dimensions)
-        Picoseconds a stage holds its dimension, by mask of the local dimensions visited in the leg, and its own.
-    lag : int64, shape (launches, legs, dimensions)
+    duration : int64, shape (size classes, phases, 2**dimensions, dimensions)
+        Picoseconds a stage holds its dimension, by mask of the local dimensions visited in the phase, and its own.
+    lag : int64, shape (launches, phases, dimensions)
         Picoseconds from then to the result.
     resizes : bool
         Whether steps move bytes between chunks too; then the following decide how long stages are, not `duration`.
-    rate, packets : float64, shape (launches, legs, 2**dimensions, dimensions)
+    rate, packets : float64, shape (launches, phases, 2**dimensions, dimensions)
         Picoseconds without headers, and packets, for each byte of a chunk; indexed as `duration`.
-    fixed, header : int64 and float64, shapes (launches, legs, 2**dimensions, dimensions) and (launches, dimensions)
+    fixed, header : int64 and float64, shapes (launches, phases, 2**dimensions, dimensions) and (launches, dimensions)
         Picoseconds whatever a stage sends, and for each packet.
     granule : float64, shape (launches,)
         Bytes of which the parts that steps move are multiples.
@@ -125,13 +95,12 @@ class Problem(NamedTuple):
     iterations: int
     num_tasks: int
     num_operations: int
-    mirror: IntArray
     first_stage: IntArray
     launch: IntArray
     size_class: IntArray
-    num_legs: IntArray
+    num_phases: IntArray
     num_dimensions: IntArray
-    partner: IntArray
+    retraces: BoolArray
     pinned: BoolArray
     first_chunk: IntArray
     span: IntArray
@@ -155,8 +124,8 @@ class State(NamedTuple):
     path, current_path, best_path : int64
         Local dimension of every stage, in the candidate, the current and the best plan.
     key, current_key, best_key : float64
-        Priority of a chunk on a local dimension, numbered ``first_stage + leg * num_dimensions + local dimension``; the
-        time when it is served, counted from the begin of its iteration.
+        Priority of a chunk on a local dimension, at ``first_stage + phase * num_dimensions + local dimension``: when
+        it is served, counted from the begin of its iteration.
     size, current_size, best_size : float64, shape (chunks,)
         Bytes of every chunk; a chunk without any takes no time.
     operations : Operations
@@ -164,7 +133,7 @@ class State(NamedTuple):
         an iteration takes, and no resource enforces a sequence.
     load : int64, shape (resources,)
         Total duration on each resource in one iteration of the candidate.
-    touched : int64, shape (MAX_TOUCHED + twice the most chunks of a launch,)
+    touched : int64, shape (MAX_TOUCHED + most chunks of a launch,)
         Chunks in which the candidate differs from the current plan, some perhaps twice.
     makespans : int64, shape (2,)
         Of the current and the best plan, picoseconds; where iterations are repeated, the time of one.
@@ -182,7 +151,7 @@ class State(NamedTuple):
     arriving : int64, shape (resources, 2)
         Where the operations on their way to each resource are among the arrivals, the first and after the last.
     order : int64, shape (operations,)
-        The stages of the current plan, the earliest first, when a leg was last put back.
+        The stages of the current plan, the earliest first, when a phase was last put back.
     laid_out : bool, shape (1,)
         Whether the following are those of the current plan.
     stage, begin, end : int64, shape (operations,)
@@ -223,3 +192,26 @@ class State(NamedTuple):
     arrival: IntArray
     moment: IntArray
     came_by: IntArray
+
+
+def duration_of(problem: Problem, chunk: int, phase: int, visited: int, local: int, size: float) -> int:
+    """Picoseconds for which a stage of a chunk of so many bytes holds its dimension.
+
+    Parameters
+    ----------
+    visited : int
+        Mask of the local dimensions visited in the phase before it.
+    size : float
+        Only where sizes are free.
+    """
+    if not problem.resizes:
+        known: int = problem.duration[problem.size_class[chunk], phase, visited, local]
+        return known
+    if size <= 0:
+        return 0
+    launch = problem.launch[chunk]
+    variable = problem.rate[launch, phase, visited, local] * size
+    if problem.header[launch, local] > 0:
+        variable += ceil(problem.packets[launch, phase, visited, local] * size) * problem.header[launch, local]
+    duration: int = problem.fixed[launch, phase, visited, local] + ceil(variable)
+    return duration

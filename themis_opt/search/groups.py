@@ -1,90 +1,86 @@
-"""Chunks of the groups of launches, each as if it were alone on the network."""
+"""A step of a search for training iterations: chunks of each group of launches, as if it were alone on the network."""
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from themis_opt.policies.registry import Policy
+from themis_opt.policies.hourglass.policy import Hourglass
+from themis_opt.policies.planning import plan_launches
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.search.limits import Allowance, SearchLimits
+from themis_opt.schedules.simulator import simulate
+from themis_opt.search.incumbent import Incumbent
+from themis_opt.search.steps import Turn, take_turns
 from themis_opt.solving.bounds import bounds
 
 LEAST_SECONDS = 0.05
-"""Of a search for one group, for which the others may have left nothing: enough to make its start."""
+"""Time that a search for one group needs for its start; with less for each the step is left out."""
 
 
-class Solution(Protocol):
-    """What a search for the schedule of one group comes back with."""
-
-    @property
-    def schedule(self) -> Schedule:
-        """The best schedule found."""
-
-    @property
-    def status(self) -> str:
-        """Whether the search was ``interrupted``."""
-
-
-SolveGroup = Callable[[Instance, float, float], Solution]
-"""Searches for a schedule of a group, from a proven bound and the seconds that it may take."""
-
-
-class Remembered:
-    """A chunk policy that plans equal groups once, over all calls."""
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-        self.plans: dict[str, Plan] = {}
-
-    def __call__(self, group: Instance) -> Plan:
-        """The plan of a group."""
-        if group.fingerprint not in self.plans:
-            self.plans[group.fingerprint] = self.policy(group)
-        return self.plans[group.fingerprint]
-
-
-class GroupExact:
-    """The reference policy of collectives for every group of a plan, with a share of the time for each.
+@dataclass(frozen=True)
+class Groups:
+    """Search each group of launches that one event releases as a collective of its own.
 
     Parameters
     ----------
-    limits : SearchLimits
-        Threads, seed, gap and memory.
-    instance, plan : Instance and Plan
-        Where the groups come from, which are planned in turn.
-    seconds : float
-        For all groups together.
-    solve_group : callable
-        The search for one group.
+    turns : sequence of Turn
+        The search of collectives.
+    apart : bool
+        Whether the step is for launches whose groups never meet on the network, which need nothing else, or for those
+        that do.
     """
 
-    def __init__(
-        self, limits: SearchLimits, instance: Instance, plan: Plan, seconds: float, solve_group: SolveGroup
-    ) -> None:
-        self.solve_group, self.interrupted = solve_group, False
-        self.allowance = Allowance(seconds, limits.deterministic)
-        self.waiting = num_groups(instance, plan)
+    turns: Sequence[Turn]
+    apart: bool
+    engine: str = ""
+
+    def applies(self, incumbent: Incumbent) -> bool:
+        """Whether the groups of the fastest launches meet as they should."""
+        return are_apart(incumbent.best) == self.apart
+
+    def run(self, incumbent: Incumbent) -> None:
+        """Plan the fastest launches with the best chunks of each group."""
+        instance, plan = incumbent.instance, incumbent.best.plan
+        search = GroupSearch(incumbent, self.turns, num_groups(instance, plan))
+        if incumbent.left >= LEAST_SECONDS * search.waiting:
+            incumbent.offer_plan(plan_launches(instance, plan.launches, plan.order, search))
+
+
+class GroupSearch:
+    """A chunk policy that searches one group after the other, each with an equal share of the time that is left.
+
+    Parameters
+    ----------
+    incumbent : Incumbent
+        Where the groups come from.
+    turns : sequence of Turn
+        The search of collectives.
+    waiting : int
+        Groups to be planned.
+    """
+
+    def __init__(self, incumbent: Incumbent, turns: Sequence[Turn], waiting: int) -> None:
+        self.incumbent, self.turns, self.waiting = incumbent, turns, waiting
 
     def __call__(self, group: Instance) -> Plan:
         """The plan of a group, with chunks of any sizes."""
-        seconds = LEAST_SECONDS if self.interrupted else max(self.allowance.left / self.waiting, LEAST_SECONDS)
+        start, bound = simulate(group, Hourglass()(group)), max(bounds(group, equal_sizes=False).values())
+        alone = self.incumbent.beside(start, bound, free_sizes=True)
+        with self.incumbent.turn(self.incumbent.left / self.waiting):
+            take_turns(alone, self.turns)
         self.waiting = max(self.waiting - 1, 1)
-        found = self.solve_group(group, max(bounds(group, equal_sizes=False).values()), seconds)
-        self.allowance.charge(seconds)
-        self.interrupted |= found.status == "interrupted"
-        return found.schedule.enforced_plan()
+        return alone.best.enforced_plan()
 
 
 def num_groups(instance: Instance, plan: Plan) -> int:
     """Groups of launches with different contents, at least 1."""
     groups: dict[object, list[object]] = {}
-    for launch, own in zip(plan.launches, plan.launched(instance), strict=True):
-        content = (own.kind, own.size, own.chunks, own.span)
+    for launch, exchange in zip(plan.launches, plan.launched(instance), strict=True):
+        content = (exchange.kind, exchange.size, exchange.chunks, exchange.span)
         groups.setdefault((launch.after, launch.after_launches), []).append(content)
-    return max(len({tuple(own) for own in groups.values()}), 1)
+    return max(len({tuple(contents) for contents in groups.values()}), 1)
 
 
 def are_apart(schedule: Schedule) -> bool:
@@ -93,9 +89,10 @@ def are_apart(schedule: Schedule) -> bool:
     windows: dict[object, tuple[int, int]] = {}
     for number, launch in enumerate(plan.launches):
         first, _ = plan.ends_of_chunks[number]
-        own = (int(schedule.period.stage_start[row, first].min()), int(schedule.period.launch_ready[row, number]))
-        known = windows.get((launch.after, launch.after_launches), own)
-        windows[launch.after, launch.after_launches] = (min(own[0], known[0]), max(own[1], known[1]))
+        begin, end = int(schedule.period.stage_start[row, first].min()), int(schedule.period.launch_ready[row, number])
+        event = launch.after, launch.after_launches
+        earliest, latest = windows.get(event, (begin, end))
+        windows[event] = min(begin, earliest), max(end, latest)
     if not windows:
         return True
     spans = np.array(sorted(windows.values()))

@@ -1,48 +1,63 @@
-"""The fastest schedule of iterations that a search knows, and the limits within which it seeks a faster one."""
+"""The best schedule that a search knows, what is proven, and what the search may still spend."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
+from formulations.limits import Limits
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.search.limits import Allowance, SearchLimits
+from themis_opt.search.allowance import Allowance
 
 Progress = Callable[[float, float], None]
-"""Called with the best iteration time and the bound, in picoseconds."""
+"""Hears of the best makespan, or iteration time, and of the bound, in picoseconds, when one of them improves."""
+
+
+def ignore(makespan: float, bound: float) -> None:
+    """Report progress to nobody."""
 
 
 class Incumbent:
-    """What the parts of a search share.
+    """What the steps of a search share; nothing else holds it.
 
     Parameters
     ----------
-    limits : SearchLimits
+    limits : Limits
         Time, threads, seed, gap and memory.
-    allowance : Allowance
-        What is left of the time.
     best : Schedule
-        The fastest schedule so far.
+        The best schedule so far.
     bound : float
-        A proven bound on the iteration time, in picoseconds.
+        A proven bound on the makespan, or on the iteration time, in picoseconds.
     report : callable
-        Hears of every faster schedule.
+        Hears of every better schedule and bound.
+    free_sizes : bool
+        Whether chunks may be of any sizes.
+    allowance : Allowance, optional
+        What is left of the time; at first that of the limits.
 
     Attributes
     ----------
     launch_bound : float
-        What is proven for the launches and chunk sizes of `best`, never less than `bound`.
-    interrupted : bool
-        Whether Ctrl-C ended the search.
+        With compute, what is proven for the launches and chunk sizes of `best`, never less than `bound`.
+    num_searches : int
+        Searches with random choices so far, each of which takes another seed.
     """
 
     def __init__(
-        self, limits: SearchLimits, allowance: Allowance, best: Schedule, bound: float, report: Progress
+        self,
+        limits: Limits,
+        best: Schedule,
+        bound: float = 0.0,
+        report: Progress = ignore,
+        *,
+        free_sizes: bool = False,
+        allowance: Allowance | None = None,
     ) -> None:
-        self.limits, self.allowance, self.report = limits, allowance, report
-        self.best, self.bound, self.launch_bound = best, bound, bound
-        self.interrupted = False
+        self.limits, self.best, self.bound, self.launch_bound = limits, best, bound, bound
+        self.free_sizes, self.num_searches, self._report = free_sizes, 0, report
+        self.allowance = allowance or Allowance(limits.seconds, limits.deterministic)
         report(best.makespan, bound)
 
     @property
@@ -51,20 +66,83 @@ class Incumbent:
         return self.best.instance
 
     @property
+    def left(self) -> float:
+        """Seconds left of the turn of the step that runs, zero or less if it is over."""
+        return self.allowance.left
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the search."""
+        return self.allowance.interrupted
+
+    @property
+    def enough(self) -> float:
+        """Makespan within the asked gap, in picoseconds."""
+        return self.bound * (1 + self.limits.gap)
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the best schedule is within the asked gap."""
+        return self.best.makespan <= self.enough
+
+    @property
     def done(self) -> bool:
-        """Whether to stop."""
-        near = self.best.makespan <= self.bound * (1 + self.limits.gap)
-        return near or self.interrupted or self.allowance.left <= 0
+        """Whether to stop: the gap, the time or Ctrl-C says so."""
+        return self.interrupted or self.left <= 0 or self.is_near
 
-    def offer(self, schedule: Schedule) -> None:
-        """Keep a schedule if it is the fastest."""
-        if schedule.makespan < self.best.makespan:
-            self.best, self.launch_bound = schedule, self.bound
-            self.report(schedule.makespan, self.bound)
+    def interrupt(self) -> None:
+        """End the search, as Ctrl-C asks."""
+        self.allowance.interrupted = True
 
-    def offer_plan(self, plan: Plan) -> None:
-        """Simulate a plan of a solver and keep it if it is the fastest; one that waits for itself is left out."""
+    def charge(self, seconds: float) -> None:
+        """Count work of so many seconds, where work is counted and not wall time."""
+        self.allowance.charge(seconds)
+
+    def turn(self, seconds: float) -> AbstractContextManager[None]:
+        """A turn of so many seconds at most, within which :attr:`left` is what is left of it."""
+        return self.allowance.turn(seconds)
+
+    def solver_limits(self, seconds: float | None = None) -> Limits:
+        """What a solver may spend: so many seconds, or all that is left of the turn."""
+        return self.limits.within(self.left if seconds is None else min(seconds, self.left))
+
+    def next_seed(self) -> tuple[int, int]:
+        """Seed of the next search with random choices."""
+        self.num_searches += 1
+        return self.limits.seed, self.num_searches - 1
+
+    def offer(self, schedule: Schedule) -> bool:
+        """Keep a schedule of the instance if it is the best; whether it is."""
+        if schedule.makespan >= self.best.makespan:
+            return False
+        self.best, self.launch_bound = schedule, self.bound
+        self.report()
+        return True
+
+    def offer_plan(self, plan: Plan) -> bool:
+        """Simulate a plan of a solver and keep it if it is the best; one that waits for itself is left out."""
         try:
-            self.offer(simulate(self.instance, plan))
+            return self.offer(simulate(self.instance, plan))
         except CyclicPlan:
-            return
+            return False
+
+    def raise_bound(self, bound: float) -> None:
+        """Keep a proven bound if it is higher than the one so far."""
+        if bound > self.bound:
+            self.bound = bound
+            self.launch_bound = max(self.launch_bound, bound)
+            self.report()
+
+    def report(self) -> None:
+        """Tell of the best makespan and the bound."""
+        self._report(self.best.makespan, self.bound)
+
+    def beside(self, best: Schedule, bound: float = 0.0, *, free_sizes: bool | None = None) -> "Incumbent":
+        """The incumbent of another problem that is searched on the way, out of the same allowance."""
+        return Incumbent(
+            self.limits,
+            best,
+            bound,
+            free_sizes=self.free_sizes if free_sizes is None else free_sizes,
+            allowance=self.allowance,
+        )

@@ -16,7 +16,6 @@ def makespan_within(
     remaining: IntArray,
     tail: IntArray,
     limit: float,
-    mirror: IntArray,
     price: FloatArray,
     arriving: IntArray,
 ) -> tuple[int, float]:
@@ -38,8 +37,6 @@ def makespan_within(
         Picoseconds from the end of each operation to the results of those that wait for it, at least.
     limit : float
         Picoseconds.
-    mirror : int64, shape (operations,) or (0,)
-        For each operation one on its resource that takes its place: what of both is first in turn is served alone.
     price : float64, shape (resources,)
         What a picosecond costs by which a resource ends later.
     arriving : int64, shape (resources, 2)
@@ -51,7 +48,7 @@ def makespan_within(
         The makespan, or ``NEVER`` if the limit is exceeded, and what the ends leave of the limit.
     """
     makespan = take_over(operations, workspace, known, since, remaining)
-    note_the_others(operations, workspace, arriving, mirror)
+    note_the_others(operations, workspace, arriving)
     begin, free, duration = workspace.begin, workspace.free, operations.duration
     for r in range(len(begin)):
         limit -= price[r] * (free[r] + remaining[r])
@@ -62,7 +59,7 @@ def makespan_within(
                 now, first = begin[r], r
         if now == NEVER:
             return makespan, limit
-        let_wait(operations, workspace, arriving, mirror, first, now)
+        let_wait(operations, workspace, arriving, first, now)
         i = pop(operations, workspace, first)
         end = now + duration[i]
         limit -= price[first] * (now - free[first])
@@ -76,14 +73,9 @@ def makespan_within(
             j = operations.successor[edge]
             workspace.ready[j] = max(workspace.ready[j], result)
             workspace.missing[j] -= 1
-            if workspace.missing[j] == 0 and not is_replaced(workspace, mirror, j):
+            if workspace.missing[j] == 0:
                 arrive(operations, workspace, arriving, j)
-        set_begin(operations, workspace, arriving, mirror, first)
-
-
-def is_replaced(workspace: Workspace, mirror: IntArray, i: int) -> bool:
-    """Whether the operation that takes the place of another one is served."""
-    return len(mirror) > 0 and workspace.start[mirror[i]] >= 0
+        set_begin(workspace, arriving, first)
 
 
 def arrive(operations: Operations, workspace: Workspace, arriving: IntArray, i: int) -> None:
@@ -99,29 +91,20 @@ def arrive(operations: Operations, workspace: Workspace, arriving: IntArray, i: 
         workspace.begin[r] = min(workspace.begin[r], max(workspace.free[r], ready[i]))
 
 
-def let_wait(
-    operations: Operations, workspace: Workspace, arriving: IntArray, mirror: IntArray, r: int, now: int
-) -> None:
+def let_wait(operations: Operations, workspace: Workspace, arriving: IntArray, r: int, now: int) -> None:
     """Let operations wait for their resource that have arrived by now."""
     while arriving[r, 0] < arriving[r, 1] and workspace.ready[workspace.arrivals[arriving[r, 0]]] <= now:
         i = workspace.arrivals[arriving[r, 0]]
         arriving[r, 0] += 1
-        if not is_replaced(workspace, mirror, i):
-            push(operations, workspace, r, i)
+        push(operations, workspace, r, i)
 
 
-def set_begin(operations: Operations, workspace: Workspace, arriving: IntArray, mirror: IntArray, r: int) -> None:
-    """Tell when a resource serves next, and forget what is first in turn but need not be served."""
-    first = workspace.queue_start[r]
-    while workspace.waiting[r] > 0 and is_replaced(workspace, mirror, workspace.queues[first]):
-        pop(operations, workspace, r)
+def set_begin(workspace: Workspace, arriving: IntArray, r: int) -> None:
+    """Tell when a resource serves next."""
+    workspace.begin[r] = NEVER
     if workspace.waiting[r] > 0:
         workspace.begin[r] = workspace.free[r]
-        return
-    while arriving[r, 0] < arriving[r, 1] and is_replaced(workspace, mirror, workspace.arrivals[arriving[r, 0]]):
-        arriving[r, 0] += 1
-    workspace.begin[r] = NEVER
-    if arriving[r, 0] < arriving[r, 1]:
+    elif arriving[r, 0] < arriving[r, 1]:
         workspace.begin[r] = max(workspace.free[r], workspace.ready[workspace.arrivals[arriving[r, 0]]])
 
 
@@ -155,10 +138,10 @@ def take_over(operations: Operations, workspace: Workspace, known: IntArray, sin
     return makespan
 
 
-def note_the_others(operations: Operations, workspace: Workspace, arriving: IntArray, mirror: IntArray) -> None:
+def note_the_others(operations: Operations, workspace: Workspace, arriving: IntArray) -> None:
     """Let the operations that are not served arrive."""
     for r in range(len(arriving)):
         arriving[r, 0] = arriving[r, 1] = workspace.queue_start[r]
     for i in range(len(workspace.start)):
-        if workspace.start[i] < 0 and workspace.missing[i] == 0 and not is_replaced(workspace, mirror, i):
+        if workspace.start[i] < 0 and workspace.missing[i] == 0:
             arrive(operations, workspace, arriving, i)

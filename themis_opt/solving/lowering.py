@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from formulations.job_plans import JobPlans, JobTimes
-from formulations.lattice import JobClass, Leg, arcs
+from formulations.lattice import JobClass, JobPhase, arcs
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.problem.cost import (
@@ -46,17 +46,17 @@ def job_class(
 def without_fixed(job: JobClass, least: JobClass) -> JobClass:
     """A job class without what its stages cost whatever they send: the durations of `least`, its jobs of no size."""
     legs = tuple(
-        Leg({arc: duration - one.duration[arc] for arc, duration in phase.duration.items()}, phase.lag)
-        for phase, one in zip(job.legs, least.legs, strict=True)
+        JobPhase({arc: duration - one.duration[arc] for arc, duration in leg.duration.items()}, leg.lag)
+        for leg, one in zip(job.phases, least.phases, strict=True)
     )
-    return replace(job, legs=legs)
+    return replace(job, phases=legs)
 
 
-def _leg(instance: Instance, phase: Phase, span: tuple[int, ...], size: int, measure: Measure) -> Leg:
+def _leg(instance: Instance, phase: Phase, span: tuple[int, ...], size: int, measure: Measure) -> JobPhase:
     every = list(arcs(span))
     machine = np.array([k for _, k in every])
     values = _measured(instance, phase, machine, np.array(size), _divisors(instance.fabric.sizes, phase, span), measure)
-    return Leg(
+    return JobPhase(
         duration=dict(zip(every, values.tolist(), strict=True)),
         lag={k: int(fixed_lag(instance, phase, k)) for k in span},
     )
@@ -200,11 +200,11 @@ def chunk_order_data(instance: Instance, sizes: Sequence[IntArray], tick: int) -
 def rounded_down(job: JobClass, tick: int) -> JobClass:
     """The class in whole ticks: never longer than it is."""
     legs = tuple(
-        Leg(
-            duration={arc: int(d) // tick for arc, d in phase.duration.items()},
-            lag={k: int(lag) // tick for k, lag in phase.lag.items()},
+        JobPhase(
+            duration={arc: int(d) // tick for arc, d in leg.duration.items()},
+            lag={k: int(lag) // tick for k, lag in leg.lag.items()},
         )
-        for phase in job.legs
+        for leg in job.phases
     )
     return JobClass(job.machines, legs, job.count, int(job.release) // tick, job.mirrored)
 

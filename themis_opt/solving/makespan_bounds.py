@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
-from formulations.budget import PROVEN_GAP, Budget
 from formulations.chunk_count import ChunkCount
 from formulations.fluid import fluid_bound, optimal_weights
 from formulations.head_tail import MAX_HEADS, head_tail_bound
 from formulations.lattice import JobClass, cheapest_path
+from formulations.limits import PROVEN_GAP, Limits
 from formulations.order_count import order_count_bound
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.problem.exchanges import Exchange
@@ -114,8 +114,8 @@ def order_count(instance: Instance, params: BoundParams = USUAL_BOUND_PARAMS) ->
     ]
     relaxed = fluid(instance)
     tick = max(1, int(relaxed) // BOUND_RESOLUTION)
-    budget = Budget(params.order_count_work, deterministic=True, gap=PROVEN_GAP / 10)
-    counted = order_count_bound([rounded_down(job, tick) for job in jobs], budget) * tick
+    limits = Limits(params.order_count_work, deterministic=True, gap=PROVEN_GAP / 10)
+    counted = order_count_bound([rounded_down(job, tick) for job in jobs], limits) * tick
     return max(relaxed, float(counted))
 
 

@@ -6,7 +6,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from formulations.budget import PROVEN_GAP, Budget
+from formulations.limits import MIN_SECONDS, PROVEN_GAP, Limits
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_short_time
 from themis_opt.policies.planning import AnyPolicy, chunk_policy_of, seconds_of, within
@@ -24,8 +24,8 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
+from themis_opt.search.allowance import Allowance
 from themis_opt.search.exact import Exact, Reference
-from themis_opt.search.limits import MIN_SECONDS, Allowance
 from themis_opt.search.plan_cache import PlanCache, Recalled
 from themis_opt.solving.bounds import bounds_of
 from themis_opt.study.columns import Value, result_row
@@ -182,7 +182,7 @@ def compare(
     progress: Progress | None = None,
     cache: PlanCache | None = None,
     sizes: Sizes = "equal",
-    time_limit: float = Budget.seconds,
+    time_limit: float = Limits.seconds,
     **limits: Any,
 ) -> Comparison:
     """Run policies; the time limit covers all of them, and the references take what is left.
@@ -202,7 +202,7 @@ def compare(
     time_limit : float
         Seconds for the whole comparison.
     **limits
-        Other fields of :class:`formulations.budget.Budget`: knobs of the policies that have them.
+        Other fields of :class:`formulations.limits.Limits`: knobs of the policies that have them.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def compare(
     names = [_name(policy) for policy in policies]
     if not policies or len(set(names)) < len(names):
         raise InputError("must name one or more policies, each once", field="policies", value=", ".join(names))
-    budget, knobs = Budget(seconds=time_limit, **limits), {**limits, "sizes": sizes}
+    budget, knobs = Limits(seconds=time_limit, **limits), {**limits, "sizes": sizes}
     check_memory(instance, budget.memory)
     clock = Allowance(budget.seconds, budget.deterministic)
     made = {
@@ -264,7 +264,7 @@ def _name(policy: str | Policy) -> str:
     return str(getattr(policy, "__name__", type(policy).__name__))
 
 
-def _made(specification: str, budget: Budget, knobs: Mapping[str, Any]) -> Policy:
+def _made(specification: str, budget: Limits, knobs: Mapping[str, Any]) -> Policy:
     """A policy with the given limits as knobs; without wall time where it would decide about the result."""
     counts_work = policy_name(split_specification(specification)[1]) == REFERENCE
     if budget.deterministic and not counts_work:

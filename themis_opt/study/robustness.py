@@ -36,7 +36,7 @@ from themis_opt.schedules.plan import Plan, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import FEWEST_ITERATIONS, MOST_ITERATIONS, build_operations, simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.search.limits import Allowance
+from themis_opt.search.allowance import Allowance
 from themis_opt.solving.bounds import bounds_of
 from themis_opt.study.chunk_delays import ChunkDelay
 

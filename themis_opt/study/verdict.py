@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from formulations.budget import PROVEN_GAP
+from formulations.limits import PROVEN_GAP
 from themis_opt.base.units import format_duration, format_percent, format_short_time
 from themis_opt.policies.launching.common import fusible
 from themis_opt.policies.registry import make_policy

@@ -35,7 +35,7 @@ class Launching:
 
 
 def fusible(instance: Instance) -> list[Bucket]:
-    """Data-parallel tensors needed in the next iteration, in one bucket per kind, span and element.
+    """Data-parallel tensors needed in the next iteration, in one bucket per kind, span, element and needing stage.
 
     Others are left out, and so are those that wait for other tensors or are waited for.  Within a bucket they stand in
     the order they become ready.
@@ -44,7 +44,7 @@ def fusible(instance: Instance) -> list[Bucket]:
     chained = {tensor for exchange in instance.exchanges for tensor in exchange.after}
     for number, tensor in enumerate(instance.exchanges):
         if tensor.parallelism == "data" and tensor.needed_later and not tensor.after and number not in chained:
-            key = (tensor.kind, instance.exchanges[number].span, tensor.element_bytes)
+            key = (tensor.kind, tensor.span, tensor.element_bytes, instance.tasks[tensor.needed_task].stage)
             groups.setdefault(key, []).append(number)
     return [tuple(sorted(group, key=lambda t: (instance.exchanges[t].ready_task, t))) for group in groups.values()]
 
@@ -110,5 +110,7 @@ def first_need(instance: Instance, tensors: Sequence[int]) -> TaskOf:
     return TaskOf(task, later)
 
 
-NEXT_ITERATION = TaskOf(0, 1)
-"""The first task of the next iteration: what waits for it ends the iteration."""
+def next_iteration(instance: Instance, tensors: Sequence[int]) -> TaskOf:
+    """The first task of the stage that needs some tensors, which ends the iteration where it waits for them."""
+    stage = instance.tasks[instance.exchanges[tensors[0]].needed_task].stage
+    return TaskOf(instance.chains[stage][0], 1)

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from themis_opt.base.units import Bytes
-from themis_opt.policies.launching.common import NEXT_ITERATION, Launching, capped, fusible, launches_alone, whole
+from themis_opt.policies.launching.common import Launching, capped, fusible, launches_alone, next_iteration, whole
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch
 
@@ -35,5 +35,5 @@ class Ddp(Launching):
             ready = 0
             for bucket in capped(instance, tensors, self.cap, self.first_cap):
                 ready = max(ready, *(instance.exchanges[t].ready_task for t in bucket))
-                launches.append(whole(instance, bucket, ready=ready, before=NEXT_ITERATION))
+                launches.append(whole(instance, bucket, ready=ready, before=next_iteration(instance, bucket)))
         return tuple(launches)

@@ -53,8 +53,11 @@ class Dear(Launching):
         by_readiness = sorted(groups, key=lambda group: max(instance.exchanges[t].ready_task for t in group))
         scatters = [_half(instance, group, "scatter", halves[0]) for group in by_readiness]
         every = tuple(range(number, number + len(scatters)))
-        chain = instance.chains[instance.tasks[instance.exchanges[tensors[0]].ready_task].stage]
-        last = TaskOf(chain[-1], 0)
+        exchange = instance.exchanges[tensors[0]]
+        backward, forward = (
+            instance.chains[instance.tasks[task].stage] for task in (exchange.ready_task, exchange.needed_task)
+        )
+        last = TaskOf(backward[-1], 0)
         gathers: list[Launch] = []
         for place_of_group, group in enumerate(groups):
             gather = _half(instance, group, "gather", halves[1])
@@ -63,8 +66,8 @@ class Dear(Launching):
             else:
                 begun = first_need(instance, groups[place_of_group - 1])
                 previous = number + len(scatters) + place_of_group - 1
-                place = chain.index(begun.task)
-                after = TaskOf(chain[place - 1], begun.later) if place else last
+                place = forward.index(begun.task)
+                after = TaskOf(forward[place - 1], begun.later) if place else last
                 gathers.append(replace(gather, after=after, after_launches=(previous,)))
         return [*scatters, *gathers]
 

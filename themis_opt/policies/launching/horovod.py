@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from themis_opt.base.units import Bytes, Picoseconds
-from themis_opt.policies.launching.common import NEXT_ITERATION, Bucket, Launching, fusible, launches_alone, whole
+from themis_opt.policies.launching.common import Bucket, Launching, fusible, launches_alone, next_iteration, whole
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch
 
@@ -37,7 +37,7 @@ class Horovod(Launching):
         launches = launches_alone(instance)
         for tensors in fusible(instance):
             for bucket in self._buffers(instance, tensors, ends):
-                launches.append(whole(instance, bucket, before=NEXT_ITERATION))
+                launches.append(whole(instance, bucket, before=next_iteration(instance, bucket)))
         return tuple(launches)
 
     def _buffers(self, instance: Instance, tensors: Bucket, ends: list[int]) -> list[Bucket]:

@@ -2,7 +2,14 @@
 
 from dataclasses import dataclass
 
-from themis_opt.policies.launching.common import NEXT_ITERATION, Launching, fusible, launches_alone, whole
+from themis_opt.policies.launching.common import (
+    Launching,
+    first_need,
+    fusible,
+    launches_alone,
+    next_iteration,
+    whole,
+)
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch
 
@@ -24,6 +31,7 @@ class WaitFree(Launching):
 
     def launches(self, instance: Instance) -> tuple[Launch, ...]:
         """Launches for `instance`."""
-        before = NEXT_ITERATION if self.barrier else None
-        each = [whole(instance, (tensor,), before=before) for bucket in fusible(instance) for tensor in bucket]
-        return (*launches_alone(instance), *each)
+        before = next_iteration if self.barrier else first_need
+        each = [(tensor,) for bucket in fusible(instance) for tensor in bucket]
+        launches = (whole(instance, tensor, before=before(instance, tensor)) for tensor in each)
+        return (*launches_alone(instance), *launches)

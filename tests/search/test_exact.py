@@ -18,11 +18,9 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import validate
-from themis_opt.search import exact, local_search, starts
-from themis_opt.search import limits as allowance
-from themis_opt.search.exact import Exact, ExactParams, Reference
-from themis_opt.search.local_search import LocalSearch, LocalSearchParams
-from themis_opt.search.starts import starting_schedule, usual_schedule
+from themis_opt.search import allowance, anneal, exact, start
+from themis_opt.search.exact import Exact, Reference
+from themis_opt.search.start import starting_schedule, usual_schedule
 from themis_opt.solving.makespan_bounds import fluid
 from themis_opt.solving.sizing import granule
 
@@ -34,27 +32,18 @@ LONG = 600.0
 
 MILLISECOND = 10**9
 
-SHORT_STARTS = ExactParams(local=LocalSearchParams(start_work=2**18))
-"""Starts of free sizes take no second, whatever the budget."""
-
 PROGRAM = """
 import themis_opt
-from themis_opt.search.exact import Exact, ExactParams
-from themis_opt.search.local_search import LocalSearchParams
+from themis_opt.search.exact import Exact
 
-params = ExactParams(local=LocalSearchParams(start_work=2**18))
 for sizes in ("equal", "free"):
     instance = themis_opt.load("3d-sw_sw_sw_hetero.mixed.100MiB").overridden(chunks=4)
     policy = Exact(seconds=0.1, workers=2, deterministic=True, sizes=sizes)
-    schedule = policy.solve(instance, params=params).schedule
+    schedule = policy.solve(instance).schedule
     plan = schedule.enforced_plan()
     print(schedule.makespan, [c.sizes.tolist() for c in plan.chunks], [c.paths.tolist() for c in plan.chunks])
     print([s.tolist() for s in plan.sequences], schedule.start.tolist())
 """
-
-
-def solve(policy: Exact, instance: Instance, *arguments: Any, **keywords: Any) -> Reference:
-    return policy.solve(instance, *arguments, params=SHORT_STARTS, **keywords)
 
 
 @pytest.fixture
@@ -76,7 +65,7 @@ def output_with_hash_seed(seed: int) -> str:
 @pytest.mark.parametrize("sizes", ["equal", "free"])
 def test_deterministic_searches_give_equal_schedules(hetero: Instance, sizes: str) -> None:
     policy = Exact(seconds=0.1, workers=2, deterministic=True, sizes=sizes)  # type: ignore[arg-type]
-    one, other = (solve(policy, hetero.overridden(chunks=8)) for _ in range(2))
+    one, other = (policy.solve(hetero.overridden(chunks=8)) for _ in range(2))
     assert one.schedule == other.schedule
     assert one.bound == other.bound
 
@@ -89,19 +78,19 @@ def test_deterministic_searches_do_not_depend_on_the_hash_seed() -> None:
 
 def test_deterministic_searches_do_not_look_at_the_clock(hetero: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allowance, "monotonic", never_used)
-    validate(solve(SHORT, hetero.overridden(chunks=8)).schedule)
+    validate(SHORT.solve(hetero.overridden(chunks=8)).schedule)
 
 
 @pytest.mark.usefixtures("weak_start")
 def test_another_seed_finds_another_schedule(hetero: Instance) -> None:
     one, other = (Exact(seconds=0.1, seed=seed, deterministic=True, cp_sat=False) for seed in (1, 2))
-    assert solve(one, hetero).schedule != solve(other, hetero).schedule
+    assert one.solve(hetero).schedule != other.solve(hetero).schedule
 
 
 @settings(max_examples=12)
 @given(instances(max_collectives=2, max_chunks=4))
 def test_bounds_never_exceed_makespans_of_valid_schedules(instance: Instance) -> None:
-    reference = solve(SHORT, instance, fluid(instance))
+    reference = SHORT.solve(instance, fluid(instance))
     validate(reference.schedule)
     assert reference.bound <= reference.schedule.makespan * (1 + 1e-9)
 
@@ -109,7 +98,7 @@ def test_bounds_never_exceed_makespans_of_valid_schedules(instance: Instance) ->
 @settings(max_examples=12)
 @given(instances(max_collectives=2, max_chunks=4))
 def test_free_sizes_are_never_worse_than_the_start(instance: Instance) -> None:
-    schedule = solve(Exact(seconds=0.02, workers=1, deterministic=True, sizes="free"), instance).schedule
+    schedule = Exact(seconds=0.02, workers=1, deterministic=True, sizes="free").solve(instance).schedule
     validate(schedule)
     assert schedule.makespan <= starting_schedule(instance).makespan
 
@@ -120,49 +109,49 @@ def test_free_sizes_are_never_worse_than_the_start(instance: Instance) -> None:
 def test_every_kind_of_collective_is_searched(hetero: Instance, kind: CollectiveKind, rules: dict[str, str]) -> None:
     collective = hetero.collectives[0].replace(kind=kind, chunks=9)
     instance = hetero.replace(collectives=(collective,)).overridden(**rules)  # type: ignore[arg-type]
-    schedule = solve(Exact(seconds=0.1, workers=1, deterministic=True, cp_sat=False), instance).schedule
+    schedule = Exact(seconds=0.1, workers=1, deterministic=True, cp_sat=False).solve(instance).schedule
     validate(schedule)
     assert schedule.makespan < usual_schedule(instance).makespan
 
 
 @pytest.mark.parametrize("sizes", ["equal", "free"])
 def test_without_local_search_none_is_run(hetero: Instance, monkeypatch: pytest.MonkeyPatch, sizes: str) -> None:
-    monkeypatch.setattr(LocalSearch, "wave", never_used)
+    monkeypatch.setattr(anneal, "run_wave", never_used)
     policy = Exact(seconds=0.4, workers=1, deterministic=True, sizes=sizes, local_search=False)  # type: ignore[arg-type]
     few = hetero.overridden(chunks=3)
-    schedule = solve(policy, few).schedule
+    schedule = policy.solve(few).schedule
     validate(schedule)
     assert schedule.makespan < starting_schedule(few).makespan
 
 
 @pytest.mark.parametrize("sizes", ["equal", "free"])
 def test_without_cp_sat_no_model_is_built(hetero: Instance, monkeypatch: pytest.MonkeyPatch, sizes: str) -> None:
-    monkeypatch.setattr(exact, "ChunkOrder", never_used)
+    monkeypatch.setattr(cp_sat, "search", never_used)
     policy = Exact(seconds=0.1, workers=1, deterministic=True, sizes=sizes, cp_sat=False)  # type: ignore[arg-type]
     few = hetero.overridden(chunks=3)
-    schedule = solve(policy, few).schedule
+    schedule = policy.solve(few).schedule
     validate(schedule)
     assert schedule.makespan < starting_schedule(few).makespan
 
 
 def test_without_cp_sat_nothing_is_proven(hetero: Instance) -> None:
     policy = Exact(seconds=0.1, workers=1, deterministic=True, cp_sat=False)
-    assert solve(policy, hetero, lower_bound=12345.0).bound == 12345.0
+    assert policy.solve(hetero, lower_bound=12345.0).bound == 12345.0
 
 
 @pytest.mark.parametrize("sizes", ["equal", "free"])
 def test_without_any_part_the_start_is_returned(hetero: Instance, sizes: str) -> None:
     policy = Exact(seconds=LONG, sizes=sizes, local_search=False, cp_sat=False)  # type: ignore[arg-type]
-    assert solve(policy, hetero).schedule == starting_schedule(hetero)
+    assert policy.solve(hetero).schedule == starting_schedule(hetero)
 
 
 def test_cp_sat_has_its_turn_where_local_search_is_not_compiled(
     figure_5: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Themis (ISCA 2022), figure 5: seven units are optimal."""
-    monkeypatch.setattr(exact, "is_ready", lambda *_: False)
-    monkeypatch.setattr(LocalSearch, "wave", never_used)
-    assert solve(Exact(seconds=LONG, workers=1), figure_5).bound == pytest.approx(7 * MILLISECOND, rel=1e-4)
+    monkeypatch.setattr(anneal, "is_ready", lambda *_: False)
+    monkeypatch.setattr(anneal, "run_wave", never_used)
+    assert Exact(seconds=LONG, workers=1).solve(figure_5).bound == pytest.approx(7 * MILLISECOND, rel=1e-4)
 
 
 @pytest.mark.parametrize("memory", [1e-5, 0.01])
@@ -170,7 +159,7 @@ def test_cp_sat_has_its_turn_where_local_search_is_not_compiled(
 def test_little_memory_stops_cp_sat_and_keeps_a_valid_schedule(hetero: Instance, sizes: str, memory: float) -> None:
     """Without a stop the search would go on for ten minutes."""
     few = hetero.overridden(chunks=8)
-    reference = solve(Exact(seconds=LONG, sizes=sizes, memory=memory, local_search=False), few)  # type: ignore[arg-type]
+    reference = Exact(seconds=LONG, sizes=sizes, memory=memory, local_search=False).solve(few)  # type: ignore[arg-type]
     validate(reference.schedule)
     assert reference.schedule.makespan <= starting_schedule(few).makespan
     assert reference.status == "finished"
@@ -180,7 +169,7 @@ def test_little_memory_stops_cp_sat_and_keeps_a_valid_schedule(hetero: Instance,
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_a_tiny_budget_leaves_a_valid_schedule(every_kind: Instance, sizes: str, deterministic: bool) -> None:
     policy = Exact(seconds=1e-6, workers=1, deterministic=deterministic, sizes=sizes)  # type: ignore[arg-type]
-    schedule = solve(policy, every_kind).schedule
+    schedule = policy.solve(every_kind).schedule
     validate(schedule)
     assert schedule.makespan <= usual_schedule(every_kind).makespan
 
@@ -193,7 +182,7 @@ def test_one_dimension_serves_one_chunk_after_another(kind: CollectiveKind, size
     collective = {"kind": kind.value, "size": "12 MB", "chunks": 3}
     instance = Instance(network=network, collectives=[collective])  # type: ignore[arg-type]
     policy = Exact(seconds=0.05, workers=1, deterministic=True, sizes=sizes)  # type: ignore[arg-type]
-    schedule = solve(policy, instance).schedule
+    schedule = policy.solve(instance).schedule
     validate(schedule)
     assert schedule.makespan == 3 * len(kind.rule.phases) * MILLISECOND
 
@@ -201,7 +190,7 @@ def test_one_dimension_serves_one_chunk_after_another(kind: CollectiveKind, size
 @pytest.mark.parametrize("sizes", ["equal", "free"])
 def test_one_chunk_is_enough(hetero: Instance, sizes: str) -> None:
     policy = Exact(seconds=0.5, workers=1, deterministic=True, sizes=sizes)  # type: ignore[arg-type]
-    schedule = solve(policy, hetero.overridden(chunks=1)).schedule
+    schedule = policy.solve(hetero.overridden(chunks=1)).schedule
     validate(schedule)
     assert len(schedule.plan.chunks[0].sizes) == 1
 
@@ -209,42 +198,35 @@ def test_one_chunk_is_enough(hetero: Instance, sizes: str) -> None:
 @pytest.mark.parametrize("chunks", [5, 20])
 def test_free_sizes_are_whole_granules_of_no_more_chunks_than_allowed(hetero: Instance, chunks: int) -> None:
     policy = Exact(seconds=0.1, workers=1, deterministic=True, sizes="free")
-    (own,) = solve(policy, hetero.overridden(chunks=chunks)).schedule.plan.chunks
-    assert len(own.sizes) <= chunks
-    assert (own.sizes % granule(hetero, hetero.exchanges[0]) == 0).all()
+    (chunk_sizes,) = policy.solve(hetero.overridden(chunks=chunks)).schedule.plan.chunks
+    assert len(chunk_sizes.sizes) <= chunks
+    assert (chunk_sizes.sizes % granule(hetero, hetero.exchanges[0]) == 0).all()
 
 
-def test_many_chunks_begin_with_few(hetero: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    counts: list[int] = []
-    wave = LocalSearch.wave
-
-    def noted(self: LocalSearch, *arguments: Any) -> float:
-        counts.append(self.best.plan.num_stages)
-        return wave(self, *arguments)
-
-    monkeypatch.setattr(LocalSearch, "wave", noted)
-    schedule = solve(SHORT, hetero.overridden(chunks=500)).schedule
+def test_many_chunks_are_searched_as_few(hetero: Instance) -> None:
+    many = hetero.overridden(chunks=500)
+    schedule = SHORT.solve(many).schedule
     validate(schedule)
     assert schedule.has_equal_sizes
-    assert counts[0] < SHORT_STARTS.coarse_stages < counts[-1] == 3000
+    assert schedule.makespan < usual_schedule(many).makespan
 
 
 @pytest.mark.usefixtures("weak_start")
 def test_a_given_start_is_used_if_it_is_better(hetero: Instance) -> None:
-    good = solve(Exact(seconds=0.2, workers=1, deterministic=True), hetero).schedule
-    assert solve(Exact(local_search=False, cp_sat=False), hetero, start=good).schedule is good
+    good = Exact(seconds=0.2, workers=1, deterministic=True).solve(hetero).schedule
+    assert Exact(local_search=False, cp_sat=False).solve(hetero, start=good).schedule is good
 
 
 def test_a_given_start_is_ignored_if_it_is_worse(hetero: Instance, run: Callable[[Instance, str], Schedule]) -> None:
     bad = run(hetero, "baseline+fifo")
     policy = Exact(seconds=LONG, local_search=False, cp_sat=False)
-    assert solve(policy, hetero, start=bad).schedule == starting_schedule(hetero)
+    assert policy.solve(hetero, start=bad).schedule == starting_schedule(hetero)
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_the_search_starts_from_hourglass_where_that_is_best(hetero: Instance, deterministic: bool) -> None:
     policy = Exact(seconds=LONG, local_search=False, cp_sat=False, deterministic=deterministic)
-    makespan = solve(policy, hetero).schedule.makespan
+    makespan = policy.solve(hetero).schedule.makespan
     assert makespan == balanced(hetero).makespan < usual_schedule(hetero).makespan
 
 
@@ -257,7 +239,7 @@ def test_the_start_does_not_wait_for_hourglass_beyond_its_time(
         compiled.wait()
         return balanced(instance)
 
-    monkeypatch.setattr(starts, "balanced", compiling)
+    monkeypatch.setattr(start, "balanced", compiling)
     assert starting_schedule(figure_5, seconds=0.01) == usual_schedule(figure_5)
     compiled.set()
 
@@ -265,8 +247,8 @@ def test_the_start_does_not_wait_for_hourglass_beyond_its_time(
 def test_the_start_leaves_hourglass_out_where_its_tables_are_too_large(
     hetero: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starts, "MAX_DURATIONS", 47)
-    monkeypatch.setattr(starts, "balanced", never_used)
+    monkeypatch.setattr(start, "MAX_DURATIONS", 47)
+    monkeypatch.setattr(start, "balanced", never_used)
     assert starting_schedule(hetero) == usual_schedule(hetero)
 
 
@@ -274,14 +256,14 @@ def test_the_start_leaves_hourglass_out_where_its_tables_are_too_large(
 def test_the_search_ends_at_the_asked_gap(hetero: Instance, sizes: str) -> None:
     """Without that it would go on for ten minutes."""
     bound = fluid(hetero)
-    reference = solve(Exact(seconds=LONG, gap=0.01, sizes=sizes), hetero, bound)  # type: ignore[arg-type]
+    reference = Exact(seconds=LONG, gap=0.01, sizes=sizes).solve(hetero, bound)  # type: ignore[arg-type]
     assert reference.schedule.makespan <= 1.01 * bound
 
 
 def test_better_makespans_are_reported(hetero: Instance) -> None:
     heard: list[float] = []
     policy = Exact(seconds=0.2, workers=1, deterministic=True, cp_sat=False)
-    reference = solve(policy, hetero, progress=lambda makespan, bound: heard.append(makespan))
+    reference = policy.solve(hetero, progress=lambda makespan, bound: heard.append(makespan))
     assert heard[0] == starting_schedule(hetero).makespan
     assert heard == sorted(set(heard), reverse=True)
     assert heard[-1] == reference.schedule.makespan
@@ -305,9 +287,9 @@ def interrupting(monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
 def test_ctrl_c_ends_local_search_and_keeps_its_best(
     hetero: Instance, monkeypatch: pytest.MonkeyPatch, sizes: str, deterministic: bool
 ) -> None:
-    interrupting(monkeypatch, local_search)
+    interrupting(monkeypatch, anneal)
     policy = Exact(seconds=LONG, sizes=sizes, deterministic=deterministic)  # type: ignore[arg-type]
-    reference: Reference = solve(policy, hetero)
+    reference: Reference = policy.solve(hetero)
     validate(reference.schedule)
     assert reference.status == "interrupted"
     assert reference.schedule.makespan < usual_schedule(hetero).makespan
@@ -317,7 +299,7 @@ def test_ctrl_c_ends_local_search_and_keeps_its_best(
 def test_ctrl_c_ends_cp_sat(hetero: Instance, monkeypatch: pytest.MonkeyPatch, sizes: str) -> None:
     interrupting(monkeypatch, cp_sat)
     policy = Exact(seconds=LONG, workers=1, sizes=sizes, local_search=False)  # type: ignore[arg-type]
-    reference = solve(policy, hetero.overridden(chunks=8))
+    reference = policy.solve(hetero.overridden(chunks=8))
     validate(reference.schedule)
     assert reference.status == "interrupted"
 
@@ -331,6 +313,6 @@ def test_ctrl_c_between_the_parts_keeps_the_best(hetero: Instance) -> None:
         if len(heard) > 1:
             raise KeyboardInterrupt
 
-    reference = solve(Exact(seconds=LONG, workers=1), hetero, progress=interrupted)
+    reference = Exact(seconds=LONG, workers=1).solve(hetero, progress=interrupted)
     assert reference.status == "interrupted"
     assert reference.schedule.makespan == heard[-1] < heard[0]

@@ -14,9 +14,6 @@ from themis_opt.schedules.simulator import simulate
 MAX_DURATIONS = 2**22
 """Durations in the tables of hourglass, above which it is left out; they take 32 MiB."""
 
-MOST_CHOSEN = 64
-"""Chunks per collective of which no more are ever good where each costs something."""
-
 
 def starting_schedule(instance: Instance, seconds: float | None = None, *, free_sizes: bool = False) -> Schedule:
     """The best schedule of the fast policies.
@@ -33,15 +30,6 @@ def starting_schedule(instance: Instance, seconds: float | None = None, *, free_
     return min(schedules, key=lambda schedule: schedule.makespan)
 
 
-def unlimited_schedule(instance: Instance) -> Schedule:
-    """The schedule of hourglass with free sizes where as many chunks are allowed as it ever chooses from."""
-    collectives = tuple(
-        own.replace(chunks=min(MOST_CHOSEN, own.size // own.element_bytes)) for own in instance.collectives
-    )
-    wide = instance.varied(collectives=collectives)
-    return simulate(wide, with_free_sizes(wide).enforced_plan())
-
-
 def usual_schedule(instance: Instance) -> Schedule:
     """The best schedule of the fixed order and Themis with several dispatch rules."""
     rules = ("fifo", "scf", "longest_remaining")
@@ -54,13 +42,13 @@ def _hourglass_schedules(instance: Instance, seconds: float | None, free_sizes: 
 
     It is made in a thread of its own, because compiling cannot be interrupted.
     """
-    found: list[Schedule] = []
-    widest = max(len(own.span) for own in instance.exchanges)
+    schedules: list[Schedule] = []
+    widest = max(len(exchange.span) for exchange in instance.exchanges)
     if len(instance.exchanges) * 2 * 2**widest * widest <= MAX_DURATIONS:
-        thread = Thread(target=lambda: found.append(_hourglass_schedule(instance, free_sizes)), daemon=True)
+        thread = Thread(target=lambda: schedules.append(_hourglass_schedule(instance, free_sizes)), daemon=True)
         thread.start()
         thread.join(seconds)
-    return found[:1]
+    return schedules[:1]
 
 
 def _hourglass_schedule(instance: Instance, free_sizes: bool) -> Schedule:

@@ -2,10 +2,11 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Literal
+from typing import Annotated, Literal
 
+from annotated_types import Ge, Gt, Le, Lt
 from ortools.sat.python import cp_model
 
 LOG = logging.getLogger("formulations")
@@ -16,6 +17,12 @@ PROVEN_GAP = 1e-4
 
 DEFAULT_MEMORY = 4.0
 """GiB that the process may hold."""
+
+MIN_SECONDS = 0.01
+"""Least wall time that CP-SAT is given, since none may be left."""
+
+MAX_SECONDS, MAX_GAP, MAX_MEMORY = 1e9, 1e9, 1e6
+"""No user means more, and NaN and infinity are none of them."""
 
 Relaxation = Literal["usual", "mixed", "none"]
 """Which threads of CP-SAT hold a linear relaxation of a part of the model: those it usually does, every other, or none.
@@ -34,8 +41,8 @@ SEARCHES: Mapping[Relaxation, tuple[str, ...]] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class Budget:
-    """What a search may spend, and when it is good enough.
+class Limits:
+    """What a search may spend, and when it is good enough: the one type for it, from a policy's knobs to a solver.
 
     Parameters
     ----------
@@ -54,12 +61,18 @@ class Budget:
         GiB that the process may hold; near it CP-SAT is stopped, and its best solution kept.
     """
 
-    seconds: float = 60.0
-    workers: int = 2
-    seed: int = 0
-    gap: float = PROVEN_GAP
+    seconds: Annotated[float, Gt(0), Le(MAX_SECONDS)] = 60.0
+    workers: Annotated[int, Gt(0), Le(1024)] = 2
+    seed: Annotated[int, Ge(0), Lt(2**31)] = 0
+    gap: Annotated[float, Ge(0), Le(MAX_GAP)] = PROVEN_GAP
     deterministic: bool = False
-    memory: float = DEFAULT_MEMORY
+    memory: Annotated[float, Gt(0), Le(MAX_MEMORY)] = DEFAULT_MEMORY
+
+    def within(self, seconds: float, *, seed: int | None = None) -> "Limits":
+        """The same limits for `seconds` of them, with `seed` in the place of theirs if there is one."""
+        least = 0.0 if self.deterministic else MIN_SECONDS
+        same = {field.name: getattr(self, field.name) for field in fields(Limits)}
+        return Limits(**same | {"seconds": max(seconds, least), "seed": self.seed if seed is None else seed})
 
     def solver(self, relaxation: Relaxation = "usual") -> cp_model.CpSolver:
         """A CP-SAT solver with these limits.

@@ -1,0 +1,40 @@
+"""What the linear programmes share: flows through the lattice, and weights that give bounds."""
+
+from collections.abc import Hashable, Mapping
+from typing import TypeVar
+
+from ortools.linear_solver import pywraplp
+
+from formulations.lattice import Arc, JobClass, arcs
+
+NO_CYCLING = "max_number_of_iterations: 10000"
+"""Parameter of GLOP, which may cycle for ever on degenerate data: any weights give a bound, so it may give up."""
+
+MOST_WORK = "max_deterministic_time: 1.0"
+"""Parameter of GLOP: the work after which it gives up sizes."""
+
+RowKey = TypeVar("RowKey", bound=Hashable)
+
+
+def add_unit_flow(solver: pywraplp.Solver, job: JobClass, name: str) -> dict[Arc, pywraplp.Variable]:
+    """One unit of flow from the empty set to the full one, a variable for each arc."""
+    flows = {arc: solver.NumVar(0, 1, f"{name}_{arc[0]:b}_{arc[1]}") for arc in arcs(job.machines)}
+    balance: dict[int, pywraplp.Constraint] = {}
+    for (visited, machine), flow in flows.items():
+        for node, sign in ((visited, -1), (visited | 1 << machine, +1)):
+            if node not in balance:
+                supply = (node == job.everything) - (node == 0)
+                balance[node] = solver.Constraint(supply, supply)
+            balance[node].SetCoefficient(flow, sign)
+    return flows
+
+
+def optimal_row_weights(
+    solver: pywraplp.Solver, rows: Mapping[RowKey, pywraplp.Constraint]
+) -> tuple[dict[RowKey, float], bool]:
+    """Solve; duals of some rows, scaled to sum 1, and whether it was solved: else they are equal."""
+    solver.SetSolverSpecificParametersAsString(NO_CYCLING)
+    is_solved = solver.Solve() == pywraplp.Solver.OPTIMAL
+    duals = {key: max(row.dual_value(), 0.0) if is_solved else 0.0 for key, row in rows.items()}
+    total = sum(duals.values())
+    return {key: dual / total if total else 1 / len(rows) for key, dual in duals.items()}, is_solved

@@ -1,0 +1,64 @@
+"""The step that searches each group of launches as a collective of its own."""
+
+from dataclasses import dataclass
+
+import pytest
+from layered_iterations import layers, scheduled
+
+from formulations.limits import Limits
+from themis_opt.schedules.validation import validate
+from themis_opt.search.groups import Groups, are_apart
+from themis_opt.search.incumbent import Incumbent
+from themis_opt.search.steps import Turn, take_turns
+from themis_opt.solving.sizing import resized
+
+
+@dataclass(frozen=True)
+class Resize:
+    """A search of collectives: the best sizes."""
+
+    seconds: float = 0.0
+    engine: str = ""
+
+    def applies(self, incumbent: Incumbent) -> bool:
+        return True
+
+    def run(self, incumbent: Incumbent) -> None:
+        assert incumbent.free_sizes
+        assert not incumbent.best.has_period
+        assert 0 < incumbent.bound <= incumbent.best.makespan
+        assert incumbent.left <= self.seconds
+        incumbent.offer(resized(incumbent.best))
+
+
+def improved(launching: str, seconds: float, *, each: float, size: int = 2**24) -> Incumbent:
+    """What the step alone makes of the schedule of a launching policy, with so many seconds for each group."""
+    start = scheduled(layers(3, size=size, chunks=3), launching)
+    incumbent = Incumbent(Limits(seconds=seconds, deterministic=True), start)
+    take_turns(incumbent, [Turn(Groups([Turn(Resize(each), 1.0)], apart=are_apart(start)), 1.0)])
+    return incumbent
+
+
+@pytest.mark.parametrize("launching", ["fused", "wait_free"])
+def test_chunks_of_groups_are_improved(launching: str) -> None:
+    best = improved(launching, 3.0, each=3.0).best
+    validate(best)
+    assert best.makespan < scheduled(best.instance, launching).makespan
+
+
+def test_groups_share_the_time() -> None:
+    improved("wait_free", 3.0, each=3.0)
+    with pytest.raises(AssertionError):
+        improved("wait_free", 3.0, each=0.9)
+    with pytest.raises(AssertionError):
+        improved("fused", 3.0, each=2.9)
+
+
+def test_too_many_groups_for_the_time_are_left_alone() -> None:
+    best = improved("wait_free", 0.1, each=0.1).best
+    assert best.makespan == scheduled(best.instance, "wait_free").makespan
+
+
+@pytest.mark.parametrize(("launching", "apart"), [("fused", True), ("priority", False)])
+def test_groups_meet_where_communication_takes_longer_than_compute(launching: str, apart: bool) -> None:
+    assert are_apart(scheduled(layers(3, size=2**24), launching)) == apart

@@ -1,0 +1,84 @@
+"""The search for schedules of training iterations, step by step of its table."""
+
+from typing import Any
+
+import pytest
+from layered_iterations import layers, scheduled
+
+from formulations.limits import Limits
+from themis_opt.policies.registry import LAUNCHING, make_policy
+from themis_opt.problem.catalog import load
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.search.incumbent import Incumbent
+from themis_opt.search.period_table import PERIOD_STEPS
+from themis_opt.search.steps import Turn, take_turns
+from themis_opt.solving.bounds import bounds
+from themis_opt.workloads.models import MODELS
+from themis_opt.workloads.parallelisms import make_workload
+from themis_opt.workloads.setup import Setup
+from themis_opt.workloads.timing import Rate
+
+
+def searched(
+    instance: Instance, seconds: float = 0.2, *, start: Schedule | None = None, without: str = "nothing"
+) -> Incumbent:
+    """What the steps, those of an engine left out, make of a schedule in some seconds of work."""
+    limits = Limits(seconds=seconds, workers=1, deterministic=True)
+    incumbent = Incumbent(limits, start or scheduled(instance, "fused"), max(bounds(instance).values()))
+    take_turns(incumbent, [turn for turn in PERIOD_STEPS if turn.step.engine != without])
+    return incumbent
+
+
+@pytest.mark.parametrize("turn", PERIOD_STEPS, ids=lambda turn: type(turn.step).__name__)
+@pytest.mark.parametrize("launching", LAUNCHING)
+@pytest.mark.parametrize("rules", [{}, {"ag_order": "reverse"}, {"latency": "occupy", "chunks": 5}])
+def test_every_step_is_legal_no_worse_than_its_start_and_no_faster_than_its_bounds(
+    turn: Turn, launching: str, rules: dict[str, Any]
+) -> None:
+    instance = layers(4, **rules)
+    start = scheduled(instance, launching)
+    incumbent = Incumbent(Limits(seconds=0.2, workers=1, deterministic=True), start, max(bounds(instance).values()))
+    take_turns(incumbent, [turn])
+    validate(incumbent.best)
+    assert incumbent.bound <= incumbent.launch_bound <= incumbent.best.makespan <= start.makespan
+
+
+def test_the_search_is_better_than_every_policy_where_these_expose_communication() -> None:
+    instance = layers(5, task=50)
+    best = min(scheduled(instance, launching).makespan for launching in LAUNCHING)
+    assert searched(instance, 2.0).best.makespan < best
+
+
+@pytest.mark.benchmarks
+def test_the_search_is_no_worse_where_blocking_exchanges_suit_the_fixed_order() -> None:
+    """Hourglass is worse there."""
+    setup = Setup(network=load("v100-256.resnet-50").network, timing=Rate(10**13), batch=64, group=16)
+    instance = make_workload(MODELS["vgg-16"], MODELS["vgg-16"].layers(), setup, parallelism="splitbrain", chunks=2)
+    plans = [make_policy(f"priority/{chunks}")(instance) for chunks in ("hourglass", "baseline+fifo")]
+    usual, fixed = (simulate(instance, plan).makespan for plan in plans)
+    assert fixed < usual
+    assert searched(instance, 4.0).best.makespan <= fixed
+
+
+def test_equal_seeds_repeat_the_schedule() -> None:
+    one, other = (searched(layers(3)).best for _ in range(2))
+    assert (one.task_start == other.task_start).all()
+    assert (one.period.stage_start == other.period.stage_start).all()
+
+
+def test_collectives_that_compute_hides_are_proven_optimal() -> None:
+    """All but that of the first layer, which nothing hides."""
+    plain = layers(3, task=1000)
+    instance = plain.replace(iteration=plain.iteration.replace(tensors=plain.iteration.tensors[1:]))
+    incumbent = searched(instance)
+    assert incumbent.best.makespan == incumbent.bound == instance.compute
+
+
+def test_annealing_improves_what_launches_and_groups_leave() -> None:
+    instance = layers(6, size=8 * 2**20, chunks=4)
+    start = searched(instance, 1.0, without="annealing")
+    better = searched(instance, 1.0)
+    assert better.best.makespan - better.bound < (start.best.makespan - start.bound) / 2

@@ -1,0 +1,167 @@
+"""The steps that prove, cell by cell: bounds hold, schedules improve, time is kept, runs are repeatable."""
+
+from itertools import pairwise, permutations, product
+
+import numpy as np
+import pytest
+
+from formulations.limits import Limits
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Network
+from themis_opt.schedules.plan import Chunks, Plan
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.search.incumbent import Incumbent
+from themis_opt.search.refute_counts import RefuteCounts
+from themis_opt.search.refute_ends import RefuteEnds
+from themis_opt.search.start import starting_schedule
+from themis_opt.search.steps import Step
+from themis_opt.solving.bounds import bounds
+
+GAP = 0.01
+STEPS = {"counts": RefuteCounts(), "ends": RefuteEnds()}
+
+
+def problem(
+    kind: str = "all_reduce", chunks: int = 4, launch: str = "0 us", dimensions: int = 2, order: str = "free"
+) -> Instance:
+    """4 MiB on dimensions of which each is a quarter as fast as the one before."""
+    network = [
+        {"kind": "switch", "size": 4, "bandwidth": f"{100 / 4**k} GB/s", "latency": "5 us", "launch_overhead": launch}
+        for k in range(dimensions)
+    ]
+    collectives = [{"kind": kind, "size": "4 MiB", "chunks": chunks}]
+    return Instance.model_validate({"network": {"dimensions": network}, "collectives": collectives, "ag_order": order})
+
+
+SECONDS = {"counts": 1.0, "ends": 10.0}
+"""Of work: ends are a question for each place where chunks begin."""
+
+PROBLEMS = {
+    "counts": problem(launch="10 us"),
+    "ends": problem(chunks=9),
+}
+
+
+class Heard(list[tuple[float, float]]):
+    """What was reported."""
+
+    def __call__(self, makespan: float, bound: float) -> None:
+        self.append((makespan, bound))
+
+
+def known(instance: Instance, free_sizes: bool, seconds: float, heard: Heard | None = None) -> Incumbent:
+    """An incumbent with a poor schedule and the bounds that are there at once."""
+    bound = max(bounds(instance, equal_sizes=not free_sizes).values())
+    start = simulate(instance, make_policy("baseline+fifo")(instance))
+    limits = Limits(seconds=seconds, workers=1, gap=GAP, deterministic=True)
+    return Incumbent(limits, start, bound, heard or Heard(), free_sizes=free_sizes)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_never_worse_and_bounds_hold(name: str) -> None:
+    heard, step, instance = Heard(), STEPS[name], PROBLEMS[name]
+    incumbent = known(instance, name == "counts", SECONDS[name], heard)
+    ratio = incumbent.best.makespan / incumbent.bound
+    assert step.applies(incumbent)
+    step.run(incumbent)
+    assert 1 <= incumbent.best.makespan / incumbent.bound < ratio
+    assert incumbent.bound <= starting_schedule(instance).makespan
+    assert all(one[0] >= other[0] and one[1] <= other[1] for one, other in pairwise(heard))
+    validate(incumbent.best)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_equal_runs_are_equal(name: str) -> None:
+    results = set()
+    for _ in range(2):
+        incumbent = known(PROBLEMS[name], name == "counts", 0.5)
+        STEPS[name].run(incumbent)
+        results.add((incumbent.best.makespan, incumbent.bound, incumbent.left))
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_no_time_proves_next_to_nothing(name: str) -> None:
+    """A list of cells that is not complete is not taken for all of them, either."""
+    incumbent = known(PROBLEMS[name], name == "counts", 1e-9)
+    STEPS[name].run(incumbent)
+    assert incumbent.bound <= 1.001 * max(bounds(PROBLEMS[name], equal_sizes=name == "ends").values())
+
+
+def of_one_chunk(instance: Instance) -> list[Schedule]:
+    """All schedules of one chunk."""
+    size, orders = np.array([instance.exchanges[0].size]), list(permutations(range(len(instance.network.dimensions))))
+    return [
+        simulate(instance, Plan((Chunks(size, np.array([[*scatter, *gather]])),)))
+        for scatter, gather in product(orders, orders)
+    ]
+
+
+def test_one_chunk_is_a_number_of_chunks() -> None:
+    """It is best where launches on one dimension take longest, and the bound never exceeds it."""
+    slow, fast = problem(launch="900 us").network.dimensions[0], problem().network.dimensions[1]
+    instance = problem(chunks=3).replace(network=Network(dimensions=(slow, fast)))
+    schedules = sorted(of_one_chunk(instance), key=lambda schedule: schedule.makespan)
+    limits = Limits(seconds=1.0, workers=1, gap=0.0, deterministic=True)
+    incumbent = Incumbent(limits, schedules[-1], free_sizes=True)
+    RefuteCounts().run(incumbent)
+    assert incumbent.bound <= schedules[0].makespan < schedules[-1].makespan
+
+
+def test_filling_the_pipeline_is_seen() -> None:
+    """What is proven is above what launches and bytes alone do, and below what fast policies reach with any number."""
+    instance = problem(launch="10 us", chunks=6)
+    incumbent = known(instance, True, 1.0)
+    at_once = incumbent.bound
+    RefuteCounts().run(incumbent)
+    assert incumbent.bound > 1.01 * at_once
+    for count in range(1, 7):
+        assert starting_schedule(instance.at_most(count)).makespan >= incumbent.bound
+
+
+def test_where_chunks_cost_little_nothing_is_proven() -> None:
+    incumbent = known(problem(launch="1 ns", chunks=64), True, 1.0)
+    at_once = incumbent.bound
+    RefuteCounts().run(incumbent)
+    assert incumbent.bound == at_once
+
+
+@pytest.mark.parametrize(
+    ("kind", "order"),
+    [("all_reduce", "free"), ("all_reduce", "reverse"), ("all_gather", "free"), ("broadcast", "free")],
+)
+def test_bound_and_schedule_of_equal_chunks_meet(kind: str, order: str) -> None:
+    """From the worst of starts, without any other search."""
+    instance = problem(kind, chunks=3, order=order)
+    incumbent = known(instance, False, 20.0)
+    RefuteEnds().run(incumbent)
+    assert incumbent.best.makespan <= incumbent.bound * (1 + GAP)
+    assert incumbent.bound <= starting_schedule(instance).makespan
+
+
+def applies(step: Step, instance: Instance, free_sizes: bool) -> bool:
+    schedule = simulate(instance, make_policy("baseline")(instance))
+    return step.applies(Incumbent(Limits(), schedule, free_sizes=free_sizes))
+
+
+@pytest.mark.parametrize(
+    ("step", "instance", "free_sizes", "expected"),
+    [
+        (RefuteCounts(), problem(launch="1 us"), True, True),
+        (RefuteCounts(), problem(launch="1 us"), False, False),
+        (RefuteCounts(), problem(), True, False),
+        (RefuteCounts(), problem(launch="1 us", dimensions=1), True, False),
+        (RefuteEnds(), problem(chunks=10), False, True),
+        (RefuteEnds(), problem(chunks=10), True, False),
+        (RefuteEnds(), problem(chunks=2), False, False),
+        (RefuteEnds(), problem(chunks=100), False, False),
+        (RefuteEnds(), problem(chunks=10).replace(collectives=problem().collectives * 2), False, False),
+        (RefuteEnds(), problem(dimensions=6), False, True),
+        (RefuteEnds(), problem(dimensions=9), False, False),
+    ],
+)
+def test_steps_apply_where_they_help(step: Step, instance: Instance, free_sizes: bool, expected: bool) -> None:
+    assert applies(step, instance, free_sizes) is expected

@@ -1,0 +1,124 @@
+"""The bisection over horizons, with cells and oracles that are known."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+
+import pytest
+
+from formulations.limits import Limits
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.search.incumbent import Incumbent
+from themis_opt.search.refuter import Answer, Refuter
+from themis_opt.search.start import starting_schedule
+
+GAP = 0.01
+
+
+@pytest.fixture(scope="module")
+def start() -> Schedule:
+    """Any schedule: its makespan is what the horizons are measured by."""
+    dimensions = [{"kind": "switch", "size": 4, "bandwidth": bandwidth} for bandwidth in ("100 GB/s", "25 GB/s")]
+    collectives = [{"kind": "all_reduce", "size": "4 MiB", "chunks": 4}]
+    return starting_schedule(
+        Instance.model_validate({"network": {"dimensions": dimensions}, "collectives": collectives})
+    )
+
+
+def incumbent(start: Schedule, seconds: float = 10.0, workers: int = 1) -> Incumbent:
+    limits = Limits(seconds=seconds, workers=workers, gap=GAP, deterministic=workers == 1)
+    return Incumbent(limits, start, start.makespan / 2)
+
+
+@dataclass
+class Named:
+    """Cells by name, and the parts of some."""
+
+    names: Sequence[str] | None
+    parts_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def within(self, horizon: float) -> Sequence[str] | None:
+        return self.names
+
+    def parts(self, cell: str, horizon: float) -> Sequence[str] | None:
+        return self.parts_of.get(cell)
+
+
+@dataclass
+class Knowing:
+    """Refutes all horizons that are below the best makespan of a cell."""
+
+    best: Mapping[str, float]
+    work: float = 0.01
+    asked: list[tuple[str, float]] = field(default_factory=list)
+
+    def __call__(self, cell: str, horizon: float, limits: Limits, stop: Event) -> Answer[str]:
+        self.asked.append((cell, horizon))
+        return Answer({cell: horizon} if horizon < self.best.get(cell, 0.0) else {}, None, self.work)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_least_of_all_cells_is_proven(start: Schedule, workers: int) -> None:
+    known = incumbent(start, workers=workers)
+    best = {name: start.makespan * share for name, share in (("a", 0.9), ("b", 0.8), ("c", 0.95))}
+    Refuter(known, Named(list(best)), [Knowing(best)], precision=1.0, at_once=workers).run()
+    assert 0.75 * start.makespan < known.bound < best["b"]
+
+
+def test_a_slow_oracle_raises_what_a_fast_one_leaves(start: Schedule) -> None:
+    known, fast, slow = incumbent(start), *(Knowing({"a": start.makespan * share}) for share in (0.8, 0.95))
+    Refuter(known, Named(["a"]), [fast, slow], precision=1.0).run()
+    assert 0.93 * start.makespan < known.bound < 0.95 * start.makespan
+    assert all(horizon > 0.75 * start.makespan for _, horizon in slow.asked)
+
+
+def test_what_an_oracle_learns_beside_the_question_counts(start: Schedule) -> None:
+    """It answers about one cell, and refutes a longer horizon of both than was asked about."""
+
+    def learns(cell: str, horizon: float, limits: Limits, stop: Event) -> Answer[str]:
+        return Answer(dict.fromkeys("ab", 0.9 * start.makespan))
+
+    known = incumbent(start)
+    Refuter(known, Named(["a", "b"]), [learns], precision=1.0, known={"a": 0.7 * start.makespan}).run()
+    assert known.bound == pytest.approx(0.9 * start.makespan)
+
+
+def test_hard_cells_are_refuted_by_their_parts(start: Schedule) -> None:
+    best = {"part 1": start.makespan * 0.9, "part 2": float(start.makespan), "easy": float(start.makespan)}
+    cells = Named(["easy", "hard"], {"hard": ["part 1", "part 2"]})
+    known = incumbent(start)
+    Refuter(known, cells, [Knowing(best)], precision=1.0, most_hard=1).run()
+    assert 0.85 * start.makespan < known.bound < best["part 1"]
+
+
+def test_cells_that_cannot_be_listed_prove_nothing(start: Schedule) -> None:
+    known = incumbent(start)
+    Refuter(known, Named(None), [Knowing({})], precision=1.0).run()
+    assert known.bound == start.makespan / 2
+
+
+def test_cells_of_which_nobody_knows_prove_nothing_and_it_ends(start: Schedule) -> None:
+    known = incumbent(start)
+    Refuter(known, Named(["a"]), [Knowing({})], precision=1.0).run()
+    assert known.bound == start.makespan / 2
+
+
+def test_it_stops_when_the_time_is_over(start: Schedule) -> None:
+    known, knowing = incumbent(start, seconds=1.0), Knowing({"a": float(start.makespan)}, work=0.3)
+    Refuter(known, Named(["a"]), [knowing], precision=1.0).run()
+    assert known.left <= 0
+    assert 1 < len(knowing.asked) <= 4
+    assert start.makespan / 2 < known.bound < start.makespan
+
+
+def test_ctrl_c_ends_it_and_what_is_proven_stays(start: Schedule) -> None:
+    def interrupted(cell: str, horizon: float, limits: Limits, stop: Event) -> Answer[str]:
+        if horizon > 0.8 * start.makespan:
+            raise KeyboardInterrupt
+        return Answer({cell: horizon})
+
+    known = incumbent(start)
+    Refuter(known, Named(["a"]), [interrupted], precision=1.0).run()
+    assert known.interrupted
+    assert start.makespan / 2 < known.bound <= 0.8 * start.makespan

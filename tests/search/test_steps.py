@@ -1,0 +1,150 @@
+"""Contracts of the steps of a search: each line of both tables keeps them."""
+
+from collections.abc import Iterator
+from signal import SIGINT, raise_signal
+from threading import Timer
+
+import pytest
+from layered_iterations import layers
+
+import themis_opt
+from formulations.limits import Limits
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Packet
+from themis_opt.schedules.plan import has_launches
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.search.exact import Exact
+from themis_opt.search.incumbent import Incumbent
+from themis_opt.search.period_table import PERIOD_STEPS
+from themis_opt.search.steps import Step, Turn, take_turns
+from themis_opt.search.table import STEPS
+
+COSTS = {"launch_overhead": 2_000_000, "packet": Packet(payload=4096, header=30)}
+
+
+def small_instances() -> Iterator[tuple[str, Instance, bool]]:
+    """Instances of which some step makes something, and whether their sizes are free."""
+    hetero = themis_opt.load("3d-sw_sw_sw_hetero.all_reduce.100MiB")
+    for chunks in (3, 8, 24, 100):
+        yield f"{chunks} equal", hetero.overridden(chunks=chunks), False
+    yield "80 equal on two dimensions", themis_opt.load("2d-sw_sw.all_reduce.100MiB").overridden(chunks=80), False
+    for chunks in (4, 16):
+        yield f"{chunks} free", hetero.overridden(chunks=chunks), True
+    costly = hetero.overridden(chunks=6, size="16 MiB", latency="occupy")
+    yield "6 costly", costly.replace(network=costly.network.with_costs(COSTS)), True
+    yield "two collectives", themis_opt.load("release_and_subset.mixed.8MB"), False
+    yield "iteration", layers(6), False
+    yield "iteration of short tasks", layers(6, task=5), False
+    yield "iteration of long tasks", layers(3, task=1000), False
+
+
+INSTANCES = {name: (instance, free_sizes) for name, instance, free_sizes in small_instances()}
+
+
+def start_of(instance: Instance) -> Schedule:
+    policy = "wait_free/themis+fifo" if has_launches(instance) else "baseline+fifo"
+    return simulate(instance, make_policy(policy)(instance))
+
+
+def incumbent_of(name: str, seconds: float = 0.1, **limits: object) -> Incumbent:
+    """A weak start, and work of so many seconds on two threads."""
+    instance, free_sizes = INSTANCES[name]
+    known = {"workers": 2, "deterministic": True} | limits
+    return Incumbent(Limits(seconds, **known), start_of(instance), free_sizes=free_sizes)  # type: ignore[arg-type]
+
+
+def ran(name: str, step: Step, seconds: float = 0.1) -> Incumbent:
+    """The incumbent after a turn of a step."""
+    incumbent = incumbent_of(name, seconds)
+    step.run(incumbent)
+    return incumbent
+
+
+def all_cases() -> Iterator[object]:
+    """Every line of both tables, on every instance to which it applies."""
+    for name, (instance, _) in INSTANCES.items():
+        for number, turn in enumerate(PERIOD_STEPS if has_launches(instance) else STEPS):
+            if turn.step.applies(incumbent_of(name)):
+                yield pytest.param(name, turn.step, id=f"{name}-{number}-{type(turn.step).__name__}")
+
+
+CASES = list(all_cases())
+
+
+@pytest.mark.parametrize(("name", "step"), CASES)
+def test_a_step_offers_valid_schedules_that_are_never_worse(name: str, step: Step) -> None:
+    incumbent = ran(name, step)
+    validate(incumbent.best)
+    assert incumbent.best.instance is INSTANCES[name][0]
+    assert incumbent.best.makespan <= start_of(incumbent.instance).makespan
+
+
+@pytest.mark.parametrize(("name", "step"), CASES)
+def test_bounds_are_below_what_a_longer_search_reaches(name: str, step: Step) -> None:
+    incumbent = ran(name, step)
+    sizes = "free" if INSTANCES[name][1] else "equal"
+    best = Exact(seconds=0.5, workers=1, deterministic=True, sizes=sizes).solve(INSTANCES[name][0]).schedule  # type: ignore[arg-type]
+    assert incumbent.bound <= min(best.makespan, incumbent.best.makespan) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("name", "step"), CASES)
+def test_equal_limits_give_equal_schedules(name: str, step: Step) -> None:
+    one, other = (ran(name, step) for _ in range(2))
+    assert one.best == other.best
+    assert one.bound == other.bound
+    assert one.left == other.left
+
+
+@pytest.mark.parametrize(("name", "step"), CASES)
+def test_a_step_of_no_time_leaves_everything_as_it_is(name: str, step: Step) -> None:
+    incumbent = incumbent_of(name)
+    incumbent.charge(0.1)
+    take_turns(incumbent, [Turn(step, 1.0)])
+    assert incumbent.best == start_of(incumbent.instance)
+    assert incumbent.left == 0.0
+
+
+@pytest.mark.parametrize(("name", "step"), CASES)
+def test_ctrl_c_ends_a_step_and_keeps_its_best(name: str, step: Step) -> None:
+    """Without it some steps would go on for ten minutes."""
+    incumbent = incumbent_of(name, 600.0, deterministic=False, gap=0.0)
+    timer = Timer(0.3, raise_signal, [SIGINT])
+    timer.start()
+    try:
+        take_turns(incumbent, [Turn(step, 1.0)])
+        timer.join()
+    except KeyboardInterrupt:  # the step was over before
+        return
+    validate(incumbent.best)
+
+
+def test_every_step_applies_somewhere() -> None:
+    """Else the contracts above say nothing of it."""
+    for turns, is_period in ((STEPS, False), (PERIOD_STEPS, True)):
+        names = [name for name, (instance, _) in INSTANCES.items() if has_launches(instance) == is_period]
+        for turn in turns:
+            assert any(turn.step.applies(incumbent_of(name)) for name in names), turn
+
+
+def test_steps_take_turns_and_the_last_one_has_what_is_left() -> None:
+    turns: list[tuple[str, float]] = []
+
+    class Noted:
+        engine = ""
+
+        def __init__(self, name: str, applies: bool = True) -> None:
+            self.name, self.is_useful = name, applies
+
+        def applies(self, incumbent: Incumbent) -> bool:
+            return self.is_useful
+
+        def run(self, incumbent: Incumbent) -> None:
+            turns.append((self.name, incumbent.left))
+            incumbent.charge(1.0)
+
+    incumbent = incumbent_of("3 equal", 8.0, gap=0.0)
+    take_turns(incumbent, [Turn(Noted("a"), 0.5), Turn(Noted("b", False), 0.5), Turn(Noted("c"), 0.1)])
+    assert turns == [("a", 4.0), ("c", 7.0)]

@@ -1,0 +1,205 @@
+"""A step of a search for training iterations: what is fused, and which launch goes first."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from themis_opt.base.errors import CyclicPlan, InvalidSchedule
+from themis_opt.policies.hourglass.policy import Hourglass
+from themis_opt.policies.launching.common import Bucket, fusible, launches_alone, whole
+from themis_opt.policies.planning import plan_launches
+from themis_opt.policies.registry import LAUNCHING
+from themis_opt.problem.exchanges import Exchange
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Launch, Order, Plan, fused
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.search.incumbent import Incumbent
+
+PLANNED_PER_SECOND, SIMULATED_PER_SECOND, FUSED_PER_SECOND = 4_000, 40_000, 50_000
+"""Stages that are planned, stages that are simulated, and tensors that are fused in a second of one core, roughly."""
+
+Buckets = tuple[Bucket, ...]
+"""Tensors that are fused; together all fusible ones, those of one kind and span in the order they become ready."""
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Keep the fastest launches of all policies and of evenly cut buckets, and change its buckets while that pays."""
+
+    engine: str = ""
+
+    def applies(self, incumbent: Incumbent) -> bool:
+        """Whether there are launches to choose."""
+        return incumbent.best.has_period
+
+    def run(self, incumbent: Incumbent) -> None:
+        """Try candidates, and then neighbours of the fastest one with buckets."""
+        trials = Trials(incumbent)
+        with incumbent.turn(incumbent.left / 2):
+            for candidate in candidates(incumbent.instance):
+                if incumbent.done:
+                    break
+                trials.judge(candidate)
+        while trials.improve_buckets():
+            pass
+
+
+class Candidate(NamedTuple):
+    """Launches and their order; `buckets` is None where launches are not whole buckets."""
+
+    launches: tuple[Launch, ...]
+    order: Order
+    buckets: Buckets | None = None
+
+
+class Trials:
+    """Candidates that are planned, with the chunks of hourglass, and simulated.
+
+    Attributes
+    ----------
+    best : tuple of (int, Candidate) or None
+        The fastest candidate with buckets, and its iteration time in picoseconds.
+    """
+
+    def __init__(self, incumbent: Incumbent) -> None:
+        self.incumbent, self.instance = incumbent, incumbent.instance
+        self.best: tuple[int, Candidate] | None = None
+        self._plans: dict[str, Plan] = {}
+        self._planned: set[object] = set()
+        self._tried: set[Buckets | None] = set()
+
+    def judge(self, candidate: Candidate) -> bool:
+        """Offer the schedule of a candidate if there is time for it; whether it is the fastest with buckets."""
+        self.incumbent.charge(len(self.instance.exchanges) / FUSED_PER_SECOND)
+        launched = fused(self.instance, candidate.launches)
+        seconds = self._seconds_for(launched)
+        if seconds > self.incumbent.left:
+            return False
+        self.incumbent.charge(seconds)
+        self._planned.update(map(_content, launched))
+        schedule = self._simulated(candidate)
+        if schedule is None:
+            return False
+        self.incumbent.offer(schedule)
+        if candidate.buckets is None or (self.best and schedule.makespan >= self.best[0]):
+            return False
+        self.best = schedule.makespan, candidate
+        return True
+
+    def _seconds_for(self, launched: Sequence[Exchange]) -> float:
+        """How long it takes to plan and simulate launches, roughly; equal ones are planned once."""
+        contents = {_content(exchange): num_stages(exchange) for exchange in launched}
+        planned = sum(stages for content, stages in contents.items() if content not in self._planned)
+        return planned / PLANNED_PER_SECOND + sum(map(num_stages, launched)) / SIMULATED_PER_SECOND
+
+    def _simulated(self, candidate: Candidate) -> Schedule | None:
+        """The schedule of a candidate; None if it is illegal, as launches of policies of others may be."""
+        try:
+            plan = plan_launches(self.instance, candidate.launches, candidate.order, self._chunks)
+            schedule = simulate(self.instance, plan)
+            if schedule.makespan < self.incumbent.best.makespan:
+                validate(schedule)
+        except (CyclicPlan, InvalidSchedule):
+            return None
+        return schedule
+
+    def _chunks(self, group: Instance) -> Plan:
+        """The plan of a group of launches; equal groups are planned once."""
+        if group.fingerprint not in self._plans:
+            self._plans[group.fingerprint] = Hourglass()(group)
+        return self._plans[group.fingerprint]
+
+    def improve_buckets(self) -> bool:
+        """Whether a neighbour of the fastest candidate with buckets is faster, of which it takes the first."""
+        if self.best is None:
+            return False
+        for candidate in neighbours(self.instance, self.best[1]):
+            if self.incumbent.done:
+                return False
+            if candidate.buckets not in self._tried:
+                self._tried.add(candidate.buckets)
+                if self.judge(candidate):
+                    return True
+        return False
+
+
+def num_stages(exchange: Exchange) -> int:
+    """Stages of an exchange in as many chunks as it may have."""
+    return len(exchange.kind.rule.phases) * len(exchange.span) * exchange.chunks
+
+
+def _content(exchange: Exchange) -> object:
+    return exchange.kind, exchange.size, exchange.chunks, exchange.span
+
+
+def candidates(instance: Instance) -> Iterator[Candidate]:
+    """The launches of all policies, and more and more evenly cut buckets, each once."""
+    seen = set()
+    for candidate in _all(instance):
+        order = candidate.order if len(candidate.launches) > 1 else ""
+        timing = tuple((e.kind, e.tensors, e.after, e.before, e.after_launches) for e in candidate.launches)
+        if (order, timing) not in seen:
+            seen.add((order, timing))
+            yield candidate
+
+
+def _all(instance: Instance) -> Iterator[Candidate]:
+    for name in LAUNCHING:
+        policy = LAUNCHING.load(name)()
+        yield Candidate(policy(instance), policy.order)
+    most = max((len(tensors) for tensors in fusible(instance)), default=0)
+    for power in range(most.bit_length()):
+        yield with_buckets(instance, even_buckets(instance, 2**power))
+
+
+def with_buckets(instance: Instance, buckets: Buckets) -> Candidate:
+    """One launch per bucket, released by the last of its tensors; the one that is needed first is served first."""
+    launches = (*launches_alone(instance), *(whole(instance, bucket) for bucket in buckets))
+    return Candidate(launches, "layer", buckets)
+
+
+def even_buckets(instance: Instance, count: int) -> Buckets:
+    """Tensors of each kind and span in at most `count` buckets, which hold about equally many bytes."""
+    return tuple(bucket for tensors in fusible(instance) for bucket in _evenly(instance, tensors, count))
+
+
+def _evenly(instance: Instance, tensors: Bucket, count: int) -> Iterator[Bucket]:
+    total = sum(instance.exchanges[t].size for t in tensors)
+    buckets: dict[int, list[int]] = {}
+    before = 0
+    for tensor in tensors:
+        size = instance.exchanges[tensor].size
+        buckets.setdefault((2 * before + size) * count // (2 * total), []).append(tensor)
+        before += size
+    return (tuple(bucket) for bucket in buckets.values())
+
+
+def neighbours(instance: Instance, candidate: Candidate) -> Iterator[Candidate]:
+    """Candidates with two neighbouring buckets merged, one tensor shifted, or one bucket halved.
+
+    Buckets stay runs of tensors in the order they become ready.
+    """
+    buckets = candidate.buckets or ()
+    groups = {tensor: number for number, tensors in enumerate(fusible(instance)) for tensor in tensors}
+    for place, bucket in enumerate(buckets):
+        following = buckets[place + 1] if place + 1 < len(buckets) else ()
+        joined = bool(following) and groups[bucket[0]] == groups[following[0]]
+        for parts in _changes(bucket, following if joined else ()):
+            changed = (*buckets[:place], *parts, *buckets[place + 1 + joined :])
+            yield with_buckets(instance, changed)
+
+
+def _changes(bucket: tuple[int, ...], following: tuple[int, ...]) -> Iterator[Buckets]:
+    """What may stand for a bucket and the one that follows it, if there is one of its kind and span."""
+    rest = (following,) if following else ()
+    if len(bucket) > 1:
+        half = len(bucket) // 2
+        yield (bucket[:half], bucket[half:], *rest)
+    if following:
+        yield (bucket + following,)
+    if following and len(bucket) > 1:
+        yield (bucket[:-1], (bucket[-1], *following))
+    if len(following) > 1:
+        yield ((*bucket, following[0]), following[1:])

@@ -1,0 +1,105 @@
+"""Steps of a search: CP-SAT on paths and sequences, and on sequences alone where the plan is larger."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from formulations.chunk_order import ChunkOrder
+from formulations.job_plans import PlanOutcome
+from formulations.sequencing import Sequencing
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.search.anneal import MIN_GAIN, num_arcs
+from themis_opt.search.incumbent import Incumbent, ignore
+from themis_opt.solving.lowering import ChunkOrderData, enforced_plan, in_ticks, job_plans
+from themis_opt.solving.sizing import resized
+
+MAX_ORDERED_STAGES, MAX_SEQUENCED_STAGES = 300, 3_000
+"""Largest plan whose paths and sequences CP-SAT improves, and whose sequences alone."""
+
+ARCS_PER_SECOND = 20_000
+"""Lattice arcs that the model takes in per second; it is not built where that would take half of the time."""
+
+ROUND_SHARE = 0.3
+"""Share of the time left in which CP-SAT seeks orders for free sizes, each time anew."""
+
+
+@dataclass(frozen=True)
+class Orders:
+    """CP-SAT from the best plan so far (:mod:`formulations.chunk_order`): finds schedules that wait on purpose.
+
+    It proves where sizes are equal.  Where they are free, orders and sizes are improved in turn while that pays.
+    """
+
+    engine: ClassVar[str] = "cp_sat"
+
+    def applies(self, incumbent: Incumbent) -> bool:
+        """Whether the plan is small enough."""
+        return incumbent.best.plan.num_stages <= MAX_ORDERED_STAGES
+
+    def run(self, incumbent: Incumbent) -> None:
+        """Search until the turn is over, or the schedule is proven."""
+        if not incumbent.free_sizes:
+            self._improve(incumbent, incumbent.best, incumbent.left)
+            return
+        best = resized(incumbent.best)
+        incumbent.offer(best)
+        while not incumbent.done:
+            ordered = self._improve(incumbent, best, ROUND_SHARE * incumbent.left)
+            improved = resized(ordered)
+            incumbent.offer(improved)
+            if improved.makespan > best.makespan * (1 - MIN_GAIN):
+                return
+            best = improved
+
+    def _improve(self, incumbent: Incumbent, start: Schedule, seconds: float) -> Schedule:
+        """The best schedule CP-SAT finds for the chunks of a schedule; its bound counts where these stay."""
+        if num_arcs(start) > ARCS_PER_SECOND * seconds / 2:
+            return start
+        with incumbent.turn(seconds):
+            proves = not incumbent.free_sizes
+            data = in_ticks(start)
+            bound = int(incumbent.bound) // data.tick if proves else 0
+            model = ChunkOrder(data.jobs, horizon=-(-start.makespan // data.tick), lower_bound=bound)
+            model.hint(job_plans(data, start))
+
+            def report(objective: float, bound: float) -> None:
+                if proves:
+                    incumbent.raise_bound(bound * data.tick)
+
+            outcome = model.solve(incumbent.solver_limits(), report)
+        if proves:
+            incumbent.raise_bound(float(outcome.bound * data.tick))
+        return better(incumbent, start, data, outcome)
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """CP-SAT on the sequences alone, the paths given (:mod:`formulations.sequencing`)."""
+
+    engine: ClassVar[str] = "cp_sat"
+
+    def applies(self, incumbent: Incumbent) -> bool:
+        """Whether the plan is too large for more, and small enough for this."""
+        return MAX_ORDERED_STAGES < incumbent.best.plan.num_stages <= MAX_SEQUENCED_STAGES
+
+    def run(self, incumbent: Incumbent) -> None:
+        """Search until the turn is over."""
+        start = incumbent.best
+        data = in_ticks(start)
+        plans = job_plans(data, start)
+        paths = [[times.paths for times in jobs] for jobs in plans]
+        model = Sequencing(data.jobs, paths, horizon=-(-start.makespan // data.tick))
+        model.hint(plans)
+        better(incumbent, start, data, model.solve(incumbent.solver_limits(), ignore))
+
+
+def better(incumbent: Incumbent, start: Schedule, data: ChunkOrderData, outcome: PlanOutcome) -> Schedule:
+    """The plan of CP-SAT, simulated and offered, if it is better than its start."""
+    incumbent.charge(outcome.work)
+    if outcome.status == "interrupted":
+        incumbent.interrupt()
+    if outcome.jobs is None:
+        return start
+    schedule = simulate(start.instance, enforced_plan(start.instance, data, outcome.jobs))
+    incumbent.offer(schedule)
+    return min(start, schedule, key=lambda candidate: candidate.makespan)

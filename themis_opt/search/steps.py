@@ -1,0 +1,47 @@
+"""The loop of a search: steps take turns at one incumbent."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from themis_opt.search.incumbent import Incumbent
+
+
+class Step(Protocol):
+    """One idea of a search.  A new one is a file with such a class and a line of a table, and goes as easily."""
+
+    @property
+    def engine(self) -> str:
+        """``annealing`` or ``cp_sat``, which users can switch off, or nothing."""
+
+    def applies(self, incumbent: Incumbent) -> bool:
+        """Whether the step may help, by the instance and the best schedule."""
+
+    def run(self, incumbent: Incumbent) -> None:
+        """Offer schedules and raise bounds until :attr:`Incumbent.left` is zero, or nothing more is to be expected.
+
+        The step charges the work it does, looks at :attr:`Incumbent.done`, and marks Ctrl-C if it catches it.
+        """
+
+
+class Turn(NamedTuple):
+    """A line of a table: a step, and the share of what is left that it may take."""
+
+    step: Step
+    share: float
+
+
+def take_turns(incumbent: Incumbent, turns: Sequence[Turn]) -> None:
+    """Run the steps that apply, one after the other, until the gap, the limits or Ctrl-C ends it.
+
+    The last one has all that is left.
+    """
+    try:
+        for number, (step, share) in enumerate(turns):
+            if incumbent.done:
+                return
+            if step.applies(incumbent):
+                others_follow = any(later.step.applies(incumbent) for later in turns[number + 1 :])
+                with incumbent.turn(incumbent.left * (share if others_follow else 1.0)):
+                    step.run(incumbent)
+    except KeyboardInterrupt:
+        incumbent.interrupt()

@@ -1,0 +1,40 @@
+"""The steps of the reference, in the order in which they take turns, and the shares of what is left for them."""
+
+from themis_opt.search.anneal import Anneal
+from themis_opt.search.coarse import Coarse
+from themis_opt.search.incumbent import Incumbent
+from themis_opt.search.orders import Orders, Sequences
+from themis_opt.search.refute_counts import RefuteCounts
+from themis_opt.search.refute_ends import RefuteEnds
+from themis_opt.search.steps import Turn
+
+SMALL_STAGES = 100
+"""Plans that CP-SAT improves and proves soon."""
+
+
+def is_small(incumbent: Incumbent) -> bool:
+    """Whether CP-SAT has good prospects."""
+    return incumbent.best.plan.num_stages <= SMALL_STAGES or RefuteCounts().applies(incumbent)
+
+
+def is_large(incumbent: Incumbent) -> bool:
+    """Whether annealing has better prospects than CP-SAT."""
+    return not is_small(incumbent)
+
+
+def has_free_sizes(incumbent: Incumbent) -> bool:
+    """Whether chunks may be of any sizes."""
+    return incumbent.free_sizes
+
+
+STEPS = (
+    Turn(Coarse(), 0.2),
+    Turn(Anneal(patience=2, when=is_small), 0.3),
+    Turn(Anneal(when=is_large), 0.85),
+    Turn(RefuteCounts(), 0.7),
+    Turn(RefuteEnds(), 0.8),
+    Turn(Orders(), 0.5),
+    Turn(Sequences(), 0.5),
+    Turn(Anneal(when=has_free_sizes), 1.0),
+)
+"""The search for the schedule of collectives."""
