@@ -184,8 +184,8 @@ class Block(CostOverrides):
     workloads : tuple of tuple of Workload
         Tables of options that make training iterations, beside the instances or instead of them.
     size, chunks, latency, ag_order : tuple, optional
-        Values in turn, which replace those of the instances; cost terms of :class:`CostOverrides` replace those of every
-        dimension.
+        Values in turn, which replace those of the instances; cost terms of :class:`CostOverrides` replace those of
+        every dimension.
     policies : tuple of str
         Specifications of policies, and ``bound`` for the lower bounds.
     seeds : tuple of int

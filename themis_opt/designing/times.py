@@ -215,11 +215,11 @@ def _with(dimension: Dimension, bandwidth: float) -> Dimension:
 
 def _combined(one: JobClass, other: JobClass, value: Callable[[int, float, float], float]) -> JobClass:
     """A class whose durations are made of those of two, arc by arc."""
-    legs = tuple(
+    phases = tuple(
         JobPhase({arc: value(arc[1], d, second.duration[arc]) for arc, d in first.duration.items()}, first.lag)
         for first, second in zip(one.phases, other.phases, strict=True)
     )
-    return replace(one, phases=legs)
+    return replace(one, phases=phases)
 
 
 def _cheapest(job: JobClass, prices: Mapping[int, float]) -> float:

@@ -38,21 +38,21 @@ def job_class(
     instance: Instance, exchange: Exchange, size: int, measure: Measure = "occupancy", count: int = 1
 ) -> JobClass:
     """Chunks of `size` bytes of one collective operation, in picoseconds (or bytes)."""
-    legs = tuple(_leg(instance, phase, exchange.span, size, measure) for phase in exchange.kind.rule.phases)
+    phases = tuple(_job_phase(instance, phase, exchange.span, size, measure) for phase in exchange.kind.rule.phases)
     mirrored = exchange.kind.rule.mirrors and instance.ag_order == "reverse"
-    return JobClass(exchange.span, legs, count, exchange.release, mirrored)
+    return JobClass(exchange.span, phases, count, exchange.release, mirrored)
 
 
 def without_fixed(job: JobClass, least: JobClass) -> JobClass:
     """A job class without what its stages cost whatever they send: the durations of `least`, its jobs of no size."""
-    legs = tuple(
+    phases = tuple(
         JobPhase({arc: duration - one.duration[arc] for arc, duration in leg.duration.items()}, leg.lag)
         for leg, one in zip(job.phases, least.phases, strict=True)
     )
-    return replace(job, phases=legs)
+    return replace(job, phases=phases)
 
 
-def _leg(instance: Instance, phase: Phase, span: tuple[int, ...], size: int, measure: Measure) -> JobPhase:
+def _job_phase(instance: Instance, phase: Phase, span: tuple[int, ...], size: int, measure: Measure) -> JobPhase:
     every = list(arcs(span))
     machine = np.array([k for _, k in every])
     values = _measured(instance, phase, machine, np.array(size), _divisors(instance.fabric.sizes, phase, span), measure)
@@ -199,14 +199,14 @@ def chunk_order_data(instance: Instance, sizes: Sequence[IntArray], tick: int) -
 
 def rounded_down(job: JobClass, tick: int) -> JobClass:
     """The class in whole ticks: never longer than it is."""
-    legs = tuple(
+    phases = tuple(
         JobPhase(
             duration={arc: int(d) // tick for arc, d in leg.duration.items()},
             lag={k: int(lag) // tick for k, lag in leg.lag.items()},
         )
         for leg in job.phases
     )
-    return JobClass(job.machines, legs, job.count, int(job.release) // tick, job.mirrored)
+    return JobClass(job.machines, phases, job.count, int(job.release) // tick, job.mirrored)
 
 
 def job_plans(data: ChunkOrderData, schedule: Schedule) -> JobPlans:
@@ -214,16 +214,16 @@ def job_plans(data: ChunkOrderData, schedule: Schedule) -> JobPlans:
     plan, instance = schedule.plan, schedule.instance
     result = []
     for collective, chunks in data.members:
-        num_legs = len(instance.exchanges[collective].kind.rule.phases)
+        num_phases = len(instance.exchanges[collective].kind.rule.phases)
         paths = plan.chunks[collective].paths
         first, stages = plan.offsets[collective], paths.shape[1]
         starts = schedule.start[first : first + paths.size].reshape(paths.shape) // data.tick
-        half = stages // num_legs
+        half = stages // num_phases
         result.append(
             [
                 JobTimes(
-                    tuple(tuple(paths[c, q * half : (q + 1) * half].tolist()) for q in range(num_legs)),
-                    tuple(tuple(starts[c, q * half : (q + 1) * half].tolist()) for q in range(num_legs)),
+                    tuple(tuple(paths[c, q * half : (q + 1) * half].tolist()) for q in range(num_phases)),
+                    tuple(tuple(starts[c, q * half : (q + 1) * half].tolist()) for q in range(num_phases)),
                 )
                 for c in chunks
             ]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from themis_opt.base.errors import ThemisError
-from themis_opt.search.limits import Allowance
+from themis_opt.search.allowance import Allowance
 from themis_opt.tuning.history import OUTCOME, History, Objective, Trial, key_of, ratio_of
 from themis_opt.tuning.parameters import Parameter, Value, every_choice, nearest_choice
 from themis_opt.tuning.space import Measurement, Space

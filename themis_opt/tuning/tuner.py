@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.problem.instance import Instance
-from themis_opt.search.limits import Allowance
+from themis_opt.search.allowance import Allowance
 from themis_opt.tuning.history import OBJECTIVES, Objective, Trial, best_of
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.outcome import Tuned
