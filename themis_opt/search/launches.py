@@ -26,7 +26,7 @@ Buckets = tuple[Bucket, ...]
 
 @dataclass(frozen=True)
 class Launches:
-    """Keep the fastest launches of all policies and of evenly cut buckets, and change its buckets while that pays."""
+    """Keep the fastest of evenly cut buckets and the launches of all policies, and change buckets while that pays."""
 
     engine: str = ""
 
@@ -135,7 +135,7 @@ def _content(exchange: Exchange) -> object:
 
 
 def candidates(instance: Instance) -> Iterator[Candidate]:
-    """The launches of all policies, and more and more evenly cut buckets, each once."""
+    """More and more evenly cut buckets, which take longer and longer, and the launches of all policies, each once."""
     seen = set()
     for candidate in _all(instance):
         order = candidate.order if len(candidate.launches) > 1 else ""
@@ -146,12 +146,12 @@ def candidates(instance: Instance) -> Iterator[Candidate]:
 
 
 def _all(instance: Instance) -> Iterator[Candidate]:
-    for name in LAUNCHING:
-        policy = LAUNCHING.load(name)()
-        yield Candidate(policy(instance), policy.order)
     most = max((len(tensors) for tensors in fusible(instance)), default=0)
     for power in range(most.bit_length()):
         yield with_buckets(instance, even_buckets(instance, 2**power))
+    for name in LAUNCHING:
+        policy = LAUNCHING.load(name)()
+        yield Candidate(policy(instance), policy.order)
 
 
 def with_buckets(instance: Instance, buckets: Buckets) -> Candidate:
