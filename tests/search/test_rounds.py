@@ -1,5 +1,6 @@
 """The step with rounds of CP-SAT on one period."""
 
+import pytest
 from layered_iterations import layers, scheduled
 
 from formulations.limits import Limits
@@ -39,6 +40,7 @@ def test_a_model_that_takes_too_long_to_build_is_left_out() -> None:
     assert improved(instance, "wait_free", 0.001).best == scheduled(instance, "wait_free")
 
 
-def test_too_many_stages_are_left_alone() -> None:
-    instance = layers(3, task=20, chunks=64)
-    assert improved(instance, "wait_free", 5.0).left == 5.0
+@pytest.mark.parametrize(("number", "chunks", "launching"), [(3, 64, "wait_free"), (800, 1, "fused")])
+def test_too_many_stages_or_tasks_are_left_alone(number: int, chunks: int, launching: str) -> None:
+    instance = layers(number, task=20, chunks=chunks)
+    assert improved(instance, launching, 5.0).left == 5.0

@@ -12,7 +12,7 @@ from themis_opt.solving.period_lowering import enforced_plan, period_data, perio
 from themis_opt.solving.sizing import resized
 
 MAX_INTERVALS = 1_500
-"""Largest period that CP-SAT improves in good time, counting stages twice where some may be under way at its end."""
+"""Largest period that CP-SAT improves in good time; it never looks at the clock while it simplifies a larger one."""
 
 ARCS_PER_SECOND = 20_000
 """Lattice arcs that the model takes in per second; it is not built where that would take half of the time."""
@@ -28,7 +28,7 @@ class Rounds:
     engine: str = "cp_sat"
 
     def applies(self, incumbent: Incumbent) -> bool:
-        """Whether iterations repeat each other and have few stages."""
+        """Whether iterations repeat each other and have few tasks and stages."""
         return incumbent.best.period.is_steady and num_intervals(incumbent.best) <= MAX_INTERVALS
 
     def run(self, incumbent: Incumbent) -> None:
@@ -72,9 +72,9 @@ def improve_orders(incumbent: Incumbent) -> bool:
 
 
 def num_intervals(schedule: Schedule) -> int:
-    """Stages of one period, twice where some launch may be under way at its end."""
+    """Tasks and stages of one period, the latter twice where some launch may be under way at its end."""
     wraps = any(_wraps(launch) for launch in schedule.plan.launches)
-    return schedule.plan.num_stages * (1 + wraps)
+    return len(schedule.instance.tasks) + schedule.plan.num_stages * (1 + wraps)
 
 
 def _wraps(launch: Launch) -> bool:
