@@ -20,7 +20,7 @@ from themis_opt.solving.bounds import bounds
 from themis_opt.tuning import tune
 from themis_opt.tuning.buckets import settings
 from themis_opt.tuning.history import key_of
-from themis_opt.tuning.launching import KNOBS, USUAL
+from themis_opt.tuning.launching import LAUNCHING_KNOBS, USUAL_KNOBS
 from themis_opt.tuning.options import chunk_counts, make_space
 from themis_opt.tuning.parameters import Parameter, every_choice, nearest_choice
 from themis_opt.tuning.profiles import planned, ramp_sizes
@@ -363,12 +363,14 @@ class TestLaunchingSpace:
 
 def test_usual_values_of_knobs_are_those_of_the_policies() -> None:
     """A knob that is as usual is not told: the policy must then have that value by itself."""
-    policies: dict[str, Any] = {name: make_policy(f"{name}/baseline").launching for name in KNOBS}
+    policies: dict[str, Any] = {name: make_policy(f"{name}/baseline").launching for name in LAUNCHING_KNOBS}
     values = {
-        knob: getattr(policies[name], knob.removesuffix("_us")) for name, knobs in KNOBS.items() for knob in knobs
+        knob: getattr(policies[name], knob.removesuffix("_us"))
+        for name, knobs in LAUNCHING_KNOBS.items()
+        for knob in knobs
     }
     values["cycle_us"] //= PICOSECONDS_PER_MICROSECOND
-    assert values == {name: value for name, value in USUAL.items() if name != "order"}
+    assert values == {name: value for name, value in USUAL_KNOBS.items() if name != "order"}
 
 
 def test_lines_to_paste_say_the_size_of_the_first_bucket_where_it_has_its_own():

@@ -18,7 +18,7 @@ from themis_opt.base.digests import digest
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import nanoseconds
 from themis_opt.batches.experiment import Block, Experiment
-from themis_opt.batches.measured_run import KNOBS, Columns, Task, code_version, task_of
+from themis_opt.batches.measured_run import RUN_KNOBS, Columns, Task, code_version, task_of
 from themis_opt.batches.sources import InstanceSource, instance_sources, workload_sources
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.cost_terms import COST_TERMS, CostTerm
@@ -153,7 +153,7 @@ def _evenly(items: list[Any], count: int) -> list[Any]:
 
 
 def _key(identity: list[Any], task: Task) -> str:
-    return digest([*identity, task.policy, *map(task.knobs.get, KNOBS), task.record, code_version()])
+    return digest([*identity, task.policy, *map(task.knobs.get, RUN_KNOBS), task.record, code_version()])
 
 
 def _identity(instance: Instance) -> list[Any]:
@@ -169,14 +169,14 @@ def _tasks(block: Block, instance: Instance) -> list[Task]:
     tasks: dict[tuple[Any, ...], Task] = {}
     for policy, seconds, seed in product(block.policies, block.time_limit or (None,), block.seeds):
         values = (seconds, block.workers, seed, block.gap, block.chunk_sizes)
-        knobs = {name: value for name, value in zip(KNOBS, values, strict=True) if value is not None}
+        knobs = {name: value for name, value in zip(RUN_KNOBS, values, strict=True) if value is not None}
         task = task_of(instance, policy, knobs, block.record)
-        tasks.setdefault((policy, *map(task.knobs.get, KNOBS)), task)
+        tasks.setdefault((policy, *map(task.knobs.get, RUN_KNOBS)), task)
     return list(tasks.values())
 
 
 def _policy_columns(task: Task) -> Columns:
-    knobs = {KNOB_COLUMNS.get(name, name): task.knobs.get(name) for name in KNOBS}
+    knobs = {KNOB_COLUMNS.get(name, name): task.knobs.get(name) for name in RUN_KNOBS}
     return {"policy": task.policy, **knobs}
 
 

@@ -60,11 +60,11 @@ _warm: set[str] = set()
 """What ran in this process."""
 
 
-KNOBS = ("seconds", "workers", "seed", "gap", "sizes")
+RUN_KNOBS = ("seconds", "workers", "seed", "gap", "sizes")
 """What a run may spend, and how it cuts chunks: knobs that policies have, or not."""
 
 Knobs = Mapping[str, Any]
-"""Values of :data:`KNOBS`; what is missing the policy lacks, or leaves without limit."""
+"""Values of :data:`RUN_KNOBS`; what is missing the policy lacks, or leaves without limit."""
 
 
 class Task(NamedTuple):
@@ -95,7 +95,7 @@ def task_of(instance: Instance, specification: str, knobs: Knobs, record: tuple[
     if is_reference and has_launches(instance):
         knobs = {**knobs, "sizes": "free"}  # whatever is asked for
     policy = chunk_policy_of(make_policy(specify(specification, instance), **knobs))
-    values = {"sizes": "equal"} | {name: getattr(policy, name) for name in KNOBS if hasattr(policy, name)}
+    values = {"sizes": "equal"} | {name: getattr(policy, name) for name in RUN_KNOBS if hasattr(policy, name)}
     can_record = ("activity", "trajectory") if is_reference else ("activity",)
     return Task(
         instance,
@@ -165,7 +165,7 @@ def run_one(instance: Instance, policy: str, knobs: Knobs, record: tuple[str, ..
     policy : str
         A specification, or ``bound`` for the lower bounds alone.
     knobs : mapping
-        What it may spend, by the names of :data:`KNOBS`.
+        What it may spend, by the names of :data:`RUN_KNOBS`.
     record : tuple of str
         Which of ``activity`` and ``trajectory`` to tell in `extra`.
 

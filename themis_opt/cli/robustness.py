@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 RIVAL = "themis+scf"
 """The policy that the schedule is compared with."""
 
-SHOWN: "Mapping[str, tuple[str, Form]]" = MappingProxyType(
+LOSS_COLUMNS: "Mapping[str, tuple[str, Form]]" = MappingProxyType(
     {
         "policy": ("policy", "text"),
         "nominal_makespan_ns": ("nominal", "time"),
@@ -104,7 +104,7 @@ def robustness(
     else:
         say_all((*on_robustness(distributions), *say_gain(effects)))
         title = f"{name}, chunk sizes of the plan {sizes_in_words(schedule)}: loss against the bound of each sample"
-        print_rows(f"{title}; {disturbed}", rows, SHOWN)
+        print_rows(f"{title}; {disturbed}", rows, LOSS_COLUMNS)
         for effect in effects:
             title = f"{name}: a part of the bytes may be lost, at most {effect.most:.4g} times as fast by fewer bytes"
             print_rows(title, effect.rows(), OF_TOLERANCE)

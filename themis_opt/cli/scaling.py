@@ -70,7 +70,7 @@ def scaling(
     if as_json:
         print_json({"model": trained.title, "policy": policy, "scaling": rows, "least_compression": needed})
         return
-    print_rows(f"{trained.title} on {instance.network.name or network}, {policy}", rows, SHOWN)
+    print_rows(f"{trained.title} on {instance.network.name or network}, {policy}", rows, SCALING_COLUMNS)
     words = [row | {"least_compression": _in_words(row["least_compression"])} for row in needed]
     if words:
         print_rows(f"least compression for a scaling factor of {target:g}", words, NEEDED)
@@ -91,7 +91,7 @@ def _trained(model: "TrainingModel", network: str, training: options.Training, c
     return make_workload(model, model.layers(training.sequence), setup, chunks=chunks)
 
 
-SHOWN: "dict[str, tuple[str, Form]]" = {
+SCALING_COLUMNS: "dict[str, tuple[str, Form]]" = {
     "npus": ("NPUs", "count"),
     "utilisation": ("utilisation", "share"),
     "compression": ("compression", "ratio"),

@@ -12,9 +12,9 @@ from themis_opt.cli import options
 if TYPE_CHECKING:
     from themis_opt.study.columns import Form
 
-USUAL = "size=64KiB..1GiB:4"
+USUAL_SIZES = "size=64KiB..1GiB:4"
 
-SHOWN: "dict[str, tuple[str, Form]]" = {
+SWEEP_COLUMNS: "dict[str, tuple[str, Form]]" = {
     "policy": ("policy", "text"),
     "makespan_ns": ("makespan", "time"),
     "iteration_ns": ("iteration", "time"),
@@ -54,7 +54,7 @@ def sweep(
     from themis_opt.study.comparison import checked_sizes
     from themis_opt.study.sweep import sweep
 
-    usual = [USUAL] if instance.iteration is None else ["chunks=4..64"]
+    usual = [USUAL_SIZES] if instance.iteration is None else ["chunks=4..64"]
     varied = _varied(over or usual)
     rows = sweep(instance, varied, options.split(policies), sizes=checked_sizes(sizes))
     name = instance.name or "instance"
@@ -64,7 +64,7 @@ def sweep(
         print_json(rows)
         return
     heads: dict[str, tuple[str, Form]] = {figure: (figure, "text") for figure in varied}
-    print_rows(f"{name}: {len(rows)} runs, chunk sizes {sizes}", _readable(rows, list(varied)), heads | SHOWN)
+    print_rows(f"{name}: {len(rows)} runs, chunk sizes {sizes}", _readable(rows, list(varied)), heads | SWEEP_COLUMNS)
 
 
 def _varied(texts: Sequence[str]) -> dict[str, list[Any]]:

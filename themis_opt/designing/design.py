@@ -51,10 +51,10 @@ BANDWIDTH_BUDGET, MONEY_BUDGET = "budget: bandwidth", "budget: money"
 ABOVE_LEAST = 1e-6
 """How far above the smallest budget a front begins, so that rounding leaves it possible."""
 
-ROUNDING = 1e-9
+BANDWIDTH_ROUNDING = 1e-9
 """Share of a bandwidth that sums of floating-point numbers may lose."""
 
-ENOUGH = 0.01
+JUST_ENOUGH = 0.01
 """Dimensions within this fraction of just enough bandwidth have it."""
 
 
@@ -290,7 +290,7 @@ def pareto(
 
 
 def _provisioning(factor: float) -> tuple[str, float]:
-    if abs(factor - 1) <= ENOUGH:
+    if abs(factor - 1) <= JUST_ENOUGH:
         return "just enough", factor
     return ("over-provisioned" if factor > 1 else "under-provisioned"), factor
 
@@ -337,7 +337,7 @@ def _data(problem: DesignProblem, groups: tuple[Any, ...]) -> AllocationData:
             raise InputError("nothing limits its bandwidth: give it 'most' or 'links', or a budget", field=name)
         if limit <= 0:
             raise InputError("the constraints leave it no bandwidth", field=name)
-        if limit < needed * (1 - ROUNDING):
+        if limit < needed * (1 - BANDWIDTH_ROUNDING):
             left = f"{name} needs {format_bandwidth(needed)}, and they leave it {format_bandwidth(limit)}"
             raise InputError(f"no bandwidths obey all constraints: {left}", field="constraints")
     return AllocationData(groups, rows, tuple(least), tuple(limits), tuple(units))

@@ -16,7 +16,7 @@ MOST = 1000
 
 FIELD = "--chunk-delay"
 
-FORMS = "exponential:MEAN or lognormal:MEDIAN:SIGMA, such as exponential:100us"
+DELAY_FORMS = "exponential:MEAN or lognormal:MEDIAN:SIGMA, such as exponential:100us"
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,12 @@ def parse_chunk_delay(text: str) -> ChunkDelay | None:
         return None
     name, *numbers = text.split(":")
     if name not in _DRAWS or len(numbers) != 1 + (name == "lognormal"):
-        raise InputError(f"must be {FORMS}", field=FIELD, value=text)
+        raise InputError(f"must be {DELAY_FORMS}", field=FIELD, value=text)
     try:
         scale = parse_time(numbers[0])
         sigma = float(numbers[1]) if name == "lognormal" else 0.0
     except ValueError as error:
-        raise InputError(f"must be {FORMS}: {error}", field=FIELD, value=text) from None
+        raise InputError(f"must be {DELAY_FORMS}: {error}", field=FIELD, value=text) from None
     if scale < 0 or not 0 <= sigma < math.inf:
         raise InputError("must be of a time and a sigma of 0 or more", field=FIELD, value=text)
     return ChunkDelay(name, scale, sigma)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Sizes = Literal["equal", "free"]
 SIZES: tuple[Sizes, ...] = ("equal", "free")
 
-ENOUGH = 0.01
+CONTENT_GAP = 0.01
 """Gap up to which a recalled schedule is not searched again, if its search had as much time."""
 
 SECONDS_PER_STAGE: Mapping[str, float] = MappingProxyType({"baseline": 1e-6, "themis": 3e-6})
@@ -354,7 +354,7 @@ class _Run:
         gap = makespan / bound - 1
         had_time = recalled.seconds >= SIMILAR_TIME * policy.seconds
         is_best = all(makespan <= schedule.makespan for schedule in self.schedules.values())
-        return gap <= policy.gap or (is_best and had_time and (recalled.exact or gap <= ENOUGH))
+        return gap <= policy.gap or (is_best and had_time and (recalled.exact or gap <= CONTENT_GAP))
 
     def _keep(self, reference: Reference, policy: Exact, seconds: float) -> None:
         """Remember a schedule, with the seconds of its search; one content with a wide gap had few."""

@@ -21,7 +21,7 @@ from themis_opt.study.sweep import sweep, varied
 MOST_COMPRESSION = 10_000.0
 """Beyond it, latency decides: more compression is no answer."""
 
-PRECISION = 1.001
+COMPRESSION_PRECISION = 1.001
 """Ratio between the compression that is enough and one that is known to be too little."""
 
 
@@ -119,7 +119,7 @@ def least_compression(
         return little
     if not reaches(enough):
         return None
-    while enough / little > PRECISION:
+    while enough / little > COMPRESSION_PRECISION:
         middle = (enough * little) ** 0.5
         little, enough = (little, middle) if reaches(middle) else (middle, enough)
     return enough

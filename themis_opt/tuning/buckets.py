@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from themis_opt.base.units import nanoseconds
-from themis_opt.tuning.launching import USUAL
+from themis_opt.tuning.launching import USUAL_KNOBS
 from themis_opt.tuning.outcome import Tuned
 from themis_opt.tuning.parameters import Choice
 
@@ -17,7 +17,7 @@ BUCKETS: Mapping[str, str] = MappingProxyType({"ddp": "cap", "horovod": "buffer"
 FIRST_BUCKET = "without effect where PyTorch gives the first bucket bucket_cap_mb too, as PyTorch 2.13 does"
 """What to know of the size of the first bucket."""
 
-MOST_POINTS = 16
+CURVE_POINTS = 16
 """Sizes of buckets on a curve."""
 
 
@@ -63,7 +63,7 @@ def bucket_rows(tuned: Tuned) -> list[dict[str, Any]]:
     if knob not in tuned.choice:
         return []
     (bound,) = tuned.space.proven
-    best, usual = int(tuned.choice[knob]), int(USUAL[knob])
+    best, usual = int(tuned.choice[knob]), int(USUAL_KNOBS[knob])
     rows = []
     for size in _points(tuned, knob, {best, usual}):
         if tuned.allowance.left <= 0 and size not in (best, usual):
@@ -78,5 +78,5 @@ def _points(tuned: Tuned, knob: str, kept: set[int]) -> list[int]:
     """Sizes that can be chosen, evenly spread on their logarithmic scale, with those to be kept."""
     sizes = next(parameter.values for parameter in tuned.space.parameters if parameter.name == knob)
     numbers = [int(size) for size in sizes]
-    step = max(1, -(-len(numbers) // MOST_POINTS))
+    step = max(1, -(-len(numbers) // CURVE_POINTS))
     return sorted(kept | set(numbers[::step]))

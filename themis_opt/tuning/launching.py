@@ -19,18 +19,20 @@ STEPS_PER_DOUBLING = 2
 CYCLES_OF_COMPUTE = tuple(2**n for n in range(1, 10))
 """How many cycles of Horovod one iteration of compute may have."""
 
-USUAL: Mapping[str, Value] = MappingProxyType(
+USUAL_KNOBS: Mapping[str, Value] = MappingProxyType(
     {"first_cap": 2**20, "cap": 25 * 2**20, "buffer": 128 * 2**20, "cycle_us": 1000, "threshold": 25 * 10**6,
      "order": "ready"}
 )  # fmt: skip
 """Values of the knobs that policies have by themselves."""
 
-KNOBS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+LAUNCHING_KNOBS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"ddp": ("first_cap", "cap"), "horovod": ("buffer", "cycle_us"), "dear": ("threshold",)}
 )
 """The knobs of every launching policy that has some, besides the order."""
 
-DEFAULT: Mapping[str, Value] = MappingProxyType({"launching": "ddp", **{name: USUAL[name] for name in KNOBS["ddp"]}})
+DEFAULT: Mapping[str, Value] = MappingProxyType(
+    {"launching": "ddp", **{name: USUAL_KNOBS[name] for name in LAUNCHING_KNOBS["ddp"]}}
+)
 """The buckets of PyTorch DistributedDataParallel."""
 
 
@@ -51,9 +53,12 @@ class Launching:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """What can be chosen."""
-        values = {name: bucket_sizes(self.instance, int(USUAL[name])) for name in USUAL.keys() - {"cycle_us", "order"}}
+        values = {
+            name: bucket_sizes(self.instance, int(USUAL_KNOBS[name]))
+            for name in USUAL_KNOBS.keys() - {"cycle_us", "order"}
+        }
         values["cycle_us"] = cycles(self.instance)
-        offered = {policy: names for policy, names in KNOBS.items() if policy in self.names}
+        offered = {policy: names for policy, names in LAUNCHING_KNOBS.items() if policy in self.names}
         knobs = [Parameter(n, values[n], {"launching": (policy,)}) for policy, names in offered.items() for n in names]
         ordered = tuple(name for name in self.names if name != "priority")
         order = Parameter("order", get_args(Order), {"launching": ordered})
@@ -69,7 +74,7 @@ class Launching:
         names = {parameter.name for parameter in self.parameters}
         result = {name: value for name, value in choice.items() if name not in names}
         result |= self._first_settings[_traits(launches)]
-        order = "layer" if choice["launching"] == "priority" else choice.get("order", USUAL["order"])
+        order = "layer" if choice["launching"] == "priority" else choice.get("order", USUAL_KNOBS["order"])
         if _is_alone(launches):
             return result
         if result["launching"] == "wait_free" and order == "layer":
@@ -126,13 +131,17 @@ def cycles(instance: Instance) -> tuple[int, ...]:
     """Microseconds of a cycle of Horovod: the usual ones, fractions of the compute, and more than all of it."""
     compute = instance.compute // PICOSECONDS_PER_MICROSECOND
     fractions = {compute // count for count in CYCLES_OF_COMPUTE if count <= compute}
-    return tuple(sorted(fractions | {int(USUAL["cycle_us"]), compute + 1}))
+    return tuple(sorted(fractions | {int(USUAL_KNOBS["cycle_us"]), compute + 1}))
 
 
 def launching_specification(choice: Choice) -> str:
     """The chosen launching policy as it is written on the command line, without knobs that are as usual."""
     launching = str(choice["launching"])
-    knobs = [name for name in (*KNOBS.get(launching, ()), "order") if choice.get(name, USUAL[name]) != USUAL[name]]
+    knobs = [
+        name
+        for name in (*LAUNCHING_KNOBS.get(launching, ()), "order")
+        if choice.get(name, USUAL_KNOBS[name]) != USUAL_KNOBS[name]
+    ]
     return ":".join([launching, *(_knob(name, choice[name]) for name in knobs)])
 
 

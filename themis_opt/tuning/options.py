@@ -24,7 +24,7 @@ from themis_opt.tuning.parameters import Parameter, Value
 from themis_opt.tuning.profiles import PROFILES
 from themis_opt.tuning.space import USUAL_DIVISOR, Space
 
-POLICIES = ("themis", "baseline", "hourglass")
+TUNED_POLICIES = ("themis", "baseline", "hourglass")
 """Policies for chunks that are quick enough to be tried a hundred times."""
 
 LAUNCHED_POLICIES = ("themis+scf", "hourglass", "baseline+fifo")
@@ -39,7 +39,7 @@ RATIOS = (2, 4, 8, 16)
 THRESHOLD_DIVISORS = (4, 8, USUAL_DIVISOR, 32, 64)
 LEAST_CHUNK_BYTES = tuple(2**power for power in (12, 14, 16, 18, 20, 22))
 
-REFERENCE: Mapping[str, Value] = MappingProxyType(
+TODAY: Mapping[str, Value] = MappingProxyType(
     {"policy": "themis", "dispatch": "scf", "threshold_divisor": USUAL_DIVISOR, "chunks": 64, "profile": "equal"}
 )
 """The default of Themis, ISCA 2022, section 6."""
@@ -49,7 +49,7 @@ def make_space(
     instance: Instance,
     *,
     sizes: Sequence[str | int] = (),
-    policies: Sequence[str] = POLICIES,
+    policies: Sequence[str] = TUNED_POLICIES,
     launching: Sequence[str] | None = None,
     profiles: Sequence[str] | None = None,
     max_chunks: int | None = None,
@@ -64,7 +64,7 @@ def make_space(
     sizes : sequence of str or int
         Sizes of every collective to tune for together; by default the size the instance has.
     policies, profiles : sequence of str
-        Those to choose from, of :data:`POLICIES` and :data:`~themis_opt.tuning.profiles.PROFILES`; all by default.
+        Some of :data:`TUNED_POLICIES` and of :data:`~themis_opt.tuning.profiles.PROFILES`; all by default.
     launching : sequence of str
         Launching policies to choose from where there is compute; all by default.
     max_chunks : int
@@ -82,7 +82,7 @@ def make_space(
         If one of them breaks a rule, the memory does not suffice for what users do today, or `sizes`, `profiles` or
         `min_chunk` are given where there is compute.
     """
-    costly, chosen = with_costs(instance, **costs), _names_option("--policies", policies, POLICIES)
+    costly, chosen = with_costs(instance, **costs), _names_option("--policies", policies, TUNED_POLICIES)
     if has_launches(instance):
         for option, value in (("--size", sizes), ("--chunk-sizes", profiles), ("--min-chunk", min_chunk)):
             if value:
@@ -135,7 +135,7 @@ def _chunk_space(
         instances=instances,
         cases=tuple(_sizes_in_words(instance) for instance in instances),
         parameters=tuple(parameters),
-        reference=REFERENCE,
+        reference=TODAY,
         identity={"instance": uncut, "space": _identity("chunks", parameters, min_chunk)},
         min_chunk=min_chunk,
     )

@@ -17,7 +17,7 @@ from themis_opt.solving.sizing import resized, rounded
 RAMPED = 0.25
 """Share of the chunks over which sizes rise, and of those over which they fall."""
 
-ROUNDS = 4
+SIZING_ROUNDS = 4
 """Most linear programmes on one schedule: chunks that one drops no longer cost the next one anything."""
 
 
@@ -36,7 +36,7 @@ def ramp(instance: Instance, policy: Policy, ratio: int) -> Schedule:
 def free(instance: Instance, policy: Policy, ratio: int) -> Schedule:
     """The sizes that suit the schedule of equal chunks best (:func:`themis_opt.solving.sizing.resized`)."""
     schedule = equal(instance, policy, ratio)
-    for _ in range(ROUNDS):
+    for _ in range(SIZING_ROUNDS):
         sized = resized(schedule)
         if sized.makespan >= schedule.makespan:
             break
