@@ -137,3 +137,11 @@ def test_plans_and_their_enforced_sequences_repeat(data: st.DataObject) -> None:
     enforced = simulate(instance, schedule.enforced_plan())
     validate(enforced)
     assert enforced.makespan == schedule.makespan
+
+
+def test_the_window_of_every_tensor_counts_in_a_step_of_many() -> None:
+    """Of 1200 tensors of 2 us each only one task of 1 us hides a part: half as long again as the tasks."""
+    count = 2400
+    tensors = [tensor(f"x{n}", 2, f"t{n}", f"t{(n + 2) % count}") for n in range(0, count, 2)]
+    instance = iteration({f"t{n}": 1 for n in range(count)}, tensors)
+    assert bounds_of(instance)["critical_path"] == pytest.approx(1.5 * count)

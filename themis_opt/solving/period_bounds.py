@@ -13,7 +13,7 @@ tensor as if it were alone.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from itertools import pairwise
 from types import MappingProxyType
@@ -29,11 +29,12 @@ from themis_opt.problem.network import Network
 from themis_opt.solving.cut import ExchangeGroup, time_across
 from themis_opt.solving.makespan_bounds import MAKESPAN_BOUNDS, Bound
 
-MAX_WINDOW_EVENTS = 200
-"""Tasks that may begin or end a window, for time and memory: more are thinned out, which keeps the bound valid.
+MAX_WINDOW_EVENTS = 1000
+"""Tasks that may begin or end a window of several tensors, for time and memory: of more some are left out."""
 
-Half as many weaken the bound of one in ten shipped iterations, by 0.3 %; twice as many strengthen none.
-"""
+FEW_WINDOWS, MANY_WINDOWS = 32, 1000
+"""Windows up to which all are looked at with heads, tails and latency, on the longest path or not; and above which one
+is left out that gains no more than another one inside it, though its contents could."""
 
 MAX_PATH_ROUNDS = 40
 """Most windows on the longest path that are looked at again with heads, tails and latency, should they never end."""
@@ -84,119 +85,183 @@ def critical_path(instance: Instance, measure: Literal["ideal", "head_tail"] = "
 
 
 def _serial_path(instance: Instance, measure: Literal["ideal", "head_tail"]) -> float:
-    """Longest path of tasks that are serial, and windows between them."""
-    windows = _windows(instance, "ideal" if measure == "ideal" else "bare")
-    longest, precise = 0.0, set[tuple[int, int]]()
+    """Longest path of tasks that are serial, and windows between them.
+
+    Windows have at first the most time that a single group needs in them; those on the longest path get what all of
+    their contents need, until nothing changes.  Few windows get it at once.
+    """
+    windows, times = _windows(instance, "ideal" if measure == "ideal" else "bare"), dict[tuple[int, ...], float]()
+    is_precise = np.zeros(len(windows.end), dtype=bool)
+    gained, path = 0.0, list(range(len(windows.end)))
+    if len(path) > FEW_WINDOWS:
+        gained, path = _longest_path(windows)
     for _ in range(MAX_PATH_ROUNDS):
-        longest, path = _longest_path(instance, windows)
-        rough = [window for window in path if window not in precise]
+        rough = [window for window in path if not is_precise[window]]
+        for window in rough:
+            held = tuple(windows.held[window].tolist())
+            if held not in times:
+                contents = {group: size for group, size in zip(windows.groups, held, strict=True) if size}
+                times[held] = _time(instance, contents, measure)
+            windows.gain[window] = max(windows.gain[window], times[held] - windows.covered[window])
         if not rough:
             break
-        for window in rough:
-            contained = windows.contents(*window)
-            windows.weight[window] = max(windows.weight[window], _time(instance, contained, measure))
-            precise.add(window)
-    return longest
+        is_precise[rough] = True
+        gained, path = _longest_path(windows)
+    return compute(instance) + gained
 
 
 @dataclass(frozen=True)
 class _Windows:
-    """Windows between tasks of two periods in a row.
+    """Windows of one period that last longer than the tasks in them; arrays of shape (windows,), sorted by `start`.
 
     Attributes
     ----------
-    ends, starts : int64 arrays
-        Tasks, counted through both periods, after which windows begin and before which they end.
-    bytes_of : mapping of int64 arrays, shape (ends, starts)
-        Per group the bytes of the tensors inside.
-    weight : float64 array, shape (ends, starts)
-        A lower bound on the length in picoseconds; 0 where nothing is inside.
+    num_tasks : int
+        Tasks of one period; those of the next one are counted on.
+    groups : list
+        Groups of tensors.
+    end, start : int64 array
+        The task of the first period after which a window begins, and the task before which it ends, less than a period
+        later.
+    held : int64 array, shape (windows, groups)
+        Bytes of each group inside.
+    covered, gain : float64 array
+        Picoseconds of the tasks between, and how much longer the window lasts at least.
     """
 
-    ends: IntArray
-    starts: IntArray
-    bytes_of: Mapping[ExchangeGroup, IntArray]
-    weight: FloatArray = field(repr=False)
-
-    def contents(self, end: int, start: int) -> dict[ExchangeGroup, int]:
-        """Bytes of every group inside a window."""
-        return {group: int(held[end, start]) for group, held in self.bytes_of.items() if held[end, start]}
+    num_tasks: int
+    groups: list[ExchangeGroup]
+    end: IntArray
+    start: IntArray
+    held: IntArray
+    covered: FloatArray
+    gain: FloatArray
 
 
 def _windows(instance: Instance, measure: WindowMeasure) -> _Windows:
-    """Windows with the most time that a single group needs in them, in proportion to its bytes."""
-    tasks = len(instance.tasks)
+    """The window of each tensor, and of several tensors all those that gain more than every window inside."""
+    tasks, (groups, of_tensor) = len(instance.tasks), _groups(instance)
     ready = np.array([exchange.ready_task for exchange in instance.exchanges])
     needed = np.array([exchange.needed_task + tasks * exchange.needed_later for exchange in instance.exchanges])
-    ready, needed = (np.concatenate([a, a + tasks]) for a in (ready, needed))
-    ends, starts = _thinned(ready), _thinned(needed[needed <= 2 * tasks])
-    inside = (ready[None, None] >= ends[:, None, None]) & (needed[None, None] <= starts[None, :, None])
-    inside &= ((starts[None] - ends[:, None]) <= tasks)[..., None]
-    sizes = np.tile([tensor.size for tensor in instance.exchanges], 2)
-    groups, of_tensor = _groups(instance)
-    sizes_of_group = [sizes * (np.tile(of_tensor, 2) == number) for number in range(len(groups))]
-    bytes_of = {group: inside @ part for group, part in zip(groups, sizes_of_group, strict=True)}
-    weight = np.zeros(inside.shape[:2])
-    for group, part in zip(groups, sizes_of_group, strict=True):
-        whole = int(part.sum()) // 2
-        weight = np.maximum(weight, bytes_of[group] * (_time(instance, {group: whole}, measure) / whole))
-    return _Windows(ends, starts, bytes_of, weight)
+    sizes = np.zeros((len(ready), len(groups)), dtype=np.int64)
+    sizes[np.arange(len(ready)), of_tensor] = [exchange.size for exchange in instance.exchanges]
+    whole = sizes.sum(axis=0)
+    pace = np.array(
+        [_time(instance, {g: size}, measure) / size for g, size in zip(groups, whole.tolist(), strict=True)]
+    )
+    clock = np.cumsum([0.0, *(float(task.duration) for task in instance.tasks * 2)])
+    parts = []
+    for end, start, held in (_grid(ready, needed, sizes, tasks), _around_tensors(ready, needed, sizes, tasks)):
+        covered = clock[start] - clock[end + 1]
+        is_window = (start > end) & (start - end <= tasks)
+        gain = np.where(is_window, (held * pace).max(axis=-1) - covered, -np.inf)
+        kept = gain > 0
+        if gain.ndim > 1 and kept.sum() > MANY_WINDOWS:
+            kept &= gain > _most_inside(gain)
+        ends, starts = (np.broadcast_to(events, gain.shape)[kept] for events in (end, start))
+        parts.append((ends, starts, held[kept], covered[kept], gain[kept]))
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    order = np.lexsort((columns[0], columns[1]))  # of equal windows the longest first, whose contents may need more
+    return _Windows(tasks, groups, *(column[order] for column in columns))
+
+
+def _grid(ready: IntArray, needed: IntArray, sizes: IntArray, tasks: int) -> tuple[IntArray, IntArray, IntArray]:
+    """All windows between some events: their ends (ends, 1), their starts (1, starts), and the bytes inside.
+
+    Bytes are counted once at their own events, and summed over later ends and earlier starts.
+    """
+    ends = _thinned(np.unique(ready))
+    starts = _thinned(np.unique(needed % tasks))
+    starts = np.concatenate([starts, starts + tasks])
+    held = np.zeros((len(ends) + 1, len(starts) + 1, sizes.shape[1]), dtype=np.int64)
+    for later in (0, tasks):
+        rows = np.searchsorted(ends, ready + later, side="right")  # the last end that is not later
+        columns = np.searchsorted(starts, needed + later)
+        np.add.at(held, (rows, columns), sizes)
+    inside = held[::-1].cumsum(axis=0)[::-1][1:].cumsum(axis=1)[:, :-1]
+    return ends[:, None], starts[None], inside
+
+
+def _around_tensors(
+    ready: IntArray, needed: IntArray, sizes: IntArray, tasks: int
+) -> tuple[IntArray, IntArray, IntArray]:
+    """The window of each tensor, with all bytes inside."""
+    end, start = np.unique(np.stack([ready, needed]), axis=1)
+    every = [np.concatenate([events, events + tasks]) for events in (ready, needed)]
+    twice = np.concatenate([sizes, sizes])
+    blocks = np.array_split(np.arange(len(end)), len(end) // MAX_WINDOW_EVENTS + 1)
+    inside = ((every[0] >= end[block, None]) & (every[1] <= start[block, None]) for block in blocks)
+    return end, start, np.concatenate([block @ twice for block in inside])
+
+
+def _most_inside(gain: FloatArray) -> FloatArray:
+    """Most that a window gains within each window of a grid, other than itself; arrays of shape (ends, starts)."""
+    best = np.maximum.accumulate(np.maximum.accumulate(gain[::-1], axis=0)[::-1], axis=1)
+    inside = np.full(gain.shape, -np.inf)
+    inside[:-1] = best[1:]
+    inside[:, 1:] = np.maximum(inside[:, 1:], best[:, :-1])
+    return inside
 
 
 def _thinned(events: IntArray) -> IntArray:
-    distinct = np.unique(events)
-    if len(distinct) <= MAX_WINDOW_EVENTS:
-        return distinct
-    kept: IntArray = distinct[np.linspace(0, len(distinct) - 1, MAX_WINDOW_EVENTS).astype(np.int64)]
+    if len(events) <= MAX_WINDOW_EVENTS:
+        return events
+    kept: IntArray = events[np.linspace(0, len(events) - 1, MAX_WINDOW_EVENTS).astype(np.int64)]
     return kept
 
 
-def _longest_path(instance: Instance, windows: _Windows) -> tuple[float, list[tuple[int, int]]]:
-    """Length of the longest path from a start of a task to its next start, and its windows.
+def _longest_path(windows: _Windows) -> tuple[float, list[int]]:
+    """Most picoseconds that windows gain on a path from a start of a task to its next start, and the windows on it.
 
-    Paths from all tasks that end a window are followed at once.
+    Paths from several origins are followed at once through two periods; only at `events` can they gain.
     """
-    tasks = len(instance.tasks)
-    origins = np.unique(windows.starts % tasks)
-    duration = [float(task.duration) for task in instance.tasks] * 2
-    end = np.full((len(origins), len(windows.ends)), -np.inf)
-    through: dict[int, IntArray] = {}
-    column = {int(task): number for number, task in enumerate(windows.starts)}
-    row = {int(task): number for number, task in enumerate(windows.ends)}
-    clock = np.full(len(origins), -np.inf)
-    arrival = np.zeros(len(origins))
-    starts_at: dict[int, FloatArray] = {}
-    for task in range(2 * tasks + 1):
-        clock = np.where(origins == task, 0.0, clock)
-        if task in column:
-            reach = end + windows.weight[:, column[task]]
-            better = reach.max(axis=1) > clock
-            through[task] = np.where(better, reach.argmax(axis=1), -1)
-            clock = np.where(better, reach.max(axis=1), clock)
-        starts_at[task] = clock
-        arrival = np.where(origins + tasks == task, clock, arrival)
-        if task < 2 * tasks:
-            clock = clock + duration[task]
-            if task in row:
-                end[:, row[task]] = clock
-    best = int(arrival.argmax())
-    return float(arrival[best]), _traced(windows, through, column, best, int(origins[best]), tasks)
-
-
-def _traced(
-    windows: _Windows, through: Mapping[int, IntArray], column: Mapping[int, int], path: int, origin: int, tasks: int
-) -> list[tuple[int, int]]:
-    """The windows on a path, backwards from its end."""
-    used: list[tuple[int, int]] = []
-    task = origin + tasks
-    while task > origin:
-        window = int(through[task][path]) if task in through else -1
-        if window >= 0:
-            used.append((window, column[task]))
-            task = int(windows.ends[window])
+    tasks, origins = windows.num_tasks, _origins(windows)
+    events = np.unique(np.concatenate([origins, origins + tasks, windows.start, windows.start + tasks]))
+    number = np.tile(np.arange(len(windows.start)), 2)
+    end, start = (np.concatenate([tasks_of, tasks_of + tasks]) for tasks_of in (windows.end, windows.start))
+    order = np.argsort(start, kind="stable")
+    number, end, start = number[order], np.searchsorted(events, end[order], side="right") - 1, start[order]
+    bounds = np.searchsorted(start, np.append(events, events[-1] + 1)).tolist()
+    gained = np.full((len(events) + 1, len(origins)), -np.inf)  # the last row is that before all events
+    for event, task in enumerate(events.tolist()):
+        first, last = bounds[event : event + 2]
+        gained[event] = np.where(origins == task, 0.0, gained[event - 1])
+        if last > first:
+            reached = gained[end[first:last]] + windows.gain[number[first:last], None]
+            np.maximum(gained[event], reached.max(axis=0), out=gained[event])
+    arrived = gained[np.searchsorted(events, origins + tasks), np.arange(len(origins))]
+    best = int(arrived.argmax())
+    event, begun = (int(np.searchsorted(events, origins[best] + later)) for later in (tasks, 0))
+    path = list[int]()
+    while event > begun:
+        first, last = bounds[event : event + 2]
+        reached = gained[end[first:last], best] + windows.gain[number[first:last]]
+        if len(reached) and reached.max() == gained[event, best]:
+            place = first + int(reached.argmax())
+            path.append(int(number[place]))
+            event = int(end[place])
         else:
-            task -= 1
-    return used
+            event -= 1
+    return float(arrived[best]), path
+
+
+def _origins(windows: _Windows) -> IntArray:
+    """Tasks from whose starts paths are followed: one path through a whole period is the longest of all.
+
+    A path on which no window goes across some task may as well begin there, and any other one where such a window ends.
+    The task is the one across which windows of fewest ends go.
+    """
+    tasks = windows.num_tasks
+    ends, of_window = np.unique(windows.start % tasks, return_inverse=True)
+    longest = np.zeros(len(ends), dtype=np.int64)
+    np.maximum.at(longest, of_window, windows.start - windows.end)
+    changes = np.zeros(2 * tasks + 1, dtype=np.int64)
+    np.add.at(changes, ends + tasks - longest + 1, 1)
+    np.add.at(changes, ends + tasks, -1)
+    across = changes[:-1].cumsum().reshape(2, tasks).sum(axis=0)
+    task = int(across.argmin())
+    ahead = (ends - task) % tasks
+    return np.append(ends[(ahead > 0) & (ahead < longest)], task)
 
 
 def _stage(instance: Instance, exchange: Exchange) -> int:
