@@ -109,7 +109,7 @@ def algorithm_messages(phase: Phase, algorithm: Algorithm, size: int) -> list[Me
     exchanges = phase.rule.data is Data.STAY
     if len(ways) > 1 or (exchanges and any((step.source != step.origin).any() for step in steps)):
         rule = f"{phase.name.lower()} on a {algorithm} has no messages of whole blocks that go straight to their NPU"
-        raise InputError(rule, field="algorithm", value=algorithm)
+        raise InputError(rule, field="algorithm", value=algorithm.value)
     return steps
 
 
