@@ -1,9 +1,9 @@
-"""Refinement: a plan of few chunks as a plan of many.
+"""Plans made from others: of few chunks one of many, and of scatters their gathers.
 
-Every chunk is split in consecutive parts that keep its path, and every sequence serves the parts where it served
-the chunk.  Where stages cost no more than their bytes (lagging latency, no launch overhead, no packet headers) the
-makespan does not grow, but for picoseconds of rounding: each part is ready when the whole would have been, or
-before.
+In a refined plan every chunk is split in consecutive parts that keep its path, and every sequence serves the parts
+where it served the chunk.  Where stages cost no more than their bytes (lagging latency, no launch overhead, no packet
+headers) the makespan does not grow, but for picoseconds of rounding: each part is ready when the whole would have been,
+or before.
 """
 
 from collections.abc import Sequence
@@ -69,3 +69,20 @@ def _enforced(sequence: IntArray | None) -> list[int]:
 
 def _joined(arrays: list[IntArray]) -> IntArray:
     return np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int64)
+
+
+def mirrored(schedule: Schedule) -> Plan | None:
+    """The scatters of one all-reduce, and its gathers as the same backwards; None of other schedules.
+
+    Such a plan waits on purpose, as no dispatch rule does: a chunk that is scattered last is gathered first.
+    """
+    instance, plan = schedule.instance, schedule.plan
+    if len(instance.exchanges) > 1 or instance.tasks or not instance.exchanges[0].kind.rule.mirrors:
+        return None
+    (chunks,), half = plan.chunks, plan.chunks[0].paths.shape[1] // 2
+    scatters = chunks.paths[:, :half]
+    paths = np.concatenate([scatters, scatters[:, ::-1]], axis=1)
+    start = schedule.start.reshape(len(paths), 2 * half)
+    end = schedule.end.reshape(start.shape)[:, :half]
+    starts = np.concatenate([start[:, :half], 2 * end.max() - end[:, ::-1]], axis=1)
+    return replace(plan, chunks=(Chunks(chunks.sizes, paths),), keys=None).in_order_of(instance, starts.ravel())

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from themis_opt.problem.instance import Instance
+from themis_opt.schedules.refinement import mirrored
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.annealing import Annealing, can_anneal, is_ready
@@ -241,4 +242,7 @@ def _anneal_sizes(
         done = _cool(annealing, (HOT_IF_MANY, SIZES_CHANGE_BELOW), HOT_SHARE * work, stop, sizes_stay=True)
         hot, work = SIZES_CHANGE_BELOW, (1 - HOT_SHARE) * work
     done += _cool(annealing, (hot, COLD_IF_FREE), work, stop, sizes_stay=False)
-    return resized(annealing.best()), done
+    best = annealing.best()
+    plan = mirrored(best)
+    ends = [resized(best), *([resized(simulate(best.instance, plan))] if plan else [])]
+    return min(ends, key=lambda schedule: schedule.makespan), done

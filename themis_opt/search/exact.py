@@ -94,10 +94,10 @@ class Exact(Limits):
         allowance, is_period = Allowance(self.seconds, self.deterministic), has_launches(instance)
         best = self._start(instance, allowance, start)
         bound = max(lower_bound, float(instance.compute)) if is_period else lower_bound
-        incumbent = Incumbent(
-            self, best, bound, progress, free_sizes=self.sizes == "free" and not is_period, allowance=allowance
-        )
-        take_turns(incumbent, self._steps(PERIOD_STEPS if is_period else STEPS) if steps is None else steps)
+        free_sizes = self.sizes == "free" and not is_period
+        engines = {"", *(["annealing"] if self.local_search else []), *(["cp_sat"] if self.cp_sat else [])}
+        incumbent = Incumbent(self, best, bound, progress, free_sizes=free_sizes, engines=engines, allowance=allowance)
+        take_turns(incumbent, steps or (PERIOD_STEPS if is_period else STEPS))
         status = "interrupted" if incumbent.interrupted else "finished"
         return Reference(incumbent.best, incumbent.bound, status, incumbent.launch_bound)
 
@@ -112,8 +112,3 @@ class Exact(Limits):
         chooses_count = self.sizes == "free" and chunk_overhead(instance) > 0
         best = starting_schedule(instance, seconds, free_sizes=chooses_count)
         return min((schedule for schedule in (best, given) if schedule), key=lambda schedule: schedule.makespan)
-
-    def _steps(self, turns: Sequence[Turn]) -> list[Turn]:
-        """The steps whose engines are switched on."""
-        engines = {"annealing": self.local_search, "cp_sat": self.cp_sat}
-        return [turn for turn in turns if engines.get(turn.step.engine, True)]

@@ -1,6 +1,6 @@
 """The best schedule that a search knows, what is proven, and what the search may still spend."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
 
 from formulations.limits import Limits
@@ -10,6 +10,9 @@ from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.allowance import Allowance
+
+ENGINES = frozenset({"", "annealing", "cp_sat"})
+"""What steps may use; users can switch off the last two."""
 
 Progress = Callable[[float, float], None]
 """Hears of the best makespan, or iteration time, and of the bound, in picoseconds, when one of them improves."""
@@ -34,6 +37,8 @@ class Incumbent:
         Hears of every better schedule and bound.
     free_sizes : bool
         Whether chunks may be of any sizes.
+    engines : set of str
+        Those that steps may use.
     allowance : Allowance, optional
         What is left of the time; at first that of the limits.
 
@@ -53,10 +58,11 @@ class Incumbent:
         report: Progress = ignore,
         *,
         free_sizes: bool = False,
+        engines: Set[str] = ENGINES,
         allowance: Allowance | None = None,
     ) -> None:
         self.limits, self.best, self.bound, self.launch_bound = limits, best, bound, bound
-        self.free_sizes, self.num_searches, self._report = free_sizes, 0, report
+        self.free_sizes, self.engines, self.num_searches, self._report = free_sizes, engines, 0, report
         self.allowance = allowance or Allowance(limits.seconds, limits.deterministic)
         report(best.makespan, bound)
 
@@ -144,5 +150,6 @@ class Incumbent:
             best,
             bound,
             free_sizes=self.free_sizes if free_sizes is None else free_sizes,
+            engines=self.engines,
             allowance=self.allowance,
         )

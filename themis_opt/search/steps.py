@@ -39,9 +39,14 @@ def take_turns(incumbent: Incumbent, turns: Sequence[Turn]) -> None:
         for number, (step, share) in enumerate(turns):
             if incumbent.done:
                 return
-            if step.applies(incumbent):
-                others_follow = any(later.step.applies(incumbent) for later in turns[number + 1 :])
+            if may_run(step, incumbent):
+                others_follow = any(may_run(later.step, incumbent) for later in turns[number + 1 :])
                 with incumbent.turn(incumbent.left * (share if others_follow else 1.0)):
                     step.run(incumbent)
     except KeyboardInterrupt:
         incumbent.interrupt()
+
+
+def may_run(step: Step, incumbent: Incumbent) -> bool:
+    """Whether a step applies and its engine is not switched off."""
+    return step.engine in incumbent.engines and step.applies(incumbent)
