@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 from typing import ClassVar
 
 import numpy as np
@@ -30,6 +31,9 @@ MAX_ARCS = 200_000
 
 FIRST_STEPS, MOST_STEPS = 20_000, 4_000
 """Steps of the first annealing, and of the longest one for each stage of the plan."""
+
+HEATS = (1.0, 4.0, 0.2)
+"""By how much hotter annealings of given sizes start, in turn: what suits one network is far from suiting another."""
 
 GROWTH = 4.0
 """By how much each wave is longer than the one before: a few long ones find better plans than many short ones."""
@@ -126,13 +130,13 @@ class Anneal:
             idle = idle + 1 if incumbent.best.makespan > before * (1 - MIN_GAIN) else 0
 
     def _waves(self, incumbent: Incumbent) -> Iterator[list[Task]]:
-        """Annealings of the incumbent, each wave longer than the one before."""
-        stages = incumbent.best.plan.num_stages
+        """Annealings of the incumbent, each wave longer than the one before, from one temperature after the other."""
+        stages, heats = incumbent.best.plan.num_stages, cycle(HEATS)
         work, most = float(FIRST_STEPS * stages), float(MOST_STEPS * stages**2)
         while True:
             yield [
-                partial(_anneal, incumbent.best, seed, (self.hot, self.cold), min(work, most))
-                for seed in _seeds(incumbent)
+                partial(_anneal, incumbent.best, seed, (self.hot * heat, self.cold), min(work, most))
+                for seed, heat in zip(_seeds(incumbent), heats, strict=False)
             ]
             work *= GROWTH
 
