@@ -1,12 +1,12 @@
-"""How near the reference comes to its bounds, and what each of its parts adds: ``python -m pytest -m benchmarks``.
+"""How near the reference comes to its bounds: ``python -m pytest -m benchmarks``.
 
 THEMIS_OPT_BENCHMARK_SECONDS sets the time limit of one search, THEMIS_OPT_BENCHMARK_OUTPUT the folder for the tables
-`gaps`, `fewest` and `ablation`, as CSV and Markdown.  Searches of more than eight chunks, and of free sizes, stop at
+`gaps`, `widest` and `fewest`, as CSV and Markdown.  Searches of more than eight chunks, and of free sizes, stop at
 a gap of 0.1 %, the others at 0.01 %.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -40,22 +40,6 @@ WIDEST = (
 """Instances with equal chunks on which the searches of 10 s of the other reports leave more than 5 %."""
 
 MANY_DIMENSIONS = ("5d-fc_ring_ring_sw_sw", "5d-sw_ring_fc_sw_sw", "6d-ring_fc_ring_sw_sw_sw")
-
-VARIANTS: Mapping[str, tuple[dict[str, str], str]] = {
-    "free sizes": ({}, "exact:sizes=free"),
-    "equal sizes": ({}, "exact"),
-    "equal sizes, gather = reverse of scatter": ({"ag_order": "reverse"}, "exact"),
-    "free sizes, gather = reverse of scatter": ({"ag_order": "reverse"}, "exact:sizes=free"),
-    "equal sizes, latency occupies": ({"latency": "occupy"}, "exact"),
-    "free sizes, latency occupies": ({"latency": "occupy"}, "exact:sizes=free"),
-    "equal sizes, without local search": ({}, "exact:local_search=false"),
-    "equal sizes, without CP-SAT": ({}, "exact:cp_sat=false"),
-    "free sizes, without local search": ({}, "exact:sizes=free:local_search=false"),
-    "free sizes, without CP-SAT": ({}, "exact:sizes=free:cp_sat=false"),
-}
-"""What is changed in the instance, and the policy."""
-
-ABLATED = [(network, chunks) for network in ("3d-sw_sw_sw_hetero", "4d-ring_fc_ring_sw") for chunks in (8, 64)]
 
 
 @pytest.fixture(scope="module")
@@ -171,14 +155,3 @@ def test_fewest_chunks_that_beat_themis_with_64(
             break
     written("fewest", {"network": network, "size": size, "sizes": sizes, "chunks": chunks})
     assert chunks < 64
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(("network", "chunks"), ABLATED)
-def test_ablation(written: Callable[[str, dict[str, Any]], None], network: str, chunks: int, variant: str) -> None:
-    changes, policy = VARIANTS[variant]
-    instance = themis_opt.load(f"{network}.all_reduce.100MiB").overridden(chunks=chunks, **changes)
-    sizes = "free" if "free" in policy else "equal"
-    row = {"network": network, "chunks": chunks, "variant": variant} | measured(instance, policy, sizes, 1e-4)
-    written("ablation", row)
-    assert float(row["seconds"]) <= SECONDS + 2
