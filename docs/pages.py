@@ -93,8 +93,8 @@ def commands() -> str:
 def _command(name: str, command: click.Command) -> str:
     usage = command.get_usage(click.Context(command, info_name=f"themis-opt {name}")).removeprefix("Usage: ")
     rows = (
-        f"| `{', '.join(own.opts) if own.param_type_name == 'option' else own.name.upper()}` | {_cell(own)} |"
-        for own in command.params
+        f"| `{', '.join(each.opts) if each.param_type_name == 'option' else each.name.upper()}` | {_cell(each)} |"
+        for each in command.params
     )
     text = " ".join((command.help or "").split())
     return f"\n## {name}\n\n```\n{usage}\n```\n\n{text}\n\n| option | |\n|---|---|\n" + "\n".join(rows) + "\n"

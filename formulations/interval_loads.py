@@ -58,7 +58,7 @@ from formulations.lattice import Arc, JobClass, arcs, cheapest_path
 from formulations.limits import Limits
 from formulations.linear import NO_CYCLING
 
-NEVER = 1e30
+IMPOSSIBLE = 1e30
 """The cost of what cannot be; sums of it stay finite."""
 
 TOLERANCE = 1e-7
@@ -216,7 +216,7 @@ class IntervalLoads:
         cells = sorted({*chosen, *range(self._round % step, len(costs), step)})
         self._round += 1
         for cell in cells:
-            if costs[cell] < NEVER / 2:
+            if costs[cell] < IMPOSSIBLE / 2:
                 self._programme.add(*self._ways.usage(cell, ticks), cell + 1)
         return WORK_PER_WAY * len(cells)
 
@@ -228,7 +228,7 @@ def cheapest_cells(costs: FloatArray, units: int, count: int) -> tuple[FloatArra
     """
     wanted = np.arange(units + 1)
     others = np.maximum(wanted - np.arange(1, len(costs) + 1)[:, None], 0)  # that the other jobs need, by cell of one
-    least = np.where(wanted > 0, NEVER, 0.0)  # by units that are wanted, or more
+    least = np.where(wanted > 0, IMPOSSIBLE, 0.0)  # by units that are wanted, or more
     sums, choices = [least[-1]], []
     for _ in range(count):
         totals = least[others] + costs[:, None]
@@ -285,7 +285,7 @@ class _Ways:
             self._from.setdefault((stage.phase, stage.visited), []).append(stage)
             self._to.setdefault((stage.phase, stage.reached), []).append(stage)
         self._value = np.empty((self._num_phases, 1 << num_machines, len(shares), self._num_ticks + 1))
-        self._shifted = np.full((len(shares), 2 * self._num_ticks + 2), NEVER)
+        self._shifted = np.full((len(shares), 2 * self._num_ticks + 2), IMPOSSIBLE)
         self.work = WORK_PER_VALUE * len(self._stages) * self._value[0, 0].size
 
     def _stage(self, job: JobClass, least: JobClass, shares: FloatArray, tick: float, phase: int, arc: Arc) -> _Stage:
@@ -306,7 +306,7 @@ class _Ways:
         """The cheapest way of every cell to every tick: for each state the least cost to have reached it by then."""
         self._set(prices)
         value = self._value
-        value.fill(NEVER)
+        value.fill(IMPOSSIBLE)
         value[0, 0] = 0.0
         for phase in range(self._num_phases):
             if phase:
@@ -324,12 +324,12 @@ class _Ways:
         per_tick = np.repeat(prices / self._ticks, self._ticks, axis=1)
         machines, most = per_tick.shape
         # As wide again as the horizon, so that windows of stages that end after it need no test.
-        self._before = np.full((machines, 2 * most + 3), NEVER)
+        self._before = np.full((machines, 2 * most + 3), IMPOSSIBLE)
         self._before[:, 0] = 0.0
         np.cumsum(per_tick, axis=1, out=self._before[:, 1 : most + 1])
         self._price = np.zeros((machines, most + 1))
         self._price[:, :most] = per_tick
-        self._price_after = np.full((machines, 2 * most + 3), NEVER)
+        self._price_after = np.full((machines, 2 * most + 3), IMPOSSIBLE)
         self._price_after[:, :most] = per_tick
 
     def _extend(self, value: FloatArray, after: FloatArray, stage: _Stage) -> None:
@@ -451,7 +451,7 @@ class _WaysProgramme:
         The duals are scaled so that the price of all machine time before the horizon is 1.
         """
         status = self._solver.Solve()
-        duals, load = np.ones((len(self._loads), len(self._parts))), NEVER
+        duals, load = np.ones((len(self._loads), len(self._parts))), IMPOSSIBLE
         if status == pywraplp.Solver.OPTIMAL:
             values = np.array([[max(row.dual_value(), 0.0) for row in rows] for rows in self._loads])
             if (values @ self._parts).sum() > TINY:

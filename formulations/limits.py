@@ -30,7 +30,7 @@ Relaxation = Literal["usual", "mixed", "none"]
 Without one a thread propagates faster, where intervals must not overlap; some models are proven by it alone.
 """
 
-SEARCHES: Mapping[Relaxation, tuple[str, ...]] = MappingProxyType(
+SOLVER_SEARCHES: Mapping[Relaxation, tuple[str, ...]] = MappingProxyType(
     {
         "usual": (),
         "mixed": ("no_lp", "default_lp", "quick_restart_no_lp", "max_lp", "fixed", "pseudo_costs"),
@@ -93,7 +93,7 @@ class Limits:
         parameters.catch_sigint_signal = False
         if relaxation == "none" or (relaxation == "mixed" and parameters.num_workers > 1):
             parameters.linearization_level = 0
-            parameters.subsolvers.extend(SEARCHES[relaxation])  # several threads ignore the level
+            parameters.subsolvers.extend(SOLVER_SEARCHES[relaxation])  # several threads ignore the level
             parameters.use_strong_propagation_in_disjunctive = True
         if LOG.isEnabledFor(logging.INFO):
             parameters.log_search_progress, parameters.log_to_stdout = True, False

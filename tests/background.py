@@ -28,8 +28,8 @@ def wait_until(condition: Callable[[], Found], *processes: psutil.Popen) -> Foun
     end = time.monotonic() + PATIENCE
     while True:
         ended = [process for process in processes if process.poll() is not None]
-        if found := condition():
-            return found
+        if answer := condition():
+            return answer
         assert not ended, f"{ended} ended too early"
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.02)
@@ -47,13 +47,13 @@ def has_rows(store: Path) -> bool:
     to 12, and frames of a page each; the last frame of a commit has the size of the database at its bytes 4 to 8, the
     others zero.
     """
-    journal, found = store.with_name(f"{store.name}-wal"), False
+    journal, has_row = store.with_name(f"{store.name}-wal"), False
     content = journal.read_bytes() if journal.exists() else b""
     step = FRAME_HEADER + int.from_bytes(content[8:12])
     for begin in range(JOURNAL_HEADER, len(content) - step + 1, step):
         frame = content[begin : begin + step]
-        found |= b'"seed"' in frame
-        if found and any(frame[4:8]):
+        has_row |= b'"seed"' in frame
+        if has_row and any(frame[4:8]):
             return True
     return False
 

@@ -17,8 +17,8 @@ def scheduled(instance: Instance, policy: str = "themis+scf") -> Schedule:
 def longer(instance: Instance, factor: int) -> Instance:
     """An iteration with tensors and tasks so many times as large and as long."""
     assert instance.iteration is not None
-    tasks = tuple(own.replace(duration=f"{factor * own.duration} ps") for own in instance.iteration.tasks)
-    tensors = tuple(own.replace(size=factor * own.size) for own in instance.iteration.tensors)
+    tasks = tuple(task.replace(duration=f"{factor * task.duration} ps") for task in instance.iteration.tasks)
+    tensors = tuple(tensor.replace(size=factor * tensor.size) for tensor in instance.iteration.tensors)
     return instance.replace(iteration=instance.iteration.replace(tasks=tasks, tensors=tensors))
 
 

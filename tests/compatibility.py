@@ -1,7 +1,7 @@
 """Installs the wheel beside the oldest and the newest allowed dependencies, and runs the main command and some tests.
 
 ``python tests/compatibility.py [oldest | newest] [PYTHON...]`` with interpreters such as ``python3.11 python3.13``; by
-default all of 3.11 to 3.13 that are found.  The oldest dependencies are tried with the first interpreter.  Everything
+default all of 3.11 to 3.13 that are there.  The oldest dependencies are tried with the first interpreter.  Everything
 runs in the C locale, once more with ``PYTHONOPTIMIZE=2``, and where the system has mount namespaces on a file system
 of which nothing but the folder of the results can be written, without a home.  The last line of each environment is a
 row for the table in CONTRIBUTING.md.  The exit code is the number of failures.
@@ -46,8 +46,8 @@ def interpreters() -> list[str]:
     """Interpreters of the versions that are supported, by their commands, also those of pyenv."""
     known = [shutil.which(f"python{version}") for version in VERSIONS]
     others = [sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python")) for version in VERSIONS]
-    found = [own or (str(more[-1]) if more else None) for own, more in zip(known, others, strict=True)]
-    return [path for path in found if path]
+    paths = [path or (str(more[-1]) if more else None) for path, more in zip(known, others, strict=True)]
+    return [path for path in paths if path]
 
 
 def oldest() -> str:
@@ -112,7 +112,8 @@ def _differ(python: Path, one: Mapping[str, str], other: Mapping[str, str]) -> s
     for command in DOCUMENTED:
         line = [python, "-m", "themis_opt", *command.split()]
         first, second = (
-            subprocess.run(line, env=os.environ | own, capture_output=True, check=True).stdout for own in (one, other)
+            subprocess.run(line, env=os.environ | changes, capture_output=True, check=True).stdout
+            for changes in (one, other)
         )
         differing += [command] * (first != second)
     return ", ".join(differing)
@@ -120,21 +121,23 @@ def _differ(python: Path, one: Mapping[str, str], other: Mapping[str, str]) -> s
 
 def _read_only(python: Path, environment: Mapping[str, str], place: Path) -> str:
     """What failed; nothing, with a line that says why, where this cannot be tried."""
-    own = place / "own"
-    own.mkdir()
+    folder = place / "writable"
+    folder.mkdir()
     unavailable = run([*NAMESPACE, "true"]) if shutil.which(NAMESPACE[0]) else "there is no program unshare"
     if unavailable:
         print(f"skipped: read-only, because namespaces cannot be made here: {unavailable.strip()}")
         return ""
-    within = [*NAMESPACE, READ_ONLY, own, python.parent / "written"]
-    return run([*within, python, *SOLVE, "-o", own / "solved"], environment)
+    within = [*NAMESPACE, READ_ONLY, folder, python.parent / "written"]
+    return run([*within, python, *SOLVE, "-o", folder / "solved"], environment)
 
 
 def versions(python: Path) -> str:
     """The versions of some of the installed packages."""
-    told = "from importlib.metadata import version; import sys; print(*map(version, sys.argv[1:]))"
-    found = subprocess.run([python, "-c", told, *SHOWN], capture_output=True, text=True, check=True).stdout.split()
-    return ", ".join(f"{name} {version}" for name, version in zip(SHOWN, found, strict=True))
+    script = "from importlib.metadata import version; import sys; print(*map(version, sys.argv[1:]))"
+    installed = subprocess.run(
+        [python, "-c", script, *SHOWN], capture_output=True, text=True, check=True
+    ).stdout.split()
+    return ", ".join(f"{name} {version}" for name, version in zip(SHOWN, installed, strict=True))
 
 
 def main() -> int:
@@ -166,8 +169,8 @@ def check(title: str, python: str, wheel: Path, *, is_oldest: bool) -> int:
         print(f"{title}: {step}: {'FAILED' if said else 'ok'}\n{said}".rstrip(), flush=True)
         failed += [step] * bool(said)
     if not installed:
-        found = ", ".join(failed) or "none"
-        print(f"| {date.today()} | {title} | {versions(folder / 'bin/python')} | {found} |", flush=True)
+        failures = ", ".join(failed) or "none"
+        print(f"| {date.today()} | {title} | {versions(folder / 'bin/python')} | {failures} |", flush=True)
     shutil.rmtree(folder)
     return len(failed)
 

@@ -86,10 +86,10 @@ def iteration_instances(draw: st.DrawFn) -> Instance:
     network, divided = draw(splits(draw(networks(max_dimensions=3))))
     count = draw(st.integers(1, 5))
     tasks = tuple(ComputeTask(name=f"task{t}", duration=draw(times(10**9))) for t in range(count))
-    own = [draw(tensors(n, count, names_after(network, divided))) for n in range(draw(st.integers(1, 5)))]
+    drawn_tensors = [draw(tensors(n, count, names_after(network, divided))) for n in range(draw(st.integers(1, 5)))]
     return Instance(
         network=network,
-        iteration=Iteration(tasks=tasks, tensors=tuple(own), splits=divided),
+        iteration=Iteration(tasks=tasks, tensors=tuple(drawn_tensors), splits=divided),
         chunks=draw(st.integers(1, 5)),
         latency=draw(st.sampled_from(["lag", "occupy"])),
         ag_order=draw(st.sampled_from(["free", "reverse"])),

@@ -24,8 +24,8 @@ def iteration(tasks: dict[str, float], tensors: list[dict[str, Any]], dimensions
     """An instance with tasks of some microseconds, on equal dimensions, each collective in one chunk."""
     splits = fields.pop("splits", [])
     network = fields.pop("network", {"dimensions": [PAIR] * dimensions})
-    own = [{"name": name, "duration": f"{duration} us"} for name, duration in tasks.items()]
-    document = {"network": network, "iteration": {"tasks": own, "tensors": tensors, "splits": splits}, "chunks": 1}
+    computed = [{"name": name, "duration": f"{duration} us"} for name, duration in tasks.items()]
+    document = {"network": network, "iteration": {"tasks": computed, "tensors": tensors, "splits": splits}, "chunks": 1}
     return Instance.model_validate(document | fields)
 
 

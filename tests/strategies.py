@@ -45,7 +45,7 @@ rails = st.builds(
 
 
 def _with_rails(dimension: Dimension, links: list[Rail]) -> Dimension:
-    named = tuple(own.replace(name=f"rail{number}") for number, own in enumerate(links))
+    named = tuple(rail.replace(name=f"rail{number}") for number, rail in enumerate(links))
     others = dimension.model_dump(mode="json", exclude_unset=True, exclude={"bandwidth"})
     return Dimension(**others, rails=named)
 

@@ -57,7 +57,7 @@ def test_a_search_that_its_first_candidates_end_finds_what_the_whole_one_does(
     loaded = Counter[str]()
 
     class Loading(Compilable):
-        compiled = property(lambda own: loaded.update(["search"]) or own.function)  # type: ignore[assignment]
+        compiled = property(lambda self: loaded.update(["search"]) or self.function)  # type: ignore[assignment]
 
     monkeypatch.setattr(candidates, "SEARCH", Loading(candidates.search))
     monkeypatch.setattr(candidates, "OPENINGS", Compilable(candidates.time_candidates, patience=10**12))

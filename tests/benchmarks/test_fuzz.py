@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import pytest
 import typer
+from format_files import SMALL, format_files
 from fuzzing import attempt, damaged, damaged_bytes
-from own_files import SMALL, own_files
 from reader_samples import SAMPLES
-from test_own_files_damaged import check
+from test_damaged_files import check
 from typer.testing import CliRunner
 
 from themis_opt.base.compiled import compile_at_once
@@ -111,7 +111,7 @@ def report(what: str, counts: Counter[str], slowest: float) -> None:
 
 
 def test_damaged_files(tmp_path: Path) -> None:
-    generator, samples = random.Random(SEED), own_files()
+    generator, samples = random.Random(SEED), format_files()
     kinds = sorted(samples) + [name for name in sorted(SAMPLES) if SAMPLES[name]]
 
     def of_own(kind: str, content: bytes) -> str:

@@ -273,7 +273,7 @@ def test_cells_say_what_is_in_the_rows(succeed, arguments):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("command", ["simulate", "compare"])
 def test_a_new_column_is_shown_wherever_results_are(rows, succeed, arguments, monkeypatch, kind, command):
-    stages = columns.Column("stages", lambda schedule: schedule.plan.num_stages, "count", "stages")
+    stages = columns.ResultColumn("stages", lambda schedule: schedule.plan.num_stages, "count", "stages")
     monkeypatch.setattr(columns, "RESULT_COLUMNS", (*columns.RESULT_COLUMNS, stages))
     values = [str(row["stages"]) for row in rows(kind, command)]
     _, header, *lines = (line.split("\t") for line in table(succeed(*arguments[kind][command])))

@@ -21,15 +21,15 @@ def dimension(npus, *, kind=Kind.RING, launch="0 s"):
     return Dimension(kind=kind, size=npus, bandwidth="200 GB/s", latency="3 us", launch_overhead=launch)
 
 
-def simulated(own, kind=AR, *, noise=0.0, seed=0, sizes=SIZES):
+def simulated(link, kind=AR, *, noise=0.0, seed=0, sizes=SIZES):
     """Times that the simulator gives, with relative noise."""
     generator = np.random.default_rng(seed)
     measurements = []
     for size in sizes:
         collective = Collective(kind=kind, size=size, chunks=1)
-        instance = Instance(network=Network(dimensions=(own,)), collectives=(collective,))
+        instance = Instance(network=Network(dimensions=(link,)), collectives=(collective,))
         makespan = simulate(instance, make_policy("baseline")(instance)).makespan
-        measurements.append(Measurement(kind, size, own.size, makespan * (1 + noise * generator.standard_normal())))
+        measurements.append(Measurement(kind, size, link.size, makespan * (1 + noise * generator.standard_normal())))
     return measurements
 
 
@@ -44,7 +44,8 @@ def test_exact_times_give_the_costs_back():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_noise_of_three_percent_moves_bandwidth_by_two_and_latency_by_ten_at_most(seed):
-    log = [own for k in range(2) for own in simulated(dimension(8), noise=0.03, seed=2 * seed + k)]  # out of place, in
+    places = [simulated(dimension(8), noise=0.03, seed=2 * seed + k) for k in range(2)]  # out of place, in place
+    log = [*places[0], *places[1]]
     fit = calibrate(log)
     assert fit.bandwidth == pytest.approx(200e9, rel=0.02)
     assert fit.latency == pytest.approx(3 * US, rel=0.1)
@@ -53,8 +54,8 @@ def test_noise_of_three_percent_moves_bandwidth_by_two_and_latency_by_ten_at_mos
 
 def test_fits_are_as_exact_as_an_unbiased_estimate_can_be():
     """The bound of Cramer and Rao for normal noise: the inverse of the information of the log."""
-    own, noise = dimension(8), 0.03
-    exact = [measured for _ in range(2) for measured in simulated(own)]
+    noise = 0.03
+    exact = [measured for _ in range(2) for measured in simulated(dimension(8))]
     times = np.array([measured.time for measured in exact])
     sent = np.array([2 * measured.size * 7 / 8 for measured in exact])
     shares = np.stack([14 * 3 * US / times, sent / 0.2 / times])  # of latency and of bytes in each time
@@ -63,7 +64,7 @@ def test_fits_are_as_exact_as_an_unbiased_estimate_can_be():
     off = []
     for _ in range(300):
         noisy = times * (1 + noise * generator.standard_normal(len(times)))
-        fit = calibrate([own._replace(time=time) for own, time in zip(exact, noisy, strict=True)])
+        fit = calibrate([measurement._replace(time=time) for measurement, time in zip(exact, noisy, strict=True)])
         off.append((fit.latency / (3 * US) - 1, fit.bandwidth / 200e9 - 1))
     assert np.std(off, axis=0) == pytest.approx(bound, rel=0.12)  # three standard errors of 300 logs
     assert np.abs(np.mean(off, axis=0)).max() < 0.0015
@@ -71,7 +72,7 @@ def test_fits_are_as_exact_as_an_unbiased_estimate_can_be():
 
 def test_outliers_count_little():
     measurements = simulated(dimension(8), noise=0.01)
-    without = calibrate([own for number, own in enumerate(measurements) if number not in (3, 9, 15)])
+    without = calibrate([measurement for number, measurement in enumerate(measurements) if number not in (3, 9, 15)])
     for number in (3, 9, 15):
         measurements[number] = measurements[number]._replace(time=5 * measurements[number].time)
     fit = calibrate(measurements)
@@ -81,7 +82,7 @@ def test_outliers_count_little():
 
 
 def test_several_group_sizes_tell_launch_overhead_from_latency():
-    measurements = [own for npus in (2, 4, 8) for own in simulated(dimension(npus, launch="10 us"))]
+    measurements = [measurement for npus in (2, 4, 8) for measurement in simulated(dimension(npus, launch="10 us"))]
     fit = calibrate(measurements)
     assert fit.launch_overhead == pytest.approx(10 * US, rel=1e-3)
     assert fit.latency == pytest.approx(3 * US, rel=1e-3)
@@ -94,8 +95,8 @@ def test_one_group_size_puts_all_of_a_step_in_its_latency():
 
 
 def test_all_to_all_in_one_step_tells_launch_overhead_on_a_switch():
-    own = dimension(8, kind=Kind.SWITCH, launch="10 us")
-    fit = calibrate(simulated(own) + simulated(own, A2A), Kind.SWITCH)
+    switch = dimension(8, kind=Kind.SWITCH, launch="10 us")
+    fit = calibrate(simulated(switch) + simulated(switch, A2A), Kind.SWITCH)
     assert fit.algorithm is Algorithm.HALVING_DOUBLING
     assert fit.launch_overhead == pytest.approx(10 * US, rel=1e-3)
 
@@ -120,9 +121,9 @@ def test_large_messages_alone_do_not_tell_the_latency():
 
 def test_the_dimension_has_the_costs_of_the_fit():
     fit = calibrate(simulated(dimension(8)))
-    own = fit.dimension(32, name="nvlink")
-    assert (own.size, own.name, own.latency) == (32, "nvlink", 3 * US)
-    assert own.bandwidth == pytest.approx(200e9)
+    fitted = fit.dimension(32, name="nvlink")
+    assert (fitted.size, fitted.name, fitted.latency) == (32, "nvlink", 3 * US)
+    assert fitted.bandwidth == pytest.approx(200e9)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,13 @@
 
 import pytest
 
-from formulations.limits import SEARCHES, Limits, Relaxation
+from formulations.limits import SOLVER_SEARCHES, Limits, Relaxation
 
 
 @pytest.mark.parametrize("relaxation", ["mixed", "none"])
 def test_threads_search_as_asked(relaxation: Relaxation) -> None:
     parameters = Limits(workers=3).solver(relaxation).parameters
-    assert tuple(parameters.subsolvers)[:3] == SEARCHES[relaxation][:3]
+    assert tuple(parameters.subsolvers)[:3] == SOLVER_SEARCHES[relaxation][:3]
 
 
 @pytest.mark.parametrize("budget", [Limits(workers=1), Limits(workers=4, deterministic=True)])

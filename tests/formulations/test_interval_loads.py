@@ -11,7 +11,7 @@ from test_chunk_count import jobs, partitions
 from test_sized_order import part, random_class
 
 from formulations.chunk_count import ChunkCount
-from formulations.interval_loads import NEVER, IntervalLoads, cheapest_cells, chosen_cells
+from formulations.interval_loads import IMPOSSIBLE, IntervalLoads, cheapest_cells, chosen_cells
 from formulations.lattice import JobClass, JobPhase
 from formulations.limits import Limits
 
@@ -127,4 +127,4 @@ def test_cheapest_cells_are_the_least_of_all(seed: int) -> None:
     assert least[-1] == pytest.approx(min(sums))
     assert least[-1] == pytest.approx(sum(costs[chosen]))
     assert sum(chosen) + count >= 9
-    assert least[1] >= NEVER
+    assert least[1] >= IMPOSSIBLE

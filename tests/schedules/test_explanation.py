@@ -17,7 +17,7 @@ from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.schedules.explanation import Step, critical_path, disjunctive_graph, explain
+from themis_opt.schedules.explanation import CriticalStep, critical_path, disjunctive_graph, explain
 from themis_opt.schedules.plan import Chunks, Plan, TaskOf
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
@@ -27,7 +27,7 @@ MICROSECOND = 10**6
 Run = Callable[[Instance, str], Schedule]
 
 
-def passed(before: Step, waited_for: str) -> int:
+def passed(before: CriticalStep, waited_for: str) -> int:
     """When a step is over for the one after it: data arrive a lag after the dimension is free."""
     return before.start + before.busy + before.lag * (waited_for == "data")
 

@@ -23,8 +23,8 @@ from themis_opt.search.allowance import Allowance
 from themis_opt.tuning import tune
 from themis_opt.tuning.history import Trial, best_of, fresh, front_of, key_of, value_of
 from themis_opt.tuning.options import make_space
-from themis_opt.tuning.parameters import Parameter
-from themis_opt.tuning.space import Measurement, Space
+from themis_opt.tuning.parameters import TunedParameter
+from themis_opt.tuning.space import CaseMeasurement, Space
 from themis_opt.tuning.storage import StorageError, open_storage, sqlite_url
 from themis_opt.tuning.study import open_study
 from themis_opt.tuning.trials import Search
@@ -60,16 +60,18 @@ def settings(tuned):
 
 
 def trial(number, makespan, pieces, **fields):
-    measured = Measurement(makespan=makespan, ideal=1.0, utilisation=1.0, pieces=pieces)
+    measured = CaseMeasurement(makespan=makespan, ideal=1.0, utilisation=1.0, pieces=pieces)
     return Trial(number, {"chunks": pieces}, **{"state": "complete", "measurements": (measured,)} | fields)
 
 
 class TestHistory:
     def test_the_value_of_one_case_is_its_makespan_in_ns(self):
-        assert value_of([Measurement(5000, 1000.0, 1.0, 2)]) == 5.0
+        assert value_of([CaseMeasurement(5000, 1000.0, 1.0, 2)]) == 5.0
 
     def test_the_value_of_several_cases_is_the_geometric_mean_over_the_ideal(self):
-        assert value_of([Measurement(200, 100.0, 1.0, 2), Measurement(800, 100.0, 1.0, 2)]) == pytest.approx(4.0)
+        assert value_of([CaseMeasurement(200, 100.0, 1.0, 2), CaseMeasurement(800, 100.0, 1.0, 2)]) == pytest.approx(
+            4.0
+        )
 
     def test_the_best_has_the_least_value_then_the_fewest_pieces(self):
         trials = [trial(0, 30, 1), trial(1, 20, 9), trial(2, 20, 4), trial(3, 20, 4), trial(4, 10, 1, state="pruned")]
@@ -269,14 +271,14 @@ class Buckets:
 
     name, cases, identity = "buckets", ("iteration",), {"instance": "i", "space": "buckets"}
     measured = "iteration"
-    parameters = (Parameter("bucket_mb", tuple(range(1, 65))),)
+    parameters = (TunedParameter("bucket_mb", tuple(range(1, 65))),)
     reference = {"bucket_mb": 25}  # noqa: RUF012
 
     def canonical(self, choice):
         return dict(choice)
 
     def measure(self, choice, case):
-        return Measurement(1000 + abs(choice["bucket_mb"] - 12), 1000.0, 1.0, 100 // choice["bucket_mb"])
+        return CaseMeasurement(1000 + abs(choice["bucket_mb"] - 12), 1000.0, 1.0, 100 // choice["bucket_mb"])
 
     def measure_reference(self, case):
         return self.measure(self.reference, case)

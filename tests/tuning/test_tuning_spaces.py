@@ -22,7 +22,7 @@ from themis_opt.tuning.buckets import settings
 from themis_opt.tuning.history import key_of
 from themis_opt.tuning.launching import LAUNCHING_KNOBS, USUAL_KNOBS
 from themis_opt.tuning.options import chunk_counts, make_space
-from themis_opt.tuning.parameters import Parameter, every_choice, nearest_choice
+from themis_opt.tuning.parameters import TunedParameter, every_choice, nearest_choice
 from themis_opt.tuning.profiles import planned, ramp_sizes
 
 NAME = "2d-sw_sw.all_reduce.100MiB"
@@ -41,8 +41,8 @@ def space():
 
 
 class TestParameters:
-    DIVISOR = Parameter("divisor", (1, 4, 16), {"policy": ("a",)})
-    BOTH = (Parameter("policy", ("a", "b")), DIVISOR)
+    DIVISOR = TunedParameter("divisor", (1, 4, 16), {"policy": ("a",)})
+    BOTH = (TunedParameter("policy", ("a", "b")), DIVISOR)
 
     def test_a_parameter_is_only_chosen_where_it_matters(self):
         assert list(every_choice(self.BOTH)) == [

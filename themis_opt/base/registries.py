@@ -22,29 +22,29 @@ class Registry(Mapping[str, str]):
     ----------
     group : str
         Group of entry points, such as ``themis_opt.policies``.
-    own : mapping of str
+    shipped : mapping of str
         Import paths of what comes with the package.
     """
 
-    def __init__(self, group: str, own: Mapping[str, str]) -> None:
-        self.group, self._own = group, dict(own)
+    def __init__(self, group: str, shipped: Mapping[str, str]) -> None:
+        self.group, self._shipped = group, dict(shipped)
 
     @cached_property
     def _others(self) -> dict[str, EntryPoint]:
-        return {entry.name: entry for entry in entry_points(group=self.group) if entry.name not in self._own}
+        return {entry.name: entry for entry in entry_points(group=self.group) if entry.name not in self._shipped}
 
     def __getitem__(self, name: str) -> str:
-        return self._own[name] if name in self._own else self._others[name].value
+        return self._shipped[name] if name in self._shipped else self._others[name].value
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*self._own, *sorted(self._others)))
+        return iter((*self._shipped, *sorted(self._others)))
 
     def __len__(self) -> int:
-        return len(self._own) + len(self._others)
+        return len(self._shipped) + len(self._others)
 
     def origin(self, name: str) -> str:
         """The distribution that an entry comes from, with its version where it is not our own."""
-        if name in self._own:
+        if name in self._shipped:
             return OWN
         if is_import_path(name):
             return name.partition(":")[0]
@@ -59,8 +59,8 @@ class Registry(Mapping[str, str]):
         InputError
             If what is not our own cannot be imported.
         """
-        if name in self._own:
-            return _imported(self._own[name])
+        if name in self._shipped:
+            return _imported(self._shipped[name])
         try:
             return _of_the_user(name) if is_import_path(name) else self._others[name].load()
         except (ImportError, AttributeError, SyntaxError) as error:

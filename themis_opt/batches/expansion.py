@@ -18,7 +18,7 @@ from themis_opt.base.digests import digest
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import nanoseconds
 from themis_opt.batches.experiment import Block, Experiment
-from themis_opt.batches.measured_run import RUN_KNOBS, Columns, Task, code_version, task_of
+from themis_opt.batches.measured_run import RUN_KNOBS, Columns, RunTask, code_version, task_of
 from themis_opt.batches.sources import InstanceSource, instance_sources, workload_sources
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.cost_terms import COST_TERMS, CostTerm
@@ -44,7 +44,7 @@ class Run:
     ----------
     key : str
         Hash of all that decides about the result.
-    task : Task
+    task : RunTask
         What a worker needs.
     columns : dict
         The columns of the row that are known before it runs.
@@ -53,7 +53,7 @@ class Run:
     """
 
     key: str
-    task: Task
+    task: RunTask
     columns: Columns
     extra: Columns = field(default_factory=dict)
 
@@ -113,13 +113,13 @@ def _within(error: InputError, place: str, path: Path) -> InputError:
 
 
 def _block_runs(experiment: str, block: Block, folder: Path, limit: int | None) -> list[Run]:
-    tasks: dict[bool, list[Task]] = {}
+    tasks: dict[bool, list[RunTask]] = {}
 
     @cache
     def make(source: InstanceSource) -> Instance:
         return source.make()
 
-    def tasks_for(instance: Instance) -> list[Task]:
+    def tasks_for(instance: Instance) -> list[RunTask]:
         kind = has_launches(instance)
         if kind not in tasks:
             tasks[kind] = _tasks(block, instance)
@@ -139,7 +139,7 @@ def _block_runs(experiment: str, block: Block, folder: Path, limit: int | None) 
     return runs if limit is None else _evenly(runs, limit)
 
 
-def _instance_runs(source: InstanceSource, instance: Instance, tasks: list[Task], known: Columns) -> Iterator[Run]:
+def _instance_runs(source: InstanceSource, instance: Instance, tasks: list[RunTask], known: Columns) -> Iterator[Run]:
     known = known | {"instance": source.name} | instance_columns(instance)
     identity = _identity(instance)
     for task in tasks:
@@ -152,7 +152,7 @@ def _evenly(items: list[Any], count: int) -> list[Any]:
     return [items[number * len(items) // count] for number in range(count)]
 
 
-def _key(identity: list[Any], task: Task) -> str:
+def _key(identity: list[Any], task: RunTask) -> str:
     return digest([*identity, task.policy, *map(task.knobs.get, RUN_KNOBS), task.record, code_version()])
 
 
@@ -164,9 +164,9 @@ def _identity(instance: Instance) -> list[Any]:
     return [instance.fingerprint, instance.steps, instance.memory, parallelisms]
 
 
-def _tasks(block: Block, instance: Instance) -> list[Task]:
+def _tasks(block: Block, instance: Instance) -> list[RunTask]:
     """The policies of a block for instances like this one, with every seed and time limit that they have knobs for."""
-    tasks: dict[tuple[Any, ...], Task] = {}
+    tasks: dict[tuple[Any, ...], RunTask] = {}
     for policy, seconds, seed in product(block.policies, block.time_limit or (None,), block.seeds):
         values = (seconds, block.workers, seed, block.gap, block.chunk_sizes)
         knobs = {name: value for name, value in zip(RUN_KNOBS, values, strict=True) if value is not None}
@@ -175,7 +175,7 @@ def _tasks(block: Block, instance: Instance) -> list[Task]:
     return list(tasks.values())
 
 
-def _policy_columns(task: Task) -> Columns:
+def _policy_columns(task: RunTask) -> Columns:
     knobs = {KNOB_COLUMNS.get(name, name): task.knobs.get(name) for name in RUN_KNOBS}
     return {"policy": task.policy, **knobs}
 

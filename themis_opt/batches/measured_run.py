@@ -37,9 +37,9 @@ from themis_opt.schedules.plan import has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.study.columns import RESULT_COLUMNS, Column, schedule_row
+from themis_opt.study.columns import RESULT_COLUMNS, ResultColumn, schedule_row
 
-RECORDED: Mapping[str, Column] = MappingProxyType(
+RECORDED: Mapping[str, ResultColumn] = MappingProxyType(
     {
         column.name: column
         for column in RESULT_COLUMNS
@@ -67,7 +67,7 @@ Knobs = Mapping[str, Any]
 """Values of :data:`RUN_KNOBS`; what is missing the policy lacks, or leaves without limit."""
 
 
-class Task(NamedTuple):
+class RunTask(NamedTuple):
     """What a worker is sent for one run; `record` says what it records besides times."""
 
     instance: Instance
@@ -81,7 +81,7 @@ class Task(NamedTuple):
         return int(self.knobs.get("workers", 1))
 
 
-def task_of(instance: Instance, specification: str, knobs: Knobs, record: tuple[str, ...] = ()) -> Task:
+def task_of(instance: Instance, specification: str, knobs: Knobs, record: tuple[str, ...] = ()) -> RunTask:
     """The run of a policy, with those of the knobs that it has, its own values for others, and what it can record.
 
     Raises
@@ -90,14 +90,14 @@ def task_of(instance: Instance, specification: str, knobs: Knobs, record: tuple[
         If there is no such policy, or a knob is wrong.
     """
     if specification == BOUND:
-        return Task(instance, specification, {})
+        return RunTask(instance, specification, {})
     is_reference = _is_reference(instance, specification)
     if is_reference and has_launches(instance):
         knobs = {**knobs, "sizes": "free"}  # whatever is asked for
     policy = chunk_policy_of(make_policy(specify(specification, instance), **knobs))
     values = {"sizes": "equal"} | {name: getattr(policy, name) for name in RUN_KNOBS if hasattr(policy, name)}
     can_record = ("activity", "trajectory") if is_reference else ("activity",)
-    return Task(
+    return RunTask(
         instance,
         specification,
         {name: value for name, value in values.items() if value is not None},
@@ -125,7 +125,7 @@ class OtherVersion(ThemisError):
     """A worker whose code is not that of the batch, so that its rows would be booked on the wrong version."""
 
 
-def execute(tasks: Sequence[Task], version: str) -> list[Columns]:
+def execute(tasks: Sequence[RunTask], version: str) -> list[Columns]:
     """Result columns of some runs, in order; what goes wrong in a run is told in its `status` and `error`.
 
     Parameters
@@ -143,7 +143,7 @@ def execute(tasks: Sequence[Task], version: str) -> list[Columns]:
     return [_guarded(task) for task in tasks]
 
 
-def _guarded(task: Task) -> Columns:
+def _guarded(task: RunTask) -> Columns:
     started = datetime.now(UTC).isoformat(timespec="milliseconds")
     try:
         outcome = {"status": "ok"} | run_one(*task)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @options.grouped
 def bound(
-    source: options.InstanceSource,
+    source: options.InstanceArgument,
     *,
     changes: options.InstanceChanges,
     sizes: Annotated[

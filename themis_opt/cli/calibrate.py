@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @options.grouped
 def calibrate(
-    source: options.InstanceSource,
+    source: options.InstanceArgument,
     *,
     local: ranks.Local = None,
     pace: ranks.Pace = None,

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 WRITE_SECONDS = 8e-6
 """What the files of a schedule take for each stage; the search ends so much earlier."""
 
-FREE_SIZES = options.Search(sizes="free")
+FREE_SIZES = options.SearchOptions(sizes="free")
 
 
 @options.grouped
 def solve(
-    source: options.InstanceSource,
+    source: options.InstanceArgument,
     *,
     changes: options.InstanceChanges,
     policies: options.Policies = None,
-    search: options.Search = FREE_SIZES,
+    search: options.SearchOptions = FREE_SIZES,
     robust: Annotated[
         bool,
         typer.Option(
@@ -86,11 +86,11 @@ def _with_robust_choice(
 
 @options.grouped
 def compare(
-    source: options.InstanceSource,
+    source: options.InstanceArgument,
     *,
     changes: options.InstanceChanges,
     policies: options.Policies = None,
-    search: options.Search,
+    search: options.SearchOptions,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for the best schedule and the table.")
     ] = None,
@@ -109,7 +109,7 @@ def compare(
 def _compare(
     instance: "Instance",
     policies: tuple[str, ...],
-    search: options.Search,
+    search: options.SearchOptions,
     *,
     folder: Path | None,
     as_json: bool,
@@ -138,7 +138,7 @@ def _compare(
     _leave(compared, search.gap)
 
 
-def _seconds_to_search(instance: "Instance", search: options.Search, folder: Path | None) -> float:
+def _seconds_to_search(instance: "Instance", search: options.SearchOptions, folder: Path | None) -> float:
     """What is left of the time limit of the command, but for its files."""
     from themis_opt.problem.cost import count_stages
 
@@ -147,7 +147,7 @@ def _seconds_to_search(instance: "Instance", search: options.Search, folder: Pat
 
 
 def _searched(
-    instance: "Instance", policies: tuple[str, ...], search: options.Search, seconds: float, *, robust: bool
+    instance: "Instance", policies: tuple[str, ...], search: options.SearchOptions, seconds: float, *, robust: bool
 ) -> "tuple[Comparison, RobustChoice | None]":
     """The comparison, and what became of its candidates on disturbed networks, if that was asked."""
     from themis_opt.cli.progress import comparison_progress
@@ -166,7 +166,7 @@ def _searched(
         return _with_robust_choice(compared, search.seed, sampling) if robust else (compared, None)
 
 
-def _write(folder: Path, compared: "Comparison", verdict: Sequence[str], search: options.Search) -> list[Path]:
+def _write(folder: Path, compared: "Comparison", verdict: Sequence[str], search: options.SearchOptions) -> list[Path]:
     """Write the best schedule, the table and the page with both; returns the files."""
     from themis_opt.reports.solution import write_page
     from themis_opt.study.bundle import write_comparison

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from themis_opt.designing.design import Design
     from themis_opt.study.columns import Form
 
-READINGS = ("fixed", "free", "simulated")
-
 LEAST_PRICE = 1e-3
 """Picoseconds for each GB/s or dollar below which a price is noise."""
 
@@ -56,7 +54,7 @@ def design(
     ],
     readings: Annotated[
         str, typer.Option(help="What to minimise, with commas between: fixed, free, simulated.")
-    ] = ",".join(READINGS),
+    ] = "fixed,free,simulated",
     policy: Annotated[
         str | None, typer.Option(help="Policy that simulates; hourglass, and baseline where the order is fixed.")
     ] = None,

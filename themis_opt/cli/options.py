@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from themis_opt.schedules.schedule import Schedule
     from themis_opt.workloads.timing import Rate
 
-InstanceSource = Annotated[
+InstanceArgument = Annotated[
     str,
     typer.Argument(
         help="Instance file, or the name of a shipped instance.",
@@ -149,7 +149,7 @@ class Replanning(OptionGroup):
 
 
 @dataclass(frozen=True)
-class Search(OptionGroup):
+class SearchOptions(OptionGroup):
     """What a search may spend, and what it keeps."""
 
     time_limit: Annotated[

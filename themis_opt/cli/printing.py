@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from themis_opt.schedules.schedule import Schedule
     from themis_opt.schedules.verification import VerifyReport
-    from themis_opt.study.columns import Column
+    from themis_opt.study.columns import ResultColumn
 
 
 MOST_LINES = 2
@@ -112,7 +112,7 @@ def print_results(title: str, rows: Sequence[Mapping[str, Any]], schedules: Sequ
     print_table(title, ["policy", *(column.title for column in columns)], list(zip(policies, *texts, strict=True)))
 
 
-def _noted(column: "Column", values: Sequence[Any], schedules: Sequence["Schedule"]) -> list[str]:
+def _noted(column: "ResultColumn", values: Sequence[Any], schedules: Sequence["Schedule"]) -> list[str]:
     """The cells of a column with what is to be noted about them."""
     notes = [column.note(schedule) for schedule in schedules]
     return [f"{cell} ({note})" if note else cell for cell, note in zip(cells(column.form, values), notes, strict=True)]

@@ -13,10 +13,10 @@ from themis_opt.cli.printing import tell
 if TYPE_CHECKING:
     from themis_opt.batches.runner import BatchListener, BatchState
     from themis_opt.problem.instance import Instance
-    from themis_opt.study.comparison import Progress
+    from themis_opt.study.comparison import ComparisonProgress
     from themis_opt.tuning.history import Trial
     from themis_opt.tuning.parameters import Choice
-    from themis_opt.tuning.trials import Progress as TrialProgress
+    from themis_opt.tuning.trials import TrialProgress
 
 
 class Show(Protocol):
@@ -73,7 +73,7 @@ def _terminal() -> Iterator[Show]:
 
 
 @contextmanager
-def comparison_progress(instance: "Instance", time_limit: float) -> Iterator["Progress"]:
+def comparison_progress(instance: "Instance", time_limit: float) -> Iterator["ComparisonProgress"]:
     """Show the best time and bound of the policy at work."""
     from themis_opt.study.columns import objective
 

@@ -9,10 +9,10 @@ from themis_opt.base.errors import InputError
 from themis_opt.cli import options, ranks
 
 if TYPE_CHECKING:
-    from themis_opt.runtime.execution import Execution
+    from themis_opt.runtime.execution import ExecutionResult
     from themis_opt.schedules.schedule import Schedule
 
-Source = Annotated[
+RunSource = Annotated[
     str, typer.Argument(help="Schedule file, instance file, or the name of a shipped instance.", metavar="SOURCE")
 ]
 Dtype = Annotated[str, typer.Option(help="Element type, such as float32, float16, bfloat16 or int64.")]
@@ -21,7 +21,7 @@ InFlight = Annotated[int, typer.Option(help="Stages that a dimension may have un
 
 @options.grouped
 def run(
-    source: Source,
+    source: RunSource,
     *,
     local: ranks.Local = None,
     pace: ranks.Pace = None,
@@ -103,7 +103,7 @@ def _planned(source: str) -> "Schedule | None":
     return options.load_schedule(path) if is_schedule else None
 
 
-def _tell(done: "Execution", output: Path | None, *, as_json: bool) -> None:
+def _tell(done: "ExecutionResult", output: Path | None, *, as_json: bool) -> None:
     from themis_opt.cli.printing import print_json, print_table, tell_files
     from themis_opt.cli.run_tables import times_table, traffic_table
 

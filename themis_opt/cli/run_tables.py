@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_percent, format_times
 
 if TYPE_CHECKING:
-    from themis_opt.runtime.execution import Execution
+    from themis_opt.runtime.execution import ExecutionResult
 
-Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+RunTable = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 """Title, headings, rows."""
 
 
-def times_table(done: "Execution") -> Table:
+def times_table(done: "ExecutionResult") -> RunTable:
     """Predicted and measured times and speedups, and what the ranks used."""
     rows = done.rows()
     names = ["predicted_s", "measured_s", "fastest_s", "slowest_s"]
@@ -32,7 +32,7 @@ def times_table(done: "Execution") -> Table:
     return title, ["policy", *columns], list(zip(policies, *columns.values(), strict=True))
 
 
-def traffic_table(done: "Execution") -> Table:
+def traffic_table(done: "ExecutionResult") -> RunTable:
     """Bytes that the busiest rank moved along each dimension, beside those of the model."""
     dimensions = done.executed[0].predicted.instance.fabric.dimension_names
     rows = [

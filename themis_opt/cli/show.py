@@ -9,7 +9,7 @@ import typer
 
 from themis_opt.cli import options
 
-Kind = Literal["instance", "experiment", "schedule", "order", "times", "design"]
+FileKind = Literal["instance", "experiment", "schedule", "order", "times", "design"]
 
 SCHEMAS: Mapping[str, str] = MappingProxyType(
     {
@@ -26,7 +26,7 @@ SCHEMAS: Mapping[str, str] = MappingProxyType(
 
 @options.grouped
 def show(
-    source: options.InstanceSource,
+    source: options.InstanceArgument,
     *,
     changes: options.InstanceChanges,
     whole: Annotated[bool, typer.Option("--all", help="Of an iteration, every task and tensor.")] = False,
@@ -46,9 +46,9 @@ def show(
 
 
 def schema(
-    kind: Annotated[Kind, typer.Argument(help="The same as --of.")] = "instance",
+    kind: Annotated[FileKind, typer.Argument(help="The same as --of.")] = "instance",
     of: Annotated[
-        Kind | None,
+        FileKind | None,
         typer.Option(
             help="Files of instances, experiments, schedules, order tables, times of layers, or design problems."
         ),

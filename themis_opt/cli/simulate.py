@@ -10,7 +10,7 @@ from themis_opt.cli import options
 
 @options.grouped
 def simulate(
-    source: options.InstanceSource,
+    source: options.InstanceArgument,
     *,
     changes: options.InstanceChanges,
     policies: options.Policies = None,

@@ -28,7 +28,7 @@ SWEEP_COLUMNS: "dict[str, tuple[str, Form]]" = {
 
 @options.grouped
 def sweep(
-    source: options.InstanceSource,
+    source: options.InstanceArgument,
     *,
     over: Annotated[
         list[str] | None,

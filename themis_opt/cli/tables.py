@@ -21,7 +21,7 @@ READABLE = 24
 NOTHING = ("0", "-", "")
 """Cells that need no unit."""
 
-_QUANTITY = re.compile(r"(?P<number>[-+]?[\d.,/]+)(?: (?P<unit>[^\s\d]+)|(?P<factor>x))(?P<note> \(.*\))?")
+_CELL_QUANTITY = re.compile(r"(?P<number>[-+]?[\d.,/]+)(?: (?P<unit>[^\s\d]+)|(?P<factor>x))(?P<note> \(.*\))?")
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def columns_of(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[S
 
 
 def _with_unit(heading: str, cells: Sequence[str]) -> Shown:
-    matches = {cell: _QUANTITY.fullmatch(cell) for cell in cells if cell not in NOTHING}
+    matches = {cell: _CELL_QUANTITY.fullmatch(cell) for cell in cells if cell not in NOTHING}
     known = [match for match in matches.values() if match is not None]
     units = {match["unit"] or match["factor"] for match in known}
     if len(known) < len(matches) or len(units) != 1:
@@ -71,7 +71,11 @@ def _with_unit(heading: str, cells: Sequence[str]) -> Shown:
 
 
 def _is_number(cell: str) -> bool:
-    return cell in NOTHING or _QUANTITY.fullmatch(cell) is not None or cell.replace(",", "").replace(".", "").isdigit()
+    return (
+        cell in NOTHING
+        or _CELL_QUANTITY.fullmatch(cell) is not None
+        or cell.replace(",", "").replace(".", "").isdigit()
+    )
 
 
 def blocks(columns: Sequence[Shown], width: int) -> Iterator[list[Shown]]:

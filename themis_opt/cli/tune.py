@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @options.grouped
 def tune(
-    source: options.InstanceSource,
+    source: options.InstanceArgument,
     *,
     size: Annotated[
         str | None,

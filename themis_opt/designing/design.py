@@ -36,7 +36,7 @@ from themis_opt.base.arrays import FloatArray
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_bandwidth, nanoseconds
 from themis_opt.designing.problem import DOLLARS_PER, DesignProblem, load_problem
-from themis_opt.designing.times import Part, fixed_group, free_group, parts_of
+from themis_opt.designing.times import WorkloadPart, fixed_group, free_group, parts_of
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 
@@ -102,7 +102,7 @@ class Design:
     bandwidths: FloatArray
     bound: float
     allocation: Allocation
-    parts: tuple[Part, ...]
+    parts: tuple[WorkloadPart, ...]
 
     @property
     def time(self) -> float:
@@ -295,7 +295,9 @@ def _provisioning(factor: float) -> tuple[str, float]:
     return ("over-provisioned" if factor > 1 else "under-provisioned"), factor
 
 
-def _allocation(problem: DesignProblem, parts: Iterable[Part], group: Callable[[Part], Any]) -> Allocation:
+def _allocation(
+    problem: DesignProblem, parts: Iterable[WorkloadPart], group: Callable[[WorkloadPart], Any]
+) -> Allocation:
     try:
         return allocate(_data(problem, tuple(group(part) for part in parts)), _dollars(problem))
     except Infeasible:
@@ -363,7 +365,11 @@ def _tighten(least: Sequence[float], limits: list[float], coefficients: Sequence
 
 
 def _refined(
-    problem: DesignProblem, parts: Sequence[Part], starts: Sequence[FloatArray], policy: str, params: SearchParams
+    problem: DesignProblem,
+    parts: Sequence[WorkloadPart],
+    starts: Sequence[FloatArray],
+    policy: str,
+    params: SearchParams,
 ) -> FloatArray:
     """Pattern search: steps towards extreme allocations, or by whole links, as long as the simulated time falls."""
     data = _data(problem, ())

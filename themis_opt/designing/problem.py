@@ -147,7 +147,7 @@ class RepeatedCollective(Collective):
     count: Annotated[Count, Field(gt=0, le=10**9)] = 1
 
 
-class Workload(Model):
+class DesignWorkload(Model):
     """What the network is for: collectives one after the other, or an instance as it stands.
 
     `instance` names a file or a shipped instance; its exchanges may overlap, with each other and with its compute, and
@@ -185,7 +185,7 @@ class DesignProblem(Model):
     description: str = ""
     source: str = ""
     network: DesignNetwork
-    workloads: Annotated[tuple[Workload, ...], Field(min_length=1)]
+    workloads: Annotated[tuple[DesignWorkload, ...], Field(min_length=1)]
     budget: Budget = Budget()
     constraints: tuple[str, ...] = ()
 
@@ -237,7 +237,7 @@ def shipped_problems() -> dict[str, Path]:
     return {path.name.removesuffix(DESIGN_SUFFIX): path for path in sorted(INSTANCES.rglob(f"*{DESIGN_SUFFIX}"))}
 
 
-def instance_of(problem: DesignProblem, number: int, workload: Workload) -> Instance:
+def instance_of(problem: DesignProblem, number: int, workload: DesignWorkload) -> Instance:
     """The instance that a workload names, with the dimensions of the network to be designed.
 
     Raises

@@ -16,7 +16,7 @@ from formulations.fluid import fluid_bound, least_lag, optimal_weights
 from formulations.lattice import Arc, JobClass, JobPhase, cheapest_path
 from themis_opt.base.arrays import FloatArray
 from themis_opt.base.errors import InputError
-from themis_opt.designing.problem import DesignNetwork, DesignProblem, Workload, checked, instance_of
+from themis_opt.designing.problem import DesignNetwork, DesignProblem, DesignWorkload, checked, instance_of
 from themis_opt.policies.registry import make_policy, specify
 from themis_opt.problem.fields import MAX_BANDWIDTH, located
 from themis_opt.problem.instance import Instance
@@ -30,7 +30,7 @@ from themis_opt.solving.lowering import job_class
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class WorkloadPart:
     """What a workload does at one time, and how often.
 
     Attributes
@@ -144,7 +144,7 @@ class Part:
         return tuple(float(parent == self.parents[k]) for parent in range(len(self.network.dimensions)))
 
 
-def parts_of(problem: DesignProblem) -> tuple[Part, ...]:
+def parts_of(problem: DesignProblem) -> tuple[WorkloadPart, ...]:
     """The parts of all workloads.
 
     Raises
@@ -157,17 +157,17 @@ def parts_of(problem: DesignProblem) -> tuple[Part, ...]:
     )
 
 
-def fixed_group(part: Part) -> Group:
+def fixed_group(part: WorkloadPart) -> Group:
     """The part in the fixed order, for :mod:`formulations.allocation`."""
     return Group(part.weight, part.fixed_pieces())
 
 
-def free_group(part: Part) -> Group:
+def free_group(part: WorkloadPart) -> Group:
     """The part in any order."""
     return Group(part.weight, part.least_pieces(), part.tight_pieces)
 
 
-def _parts(problem: DesignProblem, number: int, workload: Workload) -> Iterator[Part]:
+def _parts(problem: DesignProblem, number: int, workload: DesignWorkload) -> Iterator[WorkloadPart]:
     network, reference = problem.network, [1e9] * len(problem.network.dimensions)
     if workload.collectives is None:
         instance = instance_of(problem, number, workload)
@@ -176,7 +176,7 @@ def _parts(problem: DesignProblem, number: int, workload: Workload) -> Iterator[
         splits = instance.iteration.splits if instance.iteration else ()
         parents = _parents(instance.network.dimension_names, splits)
         instance = instance.varied(network=instance.network.varied(dimensions=renamed))
-        yield Part(workload.name, workload.weight, network, checked(instance, workload.name), parents)
+        yield WorkloadPart(workload.name, workload.weight, network, checked(instance, workload.name), parents)
         return
     fabric = Network(name=network.name, dimensions=tuple(_fabric(network, reference)))
     parents = _parents(network.dimension_names, network.splits)
@@ -185,7 +185,7 @@ def _parts(problem: DesignProblem, number: int, workload: Workload) -> Iterator[
         collective = entry.model_dump(mode="json", exclude_unset=True, exclude={"count", "release"})
         label = f"{workload.name}.{name}"
         instance = _instance(label, fabric, collective, f"workloads[{number}].collectives[{position - 1}]")
-        yield Part(label, workload.weight * entry.count, network, instance, parents)
+        yield WorkloadPart(label, workload.weight * entry.count, network, instance, parents)
 
 
 def _instance(name: str, fabric: Network, collective: Mapping[str, object], field: str) -> Instance:

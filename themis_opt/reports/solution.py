@@ -16,8 +16,7 @@ from themis_opt.reports.rendering.charts import Chart, timeline
 from themis_opt.reports.rendering.document import CellValue, Column, Figure, Report, Section, Table
 from themis_opt.reports.rendering.page import render_html
 from themis_opt.solving.bounds import bounds_of
-from themis_opt.study.columns import Column as ResultColumn
-from themis_opt.study.columns import columns_of
+from themis_opt.study.columns import ResultColumn, columns_of
 from themis_opt.study.comparison import Comparison, Result
 
 PAGE = "schedule.html"

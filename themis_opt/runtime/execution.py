@@ -17,7 +17,7 @@ from themis_opt.schedules.schedule import Schedule
 RESOLVED = 0.02
 """Differences of predictions below it are not resolved by measurements on shared machines."""
 
-SLOWEST_LINK = 20e6
+SLOWEST_UNPACED_LINK = 20e6
 """Bytes per second that a link is given which nobody paces, before a stage in which no message arrives hangs."""
 
 ReportRun = Callable[[str, int, int], None]
@@ -123,7 +123,7 @@ def _picoseconds(seconds: FloatArray) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Execution:
+class ExecutionResult:
     """Schedules of one problem, all run by the same ranks; speedups are relative to the first.
 
     Attributes
@@ -208,7 +208,7 @@ def execute(
     repeat: int = 5,
     seed: int = 0,
     progress: ReportRun | None = None,
-) -> Execution:
+) -> ExecutionResult:
     """Run schedules of one problem in turn, several times.
 
     Parameters
@@ -244,7 +244,7 @@ def execute(
             run = coordinator.run(number, seed + turn + 1, _longest(program, predicted[name]))
             if turn >= 0:
                 measured[name].append(run)
-    return Execution(tuple(Executed(name, predicted[name], tuple(runs)) for name, runs in measured.items()))
+    return ExecutionResult(tuple(Executed(name, predicted[name], tuple(runs)) for name, runs in measured.items()))
 
 
 def _longest(program: Program, predicted: Schedule) -> float:
@@ -252,5 +252,5 @@ def _longest(program: Program, predicted: Schedule) -> float:
     costs = predicted.costs
     longest = float((costs.occupancy + costs.lag).max()) / PICOSECONDS_PER_SECOND
     if program.pace is None:  # the network may be slower than the model, in bytes as in latency
-        longest += float(costs.sent.max()) / SLOWEST_LINK
+        longest += float(costs.sent.max()) / SLOWEST_UNPACED_LINK
     return max([longest, *program.durations])

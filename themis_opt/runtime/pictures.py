@@ -7,10 +7,10 @@ from themis_opt.base.documents import make_folder, write_atomically
 from themis_opt.formats.tables import to_csv
 from themis_opt.formats.timeline import is_pictured
 from themis_opt.formats.trace import trace_json
-from themis_opt.runtime.execution import Executed, Execution
+from themis_opt.runtime.execution import Executed, ExecutionResult
 
 
-def write_execution(folder: Path, done: Execution) -> list[Path]:
+def write_execution(folder: Path, done: ExecutionResult) -> list[Path]:
     """Write all of a run into a folder; returns the files written."""
     make_folder(folder)
     rows = done.rows()

@@ -26,7 +26,7 @@ SOURCE = -1
 
 
 @dataclass(frozen=True)
-class Step:
+class CriticalStep:
     """One stage or compute task on the critical path.
 
     Attributes
@@ -81,7 +81,7 @@ class RailLoad:
 class Explanation:
     """The critical path, the time of each resource, and with compute that of the NPU, first, and what it waits for."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[CriticalStep, ...]
     resources: tuple[ResourceTime, ...]
     waits: tuple[Wait, ...] = ()
     rails: tuple[RailLoad, ...] = ()
@@ -106,7 +106,7 @@ def rail_loads(schedule: Schedule) -> Iterator[RailLoad]:
             yield RailLoad(fabric.dimension_names[k], rail.name, load, share)
 
 
-def critical_path(schedule: Schedule) -> tuple[Step, ...]:
+def critical_path(schedule: Schedule) -> tuple[CriticalStep, ...]:
     """A longest path of the disjunctive graph.
 
     With compute it is the part of the path in the last whole period, which ends where the iteration after it starts;
@@ -118,7 +118,7 @@ def critical_path(schedule: Schedule) -> tuple[Step, ...]:
     if schedule.has_period:
         rows = schedule.num_iterations
         begin, end = starts[graph.task(rows - 2, 0)], graph.task(rows - 1, 0)
-    steps: list[Step] = []
+    steps: list[CriticalStep] = []
     operation = arcs[end].before
     while operation != SOURCE:
         if operation not in graph.results:
@@ -148,16 +148,16 @@ def disjunctive_graph(schedule: Schedule) -> "nx.DiGraph[Any]":
     return made
 
 
-def _step(schedule: Schedule, graph: "_Graph", operation: int, waited_for: str) -> Step:
+def _step(schedule: Schedule, graph: "_Graph", operation: int, waited_for: str) -> CriticalStep:
     start, busy, lag = (values[operation] for values in (graph.start, graph.duration, graph.lag))
     if operation in graph.stages:
         iteration, stage = divmod(operation, schedule.plan.num_stages)
         label = schedule.plan.label(schedule.instance, stage)
         label = f"iteration {iteration}: {label}" if schedule.has_period else label
-        return Step(label, iteration, stage, start, busy, lag, waited_for)
+        return CriticalStep(label, iteration, stage, start, busy, lag, waited_for)
     iteration, task = divmod(operation - graph.tasks.start, len(schedule.instance.tasks))
     label = f"iteration {iteration}: {schedule.instance.tasks[task].name}"
-    return Step(label, iteration, None, start, busy, lag, waited_for)
+    return CriticalStep(label, iteration, None, start, busy, lag, waited_for)
 
 
 class _Arc(NamedTuple):

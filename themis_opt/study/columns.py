@@ -29,7 +29,7 @@ class Judged(Protocol):
 
 
 @dataclass(frozen=True)
-class Column:
+class ResultColumn:
     """One column.
 
     Attributes
@@ -68,9 +68,9 @@ def busy_in_words(schedule: Schedule) -> str:
     return " ".join(f"{share:.4f}" for share in schedule.busy.values())
 
 
-RESULT_COLUMNS: tuple[Column, ...] = (
-    Column("makespan_ns", lambda s: nanoseconds(s.makespan), "time", "makespan", of_period=False),
-    Column(
+RESULT_COLUMNS: tuple[ResultColumn, ...] = (
+    ResultColumn("makespan_ns", lambda s: nanoseconds(s.makespan), "time", "makespan", of_period=False),
+    ResultColumn(
         "iteration_ns",
         lambda s: nanoseconds(s.makespan),
         "time",
@@ -78,35 +78,37 @@ RESULT_COLUMNS: tuple[Column, ...] = (
         of_period=True,
         note=lambda s: "" if s.period.is_steady else "varies",
     ),
-    Column("compute_ns", lambda s: nanoseconds(s.instance.compute), "time", of_period=True),
-    Column("exposed_ns", lambda s: nanoseconds(s.period.exposed), "time", "exposed", of_period=True),
-    Column("exposed_share", lambda s: s.period.exposed / s.makespan, "share", "of step", of_period=True),
-    Column("exposed_data_ns", lambda s: nanoseconds(s.period.exposed_by("data")), "time", "data", of_period=True),
-    Column("exposed_model_ns", lambda s: nanoseconds(s.period.exposed_by("model")), "time", "model", of_period=True),
-    Column("communicating_ns", lambda s: nanoseconds(s.period.communicating), "time", of_period=True),
-    Column("overlap", lambda s: s.period.overlap, "share", "overlap", of_period=True),
-    Column("utilisation", lambda s: s.utilisation, "share"),
-    Column("busy", busy_in_words, "shares", "busy"),
-    Column("algbw_bytes_per_s", lambda s: s.algorithm_bandwidth, "bandwidth", "algbw", of_period=False),
-    Column("busbw_bytes_per_s", lambda s: s.bus_bandwidth, "bandwidth", "busbw", of_period=False),
-    Column("idle", lambda s: s.idle, "share"),
-    Column("launches", lambda s: len(s.launched), "count", "launches", of_period=True),
-    Column("steady", lambda s: s.period.is_steady, "text", of_period=True),
-    Column("speedup", lambda r: r.speedup, "ratio", "speedup", judged=True),
-    Column("bound_ns", lambda r: nanoseconds(r.bound), "time", judged=True),
-    Column("gap", lambda r: r.gap, "share", "gap", judged=True),
-    Column("exposed_gap", lambda r: r.exposed_gap, "share", judged=True, of_period=True),
-    Column("status", lambda r: r.status, "text", "status", judged=True),
+    ResultColumn("compute_ns", lambda s: nanoseconds(s.instance.compute), "time", of_period=True),
+    ResultColumn("exposed_ns", lambda s: nanoseconds(s.period.exposed), "time", "exposed", of_period=True),
+    ResultColumn("exposed_share", lambda s: s.period.exposed / s.makespan, "share", "of step", of_period=True),
+    ResultColumn("exposed_data_ns", lambda s: nanoseconds(s.period.exposed_by("data")), "time", "data", of_period=True),
+    ResultColumn(
+        "exposed_model_ns", lambda s: nanoseconds(s.period.exposed_by("model")), "time", "model", of_period=True
+    ),
+    ResultColumn("communicating_ns", lambda s: nanoseconds(s.period.communicating), "time", of_period=True),
+    ResultColumn("overlap", lambda s: s.period.overlap, "share", "overlap", of_period=True),
+    ResultColumn("utilisation", lambda s: s.utilisation, "share"),
+    ResultColumn("busy", busy_in_words, "shares", "busy"),
+    ResultColumn("algbw_bytes_per_s", lambda s: s.algorithm_bandwidth, "bandwidth", "algbw", of_period=False),
+    ResultColumn("busbw_bytes_per_s", lambda s: s.bus_bandwidth, "bandwidth", "busbw", of_period=False),
+    ResultColumn("idle", lambda s: s.idle, "share"),
+    ResultColumn("launches", lambda s: len(s.launched), "count", "launches", of_period=True),
+    ResultColumn("steady", lambda s: s.period.is_steady, "text", of_period=True),
+    ResultColumn("speedup", lambda r: r.speedup, "ratio", "speedup", judged=True),
+    ResultColumn("bound_ns", lambda r: nanoseconds(r.bound), "time", judged=True),
+    ResultColumn("gap", lambda r: r.gap, "share", "gap", judged=True),
+    ResultColumn("exposed_gap", lambda r: r.exposed_gap, "share", judged=True, of_period=True),
+    ResultColumn("status", lambda r: r.status, "text", "status", judged=True),
 )
 """The columns after the policy, in the order of tables."""
 
 
-def objective(instance: Instance) -> Column:
+def objective(instance: Instance) -> ResultColumn:
     """What is minimised on an instance: the makespan or, with compute, the iteration time."""
     return next(column for column in RESULT_COLUMNS if column.of_period == has_launches(instance))
 
 
-def columns_of(schedules: Sequence[Schedule], *, judged: bool) -> list[Column]:
+def columns_of(schedules: Sequence[Schedule], *, judged: bool) -> list[ResultColumn]:
     """The columns for schedules; those of a comparison where they are `judged`, else those that need none."""
     return [
         column

@@ -54,7 +54,7 @@ SLACK = 1.0
 SIMILAR_TIME = 0.8
 """Share of the time now left that the search for it must have had."""
 
-Progress = Callable[[str, float, float], None]
+ComparisonProgress = Callable[[str, float, float], None]
 """Called with the policy at work, its best makespan and the best bound so far, in picoseconds."""
 
 
@@ -159,7 +159,7 @@ def checked_sizes(text: str) -> Sizes:
 def solve(
     instance: Instance,
     *,
-    progress: Progress | None = None,
+    progress: ComparisonProgress | None = None,
     cache: PlanCache | None = None,
     sizes: Sizes = "free",
     **limits: Any,
@@ -179,7 +179,7 @@ def compare(
     instance: Instance,
     policies: Sequence[str | Policy],
     *,
-    progress: Progress | None = None,
+    progress: ComparisonProgress | None = None,
     cache: PlanCache | None = None,
     sizes: Sizes = "equal",
     time_limit: float = Limits.seconds,
@@ -297,7 +297,7 @@ class _Run:
     """
 
     instance: Instance
-    tell: Progress
+    tell: ComparisonProgress
     cache: PlanCache | None
     equal_sizes: bool
     schedules: dict[str, Schedule] = field(default_factory=dict)

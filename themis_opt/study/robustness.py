@@ -263,7 +263,7 @@ def _factor_shapes(instance: Instance) -> list[tuple[int, int, int]]:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _KernelPlan:
     """A plan as the kernel sees it, and what the costs of its stages depend on, arrays of shape (stages,).
 
     Attributes
@@ -327,7 +327,7 @@ class _Run:
         return operations._replace(enforced=np.zeros_like(operations.enforced))
 
 
-def _prepared(instance: Instance, execution: Execution, disturbance: _Disturbance) -> _Run:
+def _prepared(instance: Instance, execution: Execution, disturbance: _Disturbance) -> _KernelPlan:
     """A checked plan; with the longest times, one stage after another must not outlast the clock."""
     plan, slowest = execution.plan, disturbance.slowest
     schedule = simulate(instance, plan)
@@ -341,7 +341,9 @@ def _prepared(instance: Instance, execution: Execution, disturbance: _Disturbanc
         rule = f"a sample up to {slowest:.3g} times as slow may outlast the clock"
         raise InputError(rule, field=", ".join(disturbance._fields[: 4 if late else 3]))
     stages = plan.phases(instance), plan.stage_dimensions, *_sizes_and_divisors(instance, plan)
-    return _Run(instance, execution, costs, *stages, _factor_places(instance, plan), *_arrivals(instance, plan), {})
+    return _KernelPlan(
+        instance, execution, costs, *stages, _factor_places(instance, plan), *_arrivals(instance, plan), {}
+    )
 
 
 def _sizes_and_divisors(instance: Instance, plan: Plan) -> tuple[IntArray, IntArray]:
@@ -377,7 +379,7 @@ def _arrivals(instance: Instance, plan: Plan) -> tuple[IntArray, IntArray]:
 
 
 def _sampled(
-    instance: Instance, runs: Sequence[_Run], samples: Iterable[_Sample], clock: Allowance
+    instance: Instance, runs: Sequence[_KernelPlan], samples: Iterable[_Sample], clock: Allowance
 ) -> tuple[IntArray, FloatArray]:
     """Makespans, shape (samples, runs), and bounds of the samples that end within the allowance."""
     makespans, bounds = [], []
@@ -391,7 +393,9 @@ def _sampled(
     return np.array(makespans, dtype=np.int64), np.array(bounds)
 
 
-def _judged(instance: Instance, runs: Sequence[_Run], sample: _Sample, clock: Allowance) -> tuple[list[int], float]:
+def _judged(
+    instance: Instance, runs: Sequence[_KernelPlan], sample: _Sample, clock: Allowance
+) -> tuple[list[int], float]:
     """Makespan of every run in a sample, and the bound of the sample, in picoseconds."""
     # Lags are what is disturbed, whether they occupy a dimension in the instance or not.
     factors, occupies = (sample.bandwidth.tolist(), sample.duration.tolist()), instance.latency == "occupy"
@@ -402,7 +406,7 @@ def _judged(instance: Instance, runs: Sequence[_Run], sample: _Sample, clock: Al
     return makespans, max(bound.compute(bounded) for bound in judges)
 
 
-def _costs(run: _Run, lagging: Instance, sample: _Sample, occupies: bool) -> StageCosts:
+def _costs(run: _KernelPlan, lagging: Instance, sample: _Sample, occupies: bool) -> StageCosts:
     """Costs with lags multiplied by the factors of stages, which hold the dimension if latency occupies, and delays."""
     lag = fixed_lag(lagging, run.phase, run.dimension)
     late = np.ceil(lag * sample.latency[run.factor]).astype(np.int64)
@@ -410,7 +414,7 @@ def _costs(run: _Run, lagging: Instance, sample: _Sample, occupies: bool) -> Sta
     return run.costs._replace(occupancy=held + occupies * late, lag=(not occupies) * late + run.lateness(sample.delay))
 
 
-def _makespan(run: _Run, disturbed: Instance, costs: StageCosts) -> int:
+def _makespan(run: _KernelPlan, disturbed: Instance, costs: StageCosts) -> int:
     """What the schedule of a sample minimises, simulated as long as :func:`simulate` would."""
     if not has_launches(disturbed):
         return int((run.starts(disturbed, costs, 1)[0] + costs.occupancy + costs.lag).max())
@@ -422,7 +426,7 @@ def _makespan(run: _Run, disturbed: Instance, costs: StageCosts) -> int:
     return period.iteration_time
 
 
-def _period(run: _Run, disturbed: Instance, costs: StageCosts, iterations: int) -> Period:
+def _period(run: _KernelPlan, disturbed: Instance, costs: StageCosts, iterations: int) -> Period:
     start, tasks = run.starts(disturbed, costs, iterations), len(disturbed.tasks)
     ready = start[:, tasks:] + costs.occupancy + costs.lag
     return Period(disturbed, run.execution.plan, costs, start[:, :tasks], start[:, tasks:], ready)

@@ -16,7 +16,7 @@ from themis_opt.study.comparison import Comparison, Result
 from themis_opt.study.robust import QUANTILE, RobustChoice
 from themis_opt.study.robustness import LossDistribution
 
-MOST_STAGES = 10**6
+MOST_SIMULATED_STAGES = 10**6
 """Stages up to which a step is simulated for a verdict: seconds."""
 
 LITTLE = 0.01
@@ -49,7 +49,7 @@ def on_step(instance: Instance) -> tuple[str, ...]:
         tensors for tensors in fusible(instance) if instance.exchanges[tensors[0]].kind is CollectiveKind.ALL_REDUCE
     ]
     launching = "ddp" if buckets else "wait_free"
-    if not instance.exchanges or _num_stages(instance) > MOST_STAGES:
+    if not instance.exchanges or _num_stages(instance) > MOST_SIMULATED_STAGES:
         return ()
     schedule = simulate(instance, make_policy(f"{launching}/baseline")(instance))
     today = "DDP with 25 MiB buckets" if buckets else "every tensor on its own"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from themis_opt.base.units import nanoseconds
 from themis_opt.tuning.parameters import Choice
-from themis_opt.tuning.space import Measurement
+from themis_opt.tuning.space import CaseMeasurement
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 OUTCOME = "outcome"
 """The user attribute of an Optuna trial that holds what became of it."""
 
-State = Literal["complete", "pruned", "failed"]
+TrialStatus = Literal["complete", "pruned", "failed"]
 Objective = Literal["makespan", "pareto"]
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "pareto")
 """The least makespan, or all compromises between makespan and number of pieces."""
@@ -35,7 +35,7 @@ class Trial:
         In canonical form.
     state : {"complete", "pruned", "failed"}
         Pruned trials were given up after some of the cases.
-    measurements : tuple of Measurement
+    measurements : tuple of CaseMeasurement
         Of the cases tried, from cheap to dear.
     repeats : int or None
         Number of the earlier trial with this choice, whose outcome was remembered.
@@ -45,8 +45,8 @@ class Trial:
 
     number: int
     choice: Choice
-    state: State
-    measurements: tuple[Measurement, ...] = ()
+    state: TrialStatus
+    measurements: tuple[CaseMeasurement, ...] = ()
     repeats: int | None = None
     error: str = ""
 
@@ -71,14 +71,14 @@ class Trial:
         return json.dumps([dict(self.choice), self.state, measured, self.repeats, self.error])
 
 
-def value_of(measurements: Sequence[Measurement]) -> float:
+def value_of(measurements: Sequence[CaseMeasurement]) -> float:
     """Makespan in ns; of several cases the geometric mean of makespan over ideal."""
     if len(measurements) == 1:
         return nanoseconds(measurements[0].makespan)
     return ratio_of(measurements)
 
 
-def ratio_of(measurements: Sequence[Measurement]) -> float:
+def ratio_of(measurements: Sequence[CaseMeasurement]) -> float:
     """Geometric mean of makespan over ideal."""
     return math.exp(sum(math.log(m.ratio) for m in measurements) / len(measurements))
 
@@ -129,7 +129,7 @@ class History:
 
 def _read(trial: "FrozenTrial") -> Trial:
     choice, state, measured, repeats, error = json.loads(trial.user_attrs[OUTCOME])
-    return Trial(trial.number, choice, state, tuple(Measurement(*m) for m in measured), repeats, error)
+    return Trial(trial.number, choice, state, tuple(CaseMeasurement(*m) for m in measured), repeats, error)
 
 
 def fresh(trials: Iterable[Trial]) -> list[Trial]:

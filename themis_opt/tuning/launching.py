@@ -11,7 +11,7 @@ from themis_opt.policies.launching.common import fusible
 from themis_opt.policies.registry import LAUNCHING, make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch, Order
-from themis_opt.tuning.parameters import Choice, Parameter, Value, every_choice
+from themis_opt.tuning.parameters import Choice, ParameterValue, TunedParameter, every_choice
 
 STEPS_PER_DOUBLING = 2
 """Sizes of buckets to choose from between one and its double."""
@@ -19,7 +19,7 @@ STEPS_PER_DOUBLING = 2
 CYCLES_OF_COMPUTE = tuple(2**n for n in range(1, 10))
 """How many cycles of Horovod one iteration of compute may have."""
 
-USUAL_KNOBS: Mapping[str, Value] = MappingProxyType(
+USUAL_KNOBS: Mapping[str, ParameterValue] = MappingProxyType(
     {"first_cap": 2**20, "cap": 25 * 2**20, "buffer": 128 * 2**20, "cycle_us": 1000, "threshold": 25 * 10**6,
      "order": "ready"}
 )  # fmt: skip
@@ -30,14 +30,14 @@ LAUNCHING_KNOBS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The knobs of every launching policy that has some, besides the order."""
 
-DEFAULT: Mapping[str, Value] = MappingProxyType(
+DEFAULT: Mapping[str, ParameterValue] = MappingProxyType(
     {"launching": "ddp", **{name: USUAL_KNOBS[name] for name in LAUNCHING_KNOBS["ddp"]}}
 )
 """The buckets of PyTorch DistributedDataParallel."""
 
 
 @dataclass(frozen=True)
-class Launching:
+class LaunchingChoices:
     """Launching policies, their knobs, and the order in which dimensions serve collectives.
 
     Attributes
@@ -51,7 +51,7 @@ class Launching:
     names: tuple[str, ...] = tuple(LAUNCHING)
 
     @cached_property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def parameters(self) -> tuple[TunedParameter, ...]:
         """What can be chosen."""
         values = {
             name: bucket_sizes(self.instance, int(USUAL_KNOBS[name]))
@@ -59,16 +59,18 @@ class Launching:
         }
         values["cycle_us"] = cycles(self.instance)
         offered = {policy: names for policy, names in LAUNCHING_KNOBS.items() if policy in self.names}
-        knobs = [Parameter(n, values[n], {"launching": (policy,)}) for policy, names in offered.items() for n in names]
+        knobs = [
+            TunedParameter(n, values[n], {"launching": (policy,)}) for policy, names in offered.items() for n in names
+        ]
         ordered = tuple(name for name in self.names if name != "priority")
-        order = Parameter("order", get_args(Order), {"launching": ordered})
-        return Parameter("launching", self.names), *knobs, order
+        order = TunedParameter("order", get_args(Order), {"launching": ordered})
+        return TunedParameter("launching", self.names), *knobs, order
 
     def launches(self, choice: Choice) -> tuple[Launch, ...]:
         """What a choice launches."""
         return _launches(self.instance, launching_specification(choice))
 
-    def canonical(self, choice: Choice) -> dict[str, Value]:
+    def canonical(self, choice: Choice) -> dict[str, ParameterValue]:
         """The choice with the first of all settings that launch the same, without what makes no difference."""
         launches = self.launches(choice)
         names = {parameter.name for parameter in self.parameters}
@@ -82,9 +84,9 @@ class Launching:
         return result | {"order": order}
 
     @cached_property
-    def _first_settings(self) -> dict[object, dict[str, Value]]:
+    def _first_settings(self) -> dict[object, dict[str, ParameterValue]]:
         """By what they launch, the first of all settings; the default before all others, if it is among them."""
-        settings: dict[object, dict[str, Value]] = {}
+        settings: dict[object, dict[str, ParameterValue]] = {}
         unordered = [parameter for parameter in self.parameters if parameter.name != "order"]
         every = [dict(DEFAULT), *every_choice(unordered)]
         for setting in every if DEFAULT["launching"] in self.names else every[::-1]:
@@ -145,7 +147,7 @@ def launching_specification(choice: Choice) -> str:
     return ":".join([launching, *(_knob(name, choice[name]) for name in knobs)])
 
 
-def _knob(name: str, value: Value) -> str:
+def _knob(name: str, value: ParameterValue) -> str:
     if name == "order":
         return f"order={value}"
     if name == "cycle_us":

@@ -19,8 +19,8 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import has_launches
 from themis_opt.study.comparison import check_memory
-from themis_opt.tuning.launching import DEFAULT, Launching
-from themis_opt.tuning.parameters import Parameter, Value
+from themis_opt.tuning.launching import DEFAULT, LaunchingChoices
+from themis_opt.tuning.parameters import ParameterValue, TunedParameter
 from themis_opt.tuning.profiles import PROFILES
 from themis_opt.tuning.space import USUAL_DIVISOR, Space
 
@@ -39,7 +39,7 @@ RATIOS = (2, 4, 8, 16)
 THRESHOLD_DIVISORS = (4, 8, USUAL_DIVISOR, 32, 64)
 LEAST_CHUNK_BYTES = tuple(2**power for power in (12, 14, 16, 18, 20, 22))
 
-TODAY: Mapping[str, Value] = MappingProxyType(
+TODAY: Mapping[str, ParameterValue] = MappingProxyType(
     {"policy": "themis", "dispatch": "scf", "threshold_divisor": USUAL_DIVISOR, "chunks": 64, "profile": "equal"}
 )
 """The default of Themis, ISCA 2022, section 6."""
@@ -90,7 +90,7 @@ def make_space(
                 raise InputError(rule, field=option, value=value)
         launched = _names_option("--launching", tuple(LAUNCHING) if launching is None else launching, tuple(LAUNCHING))
         most = _most_chunks(max_chunks, MOST_LAUNCHED_CHUNKS)
-        return replace(_launching_space(costly, Launching(costly, launched), chosen, most), memory=memory)
+        return replace(_launching_space(costly, LaunchingChoices(costly, launched), chosen, most), memory=memory)
     if launching is not None:
         rule = "is for training iterations, collectives are all launched at once"
         raise InputError(rule, field="--launching", value=", ".join(launching))
@@ -119,16 +119,16 @@ def _chunk_space(
 ) -> Space:
     """Chunk counts, size profiles, policies and their knobs; a least chunk where collectives have several sizes."""
     parameters = [
-        Parameter("chunks", chunk_counts(max_chunks)),
-        Parameter("profile", profiles),
-        Parameter("ratio", RATIOS, {"profile": ("ramp",)}),
-        Parameter("policy", policies),
-        Parameter("dispatch", tuple(DISPATCH), {"policy": ("themis", "baseline")}),
-        Parameter("threshold_divisor", THRESHOLD_DIVISORS, {"policy": ("themis",)}),
+        TunedParameter("chunks", chunk_counts(max_chunks)),
+        TunedParameter("profile", profiles),
+        TunedParameter("ratio", RATIOS, {"profile": ("ramp",)}),
+        TunedParameter("policy", policies),
+        TunedParameter("dispatch", tuple(DISPATCH), {"policy": ("themis", "baseline")}),
+        TunedParameter("threshold_divisor", THRESHOLD_DIVISORS, {"policy": ("themis",)}),
     ]
     if len({exchange.size for instance in instances for exchange in instance.exchanges}) > 1:
         larger = tuple(size for size in LEAST_CHUNK_BYTES if size > min_chunk)
-        parameters.append(Parameter("least_chunk_bytes", larger or (min_chunk,)))
+        parameters.append(TunedParameter("least_chunk_bytes", larger or (min_chunk,)))
     uncut = digest([instance.overridden(chunks=1).fingerprint for instance in instances], 16)
     return Space(
         name=name or instances[-1].name or "instance",
@@ -141,13 +141,15 @@ def _chunk_space(
     )
 
 
-def _launching_space(instance: Instance, launching: Launching, policies: tuple[str, ...], max_chunks: int) -> Space:
+def _launching_space(
+    instance: Instance, launching: LaunchingChoices, policies: tuple[str, ...], max_chunks: int
+) -> Space:
     """Launching policies with their knobs, chunk counts and chunk policies."""
     counts = {2**n for n in range(max_chunks.bit_length())} | {instance.chunks}
     parameters = (
         *launching.parameters,
-        Parameter("chunks", tuple(sorted(count for count in counts if count <= max_chunks))),
-        Parameter(
+        TunedParameter("chunks", tuple(sorted(count for count in counts if count <= max_chunks))),
+        TunedParameter(
             "chunk_policy", tuple(policy for policy in LAUNCHED_POLICIES if policy.partition("+")[0] in policies)
         ),
     )
@@ -162,7 +164,7 @@ def _launching_space(instance: Instance, launching: Launching, policies: tuple[s
     )
 
 
-def _identity(kind: str, parameters: Sequence[Parameter], *more: int) -> str:
+def _identity(kind: str, parameters: Sequence[TunedParameter], *more: int) -> str:
     return digest([kind, [[p.name, p.values, sorted(p.when.items())] for p in parameters], *more], 16)
 
 

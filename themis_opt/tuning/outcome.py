@@ -10,7 +10,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.search.allowance import Allowance
 from themis_opt.tuning.history import Objective, Trial, front_of, ratio_of
 from themis_opt.tuning.parameters import Choice
-from themis_opt.tuning.space import Measurement, Space
+from themis_opt.tuning.space import CaseMeasurement, Space
 
 if TYPE_CHECKING:
     import pandas
@@ -32,7 +32,7 @@ class Tuned:
         Of least makespan, or least geometric mean of makespan over ideal; then of fewest pieces.
     trials : tuple of Trial
         All of the study, by number.
-    default : tuple of Measurement
+    default : tuple of CaseMeasurement
         What users do today, one per case.
     importances : dict
         Share of each parameter in what makes trials good; empty where that cannot be said.
@@ -50,7 +50,7 @@ class Tuned:
     storage: str
     best: Trial
     trials: tuple[Trial, ...]
-    default: tuple[Measurement, ...]
+    default: tuple[CaseMeasurement, ...]
     importances: dict[str, float] = field(default_factory=dict)
     interrupted: bool = False
     allowance: Allowance = field(default_factory=lambda: Allowance(math.inf), compare=False)
@@ -160,7 +160,7 @@ class Tuned:
 
 
 def _row(
-    time: str, case: str, setting: str, measured: Measurement, bound: float, default: Measurement
+    time: str, case: str, setting: str, measured: CaseMeasurement, bound: float, default: CaseMeasurement
 ) -> dict[str, Any]:
     return {
         "size": case,
@@ -174,7 +174,7 @@ def _row(
     }
 
 
-def _measured_fields(time: str, suffix: str, measured: Measurement | None) -> dict[str, Any]:
+def _measured_fields(time: str, suffix: str, measured: CaseMeasurement | None) -> dict[str, Any]:
     return {
         f"{time}_ns{suffix}": nanoseconds(measured.makespan) if measured else "",
         f"utilisation{suffix}": measured.utilisation if measured else "",

@@ -4,14 +4,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-Value = int | str
+ParameterValue = int | str
 
-Choice = Mapping[str, Value]
+Choice = Mapping[str, ParameterValue]
 """Values by the names of their parameters."""
 
 
 @dataclass(frozen=True)
-class Parameter:
+class TunedParameter:
     """One thing to choose.
 
     Attributes
@@ -25,8 +25,8 @@ class Parameter:
     """
 
     name: str
-    values: tuple[Value, ...]
-    when: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    values: tuple[ParameterValue, ...]
+    when: Mapping[str, tuple[ParameterValue, ...]] = field(default_factory=dict)
 
     @property
     def is_number(self) -> bool:
@@ -37,7 +37,7 @@ class Parameter:
         """Whether it has to be chosen, given what was chosen before."""
         return all(choice.get(name) in values for name, values in self.when.items())
 
-    def nearest(self, value: Value) -> Value:
+    def nearest(self, value: ParameterValue) -> ParameterValue:
         """The value itself if it is allowed, else the nearest number, or the first text."""
         if value in self.values:
             return value
@@ -46,12 +46,14 @@ class Parameter:
         return min(self.values, key=lambda v: abs(math.log(int(v) / value)))
 
 
-def every_choice(parameters: Sequence[Parameter]) -> Iterator[dict[str, Value]]:
+def every_choice(parameters: Sequence[TunedParameter]) -> Iterator[dict[str, ParameterValue]]:
     """All combinations of values, without parameters that do not matter."""
     return _completed({}, tuple(parameters))
 
 
-def _completed(choice: dict[str, Value], parameters: tuple[Parameter, ...]) -> Iterator[dict[str, Value]]:
+def _completed(
+    choice: dict[str, ParameterValue], parameters: tuple[TunedParameter, ...]
+) -> Iterator[dict[str, ParameterValue]]:
     if not parameters:
         yield choice
         return
@@ -63,9 +65,9 @@ def _completed(choice: dict[str, Value], parameters: tuple[Parameter, ...]) -> I
         yield from _completed(choice | {first.name: value}, tuple(others))
 
 
-def nearest_choice(parameters: Sequence[Parameter], wanted: Choice) -> dict[str, Value]:
+def nearest_choice(parameters: Sequence[TunedParameter], wanted: Choice) -> dict[str, ParameterValue]:
     """The combination nearest to a wanted one that may lie outside."""
-    choice: dict[str, Value] = {}
+    choice: dict[str, ParameterValue] = {}
     for parameter in parameters:
         if parameter.matters(choice):
             choice[parameter.name] = parameter.nearest(wanted.get(parameter.name, parameter.values[0]))

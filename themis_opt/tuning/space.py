@@ -14,8 +14,8 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds, bounds_of
 from themis_opt.study.comparison import check_memory
-from themis_opt.tuning.launching import Launching, launching_specification
-from themis_opt.tuning.parameters import Choice, Parameter, Value
+from themis_opt.tuning.launching import LaunchingChoices, launching_specification
+from themis_opt.tuning.parameters import Choice, ParameterValue, TunedParameter
 from themis_opt.tuning.profiles import PROFILES
 
 LARGEST_PROGRAMME = 256
@@ -26,7 +26,7 @@ USUAL_DIVISOR = 16
 
 
 @dataclass(frozen=True)
-class Measurement:
+class CaseMeasurement:
     """What a choice is worth in one case.
 
     Attributes
@@ -66,7 +66,7 @@ class Space:
         The cases, from cheap to dear, with the costs as asked for.
     cases : tuple of str
         A name for each of them.
-    parameters : tuple of Parameter
+    parameters : tuple of TunedParameter
         What can be chosen.
     reference : Choice
         What users do today; it need not lie in the space.
@@ -74,7 +74,7 @@ class Space:
         What two searches must have in common to share their trials, by a name for the part.
     min_chunk : int
         Least bytes of an equal chunk.
-    launching : Launching or None
+    launching : LaunchingChoices or None
         What can be launched when; None where every collective is launched on its own.
     memory : float
         GiB; no schedule is made that needs more.
@@ -83,11 +83,11 @@ class Space:
     name: str
     instances: tuple[Instance, ...]
     cases: tuple[str, ...]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[TunedParameter, ...]
     reference: Choice
     identity: Mapping[str, str]
     min_chunk: int = 1
-    launching: Launching | None = None
+    launching: LaunchingChoices | None = None
     memory: float = math.inf
 
     @property
@@ -138,7 +138,7 @@ class Space:
         pairs = zip(instance.collectives, self.counts(choice, case), strict=True)
         return instance.replace(collectives=tuple(collective.replace(chunks=count) for collective, count in pairs))
 
-    def canonical(self, choice: Choice) -> dict[str, Value]:
+    def canonical(self, choice: Choice) -> dict[str, ParameterValue]:
         """The same choice without what makes no difference: equal results, equal form."""
         result = self.launching.canonical(choice) if self.launching else dict(choice)
         counts = self._all_counts(choice)
@@ -156,7 +156,7 @@ class Space:
     def _all_counts(self, choice: Choice) -> list[tuple[int, ...]]:
         return [self.counts(choice, case) for case in range(len(self.instances))]
 
-    def _simplify_policy(self, choice: dict[str, Value]) -> None:
+    def _simplify_policy(self, choice: dict[str, ParameterValue]) -> None:
         """Replace policy and knobs by the first ones that do the same."""
         exchanges = self.instances[0].exchanges
         one_path = all(len(exchange.span) == 1 for exchange in exchanges)
@@ -191,17 +191,17 @@ class Space:
         """The schedule of what users do today, however small its chunks are."""
         return replace(self, min_chunk=1).schedule(self.reference, case)
 
-    def measure(self, choice: Choice, case: int) -> Measurement:
+    def measure(self, choice: Choice, case: int) -> CaseMeasurement:
         """Simulate and validate a choice in a case; raises as :meth:`schedule` does."""
         return self._measurement(self.schedule(choice, case), case)
 
-    def measure_reference(self, case: int) -> Measurement:
+    def measure_reference(self, case: int) -> CaseMeasurement:
         """Simulate and validate what users do today, in a case."""
         return self._measurement(self.reference_schedule(case), case)
 
-    def _measurement(self, schedule: Schedule, case: int) -> Measurement:
+    def _measurement(self, schedule: Schedule, case: int) -> CaseMeasurement:
         pieces = sum(len(chunks.sizes) for chunks in schedule.plan.chunks)
-        return Measurement(schedule.makespan, self.ideals[case], schedule.utilisation, pieces)
+        return CaseMeasurement(schedule.makespan, self.ideals[case], schedule.utilisation, pieces)
 
     def specification(self, choice: Choice) -> str:
         """The policy of a choice as it is written on the command line."""

@@ -16,8 +16,8 @@ import numpy as np
 from themis_opt.base.errors import ThemisError
 from themis_opt.search.allowance import Allowance
 from themis_opt.tuning.history import OUTCOME, History, Objective, Trial, key_of, ratio_of
-from themis_opt.tuning.parameters import Parameter, Value, every_choice, nearest_choice
-from themis_opt.tuning.space import Measurement, Space
+from themis_opt.tuning.parameters import ParameterValue, TunedParameter, every_choice, nearest_choice
+from themis_opt.tuning.space import CaseMeasurement, Space
 from themis_opt.tuning.storage import storage_errors
 from themis_opt.tuning.study import sampler
 
@@ -30,7 +30,7 @@ LEAST_TIMER = 1e-3
 MOST_REPEATS = 8
 """Known choices in a row after which an unknown one is tried."""
 
-Progress = Callable[[int, int, Trial], None]
+TrialProgress = Callable[[int, int, Trial], None]
 """Called with the number of trials run, the number to run, and the latest."""
 
 
@@ -73,7 +73,7 @@ class Search:
 
     def __init__(self, study: "optuna.Study", space: Space, objective: Objective, seed: int, url: str | None) -> None:
         self.study, self.space, self.objective, self.seed, self.url = study, space, objective, seed, url
-        self._rest, self._listed = self._distinct(), list[tuple[str, dict[str, Value]]]()
+        self._rest, self._listed = self._distinct(), list[tuple[str, dict[str, ParameterValue]]]()
         with storage_errors(url):
             self.history = History(study)
 
@@ -82,7 +82,7 @@ class Search:
         """The finished trials of the study, by number."""
         return self.history.trials
 
-    def run(self, trials: int, allowance: Allowance, progress: Progress) -> None:
+    def run(self, trials: int, allowance: Allowance, progress: TrialProgress) -> None:
         """Try choices until `trials` were run, all are known, or the allowance is used up.
 
         The first one, nearest to what users do today, is tried whatever the clock says; the one at work when time is up
@@ -108,7 +108,7 @@ class Search:
             self.history.read()
         return len(self.history.known)
 
-    def _distinct(self) -> Iterator[tuple[str, dict[str, Value]]]:
+    def _distinct(self) -> Iterator[tuple[str, dict[str, ParameterValue]]]:
         """One choice of every canonical form, with its key; the one nearest to what users do today comes first."""
         seen = set()
         first = nearest_choice(self.space.parameters, self.space.reference)
@@ -118,7 +118,7 @@ class Search:
                 seen.add(key)
                 yield key, choice
 
-    def _each(self) -> Iterator[tuple[str, dict[str, Value]]]:
+    def _each(self) -> Iterator[tuple[str, dict[str, ParameterValue]]]:
         """The same, but each made once, since finding the canonical form of a large iteration takes long."""
         for number in count():
             if number == len(self._listed):
@@ -129,16 +129,16 @@ class Search:
             yield self._listed[number]
 
     @cached_property
-    def _everything(self) -> dict[str, dict[str, Value]]:
+    def _everything(self) -> dict[str, dict[str, ParameterValue]]:
         return dict(self._each())
 
-    def _next_unknown(self) -> dict[str, Value]:
+    def _next_unknown(self) -> dict[str, ParameterValue]:
         """The first choice that nobody tried; any of them if others try some at the same time."""
         if self.history.is_shared:
             return self._any_unknown()
         return next(choice for key, choice in self._each() if key not in self.history.known)
 
-    def _any_unknown(self) -> dict[str, Value]:
+    def _any_unknown(self) -> dict[str, ParameterValue]:
         unknown = [choice for key, choice in self._everything.items() if key not in self.history.known]
         return unknown[np.random.default_rng(self._seeds).integers(len(unknown))]
 
@@ -151,7 +151,7 @@ class Search:
     def _repeats_in_a_row(self) -> int:
         return sum(1 for _ in takewhile(lambda trial: trial.repeats is not None, reversed(self.trials)))
 
-    def _enqueue(self, choice: dict[str, Value]) -> None:
+    def _enqueue(self, choice: dict[str, ParameterValue]) -> None:
         """Let the next trial be this one, unless a search that was killed left it to be tried."""
         from optuna.trial import TrialState
 
@@ -165,7 +165,7 @@ class Search:
             asked = self.study.ask()
         with self._failing_if_interrupted(asked):
             with storage_errors(self.url):
-                raw: dict[str, Value] = {}
+                raw: dict[str, ParameterValue] = {}
                 for parameter in self.space.parameters:
                     if parameter.matters(raw):
                         raw[parameter.name] = suggested(asked, parameter)
@@ -184,11 +184,11 @@ class Search:
                 self.study.tell(asked, state=_states()["failed"], skip_if_finished=True)
             raise
 
-    def _outcome(self, asked: "optuna.Trial", choice: dict[str, Value], allowance: Allowance) -> Trial:
+    def _outcome(self, asked: "optuna.Trial", choice: dict[str, ParameterValue], allowance: Allowance) -> Trial:
         known = self.history.known.get(key_of(choice))
         if known is not None:
             return Trial(asked.number, choice, known.state, known.measurements, known.number, known.error)
-        measured: list[Measurement] = []
+        measured: list[CaseMeasurement] = []
         try:
             for case in range(len(self.space.cases)):
                 with cut_off(allowance):
@@ -199,7 +199,7 @@ class Search:
             return Trial(asked.number, choice, "failed", tuple(measured), error=str(error))
         return Trial(asked.number, choice, "complete", tuple(measured))
 
-    def _gives_up(self, asked: "optuna.Trial", measured: list[Measurement]) -> bool:
+    def _gives_up(self, asked: "optuna.Trial", measured: list[CaseMeasurement]) -> bool:
         """Whether the cases so far do not look worth the others, which are dearer."""
         num_cases = len(self.space.cases)
         if num_cases == 1 or self.objective == "pareto":
@@ -217,7 +217,7 @@ class Search:
             self.study.tell(asked, values, state=_states()[trial.state])
 
 
-def suggested(asked: "optuna.Trial", parameter: Parameter) -> Value:
+def suggested(asked: "optuna.Trial", parameter: TunedParameter) -> ParameterValue:
     """What the sampler suggests; numbers on a logarithmic scale, then the nearest that is allowed."""
     if not parameter.is_number:
         return str(asked.suggest_categorical(parameter.name, parameter.values))

@@ -15,7 +15,7 @@ from themis_opt.tuning.outcome import Tuned
 from themis_opt.tuning.space import Space
 from themis_opt.tuning.storage import StorageError, storage_errors, without_secrets
 from themis_opt.tuning.study import open_study
-from themis_opt.tuning.trials import Progress, Search
+from themis_opt.tuning.trials import Search, TrialProgress
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -42,7 +42,7 @@ def tune(
     objective: str = "makespan",
     storage: str | None = None,
     study: str | None = None,
-    progress: Progress = lambda run, total, trial: None,
+    progress: TrialProgress = lambda run, total, trial: None,
     **options: Any,
 ) -> Tuned:
     """Search for the best chunk count, sizes and policy of an instance; for an iteration also what is fused.
@@ -99,7 +99,7 @@ def find(
     objective: str,
     storage: str | None,
     study: str | None,
-    progress: Progress,
+    progress: TrialProgress,
 ) -> Tuned:
     """Search a space; parameters and errors as of :func:`tune`."""
     if trials < 1:

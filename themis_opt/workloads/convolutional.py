@@ -22,7 +22,7 @@ from typing import Literal
 from themis_opt.base.errors import InputError
 from themis_opt.problem.iteration import Iteration
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.workloads.groups import Groups, divide
+from themis_opt.workloads.groups import NpuGroups, divide
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
@@ -45,7 +45,7 @@ def by_space(layers: tuple[Layer, ...], setup: Setup, *, copies: bool = False) -
     return _Divided("spatial", layers, setup, _groups(setup, copies)).iteration()
 
 
-def _groups(setup: Setup, copies: bool) -> Groups:
+def _groups(setup: Setup, copies: bool) -> NpuGroups:
     """All NPUs as one group, or those of the innermost dimension by default."""
     network = setup.network
     groups = divide(network, (setup.group or network.sizes[0]) if copies else network.num_npus, shared=setup.shared)
@@ -60,7 +60,7 @@ class _Divided:
     by: Literal["filter", "channel", "spatial"]
     layers: tuple[Layer, ...]
     setup: Setup
-    groups: Groups
+    groups: NpuGroups
 
     def iteration(self) -> Iteration:
         self._check()

@@ -17,7 +17,7 @@ from typing import Any
 from themis_opt.base.errors import InputError
 from themis_opt.problem.iteration import Iteration
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.workloads.groups import Groups, divide
+from themis_opt.workloads.groups import NpuGroups, divide
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
@@ -36,7 +36,7 @@ def daso(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     return passes.iteration(groups.splits, setup.skip)
 
 
-def _check(layers: tuple[Layer, ...], setup: Setup, groups: Groups) -> None:
+def _check(layers: tuple[Layer, ...], setup: Setup, groups: NpuGroups) -> None:
     if groups.size == 1 or groups.copies == 1:
         rule = f"must be more than 1 and less than all {setup.network.num_npus} NPUs for daso"
         raise InputError(rule, field="--tensor-group", value=groups.size)
@@ -61,7 +61,7 @@ def _batch(passes: Passes, layers: tuple[Layer, ...], setup: Setup, batch: int) 
             passes.compute(f"{name}.input_gradient", times.input_gradient)
 
 
-def _gradients(passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: Groups, batch: int) -> None:
+def _gradients(passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: NpuGroups, batch: int) -> None:
     """All-reduces inside groups, needed before the next update."""
     needed = f"batch{batch % setup.skip + 1}/update"
     parts = {f"{layer.name}.gradients": (layer, layer.elements()) for layer in reversed(layers)}
@@ -72,7 +72,7 @@ def _gradients(passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: 
         passes.exchange(name, CollectiveKind.ALL_REDUCE, elements, ready, needed, groups.inside)
 
 
-def _average(passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: Groups) -> None:
+def _average(passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: NpuGroups) -> None:
     """Shards of parameters between groups, then inside, from the first update on; needed `wait` batches later."""
     elements = sum(layer.elements() for layer in layers)
     ready, later = "batch1/update", setup.wait == setup.skip

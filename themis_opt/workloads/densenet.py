@@ -8,20 +8,20 @@ from dataclasses import replace
 
 from themis_opt.workloads.layers import Layer, Parameter, convolution, linear
 
-GROWTH, BOTTLENECK = 32, 4
+GROWTH_RATE, BOTTLENECK = 32, 4
 BLOCKS = (6, 12, 48, 32)
 
 
 def densenet_201() -> tuple[Layer, ...]:
     """Layers of DenseNet-201."""
-    layers = [convolution("conv0", (3, 2 * GROWTH), 7, 224, 2, norm=True)]
-    channels, side = 2 * GROWTH, 56
+    layers = [convolution("conv0", (3, 2 * GROWTH_RATE), 7, 224, 2, norm=True)]
+    channels, side = 2 * GROWTH_RATE, 56
     for block, depth in enumerate(BLOCKS, start=1):
         for number in range(1, depth + 1):
             name = f"block{block}.{number}"
-            layers.append(_normalised(f"{name}.conv1", (channels, BOTTLENECK * GROWTH), 1, side))
-            layers.append(_normalised(f"{name}.conv2", (BOTTLENECK * GROWTH, GROWTH), 3, side))
-            channels += GROWTH
+            layers.append(_normalised(f"{name}.conv1", (channels, BOTTLENECK * GROWTH_RATE), 1, side))
+            layers.append(_normalised(f"{name}.conv2", (BOTTLENECK * GROWTH_RATE, GROWTH_RATE), 3, side))
+            channels += GROWTH_RATE
         if block < len(BLOCKS):
             layers.append(_normalised(f"transition{block}.conv", (channels, channels // 2), 1, side))
             channels, side = channels // 2, side // 2

@@ -13,7 +13,7 @@ Gradients of experts are all-reduced between the groups, all others between all 
 from themis_opt.base.errors import InputError
 from themis_opt.problem.iteration import Iteration
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.workloads.groups import Groups, divide
+from themis_opt.workloads.groups import NpuGroups, divide
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
@@ -38,7 +38,7 @@ def expert(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     return passes.iteration(groups.splits)
 
 
-def _check(layers: tuple[Layer, ...], groups: Groups) -> None:
+def _check(layers: tuple[Layer, ...], groups: NpuGroups) -> None:
     counts = {layer.experts for layer in layers if layer.experts}
     if not counts:
         raise InputError("needs layers with experts, the model has none", field="--parallelism", value="expert")
@@ -47,13 +47,13 @@ def _check(layers: tuple[Layer, ...], groups: Groups) -> None:
         raise InputError(rule, field="--tensor-group", value=groups.size)
 
 
-def _routed(passes: Passes, layer: Layer, setup: Setup, groups: Groups, what: str) -> None:
+def _routed(passes: Passes, layer: Layer, setup: Setup, groups: NpuGroups, what: str) -> None:
     """The tokens of a layer with experts on their way to them or back."""
     if layer.experts:
         passes.block(f"{layer.name}.{what}", CollectiveKind.ALL_TO_ALL, setup.batch * layer.routed, groups.inside)
 
 
-def _backward(passes: Passes, layer: Layer, setup: Setup, groups: Groups, *, is_first: bool) -> None:
+def _backward(passes: Passes, layer: Layer, setup: Setup, groups: NpuGroups, *, is_first: bool) -> None:
     times, name = setup.times(layer), layer.name
     if setup.recompute:
         _routed(passes, layer, setup, groups, "dispatch_again")
@@ -65,7 +65,7 @@ def _backward(passes: Passes, layer: Layer, setup: Setup, groups: Groups, *, is_
     _routed(passes, layer, setup, groups, "dispatch_gradient")
 
 
-def _gradients(passes: Passes, layer: Layer, setup: Setup, groups: Groups) -> None:
+def _gradients(passes: Passes, layer: Layer, setup: Setup, groups: NpuGroups) -> None:
     """All-reduces of a layer's gradients, needed before the update or before its next forward pass."""
     ready, needed = f"{layer.name}.weight_gradient", "update" if setup.update else f"{layer.name}.forward"
     shared = layer.elements() - layer.expert_elements

@@ -8,7 +8,7 @@ from themis_opt.problem.network import Network
 
 
 @dataclass(frozen=True)
-class Groups:
+class NpuGroups:
     """Groups of NPUs that hold one copy of a model together.
 
     Attributes
@@ -33,7 +33,7 @@ class Groups:
         return self.across if self.inside else None
 
 
-def divide(network: Network, size: int, *, shared: bool = True) -> Groups:
+def divide(network: Network, size: int, *, shared: bool = True) -> NpuGroups:
     """Groups of `size` NPUs over the innermost dimensions.
 
     Parameters
@@ -53,16 +53,16 @@ def divide(network: Network, size: int, *, shared: bool = True) -> Groups:
     names, rest = network.dimension_names, size
     for position, extent in enumerate(network.sizes):
         if rest == 1:
-            return Groups(size, network.num_npus // size, names[:position], names[position:])
+            return NpuGroups(size, network.num_npus // size, names[:position], names[position:])
         if rest % extent:
             return _split(network, size, position, rest, shared)
         rest //= extent
     if rest > 1:
         raise _unfit(network, size)
-    return Groups(size, 1, names, ())
+    return NpuGroups(size, 1, names, ())
 
 
-def _split(network: Network, size: int, position: int, part: int, shared: bool) -> Groups:
+def _split(network: Network, size: int, position: int, part: int, shared: bool) -> NpuGroups:
     """Groups that end inside a dimension, of which they take `part`."""
     name, extent = network.dimension_names[position], network.sizes[position]
     if part < 1 or extent % part:
@@ -70,7 +70,7 @@ def _split(network: Network, size: int, position: int, part: int, shared: bool) 
     halves = (f"{name}_model", f"{name}_data")
     split = Split(dimension=name, sizes=(part, extent // part), names=halves, shared=shared)
     before, after = network.dimension_names[:position], network.dimension_names[position + 1 :]
-    return Groups(size, network.num_npus // size, (*before, halves[0]), (halves[1], *after), (split,))
+    return NpuGroups(size, network.num_npus // size, (*before, halves[0]), (halves[1], *after), (split,))
 
 
 def _unfit(network: Network, size: int) -> InputError:

@@ -21,7 +21,7 @@ from itertools import pairwise
 from themis_opt.base.errors import InputError
 from themis_opt.problem.iteration import Iteration
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.workloads.groups import Groups, divide
+from themis_opt.workloads.groups import NpuGroups, divide
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
@@ -45,7 +45,7 @@ def tensor(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     if setup.group == 1:
         raise InputError("must be 2 or more for tensor", field="--tensor-group", value=1)
     groups = divide(setup.network, setup.group or setup.network.num_npus, shared=setup.shared)
-    alone = Groups(groups.size, 1, groups.inside, (), groups.splits)
+    alone = NpuGroups(groups.size, 1, groups.inside, (), groups.splits)
     return _iteration(layers, setup, alone)
 
 
@@ -62,7 +62,7 @@ def _check_sharded(layers: tuple[Layer, ...], parallelism: str) -> None:
         raise InputError(rule, field="--parallelism", value=parallelism)
 
 
-def _iteration(layers: tuple[Layer, ...], setup: Setup, groups: Groups) -> Iteration:
+def _iteration(layers: tuple[Layer, ...], setup: Setup, groups: NpuGroups) -> Iteration:
     passes = Passes(setup.element_bytes)
     blocks = _blocks(layers, setup)
     if setup.update and not setup.zero:
@@ -95,12 +95,12 @@ def _blocks(layers: tuple[Layer, ...], setup: Setup) -> list[tuple[Layer, ...]]:
     return [layers[begin:end] for begin, end in pairwise(edges)]
 
 
-def _parts(layer: Layer, groups: Groups) -> int:
+def _parts(layer: Layer, groups: NpuGroups) -> int:
     return groups.size if layer.sharded else 1
 
 
 def _forward(
-    passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: Groups, prefix: str, *, keep: bool
+    passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: NpuGroups, prefix: str, *, keep: bool
 ) -> None:
     for layer in layers:
         elements = layer.elements(groups.size)
@@ -111,12 +111,12 @@ def _forward(
         _reduce_output(passes, layer, setup, groups, f"{prefix}{layer.name}.output")
 
 
-def _reduce_output(passes: Passes, layer: Layer, setup: Setup, groups: Groups, name: str) -> None:
+def _reduce_output(passes: Passes, layer: Layer, setup: Setup, groups: NpuGroups, name: str) -> None:
     if layer.sharded:
         passes.block(name, CollectiveKind.ALL_REDUCE, setup.batch * layer.outputs, groups.inside)
 
 
-def _backward(passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: Groups, prefix: str) -> None:
+def _backward(passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: NpuGroups, prefix: str) -> None:
     for layer in reversed(layers):
         times, name = setup.times(layer, _parts(layer, groups)), f"{prefix}{layer.name}"
         if setup.recompute:
@@ -141,7 +141,7 @@ def _look_up(passes: Passes, layers: tuple[Layer, ...], setup: Setup, prefix: st
         passes.exchange(f"{table}.row_gradients", kind, elements, ready, needed, model=True)
 
 
-def _gradients(passes: Passes, copied: list[Layer], setup: Setup, groups: Groups, last: str, first: str) -> None:
+def _gradients(passes: Passes, copied: list[Layer], setup: Setup, groups: NpuGroups, last: str, first: str) -> None:
     """All-reduces of gradients of copied layers, needed before the update or before the layer's next forward pass."""
     if setup.granularity == "fused":
         total = sum(layer.elements(groups.size) for layer in copied)
@@ -159,7 +159,9 @@ def _gradients(passes: Passes, copied: list[Layer], setup: Setup, groups: Groups
             passes.exchange(name, CollectiveKind.ALL_REDUCE, elements, ready, needed, groups.replicas)
 
 
-def _sharded_update(passes: Passes, copied: list[Layer], setup: Setup, groups: Groups, last: str, first: str) -> None:
+def _sharded_update(
+    passes: Passes, copied: list[Layer], setup: Setup, groups: NpuGroups, last: str, first: str
+) -> None:
     """Reduce-scatter of gradients (stage 1: all-reduce), update of a shard, all-gather of parameters, by layer."""
     copied = [layer for layer in copied if layer.parameters]
     total = sum(layer.elements(groups.size) for layer in copied)

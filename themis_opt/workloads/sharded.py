@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from themis_opt.base.errors import InputError
 from themis_opt.problem.iteration import Iteration
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.workloads.groups import Groups, divide
+from themis_opt.workloads.groups import NpuGroups, divide
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
@@ -42,7 +42,7 @@ def hybrid_sharded(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
 class _Sharded:
     layers: tuple[Layer, ...]
     setup: Setup
-    groups: Groups
+    groups: NpuGroups
 
     def iteration(self, parallelism: str) -> Iteration:
         if any(layer.kind == "table" for layer in self.layers):

@@ -17,7 +17,7 @@ from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import Iteration
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.workloads.groups import Groups, divide
+from themis_opt.workloads.groups import NpuGroups, divide
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
@@ -92,7 +92,7 @@ def _parts(layers: tuple[Layer, ...]) -> tuple[tuple[Layer, ...], tuple[Layer, .
 
 
 def _round(
-    passes: Passes, connected: tuple[Layer, ...], setup: Setup, groups: Groups, number: int, boundary: str
+    passes: Passes, connected: tuple[Layer, ...], setup: Setup, groups: NpuGroups, number: int, boundary: str
 ) -> None:
     """Forward and backward pass of the fully connected layers for one batch, 1/K of it from each member."""
     suffix = f"round{number + 1}"
@@ -120,7 +120,7 @@ def _round(
 
 
 def _boundary_gradients(
-    passes: Passes, convolutions: tuple[Layer, ...], connected: tuple[Layer, ...], setup: Setup, groups: Groups
+    passes: Passes, convolutions: tuple[Layer, ...], connected: tuple[Layer, ...], setup: Setup, groups: NpuGroups
 ) -> None:
     """Gradients of the activations of all rounds, needed before the backward pass of the last convolution."""
     needed = f"{convolutions[-1].name}.weight_gradient"
@@ -132,7 +132,9 @@ def _boundary_gradients(
         )
 
 
-def _gradients(passes: Passes, convolutions: tuple[Layer, ...], connected: tuple[Layer, ...], groups: Groups) -> None:
+def _gradients(
+    passes: Passes, convolutions: tuple[Layer, ...], connected: tuple[Layer, ...], groups: NpuGroups
+) -> None:
     reduce = CollectiveKind.ALL_REDUCE
     for layer in reversed(connected):
         shard, needed = -(-layer.elements() // groups.size), f"{layer.name}.round1.forward"

@@ -33,7 +33,7 @@ from themis_opt import (
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.runtime.coordinator import Coordinator, local
 from themis_opt.runtime.elements import DTYPES, REDUCTIONS
-from themis_opt.runtime.execution import Execution, execute
+from themis_opt.runtime.execution import ExecutionResult, execute
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.program import RunOptions, compile_program
 from themis_opt.runtime.threads import run_in_threads
@@ -81,8 +81,8 @@ def check_random(count: int = 1000) -> dict[str, Any]:
             in_flight=generator.randrange(1, 4),
             paced=False,
         )
-        found = run_in_threads(compile_program(planned(problem, f"random:seed={seed}"), options), seed)
-        wrong += [found] if found else []
+        fault = run_in_threads(compile_program(planned(problem, f"random:seed={seed}"), options), seed)
+        wrong += [fault] if fault else []
     return {"runs": count, "wrong": wrong, "seconds": monotonic() - began}
 
 
@@ -94,7 +94,7 @@ def check_faults(count: int = 50) -> dict[str, Any]:
     for number in range(count):
         kind, rank = ("kill", "stop", "corrupt")[number % 3], generator.randrange(4)
         rows.append(_fault(program, kind, rank, generator))
-    left = [own.pid for own in psutil.Process().children(recursive=True)]
+    left = [process.pid for process in psutil.Process().children(recursive=True)]
     named = sum(row["named"] == row["rank"] for row in rows)
     slowest = {kind: max(row["seconds"] for row in rows if row["kind"] == kind) for kind in ("kill", "stop", "corrupt")}
     return {"faults": count, "named": named, "slowest_seconds": slowest, "left": left}
@@ -170,24 +170,28 @@ def check_calibration() -> dict[str, Any]:
 
 def _emulated(sizes: str, network: Sequence[str], *words: str) -> Any:
     """What a command of ours prints as JSON on an emulated network, all ranks joined."""
-    own = [sys.executable, "-m", "themis_opt"]
-    line = [*own, "emulate", sizes, *network, "--json", "--", *own, *words]
+    command = [sys.executable, "-m", "themis_opt"]
+    line = [*command, "emulate", sizes, *network, "--json", "--", *command, *words]
     text = subprocess.check_output([*line, "--join", "10.77.0.1:29600", "--address", "{address}"], text=True)
-    return json.JSONDecoder().raw_decode(text[min(text.index(own) for own in "[{" if own in text) :])[0]
+    return json.JSONDecoder().raw_decode(text[min(text.index(bracket) for bracket in "[{" if bracket in text) :])[0]
 
 
 def check_overhead() -> dict[str, Any]:
     """Unpaced all-reduces on loopback, beside those of gloo and MPI on the same ranks."""
-    found = {}
+    rows_by_size = {}
     for mebibytes in (1, 16):
         problem = all_reduce((4, 2), ("1 GB/s", "1 GB/s"), f"{mebibytes} MiB", 2)
         ran = _executed(
             {name: planned(problem, name) for name in ("baseline+fifo", "themis+scf")}, RunOptions(paced=False), 5
         )
-        ours = {own.name: own.measured_seconds for own in ran.executed}
-        memory = max(own.memory for own in ran.executed)
-        found[f"{mebibytes} MiB"] = ours | {"gloo": _gloo(mebibytes), "mpi": _mpi(mebibytes), "memory_bytes": memory}
-    return found
+        ours = {executed.name: executed.measured_seconds for executed in ran.executed}
+        memory = max(executed.memory for executed in ran.executed)
+        rows_by_size[f"{mebibytes} MiB"] = ours | {
+            "gloo": _gloo(mebibytes),
+            "mpi": _mpi(mebibytes),
+            "memory_bytes": memory,
+        }
+    return rows_by_size
 
 
 GLOO = """
@@ -228,13 +232,13 @@ def _mpi(mebibytes: int) -> float:
     return float(subprocess.check_output(line, env=environment))
 
 
-def _executed(schedules: dict[str, Schedule], options: RunOptions, repeat: int) -> Execution:
+def _executed(schedules: dict[str, Schedule], options: RunOptions, repeat: int) -> ExecutionResult:
     count = next(iter(schedules.values())).instance.fabric.num_npus
     with Coordinator(count, local(count)) as ranks:
         return execute(schedules, ranks, options, repeat=repeat)
 
 
-def _rows(done: Execution) -> dict[str, Any]:
+def _rows(done: ExecutionResult) -> dict[str, Any]:
     return {"verdict": done.verdict(), "rows": done.rows()}
 
 
@@ -251,8 +255,8 @@ def _trained(npus: str) -> dict[str, Any]:
     line = [sys.executable, "-m", "themis_opt", "emulate", "2x2", "--rates", "100Mb/s,50Mb/s", "--json", "--"]
     text = subprocess.check_output([*line, sys.executable, str(HOOK), *npus], text=True)
     first, _, rest = text.partition("\n")
-    found: dict[str, Any] = json.loads(first) | {"sent_bytes": json.loads(rest)["sent_bytes"]}
-    return found
+    training: dict[str, Any] = json.loads(first) | {"sent_bytes": json.loads(rest)["sent_bytes"]}
+    return training
 
 
 CHECKS: dict[str, Callable[[], dict[str, Any]]] = {
@@ -268,10 +272,10 @@ CHECKS: dict[str, Callable[[], dict[str, Any]]] = {
 def main() -> None:
     """Run one check, or several."""
     for name in sys.argv[1:]:
-        found = CHECKS[name]()
+        outcome = CHECKS[name]()
         known = json.loads(FILE.read_text()) if FILE.exists() else {}
-        FILE.write_text(json.dumps(known | {name: found}, indent=1, sort_keys=True) + "\n")
-        print(name, json.dumps(found)[:1500], flush=True)
+        FILE.write_text(json.dumps(known | {name: outcome}, indent=1, sort_keys=True) + "\n")
+        print(name, json.dumps(outcome)[:1500], flush=True)
 
 
 if __name__ == "__main__":

@@ -39,11 +39,11 @@ def scatter(frame: pd.DataFrame) -> Figure:
     left, right = figure.subplots(1, 2)
     ends = [frame.predicted_s.min() * 0.9, frame.measured_s.max() * 1.1]
     left.plot(ends, ends, color=QUIET, linewidth=0.8)
-    for (transport, is_large), own in frame.groupby(["transport", "is_large"]):
+    for (transport, is_large), group in frame.groupby(["transport", "is_large"]):
         style = {"color": COLOURS[transport], "markersize": 4, "markerfacecolor": None if is_large else "white"}
         label = f"{transport}, smallest stage {'≥' if is_large else '<'} 100 KiB"
-        left.plot(own.predicted_s, own.measured_s, "o", label=label, **style)
-        right.plot(own.smallest_stage_bytes / 2**10, 100 * own.error, "o", **style)
+        left.plot(group.predicted_s, group.measured_s, "o", label=label, **style)
+        right.plot(group.smallest_stage_bytes / 2**10, 100 * group.error, "o", **style)
     left.set(xscale="log", yscale="log", xlabel="predicted, s", ylabel="measured, s")
     left.legend(frameon=False, fontsize=8)
     right.set(xscale="log", xlabel="smallest stage, KiB", ylabel="measured over predicted, %", ylim=(-20, 90))
@@ -69,18 +69,18 @@ def cases_table(frame: pd.DataFrame) -> str:
         "largest error of speedups | fastest: predicted / measured | processors | runs |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for case, own in frame.groupby(CASE, sort=False):
-        best = own.loc[own.predicted_s.idxmin()]
-        error = f"{percent(own.error.median())} ({percent(own.error.min())} .. {percent(own.error.max())})"
+    for case, rows in frame.groupby(CASE, sort=False):
+        best = rows.loc[rows.predicted_s.idxmin()]
+        error = f"{percent(rows.error.median())} ({percent(rows.error.min())} .. {percent(rows.error.max())})"
         cells = [
             *map(str, case[:5]),
             "-" if case[5] == "0" and case[6] == "0" else f"{case[5]}, {case[6]}",
-            f"{own.smallest_stage_bytes.min() / 2**10:.0f}",
+            f"{rows.smallest_stage_bytes.min() / 2**10:.0f}",
             error,
-            f"{100 * own.ratio_error.abs().max():.1f} %",
+            f"{100 * rows.ratio_error.abs().max():.1f} %",
             f"{best.speedup_predicted:.3f}x / {best.speedup_measured:.3f}x",
-            f"{own.processors_busy.median():.2f}",
-            f"{own.runs.min()}",
+            f"{rows.processors_busy.median():.2f}",
+            f"{rows.runs.min()}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -94,13 +94,13 @@ def quantiles(frame: pd.DataFrame) -> str:
     ]
     bins = [(0, 32), (32, 100), (100, 200), (200, 10**6)]
     for low, high in bins:
-        own = frame[(frame.smallest_stage_bytes >= low * 2**10) & (frame.smallest_stage_bytes < high * 2**10)]
-        if own.empty:
+        rows = frame[(frame.smallest_stage_bytes >= low * 2**10) & (frame.smallest_stage_bytes < high * 2**10)]
+        if rows.empty:
             continue
-        off, ratios = own.error.abs(), own.ratio_error.abs()
+        off, ratios = rows.error.abs(), rows.ratio_error.abs()
         name = f"{low} to {high} KiB" if high < 10**6 else f"from {low} KiB"
         cells = [f"{100 * value:.1f} %" for value in (off.quantile(0.9), off.max(), ratios.quantile(0.9), ratios.max())]
-        lines.append(f"| {name} | {len(own)} | {percent(own.error.median())} | {' | '.join(cells)} |")
+        lines.append(f"| {name} | {len(rows)} | {percent(rows.error.median())} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -115,31 +115,31 @@ def wins(frame: pd.DataFrame) -> str:
 
 def checks_text() -> str:
     """What checks.json holds, in words."""
-    found = json.loads((HERE / "checks.json").read_text())
-    return "\n".join(words(found[name]) for name, words in WORDS.items() if name in found)
+    checks = json.loads((HERE / "checks.json").read_text())
+    return "\n".join(words(checks[name]) for name, words in WORDS.items() if name in checks)
 
 
-def random_words(own: dict[str, Any]) -> str:
+def random_words(check: dict[str, Any]) -> str:
     """Random schedules."""
     return (
-        f"- **Exact.** {own['runs']} random schedules of all collectives, types, reductions and algorithms, with "
-        f"several stages in flight and sizes that do not divide: {len(own['wrong'])} wrong, no deadlock."
+        f"- **Exact.** {check['runs']} random schedules of all collectives, types, reductions and algorithms, with "
+        f"several stages in flight and sizes that do not divide: {len(check['wrong'])} wrong, no deadlock."
     )
 
 
-def fault_words(own: dict[str, Any]) -> str:
+def fault_words(check: dict[str, Any]) -> str:
     """Faults."""
-    slowest = max(own["slowest_seconds"].values())
+    slowest = max(check["slowest_seconds"].values())
     return (
-        f"- **Faults.** One of four ranks killed, stopped or corrupted at {own['faults']} random instants: named "
-        f"{own['named']} times, after {slowest:.0f} s at most; processes left: {len(own['left'])}."
+        f"- **Faults.** One of four ranks killed, stopped or corrupted at {check['faults']} random instants: named "
+        f"{check['named']} times, after {slowest:.0f} s at most; processes left: {len(check['left'])}."
     )
 
 
-def iteration_words(own: dict[str, Any]) -> str:
+def iteration_words(check: dict[str, Any]) -> str:
     """Exposed communication, predicted and measured."""
     lines = ["| policy | iteration, predicted / measured, ms | exposed, predicted / measured, ms |", "|---|---|---|"]
-    for row in own["rows"]:
+    for row in check["rows"]:
         keys = [(f"{what}predicted_s", f"{what}measured_s") for what in ("", "exposed_")]
         pair = [" / ".join(f"{1e3 * row[key]:.1f}" for key in both) for both in keys]
         lines.append(f"| {row['policy']} | {pair[0]} | {pair[1]} |")
@@ -147,13 +147,13 @@ def iteration_words(own: dict[str, Any]) -> str:
     return f"- **Iterations** of four layers on 4x2, compute as sleeps; all runs exact.\n\n{table}\n"
 
 
-def calibration_words(own: dict[str, Any]) -> str:
+def calibration_words(check: dict[str, Any]) -> str:
     """Errors of a file that is wrong about the network, and of the calibrated one."""
     lines = [
         "| policy | file: predicted / measured, s | error | calibrated: predicted / measured, s | error |",
         "|---|---|---|---|---|",
     ]
-    for both in zip(own["stated"], own["calibrated"], strict=True):
+    for both in zip(check["stated"], check["calibrated"], strict=True):
         cells = [
             cell
             for row in both
@@ -168,19 +168,19 @@ def calibration_words(own: dict[str, Any]) -> str:
     )
 
 
-def overhead_words(own: dict[str, Any]) -> str:
+def overhead_words(check: dict[str, Any]) -> str:
     """Without pace, beside libraries."""
     columns = ("baseline+fifo", "themis+scf", "gloo", "mpi")
     lines = [
         "| size | fixed order | Themis + SCF | gloo | MPI | ours / gloo | ours / MPI | MiB of the largest rank |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for size, row in own.items():
+    for size, row in check.items():
         ours = min(row["baseline+fifo"], row["themis+scf"])
         cells = [size, *(f"{1e3 * row[name]:.1f}" for name in columns)]
         cells += [f"{ours / row['gloo']:.1f}", f"{ours / row['mpi']:.1f}", f"{row['memory_bytes'] / 2**20:.0f}"]
         lines.append(f"| {' | '.join(cells)} |")
-    table, sizes = "\n".join(lines), list(own.values())
+    table, sizes = "\n".join(lines), list(check.values())
     per_mebibyte = (sizes[-1]["memory_bytes"] - sizes[0]["memory_bytes"]) / 15 / 2**20
     return (
         "- **Unpaced** ranks on loopback, in ms, beside `torch.distributed.all_reduce` of gloo and `MPI_Allreduce` "
@@ -189,9 +189,9 @@ def overhead_words(own: dict[str, Any]) -> str:
     )
 
 
-def hook_words(own: dict[str, Any]) -> str:
+def hook_words(check: dict[str, Any]) -> str:
     """Training with the hook."""
-    near, far = own["neighbours"], own["others"]
+    near, far = check["neighbours"], check["others"]
     apart = max(near["apart"], far["apart"])
     return (
         f"- **DDP hook** on an emulated network of 2x2: weights are at most {apart:.1e} from those of plain DDP, and a "

@@ -45,7 +45,7 @@ def train(hook):
         model(torch.randn(8, WIDTH, generator=data)).square().mean().backward()
         optimizer.step()
         times.append(monotonic() - began)
-    return torch.cat([own.detach().reshape(-1) for own in model.parameters()]), median(times[1:])
+    return torch.cat([weights.detach().reshape(-1) for weights in model.parameters()]), median(times[1:])
 
 
 def main() -> None:

@@ -114,7 +114,10 @@ def _measured(case: Case, repeat: int) -> list[dict[str, Any]]:
     schedules = {name: simulate(instance, make_policy(name)(instance)) for name in POLICIES}
     with Coordinator(case.num_ranks, local(case.num_ranks, case.transport)) as ranks:
         rows = execute(schedules, ranks, RunOptions(), repeat=repeat).rows()
-    load = {"smallest_stage_bytes": min(min(own.costs.sent) for own in schedules.values()), "load": os.getloadavg()[0]}
+    load = {
+        "smallest_stage_bytes": min(min(schedule.costs.sent) for schedule in schedules.values()),
+        "load": os.getloadavg()[0],
+    }
     flat = ({name: value for name, value in row.items() if not isinstance(value, list)} for row in rows)
     return [asdict(case) | row | load for row in flat]
 

@@ -18,7 +18,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import equal_sizes
 from themis_opt.solving.lowering import occupancies
 
-Number = TypeVar("Number", int, IntArray)
+NumberOrArray = TypeVar("NumberOrArray", int, IntArray)
 
 BITS, LOW_BITS = 4, 15
 """Bits of one local dimension in a path, and their mask."""
@@ -178,7 +178,7 @@ def num_layers(tables: Tables, collective: int) -> int:
     return 1 if tables.mirrored[collective] else tables.phases[collective]
 
 
-def dimension_at(path: Number, position: Number) -> Number:
+def dimension_at(path: NumberOrArray, position: NumberOrArray) -> NumberOrArray:
     """The local dimension that a path visits at a position."""
     return path >> (BITS * position) & LOW_BITS
 

@@ -72,7 +72,7 @@ PNG_SCALE = 1.5
 MOST_MARKED_POINTS = 40
 """Points of a line that are marked; lines of more points are bare."""
 
-TICKS = 6
+AXIS_TICKS = 6
 """About so many ticks along other axes."""
 
 MOST_TICKS = 12
@@ -427,7 +427,9 @@ def _numbers(channel: type[Place], axis: Axis, values: pd.Series, zero: bool = F
         nice=False,
         padding=0 if zero else PADDING,
     )
-    drawn = alt.Axis(values=ticks or alt.Undefined, tickCount=TICKS, labelExpr=LABELS.get(axis.format, alt.Undefined))
+    drawn = alt.Axis(
+        values=ticks or alt.Undefined, tickCount=AXIS_TICKS, labelExpr=LABELS.get(axis.format, alt.Undefined)
+    )
     return channel(field=axis.field, type="quantitative", title=axis.label, scale=scale, axis=drawn)
 
 
@@ -442,7 +444,7 @@ def _ticks(axis: Axis, values: Iterable[float]) -> list[float]:
     """Places of ticks: the counts or sizes themselves, round numbers on other logarithmic axes, else none chosen."""
     places = sorted({float(value) for value in values if value > 0})
     if places and axis.format in ("count", "size") and len(places) <= 3 * MOST_TICKS:
-        return _spaced(places) if axis.log else places[:: -math.ceil(len(places) / TICKS)]
+        return _spaced(places) if axis.log else places[:: -math.ceil(len(places) / AXIS_TICKS)]
     return _round_numbers(places[0], places[-1]) if axis.log and places else []
 
 

@@ -43,7 +43,7 @@ time_limit = 1
 """
 
 
-class OwnFile(NamedTuple):
+class FormatFile(NamedTuple):
     """A file of a format of our own: its name, what is in it, and what reads it and looks at all of it."""
 
     name: str
@@ -51,7 +51,7 @@ class OwnFile(NamedTuple):
     read: Callable[[Path], object]
 
 
-def own_files() -> dict[str, OwnFile]:
+def format_files() -> dict[str, FormatFile]:
     """A file of every format of our own, by what it is."""
     collective, period = (_schedule(instance) for instance in (themis_opt.load(SMALL), iteration_schedules.layers()))
     layers = find_model("resnet-50").layers(None)
@@ -59,15 +59,15 @@ def own_files() -> dict[str, OwnFile]:
     times = {"layers": {layer.name: passes for layer in layers[:3]}}
     best = b"".join(best_known.TABLE.read_bytes().splitlines(keepends=True)[:6])
     return {
-        "instance": OwnFile("a.json", shipped()[SMALL].read_bytes(), themis_opt.load),
-        "iteration": OwnFile("b.json", _json(iteration_schedules.layers().model_dump(mode="json")), themis_opt.load),
-        "schedule": OwnFile("c.json", collective, lambda path: validate(read_schedule(path))),
-        "iteration schedule": OwnFile("d.json", period, lambda path: validate(read_schedule(path))),
-        "experiment": OwnFile("experiment.toml", EXPERIMENT.encode(), _read_experiment),
-        "rows": OwnFile("rows.csv", _rows(), _report),
-        "times": OwnFile("times.json", _json(times), lambda path: read_times(path, layers[:3])),
-        "best known": OwnFile("best.csv", best, best_known.read),
-        "store": OwnFile("runs.sqlite", _store(), _read_store),
+        "instance": FormatFile("a.json", shipped()[SMALL].read_bytes(), themis_opt.load),
+        "iteration": FormatFile("b.json", _json(iteration_schedules.layers().model_dump(mode="json")), themis_opt.load),
+        "schedule": FormatFile("c.json", collective, lambda path: validate(read_schedule(path))),
+        "iteration schedule": FormatFile("d.json", period, lambda path: validate(read_schedule(path))),
+        "experiment": FormatFile("experiment.toml", EXPERIMENT.encode(), _read_experiment),
+        "rows": FormatFile("rows.csv", _rows(), _report),
+        "times": FormatFile("times.json", _json(times), lambda path: read_times(path, layers[:3])),
+        "best known": FormatFile("best.csv", best, best_known.read),
+        "store": FormatFile("runs.sqlite", _store(), _read_store),
     }
 
 

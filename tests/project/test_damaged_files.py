@@ -4,14 +4,14 @@ import random
 from pathlib import Path
 
 import pytest
+from format_files import format_files
 from fuzzing import damaged_bytes
 from hypothesis import given
 from hypothesis import strategies as st
-from own_files import own_files
 
 from themis_opt.base.errors import ThemisError
 
-FILES = own_files()
+FILES = format_files()
 
 
 def check(kind: str, path: Path, content: bytes) -> None:

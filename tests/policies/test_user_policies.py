@@ -34,9 +34,9 @@ def fixed(instance: Instance) -> Plan:
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A module in the folder in which the command is called."""
-    (tmp_path / "own_policies.py").write_text(MODULE, encoding="utf-8")
+    (tmp_path / "user_policies.py").write_text(MODULE, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    return "own_policies"
+    return "user_policies"
 
 
 @pytest.fixture(scope="module")
