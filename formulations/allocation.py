@@ -20,7 +20,7 @@ A time is convex in the rates, since a piece is the reciprocal of a linear funct
 piece: all work that no order spares it, at its rate.  With free orders the fluid relaxation
 (:mod:`formulations.fluid`) has one piece for every weighting :math:`\lambda` of the machines.  With
 :math:`\mu_k = \lambda_k / b_k` its Lagrangian is the cheapest paths under arc costs :math:`\mu_k p`, over
-:math:`\mu b`, and as a function of b a piece.  So the pieces of a group are found as they are needed, from the duals
+:math:`\mu b`, and as a function of b a piece.  So the pieces of a group are computed as they are needed, from the duals
 of its relaxation at the rates of the moment.
 
 Method: cutting planes (J. Kelley, 1960, https://doi.org/10.1137/0108053).  A piece with :math:`s = \mu b^0` at rates
@@ -136,7 +136,7 @@ class AllocationData:
 
 @dataclass(frozen=True)
 class Allocation:
-    """The best rates found.
+    """The best rates.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ class Allocation:
     rounds : int
         Programmes solved.
     widest : float64 array, shape (machines,)
-        Rates that are as good, found before cheaper ones were looked for.
+        Rates that are as good, from before cheaper ones were sought.
     """
 
     rates: FloatArray
@@ -169,7 +169,7 @@ class Infeasible(ArithmeticError):
 
 
 def extreme_rates(data: AllocationData) -> list[FloatArray]:
-    """For each machine, rates within the constraints at which its own is least, and at which it is largest.
+    """For each machine, rates within the constraints at which its rate is least, and at which it is largest.
 
     Raises
     ------
@@ -342,7 +342,7 @@ class _Master:
         return self.value(rates)
 
     def cheapest(self, prices: FloatArray, objective: float, as_good: float, rounds: int) -> FloatArray | None:
-        """The cheapest rates that are as good; None if they are not found in so many rounds."""
+        """The cheapest rates that are as good; None if so many rounds do not suffice."""
         total = sum(group.weight * time for group, time in zip(self.data.groups, self.times, strict=True))
         self.solver.Add(total <= objective * (1 + as_good / 2) / self.time_scale)
         scale = float(prices.max()) or 1.0

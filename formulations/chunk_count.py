@@ -35,7 +35,7 @@ and the largest job has at least the share :math:`1 / n_j`.
 
 For given :math:`n` (1) to (3) are a linear programme, whose bound is a Lagrangian relaxation of (2) as in
 :mod:`formulations.fluid` and valid for any weights.  Without (3) it grows with every :math:`n_j` while (4) falls, so
-the least T over all n is found by bisection: a T is out of reach if the fewest jobs whose chains fit into it have too
+the least T over all n comes from a bisection: a T is out of reach if the fewest jobs whose chains fit into it have too
 large loads.  (3) falls with the number of jobs; it says something of fewer than there are machines, which are looked at
 one by one where there is one class.
 """

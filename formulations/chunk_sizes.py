@@ -62,7 +62,7 @@ def best_shares(data: SizingData) -> FloatArray:
     Raises
     ------
     ArithmeticError
-        If the programme has no solution, as when the pairs form a cycle, or none that is found with little work.
+        If the programme has no solution, as when the pairs form a cycle, or none that takes little work.
     """
     solver = pywraplp.Solver.CreateSolver("GLOP")
     share = [solver.NumVar(0, 1, f"share{c}") for c in range(len(data.group))]
@@ -88,5 +88,5 @@ def best_shares(data: SizingData) -> FloatArray:
     solver.Minimize(makespan)
     solver.SetSolverSpecificParametersAsString(MOST_WORK)
     if solver.Solve() != pywraplp.Solver.OPTIMAL:
-        raise ArithmeticError("no chunk sizes were found")
+        raise ArithmeticError("the solver gave no chunk sizes")
     return np.array([variable.solution_value() for variable in share])

@@ -30,9 +30,9 @@ GRACE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """What the solver found.
+    """The answer of the solver.
 
-    `values` are those of the tracked variables, None if it found no solution; `work` is deterministic time.
+    `values` are those of the tracked variables, None without a solution; `work` is deterministic time.
     """
 
     status: str
@@ -67,7 +67,7 @@ def search(
 ) -> SearchOutcome:
     """Minimise `model` within `limits`; `relaxation` as in :data:`formulations.limits.Relaxation`.
 
-    The solver runs in a thread of its own, so that Ctrl-C reaches this one; KeyboardInterrupt stops the solver
+    The solver runs in a separate thread, so that Ctrl-C reaches this one; KeyboardInterrupt stops the solver
     and the best solution so far is returned with status ``interrupted``.  It is also stopped when it overruns its
     time, when the process holds more memory than it may, or when another thread sets `stop`.
     """

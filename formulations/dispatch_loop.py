@@ -99,7 +99,7 @@ def stands(tree: DispatchTree, search: TreeSearch, level: int, side: int) -> boo
         return False
     measure_middle(tree, search)
     start_from(search, level + 1, level)
-    for attempt in range(2):  # with the rows of the node below, and with its own
+    for attempt in range(2):  # with the rows of the node below, then of this node
         rows_level, rounds, chained = level, TREE_ROUNDS, side
         if attempt == 1:
             start_anew(search, level + 1)
@@ -307,7 +307,7 @@ def start_from(search: TreeSearch, level: int, below: int) -> None:
 
 
 def solve(search: TreeSearch, level: int, rows_level: int, num_rows: int) -> bool:
-    """The shares of the greatest slack by the dual simplex method; whether they were found."""
+    """The shares of the greatest slack by the dual simplex method; whether it ended with them."""
     size = search.share.shape[1]
     for _ in range(MAX_PIVOTS):
         for i in range(size):

@@ -3,7 +3,7 @@ r"""Heads and tails: the fluid relaxation where every stage also has to be reach
 Sets and data
     As in :mod:`formulations.fluid`.  A stage :math:`s` of class j on machine k starts no earlier than its head
     :math:`h_s`, the release of j and the least passage of one job through all stages before; after its end at least its
-    tail :math:`t_s` goes by, its own lag and the least passage through all stages after it.
+    tail :math:`t_s` goes by, the lag of the stage and the least passage through all stages after it.
     Windows :math:`w`: a machine :math:`k_w` and the set :math:`F_w` of its stages with :math:`h_s \ge h_w` and
     :math:`t_s \ge t_w`.
 

@@ -18,7 +18,7 @@ JobPlans = Sequence[Sequence[JobTimes]]
 
 @dataclass(frozen=True)
 class PlanOutcome:
-    """Best plan found (None if there is none), proven bound, status and deterministic time of the search."""
+    """Best plan (None if there is none), proven bound, status and deterministic time of the search."""
 
     jobs: JobPlans | None
     bound: int

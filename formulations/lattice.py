@@ -85,7 +85,7 @@ class JobClass:
 
 
 def subsets(machines: tuple[int, ...]) -> Iterator[int]:
-    """Masks of all subsets of the machines, every one after its own subsets."""
+    """Masks of all subsets of the machines, each after its proper subsets."""
     for choice in range(1 << len(machines)):
         yield sum(1 << machine for bit, machine in enumerate(machines) if choice >> bit & 1)
 

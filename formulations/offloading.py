@@ -39,7 +39,7 @@ from formulations.cp_sat import search
 from formulations.limits import Limits
 
 USUAL_LIMITS = Limits(seconds=20.0, gap=0.0, deterministic=True)
-"""Some hundred layers take a second; what is found after that is as good as it needs to be."""
+"""Some hundred layers take a second; a later answer is hardly better."""
 
 
 class Fate(Enum):

@@ -59,7 +59,7 @@ def best_period_shares(data: PeriodSizingData) -> FloatArray:
     Raises
     ------
     ArithmeticError
-        If the programme has no solution, or none that is found with little work.
+        If the programme has no solution, or none that takes little work.
     """
     solver = pywraplp.Solver.CreateSolver("GLOP")
     scale = float(data.rate.sum() + data.fixed.sum() + data.lag.sum()) or 1.0
@@ -80,5 +80,5 @@ def best_period_shares(data: PeriodSizingData) -> FloatArray:
     solver.Minimize(period)
     solver.SetSolverSpecificParametersAsString(MOST_WORK)
     if solver.Solve() != pywraplp.Solver.OPTIMAL:
-        raise ArithmeticError("no chunk sizes were found")
+        raise ArithmeticError("the solver gave no chunk sizes")
     return np.array([variable.solution_value() for variable in share])

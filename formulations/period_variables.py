@@ -31,7 +31,7 @@ class LaunchJobs:
     after_launches : tuple of int
         Launches of the same period whose results it waits for.
     mirrors : int or None
-        A launch with equally many jobs per class, whose paths the first phases of its own ones reverse.
+        A launch with equally many jobs per class, whose paths the first phases of its jobs reverse.
     """
 
     jobs: tuple[JobClass, ...]
@@ -99,7 +99,7 @@ class PeriodTimes:
 
 @dataclass(frozen=True)
 class PeriodOutcome:
-    """Best schedule found (None if there is none), proven bound on the period, status and work of the search."""
+    """Best schedule (None if there is none), proven bound on the period, status and work of the search."""
 
     times: PeriodTimes | None
     bound: int

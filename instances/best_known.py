@@ -41,7 +41,7 @@ class Record(Model):
 
     `collective` is ``mixed`` where there are several kinds, and ``iteration`` where there is compute; `size_bytes` and
     `chunks` are summed over collectives, or over the tensors of the iteration, whose time is the makespan.  Makespan
-    and bound are in picoseconds; `how_makespan` and `how_bound` say what found them, `date` when the row last improved.
+    and bound are in picoseconds; `how_makespan` and `how_bound` name their origin, `date` when the row last improved.
     """
 
     network: str
@@ -108,7 +108,7 @@ class Finding:
     bound : float
         A proven lower bound on the makespan, in picoseconds.
     bound_name, how_bound, how_makespan : str
-        Kind of the bound, and what found bound and schedule, such as :func:`how`.
+        Kind of the bound, and the origin of bound and schedule, such as :func:`how`.
     date : date
         When.
     """
@@ -163,7 +163,7 @@ def _collective(schedule: Schedule) -> str:
 
 
 def how(policy: "Exact") -> str:
-    """What found a schedule or a bound: the specification of the reference, and the version."""
+    """The origin of a schedule or a bound: the specification of the reference, and the version."""
     knobs_set = (f for f in fields(policy) if f.name in ALWAYS_TOLD or getattr(policy, f.name) != f.default)
     knobs = (f"{f.name}={getattr(policy, f.name)}" for f in knobs_set)
     return f"{':'.join((REFERENCE, *knobs))} of themis_opt {version('themis-opt')}"

@@ -1,4 +1,4 @@
-"""Small files of every format of our own, and what reads them."""
+"""Small files of every format of this project, and what reads them."""
 
 import csv
 import io
@@ -44,7 +44,7 @@ time_limit = 1
 
 
 class FormatFile(NamedTuple):
-    """A file of a format of our own: its name, what is in it, and what reads it and looks at all of it."""
+    """A file of a format of this project: its name, what is in it, and what reads it and looks at all of it."""
 
     name: str
     content: bytes
@@ -52,7 +52,7 @@ class FormatFile(NamedTuple):
 
 
 def format_files() -> dict[str, FormatFile]:
-    """A file of every format of our own, by what it is."""
+    """A file of every format of this project, by what it is."""
     collective, period = (_schedule(instance) for instance in (themis_opt.load(SMALL), iteration_schedules.layers()))
     layers = find_model("resnet-50").layers(None)
     passes = dict.fromkeys(("forward", "weight_gradient", "input_gradient"), "10 us")

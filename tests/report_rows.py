@@ -289,7 +289,7 @@ SAMPLED = tuple(_SAMPLES)
 
 
 def path_of(report):
-    """The name by which experiments ask for a report: those of this repository are functions of its own."""
+    """The name by which experiments ask for a report: those of this repository are its functions."""
     return f"drawing.{report}:{report}" if report in SAMPLED[1:] else report
 
 

@@ -286,7 +286,7 @@ def splitbrain(runs: pd.DataFrame) -> BlockReport:
     fastest = fastest.sort_values(["model", "group", "npus"])
     text = (
         "Convolutions are data parallel, fully connected layers are sharded in groups of K machines. Every machine has "
-        "its own batch, so that the speed-up over one machine is the number of machines times compute over iteration "
+        "its batch, so that the speed-up over one machine is the number of machines times compute over iteration "
         "time; each with the fastest of the policies run. Memory is that of parameters, relative to K = 1."
     )
     memory = _memory(fastest)

@@ -106,7 +106,7 @@ def test_processes_are_ended_with_what_they_do():
     with processes(1) as site:
         endless = site.submit(time.sleep, 10 * PATIENCE)
         (child,) = wait_until(lambda: set(multiprocessing.active_children()) - before)
-    wait_until(lambda: child.exitcode is not None)  # the pool's own thread may be the one that learns it
+    wait_until(lambda: child.exitcode is not None)  # a thread of the pool may be the one that learns it
     assert child.exitcode == -signal.SIGKILL
     assert isinstance(endless.exception(PATIENCE), BrokenExecutor)
 

@@ -294,7 +294,7 @@ def test_columns_describe_the_iteration(runs_of):
 def test_sizes_are_refused_for_iterations(runs_of):
     told = refusal(runs_of, f'{on(RESNET)}\nsize = ["1 MB"]\n{BASELINE}')
     assert "runs[0].size" in told
-    assert "tensors have sizes of their own" in told
+    assert "tensors state their sizes" in told
 
 
 def test_quick_keeps_its_limit_where_kinds_are_mixed(runs_of):

@@ -1,4 +1,4 @@
-"""Solvers beside each other on one instance: what each found and proved, and when; as tables and as a picture."""
+"""Solvers beside each other on one instance: what each attained and proved, and when; as tables and as a picture."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ NANOSECOND, MICROSECOND = 1_000, 1_000_000
 ANY_PATHS = "any"
 """What the bound of a solver holds for that chooses the paths itself."""
 
-COLUMNS = ("solver", "makespan (us)", "gap", "proven bound (us)", "for paths", "best found after (s)", "ended (s)")
+COLUMNS = ("solver", "makespan (us)", "gap", "proven bound (us)", "for paths", "best after (s)", "ended (s)")
 
 PANEL_WIDTH, PANEL_HEIGHT = 10.0, 4.2
 """Inches."""
@@ -50,13 +50,13 @@ class Run:
     Attributes
     ----------
     schedule : Schedule or None
-        Its best plan, simulated exactly; None if it found none.
+        Its best plan, simulated exactly; None without one.
     bound : float
         What it proves, in picoseconds; 0 if nothing.
     paths : str
         What the bound holds for: any paths, or whose paths.
     points : tuple of Point
-        The trajectory in the solver's own, rounded times.
+        The trajectory in the rounded times of the solver.
     seconds : float
         When it ended.
     """
@@ -195,7 +195,7 @@ def _cells(contest: Contest, run: Run) -> tuple[str, ...]:
     has_plan, proves = run.schedule is not None, run.bound > 0
     return (
         run.solver,
-        f"{run.makespan / MICROSECOND:.3f}" if has_plan else "none found",
+        f"{run.makespan / MICROSECOND:.3f}" if has_plan else "none",
         f"{contest.gap(run):.2%}" if has_plan else "",
         f"{run.bound / MICROSECOND:.3f}" if proves else "",
         run.paths if proves else "",
@@ -205,7 +205,7 @@ def _cells(contest: Contest, run: Run) -> tuple[str, ...]:
 
 
 def plot(contests: Sequence[Contest]) -> Figure:
-    """Makespans (solid) and bounds (dashed, of their own paths) over time, one panel per instance."""
+    """Makespans (solid) and bounds (dashed, of their paths) over time, one panel per instance."""
     figure = Figure(figsize=(PANEL_WIDTH, PANEL_HEIGHT * len(contests)), facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(len(contests), squeeze=False)[:, 0]

@@ -36,7 +36,7 @@ class Solve:
 
 @dataclass(frozen=True)
 class SolveRow(Solve):
-    """What a solve came to, in picoseconds and seconds; `gap` is that to its own bound, in percent."""
+    """What a solve came to, in picoseconds and seconds; `gap` is that to its bound, in percent."""
 
     makespan: float
     bound: float

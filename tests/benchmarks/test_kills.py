@@ -144,7 +144,7 @@ def run_tuning(url: str, trials: int, steps: Any) -> None:
 
 
 def trials_of(url: str) -> dict[int, str]:
-    """What every finished trial found, by its number."""
+    """The outcome of every finished trial, by its number."""
     import optuna
 
     study = optuna.load_study(study_name="killed", storage=open_storage(url))

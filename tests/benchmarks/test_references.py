@@ -6,7 +6,7 @@ included, and THEMIS_OPT_BENCHMARK_OUTPUT the folder for tables, trajectories an
 All solvers have the same chunks and threads and stop at the same gap; their best sequences are simulated exactly.  The
 reference policy is given the bounds of :mod:`themis_opt.solving.bounds`, whose computation counts as its time.  The
 constraint programmes start from nothing but a horizon in which all stages run one after another.  Those on given
-paths solve a smaller problem: on the paths of Themis, and on those that the reference policy has found, where they
+paths solve a smaller problem: on the paths of Themis, and on those of the reference policy, where they
 begin with half of its work done.
 """
 

@@ -103,7 +103,7 @@ def test_bad_policies(refuse, save, tmp_path, document, command, policies, said)
 def test_size_is_refused(refuse, save, document, command):
     message = refuse(command, save(document), "--size", "1MB")
     assert "size = '1MB'" in message
-    assert "tensors have their own" in message
+    assert "tensors state their sizes" in message
 
 
 def test_chunks_of_none_are_refused(refuse, save, document):

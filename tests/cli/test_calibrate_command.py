@@ -1,4 +1,4 @@
-"""Calibration: a robust fit, and a network that is found again."""
+"""Calibration: a robust fit, and a network that is recovered."""
 
 import json
 

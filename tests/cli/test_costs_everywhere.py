@@ -83,7 +83,7 @@ def test_small_chunks_that_cost_nothing_are_noted(invoke):
 
 @pytest.fixture
 def experiment(tmp_path):
-    """A small experiment in a folder of its own."""
+    """A small experiment in a separate folder."""
     path = tmp_path / "experiment.toml"
     path.write_text(
         f'name = "small"\n[[runs]]\ninstances = ["{NAME}"]\npolicies = ["hourglass"]\nchunk_sizes = "equal"\n'

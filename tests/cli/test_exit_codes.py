@@ -1,4 +1,4 @@
-"""Exit codes 0, 1 and 130; bad input (2) has modules of its own."""
+"""Exit codes 0, 1 and 130; bad input (2) is in other modules."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""``list``, and policies of other packages: listed with their origin, solved with and compared like our own."""
+"""``list``, and policies of other packages: listed with their origin, solved with and compared like shipped ones."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The command in a process of its own: entry points, imports, pipes, terminals and Ctrl-C."""
+"""The command in a separate process: entry points, imports, pipes, terminals and Ctrl-C."""
 
 import json
 import os

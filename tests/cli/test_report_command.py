@@ -185,9 +185,9 @@ def test_the_command_line_imports_nothing_heavy_for_its_help():
 
 @pytest.mark.parametrize("name", ["README.md", "report.html"])
 def test_files_that_no_report_left_are_not_replaced(folder, name):
-    (folder / name).write_text("my own notes", encoding="utf-8")
+    (folder / name).write_text("my notes", encoding="utf-8")
     assert "is no file of a report" in refuse(folder)
-    assert (folder / name).read_text(encoding="utf-8") == "my own notes"
+    assert (folder / name).read_text(encoding="utf-8") == "my notes"
     assert {path.name for path in folder.iterdir()} == {"experiment.toml", "rows.csv", name}
 
 

@@ -85,7 +85,7 @@ def test_wrong_options_are_refused(refuse, solution, arguments, rule):
 
 
 def test_sizes_of_schedules_stay(refuse, solution):
-    assert "--size: a schedule has its own sizes" in refuse("run", solution / "schedule.json", "--size", "1MiB")
+    assert "--size: a schedule states its sizes" in refuse("run", solution / "schedule.json", "--size", "1MiB")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ NS_PER_MS = 10**6
 KINDS = ("collectives", "iteration")
 FOR_BOTH = ("solve", "compare", "bound", "simulate", "validate", "robustness", "explain", "tune", "show")
 WITH_PROCESSES = ("run", "calibrate", "emulate")
-"""Commands that start processes; they have tests of their own."""
+"""Commands that start processes; they have separate tests."""
 CASES = [("collectives", command) for command in COMMANDS if command not in WITH_PROCESSES] + [
     ("iteration", command) for command in FOR_BOTH
 ]

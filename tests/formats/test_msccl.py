@@ -1,4 +1,4 @@
-"""MSCCL XML: proven on data for all collectives and dialects, refused beyond each limit, wrong files found."""
+"""MSCCL XML: proven on data for all collectives and dialects, refused beyond each limit, wrong files noticed."""
 
 import re
 from dataclasses import replace

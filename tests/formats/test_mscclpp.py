@@ -1,4 +1,4 @@
-"""Plans for MSCCL++: within schema and limits, proven on data, wrong plans found."""
+"""Plans for MSCCL++: within schema and limits, proven on data, wrong plans noticed."""
 
 import json
 
@@ -32,7 +32,7 @@ def test_every_collective_ends_with_its_result(tmp_path, name, kind):
     export(made, "mscclpp", tmp_path)
     assert "schema and limits hold" in next(iter(make_exporter("mscclpp").check(made, tmp_path)))
     if kind is CollectiveKind.ALL_TO_ALL:
-        with pytest.raises(InputError, match="needs an output of its own"):
+        with pytest.raises(InputError, match="needs a separate output"):
             plan_of(made, in_place=True)
     else:
         interpret_plan(plan_of(made, in_place=True))

@@ -1,4 +1,4 @@
-"""Compact pictures: every stage in its row, other schedules below, the bound, and axes of one's own."""
+"""Compact pictures: every stage in its row, other schedules below, the bound, and given axes."""
 
 import shutil
 

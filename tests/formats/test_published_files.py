@@ -1,6 +1,6 @@
 """Files that ASTRA-sim publishes, read as what they mean.
 
-The workloads in ``files/astra_sim`` are ASTRA-sim's own (``inputs/workload``), under the MIT licence beside them; the
+The workloads in ``files/astra_sim`` are ASTRA-sim's (``inputs/workload``), under the MIT licence beside them; the
 networks are written here from their values.
 """
 

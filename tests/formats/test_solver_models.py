@@ -1,4 +1,4 @@
-"""Models for solvers of one's own: read and solved by plain OR-Tools, their optima are those of the formulations."""
+"""Models for other solvers: read and solved by plain OR-Tools, their optima are those of the formulations."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Loads of intervals: horizons that can be judged by hand, against enumeration, and the parts on their own."""
+"""Loads of intervals: horizons that can be judged by hand, against enumeration, and the parts alone."""
 
 import random
 from dataclasses import replace
@@ -85,7 +85,7 @@ def test_the_optimum_is_never_refuted_however_coarse_the_ticks(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_one_model_answers_for_all_numbers_and_horizons(seed: int) -> None:
-    """Shorter horizons of a long one are refuted as those asked on their own, and never where some sizes fit."""
+    """Shorter horizons of a long one are refuted as those asked alone, and never where some sizes fit."""
     whole, least = random_class(random.Random(seed), 1)
     best = [min(brute_force([part(whole, least, u) for u in sizes]) for sizes in partitions(6, n)) for n in (1, 2, 3)]
     loads = model(whole, least, 3, 1.5 * max(best))

@@ -97,5 +97,5 @@ def test_what_cannot_be_made_is_refused(module: str, specification: str, rule: s
 
 
 def test_the_name_of_an_import_path_holds_its_colon() -> None:
-    _, chunk = split_specification("ddp:cap=1MiB/own.policies:Mine:knob=2+scf")
-    assert policy_name(chunk) == "own.policies:Mine"
+    _, chunk = split_specification("ddp:cap=1MiB/user.policies:Mine:knob=2+scf")
+    assert policy_name(chunk) == "user.policies:Mine"

@@ -407,7 +407,7 @@ def test_chunks_may_have_a_million_stages(chunks: int, refused: bool) -> None:
 
 
 def test_headers_of_partly_filled_packets_count_for_the_clock() -> None:
-    """Each of 10 000 chunks starts a packet of its own on each stage: 1e15 bytes of header at 1 GB/s."""
+    """Each of 10 000 chunks starts a separate packet on each stage: 1e15 bytes of header at 1 GB/s."""
     slow = dimension(packet={"payload": "1000 TB", "header": "1000 TB"})
     collective = Collective(kind=CollectiveKind.ALL_REDUCE, size=20_000, chunks=10_000)
     with pytest.raises(InputError, match="clock"):

@@ -199,7 +199,7 @@ def test_compute_and_memory_are_sums_over_tasks() -> None:
 
 
 def test_a_size_cannot_be_set_for_all_tensors() -> None:
-    with pytest.raises(InputError, match="tensors have their own sizes"):
+    with pytest.raises(InputError, match="tensors state their sizes"):
         instance_with(changed("chunks", to=8)).overridden(size="1 MB")
 
 

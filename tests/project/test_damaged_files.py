@@ -1,4 +1,4 @@
-"""Damaged files of our own formats: they are read, or refused in one line, nothing else."""
+"""Damaged files of the project's formats: they are read, or refused in one line, nothing else."""
 
 import random
 from pathlib import Path

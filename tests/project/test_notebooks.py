@@ -1,4 +1,4 @@
-"""Results in a notebook: short texts, tables, and pictures on axes of one's own."""
+"""Results in a notebook: short texts, tables, and pictures on given axes."""
 
 import pytest
 from matplotlib.axes import Axes
@@ -16,7 +16,7 @@ STEP = "3d-fc_ring_sw.resnet-50"
 
 
 def outwards(instance):
-    """A policy of one's own."""
+    """A policy of a user."""
     return Baseline()(instance)
 
 

@@ -1,4 +1,4 @@
-"""A wheel built from the tree works on its own, away from the tree."""
+"""A wheel built from the tree works alone, away from the tree."""
 
 import json
 import os

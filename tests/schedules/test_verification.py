@@ -44,7 +44,7 @@ def instance_of(
 
 
 def schedule_of(instance: Instance, *paths: tuple[int, ...]) -> Schedule:
-    """The schedule of a collective in which every chunk has its own path."""
+    """The schedule of a collective in which every chunk has its path."""
     sizes = equal_sizes(replace(instance.exchanges[0], max_chunks=len(paths)))
     return simulate(instance, Plan((Chunks(sizes, np.array(paths)),)))
 

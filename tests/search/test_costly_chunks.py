@@ -49,7 +49,7 @@ def test_one_chunk_where_headers_dominate(policy: str) -> None:
     ],
 )
 def test_hourglass_chooses_the_number_of_chunks_well(network: str, size: str, latency: str, best_known: float) -> None:
-    """Within 6 % of the best that long searches found, in microseconds."""
+    """Within 6 % of the best of long searches, in microseconds."""
     instance = costly(network, size, latency)
     schedule = simulate(instance, Hourglass("free")(instance))
     validate(schedule)

@@ -1,4 +1,4 @@
-"""The step that searches each group of launches as a collective of its own."""
+"""The step that searches each group of launches as a separate collective."""
 
 from dataclasses import dataclass
 

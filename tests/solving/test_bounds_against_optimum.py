@@ -1,4 +1,4 @@
-"""Every bound against the optimum of equal chunks, found by enumeration."""
+"""Every bound against the optimum of equal chunks, by enumeration."""
 
 from brute_force import brute_force
 from hypothesis import given, settings, target

@@ -54,7 +54,7 @@ def test_each_kind_between_three_nodes(kind: str, expected: float) -> None:
     ("kind", "expected"),
     [
         ("all_reduce", SIZE / 8 / 25e9),  # every node contributes once, switches sum and copy
-        ("all_gather", SIZE / 24 / 25e9),  # every NPU sends its own bytes once
+        ("all_gather", SIZE / 24 / 25e9),  # every NPU sends its bytes once
         ("reduce_scatter", SIZE * 2 / 3 / 8 / 25e9),
     ],
 )

@@ -120,7 +120,7 @@ def test_a_sample_runs_until_its_iterations_repeat_each_other() -> None:
 
 
 def test_tasks_are_slower_by_at_most_the_jitter_each_on_its_own() -> None:
-    """Tasks of 10 and 30 us hide the communication: with factors of their own they take 60 us on average."""
+    """Tasks of 10 and 30 us hide the communication: with separate factors they take 60 us on average."""
     instance = iteration({"one": 10.0, "two": 30.0}, [tensor("hidden", 1, "one", "one")])
     execution = Execution(make_policy("wait_free/baseline+fifo")(instance))
     (distribution,) = loss_distributions(

@@ -1,4 +1,4 @@
-"""Tuning: the search, studies and what is found."""
+"""Tuning: the search, studies and outcomes."""
 
 import math
 import subprocess

@@ -29,7 +29,7 @@ class FirstUse:
     Parameters
     ----------
     use : callable
-        Is called in a thread of its own.
+        Is called in a separate thread.
     """
 
     def __init__(self, use: Callable[[], None]) -> None:
@@ -59,7 +59,7 @@ class Compilable:
     function : callable
         What to compile.
     *modules : module
-        Where the functions that it calls are defined, besides its own module.
+        Where the functions that it calls are defined, besides the module of the function itself.
     patience : float
         Work to interpret before compiling, which takes a moment from the cache on disk and seconds without; by default
         none.
@@ -100,7 +100,7 @@ class Compilable:
             return function(*arguments)
 
         # Numba finds machine code by this name alone, and not by what the function calls: after a change in one of the
-        # modules the old code must not be found.
+        # modules the old code must not be loaded.
         of_edition.__qualname__ = f"{function.__module__}.{function.__qualname__}_{edition}"
         try:
             return numba.njit(cache=True, nogil=self.nogil, _nrt=False)(of_edition)

@@ -1,4 +1,4 @@
-"""Docstrings that are data, where Python leaves docstrings out (``-OO``): own ones, and those of other packages."""
+"""Docstrings that are data, where Python leaves docstrings out (``-OO``): those of this package and of others."""
 
 import ast
 import inspect

@@ -142,7 +142,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"numbers must be finite, found {name}")
+    raise ValueError(f"numbers must be finite, not {name}")
 
 
 def schema_text(schema: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ class InputError(ThemisError):
     field : str, optional
         Path of the offending field, such as ``network.dimensions[2].size``.
     value : object, optional
-        The value found there, when there is one.
+        The value there, when there is one.
     source : str, optional
         The file (or other origin) that holds the field.
     others : sequence of InputError

@@ -15,7 +15,7 @@ OWN = "themis_opt"
 class Registry(Mapping[str, str]):
     """Import paths such as ``package.module:name`` by name.
 
-    Other packages add to it by entry points of the group, which are looked for only when a name is not among our own;
+    Other packages add to it by entry points of the group, which are looked for only when a name is not a shipped one;
     they cannot replace what is.
 
     Parameters
@@ -43,7 +43,7 @@ class Registry(Mapping[str, str]):
         return len(self._shipped) + len(self._others)
 
     def origin(self, name: str) -> str:
-        """The distribution that an entry comes from, with its version where it is not our own."""
+        """The distribution that an entry comes from, with its version where it is another package."""
         if name in self._shipped:
             return OWN
         if is_import_path(name):
@@ -57,7 +57,7 @@ class Registry(Mapping[str, str]):
         Raises
         ------
         InputError
-            If what is not our own cannot be imported.
+            If an entry of another package cannot be imported.
         """
         if name in self._shipped:
             return _imported(self._shipped[name])

@@ -219,7 +219,7 @@ MOST_BEFORE_POINT: Mapping[str, int] = MappingProxyType({"s": 10**4, "ms": 10**4
 """From which number on times are shown in a larger unit."""
 
 LEAST_IN_LARGER = 0.1
-"""Times below it would lose their digits there, so that each time has a unit of its own."""
+"""Times below it would lose their digits there, so that each time has a separate unit."""
 
 
 def format_duration(picoseconds: float) -> str:

@@ -29,7 +29,7 @@ ANSWER_SECONDS, LOST_SECONDS = 3, 1
 ONE_THREAD: Mapping[str, str] = MappingProxyType(
     {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM", "NUMBA")}
 )
-"""Environment of workers: libraries take no threads of their own, since the pool fills the cores."""
+"""Environment of workers: libraries start no threads, since the pool fills the cores."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def cores() -> int:
 def processes(jobs: int) -> Iterator[Site]:
     """Processes, started when they are needed, and afresh, not forked, so that they share no state with this one.
 
-    Each is a pool of its own: one that dies takes no other along, and the runs it had are known.
+    Each is a separate pool: one that dies takes no other along, and the runs it had are known.
 
     Parameters
     ----------

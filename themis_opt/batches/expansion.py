@@ -204,7 +204,7 @@ def _override(instance: Instance, name: str, overrides: Overrides, block: Block)
         If the overrides do not fit the instance.
     """
     if "size" in overrides and has_launches(instance):
-        rule = "is not for training iterations, whose tensors have sizes of their own"
+        rule = "is not for training iterations, whose tensors state their sizes"
         raise InputError(rule, field="size", value=name)
     try:
         changed = _with_values(instance, overrides)

@@ -73,7 +73,7 @@ class Workload(Model):
     network : str
         An instance, shipped or beside the experiment, whose network is taken.
     npus : tuple of int, optional
-        NPUs along its dimensions, instead of its own; a dimension with one is left out.
+        NPUs along its dimensions, instead of the stated ones; a dimension with one is left out.
     flops, efficiency, times : str, float, str
         Rate of an NPU and the fraction that is reached, or a file with the times of each layer beside the experiment.
     group : int, optional

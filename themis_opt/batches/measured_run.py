@@ -82,7 +82,7 @@ class RunTask(NamedTuple):
 
 
 def task_of(instance: Instance, specification: str, knobs: Knobs, record: tuple[str, ...] = ()) -> RunTask:
-    """The run of a policy, with those of the knobs that it has, its own values for others, and what it can record.
+    """The run of a policy, with those of the knobs that it has, its values for others, and what it can record.
 
     Raises
     ------

@@ -276,7 +276,7 @@ class RunStore:
         """Say what SQLite has to say in one line that names the file."""
         try:
             yield
-        except UnicodeDecodeError:  # what SQLite found, or says about it, is no text
+        except UnicodeDecodeError:  # what SQLite read, or says about it, is no text
             raise InputError(_RULES[sqlite3.SQLITE_CORRUPT], source=str(self.path)) from None
         except sqlite3.Error as error:
             raise InputError(_RULES.get(_code(error), f"cannot be used: {error}"), source=str(self.path)) from None

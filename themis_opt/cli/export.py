@@ -19,7 +19,7 @@ def export(
         str | None, typer.Option(help="Format, with knobs behind colons, such as msccl:dialect=rccl.")
     ] = None,
     model: Annotated[
-        bool, typer.Option("--model", help="The same as --to model: for a solver of your own (CP-SAT, LP, MPS).")
+        bool, typer.Option("--model", help="The same as --to model: for a separate solver (CP-SAT, LP, MPS).")
     ] = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for the files; FORMAT.export by default.")

@@ -59,7 +59,7 @@ def _compact(schedule: "Schedule", others: "Mapping[str, Schedule]") -> "Figure"
     """Schedules on one axis of time, with the bound of the first."""
     from themis_opt.formats.plot import plot as draw
 
-    figure: Figure = draw(schedule, beside=others, bound=_bound(schedule)).figure  # type: ignore[assignment]  # its own
+    figure: Figure = draw(schedule, beside=others, bound=_bound(schedule)).figure  # type: ignore[assignment]  # its type
     return figure
 
 

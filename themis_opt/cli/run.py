@@ -70,7 +70,7 @@ def _schedules(
     planned = _planned(source)
     for name in ("size", "chunks"):
         if planned is not None and getattr(changes, name) is not None:
-            raise InputError("a schedule has its own sizes and chunks", field=f"--{name}")
+            raise InputError("a schedule states its sizes and chunks", field=f"--{name}")
     if planned is None:
         whole = options.load_instance(source, changes)
     else:

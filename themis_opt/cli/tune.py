@@ -139,7 +139,7 @@ def _write(folder: Path, tuned: "Tuned") -> None:
 
 
 def _keep(folder: Path, tuned: "Tuned | None") -> None:
-    """Write what was found before the storage failed, if the disk still takes it."""
+    """Write the outcomes from before the storage failed, if the disk still takes it."""
     from contextlib import suppress
 
     if tuned is not None:

@@ -59,7 +59,7 @@ class Choices(OptionGroup):
         float, typer.Option(help="Fraction of the bytes between data-parallel NPUs that may be lost.")
     ] = 0.0
     local_blocks: Annotated[
-        int, typer.Option(help="Blocks with their own loss: gradients leave in the forward sweep.")
+        int, typer.Option(help="Blocks with a separate loss: gradients leave in the forward sweep.")
     ] = 1
     stages: Annotated[int | None, typer.Option(help="Stages of a pipeline, along the outermost dimension.")] = None
     microbatches: Annotated[int, typer.Option(help="Parts of the batch that go through a pipeline one by one.")] = 1

@@ -93,7 +93,7 @@ class Design:
         Picoseconds: no allocation within the constraints is faster in this reading; those of *free* and *simulated*
         are the same, and hold for every schedule of the model.
     allocation : Allocation
-        What the programme behind it has found, with its shadow prices.
+        The solution of the programme behind it, with its shadow prices.
     """
 
     problem: DesignProblem
@@ -166,7 +166,7 @@ class Design:
         return tuple(_provisioning(outer * before.size / inner) for (before, inner), (_, outer) in pairs)
 
     def instances(self) -> dict[str, Instance]:
-        """The parts of the workloads on the network that was found, by name."""
+        """The parts of the workloads on the designed network, by name."""
         return {part.name: part.at(self.bandwidths) for part in self.parts}
 
     def rows(self) -> list[dict[str, Any]]:

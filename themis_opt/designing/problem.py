@@ -1,4 +1,4 @@
-"""Design problems: a network whose bandwidths are to be found, what it is for, and what may be spent.
+"""Design problems: a network whose bandwidths are sought, what it is for, and what may be spent.
 
 The documents are described in ``docs/design.md``; like instances they are checked once, at the border.
 """
@@ -64,7 +64,7 @@ class Links(Model):
 
 
 class DesignDimension(Dimension):
-    """A dimension whose `bandwidth` is fixed if it is given, and else to be found.
+    """A dimension whose `bandwidth` is fixed if it is given, and else sought.
 
     `least` and `most` limit the bandwidth, `links` makes it a whole number of links; `price` is what it costs.
     """
@@ -83,7 +83,7 @@ class DesignDimension(Dimension):
         return "bandwidth" in self.model_fields_set
 
     def at(self, bandwidth: float) -> Dimension:
-        """The dimension with the bandwidth that was found for it."""
+        """The dimension with the bandwidth designed for it."""
         given = self.model_dump(mode="json", exclude_unset=True, include=set(Dimension.model_fields))
         return Dimension(**(given | {"bandwidth": bandwidth}))
 
@@ -95,7 +95,7 @@ class DesignDimension(Dimension):
         if self.is_fixed and other:
             raise FieldError("a fixed bandwidth has no limits", other[0])
         if self.links is not None and len(other) > 1:
-            raise FieldError("links have their own limits", next(name for name in other if name != "links"))
+            raise FieldError("links have separate limits", next(name for name in other if name != "links"))
         if self.most is not None and self.least > self.most:
             raise FieldError(f"must be at most most = {self.most:g} B/s", "least")
         return self

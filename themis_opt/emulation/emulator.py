@@ -1,6 +1,6 @@
 """The process behind ``emulate``: a network of namespaces, one per NPU, and a command in each of them.
 
-It uses nothing but the standard library: only a process with one thread may enter a user namespace of its own.
+It uses nothing but the standard library: only a process with one thread may enter a separate user namespace.
 Namespaces have no names, so that they end with the processes in them, and those end with this one, however it ends.
 """
 
@@ -85,7 +85,7 @@ def _emulate(channel: socket.socket, plan: dict[str, Any]) -> int:
 
 
 class _Npu:
-    """A process in a network namespace of its own, which becomes the command."""
+    """A process in a separate network namespace, which becomes the command."""
 
     def __init__(self, number: int, place: dict[str, Any], plan: dict[str, Any]) -> None:
         self.number, self.place = number, place
@@ -163,7 +163,7 @@ def _enter() -> None:
 
 
 def _wire(npus: list[_Npu], plan: dict[str, Any]) -> list[Cable]:
-    """A bridge for every group of a dimension and one for the rest, and a cable from each NPU to each of its own.
+    """A bridge for every group of a dimension and one for the rest, and a cable from each NPU to each of its bridges.
 
     Returns
     -------

@@ -53,7 +53,7 @@ def emulate(
     seconds: float = LONGEST_COMMAND,
     delays: Sequence[float] | None = None,
 ) -> Emulated:
-    """Run a command once per NPU, each in a network namespace of its own.
+    """Run a command once per NPU, each in a separate network namespace.
 
     Parameters
     ----------

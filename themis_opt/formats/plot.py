@@ -1,4 +1,4 @@
-"""Schedules on one axis of time, small enough for a column of a paper and for axes of one's own."""
+"""Schedules on one axis of time, small enough for a column of a paper and for given axes."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -4,7 +4,7 @@ A message is a row of fields, each a key (number and wire type) and a value; onl
 of fixed width: varints and lengths followed by bytes.  https://protobuf.dev/programming-guides/encoding
 
 That is little enough to write out here: generated classes would bind us to one version of the compiler, and OR-Tools,
-which brings a protobuf of its own, to another; and a reader of untrusted files wants its own limits.
+which brings its version of protobuf, to another; and a reader of untrusted files wants limits.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Schedules as models for solvers of one's own: CP-SAT protocol buffers, and a linear programme with integers.
+"""Schedules as models for other solvers: CP-SAT protocol buffers, and a linear programme with integers.
 
 What is written is what the reference gives to CP-SAT: paths and sequences of the chunks of a schedule
 (:mod:`formulations.chunk_order`), or one period of a training iteration (:mod:`formulations.period`), with the schedule
@@ -32,7 +32,7 @@ MAX_ORDERS = 100_000
 
 @dataclass(frozen=True)
 class SolverModel:
-    """A schedule as models for solvers of one's own.
+    """A schedule as models for other solvers.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ def locate(source: str | Path) -> Path:
 
 
 def read_instance(path: Path) -> Instance:
-    """Read an instance from a document of our own.
+    """Read an instance from a document.
 
     Raises
     ------

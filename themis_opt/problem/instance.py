@@ -34,7 +34,7 @@ class Instance(Model):
     A training iteration is compute, serial on each NPU, and tensors that the NPUs exchange beside it.  What is fused,
     split or reordered belongs to the plan, so that all policies share one instance and one bound.
 
-    `chunks` is the number of chunks of each collective operation of an iteration; collectives have their own.
+    `chunks` is the number of chunks of each collective operation of an iteration; collectives state theirs.
     `latency` says whether the step latency occupies the dimension or only delays the chunk; `ag_order` whether a chunk
     that is scattered and gathered gathers in any order or only in the reverse of its scatter order.
     """
@@ -51,7 +51,7 @@ class Instance(Model):
 
     @cached_property
     def fabric(self) -> Network:
-        """The network as collectives see it: split dimensions are two, links are more, and each stage has its own."""
+        """The network as collectives see it: split dimensions are two, links are more, stages have theirs."""
         if self.num_stages == 1 and not self._links and not self._splits:
             return self.network
         dimensions = tuple(
@@ -291,13 +291,13 @@ class Instance(Model):
         Raises
         ------
         InputError
-            If a size is given for tensors, which have their own.
+            If a size is given for tensors, which state theirs.
         """
         given = {"chunks": chunks, "latency": latency, "ag_order": ag_order}
         changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         if self.iteration is not None:
             if size is not None:
-                raise InputError("an iteration has none: its tensors have their own sizes", field="size", value=size)
+                raise InputError("an iteration has none: its tensors state their sizes", field="size", value=size)
             return self.replace(**changes) if changes else self
         each = {
             name: value

@@ -43,8 +43,8 @@ class Split(Model):
 class Iteration(Model):
     """Compute tasks in the order they run, and the tensors exchanged beside them.
 
-    In a pipeline each stage has NPUs of its own, which run its tasks one after the other, beside those of other stages,
-    and dimensions of its own, as large as the network says: its tensors leave by them, those that go to other stages
+    In a pipeline each stage has separate NPUs, which run its tasks one after the other, beside those of other stages,
+    and separate dimensions, as large as the network says: its tensors leave by them, those that go to other stages
     included.
     `steps` is the number of batches one iteration stands for, where gradients are not exchanged after each.  `links`
     are dimensions that every NPU has beside the network, such as one to the memory of its host: only tensors that name

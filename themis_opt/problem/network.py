@@ -205,7 +205,7 @@ class Network(Model):
     @field_validator("dimensions")
     @classmethod
     def _share_reduction(cls, dimensions: tuple[Dimension, ...], info: ValidationInfo) -> tuple[Dimension, ...]:
-        """Dimensions that do not say their own get the reduction of the network."""
+        """Dimensions without a reduction get that of the network."""
         shared = {"reduction": info.data.get("reduction")}
         if shared["reduction"] is None:
             return dimensions

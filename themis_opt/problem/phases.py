@@ -228,7 +228,7 @@ def _reduce(initial: Blocks, sizes: DimensionSizes = ()) -> Blocks:
 
 
 def _send(initial: Blocks, sizes: DimensionSizes) -> Blocks:
-    """Along every dimension from the neighbour before; the first NPU there keeps its own."""
+    """Along every dimension from the neighbour before; the first NPU there keeps its block."""
     held = initial.reshape(*sizes, -1)
     for axis, size in enumerate(sizes):
         held = held.take(np.maximum(np.arange(size) - 1, 0), axis=axis)

@@ -83,7 +83,7 @@ class KindRule:
     capacity : callable
         From P to what all links of the dimension carry in one direction, for each NPU in the mean, over the bandwidth.
     is_switched : bool
-        Whether messages pass a switch, which has a price and a latency of its own.
+        Whether messages pass a switch, which has a price and a latency.
     can_reduce : bool
         Whether something in it can sum and copy in the place of the NPUs.
     flaw : callable
@@ -115,7 +115,7 @@ def _adasum_steps(size: int, phase: Phase) -> int:
 
 
 def _relayed_sums(size: int) -> int:
-    """Blocks that an NPU of a line adds up: inside it hears from both sides, and its own block twice."""
+    """Blocks that an NPU of a line adds up: inside it hears from both sides, and the block it holds twice."""
     return size + 1 if size > 2 else size - 1
 
 

@@ -11,7 +11,7 @@ from themis_opt.batches.experiment import EXPERIMENT
 from themis_opt.batches.rows_file import provenance_of
 
 PUBLISHED = "published.json"
-"""File in the folder of an experiment with what others found."""
+"""File in the folder of an experiment with results of others."""
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,7 @@ class Coordinator:
         self._listener.close()
 
     def _greet(self, connection: socket.socket) -> None:
-        """Hear who calls; in a thread of its own, so that silent strangers hold nobody up."""
+        """Hear who calls; in a separate thread, so that silent strangers hold nobody up."""
         line = ControlLine(connection)
         try:
             words = line.hear(LONGEST_GREETING, monotonic() + GREETING_SECONDS)
@@ -348,7 +348,7 @@ def command(ranks: str, coordinator: str, host: str, transport: str, python: str
 
 
 def _launched(line: Sequence[str], token: str, *, by_input: bool) -> subprocess.Popen[bytes]:
-    """A process in a session of its own that ends when its standard input does."""
+    """A process in a separate session that ends when its standard input does."""
     environment = os.environ | ({} if by_input else {TOKEN_VARIABLE: token})
     try:
         process = subprocess.Popen(line, stdin=subprocess.PIPE, start_new_session=True, env=environment)

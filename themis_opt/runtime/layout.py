@@ -5,7 +5,7 @@ r / (P_1 ... P_{k-1}) mod P_k.  The members of a group that a collective spans a
 
 The buffer of a collective on N NPUs is a matrix of N rows, one for each member, as MPI numbers them.  Seen as a tensor
 it has one axis per dimension and a last one for the columns; a chunk is a range of columns.  Stages work on it in
-place: a dimension that the chunk is scattered over is fixed at the own coordinate.  So a chunk may gather in any order
+place: a dimension that the chunk is scattered over is fixed at its coordinate.  So a chunk may gather in any order
 and still ends at its place, without a permutation.
 """
 

@@ -208,7 +208,7 @@ class Mover:
         return _StageMoves(stage.dimension, tuple(exchanges), average)
 
     def _ends_sums(self, stage: _RankStage, width: int) -> bool:
-        """For averages: whether the own block then holds the sum of all ranks."""
+        """For averages: whether the block of the rank then holds the sum of all ranks."""
         others = sum(place is not None for place in stage.view.fixed)
         return REDUCTIONS[self._program.reduction].divides and stage.phase.rule.reduces and others == width - 1
 

@@ -1,7 +1,7 @@
 """A schedule as a program: everything a rank must know to do its part, as plain values.
 
 What runs in which order is what the simulator sees (:func:`themis_opt.schedules.simulator.build_operations`): compute
-tasks and stages, who waits for whom, and the order on every dimension.  A rank follows it with its own clock.
+tasks and stages, who waits for whom, and the order on every dimension.  A rank follows it with its clock.
 """
 
 import math

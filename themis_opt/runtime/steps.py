@@ -25,7 +25,7 @@ class RankStep(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def steps_of(phase: Phase, algorithm: Algorithm, size: int, place: int) -> tuple[RankStep, ...]:
-    """The steps of the NPU with coordinate `own` in a stage on a dimension of `size` NPUs."""
+    """The steps of the NPU with coordinate `place` in a stage on a dimension of `size` NPUs."""
     exchanged = phase.rule.data is Data.STAY
     return tuple(_step(messages, place, exchanged) for messages in _messages(phase, algorithm, size))
 

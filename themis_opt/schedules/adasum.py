@@ -77,7 +77,7 @@ def level(first: FloatArray, second: FloatArray, distance: int, others: int) -> 
         Of the NPUs of a pair; NPUs whose numbers differ by multiples of it hold the two vectors together and all-reduce
         their products.
     others : int
-        NPUs along other dimensions, the first part of the rest: they have vectors of their own.
+        NPUs along other dimensions, the first part of the rest: they have separate vectors.
     """
     shape = (len(first), first.shape[1], others, -1)
     one, other = first.reshape(shape), second.reshape(shape)

@@ -128,7 +128,7 @@ def critical_path(schedule: Schedule) -> tuple[CriticalStep, ...]:
 
 
 def disjunctive_graph(schedule: Schedule) -> "nx.DiGraph[Any]":
-    """The graph for networkx, for algorithms of your own.
+    """The graph for networkx, for other algorithms.
 
     Nodes are operations, numbered stages first, then tasks, then results of launches, with `start` and `duration`;
     :data:`SOURCE` stands before what waits for its release alone.  The `weight` of an edge is what must pass from the
@@ -330,7 +330,7 @@ def _shown(schedule: Schedule) -> tuple[int, int]:
 
 
 def _input_sent(schedule: Schedule) -> IntArray:
-    """When the input of each stage left the dimension before; its own start where it waited for something else."""
+    """When the input of each stage left the dimension before; its start where it waited for something else."""
     is_first = np.tile(schedule.plan.positions == 0, schedule.num_iterations)
     sent, ready = (np.concatenate([[0], times[:-1]]) for times in (schedule.end, schedule.ready))
     waited: IntArray = np.where(is_first | (ready != schedule.start), schedule.start, sent)

@@ -118,7 +118,7 @@ class Plan:
         Per resource of the network the stage numbers in the order to enforce, or None where `order` and `dispatch`
         rule; empty when they rule everywhere.
     launches : tuple of Launch
-        Together they carry every exchange of the instance once.  Without any, each exchange is launched on its own, as
+        Together they carry every exchange of the instance once.  Without any, each exchange is launched alone, as
         soon as it is ready.
     order : {"ready", "newest", "layer"}
         Which launch a dimension serves first; urgent ones go before all others.
@@ -157,7 +157,7 @@ class Plan:
         return fused(instance, self.launches) if self.launches else instance.exchanges
 
     def launches_of(self, instance: Instance) -> tuple[Launch, ...]:
-        """The launches, also where each exchange is launched on its own."""
+        """The launches, also where each exchange is launched alone."""
         return self.launches or default_launches(instance)
 
     @cached_property
@@ -177,7 +177,7 @@ class Plan:
 
     def stage_resources(self, instance: Instance) -> IntArray:
         """Resource of the network that every stage occupies, shape (stages,)."""
-        if instance.num_resources == len(instance.resources):  # each dimension is its own
+        if instance.num_resources == len(instance.resources):  # each dimension is one resource
             return self.stage_dimensions
         resources: IntArray = np.array(instance.resources).take(self.stage_dimensions)
         return resources

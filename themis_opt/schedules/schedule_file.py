@@ -270,7 +270,7 @@ def schedule_document(schedule: Schedule, summary: Summary | None = None) -> dic
     Raises
     ------
     InputError
-        If it has no compute, but launches, an order or keys of its own, for which the format has no place.
+        If it has no compute, but launches, an order or keys, for which the format has no place.
     """
     (model,) = (document for document in DOCUMENTS if document.has_compute == schedule.has_period)
     remarks = (summary or Summary()).model_dump()

@@ -142,7 +142,7 @@ def sizes(schedule: Schedule) -> str | None:
 
 
 def mirrored_halves(schedule: Schedule) -> str | None:
-    """Where the instance asks for it, a gather launched on its own has the chunks of its scatter, in reverse."""
+    """Where the instance asks for it, a gather launched alone has the chunks of its scatter, in reverse."""
     if schedule.instance.ag_order == "free":
         return None
     halves = {

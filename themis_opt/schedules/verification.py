@@ -145,7 +145,7 @@ def _words(traffic: Traffic) -> str:
 
 
 def _wrong_block(state: Blocks, expected: Blocks) -> str | None:
-    """The first block that differs, by the coordinates of its NPU and its own."""
+    """The first block that differs, by the coordinates of its NPU and of the block."""
     num_axes = state.ndim // 2
     state = state[tuple(slice(npus) for npus in expected.shape[:num_axes])]
     if state.shape != expected.shape:

@@ -1,1 +1,1 @@
-"""Searches for near-optimal schedules, their limits, and the plans they found before."""
+"""Searches for near-optimal schedules, their limits, and the plans of earlier searches."""

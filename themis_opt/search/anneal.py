@@ -82,7 +82,7 @@ Task = Callable[[float, Stop], tuple[Schedule, float]]
 class Anneal:
     """Waves that improve the incumbent; equal seeds, workers and work give equal results.
 
-    Where chunk sizes stay, every thread of a wave anneals the incumbent with a seed of its own.  Where they are free,
+    Where chunk sizes stay, every thread of a wave anneals the incumbent with a different seed.  Where they are free,
     every thread starts from equal chunks, whose number differs from one start to the next, and anneals orders and
     sizes together; a chunk that hurts ends with no bytes.  A linear programme makes the sizes exact in the end.
 

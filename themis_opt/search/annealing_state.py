@@ -74,7 +74,7 @@ class Problem(NamedTuple):
     span : int64, shape (launches, dimensions)
         The resource that each *local* dimension of a launch occupies.
     duration : int64, shape (size classes, phases, 2**dimensions, dimensions)
-        Picoseconds a stage holds its dimension, by mask of the local dimensions visited in the phase, and its own.
+        Picoseconds a stage holds its dimension, by mask of the local dimensions visited in the phase, and by itself.
     lag : int64, shape (launches, phases, dimensions)
         Picoseconds from then to the result.
     resizes : bool

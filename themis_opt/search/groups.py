@@ -21,7 +21,7 @@ LEAST_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class Groups:
-    """Search each group of launches that one event releases as a collective of its own.
+    """Search each group of launches that one event releases as a separate collective.
 
     Parameters
     ----------

@@ -7,15 +7,15 @@ from themis_opt.search.rounds import Rounds
 from themis_opt.search.steps import Turn
 from themis_opt.search.table import STEPS
 
-ANNEAL = Anneal(hot=1e-7, cold=1e-8)
+PERIOD_ANNEAL = Anneal(hot=1e-7, cold=1e-8)
 """Colder than for collectives: an iteration is mostly compute, and only a little of it is at stake."""
 
 PERIOD_STEPS = (
     Turn(Launches(), 0.45),
     Turn(Groups(STEPS, apart=True), 0.9),
     Turn(Groups(STEPS, apart=False), 0.1),
-    Turn(ANNEAL, 0.3),
+    Turn(PERIOD_ANNEAL, 0.3),
     Turn(Rounds(), 1.0),
-    Turn(ANNEAL, 1.0),
+    Turn(PERIOD_ANNEAL, 1.0),
 )
 """Steps, and the share of what is left that each may take."""

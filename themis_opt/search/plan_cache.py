@@ -207,7 +207,7 @@ def _most_stages(cached: CachedPlan, instance: Instance, sizes: CachedSizes) -> 
 
 
 def _adapted(cached: CachedPlan, instance: Instance, sizes: CachedSizes) -> Plan:
-    """The plan of a file, which is legal on its own instance, with chunks of the asked kind of sizes.
+    """The plan of a file, which is legal for its instance, with chunks of the asked kind of sizes.
 
     Equal sizes are those that the instance states; free ones are multiples of
     :func:`themis_opt.solving.sizing.granule` unless they need no scaling, and chunks that get nothing are dropped.

@@ -7,15 +7,13 @@ from themis_opt.schedules.plan import Launch
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.search.anneal import num_arcs
 from themis_opt.search.incumbent import Incumbent
+from themis_opt.search.orders import ARCS_PER_SECOND
 from themis_opt.solving.lowering import RESOLUTION
 from themis_opt.solving.period_lowering import enforced_plan, period_data, period_times
 from themis_opt.solving.sizing import resized
 
 MAX_INTERVALS = 1_500
 """Largest period that CP-SAT improves in good time; it never looks at the clock while it simplifies a larger one."""
-
-ARCS_PER_SECOND = 20_000
-"""Lattice arcs that the model takes in per second; it is not built where that would take half of the time."""
 
 RESIZED_PER_SECOND = 1_000
 """Stages of a linear programme on sizes that are solved in a second, roughly, as it cannot be cut off."""

@@ -40,7 +40,7 @@ def usual_schedule(instance: Instance) -> Schedule:
 def _hourglass_schedules(instance: Instance, seconds: float | None, free_sizes: bool) -> list[Schedule]:
     """The schedule of hourglass, or none if it takes too much time or memory.
 
-    It is made in a thread of its own, because compiling cannot be interrupted.
+    It is made in a separate thread, because compiling cannot be interrupted.
     """
     schedules: list[Schedule] = []
     widest = max(len(exchange.span) for exchange in instance.exchanges)

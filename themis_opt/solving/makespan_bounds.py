@@ -1,4 +1,4 @@
-"""Lower bounds on the makespan of collectives, each valid on its own.
+"""Lower bounds on the makespan of collectives, each valid alone.
 
 All are in picoseconds.  They hold for schedules of the cost model in which every reduce-scatter of a chunk
 precedes every all-gather of it; :mod:`themis_opt.solving.cut` holds for every algorithm.

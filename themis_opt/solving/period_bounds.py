@@ -168,7 +168,7 @@ def _windows(instance: Instance, measure: WindowMeasure) -> _Windows:
 def _grid(ready: IntArray, needed: IntArray, sizes: IntArray, tasks: int) -> tuple[IntArray, IntArray, IntArray]:
     """All windows between some events: their ends (ends, 1), their starts (1, starts), and the bytes inside.
 
-    Bytes are counted once at their own events, and summed over later ends and earlier starts.
+    Bytes are counted once at their events, and summed over later ends and earlier starts.
     """
     ends = _thinned(np.unique(ready))
     starts = _thinned(np.unique(needed % tasks))

@@ -33,7 +33,7 @@ def resized(schedule: Schedule) -> Schedule:
     They come from :mod:`formulations.chunk_sizes` or, with compute, :mod:`formulations.period_sizes`.  Sizes are whole
     multiples of :func:`granule`; chunks that end with nothing are dropped.  The schedule itself is returned where
     rounding leaves no gain, or the solver gives up; where iterations do not repeat each other; and where halves of
-    all-reduces are launched on their own.
+    all-reduces are launched alone.
     """
     if schedule.has_period and not _has_free_sizes(schedule):
         return schedule

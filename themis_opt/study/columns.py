@@ -118,7 +118,7 @@ def columns_of(schedules: Sequence[Schedule], *, judged: bool) -> list[ResultCol
 
 
 def schedule_row(schedule: Schedule) -> dict[str, Value]:
-    """What a schedule says on its own, as plain values by the names of columns."""
+    """What a schedule says without others, as plain values by the names of columns."""
     return {column.name: column.value(schedule) for column in columns_of([schedule], judged=False)}
 
 

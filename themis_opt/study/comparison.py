@@ -195,8 +195,8 @@ def compare(
     progress : callable, optional
         Hears of every better schedule and bound.
     cache : PlanCache, optional
-        Plans found before, from which a reference starts; it answers at once where such a plan is within the asked
-        gap, or about as good as the search that found it could make it in no less time.
+        Earlier plans, from which a reference starts; it answers at once where such a plan is within the asked
+        gap, or about as good as its search could make it in no less time.
     sizes : {"equal", "free"}
         How policies that have a choice cut chunks.
     time_limit : float

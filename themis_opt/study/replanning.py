@@ -18,7 +18,7 @@ def replanned(schedule: Schedule, instance: Instance, sizes: str | None = None) 
     instance : Instance
         The same exchanges and dimensions, perhaps with other costs.
     sizes : {"equal", "free"}, optional
-        Chunks of equal size, or of the sizes that suit the order of the plan best, in the place of its own; paths and
+        Chunks of equal size, or of the sizes that suit the order of the plan best, not the present ones; paths and
         orders stay, and so does the number of chunks, but for those that end with nothing.
 
     Raises

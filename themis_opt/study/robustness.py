@@ -3,12 +3,12 @@
 A sample disturbs the instance in up to four ways, independently:
 
 - the bandwidth of every dimension is multiplied by a factor uniform in [1 - spread, 1 + spread]: the figure was wrong;
-- the latency of every stage is multiplied by a factor of its own, uniform in [1, 1 + jitter]: a message that meets
+- the latency of every stage is multiplied by a separate factor, uniform in [1, 1 + jitter]: a message that meets
   others on its way comes later than it would alone, never sooner.  The factor acts on all steps of the stage
   together, which is harder on a plan than delays of single steps that average out;
-- where there is compute, the duration of every task may be multiplied by a factor of its own, uniform in [1, 1 +
+- where there is compute, the duration of every task may be multiplied by a separate factor, uniform in [1, 1 +
   compute jitter], by default 1: an NPU that does other things is slower, never faster;
-- the result of every chunk may come later by a delay of its own (:mod:`themis_opt.study.chunk_delays`).
+- the result of every chunk may come later by a separate delay (:mod:`themis_opt.study.chunk_delays`).
 
 All factors hold for the whole sample, so that its iterations repeat each other.  Launch overheads, releases and bytes
 stay as they are.  What a schedule minimises is judged by bounds for the disturbed bandwidths and durations and the

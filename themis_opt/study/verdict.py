@@ -52,7 +52,7 @@ def on_step(instance: Instance) -> tuple[str, ...]:
     if not instance.exchanges or _num_stages(instance) > MOST_SIMULATED_STAGES:
         return ()
     schedule = simulate(instance, make_policy(f"{launching}/baseline")(instance))
-    today = "DDP with 25 MiB buckets" if buckets else "every tensor on its own"
+    today = "DDP with 25 MiB buckets" if buckets else "every tensor alone"
     cost = format_percent(schedule.period.exposed / schedule.makespan)
     step, bound = (format_short_time(time) for time in (schedule.makespan, max(bounds(instance).values())))
     return (f"Communication costs {cost} of your step; {today} takes {step}, and no schedule less than {bound}.",)
@@ -130,7 +130,7 @@ def on_robustness(distributions: Sequence[LossDistribution]) -> tuple[str, ...]:
 
 
 def _way(distribution: LossDistribution) -> str:
-    """A policy and how it is run, in a sentence that has commas of its own."""
+    """A policy and how it is run, in a sentence with further commas."""
     policy, _, way = distribution.policy.rpartition(", ")
     return f"{policy} ({way})" if policy else way
 

@@ -24,7 +24,7 @@ CURVE_POINTS = 16
 def settings(choice: Choice) -> tuple[str, ...]:
     """Lines to paste: what a choice is called in PyTorch or Horovod; none for policies that neither has.
 
-    ``bucket_cap_mb`` counts MiB, and in older versions of PyTorch the first bucket has a size of its own beside it
+    ``bucket_cap_mb`` counts MiB, and in older versions of PyTorch the first bucket has a separate size beside it
     (https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html); Horovod reads bytes and
     milliseconds (https://horovod.readthedocs.io/en/stable/tensor-fusion_include.html).
     """

@@ -1,4 +1,4 @@
-"""What a study has found out so far, read from its storage."""
+"""What a study has learnt so far, read from its storage."""
 
 import json
 import math
@@ -89,7 +89,7 @@ def key_of(choice: Choice) -> str:
 
 
 class History:
-    """What all processes that search in a study have found out.
+    """What all processes that search in a study have learnt.
 
     Attributes
     ----------

@@ -31,7 +31,7 @@ LAUNCHED_POLICIES = ("themis+scf", "hourglass", "baseline+fifo")
 """The same where what is launched when is tuned too."""
 
 MOST_CHUNKS, MOST_LAUNCHED_CHUNKS = 256, 64
-"""Most chunks of a collective by default, on its own and in an iteration."""
+"""Most chunks of a collective by default, by itself and in an iteration."""
 
 RATIOS = (2, 4, 8, 16)
 """Of the largest to the smallest chunk of a ramp."""
@@ -86,7 +86,7 @@ def make_space(
     if has_launches(instance):
         for option, value in (("--size", sizes), ("--chunk-sizes", profiles), ("--min-chunk", min_chunk)):
             if value:
-                rule = "is for collectives, not for training iterations, whose tensors have sizes of their own"
+                rule = "is for collectives, not for training iterations, whose tensors state their sizes"
                 raise InputError(rule, field=option, value=value)
         launched = _names_option("--launching", tuple(LAUNCHING) if launching is None else launching, tuple(LAUNCHING))
         most = _most_chunks(max_chunks, MOST_LAUNCHED_CHUNKS)

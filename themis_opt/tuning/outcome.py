@@ -1,4 +1,4 @@
-"""What a search found."""
+"""The outcome of a search."""
 
 import math
 from dataclasses import dataclass, field

@@ -68,7 +68,7 @@ def ramp_sizes(collective: Exchange, ratio: int) -> IntArray:
 def planned(instance: Instance, policy: Policy, sizes: Sequence[IntArray]) -> Plan:
     """The plan of a policy for chunks of given sizes, one array per collective.
 
-    The policy sees every chunk as a collective of its own that is released with the others.
+    The policy sees every chunk as a separate collective that is released with the others.
     """
     plan = policy(instance.replace(collectives=_one_per_chunk(instance, sizes)))
     ends = np.cumsum([len(group_sizes) for group_sizes in sizes])

@@ -75,7 +75,7 @@ class Space:
     min_chunk : int
         Least bytes of an equal chunk.
     launching : LaunchingChoices or None
-        What can be launched when; None where every collective is launched on its own.
+        What can be launched when; None where every collective is launched alone.
     memory : float
         GiB; no schedule is made that needs more.
     """

@@ -1,4 +1,4 @@
-"""The Optuna study of a search: made or found again, with the sampler and the pruner of each trial."""
+"""The Optuna study of a search: made or loaded, with the sampler and the pruner of each trial."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -27,7 +27,7 @@ class StorageLost(StorageError):
     Attributes
     ----------
     tuned : Tuned or None
-        What was found until then, if anything was.
+        The outcomes until then, if there are any.
     """
 
     tuned: Tuned | None = None
@@ -76,7 +76,7 @@ def tune(
     InputError
         If an argument breaks a rule, the study is about something else, or no choice could be simulated.
     StorageError
-        If the storage fails; :class:`StorageLost` with what was found, if that happens during the search.
+        If the storage fails; :class:`StorageLost` with the outcomes so far, if that happens during the search.
     """
     return find(
         make_space(instance, **options),

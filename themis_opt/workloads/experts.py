@@ -1,6 +1,6 @@
 """Expert parallelism: the NPUs of a group share the experts of a mixture, and everything else is data parallel.
 
-Each NPU has samples of its own.  Before a layer of experts every token travels to the NPUs of the experts that the
+Each NPU has separate samples.  Before a layer of experts every token travels to the NPUs of the experts that the
 router chose for it, and its results travel back after it: two all-to-alls in the forward pass, and two in the backward
 pass for the gradients, each of ``batch * tokens * active * hidden`` elements from every NPU (D. Lepikhin et al.,
 *GShard*, https://arxiv.org/abs/2006.16668, section 3; S. Rajbhandari et al., *DeepSpeed-MoE*,

@@ -1,4 +1,4 @@
-r"""Pipeline parallelism: stages of layers on NPUs of their own, microbatches that go through them, and copies beside.
+r"""Pipeline parallelism: stages of layers on separate NPUs, microbatches that go through them, and copies beside.
 
 The stages are contiguous cuts of the layers that make the longest stage as short as can be, by dynamic programming over
 layers and stages, :math:`O(L^2 s)`.  They lie along the outermost dimension: a group of NPUs holds each, and

@@ -84,7 +84,7 @@ class Setup:
         Bytes of an NPU, and bytes per second between it and its host (:mod:`themis_opt.workloads.out_of_core`); None
         where everything fits.
     local_blocks : int
-        Blocks of layers with a loss of their own, whose gradients leave in the forward sweep; 1 for one loss at the end
+        Blocks of layers with a separate loss, whose gradients leave in the forward sweep; 1 for one loss at the end
         (M. Laskin et al., *Parallel Training of Deep Networks with Local Updates*, https://arxiv.org/abs/2012.03837).
     """
 

@@ -176,7 +176,7 @@ DEAR_NETWORKS = ((10, "30 us", 1.83), (100, "4 us", 1.15))
 
 
 def dear() -> Iterator[Row]:
-    """DeAR on its own set-up: 64 GPUs on one ring; groups tuned by Optuna in ten trials from 25 MB, 1-256 MB.
+    """DeAR alone set-up: 64 GPUs on one ring; groups tuned by Optuna in ten trials from 25 MB, 1-256 MB.
 
     Columns say what DeAR gains over wait-free backpropagation (WFBP), PyTorch's and Horovod's buckets, with the same
     20 us to launch a collective; over WFBP where both fuse nothing, and where WFBP ends the iteration with its last

@@ -141,7 +141,7 @@ class CustomCollective:
     def __post_init__(self) -> None:
         instance = self.schedule.instance
         if self.schedule.has_period:
-            rule = "a custom collective has no compute; export the collectives of an iteration on their own"
+            rule = "a custom collective has no compute; export the collectives of an iteration alone"
             raise InputError(rule, field="iteration")
         refuse_rails(instance.fabric.dimensions, "ASTRA-sim")
         for k, dimension in enumerate(instance.fabric.dimensions):

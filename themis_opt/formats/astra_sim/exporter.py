@@ -105,7 +105,7 @@ def _network(collective: CustomCollective) -> str:
 
 
 def _system(schedule: Schedule) -> dict[str, Any]:
-    """The system file: one chunk, since the trace has its own."""
+    """The system file: one chunk, since the trace states them."""
     return {
         "scheduling-policy": "FIFO",
         "endpoint-delay": 0,

@@ -1,11 +1,11 @@
 """The exporter ``mscclpp``: one collective of a schedule as a plan for the executor of MSCCL++, and its check.
 
-A plan is one-sided: a GPU puts units into memory of its peer and signals, the peer waits.  Every message has scratch of
-its own at the receiver, which copies it, or adds it to its data, to where it belongs; so nothing is overwritten that
+A plan is one-sided: a GPU puts units into memory of its peer and signals, the peer waits.  Every message has scratch at
+the receiver, which copies it, or adds it to its data, to where it belongs; so nothing is overwritten that
 somebody still reads.  Before its first message a GPU tells its peers that it has begun, since scratch is used again by
 the next call.
 
-Each chunk has a threadblock of its own, in which everything happens one after the other: chunks need nothing of each
+Each chunk has a separate threadblock, in which everything happens one after the other: chunks need nothing of each
 other.  What the plan does not hold is the order of chunks on a dimension; there the hardware decides.
 
 The format is that of https://github.com/microsoft/mscclpp, ``src/core/executor/execution_plan.cc``.
@@ -185,7 +185,7 @@ class MscclPlus:
         exchange, chunks = schedule.launched[launch], schedule.plan.chunks[launch]
         program = transfers_of(schedule, launch, share_units(chunks.sizes, exchange.element_bytes, MAX_UNITS))
         if self.in_place and not program.layout.works_in_place:
-            raise InputError("must be false: this collective needs an output of its own", field="in_place", value=True)
+            raise InputError("must be false: this collective needs a separate output", field="in_place", value=True)
         return PlusPlan(
             name=plan_name(schedule, exchange.name),
             collective=MSCCL_COLLECTIVES[exchange.kind].replace("_", ""),

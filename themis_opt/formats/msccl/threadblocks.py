@@ -128,7 +128,7 @@ class _Builder:
         self._add(Key(lane, SEND, peer), step, self._units(taken, count), ())
 
     def receive(self, lane: Lane, peer: int, added: UnitPlace | None, kept: UnitPlace, count: int) -> None:
-        """Receive units from a peer, and add own ones to them or not."""
+        """Receive units from a peer, and add those of this NPU or not."""
         source = added or kept
         step = MscclStep("rrc" if added else "r", *source, *kept, count)
         reads = self._units(added, count) if added else ()

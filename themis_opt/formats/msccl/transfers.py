@@ -53,7 +53,7 @@ class Transfer(NamedTuple):
     taken : Place
         Where the source reads them.
     added : Place or None
-        What the target adds to them, of its own.
+        What the target adds to them.
     kept : Place
         Where the target writes them.
     units : int
@@ -211,9 +211,7 @@ def only_launch(schedule: Schedule, name: str, runtime: str) -> int:
     """
     names = [exchange.name for exchange in schedule.launched]
     if schedule.has_period:
-        raise InputError(
-            f"{runtime} runs collectives; export one of a training iteration on its own", field="iteration"
-        )
+        raise InputError(f"{runtime} runs collectives; export one of a training iteration alone", field="iteration")
     refuse_sends(schedule.launched, runtime)
     refuse_rails(schedule.instance.fabric.dimensions, runtime)
     if name and name not in names:

@@ -4,7 +4,7 @@ The first line is a keyword, which says what NPUs share, perhaps with arguments;
 twelve words per layer: name, -1, and time (nanoseconds), collective and bytes of the forward pass, of the input
 gradient and of the weight gradient, and the time of the weight update.
 
-A forward pass waits for the weight gradient of its layer, of the iteration before; its own collective blocks.  Where
+A forward pass waits for the weight gradient of its layer, of the iteration before; its collective blocks.  Where
 weights are copied, the backward pass of a layer is weight gradient, then input gradient; else it is input gradient,
 whose collective blocks after the weight gradient, which it overlaps.  Recomputation repeats forward passes from the
 checkpoint before a layer.

@@ -101,7 +101,7 @@ def _read(sources: Sequence[Source]) -> Part:
         known = machine or Machine(_network(source, step.collectives))
         return _built(source, step, known)
 
-    derived = "without a network of its own, that of the trace is fitted to the times of its collectives"
+    derived = "without a separate network, that of the trace is fitted to the times of its collectives"
     note = f"PyTorch: {step.name}; a collective is ready when its kernel starts; {derived}."
     return Part(workload=build, notes=(note,), tables={"trace": step.rows()}, judge=step.judged)
 

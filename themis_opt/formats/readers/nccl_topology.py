@@ -1,11 +1,11 @@
 """Topology (``NCCL_TOPO_DUMP_FILE``) and graph (``NCCL_GRAPH_DUMP_FILE``) files of NCCL, in XML: two dimensions.
 
 A topology describes one node: GPUs with their NVLinks, and network adapters.  A graph file says the bandwidth that NCCL
-found on channels within a node and between nodes.  Neither says how many nodes there are: two, unless a file is named
+listed on channels within a node and between nodes.  Neither says how many nodes there are: two, unless a file is named
 after their number, as in ``topology.16nodes.xml``.
 
 GB/s are 10^9 bytes per second: of an NVLink 20.0 (compute capability 7 and 8), 20.6 (9) or 40.1 (10) in each direction,
-of an adapter its speed (Mbit/s) over 8000, 10 if it has none.  Latencies of a step are those of NCCL's own model, ring,
+of an adapter its speed (Mbit/s) over 8000, 10 if it has none.  Latencies of a step are those of NCCL's model, ring,
 Simple: 3.4 us over NVLink, 5.7 us over PCI, 14 us between nodes.
 Source: https://github.com/NVIDIA/nccl, ``src/graph/topo.cc``, ``xml.cc`` and ``tuning.cc`` (2.30).
 """
@@ -67,7 +67,7 @@ def nodes_of(source: Source) -> tuple[int, str]:
     if nodes < 1:
         raise source.error("must be 1 or more", "nodes in the name", nodes)
     said = "" if match else ", since its name says no number such as 16nodes"
-    return nodes, f"NCCL: {nodes} nodes{said}; GB/s are 10^9 bytes per second; latencies are those of NCCL's own model."
+    return nodes, f"NCCL: {nodes} nodes{said}; GB/s are 10^9 bytes per second; latencies are those of NCCL's model."
 
 
 def _topology(source: Source, root: Element) -> tuple[Network, list[str]]:
@@ -186,7 +186,7 @@ def _whole(source: Source, element: Element, name: str, usual: str | None = None
 
 
 def _graph(source: Source, root: Element) -> tuple[Network, list[str]]:
-    """The network of the ring that was found: channels times their speed."""
+    """The network of the ring in the file: channels times their speed."""
     _version(source, root)
     graphs = {graph.get("pattern", ""): graph for graph in root.iter("graph")}
     ring = graphs.get("4")

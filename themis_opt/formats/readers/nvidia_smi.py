@@ -49,7 +49,7 @@ def _read(sources: Sequence[Source]) -> Part:
         source=f"{link} between all GPUs",
     )
     each = "25 GB/s per NVLink and direction" if match else "32 GB/s, PCI 4.0 with 16 lanes"
-    note = f"nvidia-smi: {link} between all GPUs; bandwidth {each} is an assumption, latency that of NCCL's own model."
+    note = f"nvidia-smi: {link} between all GPUs; bandwidth {each} is an assumption, latency that of NCCL's model."
     return Part(network=Network(name=source.path.stem, dimensions=(dimension,)), notes=(note,))
 
 

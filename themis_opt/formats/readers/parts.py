@@ -54,11 +54,11 @@ class Part:
     change : callable or None
         Adds to a machine what the files say of it.
     workload : callable or None
-        Makes the problem on a machine; on None, where no file describes one, it must bring its own or refuse.
+        Makes the problem on a machine; on None, where no file describes one, it must bring one or refuse.
     notes : tuple of str
         How units were read, and what was assumed or left out: one sentence each.
     tables : mapping
-        What was found beside the problem: rows by the title of their table.
+        What the files hold beside the problem: rows by the title of their table.
     judge : callable or None
         More tables, from the problem that all files together make.
     picture : callable or None

@@ -40,7 +40,7 @@ READERS = Registry(
     },
 )
 """Formats by name: a :class:`~themis_opt.formats.readers.parts.Reader`, or a function from a path to an instance, for
-files whose names end like that of the format.  A file that no reader recognizes is read as a document of our own."""
+files whose names end like that of the format.  A file that no reader recognizes is read as a document."""
 
 
 def load(source: str | Path) -> Instance:
@@ -71,7 +71,7 @@ class Import:
     notes : tuple of str
         How units were read, and what was assumed or left out.
     tables : mapping
-        What was found beside the problem, as rows by the title of their table.
+        What the files hold beside the problem, as rows by the title of their table.
     pictures : tuple of callable
         Each draws into a file of the given name.
     """
@@ -111,7 +111,7 @@ def import_files(files: Sequence[str | Path], *, request: Request | None = None)
     Parameters
     ----------
     files : sequence of str or Path
-        Files of other tools, or of our own, of which only the network counts beside others; ``FORMAT:FILE`` where the
+        Files of other tools, or documents, of which only the network counts beside others; ``FORMAT:FILE`` where the
         format is not to be recognized.
     request : Request, optional
         What is exchanged, where no file says it; an all-reduce of 100 MB if not given.
@@ -146,7 +146,7 @@ _Entry = Reader | Callable[[Path], Instance]
 
 
 def _recognized(file: str | Path) -> tuple[str, _Entry, Path]:
-    """The format of a file, its reader, which is our own where no other recognizes it, and where it is."""
+    """The format of a file, its reader, which is that of documents where no other recognizes it, and where it is."""
     form, colon, rest = str(file).partition(":")
     if colon and form in READERS:
         return form, READERS.load(form), Path(rest)
@@ -165,7 +165,7 @@ def _recognized(file: str | Path) -> tuple[str, _Entry, Path]:
 def _is_own(source: Source) -> bool:
     try:
         return '"themis-opt/' in source.head
-    except InputError:  # what cannot be read is refused by our own reader
+    except InputError:  # what cannot be read is refused by the reader of documents
         return True
 
 
@@ -184,7 +184,7 @@ def _part(reader: Reader, sources: Sequence[Source]) -> Part:
 
 
 def _parts(reader: _Entry, paths: Sequence[Path], *, alone: bool) -> list[Part]:
-    """The parts in files of one format: of our own all of it if there is one, else the network."""
+    """The parts in files of one format: of documents all of it if there is one, else the network."""
     if isinstance(reader, Reader):
         return [_part(reader, [Source(path) for path in paths])]
     instances = [(reader(path), str(path)) for path in paths]

@@ -79,7 +79,7 @@ class Report:
     title : str
         Headline.
     summary : tuple of str
-        What was found, in sentences with numbers.
+        The results, in sentences with numbers.
     sections : tuple of Section
         The details.
     description : str

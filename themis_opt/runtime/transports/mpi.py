@@ -17,7 +17,7 @@ MPI_POLL_SECONDS = 0.0002
 """Between two looks at requests: MPI makes progress only when it is asked, and ranks share processors."""
 
 IDLE_SECONDS = 0.001
-"""The same while own messages are not due yet: those of others hardly are before."""
+"""The same while messages of this rank are not due yet: those of others hardly are before."""
 
 
 def own_rank() -> int:
@@ -26,7 +26,7 @@ def own_rank() -> int:
 
 
 class MpiLink:
-    """A link on a communicator of its own; ranks are those of the world."""
+    """A link on a separate communicator; ranks are those of the world."""
 
     def __init__(self, communicator: Any, patience: float) -> None:
         self._communicator, self._patience = communicator, patience

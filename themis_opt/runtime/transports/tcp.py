@@ -233,7 +233,7 @@ class TcpEndpoint:
                 Thread(target=self._welcome, args=(connection, wanted, deadline), daemon=True).start()
 
     def _welcome(self, connection: socket.socket, wanted: set[tuple[int, int, int]], deadline: float) -> None:
-        """Keep the connection of a neighbour; in a thread of its own, so that silent strangers hold nobody up."""
+        """Keep the connection of a neighbour; in a separate thread, so that silent strangers hold nobody up."""
         greeting = _greeting(connection, self._token, deadline)
         if greeting is None or greeting not in wanted or greeting in self._accepted:
             connection.close()

@@ -1,4 +1,4 @@
-"""Links over PyTorch (extra ``torch``): messages of NCCL where every rank has a GPU of its own, else of gloo."""
+"""Links over PyTorch (extra ``torch``): messages of NCCL where every rank has a separate GPU, else of gloo."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -81,7 +81,7 @@ class DeviceLink:
 
 
 def backend(num_ranks_here: int) -> str:
-    """``nccl`` if each of so many ranks on this machine has a GPU of its own, which NCCL asks for; else ``gloo``."""
+    """``nccl`` if each of so many ranks on this machine has a separate GPU, which NCCL asks for; else ``gloo``."""
     fits = torch.cuda.is_available() and torch.cuda.device_count() >= num_ranks_here
     return "nccl" if fits and distributed.is_nccl_available() else "gloo"
 
