@@ -160,10 +160,10 @@ def plans(draw: st.DrawFn, instance: Instance) -> Plan:
         mirrored = collective.kind.rule.mirrors and instance.ag_order == "reverse"
         paths = []
         for _ in sizes:
-            legs = [draw(st.permutations(collective.span)) for _ in collective.kind.rule.phases]
+            orders = [draw(st.permutations(collective.span)) for _ in collective.kind.rule.phases]
             if mirrored:
-                legs[1] = legs[0][::-1]
-            paths.append([k for leg in legs for k in leg])
+                orders[1] = orders[0][::-1]
+            paths.append([k for order in orders for k in order])
         chunks.append(Chunks(sizes, np.array(paths, dtype=np.int64)))
     return Plan(tuple(chunks), draw(st.sampled_from(sorted(DISPATCH))))
 

@@ -128,7 +128,7 @@ def test_a_seed_in_the_specification_wins(runs_of):
     ],
 )
 def test_limits_are_told_for_policies_that_have_them(runs_of, name, policy, limits):
-    """Bounds of the reference hold for all sizes where there is compute, so that they are told as free."""
+    """Bounds of the reference hold for all sizes where there is compute, so that they are stated as free."""
     runs = runs_of(f'{on(name)}\ntime_limit = 3\nworkers = 1\nseeds = [0, 1]\npolicies = ["{policy}"]')
     assert list(zip(*(values(runs, column) for column in ("seed", "time_limit", "sizes")), strict=True)) == limits
 
@@ -231,7 +231,7 @@ def test_code_version_names_the_package():
 
 
 @pytest.mark.parametrize(
-    ("block", "told"),
+    ("block", "rule"),
     [
         (f"{ON_FIG5}\npolicies = []", "runs[0].policies"),
         (f"{ON_FIG5}\n{BASELINE}\nthreads = 3", "runs[0].threads = 3: unknown field"),
@@ -253,10 +253,10 @@ def test_code_version_names_the_package():
         (f'{ON_FIG5}\n{BASELINE}\nchunks = [1000]\nlaunch_overhead = ["1000000 s"]', "clock holds"),
     ],
 )
-def test_a_wrong_block_is_refused(runs_of, block, told):
+def test_a_wrong_block_is_refused(runs_of, block, rule):
     message = refusal(runs_of, block)
     assert "experiment.toml: " in message
-    assert told in message
+    assert rule in message
 
 
 def test_a_wrong_instance_file_is_named(runs_of, tmp_path):
@@ -292,9 +292,9 @@ def test_columns_describe_the_iteration(runs_of):
 
 
 def test_sizes_are_refused_for_iterations(runs_of):
-    told = refusal(runs_of, f'{on(RESNET)}\nsize = ["1 MB"]\n{BASELINE}')
-    assert "runs[0].size" in told
-    assert "tensors state their sizes" in told
+    message = refusal(runs_of, f'{on(RESNET)}\nsize = ["1 MB"]\n{BASELINE}')
+    assert "runs[0].size" in message
+    assert "tensors state their sizes" in message
 
 
 def test_quick_keeps_its_limit_where_kinds_are_mixed(runs_of):
@@ -303,20 +303,20 @@ def test_quick_keeps_its_limit_where_kinds_are_mixed(runs_of):
 
 
 @pytest.mark.parametrize(
-    ("policies", "told"),
+    ("policies", "rule"),
     [
         ('["magic/themis"]', "runs[0].policy = 'magic': unknown policy"),
         ('["ddp/magic"]', "runs[0].policy = 'magic': unknown policy"),
         ('["fused", "ddp:cap=much"]', "runs[0].policy = 'ddp:cap=much': knob cap"),
     ],
 )
-def test_policies_are_checked_before_anything_runs(runs_of, policies, told):
-    assert told in refusal(runs_of, f"{on(RESNET)}\npolicies = {policies}")
+def test_policies_are_checked_before_anything_runs(runs_of, policies, rule):
+    assert rule in refusal(runs_of, f"{on(RESNET)}\npolicies = {policies}")
 
 
 def test_policies_of_iterations_are_refused_for_collectives(runs_of):
-    told = refusal(runs_of, f'instances = ["{RESNET}", "{FIG5}"]\npolicies = ["ddp/themis"]')
-    assert "runs[0].policy = 'ddp/themis': launching policies are for training iterations" in told
+    message = refusal(runs_of, f'instances = ["{RESNET}", "{FIG5}"]\npolicies = ["ddp/themis"]')
+    assert "runs[0].policy = 'ddp/themis': launching policies are for training iterations" in message
 
 
 def test_iterations_that_only_policies_and_columns_see_as_different_are_told_apart(runs_of, tmp_path):
@@ -386,7 +386,7 @@ def test_measured_times_are_found_beside_the_experiment(workloads_of, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "rule"),
     [
         ("batch = 0", "workloads[0].batch = 0: must be 1 or more"),
         ("batch = [1, 0]", "workloads[0].batch = 0: must be 1 or more"),
@@ -409,15 +409,15 @@ def test_measured_times_are_found_beside_the_experiment(workloads_of, tmp_path):
         ('times = "none.json"', "none.json: cannot be read"),
     ],
 )
-def test_a_wrong_choice_is_refused(workloads_of, more, told):
+def test_a_wrong_choice_is_refused(workloads_of, more, rule):
     if more.startswith("times"):
-        assert told in refusal(workloads_of, f"{SMALL}, {more}")
+        assert rule in refusal(workloads_of, f"{SMALL}, {more}")
     else:
-        assert f"experiment.toml: runs[0].{told}" in refusal(workloads_of, f"{SMALL}, {more}")
+        assert f"experiment.toml: runs[0].{rule}" in refusal(workloads_of, f"{SMALL}, {more}")
 
 
 @pytest.mark.parametrize(
-    ("npus", "told"),
+    ("npus", "rule"),
     [
         ("[8]", "runs[0].workloads[1].npus = [8]: must have one number for each of the 2 dimensions"),
         ("[1, 1]", "runs[0].workloads[1].npus = [1, 1]: must leave 2 NPUs or more"),
@@ -426,20 +426,20 @@ def test_a_wrong_choice_is_refused(workloads_of, more, told):
         ("[1099511627776, 2]", "runs[0].workloads[1].npus: must have at most"),
     ],
 )
-def test_wrong_npus_are_refused(workloads_of, npus, told):
-    assert told in refusal(workloads_of, SMALL, SMALL.replace("[8, 4]", npus))
+def test_wrong_npus_are_refused(workloads_of, npus, rule):
+    assert rule in refusal(workloads_of, SMALL, SMALL.replace("[8, 4]", npus))
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "rule"),
     [
         ('network = "v100-256.resnet-50"', "runs[0].workloads[0].model: required field is missing"),
         ('model = "magic", network = "v100-256.resnet-50"', "runs[0].workloads[0].model = 'magic': unknown model"),
         ('model = "gnmt", network = "none"', "runs[0].workloads[0].network = 'none': no such file"),
     ],
 )
-def test_a_missing_model_or_network_is_refused(workloads_of, table, told):
-    assert told in refusal(workloads_of, table)
+def test_a_missing_model_or_network_is_refused(workloads_of, table, rule):
+    assert rule in refusal(workloads_of, table)
 
 
 def test_a_workload_that_is_no_table_is_refused(runs_of):

@@ -58,17 +58,17 @@ def test_a_row_holds_what_the_simulated_schedule_says(name, policy):
     instance = load(name).overridden(chunks=4)
     row = run_one(instance, policy, {})
     schedule = simulate(instance, make_policy(specify(policy, instance))(instance))
-    told = schedule_row(schedule) | {"makespan_ns": schedule.makespan / 1000, "stages": schedule.plan.num_stages}
-    told.pop("iteration_ns", None)
-    assert (row | extra(row)).items() >= told.items()
+    columns = schedule_row(schedule) | {"makespan_ns": schedule.makespan / 1000, "stages": schedule.plan.num_stages}
+    columns.pop("iteration_ns", None)
+    assert (row | extra(row)).items() >= columns.items()
     assert "iteration_ns" not in row | extra(row)
     assert set(row) - {"seconds", "simulate_seconds", "extra"} <= set(RECORDED) <= set(ROW_COLUMNS)
 
 
 def test_every_column_of_results_that_needs_no_comparison_reaches_the_rows():
     rows = [run_one(load(name).overridden(chunks=2), "baseline", {}) for name in (FIG5, RESNET)]
-    told = {name for row in rows for name in row.keys() | extra(row).keys()}
-    assert {column.name for column in RESULT_COLUMNS if not column.judged} - {"iteration_ns"} <= told
+    columns = {name for row in rows for name in row.keys() | extra(row).keys()}
+    assert {column.name for column in RESULT_COLUMNS if not column.judged} - {"iteration_ns"} <= columns
 
 
 def test_rows_without_the_newest_columns_are_exported(row_of, tmp_path):
@@ -86,9 +86,9 @@ def test_an_iteration_has_no_bandwidth_of_a_collective(row_of):
 
 
 def test_waits_are_divided_between_data_and_model_parallelism(row_of):
-    told = extra(row_of("baseline", instances=[DLRM], chunks=[4]))
-    assert told["exposed_ns"] == pytest.approx(told["exposed_data_ns"] + told["exposed_model_ns"])
-    assert min(told["exposed_data_ns"], told["exposed_model_ns"]) > 0
+    columns = extra(row_of("baseline", instances=[DLRM], chunks=[4]))
+    assert columns["exposed_ns"] == pytest.approx(columns["exposed_data_ns"] + columns["exposed_model_ns"])
+    assert min(columns["exposed_data_ns"], columns["exposed_model_ns"]) > 0
 
 
 @BOTH
@@ -172,10 +172,15 @@ def test_policies_of_the_papers_iterations_are_not_below_the_bound(row_of, name)
 
 
 def test_rows_tell_the_choices_of_their_workload(row_of):
-    told = extra(row_of("baseline", workloads=[SMALL | {"accumulate": 2}]))
-    assert told["exposed_ns"] > 0
-    told = told["workload"]
-    assert (told["model"], told["npus"], told["accumulate"], told["group"]) == ("resnet-50", [8, 4], 2, None)
+    columns = extra(row_of("baseline", workloads=[SMALL | {"accumulate": 2}]))
+    assert columns["exposed_ns"] > 0
+    columns = columns["workload"]
+    assert (columns["model"], columns["npus"], columns["accumulate"], columns["group"]) == (
+        "resnet-50",
+        [8, 4],
+        2,
+        None,
+    )
 
 
 def test_rows_survive_the_store_with_their_workloads(tmp_path):

@@ -186,7 +186,7 @@ def test_the_time_limit_ends_the_search_with_what_was_found(succeed, tmp_path):
 def test_progress_and_notes_go_to_the_error_stream(invoke, tmp_path):
     result = invoke("tune", NAME, "--trials", 1, "-o", tmp_path / "t", "--json")
     assert "1/1 trials" in result.stderr
-    assert "nothing makes small chunks dear" in result.stderr
+    assert "nothing makes small chunks costly" in result.stderr
     assert json.loads(result.stdout)["trials"] == 1
 
 

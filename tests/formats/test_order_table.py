@@ -64,8 +64,8 @@ def test_the_orders_give_the_paths_back(schedule):
     index = {name: k for k, name in enumerate(schedule.instance.network.dimension_names)}
     for collective, chunks in zip(order_table(schedule)["collectives"], schedule.plan.chunks, strict=True):
         for row, path in zip(collective["chunks"], chunks.paths.tolist(), strict=True):
-            legs = (row.get(key, []) for key in ("rs_order", "sc_order", "ag_order", "ga_order", "a2a_order"))
-            assert [index[name] for leg in legs for name in leg] == path
+            orders = (row.get(key, []) for key in ("rs_order", "sc_order", "ag_order", "ga_order", "a2a_order"))
+            assert [index[name] for order in orders for name in order] == path
 
 
 def test_the_issue_orders_give_the_sequences_back(schedule):

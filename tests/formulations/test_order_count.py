@@ -60,7 +60,7 @@ def test_loads_of_two_classes_add_up() -> None:
 
 
 def test_a_mirrored_second_phase_pays_for_the_order_of_the_first() -> None:
-    """Free, both phases are cheap on machine 0 first; the reverse of that order is dear."""
+    """Free, both phases are cheap on machine 0 first; the reverse of that order is costly."""
     dear_second = JobPhase({(0, 0): 3, (1, 1): 1, (0, 1): 60, (2, 0): 1}, NO_LAG)
     job = JobClass((0, 1), (FREE, dear_second))
     assert bound(replace(job, mirrored=True)) > bound(job)

@@ -63,8 +63,8 @@ def test_without_the_usual_setting_there_is_no_gain():
 
 
 def test_blocks_are_not_mixed():
-    dear = runs({2: 100, 8: 900, 64: 1000}, block="real costs", launch_overhead_ns=2000.0, packet="4 KiB/30 B")
-    report = made([*runs({2: 300, 8: 150, 64: 200}, block="ideal costs"), *dear])
+    costly = runs({2: 100, 8: 900, 64: 1000}, block="real costs", launch_overhead_ns=2000.0, packet="4 KiB/30 B")
+    report = made([*runs({2: 300, 8: 150, 64: 200}, block="ideal costs"), *costly])
     assert cells(report, "Ideal costs")["themis+scf"][1] == pytest.approx(200 / 150)
     assert cells(report, "Real costs")["themis+scf"][1] == pytest.approx(10)
 
@@ -87,6 +87,6 @@ def test_runs_that_all_failed_are_refused():
 
 
 def test_costs_of_one_block_are_not_mixed():
-    dear = runs({2: 300, 64: 900}, launch_overhead_ns=5000.0)
-    report = made([*runs({2: 300, 64: 100}), *dear])
+    costly = runs({2: 300, 64: 900}, launch_overhead_ns=5000.0)
+    report = made([*runs({2: 300, 64: 100}), *costly])
     assert [cells(report, section.heading)["themis+scf"][4] for section in report.sections[::2]] == [64, 2]

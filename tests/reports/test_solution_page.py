@@ -91,6 +91,6 @@ def test_an_iteration_has_its_compute_and_the_ends_of_its_periods() -> None:
 
 def test_verdict_and_every_policy_and_bound_are_on_the_page(comparison: Comparison, tmp_path) -> None:
     text = write_page(tmp_path, comparison, ["Nothing to win."]).read_text(encoding="utf-8")
-    for told in ("Nothing to win.", *comparison.bounds, *(result.policy for result in comparison.results)):
-        assert told in text
+    for words in ("Nothing to win.", *comparison.bounds, *(result.policy for result in comparison.results)):
+        assert words in text
     assert len(text) < 3_000_000

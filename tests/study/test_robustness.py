@@ -271,9 +271,9 @@ def test_a_stage_is_disturbed_alike_whatever_the_path_of_its_chunk(kind: Collect
     instance = Instance(
         network=Network(dimensions=(near, far)), collectives=(Collective(kind=kind, size=2000, chunks=1),)
     )
-    legs = len(kind.rule.phases)
+    phases = len(kind.rule.phases)
     inwards, outwards = (
-        makespans(instance, Execution(Plan((chunks(path * legs),))), samples=5) for path in ((0, 1), (1, 0))
+        makespans(instance, Execution(Plan((chunks(path * phases),))), samples=5) for path in ((0, 1), (1, 0))
     )
     assert inwards == pytest.approx(outwards, rel=1e-9)
     assert len(set(inwards.tolist())) == 5

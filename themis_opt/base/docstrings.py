@@ -58,7 +58,7 @@ class _Finder:
 
 
 class _WholeLoader(SourceFileLoader):
-    """Compiles a module anew: what Python keeps beside it, at this level, has no docstrings."""
+    """Compiles a module again: what Python keeps beside it, at this level, has no docstrings."""
 
     def get_code(self, fullname: str) -> CodeType:
         """Code of the module with its docstrings and assertions."""

@@ -65,7 +65,7 @@ def tune(
 
     Of a training iteration: the launching policy, its buckets, the chunk count and the chunk policy with the least
     iteration time.
-    Small chunks look good where nothing makes them dear: state --launch-overhead, --packet and --latency occupy.
+    Small chunks look good where nothing makes them costly: state --launch-overhead, --packet and --latency occupy.
     Writes the tuned instance, its schedule, all trials and pictures.
     """
     from themis_opt.base.documents import file_name
@@ -109,7 +109,7 @@ def _run(
 
     space = make_space(instance, **settings)  # refuses bad options before anything is written
     if is_free_to_cut(space.instances[0]):
-        tell_note("nothing makes small chunks dear; state --launch-overhead, --packet or --latency occupy")
+        tell_note("nothing makes small chunks costly; state --launch-overhead, --packet or --latency occupy")
     make_folder(folder)
     search["storage"] = search["storage"] or sqlite_url(folder / "study.db")
     if time_limit is not None:

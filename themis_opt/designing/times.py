@@ -232,7 +232,7 @@ def _cheapest(job: JobClass, prices: Mapping[int, float]) -> float:
 
 
 def _fixed_arcs(job: JobClass, path: Sequence[int]) -> Iterator[tuple[int, Arc]]:
-    """Leg and arc of every stage of a path."""
+    """Phase and arc of every stage of a path."""
     width = len(path) // len(job.phases)
     for number in range(len(job.phases)):
         visited = 0

@@ -46,8 +46,8 @@ def job_class(
 def without_fixed(job: JobClass, least: JobClass) -> JobClass:
     """A job class without what its stages cost whatever they send: the durations of `least`, its jobs of no size."""
     phases = tuple(
-        JobPhase({arc: duration - one.duration[arc] for arc, duration in leg.duration.items()}, leg.lag)
-        for leg, one in zip(job.phases, least.phases, strict=True)
+        JobPhase({arc: duration - one.duration[arc] for arc, duration in phase.duration.items()}, phase.lag)
+        for phase, one in zip(job.phases, least.phases, strict=True)
     )
     return replace(job, phases=phases)
 
@@ -201,10 +201,10 @@ def rounded_down(job: JobClass, tick: int) -> JobClass:
     """The class in whole ticks: never longer than it is."""
     phases = tuple(
         JobPhase(
-            duration={arc: int(d) // tick for arc, d in leg.duration.items()},
-            lag={k: int(lag) // tick for k, lag in leg.lag.items()},
+            duration={arc: int(d) // tick for arc, d in phase.duration.items()},
+            lag={k: int(lag) // tick for k, lag in phase.lag.items()},
         )
-        for leg in job.phases
+        for phase in job.phases
     )
     return JobClass(job.machines, phases, job.count, int(job.release) // tick, job.mirrored)
 

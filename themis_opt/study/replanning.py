@@ -11,7 +11,7 @@ from themis_opt.study.comparison import checked_sizes
 
 
 def replanned(schedule: Schedule, instance: Instance, sizes: str | None = None) -> Schedule:
-    """The plan of a schedule, simulated anew; the schedule itself where nothing changes.
+    """The plan of a schedule, simulated again; the schedule itself where nothing changes.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ class Trial:
     state : {"complete", "pruned", "failed"}
         Pruned trials were given up after some of the cases.
     measurements : tuple of CaseMeasurement
-        Of the cases tried, from cheap to dear.
+        Of the cases tried, from cheap to costly.
     repeats : int or None
         Number of the earlier trial with this choice, whose outcome was remembered.
     error : str

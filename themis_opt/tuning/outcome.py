@@ -108,7 +108,7 @@ class Tuned:
 
     @cached_property
     def schedules(self) -> tuple[Schedule, ...]:
-        """The schedules of the best choice, one per case from cheap to dear, simulated and validated."""
+        """The schedules of the best choice, one per case from cheap to costly, simulated and validated."""
         return tuple(self.space.schedule(self.choice, case) for case in range(len(self.space.cases)))
 
     @cached_property

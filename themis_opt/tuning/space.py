@@ -63,7 +63,7 @@ class Space:
     name : str
         Of the problem, for titles.
     instances : tuple of Instance
-        The cases, from cheap to dear, with the costs as asked for.
+        The cases, from cheap to costly, with the costs as asked for.
     cases : tuple of str
         A name for each of them.
     parameters : tuple of TunedParameter
