@@ -158,7 +158,7 @@ def test_cp_sat_has_its_turn_where_local_search_is_not_compiled(
 @pytest.mark.parametrize("sizes", ["equal", "free"])
 def test_little_memory_stops_cp_sat_and_keeps_a_valid_schedule(hetero: Instance, sizes: str, memory: float) -> None:
     """Without a stop the search would go on for ten minutes."""
-    few = hetero.overridden(chunks=8)
+    few = hetero.overridden(chunks=4)
     reference = Exact(seconds=LONG, sizes=sizes, memory=memory, local_search=False).solve(few)  # type: ignore[arg-type]
     validate(reference.schedule)
     assert reference.schedule.makespan <= starting_schedule(few).makespan

@@ -129,6 +129,8 @@ class SizedOracle:
         for resolution, units in PRECISIONS:
             left = limits.seconds - work if limits.deterministic else last - monotonic()
             outcome = SizedOrder(jobs, least, horizon, resolution, units).solve(limits.within(left), stop)
+            if outcome.status == "interrupted":
+                raise KeyboardInterrupt
             work, schedule = work + outcome.work, simulated(self.instance, outcome)
             if outcome.status == "infeasible":
                 return Answer({cell: horizon}, None, work)

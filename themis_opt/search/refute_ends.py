@@ -125,6 +125,8 @@ class OrderOracle:
     def __call__(self, cell: Ends, horizon: float, limits: Limits, stop: Event) -> Answer[Ends]:
         """Whether chunks that begin, and perhaps end, there fit into the horizon."""
         outcome = ChunkOrder(self.data.jobs, int(horizon) // self.data.tick, ends=cell).solve(limits, ignore, stop)
+        if outcome.status == "interrupted":
+            raise KeyboardInterrupt
         if outcome.status == "infeasible":
             return Answer({cell: horizon}, None, outcome.work)
         if outcome.jobs is None:

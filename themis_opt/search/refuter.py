@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from threading import Event
+from time import monotonic
 from typing import Generic, Protocol, TypeVar
 
 from formulations.limits import Limits
@@ -146,9 +147,9 @@ class Refuter(Generic[Cell]):
 
     def _fall(self, cells: Sequence[Cell], question: "_Question[Cell]", most_hard: int) -> bool:
         """Whether all cells are refuted, some of them by their parts."""
-        standing = [cell for cell in cells if self._bounds.get(cell, 0.0) < question.horizon]
+        left = [cell for cell in cells if self._bounds.get(cell, 0.0) < question.horizon]
         hard = list[Cell]()
-        with closing(self._answers(standing, question)) as answers:
+        with closing(self._answers(left, question)) as answers:
             for cell, answer in answers:
                 if self._take(cell, answer, question.horizon):
                     continue
@@ -199,13 +200,15 @@ class Refuter(Generic[Cell]):
             if self._has_failed(number, cell, question):
                 continue
             limits = self._incumbent.solver_limits(question.slot)
-            share = replace(limits, workers=max(limits.workers // self._at_once, 1))
+            share, begin = replace(limits, workers=max(limits.workers // self._at_once, 1)), monotonic()
             answer = oracle(cell, question.horizon, share, stop)
             refuted |= {one: max(horizon, refuted.get(one, 0.0)) for one, horizon in answer.refuted.items()}
             work, schedule = work + answer.work, answer.schedule
             if schedule is not None or refuted.get(cell, 0.0) >= question.horizon or stop.is_set():
                 break
-            self._failures[number, cell] = question.horizon, question.slot
+            spent = answer.work if limits.deterministic else monotonic() - begin
+            # An oracle that gave up early, such as one out of memory, knows no more with more time.
+            self._failures[number, cell] = question.horizon, question.slot if spent > limits.seconds / 2 else math.inf
         return Answer(refuted, schedule, work)
 
     def _has_failed(self, number: int, cell: Cell, question: "_Question[Cell]") -> bool:
