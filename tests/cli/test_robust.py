@@ -47,7 +47,7 @@ def test_large_plans_have_fewer_samples(figure_5):
 
 
 def test_the_command_chooses_among_more_plans(succeed, tmp_path):
-    options = ("--time-limit", 300, "--workers", 1, "--chunk-sizes", "equal", "-o", tmp_path)
+    options = ("--time-limit", 100_000, "--workers", 1, "--chunk-sizes", "equal", "-o", tmp_path)  # from process start
     text = succeed("solve", "fig5.all_reduce.256MB", "--robust", "--policies", "baseline", *options)
     assert " on a disturbed network (95th percentile)" in text.splitlines()[0]
     assert all(specification in text for specification in pool(load("fig5.all_reduce.256MB")))
