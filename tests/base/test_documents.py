@@ -48,28 +48,12 @@ def test_anything_else_is_refused_by_name_and_rule(document: Path, content: byte
     assert caught.value.source == str(document)
 
 
-def test_a_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is a directory"):
-        read_json(tmp_path)
-
-
-def test_a_missing_file_is_refused(document: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read: No such file"):
-        read_json(document)
-
-
 @pytest.mark.skipif(ROOT, reason="root may read everything")
 def test_an_unreadable_file_is_refused(document: Path) -> None:
     document.write_text("{}")
     document.chmod(0)
     with pytest.raises(InputError, match="cannot be read: Permission denied"):
         read_json(document)
-
-
-@pytest.mark.parametrize("content", ["text ☃", b"\x00\xff"])
-def test_what_is_written_can_be_read(document: Path, content: str | bytes) -> None:
-    write_atomically(document, content)
-    assert document.read_bytes() == (content.encode() if isinstance(content, str) else content)
 
 
 def test_missing_folders_are_made(tmp_path: Path) -> None:

@@ -1,13 +1,9 @@
 import math
-from dataclasses import replace
 
 import pytest
-from compare_trees import SolveRow, append_row, pairs_of, read_rows, table
 from held_out import FAMILIES, held_out, networks
 
 from themis_opt.workloads.files import instance_text
-
-ROW = SolveRow("old", "abc", "paper", "a network", 0, 10.0, 2, False, makespan=110.0, bound=100.0, gap=10.0, seconds=1)
 
 
 def test_networks_are_realistic():
@@ -35,20 +31,3 @@ def test_a_selection_holds_at_most_so_many_of_each_class():
     assert len(held_out(["paper", "costs"], most=5)) == 10
     assert held_out(["paper"], most=4) == held_out(["paper"], most=5)[:4]
     assert held_out(["paper"], every=6) == held_out(["paper"])[::6]
-
-
-def test_rows_come_back_from_a_file(tmp_path):
-    rows = [ROW, replace(ROW, side="new", deterministic=True)]
-    for row in rows:
-        append_row(tmp_path / "rows.csv", row)
-    assert read_rows(tmp_path / "rows.csv") == rows
-
-
-def test_gaps_are_those_to_the_best_bound_of_both_and_to_each_ones_own():
-    better_bound = replace(ROW, side="new", makespan=108.0, bound=104.0, gap=4.0)
-    (line,) = (line for line in table(pairs_of([ROW, better_bound])).splitlines() if "paper" in line)
-    assert line.startswith("| paper | 1 | 5.769 | 3.846 | -1.923 ± 0.000 | -1.923 a network | 10.000 | 4.000 | -6.000")
-
-
-def test_rows_of_one_side_alone_are_no_pair():
-    assert pairs_of([ROW, replace(ROW, side="new", seed=1)]) == []

@@ -123,11 +123,6 @@ def test_repeated_collective_names_are_refused(refuse, save, document):
     assert "collective names must differ" in refuse("show", save(twice))
 
 
-def test_only_broken_fields_are_counted(refuse, save, document):
-    message = refuse("show", save(edited(document, "collectives.0.chunks", 0)))
-    assert "more)" not in message
-
-
 def test_several_broken_fields_have_a_line_each(invoke, save, document):
     broken = edited(edited(document, "network.dimensions.0.size", 0), "network.dimensions.1.size", 0)
     lines = invoke("show", save(broken)).stderr.splitlines()
@@ -160,25 +155,17 @@ TEXTS = {
 
 
 @pytest.mark.parametrize(("content", "said"), TEXTS.values(), ids=TEXTS)
-@pytest.mark.parametrize("command", ["show", "validate"])
-def test_file_that_is_no_document_is_named(refuse, save, command, content, said):
+def test_file_that_is_no_document_is_named(refuse, save, content, said):
     file = save(content)
-    message = refuse(command, file)
+    message = refuse("show", file)
     assert message.startswith(f"error: {file}: ")
     assert said in message
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [('"chunks": 4', '"chunks": {}'), ('"256 MB"', "{}"), ('"size": 4', '"size": {}')]
-)
-@pytest.mark.parametrize("literal", ["9" * 5000, "-" + "9" * 5000, "9" * 4000, "1e999"], ids=lambda text: text[:3])
-def test_huge_number_literal_is_refused(refuse, save, document, before, after, literal):
-    file = save(json.dumps(document).replace(before, after.format(literal), 1))
+@pytest.mark.parametrize("literal", ["-" + "9" * 5000, "9" * 4000, "1e999"], ids=lambda text: text[:3])
+def test_huge_number_literal_is_refused(refuse, save, document, literal):
+    file = save(json.dumps(document).replace('"chunks": 4', f'"chunks": {literal}', 1))
     assert f"{file}: " in refuse("show", file)
-
-
-def test_directory_is_refused(refuse, tmp_path):
-    assert f"{tmp_path}: is a directory" in refuse("show", tmp_path)
 
 
 def test_missing_file_is_refused(refuse, tmp_path):
@@ -205,9 +192,8 @@ def test_instance_whose_schedule_would_take_no_time_is_refused(refuse, save, doc
 
 
 @pytest.mark.parametrize("name", ["\ud800", "\x1b[31m", "two\nlines", "[/red]", "$x_{$", "ünï", "a/b"], ids=ascii)
-@pytest.mark.parametrize("command", ["show", "simulate"])
-def test_any_text_will_do_as_a_name(invoke, save, document, command, name):
-    result = invoke(command, save(edited(document, "name", name)))
+def test_any_text_will_do_as_a_name(invoke, save, document, name):
+    result = invoke("simulate", save(edited(document, "name", name)))
     assert result.exit_code in (0, 2)
     assert result.exception is None or isinstance(result.exception, SystemExit)
 
@@ -218,16 +204,14 @@ def test_every_command_refuses_a_bad_instance(refuse, save, document, command):
     assert f"{file}: network.dimensions[0].size = 1: " in refuse(command, file)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_refuses_a_schedule_in_place_of_an_instance(refuse, solution, command):
-    message = refuse(command, solution / "schedule.json")
+def test_a_schedule_in_place_of_an_instance_is_refused(refuse, solution):
+    message = refuse("solve", solution / "schedule.json")
     assert ": is a schedule: give its instance" in message
 
 
-@pytest.mark.parametrize("size", ["1e15 B", "1 PB"])
-def test_clock_overflow_is_refused(refuse, save, document, size):
+def test_clock_overflow_is_refused(refuse, save, document):
     slow = edited(document, "network.dimensions.1.bandwidth", "1 MB/s")
-    refuse("show", save(edited(slow, "collectives.0.size", size)))
+    refuse("show", save(edited(slow, "collectives.0.size", "1 PB")))
 
 
 def test_refusal_leaves_no_folder(refuse, save, document, tmp_path):

@@ -41,26 +41,12 @@ POLICIES = [
 
 
 @pytest.mark.parametrize(("policies", "said"), POLICIES, ids=[p[:48] for p, _ in POLICIES])
-@pytest.mark.parametrize("command", ["solve", "simulate"])
-def test_policies(refuse, tmp_path, command, policies, said):
-    more = QUICK if command == "solve" else ()
-    assert said in refuse(command, NAME, "--policies", policies, "-o", tmp_path / "out", *more)
+def test_policies(refuse, tmp_path, policies, said):
+    assert said in refuse("solve", NAME, "--policies", policies, "-o", tmp_path / "out", *QUICK)
 
 
 @pytest.mark.parametrize(
-    "knob",
-    [
-        "seconds=nan",
-        "seconds=-1",
-        "seconds=inf",
-        "workers=0",
-        "workers=-1",
-        "workers=99999999999",
-        "seed=-1",
-        "seed=99999999999",
-        "gap=-1",
-        "gap=nan",
-    ],
+    "knob", ["seconds=nan", "seconds=-1", "seconds=inf", "workers=0", "workers=99999999999", "seed=-1", "gap=nan"]
 )
 def test_knobs_of_the_reference(refuse, knob):
     policies = f"exact:{knob}"
@@ -95,19 +81,7 @@ def test_overrides(refuse, option, value, said):
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [
-        ("--chunks", "many"),
-        ("--time-limit", "0"),
-        ("--time-limit", "-1"),
-        ("--time-limit", "nan"),
-        ("--workers", "0"),
-        ("--workers", "many"),
-        ("--seed", "-1"),
-        ("--gap", "-0.1"),
-        ("--gap", "nan"),
-        ("--gap", "some"),
-        ("--magic", "1"),
-    ],
+    [("--chunks", "many"), ("--time-limit", "0"), ("--time-limit", "nan"), ("--workers", "0"), ("--gap", "-0.1")],
 )
 def test_option_that_cannot_be_read(invoke, tmp_path, option, value):
     result = invoke("solve", NAME, "-o", tmp_path / "out", option, value)
@@ -116,10 +90,7 @@ def test_option_that_cannot_be_read(invoke, tmp_path, option, value):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("--workers", 2**31), ("--workers", 10**20), ("--seed", 2**31), ("--seed", 10**20), ("--time-limit", "inf")],
-)
+@pytest.mark.parametrize(("option", "value"), [("--workers", 2**31), ("--seed", 10**20), ("--time-limit", "inf")])
 def test_option_beyond_the_range_of_the_solver(invoke, tmp_path, option, value):
     limits = {"--time-limit": 1, "--workers": 1} | {option: value}
     options = [part for pair in limits.items() for part in pair]
@@ -135,20 +106,6 @@ def test_unknown_option_is_refused_in_plain_text(invoke, command):
     assert result.stderr.isascii()
 
 
-@pytest.mark.parametrize("command", ["solve", "compare", "bound", "simulate", "show"])
-def test_chunks_that_are_no_number_are_refused_in_plain_text(invoke, command):
-    result = invoke(command, NAME, "--chunks", "abc")
-    assert result.exit_code == 2
-    assert result.stderr.isascii()
-
-
-@pytest.mark.parametrize("arguments", [("solve",), ("magic",), ("show", NAME, "more"), ("validate",), ("--magic",)])
-def test_command_line_that_cannot_be_read(invoke, arguments):
-    result = invoke(*arguments)
-    assert result.exit_code == 2
-    assert "Usage:" in result.stderr
-
-
 def last_line(result):
     """The error after any lines of progress."""
     assert isinstance(result.exception, SystemExit), f"not refused but {result.exception!r}"
@@ -159,8 +116,7 @@ def last_line(result):
     return line
 
 
-@pytest.mark.parametrize("command", ["solve", "compare", "simulate"])
-@pytest.mark.parametrize("below", [".", "deep/er"])
+@pytest.mark.parametrize(("command", "below"), [("solve", "."), ("compare", "."), ("simulate", "deep/er")])
 def test_file_in_place_of_the_output_folder(invoke, tmp_path, command, below):
     occupied = tmp_path / "out"
     occupied.write_text("precious", encoding="utf-8")
@@ -170,7 +126,7 @@ def test_file_in_place_of_the_output_folder(invoke, tmp_path, command, below):
     assert occupied.read_text(encoding="utf-8") == "precious"
 
 
-@pytest.mark.parametrize("name", ["schedule.json", "comparison.csv", "gantt.png", "gantt.svg"])
+@pytest.mark.parametrize("name", ["schedule.json", "gantt.svg"])
 def test_folder_in_place_of_an_output_file(invoke, tmp_path, name):
     (tmp_path / name).mkdir()
     result = invoke("solve", NAME, *QUICK, "--policies", "baseline", "-o", tmp_path)
@@ -183,23 +139,11 @@ def test_files_written_before_an_unwritable_one_are_kept(invoke, succeed, tmp_pa
     assert succeed("validate", tmp_path / "schedule.json")
 
 
-def test_no_half_written_files_are_left(invoke, tmp_path):
-    (tmp_path / "schedule.json").mkdir()
-    invoke("solve", NAME, *QUICK, "--policies", "baseline", "-o", tmp_path)
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
-
-
 def test_refused_request_keeps_the_results_of_an_earlier_one(succeed, refuse, tmp_path):
     succeed("solve", NAME, *QUICK, "--policies", "baseline", "-o", tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     refuse("solve", NAME, *QUICK, "--policies", "magic", "-o", tmp_path)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_unwritable_folder_is_found_before_the_search(invoke, tmp_path):
-    (tmp_path / "out").write_text("precious", encoding="utf-8")
-    result = invoke("solve", NAME, *QUICK, "-o", tmp_path / "out")
-    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -163,23 +163,11 @@ def test_names_of_others_are_listed_with_package_and_version(rows, kind, name):
     assert {"kind": kind, "name": name, "origin": "tiny-policies 1.2"} in rows("list", kind, "--json")
 
 
-def test_names_of_others_stand_in_the_table(run):
-    line = "patient\ttiny-policies 1.2\tThe fixed order, that serves the last stage first."
-    assert line in run("list", "policies").stdout.splitlines()
-
-
 def test_others_cannot_take_our_names(rows):
     origins = [row["origin"] for row in rows("list", "policies", "--json") if row["name"] == "baseline"]
     assert origins == ["themis_opt"]
     (row,) = rows("simulate", NAME, "--policies", "baseline", "--json")
     assert row["makespan_ns"] == 8_000_000
-
-
-def test_policy_of_others_is_compared(rows):
-    compared = rows("compare", NAME, "--policies", "baseline+lifo,patient,patient+fifo,baseline+fifo", *QUICK)
-    makespans = {row["policy"]: row["makespan_ns"] for row in compared}
-    assert makespans["patient"] == makespans["baseline+lifo"]
-    assert makespans["patient+fifo"] == makespans["baseline+fifo"] == 8_000_000
 
 
 def test_policy_of_others_is_solved_with(rows, tmp_path):
@@ -191,14 +179,6 @@ def test_policy_of_others_is_solved_with(rows, tmp_path):
 def test_launching_policies_of_others_are_compared_unless_some_are_named(rows, trained):
     names = [row["policy"] for row in rows("compare", trained, *QUICK)]
     assert names == [*LAUNCHED, "eager/hourglass", REFERENCE]
-
-
-def test_policies_of_others_are_for_iterations_too(rows, trained, tmp_path):
-    names = ["eager/patient", "wait_free/baseline+lifo", "patient", "eager"]
-    solved = rows("solve", trained, "--policies", ",".join(names), "-o", tmp_path / "out", *QUICK)
-    times = {row["policy"]: row["iteration_ns"] for row in solved}
-    assert list(times) == names
-    assert times["eager/patient"] == times["wait_free/baseline+lifo"]
 
 
 def test_reader_and_writers_of_others_serve_every_command(rows, tmp_path):

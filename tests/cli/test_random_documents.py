@@ -98,13 +98,6 @@ def test_damaged_values_are_shown_or_refused(invoke, document, file, data):
     assert_shown_or_refused(invoke("show", file))
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_damaged_values_are_shown_or_refused_as_json(invoke, document, file, data):
-    file.write_text(json.dumps(data.draw(damaged(document))), encoding="utf-8")
-    assert_shown_or_refused(invoke("show", file, "--json"))
-
-
 @settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_damaged_bytes_are_shown_or_refused(invoke, document, file, data):

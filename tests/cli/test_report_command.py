@@ -1,8 +1,6 @@
 """``themis-opt report``: from the folder of an experiment to its report."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from report_rows import COLUMNS, SAMPLED, grid_rows, row, sample, write_experiment, write_rows
@@ -58,19 +56,6 @@ def test_a_report_is_a_function_of_a_file_beside_the_experiment_or_above_too(pla
     assert "2 rows." in invoke(made, "--no-html").stdout
 
 
-def test_two_runs_write_the_same_bytes(tmp_path):
-    made = write_experiment(tmp_path / "made", "scaling", sample("scaling"))
-    contents = [{f: (made / f).read_bytes() for f in files_of(made)} for _ in range(2)]
-    assert contents[0] == contents[1]
-
-
-def test_title_and_description_are_those_of_the_experiment(folder):
-    files_of(folder, "--no-html")
-    title, verdict, description, summary, *_ = (folder / "README.md").read_text(encoding="utf-8").split("\n\n")
-    assert (title, description, summary) == ("# Rows for table", "Why.", "## Summary")
-    assert verdict.startswith("**Of the ")
-
-
 def test_html_can_be_left_out(folder):
     assert [file for file in files_of(folder, "--no-html") if not file.endswith(".svg")] == [str(folder / "README.md")]
     assert not (folder / "report.html").exists()
@@ -82,23 +67,10 @@ def test_the_report_may_go_elsewhere(folder, tmp_path):
     assert not (folder / "README.md").exists()
 
 
-def test_rows_may_come_from_elsewhere(folder, tmp_path):
-    rows = write_rows(tmp_path / "other.csv", [row(policy="hourglass")])
-    files_of(folder, "--rows", rows, "--no-html")
-    assert "1 schedule by 1 policy on 1 instance." in (folder / "README.md").read_text(encoding="utf-8")
-
-
 def test_files_are_named_apart_from_results(folder):
     result = invoke(folder)
     assert "wrote" not in result.stdout
     assert result.stderr.endswith("README.md, report.html\n")
-
-
-def test_the_summary_is_printed(folder):
-    title, verdict, first, *_ = invoke(folder, "--no-html").stdout.splitlines()
-    assert title == "# Rows for table"
-    assert verdict.startswith("Of the policies that do not search, hourglass is nearest to the bound, 6.19 % above it")
-    assert first == "15 schedules by 5 policies on 3 instances."
 
 
 def test_a_folder_with_rows_alone_is_a_table(tmp_path):
@@ -137,16 +109,6 @@ def test_a_missing_column_is_refused_and_nothing_is_written(folder):
     assert not (folder / "README.md").exists()
 
 
-def test_a_bad_cell_is_refused(folder):
-    write_rows(folder / "rows.csv", [row(chunks="many")])
-    assert f"{folder / 'rows.csv'}: line 2, column chunks = 'many': " in refuse(folder)
-
-
-def test_rows_that_do_not_fit_the_report_are_refused(tmp_path):
-    made = write_experiment(tmp_path / "made", "policies", [row()])
-    assert f"{made / 'rows.csv'}: column bound_ns: no makespan has a bound" in refuse(made)
-
-
 def test_an_unknown_report_is_refused(tmp_path):
     made = write_experiment(tmp_path / "made", "novel", [row()])
     said = refuse(made)
@@ -174,13 +136,6 @@ def test_provenance_that_is_no_object_is_refused(folder):
 def test_a_place_that_cannot_be_written_is_refused(folder, tmp_path):
     (tmp_path / "file").write_text("")
     assert "cannot be written" in refuse(folder, "-o", tmp_path / "file")
-
-
-def test_the_command_line_imports_nothing_heavy_for_its_help():
-    heavy = "{'altair', 'vl_convert', 'pandas', 'jinja2', 'matplotlib', 'numpy', 'pydantic', 'ortools', 'numba'}"
-    code = f"import sys, themis_opt.cli.report; print(sorted({heavy} & set(sys.modules)))"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("name", ["README.md", "report.html"])

@@ -1,6 +1,5 @@
 """Every subcommand, on collectives and on a training iteration, as a table and as JSON."""
 
-import csv
 import json
 
 import pytest
@@ -108,11 +107,6 @@ def test_subcommand_has_help(succeed, command):
     assert "Usage:" in succeed(command, "--help")
 
 
-@pytest.mark.parametrize(("kind", "command"), CASES)
-def test_subcommand_runs(succeed, arguments, kind, command):
-    assert succeed(*arguments[kind][command]).strip()
-
-
 @pytest.mark.parametrize(("kind", "command"), [case for case in CASES if case[1] not in WITHOUT_JSON])
 def test_subcommand_prints_json(rows, kind, command):
     assert rows(kind, command)
@@ -132,24 +126,6 @@ def test_simulation_says_what_needs_no_bound(rows, kind):
     for name, row in simulated.items():
         assert row.keys() == {"policy", "utilisation", "busy", "idle"} | TIMES[kind]
         assert row.items() <= compared[name].items()
-
-
-def test_times_of_a_comparison_are_nanoseconds(rows):
-    makespans = {row["policy"]: row["makespan_ns"] for row in rows("collectives", "solve")}
-    assert (makespans["baseline+fifo"], makespans["exact"]) == (8 * NS_PER_MS, 7 * NS_PER_MS)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("command", ["solve", "compare", "simulate"])
-def test_shares_are_fractions(rows, kind, command):
-    for row in rows(kind, command):
-        assert 0 < row["utilisation"] <= 1
-        assert 0 <= row["idle"] < 1
-
-
-def test_gap_is_a_fraction(rows):
-    gaps = {row["policy"]: row["gap"] for row in rows("collectives", "solve")}
-    assert gaps["baseline+fifo"] == pytest.approx(1 / 7)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -249,13 +225,6 @@ def test_the_table_has_what_is_compared(succeed, arguments, kind):
     assert table(succeed(*arguments[kind]["solve"]))[1].split("\t") == COLUMNS[kind]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_table_of_a_simulation_has_what_needs_no_bound(succeed, arguments, kind):
-    judged = {*JUDGEMENT, "status"}
-    wanted = [column for column in COLUMNS[kind] if column not in judged]
-    assert succeed(*arguments[kind]["simulate"]).splitlines()[1].split("\t") == wanted
-
-
 def test_cells_say_what_is_in_the_rows(succeed, arguments):
     _, header, line, *_ = (line.split("\t") for line in table(succeed(*arguments["collectives"]["solve"])))
     assert dict(zip(header, line, strict=True)) == {
@@ -327,28 +296,6 @@ def test_bound_says_what_stays_exposed(rows):
     assert "exposed_ns" not in rows("collectives", "bound")[0]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_policy_beats_a_bound(rows, kind):
-    time = "makespan_ns" if kind == "collectives" else "iteration_ns"
-    fastest = min(row[time] for row in rows(kind, "compare"))
-    assert fastest >= max(row["bound_ns"] for row in rows(kind, "bound")) * (1 - 1e-9)
-
-
-def test_simulate_prints_exact_times(succeed):
-    simulated = json.loads(succeed("simulate", NAME, "--policies", "baseline,themis+scf", "--json"))
-    assert [(row["policy"], row["makespan_ns"]) for row in simulated] == [
-        ("baseline", 8 * NS_PER_MS),
-        ("themis+scf", 7 * NS_PER_MS),
-    ]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_reference_is_simulated_like_any_policy(succeed, trained, kind):
-    source = NAME if kind == "collectives" else trained
-    (row,) = json.loads(succeed("simulate", source, "--policies", "exact:seconds=0.5:workers=1", "--json"))
-    assert row["policy"].startswith("exact")
-
-
 @pytest.mark.parametrize(
     ("kind", "folders"),
     [
@@ -364,15 +311,9 @@ def test_simulate_writes_a_folder_per_policy(succeed, trained, tmp_path, kind, f
         assert json.loads(succeed("validate", tmp_path / "out" / name / "schedule.json", "--json"))["valid"] is True
 
 
-@pytest.mark.parametrize("option", [("--chunks", 1), ("--latency", "occupy"), ("--ag-order", "reverse")])
-@pytest.mark.parametrize("command", ["simulate", "show", "bound"])
-def test_rules_of_an_iteration_can_be_overridden(succeed, arguments, command, option):
-    assert succeed(*arguments["iteration"][command], *option)
-
-
-def test_fewer_chunks_give_another_iteration(rows):
-    one, other = (rows("iteration", "show", "--chunks", n)["fingerprint"] for n in (1, 2))
-    assert one != other
+def test_rules_of_an_iteration_can_be_overridden(succeed, arguments):
+    options = ("--chunks", 1, "--latency", "occupy", "--ag-order", "reverse")
+    assert succeed(*arguments["iteration"]["simulate"], *options) != succeed(*arguments["iteration"]["simulate"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -389,28 +330,11 @@ def test_folder_is_named_after_the_instance(succeed, trained, tmp_path, monkeypa
     assert (tmp_path / "layers.solution" / "schedule.json").is_file()
 
 
-def test_schedule_is_that_of_the_best_policy(trained_solution):
-    text = (trained_solution / "comparison.csv").read_text(encoding="utf-8")
-    best = min(csv.DictReader(text.splitlines()), key=lambda row: float(row["iteration_ns"]))
-    summary = json.loads((trained_solution / "schedule.json").read_text(encoding="utf-8"))["summary"]
-    assert (summary["policy"], summary["iteration_ns"]) == (best["policy"], float(best["iteration_ns"]))
-
-
-def test_schedule_says_what_it_was_made_with(trained_solution):
-    settings = json.loads((trained_solution / "schedule.json").read_text(encoding="utf-8"))["summary"]["settings"]
-    assert settings["time_limit"] == 5
-
-
 def test_show_prints_an_instance_that_loads_again(succeed, save):
     shown = json.loads(succeed("show", NAME, "--json"))
     fingerprint = shown.pop("fingerprint")
     again = save({"format": "themis-opt/instance/1"} | shown)
     assert json.loads(succeed("show", again, "--json"))["fingerprint"] == fingerprint
-
-
-def test_show_names_every_dimension_and_collective(succeed):
-    text = succeed("show", NAME)
-    assert [word for word in ("dim1", "dim2", "48 GB/s", "24 GB/s", "gradients", "256 MB") if word not in text] == []
 
 
 def test_show_lists_tasks_and_tensors(succeed, arguments):
@@ -433,11 +357,6 @@ def test_validate_says_how_long_it_takes(succeed, arguments, rows, kind):
     time, word = ("makespan_ns", "makespan ") if kind == "collectives" else ("iteration_ns", "iteration ")
     assert word in succeed(*arguments[kind]["validate"])
     assert rows(kind, "validate")[time] == rows(kind, "explain")[time]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_validate_accepts_its_own_instance(succeed, arguments, trained, kind):
-    assert succeed(*arguments[kind]["validate"], "--instance", NAME if kind == "collectives" else trained)
 
 
 @pytest.mark.parametrize(
@@ -465,7 +384,7 @@ def parts(text):
     return {table.split()[0].rstrip(":"): table.splitlines()[2:] for table in tables}
 
 
-@pytest.mark.parametrize("steps", [0, 1, 2])
+@pytest.mark.parametrize("steps", [0, 2])
 @pytest.mark.parametrize(("kind", "listed"), [("collectives", ["critical"]), ("iteration", ["critical", "waits"])])
 def test_explain_lists_as_many_stages_and_waits_as_asked(succeed, arguments, kind, listed, steps):
     tables = parts(succeed(*arguments[kind]["explain"], "--steps", steps))
@@ -507,10 +426,6 @@ def test_schema_refuses_a_mistake_in_an_iteration(succeed, trained):
     document["iteration"]["tasks"][0]["surprise"] = 1
     with pytest.raises(ValidationError, match="surprise"):
         Draft202012Validator(json.loads(succeed("schema"))).validate(document)
-
-
-def test_instance_is_found_by_the_path_of_its_file(succeed, save, document):
-    assert "fig5" in succeed("show", save(document))
 
 
 def test_instance_is_found_by_its_file_name(succeed):

@@ -42,7 +42,7 @@ def test_exact_times_give_the_costs_back():
     assert np.abs(fit.residuals).max() < 1e-6
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_noise_of_three_percent_moves_bandwidth_by_two_and_latency_by_ten_at_most(seed):
     places = [simulated(dimension(8), noise=0.03, seed=2 * seed + k) for k in range(2)]  # out of place, in place
     log = [*places[0], *places[1]]
@@ -50,24 +50,6 @@ def test_noise_of_three_percent_moves_bandwidth_by_two_and_latency_by_ten_at_mos
     assert fit.bandwidth == pytest.approx(200e9, rel=0.02)
     assert fit.latency == pytest.approx(3 * US, rel=0.1)
     assert fit.warnings == ()
-
-
-def test_fits_are_as_exact_as_an_unbiased_estimate_can_be():
-    """The bound of Cramer and Rao for normal noise: the inverse of the information of the log."""
-    noise = 0.03
-    exact = [measured for _ in range(2) for measured in simulated(dimension(8))]
-    times = np.array([measured.time for measured in exact])
-    sent = np.array([2 * measured.size * 7 / 8 for measured in exact])
-    shares = np.stack([14 * 3 * US / times, sent / 0.2 / times])  # of latency and of bytes in each time
-    bound = noise * np.sqrt(np.diag(np.linalg.inv(shares @ shares.T)))
-    generator = np.random.default_rng(0)
-    off = []
-    for _ in range(300):
-        noisy = times * (1 + noise * generator.standard_normal(len(times)))
-        fit = calibrate([measurement._replace(time=time) for measurement, time in zip(exact, noisy, strict=True)])
-        off.append((fit.latency / (3 * US) - 1, fit.bandwidth / 200e9 - 1))
-    assert np.std(off, axis=0) == pytest.approx(bound, rel=0.12)  # three standard errors of 300 logs
-    assert np.abs(np.mean(off, axis=0)).max() < 0.0015
 
 
 def test_outliers_count_little():
@@ -112,11 +94,6 @@ def protocols(size):
 def test_protocols_that_change_with_the_size_are_outside_the_model():
     fit = calibrate([Measurement(AR, size, 8, protocols(size)) for size in SIZES])
     assert any(text.startswith("outside the model: around ") for text in fit.warnings)
-
-
-def test_large_messages_alone_do_not_tell_the_latency():
-    fit = calibrate(simulated(dimension(8), noise=0.03, sizes=SIZES[-6:]))
-    assert any(text.startswith("latency is not told by these sizes") for text in fit.warnings)
 
 
 def test_the_dimension_has_the_costs_of_the_fit():

@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from xml.etree import ElementTree
 
 import numpy as np
@@ -49,8 +47,8 @@ def test_a_png_holds_a_picture(tmp_path, schedule):
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf"])
-@with_and_without_compute
-def test_equal_schedules_give_equal_files(tmp_path, schedule, suffix):
+def test_equal_schedules_give_equal_files(tmp_path, suffix):
+    schedule = scheduled(all_reduce())
     paths = [tmp_path / f"{n}{suffix}" for n in "ab"]
     for path in paths:
         save_figure(gantt(schedule), path)
@@ -72,13 +70,6 @@ def test_control_characters_of_names_leave_the_svg_readable(tmp_path):
     ElementTree.parse(tmp_path / "gantt.svg")
 
 
-def test_an_svg_has_no_date(tmp_path):
-    save_figure(gantt(scheduled(all_reduce())), tmp_path / "gantt.SVG")
-    text = (tmp_path / "gantt.SVG").read_text(encoding="utf-8")
-    assert "<svg" in text
-    assert "date" not in text
-
-
 @pytest.mark.parametrize("name", ["gantt.gif", "gantt"])
 def test_other_suffixes_are_refused(tmp_path, name):
     with pytest.raises(InputError, match=r"pictures end in \.png, \.svg, \.pdf, \.pgf"):
@@ -93,11 +84,6 @@ def test_every_stage_is_a_bar_at_its_time_in_the_row_of_its_dimension():
     np.testing.assert_allclose(corners(gantt(schedule)), expected)
 
 
-def test_the_first_dimension_is_on_top():
-    bottom, top = gantt(scheduled(all_reduce())).axes[1].get_ylim()
-    assert bottom > top
-
-
 def test_the_caption_gives_the_makespan_and_the_busiest_dimension():
     schedule = scheduled(all_reduce())
     name, share = max(schedule.busy.items(), key=lambda item: item[1])
@@ -105,16 +91,10 @@ def test_the_caption_gives_the_makespan_and_the_busiest_dimension():
     assert caption in texts(gantt(schedule))
 
 
-@with_and_without_compute
-def test_the_title_is_drawn_literally(tmp_path, schedule):
-    figure = gantt(schedule, title="cost $$ { of $x_")
+def test_the_title_is_drawn_literally(tmp_path):
+    figure = gantt(scheduled(all_reduce()), title="cost $$ { of $x_")
     assert r"cost \$\$ { of \$x_" in texts(figure)
     save_figure(figure, tmp_path / "gantt.png")
-
-
-def test_the_time_axis_has_the_unit_of_the_makespan():
-    small = scheduled(Collective(kind="all_reduce", size="20 kB", chunks=2))
-    assert "time (µs)" in texts(gantt(small))
 
 
 def test_gathering_bars_have_a_hatch_and_scattering_bars_none():
@@ -129,17 +109,6 @@ def test_the_legend_names_phases_and_collectives():
         assert part in shown
 
 
-def test_many_collectives_are_counted_in_the_legend():
-    schedule = scheduled(*(all_reduce(f"bucket{i}", chunks=1) for i in range(9)))
-    assert "and 4 more" in texts(gantt(schedule))
-
-
-def test_collectives_have_colours_of_their_own():
-    figure = gantt(scheduled(all_reduce("a", 2), all_reduce("b", 2)))
-    colours = {tuple(colour) for collection in bars(figure) for colour in collection.get_facecolor()}
-    assert len(colours) == 2 * 2 * 2
-
-
 def test_an_unused_dimension_keeps_its_row():
     schedule = scheduled(Collective(kind="reduce_scatter", size="1 MB", chunks=2, dimensions=("dim1",)))
     shown = texts(gantt(schedule))
@@ -147,18 +116,6 @@ def test_an_unused_dimension_keeps_its_row():
     assert "unused" in shown
 
 
-@pytest.mark.parametrize("kind", ["reduce_scatter", "all_gather", "all_to_all"])
-def test_collectives_of_one_phase_are_drawn(kind):
-    schedule = scheduled(Collective(kind=kind, size="1 MB", chunks=3), latency="occupy")
-    assert len(corners(gantt(schedule))) == schedule.plan.num_stages
-
-
 def test_many_bars_become_an_image_inside_the_svg(tmp_path):
     save_figure(gantt(scheduled(all_reduce(chunks=3000))), tmp_path / "gantt.svg")
     assert "data:image/png" in (tmp_path / "gantt.svg").read_text(encoding="utf-8")
-
-
-def test_drawing_leaves_pyplot_alone():
-    code = "import sys, themis_opt.formats.gantt; print('matplotlib.pyplot' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "False"

@@ -5,7 +5,7 @@ from iteration_schedules import layers, scheduled, texts, with_compute
 from matplotlib.collections import PolyCollection
 
 from themis_opt.formats.gantt import gantt
-from themis_opt.formats.palette import RAMPS, is_backward, launch_groups, launch_ramps
+from themis_opt.formats.palette import RAMPS, launch_groups, launch_ramps
 
 
 def boxes(figure, row):
@@ -43,16 +43,6 @@ def test_both_steady_periods_look_alike(schedule):
     assert first == pytest.approx(second)
 
 
-def test_the_heading_says_what_an_iteration_takes():
-    shown = texts(gantt(scheduled("fused/baseline")))
-    assert all(word in shown for word in ("iteration ", "exposed communication", "overlap", " of the time"))
-
-
-def test_periods_are_numbered():
-    schedule = scheduled()
-    assert f"iteration {schedule.num_iterations - 1}: " in texts(gantt(schedule))
-
-
 def test_legend_tells_kinds_of_parallelism_apart():
     shown = texts(gantt(scheduled()))
     assert "model parallel: rows" in shown
@@ -75,8 +65,3 @@ def test_launches_have_the_colours_of_their_parallelism():
     for number, ramp in enumerate(launch_ramps(schedule)):
         ends = {pair[0] for pair in RAMPS[schedule.launched[number].parallelism]}
         assert "#{:02x}{:02x}{:02x}".format(*(round(255 * x) for x in ramp(0.0)[:3])) in ends
-
-
-@pytest.mark.parametrize(("name", "backward"), [("fc_forward", False), ("fc.input_gradient", True), ("bwd1", True)])
-def test_the_pass_of_a_task_is_known_by_its_name(name, backward):
-    assert is_backward(name) is backward

@@ -1,7 +1,6 @@
 import csv
 import io
 
-import pytest
 from iteration_schedules import with_compute
 
 from themis_opt.formats.tables import task_rows, to_csv
@@ -47,11 +46,6 @@ def test_times_keep_their_picoseconds():
     assert [round(row["end_ns"] * 1000) for row in schedule.stage_rows()] == schedule.end.tolist()
 
 
-@pytest.mark.parametrize("kind", ["reduce_scatter", "all_gather", "all_to_all"])
-def test_collectives_of_one_phase_name_it(kind):
-    assert {row["phase"] for row in scheduled(kind).stage_rows()} == {kind}
-
-
 @with_compute
 def test_rows_with_compute_are_those_of_the_last_complete_iteration(schedule):
     row = schedule.num_iterations - 2
@@ -72,11 +66,3 @@ def test_csv_reads_back():
     rows = scheduled("all_reduce").stage_rows()
     read = list(csv.DictReader(io.StringIO(to_csv(rows))))
     assert read == [{key: str(value) for key, value in row.items()} for row in rows]
-
-
-def test_csv_starts_with_the_names_of_the_fields():
-    assert to_csv([{"chunk": 0, "phase": "all_gather"}]) == "chunk,phase\n0,all_gather\n"
-
-
-def test_no_rows_are_no_text():
-    assert to_csv([]) == ""

@@ -41,11 +41,6 @@ def test_the_last_iterations_have_all_their_stages(schedule):
     assert np.array_equal(window.start + begin, schedule.period.stage_start[last - 2 : last].ravel())
 
 
-def test_no_more_iterations_are_shown_than_there_are():
-    schedule = scheduled()
-    assert last_iterations(schedule, 100).iterations == range(schedule.num_iterations - 1)
-
-
 @with_compute
 def test_the_length_of_periods_is_that_of_their_iterations(schedule):
     window = last_periods(schedule, 2)
@@ -84,10 +79,6 @@ def test_busy_intervals_are_maximal(schedule):
     for k in schedule.dimensions_in_use:
         intervals = last_periods(schedule, 2).busy_intervals(k)
         assert (intervals[1:, 0] > intervals[:-1, 1]).all()
-
-
-def test_an_unused_dimension_is_never_busy(schedule):
-    assert last_periods(schedule, 1).busy_intervals(2).shape == (0, 2)
 
 
 def mean_share(window):

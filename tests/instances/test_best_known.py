@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from best_known import RECORD_COLUMNS, TABLE, Finding, Record, how, improved, read, write
+from best_known import TABLE, Finding, Record, how, improved, read, write
 
 import themis_opt
 from themis_opt.base.errors import InputError, InvalidSchedule
@@ -69,11 +69,6 @@ def test_a_first_schedule_makes_a_row(figure_5: Instance, slow: Schedule) -> Non
     assert (record.makespan_ps, record.how_makespan, record.how_bound) == (8 * UNIT, "found", "proven")
 
 
-def test_several_kinds_of_collectives_are_called_mixed(mixed: Instance, run: Run) -> None:
-    (record,) = improved((), finding(run(mixed, "baseline+fifo"), bound=1e6))
-    assert (record.collective, record.size_bytes, record.chunks) == ("mixed", 100 * 2**20, 60)
-
-
 def test_an_iteration_has_a_row_with_the_bytes_of_its_tensors(run: Run) -> None:
     instance = themis_opt.load("v100-256.resnet-50")
     schedule = run(instance, "priority/hourglass")
@@ -103,24 +98,9 @@ def test_a_higher_bound_takes_the_place_of_a_lower_one(slow: Schedule) -> None:
     assert bounds((record,)) == {"equal": 6.5}
 
 
-def test_a_lower_bound_is_ignored(slow: Schedule) -> None:
-    before = improved((), finding(slow))
-    assert improved(before, finding(slow, bound=5.0 * UNIT, how_bound="worse", date=LATER)) == before
-
-
-def test_a_worse_schedule_may_bring_a_better_bound(slow: Schedule, fast: Schedule) -> None:
-    records = improved(improved((), finding(fast)), finding(slow, bound=6.5 * UNIT))
-    assert (makespans(records), bounds(records)) == ({"equal": 7 * UNIT}, {"equal": 6.5})
-
-
 def test_a_bound_is_rounded_down(slow: Schedule) -> None:
     (record,) = improved((), finding(slow, bound=6.0 * UNIT + 0.9))
     assert 0 <= 6.0 * UNIT - record.bound_ps <= 6
-
-
-def test_a_bound_may_exceed_the_makespan_by_floating_point_noise(fast: Schedule) -> None:
-    (record,) = improved((), finding(fast, bound=7.0 * UNIT * (1 + 1e-10)))
-    assert 0 <= record.gap < 1e-8
 
 
 def test_rows_of_other_instances_stay(figure_5: Instance, slow: Schedule, run: Run) -> None:
@@ -140,11 +120,6 @@ def test_a_schedule_of_equal_chunks_improves_the_free_row(slow: Schedule, fast: 
     records = improved(improved((), finding(slow, sizes="free")), finding(fast, how_makespan="equal chunks"))
     assert makespans(records) == {"equal": 7 * UNIT, "free": 7 * UNIT}
     assert {record.how_makespan for record in records} == {"equal chunks"}
-
-
-def test_a_new_free_row_takes_the_makespan_of_the_equal_one(slow: Schedule, fast: Schedule) -> None:
-    records = improved(improved((), finding(fast)), finding(slow, sizes="free"))
-    assert makespans(records) == {"equal": 7 * UNIT, "free": 7 * UNIT}
 
 
 def test_a_bound_for_free_sizes_improves_the_equal_row(fast: Schedule, free: Schedule) -> None:
@@ -178,16 +153,6 @@ def test_a_bound_that_is_no_time_is_refused(slow: Schedule, bound: float) -> Non
 def test_a_bound_above_the_makespan_is_refused_and_both_are_named(fast: Schedule) -> None:
     with pytest.raises(ArithmeticError, match=r"bound 749\d+ ps \(fluid, proven\) is above makespan 7\d+ ps \(fou"):
         improved((), finding(fast, bound=7.5 * UNIT))
-
-
-def test_a_bound_above_the_recorded_makespan_is_refused(slow: Schedule, fast: Schedule) -> None:
-    with pytest.raises(ArithmeticError, match=r"bound .* \(first\)"):
-        improved(improved((), finding(fast, how_makespan="first")), finding(slow, bound=7.5 * UNIT))
-
-
-def test_a_makespan_below_the_recorded_bound_is_refused(slow: Schedule, fast: Schedule) -> None:
-    with pytest.raises(ArithmeticError, match=r"\(fluid, first\)"):
-        improved(improved((), finding(slow, bound=7.5 * UNIT, how_bound="first")), finding(fast))
 
 
 def test_a_bound_for_free_sizes_above_the_makespan_of_equal_chunks_is_refused(slow: Schedule, fast: Schedule) -> None:
@@ -225,18 +190,6 @@ def test_what_is_written_can_be_read(table: Path, records: tuple[Record, ...]) -
     assert read(table) == records
 
 
-def test_rows_are_sorted_whatever_their_order(table: Path, records: tuple[Record, ...], tmp_path: Path) -> None:
-    write(records[::-1], tmp_path / "other.csv")
-    assert (tmp_path / "other.csv").read_bytes() == table.read_bytes()
-    assert [(record.chunks, record.sizes) for record in read(table)] == [(4, "equal"), (4, "free"), (8, "equal")]
-
-
-def test_a_table_without_rows_can_be_written_and_read(tmp_path: Path) -> None:
-    write((), tmp_path / "empty.csv")
-    assert (tmp_path / "empty.csv").read_text() == ",".join(RECORD_COLUMNS) + "\n"
-    assert read(tmp_path / "empty.csv") == ()
-
-
 def changed(table: Path, old: str, new: str) -> Path:
     """The file with one text in the place of another."""
     text = table.read_text()
@@ -268,11 +221,6 @@ def test_a_row_that_stands_twice_is_refused(table: Path) -> None:
     table.write_text(table.read_text() + table.read_text().splitlines()[-1])
     with pytest.raises(InputError, match="stands twice"):
         read(table)
-
-
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read"):
-        read(tmp_path / "none.csv")
 
 
 SHIPPED = read(TABLE)

@@ -252,40 +252,6 @@ def test_every_case_and_policy_is_recorded_once() -> None:
     assert recorded == [(case, policy) for case in CASES for policy in policies_of(case)]
 
 
-def test_the_file_states_its_protocol_and_its_gaps() -> None:
-    assert DATA.read_text(encoding="utf-8") == text_of(read())
-
-
-OLD = Row(CASES[0], "baseline+fifo", 100, 80.0, "fluid", "2020-01-01")
-
-
-@pytest.mark.parametrize(
-    ("now", "expected"),
-    [
-        ({"makespan": 90}, {"makespan": 90}),
-        ({"bound": 85.0, "bound_name": "chain"}, {"bound": 85.0, "bound_name": "chain"}),
-        ({"makespan": 90, "bound": 70.0}, {"makespan": 90}),
-        ({"makespan": 110, "bound": 85.0}, {"bound": 85.0}),
-    ],
-)
-def test_recording_takes_what_is_better(now: dict[str, object], expected: dict[str, object]) -> None:
-    new = OLD._replace(date="2020-01-02")
-    assert updated([OLD], [new._replace(**now)]) == [new._replace(**expected)]  # type: ignore[arg-type]
-
-
-def test_recording_never_loosens_an_entry() -> None:
-    assert updated([OLD], [OLD._replace(makespan=110, bound=70.0, date="2020-01-02")]) == [OLD]
-
-
-def test_recording_loosens_an_entry_when_told() -> None:
-    new = OLD._replace(makespan=110, bound=70.0, date="2020-01-02")
-    assert updated([OLD], [new], accept_worse=True) == [new]
-
-
-def test_recording_keeps_the_date_of_what_did_not_change() -> None:
-    assert updated([OLD], [OLD._replace(date="2020-01-02")], accept_worse=True) == [OLD]
-
-
 def record(accept_worse: bool) -> None:
     """Write the data file, and say what changed."""
     old = read() if DATA.exists() else []

@@ -1,7 +1,7 @@
 """The hourglass policy: its plans, and the parts it is made of."""
 
 from collections import Counter
-from itertools import permutations, product
+from itertools import permutations
 from statistics import fmean
 
 import numpy as np
@@ -17,24 +17,14 @@ from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.hourglass import policy as hourglass
 from themis_opt.policies.hourglass.candidates import (
     SEARCH,
-    Candidates,
-    empty_candidates,
-    improve,
-    is_known,
-    line_up,
-    place,
-    place_all,
 )
 from themis_opt.policies.hourglass.paths import Pool, choose_paths, empty_pool
 from themis_opt.policies.hourglass.policy import USUAL_HOURGLASS, Hourglass, HourglassParams, balanced
 from themis_opt.policies.hourglass.tables import (
-    LOW_BITS,
     Tables,
     add_load,
     cheapest_path,
-    dimension_at,
     least_lags,
-    swapped,
     tables_of,
 )
 from themis_opt.policies.themis import Themis
@@ -42,8 +32,6 @@ from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.schedules.event_loop import makespan_of
-from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
@@ -63,11 +51,6 @@ def chosen(instance: Instance, weight: float = 0.0) -> tuple[Tables, Pool, float
     tables, count = tables_of(instance), len(instance.network.dimensions)
     pool, tail = empty_pool(tables, count, USUAL_HOURGLASS.paths), least_lags(tables, count) + tables.threshold[:, None]
     return tables, pool, choose_paths(tables, pool, tail, weight, USUAL_HOURGLASS.paths)
-
-
-def makespan_of_hand(candidates: Candidates) -> int:
-    """Makespan of the plan in hand."""
-    return makespan_of(candidates.operations, candidates.workspace)
 
 
 def encoded(path: tuple[int, ...]) -> int:
@@ -117,11 +100,6 @@ def test_free_sizes_take_no_more_chunks_than_allowed(mixed: Instance) -> None:
     instance = mixed.overridden(chunks=5)
     plan = Hourglass("free")(instance)
     assert all(len(chunks.sizes) <= 5 for chunks in plan.chunks)
-
-
-def test_free_sizes_keep_to_whole_elements(hetero: Instance) -> None:
-    (chunks,) = Hourglass("free")(hetero.overridden(chunks=6)).chunks
-    assert (chunks.sizes % hetero.collectives[0].element_bytes == 0).all()
 
 
 @pytest.mark.parametrize("network", PAPER_NETWORKS)
@@ -213,17 +191,6 @@ def test_compiling_waits_until_its_patience_is_used_up(figure_5: Instance, monke
     assert SEARCH.patience < 10**9
 
 
-@given(st.permutations(range(6)), st.integers(0, 5), st.integers(0, 5))
-def test_two_positions_of_a_path_are_swapped(path: list[int], one: int, two: int) -> None:
-    changed = swapped(encoded(tuple(path)), one, two)
-    path[one], path[two] = path[two], path[one]
-    assert [dimension_at(changed, position) for position in range(6)] == path
-
-
-def test_a_path_holds_any_local_dimension() -> None:
-    assert dimension_at(swapped(LOW_BITS << 44, 11, 0), 0) == LOW_BITS
-
-
 @pytest.mark.parametrize("ag_order", ["free", "reverse"])
 @pytest.mark.parametrize("kind", CollectiveKind)
 def test_the_cheapest_path_is_the_best_of_all_orders(hetero: Instance, kind: CollectiveKind, ag_order: str) -> None:
@@ -237,35 +204,6 @@ def test_the_cheapest_path_is_the_best_of_all_orders(hetero: Instance, kind: Col
 
     path = cheapest_path(tables, 0, 0, price, 0.4, least, choice)
     assert cost(path) == pytest.approx(min(cost(encoded(path)) for path in permutations(range(3))))
-
-
-def test_the_load_of_a_path_is_that_of_its_stages(hetero: Instance) -> None:
-    instance = hetero.overridden(chunks=1)
-    tables, (scatter, gather) = tables_of(instance), ((2, 0, 1), (1, 2, 0))
-    load = np.zeros(3)
-    for layer, path in enumerate((scatter, gather)):
-        add_load(tables, load, 0, layer, encoded(path))
-    plan = Plan((Chunks(equal_sizes(instance.exchanges[0]), np.array([scatter + gather])),))
-    occupancy = plan.costs(instance).occupancy
-    assert load.tolist() == np.bincount(scatter + gather, weights=occupancy).tolist()
-
-
-def test_tails_are_the_least_lags_of_what_is_released_from_then_on(hetero: Instance) -> None:
-    one = hetero.collectives[0]
-    later = one.replace(name="later", dimensions=("dim2",), release="1 ms")
-    instance = hetero.replace(collectives=(one, later))
-    lags = least_lags(tables_of(instance), 3)
-    assert (lags[0] > 0).tolist() == [True, True, True]
-    assert (lags[1] > 0).tolist() == [False, True, False]
-
-
-def test_thresholds_are_at_most_eight_releases_from_the_first_on(hetero: Instance) -> None:
-    one = hetero.collectives[0]
-    many = tuple(one.replace(name=f"number {i}", release=f"{i + 1} us") for i in range(20))
-    threshold = tables_of(hetero.replace(collectives=many)).threshold
-    assert len(threshold) == 8
-    assert threshold[0] == 10**6
-    assert set(threshold.tolist()) <= {(i + 1) * 10**6 for i in range(20)}
 
 
 @pytest.mark.parametrize("network", PAPER_NETWORKS)
@@ -282,77 +220,3 @@ def test_every_layer_gets_all_its_chunks(every_kind: Instance, weight: float) ->
         dealt[int(pool.collective[i]), int(pool.layer[i])] += int(pool.chunks[i])
     layers = [(c, layer) for c, phases in enumerate(tables.phases) for layer in range(phases)]
     assert dealt == Counter(dict.fromkeys(layers, 9))
-
-
-def test_the_latest_finish_is_that_of_the_summed_loads(hetero: Instance) -> None:
-    tables, pool, finish = chosen(hetero.overridden(chunks=5))
-    load = sum(pool.chunks[i] * pool.load[i] for i in range(pool.size[0]))
-    assert finish == pytest.approx(float((load + least_lags(tables, 3)[0]).max()))
-
-
-def test_a_weight_shortens_the_middle_stages(hetero: Instance) -> None:
-    pools = [chosen(hetero, weight)[1] for weight in (0.0, 0.5)]
-    assert pools[1].total_middle[0] < pools[0].total_middle[0]
-
-
-def test_more_chunks_than_batches_are_all_dealt_out(hetero: Instance) -> None:
-    _, pool, finish = chosen(hetero.overridden(chunks=1001))
-    assert pool.chunks[: pool.size[0]].sum() == 2 * 1001
-    assert finish <= 1.02 * fluid(hetero.overridden(chunks=1001))
-
-
-def test_chunks_are_lined_up_with_every_path_as_often_as_it_was_chosen(mixed: Instance) -> None:
-    tables, pool, _ = chosen(mixed.overridden(chunks=7))
-    candidates = empty_candidates(tables, 3, 1)
-    line_up(tables, pool, candidates, 0)
-    for i, layer in product(range(pool.size[0]), range(2)):
-        if pool.layer[i] == layer:
-            paths = candidates.candidate_path[0, candidates.collective == pool.collective[i], layer]
-            assert (paths == pool.path[i]).sum() == pool.chunks[i]
-
-
-def test_a_repeated_candidate_is_known(hetero: Instance) -> None:
-    tables, pool, _ = chosen(hetero.overridden(chunks=4))
-    candidates = empty_candidates(tables, 3, 2)
-    line_up(tables, pool, candidates, 0)
-    line_up(tables, pool, candidates, 1)
-    assert is_known(candidates, 1)
-    candidates.candidate_path[1, 0, 0] = swapped(candidates.candidate_path[1, 0, 0], 0, 1)
-    assert not is_known(candidates, 1)
-
-
-def test_a_first_scatter_waits_for_stages_in_the_middle_and_a_last_gather_for_both(hetero: Instance) -> None:
-    tables, pool, _ = chosen(hetero.overridden(chunks=1))
-    candidates = empty_candidates(tables, 3, 1)
-    line_up(tables, pool, candidates, 0)
-    place_all(tables, candidates, 0, 0)
-    assert candidates.operations.major.tolist() == [1, 0, 0, 0, 0, 2]
-
-
-def test_a_change_that_lengthens_the_makespan_is_taken_back(hetero: Instance) -> None:
-    tables, pool, _ = chosen(hetero.overridden(chunks=4))
-    candidates = empty_candidates(tables, 3, 1)
-    line_up(tables, pool, candidates, 0)
-    place_all(tables, candidates, 0, 0)
-    makespan = makespan_of_hand(candidates)
-    improve(tables, candidates, 0, makespan, 0, 200)
-    for chunk in range(4):
-        place(tables, candidates, chunk, 0)
-    assert makespan_of_hand(candidates) <= makespan
-
-
-def test_improving_ends_with_the_trials(hetero: Instance) -> None:
-    tables, pool, _ = chosen(hetero.overridden(chunks=4))
-    candidates = empty_candidates(tables, 3, 1)
-    line_up(tables, pool, candidates, 0)
-    place_all(tables, candidates, 0, 0)
-    assert improve(tables, candidates, 0, makespan_of_hand(candidates), 0, 5) == 0
-
-
-def test_improving_ends_at_the_target(hetero: Instance) -> None:
-    tables, pool, _ = chosen(hetero.overridden(chunks=4))
-    candidates = empty_candidates(tables, 3, 1)
-    line_up(tables, pool, candidates, 0)
-    place_all(tables, candidates, 0, 0)
-    makespan = makespan_of_hand(candidates)
-    assert improve(tables, candidates, 0, makespan, makespan, 5) == 5

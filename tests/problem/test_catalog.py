@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-import themis_opt
 from themis_opt.base.errors import InputError
 from themis_opt.problem.catalog import load, shipped
 
@@ -33,10 +32,6 @@ def test_a_shipped_name_may_end_in_json() -> None:
     assert load(f"{NAME}.json") == load(NAME)
 
 
-def test_the_package_loads_instances_itself() -> None:
-    assert themis_opt.load(NAME) == load(NAME)
-
-
 def test_a_file_beats_a_shipped_instance_of_its_name(
     document: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,18 +51,6 @@ def test_the_refusal_of_an_unknown_name_says_what_was_looked_for() -> None:
         load("nowhere")
 
 
-@pytest.mark.parametrize("value", [None, "themis-opt/instance/2", 1, "themis-opt/schedule/1"])
-def test_another_format_is_refused(document: dict[str, Any], tmp_path: Path, value: object) -> None:
-    with pytest.raises(InputError, match="must be 'themis-opt/instance/1'"):
-        load(written(tmp_path / "x.json", document | {"format": value}))
-
-
-def test_a_document_without_format_is_refused(document: dict[str, Any], tmp_path: Path) -> None:
-    del document["format"]
-    with pytest.raises(InputError, match="format: must be"):
-        load(written(tmp_path / "x.json", document))
-
-
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
@@ -85,12 +68,6 @@ def test_a_broken_rule_is_reported_with_file_field_and_value(
     with pytest.raises(InputError, match=message) as caught:
         load(path)
     assert caught.value.source == str(path)
-
-
-def test_a_missing_field_is_named(document: dict[str, Any], tmp_path: Path) -> None:
-    del document["network"]["dimensions"][1]["bandwidth"]
-    with pytest.raises(InputError, match=r"network.dimensions\[1\].bandwidth: required field is missing"):
-        load(written(tmp_path / "x.json", document))
 
 
 def test_further_errors_are_told(document: dict[str, Any], tmp_path: Path) -> None:

@@ -78,20 +78,10 @@ def test_reduce_scatter_sends_and_keeps_its_share() -> None:
     assert result.sent.tolist() == [[720, 160]]
 
 
-def test_reduce_scatter_shrinks_what_is_held() -> None:
-    result = costs("reduce_scatter", [0, 1], FOUR, THREE)
-    assert [result.held_before.tolist(), result.held_after.tolist()] == [[[960, 240]], [[240, 80]]]
-
-
 def test_all_gather_is_counted_by_its_output() -> None:
     """80 bytes x 2 on three NPUs, then 240 x 3 on four."""
     result = costs("all_gather", [1, 0], FOUR, THREE)
     assert result.sent.tolist() == [[160, 720]]
-
-
-def test_all_gather_grows_what_is_held() -> None:
-    result = costs("all_gather", [1, 0], FOUR, THREE)
-    assert [result.held_before.tolist(), result.held_after.tolist()] == [[[80, 240]], [[240, 960]]]
 
 
 def test_all_reduce_is_a_reduce_scatter_and_an_all_gather() -> None:
@@ -121,11 +111,6 @@ def test_the_stages_of_rooted_collectives(kind: str, algorithm: str, num_steps: 
 def test_all_to_all_sends_the_same_in_any_order(path: list[int]) -> None:
     sent = dict(zip(path, costs("all_to_all", path, FOUR, THREE).sent[0].tolist(), strict=True))
     assert sent == {0: 720, 1: 640}
-
-
-def test_all_to_all_keeps_what_is_held() -> None:
-    result = costs("all_to_all", [0, 1], FOUR, THREE)
-    assert [result.held_before.tolist(), result.held_after.tolist()] == [[[960, 960]], [[960, 960]]]
 
 
 @given(st.permutations(range(4)), st.permutations(range(4)), st.lists(st.integers(2, 16), min_size=4, max_size=4))
@@ -161,16 +146,6 @@ def test_occupation_is_bytes_over_bandwidth() -> None:
 def test_occupation_is_rounded_up_to_picoseconds() -> None:
     """720 bytes at 7 GB/s take 102857.14 ps."""
     assert costs("reduce_scatter", [0], dimension(bandwidth="7 GB/s")).occupancy.tolist() == [[102_858]]
-
-
-def test_long_transfers_are_rounded_up_too() -> None:
-    """720 bytes at 7 B/s take 102857142857142.857 ps."""
-    assert costs("reduce_scatter", [0], dimension(bandwidth="7 B/s")).occupancy.item() == 102_857_142_857_143
-
-
-def test_whole_picoseconds_stay_what_they_are() -> None:
-    """6 bytes at 0.3 B/s take 20 s."""
-    assert costs("reduce_scatter", [0], dimension(bandwidth="0.3 B/s"), size=8).occupancy.item() == 20 * 10**12
 
 
 @given(
@@ -230,21 +205,8 @@ def test_every_started_packet_costs_a_header() -> None:
     assert costs("reduce_scatter", [0], dimension(packet=packet)).occupancy.item() == (720 + 8 * 7) * 1000
 
 
-def test_headers_are_not_bytes_sent() -> None:
-    assert costs("reduce_scatter", [0], dimension(packet={"payload": "100 B", "header": "7 B"})).sent.item() == 720
-
-
 def test_compression_shrinks_what_is_sent() -> None:
     assert costs("reduce_scatter", [0], dimension(compression=3)).sent.item() == 240
-
-
-def test_compression_leaves_what_is_held() -> None:
-    assert costs("reduce_scatter", [0], dimension(compression=3)).held_after.item() == 240
-
-
-def test_packets_hold_compressed_bytes() -> None:
-    packed = dimension(compression=3, packet={"payload": "100 B", "header": "7 B"})
-    assert costs("reduce_scatter", [0], packed).occupancy.item() == (240 + 3 * 7) * 1000
 
 
 def test_a_full_packet_is_one_packet() -> None:
@@ -334,11 +296,6 @@ def test_compressed_bytes_are_added_up_in_full() -> None:
     assert costs("reduce_scatter", [0], dimension(compression=3, reduction="2 GB/s")).occupancy.item() == 600_000
 
 
-def test_sums_are_not_bytes_sent_and_add_no_lag() -> None:
-    result = costs("reduce_scatter", [0], dimension(reduction="2 GB/s"))
-    assert (result.sent.item(), result.lag.item()) == (720, 0)
-
-
 SHARP = dimension(in_network=True)
 
 
@@ -371,10 +328,6 @@ def test_stages_of_one_chunk_follow_from_what_it_holds(data: st.DataObject) -> N
 def test_every_collective_and_every_phase_has_a_rule() -> None:
     assert [kind.rule for kind in CollectiveKind] == list(COLLECTIVE_RULES.values())
     assert {phase for kind in CollectiveKind for phase in kind.rule.phases} == set(Phase) == set(PHASE_RULES)
-
-
-def test_a_clock_that_is_long_enough_is_accepted() -> None:
-    check_clock(instance("all_reduce", dimension(latency="1 s")))
 
 
 @pytest.mark.parametrize(

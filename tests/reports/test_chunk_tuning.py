@@ -4,7 +4,6 @@ import pytest
 from drawing.chunk_tuning import chunk_tuning
 from report_rows import MIB, drawn, frame, row
 
-from themis_opt.base.errors import InputError
 from themis_opt.reports.experiment import ExperimentHead
 
 
@@ -52,16 +51,6 @@ def test_the_policy_that_gains_most_is_named_with_its_number_of_chunks():
     )
 
 
-def test_of_equal_makespans_the_fewest_chunks_are_best():
-    assert cells(made(runs({2: 300, 8: 100, 64: 100})), "All runs")["themis+scf"][4] == 8
-
-
-def test_without_the_usual_setting_there_is_no_gain():
-    report = made(runs({2: 300, 8: 150}))
-    assert cells(report, "All runs")["themis+scf"][1] is None
-    assert "times as fast" not in report.summary[0]
-
-
 def test_blocks_are_not_mixed():
     costly = runs({2: 100, 8: 900, 64: 1000}, block="real costs", launch_overhead_ns=2000.0, packet="4 KiB/30 B")
     report = made([*runs({2: 300, 8: 150, 64: 200}, block="ideal costs"), *costly])
@@ -69,24 +58,8 @@ def test_blocks_are_not_mixed():
     assert cells(report, "Real costs")["themis+scf"][1] == pytest.approx(10)
 
 
-def test_the_costs_of_a_block_are_named():
-    (section, _) = made(runs({8: 1}, launch_overhead_ns=2000.0, packet="4 KiB/30 B")).sections
-    assert "launch overhead 2 µs, packets 4 KiB/30 B, latency lag" in section.text[0]
-
-
 def test_speeds_are_relative_to_the_best_of_all_policies():
     curves = drawn(made(TUNED), "chunks-1-1")
     assert curves["themis+scf"].x == (2, 8, 64)
     assert curves["themis+scf"].y == pytest.approx((100 / 300, 100 / 150, 100 / 200))
     assert max(curves["hourglass"].y) == 1
-
-
-def test_runs_that_all_failed_are_refused():
-    with pytest.raises(InputError, match="column makespan_ns: no run has a makespan"):
-        made([row(status="failed", makespan_ns="")])
-
-
-def test_costs_of_one_block_are_not_mixed():
-    costly = runs({2: 300, 64: 900}, launch_overhead_ns=5000.0)
-    report = made([*runs({2: 300, 64: 100}), *costly])
-    assert [cells(report, section.heading)["themis+scf"][4] for section in report.sections[::2]] == [64, 2]

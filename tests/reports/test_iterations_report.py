@@ -2,7 +2,7 @@
 
 import pytest
 from drawing.iterations import iterations
-from report_rows import bucket_rows, frame, iteration, panel_rows, row, workload_rows
+from report_rows import bucket_rows, frame, iteration, panel_rows, workload_rows
 
 from themis_opt.base.errors import InputError
 from themis_opt.reports.experiment import ExperimentHead
@@ -41,19 +41,9 @@ def test_an_optimum_between_the_ends_is_inside_the_range():
     assert said == "The best buckets are inside the range in 1 of 1 sweep."
 
 
-@pytest.mark.parametrize("times", [{"1MiB": 1300, "25MiB": 1500}, {"1MiB": 1500, "25MiB": 1300, "400MiB": 1300}])
-def test_an_optimum_at_or_as_good_as_an_end_is_not(times):
-    assert "inside the range in 0 of 1 sweep." in made(bucket_rows(times)).summary[0]
-
-
 def test_buckets_are_ordered_by_size():
     rows = bucket_rows(dict(reversed(SWEEP.items())))
     assert [cells[2] for cells in table(rows)] == [2**20, 25 * 2**20, 400 * 2**20]
-
-
-def test_policies_without_a_bucket_size_are_left_out_of_the_sweep():
-    other = iteration(1000, 1, block="buckets", policy="priority/hourglass", instance="v100-256.resnet-50")
-    assert len(table([*bucket_rows(SWEEP), other])) == 3
 
 
 def test_the_gap_of_exposed_communication_leaves_out_compute():
@@ -88,10 +78,6 @@ def test_a_step_is_set_beside_its_estimate():
     assert "is off by 8.00 % at most" in made(SKIPPED).summary[0]
 
 
-def test_without_a_run_that_exchanges_every_step_there_is_no_estimate():
-    assert table(SKIPPED[:1]) == ()
-
-
 GROUPS = [{"group": 1, "npus": 8, "memory": 1000}, {"group": 4, "npus": 8, "memory": 400}]
 
 
@@ -103,26 +89,11 @@ def test_the_speedup_over_one_machine_counts_all_samples():
     assert [cells[5:] for cells in table(splitbrain())] == [(5, 0.625), (6.4, 0.8)]
 
 
-def test_the_fastest_policy_counts():
-    slower = [r | {"policy": "fused/hourglass", "makespan_ns": 9000} for r in splitbrain()]
-    assert table([*slower, *splitbrain()]) == table(splitbrain())
-
-
 def test_memory_is_relative_to_one_machine_and_beside_the_closed_form():
     _, cells = table(splitbrain(), 1)
     assert cells[:3] == ("vgg-16-cifar", 4, 0.4)
     assert 0.25 < cells[3] < 1
     assert cells[4] == pytest.approx(0.6)
-
-
-def test_a_group_that_is_not_told_is_refused():
-    with pytest.raises(InputError, match=r"workload.group of .* must be the machines of a group"):
-        made(workload_rows("splitbrain", [{"npus": 8}], [(1, 1)]))
-
-
-def test_an_iteration_that_does_not_say_its_parts_is_refused():
-    with pytest.raises(InputError, match=r"column extra.*compute_ns of a with fused: Field required"):
-        made([row(kind="iteration", block="overlap", instance="a", policy="fused")])
 
 
 def test_rows_without_a_known_block_are_refused():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from drawing.paper_reproduction import paper_reproduction
 from drawing.published import published
-from report_rows import MIB, bound, drawn, frame, panel_rows, paper_rows, row, write_experiment
+from report_rows import MIB, bound, drawn, frame, panel_rows, row, write_experiment
 
 from themis_opt.base.errors import InputError
 from themis_opt.reports.experiment import ExperimentHead, read_experiment
@@ -45,10 +45,6 @@ def test_errors_are_means_over_the_points_that_were_published():
     points, mean, largest, bias = errors(made(TWO_SIZES, **POINTS))["Fig. 8", "time, themis+scf"]
     assert points == 2
     assert (mean, largest, bias) == pytest.approx(((0.2 + 0.25) / 2, 0.25, (-0.2 + 0.25) / 2))
-
-
-def test_policies_without_published_points_have_no_error():
-    assert list(errors(made(TWO_SIZES, **POINTS))) == [("Fig. 8", "time, themis+scf")]
 
 
 def test_published_points_are_drawn_beside_ours_in_the_same_unit():
@@ -108,11 +104,6 @@ def test_the_last_window_of_activity_ends_with_the_schedule():
     assert drawn(report, "figure-9-1")["dimension 1"].x == (0, 400, 800)
 
 
-def test_broken_activity_is_refused():
-    with pytest.raises(InputError, match="activity must have window_ns"):
-        made([row(block="figure 9", extra='{"activity": {"window_ns": "x"}}')])
-
-
 def test_utilisation_at_many_chunks_is_a_mean_over_networks():
     rows = [
         row(block="figure 10", network=name, fingerprint=name, chunks=512, utilisation=used)
@@ -121,18 +112,6 @@ def test_utilisation_at_many_chunks_is_a_mean_over_networks():
     report = made(rows, figure_10_utilisation={"512": {"themis+scf": 0.9118}})
     ours, theirs = section(report, "Fig. 10").tables[0].rows
     assert (ours[1], theirs[1]) == (pytest.approx(0.96), 0.9118)
-
-
-def test_a_mean_over_fewer_networks_than_published_is_not_compared():
-    rows = [row(block="figure 10", network="a", chunks=4, utilisation=0.5)]
-    report = made(rows, figure_10_networks=["a", "b"], figure_10_utilisation={"4": {"themis+scf": 0.4858}})
-    assert errors(report) == {}
-
-
-def test_means_over_fewer_points_than_published_are_pointed_out():
-    network = {"sizes": [4, 4], "gigabits_per_second": [800, 400], "latency_ns": [0, 0]}
-    report = made(TWO_SIZES, table_2={"net": network, "other": network}, size_mib=[100, 150])
-    assert "Figs. 8 and 11: published means are over 4 points, those here over 2." in report.summary
 
 
 PANEL = panel_rows("2d-sw_sw.gnmt", "figure 12", "2D-SW_SW")
@@ -160,36 +139,6 @@ def test_bars_are_split_and_relative_to_the_fixed_order():
     cells = {c[1]: c[2:] for c in panel.rows}
     assert cells["themis+scf"] == (1620, *(pytest.approx(part / 2020) for part in (1620, 1000, 600, 20)), None)
     assert cells["ideal"][4] is None
-
-
-def test_errors_of_bars_are_over_published_totals():
-    parts = {"GNMT": {"2D-SW_SW": {"themis+scf": {"fwd": 0.3, "dp": 0.5}, "baseline+fifo": {"fwd": 1}}}}
-    points, mean, *_ = errors(made(PANEL, figure_12_parts=parts))["Fig. 12", "time over baseline, themis+scf"]
-    assert (points, mean) == (1, pytest.approx(1620 / 2020 / 0.8 - 1))
-
-
-def test_published_compute_is_that_of_both_passes():
-    parts = {"GNMT": {"2D-SW_SW": {"baseline+fifo": {"fwd": 0.1, "bwd": 0.15, "dp": 0.75}}}}
-    error = errors(made(PANEL, figure_12_parts=parts))["Fig. 12", "compute over baseline"]
-    assert error[1] == pytest.approx(1000 / 2020 / 0.25 - 1)
-
-
-def test_networks_are_read_from_the_shipped_instances():
-    sized = [r | {"network": "2D-SW_SW", "instance": "2d-sw_sw.all_reduce.100MiB"} for r in sizes("themis+scf", 1)]
-    network = {"sizes": [16, 64], "gigabits_per_second": [1200, 400], "latency_ns": [700, 1700]}
-    report = made(sized, table_2={"2D-SW_SW": network})
-    assert section(report, "Table 2").tables[0].rows[0][4] == "150, 100"
-    assert errors(report)["Table 2", "bandwidth"] == (2, 0.5, 1, 0.5)
-
-
-def test_without_published_numbers_there_are_no_errors():
-    report = made(paper_rows())
-    assert errors(report) == {}
-    assert len(report.sections) > 5
-
-
-def test_rows_of_no_figure_are_said_to_be_none():
-    assert made([row()]).summary == ("No figure of the paper is in the rows.",)
 
 
 def test_an_unknown_published_field_is_refused():

@@ -63,11 +63,6 @@ def test_policies_are_also_compared_on_the_instances_that_all_ran():
     assert common["hourglass"][4] == pytest.approx(0.2)
 
 
-def test_one_table_is_enough_if_all_policies_ran_all_instances():
-    (policies, *_) = made("table", TWO).sections
-    assert len(policies.tables) == 1
-
-
 def test_means_over_different_instances_are_pointed_out():
     texts = [section.text for section in made("policies", [*TWO, *instance("three", 100, h=300)]).sections]
     assert ("Not every policy ran every instance; means are over those that it ran.",) in texts
@@ -113,23 +108,11 @@ def test_failed_runs_are_listed_with_their_errors():
     assert table(report, "Failed runs")["three"] == (4, "themis+scf", None, "out of memory")
 
 
-def test_rows_that_all_failed_make_a_report():
-    report = made("table", [row(status="failed", error="no", makespan_ns="")])
-    assert report.summary == ("0 schedules by 0 policies on 0 instances.", "Left out: 1 failed run.")
-
-
 def test_interrupted_runs_are_left_out():
     cut = row(instance="one", fingerprint="one", policy="exact", status="interrupted", makespan_ns=50)
     report = made("table", [*TWO, cut, cut])
     assert "Left out: 2 interrupted runs." in report.summary
     assert "exact" not in table(report, "Policies")
-
-
-def test_the_best_schedules_may_all_be_without_a_bound():
-    free = row(fingerprint="one", sizes="free", policy="exact", makespan_ns=10)
-    equal = row(fingerprint="one", makespan_ns=20)
-    proven = bound(fingerprint="one", status="interrupted", bound_ns="", bound_equal_ns=15)
-    assert "largest gap" not in summary("table", [free, equal, proven])
 
 
 @pytest.mark.parametrize("name", ["table", "policies"])
@@ -141,10 +124,6 @@ def test_a_makespan_below_its_bound_is_reported_as_a_bug():
     assert "1 makespan below a bound, which is a bug" in summary("table", instance("one", 100, t=90))
 
 
-def test_without_a_baseline_there_is_no_speedup():
-    assert table(made("table", instance("one", 100, t=150)), "Policies")["themis+scf"][1] is None
-
-
 def test_gaps_are_averaged_by_chunk_count():
     rows = [cells | {"chunks": 4} for cells in instance("one", 100, t=110)]
     rows += [cells | {"chunks": 8} for cells in instance("two", 100, t=130) + instance("three", 100, t=150)]
@@ -154,24 +133,6 @@ def test_gaps_are_averaged_by_chunk_count():
     curve = drawn(report, "gap-by-chunks-small")["themis+scf"]
     assert curve.x == (4, 8)
     assert curve.y == pytest.approx((0.1, 0.4))
-
-
-def test_gaps_are_averaged_by_size():
-    rows = instance("one", 100, t=110) + [r | {"size_bytes": 2**30} for r in instance("two", 100, t=120)]
-    report = made("policies", rows)
-    assert table(report, "By size", 1)["themis+scf"] == pytest.approx((0.1, 0.2))
-    assert drawn(report, "gap-by-size")["themis+scf"].x == (2**20, 2**30)
-
-
-def test_the_share_of_proven_optima_is_counted_by_chunks():
-    rows = instance("one", 100, e=100, t=150) + [r | {"chunks": 8} for r in instance("two", 100, e=110, t=150)]
-    assert table(made("policies", rows), "Proven optimal") == {"exact": (0.5, 1, 0), "themis+scf": (0, 0, 0)}
-
-
-def test_the_summary_of_gaps_has_its_numbers():
-    text = summary("policies", TWO)
-    assert "6 schedules on 2 instances of 1 network." in text
-    assert "1 of 2 instances (50.0 %) have a schedule within 0.01 % of a proven bound." in text
 
 
 def searched(name, trajectory, **changes):
@@ -187,15 +148,6 @@ def test_anytime_curves_show_median_and_range():
     assert (curve.x[0], curve.x[-1]) == pytest.approx((1, 10), rel=1e-3)
     assert (curve.y[0], curve.low[0], curve.high[0]) == pytest.approx((0.6, 0.5, 0.8))
     assert (curve.y[-1], curve.low[-1], curve.high[-1]) == pytest.approx((0.1, 0.1, 0.2))
-
-
-def test_anytime_curves_start_when_half_of_the_runs_have_a_schedule():
-    rows = searched("one", [[1, 150, 90]]) + searched("two", [[4, 150, 90]]) + searched("three", [[16, 150, 90]])
-    assert drawn(made("policies", rows), "anytime")["exact"].x[0] == pytest.approx(4, rel=0.05)
-
-
-def test_without_trajectories_there_is_no_anytime_curve():
-    assert "anytime" not in {figure.name for figure in made("policies", TWO).figures}
 
 
 @pytest.mark.parametrize("trajectory", [7, [1, 2], [[1]], [["x", "y", "z"]]])
@@ -259,16 +211,6 @@ def test_remaining_loss_is_counted_where_themis_loses_and_a_search_ran():
     assert rows["themis+scf"][1] == pytest.approx(1)
 
 
-def test_the_best_known_makespan_may_be_that_of_a_heuristic():
-    rows = instance("random:1", 100, t=200, h=110, e=120)
-    assert table(made("policies", rows), "What remains of the loss of themis+scf")["hourglass"][1] == 0
-
-
-def test_without_a_search_nothing_is_said_of_remaining_losses():
-    headings = [section.heading for section in made("policies", instance("random:1", 100, t=200, h=110)).sections]
-    assert headings == ["Random networks", "hourglass against the others"]
-
-
 def timed(chunks, seconds, **changes):
     return row(chunks=chunks, fingerprint=str(chunks), simulate_seconds=seconds / 4, seconds=seconds, **changes)
 
@@ -279,19 +221,10 @@ def test_exponents_are_fitted():
     assert "time grows as stages to the power of 2.00" in report.summary[1]
 
 
-def test_a_single_place_has_no_exponent():
-    assert made("scaling", [timed(4, 1), timed(4, 2)]).summary == ("2 runs, of 16 to 16 stages.",)
-
-
 def test_the_seconds_of_a_policy_are_without_the_simulation_and_those_of_a_search_with_it():
     rows = [timed(chunks, 8, policy=policy) for chunks in (4, 8) for policy in ("hourglass", "exact")]
     seconds = table(made("scaling", rows), "By chunks")
     assert (seconds["simulation"][1], seconds["hourglass"][1], seconds["exact"][1]) == (2, 6, 8)
-
-
-def test_recorded_stages_count_else_two_visits_per_chunk_and_dimension():
-    rows = [timed(4, 1), timed(8, 1, kind="all_gather"), timed(16, 1, extra='{"stages": 5}')]
-    assert drawn(made("scaling", rows), "seconds-by-stages")["simulation"].x == (5, 16)
 
 
 def test_growth_is_measured_against_n_log_n():
@@ -303,11 +236,6 @@ def test_growth_is_measured_against_n_log_n():
 def test_a_block_with_the_name_of_an_axis_gives_its_rows():
     rows = [timed(4, 1, block="chunks"), timed(8, 2, block="chunks"), timed(16, 99, block="dimensions")]
     assert drawn(made("scaling", rows), "seconds-by-chunks")["simulation"].x == (4, 8)
-
-
-def test_an_axis_along_which_nothing_grows_is_left_out():
-    report = made("scaling", [timed(4, 1), timed(8, 2)])
-    assert [section.heading for section in report.sections] == ["By stages", "By chunks"]
 
 
 def test_scaling_without_seconds_is_refused():
@@ -326,10 +254,3 @@ def test_a_search_with_several_limits_is_no_policy_that_answers_at_once():
     assert "hourglass has the smallest mean gap: 20.0 %" in section.text[0]
     (optimal,) = [section for section in report.sections if section.heading == "Proven optimal"]
     assert "2 search runs ended on reaching the gap that was asked for, at most 5.00 %" in optimal.text[1]
-
-
-def test_every_policy_that_does_not_search_is_a_rival():
-    rows = [cells | {"instance": f"random:{cells['instance']}"} for cells in TWO]
-    rows = table(made("policies", rows), "hourglass against the others")
-    assert rows["baseline+fifo"] == (2, 1, 0, 1, pytest.approx(120 / 110))
-    assert list(rows) == ["baseline+fifo", "themis+scf"]

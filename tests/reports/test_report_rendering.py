@@ -25,7 +25,7 @@ from themis_opt.reports.rendering.charts import (
 )
 from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
 from themis_opt.reports.rendering.page import render_html, render_markdown, write_report
-from themis_opt.reports.rendering.tables import cell, tick
+from themis_opt.reports.rendering.tables import cell
 from themis_opt.reports.rows import read_rows
 
 NASTY = "</script><b>$x$ |`*_&"
@@ -130,18 +130,8 @@ def test_the_page_loads_nothing_from_elsewhere(report):
     assert "http" not in policy
 
 
-def test_styles_load_nothing_from_elsewhere():
-    (style,) = re.findall(r"<style>(.*?)</style>", render_html(page()), flags=re.DOTALL)
-    assert "url(" not in style
-    assert "@import" not in style
-
-
 def test_the_libraries_are_in_the_page_once():
     assert render_html(page(*map(figure, KINDS))).count("window.vegaEmbed=") == 1
-
-
-def test_a_page_without_figures_is_small():
-    assert len(render_html(page())) < 20_000
 
 
 def svg(chart, folder, title="Title"):
@@ -209,12 +199,6 @@ def test_the_parts_of_a_stack_lie_on_one_another():
     assert [bar["height"] / alone["height"] for bar in (lower, upper)] == pytest.approx([2, 3])
 
 
-def test_bars_of_several_series_stand_side_by_side():
-    first, _, last = sorted(items(KINDS["bar"], "mark", "rect"), key=lambda bar: bar["height"])
-    assert last["height"] == pytest.approx(3 * first["height"])
-    assert len({bar["x"] for bar in items(KINDS["bar"], "mark", "rect")}) == 3
-
-
 def test_a_curve_keeps_its_value_until_the_next_place_where_it_steps():
     assert {item["interpolate"] for item in items(KINDS["ecdf"], "mark", "line")} == {"step-after"}
     assert {item["interpolate"] for item in items(KINDS["line"], "mark", "line")} == {"linear"}
@@ -260,11 +244,6 @@ def test_a_series_has_one_style_in_all_charts_of_a_report():
     assert list(styles[1]) == ["exact"]
 
 
-def test_thirty_series_look_different():
-    many = pd.concat([frame(str(number)) for number in range(30)])
-    assert len(set(colours_of(lines(many, X, Y, "policy")).values())) == 30
-
-
 def test_a_guide_has_the_colour_of_the_curve_it_is_compared_with():
     guides = pd.concat([frame("themis+scf, published"), frame("linear")])
     styles = colours_of(lines(LINE, X, Y, "policy", guides=guides))
@@ -306,31 +285,6 @@ def test_axes_have_readable_ticks(axis, values, expected):
     assert labels(axis, values) == expected
 
 
-@pytest.mark.parametrize("last", [36, 37, 1000])
-def test_ticks_keep_a_distance(last):
-    assert 3 <= len(labels(X, range(1, last))) <= 13
-
-
-@pytest.mark.parametrize(
-    ("form", "values"),
-    [
-        ("count", (4, 9999, 12345, 262144)),
-        ("size", (1, 64 * 2**10, 25 * 2**20, 1000 * 2**20, 3 * 2**30)),
-        ("percent", (1e-5, 0.025, 1.0, 150)),
-        ("duration", (2.5, 1500, 2.5e6, 5e9, 1e13)),
-        ("seconds", (2.5e-9, 1e-6, 0.25, 30)),
-    ],
-)
-def test_ticks_are_written_as_numbers_in_texts(form, values):
-    for value in values:
-        axis = Axis("a", log=True, format=form)
-        spec = specification(lines(pd.DataFrame({"policy": ["a"], "a": [value], "gap": 0.1}), axis, Y, "policy"))
-        for layer in spec["layer"]:
-            layer["encoding"]["x"]["axis"]["values"] = [value]
-        drawn = vl_convert.vegalite_to_svg(spec | {"config": CONFIG})
-        assert f">{tick(value, form)}</text>" in drawn
-
-
 def test_markdown_shows_names_as_they_are():
     (line,) = [line for line in render_markdown(page()).splitlines() if "25.0 %" in line]
     assert line == r"| \</script\>\<b\>\$x\$ \|\`\*\_& | 25.0 % |"
@@ -351,11 +305,6 @@ def test_names_in_figures_cannot_end_the_script():
 def test_names_in_pictures_are_as_they_are(tmp_path):
     _, texts = svg(lines(frame(NASTY), X, Y, "policy"), tmp_path, title=r"$\nonsense$")
     assert {NASTY, r"$\nonsense$"} <= set(texts)
-
-
-def test_a_title_may_have_several_lines(tmp_path):
-    _, texts = svg(KINDS["line"], tmp_path, title="One\nTwo")
-    assert texts[-2:] == ["One", "Two"]
 
 
 def test_a_chart_may_be_a_png(tmp_path):
@@ -395,12 +344,6 @@ def test_markdown_shows_the_figures_of_a_section_or_the_beginning_of_its_first_t
     first, second = render_markdown(Report("Title", (), (drawn, listed))).partition("Listed")[::2]
     assert "| row 0 |" not in first
     assert (second.count("| row 0 |"), second.count("| row 11 |"), second.count("| row 12 |")) == (1, 1, 0)
-
-
-def test_what_several_figures_in_a_row_say_is_said_once():
-    alike = tuple(replace(figure(kind), caption="Dotted: published.") for kind in ("line", "box"))
-    markdown = render_markdown(Report("Title", (), (Section("Later", figures=(figure("bar"), *alike)),)))
-    assert markdown.count("Dotted: published.") == 1
 
 
 def test_open_sections_of_a_page_keep_their_figures():

@@ -59,10 +59,6 @@ def test_what_a_search_proved_of_free_chunks_judges_all():
     assert bounds_of(search, row(sizes="equal")) == [950, 950]
 
 
-def test_a_failed_run_proves_nothing():
-    assert bounds_of(row(), row(policy="exact", status="failed", bound_ns=990)) == [None]
-
-
 @pytest.mark.parametrize("status", ["failed", "interrupted"])
 def test_only_runs_that_went_well_have_results(status):
     assert judged(row(status=status)).empty
@@ -84,17 +80,8 @@ def test_searches_with_other_limits_are_told_apart():
     assert policies_of(*runs) == ["exact, 1 s", "exact, 10 s", "themis+scf"]
 
 
-def test_searches_with_other_sizes_are_told_apart():
-    runs = row(policy="exact", sizes="equal"), row(policy="exact", sizes="free")
-    assert policies_of(*runs) == ["exact, equal sizes", "exact, free sizes"]
-
-
 def test_searches_with_one_setting_have_the_name_of_the_policy():
     assert policies_of(row(policy="exact", time_limit=1, sizes="free")) == ["exact"]
-
-
-def test_policies_are_in_the_order_of_the_rows():
-    assert policies_of(row(policy="b"), row(policy="c"), row(policy="a"), row(policy="b")) == ["b", "c", "a"]
 
 
 def test_the_fixed_order_is_that_of_the_first_dispatch_rule():

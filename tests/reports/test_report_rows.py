@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from report_rows import COLUMNS, bound, row, write_rows
+from report_rows import COLUMNS, row, write_rows
 
 from themis_opt.base.errors import InputError
 from themis_opt.batches.output import ROW_COLUMNS as BATCH_COLUMNS
@@ -47,10 +47,6 @@ def test_cells_have_types(runs):
     assert (run.makespan_ns, run.chunks, run.extra, run.seed) == (12.5, 64, {"stages": 7}, None)
 
 
-def test_rows_keep_the_order_of_the_file(runs):
-    assert [run.policy for run in runs(row(policy="b"), bound(), row(policy="a"))] == ["b", "bound", "a"]
-
-
 def test_columns_that_no_rule_is_known_of_are_kept_as_they_are(read):
     rows = [row(idle="0.25", colour="red", mixed="7"), row(idle="", colour="", mixed="seven")]
     frame = read(*rows, columns=(*COLUMNS, "idle", "colour", "mixed")).to_frame()
@@ -91,10 +87,6 @@ def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
     assert read_rows(path).runs[0].policy == "themis+scf"
 
 
-def test_text_with_line_breaks_is_one_cell(runs):
-    assert runs(row(status="failed", error="one\ntwo"))[0].error == "one\ntwo"
-
-
 @pytest.mark.parametrize("column", REQUIRED_COLUMNS)
 def test_a_missing_column_is_named(refusal, column):
     text = refusal(row(), columns=[name for name in COLUMNS if name != column])
@@ -119,10 +111,6 @@ def test_a_missing_column_is_named(refusal, column):
 )
 def test_a_bad_cell_is_refused_with_its_place(refusal, changes, said):
     assert said in refusal(row(**changes))
-
-
-def test_the_line_of_a_bad_cell_counts_the_header(refusal):
-    assert "line 4, column npus = 'x'" in refusal(row(), row(), row(npus="x"))
 
 
 def test_a_file_that_ends_in_a_row_is_refused(read, tmp_path):
@@ -155,8 +143,3 @@ def test_a_file_that_holds_no_rows_is_refused(tmp_path, content, said):
     with pytest.raises(InputError, match=r"rows\.csv") as caught:
         read_rows(path)
     assert said in str(caught.value)
-
-
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"rows\.csv: cannot be read: No such file"):
-        read_rows(tmp_path / "rows.csv")

@@ -1,6 +1,5 @@
 """The critical path, the time of each resource, and what the NPU waits for."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -24,7 +23,6 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 
 MICROSECOND = 10**6
-Run = Callable[[Instance, str], Schedule]
 
 
 def passed(before: CriticalStep, waited_for: str) -> int:
@@ -207,16 +205,6 @@ def test_time_without_work_is_lag_while_data_are_on_their_way(
     """dim2 waits 3 us for its input and ends with a lag of 3 us; before that it has nothing to wait for."""
     time = explain(two_stages).resources[dimension]
     assert tuple(t / MICROSECOND for t in (time.busy, time.lag, time.idle)) == times
-
-
-def test_a_chain_of_data_is_its_own_critical_path(two_stages: Schedule) -> None:
-    assert [step.waited_for for step in critical_path(two_stages)] == ["release", "data"]
-
-
-def test_a_critical_path_names_its_stages(figure_5: Instance, run: Run) -> None:
-    schedule = run(figure_5, "themis+scf")
-    last = critical_path(schedule)[-1]
-    assert last.label == schedule.plan.label(figure_5, int(np.argmax(schedule.ready)))
 
 
 @with_and_without_compute

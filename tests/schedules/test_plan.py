@@ -9,10 +9,8 @@ from strategies import instances, plans
 from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
-from themis_opt.problem.phases import CollectiveKind, Phase
-from themis_opt.schedules.plan import Chunks, Plan, Stage, equal_sizes, fixed_path
-from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.plan import Chunks, Plan, equal_sizes, fixed_path
 
 
 @pytest.fixture
@@ -45,14 +43,6 @@ def test_stages_are_numbered_by_collective_chunk_and_position(instance: Instance
     ]
 
 
-def test_a_stage_knows_its_phase_and_dimension(instance: Instance, plan: Plan) -> None:
-    assert plan.stage_of(instance, 6) == Stage(0, 1, 2, Phase.ALL_GATHER, 1)
-
-
-def test_offsets_mark_the_first_stage_of_each_collective_and_the_end(plan: Plan) -> None:
-    assert plan.offsets == (0, 8, 11)
-
-
 def test_stage_dimensions_follow_the_paths(plan: Plan) -> None:
     assert plan.stage_dimensions.tolist() == [0, 1, 1, 0, 1, 0, 1, 0, 1, 1, 1]
 
@@ -65,10 +55,6 @@ def test_a_label_names_collective_chunk_phase_and_dimension(
     instance: Instance, plan: Plan, number: int, label: str
 ) -> None:
     assert plan.label(instance, number) == label
-
-
-def test_costs_are_one_per_stage(instance: Instance, plan: Plan) -> None:
-    assert {array.shape for array in plan.costs(instance)} == {(11,)}
 
 
 def test_enforcing_keeps_chunks_and_dispatch(plan: Plan) -> None:
@@ -95,46 +81,10 @@ def test_different_plans_differ(plan: Plan, change: object) -> None:
     assert plan != change(plan)  # type: ignore[operator]
 
 
-def test_an_entry_without_sequence_differs_from_one_with(plan: Plan) -> None:
-    sequences = (np.array([0, 3, 5, 7]), np.array([1, 2, 4, 6, 8, 9, 10]))
-    assert plan.enforcing(sequences) != plan.enforcing((sequences[0], None))  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("name", ["sizes", "paths"])
 def test_chunks_are_read_only(plan: Plan, name: str) -> None:
     with pytest.raises(ValueError, match="read-only"):
         getattr(plan.chunks[0], name)[0] = 1
-
-
-def test_arrays_given_to_chunks_stay_writable() -> None:
-    sizes, paths = np.array([12, 8]), np.array([[0], [0]])
-    Chunks(sizes, paths)
-    assert sizes.flags.writeable
-    assert paths.flags.writeable
-
-
-def test_sequences_are_read_only(plan: Plan) -> None:
-    enforced = plan.enforcing((np.array([0, 3, 5, 7]), np.array([1, 2, 4, 6, 8, 9, 10])))
-    with pytest.raises(ValueError, match="read-only"):
-        enforced.sequences[0][0] = 1  # type: ignore[index]
-
-
-def test_arrays_given_to_a_plan_stay_writable(plan: Plan) -> None:
-    sequences = (np.array([0, 3, 5, 7]), np.array([1, 2, 4, 6, 8, 9, 10]))
-    plan.enforcing(sequences)
-    assert all(sequence.flags.writeable for sequence in sequences)
-
-
-@pytest.mark.parametrize("name", ["start", "end", "ready"])
-def test_times_of_a_schedule_are_read_only(instance: Instance, plan: Plan, name: str) -> None:
-    with pytest.raises(ValueError, match="read-only"):
-        getattr(simulate(instance, plan), name)[0] = 1
-
-
-def test_arrays_given_to_a_schedule_stay_writable(instance: Instance, plan: Plan) -> None:
-    times = [np.arange(plan.num_stages) for _ in range(3)]
-    Schedule(instance, plan, *times)
-    assert all(array.flags.writeable for array in times)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 100), st.sampled_from([1, 2, 4]))

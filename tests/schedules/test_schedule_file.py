@@ -2,22 +2,19 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from edits import ABSENT, edited
+from edits import edited
 from hypothesis import given, settings
 from iteration_schedules import collectives, layers, scheduled, with_and_without_compute, with_compute
 from strategies import enforced_plans, schedules
 
 import themis_opt
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.policies.registry import make_policy
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.schedule_file import Summary, read_schedule, schedule_document
 from themis_opt.schedules.simulator import simulate
-from themis_opt.schedules.validation import validate
 
 
 @pytest.fixture
@@ -63,12 +60,6 @@ def test_any_schedule_with_compute_reads_back_equal(read, schedule):
     assert read(schedule_document(schedule)) == schedule
 
 
-@with_compute
-def test_two_iterations_read_back_equal(read, schedule):
-    two = simulate(schedule.instance, schedule.plan, 2)
-    assert read(schedule_document(two)) == two
-
-
 def test_stage_that_starts_with_the_clock_reads_back(read):
     """Its start is 0, which is not unknown."""
     instance = themis_opt.Instance(**edited(layers().model_dump(mode="json"), "iteration.tasks.0.duration", "0 ps"))
@@ -85,17 +76,6 @@ def test_enforced_periods_read_back_equal(read, schedule):
     assert simulate(again.instance, again.plan) == enforced
 
 
-@with_compute
-def test_read_schedule_with_compute_is_valid(read, schedule):
-    validate(read(schedule_document(schedule)))
-
-
-@settings(max_examples=20)
-@given(schedules())
-def test_read_schedule_is_valid(read, written):
-    validate(read(schedule_document(written)))
-
-
 @settings(max_examples=20)
 @given(schedules())
 def test_read_schedule_has_the_makespan_and_utilisation_of_its_summary(read, written):
@@ -106,39 +86,8 @@ def test_read_schedule_has_the_makespan_and_utilisation_of_its_summary(read, wri
 
 
 @with_and_without_compute
-def test_document_is_strict_json(schedule):
-    document = schedule_document(schedule)
-    assert json.loads(json.dumps(document, allow_nan=False)) == document
-
-
-@with_and_without_compute
-def test_equal_schedules_give_equal_documents(schedule):
-    again = simulate(schedule.instance, schedule.plan, schedule.num_iterations if schedule.has_period else None)
-    assert json.dumps(schedule_document(again)) == json.dumps(schedule_document(schedule))
-
-
-@pytest.mark.parametrize(
-    ("schedule", "name"), [(collectives(), "themis-opt/schedule/1"), (scheduled(), "themis-opt/iteration-schedule/1")]
-)
-def test_document_names_its_format(schedule, name):
-    assert schedule_document(schedule)["format"] == name
-
-
-@with_and_without_compute
 def test_document_holds_the_fingerprint_of_its_instance(schedule):
     assert schedule_document(schedule)["fingerprint"] == schedule.instance.fingerprint
-
-
-FILES = Path(__file__).parent / "files"
-
-
-@pytest.mark.parametrize(("name", "makespan"), [("schedule", 7 * 10**9), ("iteration_schedule", 425_500_000)])
-def test_file_of_version_0_1_reads(name, makespan):
-    """Without `urgent`, all-to-alls are served first, as they were then."""
-    old = read_schedule(FILES / f"{name}.json")
-    validate(old)
-    assert old.makespan == makespan
-    assert simulate(old.instance, old.plan) == old
 
 
 def test_urgency_can_be_said(read):
@@ -165,15 +114,6 @@ def test_plan_that_the_format_cannot_hold_is_not_written(change):
     schedule = collectives()
     with pytest.raises(InputError, match="without launches, order and keys"):
         schedule_document(replace(schedule, plan=replace(schedule.plan, **change)))
-
-
-def test_paths_are_names_of_dimensions(schedule):
-    (collective,) = schedule_document(schedule)["collectives"]
-    assert {name for path in collective["paths"] for name in path} == {"dim1", "dim2"}
-
-
-def test_plan_without_sequences_has_none_in_its_document(schedule):
-    assert schedule_document(schedule)["sequences"] == {}
 
 
 def test_dimension_left_to_its_dispatch_rule_reads_back(read, figure_5, enforced):
@@ -316,59 +256,3 @@ def test_schedule_with_compute_reads_back_with_the_instance_it_belongs_to(read):
 def test_schedule_of_another_instance_is_refused(read, schedule, figure_5, change):
     with pytest.raises(InputError, match="belongs to another instance"):
         read(schedule_document(schedule), figure_5.overridden(**change))
-
-
-def test_read_arrays_are_integers(read, schedule):
-    again = read(schedule_document(schedule))
-    assert {a.dtype for a in (again.start, again.end, again.ready, again.plan.chunks[0].sizes)} == {np.dtype(np.int64)}
-
-
-def test_several_collectives_read_back_equal(read, mixed, run):
-    written = run(mixed.overridden(chunks=2), "themis+scf")
-    assert read(schedule_document(written)) == written
-
-
-def test_named_dimensions_read_back_equal(read):
-    network = themis_opt.Network(
-        dimensions=[
-            {"kind": "ring", "size": 2, "bandwidth": "1 GB/s", "name": "node"},
-            {"kind": "ring", "size": 2, "bandwidth": "1 GB/s", "name": "pod"},
-        ]
-    )
-    collective = themis_opt.Collective(kind="all_to_all", size="1 MB", chunks=3)
-    instance = themis_opt.Instance(network=network, collectives=[collective])
-    written = simulate(instance, make_policy("random")(instance))
-    assert read(schedule_document(written)) == written
-
-
-@pytest.mark.parametrize("key", ["collectives", "start_ps", "sequences", "fingerprint"])
-def test_missing_key_is_named(read, schedule, key):
-    with pytest.raises(InputError, match=f"{key}: required field is missing"):
-        read(edited(schedule_document(schedule), key, ABSENT))
-
-
-def test_error_names_the_file(read, file, schedule):
-    with pytest.raises(InputError) as error:
-        read(schedule_document(schedule) | {"dispatch": "magic"})
-    assert error.value.source == str(file)
-
-
-def test_ragged_paths_are_refused(read, schedule):
-    document = schedule_document(schedule)
-    document["collectives"][0]["paths"][1].pop()
-    with pytest.raises(InputError, match="paths must have one length"):
-        read(document)
-
-
-def test_unknown_dimension_is_refused(read, schedule):
-    document = schedule_document(schedule)
-    document["collectives"][0]["paths"][1][0] = "dim9"
-    with pytest.raises(InputError, match="'dim9': the network has dim1, dim2"):
-        read(document)
-
-
-def test_sequences_must_cover_all_dimensions(read, enforced):
-    document = schedule_document(enforced)
-    del document["sequences"]["dim2"]
-    with pytest.raises(InputError, match="must have one entry for each of dim1, dim2"):
-        read(document)

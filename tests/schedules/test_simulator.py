@@ -190,20 +190,6 @@ def test_equal_sizes_are_recognised_in_any_order(hetero: Instance, run: Run) -> 
     assert simulate(instance, backwards).has_equal_sizes
 
 
-def test_other_sizes_are_not_equal_sizes(figure_5: Instance, run: Run) -> None:
-    plan = run(figure_5, "baseline").plan
-    uneven = plan.chunks[0].sizes + np.array([2, -2, 0, 0])
-    assert not simulate(figure_5, Plan((Chunks(uneven, plan.chunks[0].paths),))).has_equal_sizes
-
-
-def test_schedules_of_one_plan_are_equal(figure_5: Instance, run: Run) -> None:
-    assert run(figure_5, "themis+scf") == run(figure_5.replace(name="other"), "themis+scf")
-
-
-def test_schedules_of_different_plans_differ(figure_5: Instance, run: Run) -> None:
-    assert run(figure_5, "themis+scf") != run(figure_5, "themis+fifo")
-
-
 def test_many_plans_take_as_long_as_each_alone(paper_instance: Instance, mixed: Instance) -> None:
     for instance in (paper_instance.overridden(chunks=8), mixed.overridden(chunks=4)):
         policies = ("baseline", "themis+scf", "hourglass", "random:seed=3+lifo", "themis+scf", "random:seed=4+fifo")
@@ -224,10 +210,6 @@ def test_a_cycle_among_many_plans_is_named(figure_5: Instance) -> None:
     cyclic = backwards.enforcing(tuple(s[::-1] for s in backwards.sequences if s is not None))
     with pytest.raises(CyclicPlan, match="wait for each other"):
         makespans(figure_5, [plan, cyclic])
-
-
-def test_no_plans_have_no_makespans(figure_5: Instance) -> None:
-    assert makespans(figure_5, []).tolist() == []
 
 
 @pytest.mark.parametrize(

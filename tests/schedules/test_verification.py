@@ -16,7 +16,7 @@ from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.schedules.verification import VerifyReport, verify
+from themis_opt.schedules.verification import verify
 
 RING = Dimension(kind=Kind.RING, size=3, bandwidth="100 GB/s", latency="500 ns")
 DIRECT = Dimension(kind=Kind.FULLY_CONNECTED, size=4, bandwidth="50 GB/s", latency="500 ns")
@@ -104,30 +104,15 @@ def test_a_large_grid_is_run_on_a_smaller_grid() -> None:
     assert (report.reduced, report.sizes) == (True, ((6, 3),))
 
 
-def test_the_report_counts_npus_and_distinct_paths() -> None:
-    schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 1, 0), (1, 0, 0, 1), (0, 1, 1, 0))
-    assert verify(schedule) == VerifyReport(num_npus=12, num_paths=2, reduced=False, sizes=((3, 4),))
-
-
 def test_collectives_of_one_kind_and_span_share_their_paths() -> None:
     instance = instance_of(RING, DIRECT, kinds=(CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_REDUCE))
     assert verify(simulate(instance, Baseline()(instance))).num_paths == 1
-
-
-def test_collectives_of_different_kinds_do_not_share_their_paths() -> None:
-    instance = instance_of(RING, DIRECT, kinds=(CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_TO_ALL))
-    assert verify(simulate(instance, Baseline()(instance))).num_paths == 2
 
 
 def test_a_gather_that_starts_before_its_scatter_is_refused() -> None:
     schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 1, 0))
     detail = refusal(with_starts_swapped(schedule, 1, 2))
     assert detail == "all_reduce1 chunk 0: all_gather on dim2 finds 4 of 4 blocks along it on every NPU"
-
-
-def test_a_gather_that_starts_between_two_scatters_is_refused() -> None:
-    schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 0, 1))
-    assert "the cost model counts" in refusal(with_starts_swapped(schedule, 1, 2))
 
 
 def test_scatters_that_start_in_another_order_than_their_path_are_refused() -> None:
@@ -146,30 +131,14 @@ def test_a_dimension_scattered_twice_is_refused() -> None:
     assert "chunk 1: reduce_scatter on dim1 finds 1 of 3 blocks" in refusal(schedule)
 
 
-def test_a_dimension_gathered_twice_is_refused() -> None:
-    schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 1, 1))
-    assert "all_gather on dim2" in refusal(schedule)
-
-
 def test_a_dimension_that_an_all_reduce_leaves_out_is_refused() -> None:
     schedule = schedule_of(instance_of(RING, DIRECT), (1, 1))
     assert "NPU (0, 0) ends with a wrong block (0, 0)" in refusal(schedule)
 
 
-@pytest.mark.parametrize("path", [(0,), (0, 0)])
-def test_a_dimension_that_an_all_to_all_leaves_out_is_refused(path: tuple[int, ...]) -> None:
-    schedule = schedule_of(instance_of(RING, DIRECT, kinds=(CollectiveKind.ALL_TO_ALL,)), path)
-    assert "ends with a wrong block" in refusal(schedule)
-
-
 def test_a_missing_scatter_is_refused() -> None:
     schedule = schedule_of(instance_of(RING, DIRECT, kinds=(CollectiveKind.REDUCE_SCATTER,)), (0,))
     assert "NPU (0, 0) ends with (1, 4) blocks" in refusal(schedule)
-
-
-def test_a_missing_gather_is_refused() -> None:
-    schedule = schedule_of(instance_of(RING, DIRECT, kinds=(CollectiveKind.ALL_GATHER,)), (1,))
-    assert refusal(schedule)
 
 
 def test_a_missing_last_gather_of_an_all_reduce_is_refused() -> None:

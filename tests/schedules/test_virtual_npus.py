@@ -27,10 +27,6 @@ def test_above_the_limit_powers_of_two_become_2_and_others_3() -> None:
     assert virtual_sizes(instance_of(64, 12, 7, 8), (0, 1, 2, 3)) == (2, 3, 3, 2)
 
 
-def test_only_the_dimensions_of_the_collective_count() -> None:
-    assert virtual_sizes(instance_of(64, 12, 7, 8), (1, 2)) == (12, 7)
-
-
 def test_where_3_would_exceed_the_limit_sizes_fall_back_to_2() -> None:
     sizes = virtual_sizes(instance_of(*[3] * 11), tuple(range(11)))
     assert set(sizes) == {2, 3}
@@ -40,11 +36,6 @@ def test_where_3_would_exceed_the_limit_sizes_fall_back_to_2() -> None:
 def trial_of(instance: Instance, seed: int) -> DataTrial:
     """The trial of the only collective."""
     return DataTrial.of(instance, instance.exchanges[0], seed)
-
-
-def test_equal_seeds_give_equal_data() -> None:
-    one, other = (trial_of(instance_of(2, 3), seed=5) for _ in range(2))
-    np.testing.assert_array_equal(one.initial, other.initial)
 
 
 @pytest.mark.parametrize(

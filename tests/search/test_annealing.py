@@ -22,8 +22,9 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search import annealing_loop
-from themis_opt.search.annealing import Annealing, can_anneal, is_ready
-from themis_opt.search.annealing_state import BEST, CURRENT, USUAL_MOVES, MoveParams, State
+from themis_opt.search.annealing import Annealing, can_anneal
+from themis_opt.search.annealing_state import CURRENT, USUAL_MOVES, MoveParams, State
+from themis_opt.search.start import usual_schedule
 from themis_opt.solving.makespan_bounds import fluid, machine_prices
 from themis_opt.solving.sizing import granule, resized
 
@@ -99,13 +100,6 @@ def test_chunk_sizes_are_kept(start: Schedule) -> None:
 
 
 @given(STARTS)
-def test_loads_are_the_summed_durations_of_an_iteration_after_many_steps(start: Schedule) -> None:
-    state = state_of(annealed(start))
-    summed = np.bincount(state.operations.resource, weights=state.operations.duration, minlength=len(state.load))
-    assert np.array_equal(state.load * start.num_iterations, summed)
-
-
-@given(STARTS)
 def test_the_kernel_sees_the_costs_of_the_current_plan_in_every_iteration(start: Schedule) -> None:
     annealing, tasks = annealed(start), len(start.instance.tasks)
     state, current = state_of(annealing), current_schedule(annealing, start)
@@ -118,19 +112,6 @@ def test_the_kernel_sees_the_costs_of_the_current_plan_in_every_iteration(start:
     ):
         assert (seen.reshape(start.num_iterations, -1)[:, tasks:] == expected).all()
     assert (np.diff(majors, axis=0) == state.makespans[CURRENT]).all()
-
-
-@given(STARTS)
-def test_between_two_steps_the_candidate_is_the_current_plan(start: Schedule) -> None:
-    state = state_of(annealed(start))
-    assert np.array_equal(state.path, state.current_path)
-    assert np.array_equal(state.key, state.current_key)
-
-
-@given(STARTS)
-def test_the_current_plan_is_never_better_than_the_best(start: Schedule) -> None:
-    makespans = state_of(annealed(start)).makespans
-    assert makespans[BEST] <= makespans[CURRENT]
 
 
 @given(repeated())
@@ -147,12 +128,6 @@ def test_equal_seeds_and_calls_give_equal_schedules(start: Schedule) -> None:
     assert annealed(start, seed=7).best() == annealed(start, seed=7).best()
 
 
-def test_another_seed_takes_other_steps(hetero: Instance, run: Run) -> None:
-    start = run(hetero, "baseline+fifo")
-    one, other = (state_of(annealed(start, seed=seed)).current_path for seed in (0, 1))
-    assert not np.array_equal(one, other)
-
-
 def test_further_calls_take_other_steps(hetero: Instance, run: Run) -> None:
     annealing = Annealing(run(hetero, "baseline+fifo"))
     paths = []
@@ -167,12 +142,6 @@ def test_no_steps_leave_the_start(hetero: Instance, run: Run) -> None:
     annealing = annealed(start, steps=0)
     assert annealing.makespan == start.makespan
     assert annealing.best() is start
-
-
-def test_the_start_is_not_changed(hetero: Instance, run: Run) -> None:
-    start, twin = run(hetero, "themis+fifo"), run(hetero, "themis+fifo")
-    annealed(start)
-    assert start == twin
 
 
 @pytest.mark.parametrize(
@@ -206,8 +175,7 @@ def test_every_kind_of_collective_gets_shorter(hetero: Instance, run: Run, kind:
     assert best.makespan < start.makespan
 
 
-@pytest.mark.parametrize("latency", ["lag", "occupy"])
-@pytest.mark.parametrize("ag_order", ["free", "reverse"])
+@pytest.mark.parametrize(("latency", "ag_order"), [("lag", "reverse"), ("occupy", "free")])
 def test_mixes_with_releases_and_different_spans_get_shorter(
     mixed: Instance, run: Run, latency: str, ag_order: str
 ) -> None:
@@ -251,15 +219,6 @@ def test_iterations_get_shorter(layers: Instance, run: Run, launching: str, gain
     best = annealing.best()
     validate(best)
     assert best.makespan <= annealing.makespan <= start.makespan * (1 - gain)
-
-
-@pytest.mark.parametrize("ag_order", ["free", "reverse"])
-def test_halves_that_must_reverse_each_other_keep_their_paths(layers: Instance, run: Run, ag_order: str) -> None:
-    start = run(layers.overridden(ag_order=ag_order), "dear:threshold=50kB/baseline+fifo")
-    state = state_of(Annealing(start))
-    before = state.current_path.copy()
-    state = state_of(annealed(start))
-    assert np.array_equal(state.current_path, before) == (ag_order == "reverse")
 
 
 def test_moving_launches_alone_finds_their_order(layers: Instance, run: Run) -> None:
@@ -310,6 +269,14 @@ def test_phases_that_are_exchanged_stay_what_they_are(run: Run) -> None:
         assert sorted(before[:, phase].tolist()) == sorted(after[:, phase].tolist())
 
 
+@pytest.mark.parametrize(("network", "chunks"), [("3d-fc_ring_sw", 32), ("4d-ring_fc_ring_sw", 12)])
+def test_inserting_phases_alone_shortens_schedules(network: str, chunks: int) -> None:
+    start = usual_schedule(themis_opt.load(f"{network}.all_reduce.100MiB").overridden(chunks=chunks))
+    annealing = Annealing(start, moves=MoveParams(insertion=1.0, again=0.0))
+    annealing.run(3000, 5e-3, 2e-5)
+    assert annealing.makespan == annealing.best().makespan < 0.99 * start.makespan
+
+
 def test_the_ends_of_dimensions_have_a_price(hetero: Instance, run: Run) -> None:
     def ends(price: float) -> tuple[float, Annealing]:
         annealing = Annealing(run(hetero.overridden(chunks=8), "themis+scf"), 0, USUAL_MOVES._replace(idle_price=price))
@@ -351,8 +318,3 @@ def test_the_loop_is_compiled_once_for_all_instances(
     for start in starts:
         annealed(start)
     assert len(annealing_loop.ANNEAL.compiled.signatures) == 1
-
-
-def test_once_compiled_it_is_ready_at_once() -> None:
-    assert is_ready(None)
-    assert is_ready(0.0)

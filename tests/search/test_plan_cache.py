@@ -35,11 +35,6 @@ def free(instance: Instance) -> Schedule:
     return schedule
 
 
-def tensors_of(schedule: Schedule) -> list[tuple[int, ...]]:
-    """What every launch carries."""
-    return [launch.tensors for launch in schedule.plan.launches]
-
-
 def with_sizes_of(instance: Instance, schedule: Schedule) -> Plan:
     """The paths and sequences of a schedule, in chunks of another instance."""
     plan = schedule.enforced_plan()
@@ -91,15 +86,6 @@ def test_sequences_that_wait_in_vain_give_way_to_a_rule(cache: PlanCache, hetero
     assert recalled.schedule.makespan < simulate(small, with_sizes_of(small, schedule)).makespan
 
 
-def test_a_schedule_of_free_sizes_comes_back_no_worse(cache: PlanCache, few: Instance) -> None:
-    schedule = free(few)
-    cache.keep(schedule, "free", 1.0)
-    recalled = cache.recall(few, "free")
-    assert recalled is not None
-    assert recalled.exact
-    assert recalled.schedule.makespan <= schedule.makespan
-
-
 def test_equal_chunks_of_permuted_sizes_come_back_as_they_were(cache: PlanCache, few: Instance) -> None:
     instance = few.overridden(size=1_000_006)
     schedule = scheduled(instance)
@@ -119,21 +105,6 @@ def test_the_entry_with_the_least_makespan_is_recalled(cache: PlanCache, few: In
     assert recalled is not None
     assert (recalled.exact, recalled.seconds) == (False, 2.0)
     assert recalled.schedule.makespan < scheduled(hetero, "baseline+fifo").makespan
-
-
-def test_of_equal_makespans_the_exact_entry_is_recalled(cache: PlanCache, few: Instance) -> None:
-    for sizes in ("equal", "free"):
-        cache.keep(scheduled(few), sizes, 1.0)
-    recalled = cache.recall(few, "free")
-    assert recalled is not None
-    assert recalled.exact
-
-
-def test_another_kind_of_sizes_is_not_exact(cache: PlanCache, few: Instance) -> None:
-    cache.keep(scheduled(few), "free", 1.0)
-    recalled = cache.recall(few, "equal")
-    assert recalled is not None
-    assert not recalled.exact
 
 
 def test_only_the_nearest_entries_are_tried(tmp_path: Path, few: Instance) -> None:
@@ -164,12 +135,6 @@ def test_a_better_plan_replaces_a_worse(cache: PlanCache, few: Instance) -> None
     cache.keep(scheduled(few, "baseline+fifo"), "equal", 9.0)
     cache.keep(scheduled(few), "equal", 1.0)
     assert len(cached_files(cache)) == 1
-    assert stored_seconds(cache, few) == 1.0
-
-
-def test_a_worse_plan_never_replaces_a_better(cache: PlanCache, few: Instance) -> None:
-    cache.keep(scheduled(few), "equal", 1.0)
-    cache.keep(scheduled(few, "baseline+fifo"), "equal", 9.0)
     assert stored_seconds(cache, few) == 1.0
 
 
@@ -233,16 +198,6 @@ def test_another_size_is_timed_anew(cache: PlanCache, few: Instance, size: str) 
     validate(recalled.schedule)
 
 
-@pytest.mark.parametrize("chunks", [9, 20, 64])
-def test_equal_chunks_become_more_equal_chunks(cache: PlanCache, few: Instance, chunks: int) -> None:
-    cache.keep(scheduled(few), "equal", 1.0)
-    recalled = cache.recall(few.overridden(chunks=chunks), "equal")
-    assert recalled is not None
-    assert not recalled.exact
-    assert recalled.schedule.has_equal_sizes
-    validate(recalled.schedule)
-
-
 def test_an_even_multiple_of_chunks_is_no_slower(cache: PlanCache, few: Instance, hetero: Instance) -> None:
     schedule = scheduled(few)
     cache.keep(schedule, "equal", 1.0)
@@ -279,25 +234,6 @@ def test_scaled_free_sizes_keep_their_ratios(tmp_path: Path, few: Instance) -> N
     assert recalled.schedule.plan.chunks[0].sizes == pytest.approx(10 * schedule.plan.chunks[0].sizes, abs=2048)
 
 
-def test_sizes_that_need_no_scaling_stay(tmp_path: Path, few: Instance) -> None:
-    cache = PlanCache(tmp_path, CacheParams(resized_chunks=0))
-    instance = few.overridden(size=9 * 2048)
-    assert granule(instance, instance.exchanges[0]) == 2048
-    cache.keep(scheduled(instance), "equal", 1.0)
-    recalled = cache.recall(instance, "free")
-    assert recalled is not None
-    assert set(recalled.schedule.plan.chunks[0].sizes.tolist()) == {9 * 256}
-
-
-def test_chunks_that_scale_to_nothing_are_dropped(cache: PlanCache, few: Instance) -> None:
-    cache.keep(scheduled(few), "equal", 1.0)
-    tiny = few.overridden(size=3 * 2048)
-    recalled = cache.recall(tiny, "free")
-    assert recalled is not None
-    assert len(recalled.schedule.plan.chunks[0].sizes) <= 3
-    validate(recalled.schedule)
-
-
 def test_equal_chunks_get_the_best_free_sizes(tmp_path: Path, few: Instance) -> None:
     cache = PlanCache(tmp_path, CacheParams(rule="scf"))
     schedule = scheduled(few)
@@ -320,43 +256,6 @@ def test_free_chunks_become_equal_ones_in_proportion(cache: PlanCache, few: Inst
         assert after.sizes[(after.paths == path).all(axis=1)].sum() == pytest.approx(
             planned, abs=int(after.sizes[0]) * len(before.sizes)
         )
-
-
-def test_a_free_chunk_too_small_for_an_equal_one_disappears(cache: PlanCache, few: Instance) -> None:
-    schedule = scheduled(few)
-    (chunks,) = schedule.plan.chunks
-    sizes = np.full(8, 2048)
-    sizes[0] += chunks.sizes.sum() - sizes.sum()
-    plan = type(schedule.plan)((type(chunks)(sizes, chunks.paths),))
-    cache.keep(simulate(few, plan), "free", 1.0)
-    recalled = cache.recall(few, "equal")
-    assert recalled is not None
-    assert (recalled.schedule.plan.chunks[0].paths == chunks.paths[0]).all()
-    validate(recalled.schedule)
-
-
-def test_several_collectives_are_recalled(cache: PlanCache, mixed: Instance) -> None:
-    coarse = mixed.overridden(chunks=2)
-    cache.keep(scheduled(coarse), "equal", 1.0)
-    for sizes in ("equal", "free"):
-        recalled = cache.recall(mixed, sizes)
-        assert recalled is not None
-        validate(recalled.schedule)
-
-
-def test_one_collective_of_fewer_chunks_rules_an_entry_out(cache: PlanCache, mixed: Instance) -> None:
-    cache.keep(scheduled(mixed.overridden(chunks=4)), "equal", 1.0)
-    first, *others = mixed.collectives
-    fewer = mixed.replace(collectives=(first.replace(chunks=2), *(c.replace(chunks=64) for c in others)))
-    assert cache.recall(fewer, "equal") is None
-
-
-def test_a_reversed_gather_is_kept(cache: PlanCache, few: Instance) -> None:
-    reverse = few.overridden(ag_order="reverse")
-    cache.keep(scheduled(reverse), "equal", 1.0)
-    recalled = cache.recall(reverse.overridden(chunks=16, size="1 GiB"), "free")
-    assert recalled is not None
-    validate(recalled.schedule)
 
 
 @contextmanager

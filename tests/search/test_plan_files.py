@@ -219,16 +219,6 @@ def test_unequal_sizes_that_claim_to_be_equal_become_equal(cache: PlanCache, few
     assert recalled.schedule.has_equal_sizes
 
 
-def test_a_damaged_plan_of_an_iteration_is_passed_over(cache: PlanCache) -> None:
-    instance = two_layers(dimensions=2, chunks=2)
-    cache.keep(scheduled(instance, "wait_free/hourglass"), "free", 1.0)
-    (file,) = cached_files(cache)
-    document = json.loads(file.read_text())
-    document["launches"][0]["after"]["later"] = 1
-    file.write_text(json.dumps(document))
-    assert cache.recall(instance, "free") is None
-
-
 def test_an_entry_of_another_network_in_this_place_is_passed_over(cache: PlanCache, few: Instance, entry: Path) -> None:
     first, *others = few.network.dimensions
     network = few.network.replace(dimensions=(first.replace(bandwidth="1 GB/s"), *others))
@@ -246,16 +236,6 @@ def test_a_damaged_entry_does_not_hide_another(cache: PlanCache, few: Instance, 
     assert recalled.seconds == 2.0
 
 
-def test_a_damaged_plan_is_replaced(cache: PlanCache, few: Instance, entry: Path) -> None:
-    document = json.loads(entry.read_text())
-    reverse_sequences(document)
-    entry.write_text(json.dumps(document))
-    cache.keep(scheduled(few), "equal", 3.0)
-    recalled = cache.recall(few, "equal")
-    assert recalled is not None
-    assert recalled.seconds == 3.0
-
-
 def test_a_folder_in_the_place_of_a_file_is_passed_over(cache: PlanCache, few: Instance, entry: Path) -> None:
     entry.unlink()
     entry.mkdir()
@@ -271,23 +251,6 @@ def test_a_pipe_in_the_place_of_a_file_does_not_block(cache: PlanCache, few: Ins
     assert cache.recall(few, "equal") is None
 
 
-def test_strange_file_names_are_passed_over(cache: PlanCache, few: Instance, entry: Path) -> None:
-    for name in ("equal.json", "equal.0.00000000.27.json", "equal.8.00000000.27.json.tmp", f"equal.{'9' * 200}.x.json"):
-        (entry.parent / name).write_bytes(entry.read_bytes())
-    entry.unlink()
-    assert cache.recall(few, "equal") is None
-
-
-def test_an_entry_that_may_not_be_read_is_passed_over(
-    cache: PlanCache, few: Instance, entry: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> bytes:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("os.open", refuse)
-    assert cache.recall(few, "equal") is None
-
-
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(28, "No space left on device")])
 def test_where_nothing_can_be_written_nothing_is_kept(
     cache: PlanCache, few: Instance, monkeypatch: pytest.MonkeyPatch, error: OSError
@@ -298,14 +261,6 @@ def test_where_nothing_can_be_written_nothing_is_kept(
     monkeypatch.setattr("os.fsync", refuse)
     cache.keep(scheduled(few), "equal", 1.0)
     assert cache.recall(few, "equal") is None
-
-
-def test_a_file_in_the_place_of_the_folder_turns_the_cache_off(tmp_path: Path, few: Instance) -> None:
-    (tmp_path / "plans").write_text("mine")
-    cache = PlanCache(tmp_path / "plans")
-    cache.keep(scheduled(few), "equal", 1.0)
-    assert cache.recall(few, "equal") is None
-    assert (tmp_path / "plans").read_text() == "mine"
 
 
 def test_what_is_passed_over_is_logged_for_debugging(

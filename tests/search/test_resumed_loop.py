@@ -11,7 +11,7 @@ from strategies import schedules
 from themis_opt.schedules.event_loop import NEVER, makespan_of
 from themis_opt.schedules.kernel import workspace
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.search import annealing_loop, annealing_moves, resumed_loop
+from themis_opt.search import annealing_loop, resumed_loop
 from themis_opt.search.annealing import Annealing
 
 HOT = 2e-2
@@ -51,26 +51,3 @@ def test_what_is_served_again_is_served_as_in_a_whole_simulation(start: Schedule
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(annealing_loop, "makespan_within", checked)
         annealing_loop.anneal(annealing._problem, annealing._state, 60, HOT * start.makespan, start.makespan / 100, 0)
-
-
-@settings(max_examples=25)
-@given(start=schedules(), seed=st.integers(0, 2**16))
-def test_a_priority_that_does_not_matter_changes_no_start(start: Schedule, seed: int) -> None:
-    annealing, matters = Annealing(start, seed), annealing_moves.matters
-    state = annealing._state
-
-    def checked(problem: Any, current: Any, chunk: int, phase: int, local: int, key: float) -> bool:
-        answer: bool = matters(problem, current, chunk, phase, local, key)
-        first = problem.first_stage[chunk] + phase * problem.num_dimensions[chunk]
-        is_alone = np.array_equal(state.path, state.current_path) and np.array_equal(state.key, state.current_key)
-        if not answer and is_alone:
-            stage = first + state.path[first : first + problem.num_dimensions[chunk]].tolist().index(local)
-            before = state.operations.major[stage]
-            state.operations.major[stage] = key
-            assert np.array_equal(from_the_begin(state.operations)[1], state.known)
-            state.operations.major[stage] = before
-        return answer
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(annealing_moves, "matters", checked)
-        annealing_loop.anneal(annealing._problem, state, 60, HOT * start.makespan, start.makespan / 100, 0)

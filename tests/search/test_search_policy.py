@@ -8,13 +8,11 @@ import pytest
 
 from themis_opt.base.errors import InputError
 from themis_opt.policies.hourglass.policy import Hourglass, balanced
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.random_networks import random_instance
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.annealed import Annealed
-from themis_opt.solving.sizing import granule
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +23,6 @@ def eight(hetero: Instance) -> Instance:
 
 def test_equal_evaluations_and_seeds_give_equal_plans(eight: Instance) -> None:
     assert Annealed(evaluations=3_000)(eight) == Annealed(evaluations=3_000)(eight)
-
-
-def test_more_threads_are_as_reproducible(eight: Instance) -> None:
-    search = Annealed(evaluations=3_000, workers=2)
-    assert search(eight) == search(eight)
 
 
 def test_search_never_ends_worse_than_it_starts(paper_instance: Instance) -> None:
@@ -52,25 +45,6 @@ def test_evaluations_find_better_plans(eight: Instance) -> None:
     assert many < few
 
 
-def test_free_sizes_are_legal(eight: Instance) -> None:
-    schedule = Annealed(evaluations=1_000, sizes="free").searched(eight)
-    validate(schedule)
-    (chunks,) = schedule.plan.chunks
-    assert len(chunks.sizes) <= 8
-    assert (chunks.sizes % granule(eight, eight.exchanges[0]) == 0).all()
-
-
-def test_several_collectives_are_searched_together(mixed: Instance) -> None:
-    instance = mixed.overridden(chunks=4)
-    schedule = Annealed(evaluations=1_000).searched(instance)
-    validate(schedule)
-    assert schedule.makespan <= balanced(instance).makespan
-
-
-def test_wall_time_can_be_the_only_budget(eight: Instance) -> None:
-    validate(make_policy("search:evaluations=inf:seconds=0.2").searched(eight))  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("evaluations", [math.inf, math.nan, 0, -5])
 def test_a_search_without_an_end_is_refused(evaluations: float) -> None:
     with pytest.raises(InputError, match="evaluations = "):
@@ -86,7 +60,3 @@ def test_an_interruption_is_passed_on(eight: Instance) -> None:
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         Annealed(evaluations=10**12, seconds=600.0)(eight)
-
-
-def test_the_specification_sets_the_budget() -> None:
-    assert make_policy("search:evaluations=5:seed=3", seconds=9.0) == Annealed(evaluations=5, seed=3, seconds=9.0)

@@ -84,25 +84,13 @@ def reached(name: str) -> int:
 
 
 @pytest.mark.parametrize(("name", "step"), CASES)
-def test_a_step_offers_valid_schedules_that_are_never_worse(name: str, step: Step) -> None:
-    incumbent = ran(name, step)
-    validate(incumbent.best)
-    assert incumbent.best.instance is INSTANCES[name][0]
-    assert incumbent.best.makespan <= start_of(incumbent.instance).makespan
-
-
-@pytest.mark.parametrize(("name", "step"), CASES)
-def test_bounds_are_below_what_a_longer_search_reaches(name: str, step: Step) -> None:
-    incumbent = ran(name, step)
-    assert incumbent.bound <= min(reached(name), incumbent.best.makespan) * (1 + 1e-9)
-
-
-@pytest.mark.parametrize(("name", "step"), CASES)
-def test_equal_limits_give_equal_schedules(name: str, step: Step) -> None:
+def test_a_step_offers_valid_schedules_and_bounds_and_repeats_itself(name: str, step: Step) -> None:
     one, other = (ran(name, step) for _ in range(2))
-    assert one.best == other.best
-    assert one.bound == other.bound
-    assert one.left == other.left
+    validate(one.best)
+    assert one.best.instance is INSTANCES[name][0]
+    assert one.best.makespan <= start_of(one.instance).makespan
+    assert one.bound <= min(reached(name), one.best.makespan) * (1 + 1e-9)
+    assert (one.best, one.bound, one.left) == (other.best, other.bound, other.left)
 
 
 @pytest.mark.parametrize(("name", "step"), CASES)
@@ -118,7 +106,7 @@ def test_a_step_of_no_time_leaves_everything_as_it_is(name: str, step: Step) -> 
 def test_ctrl_c_ends_a_step_and_keeps_its_best(name: str, step: Step) -> None:
     """Without it some steps would go on for ten minutes."""
     incumbent = incumbent_of(name, 600.0, deterministic=False, gap=0.0)
-    timer = Timer(0.3, raise_signal, [SIGINT])
+    timer = Timer(0.1, raise_signal, [SIGINT])
     timer.start()
     try:
         take_turns(incumbent, [Turn(step, 1.0)])
