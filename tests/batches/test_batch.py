@@ -11,8 +11,7 @@ from themis_opt.batches.executors import Site
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import Experiment
 from themis_opt.batches.measured_run import run_one
-from themis_opt.batches.output import ROW_COLUMNS, finished_rows
-from themis_opt.batches.rows_file import num_rows, write_csv
+from themis_opt.batches.output import finished_rows
 from themis_opt.batches.runner import RunnerParams, run_batch, unfinished
 from themis_opt.batches.store import RunStore
 from themis_opt.policies.registry import make_policy
@@ -100,12 +99,6 @@ def test_failed_runs_are_run_again_when_asked_to(many, store, breaking):
     assert unfinished(many, store) == []
     outcome = run_batch(many, store, threads(), retry_failed=True)
     assert (outcome.executed, outcome.state.failed) == (2, 0)
-
-
-def test_failures_of_before_are_counted(many, store, breaking):
-    breaking(7)
-    run_batch(many, store, threads())
-    assert run_batch(many, store, threads()).state.failed == 2
 
 
 def test_progress_ends_with_all_runs(many, store):
@@ -218,12 +211,6 @@ def test_runs_with_several_threads_take_several_slots(tmp_path, store, monkeypat
     assert most[0] == 4
 
 
-def test_a_run_with_more_threads_than_slots_runs_alone(tmp_path, store, monkeypatch):
-    monkeypatch.setattr(measured_run, "run_one", lambda *task: {"seconds": 0.0})
-    runs = runs_of(tmp_path, policies=["search"], workers=9, seeds=[0, 1])
-    assert run_batch(runs, store, threads(2)).executed == 2
-
-
 def test_short_runs_are_sent_together(tmp_path, store, monkeypatch):
     sizes = []
     monkeypatch.setattr(measured_run, "run_one", lambda *task: {"seconds": 0.001})
@@ -261,8 +248,3 @@ def test_a_worker_with_other_code_ends_the_batch(many, store):
     with pytest.raises(InputError, match=r"runs code 0\..*, the batch 0\.0\.9\+0123456789ab"):
         run_batch(many, store, Site(1, Older().submit))
     assert not list(store.rows("0.0.9+0123456789ab"))
-
-
-def test_rows_with_long_cells_are_counted(tmp_path):
-    write_csv(tmp_path / "rows.csv", ROW_COLUMNS, [{"key": str(number), "extra": "x" * 200_000} for number in range(2)])
-    assert num_rows(tmp_path / "rows.csv") == 2

@@ -5,10 +5,8 @@ import json
 import pytest
 
 from themis_opt.base.errors import InputError
-from themis_opt.batches import expansion
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import read_experiment
-from themis_opt.batches.measured_run import code_version
 from themis_opt.problem.catalog import load, shipped
 from themis_opt.workloads.files import write_instance
 from themis_opt.workloads.models import find_model
@@ -87,19 +85,6 @@ def test_an_overridden_instance_is_like_one_made_with_these_values(runs_of, name
     assert run.task.instance.exchanges == expected.exchanges
 
 
-def test_the_speed_of_sums_can_be_swept(runs_of):
-    runs = runs_of(f'{ON_FIG5}\nreduction = ["none", "200 GB/s"]\n{BASELINE}')
-    assert values(runs, "reduction") == ["none", "200 GB/s"]
-    assert [run.task.instance.network.dimensions[0].reduction for run in runs] == [None, 200e9]
-    assert runs[0].columns["fingerprint"] != runs[1].columns["fingerprint"]
-
-
-def test_packets_can_be_taken_away(runs_of):
-    runs = runs_of(f'{ON_FIG5}\npacket = ["none", "4 KiB/30 B"]\n{BASELINE}')
-    assert values(runs, "packet") == ["none", "4 KiB/30 B"]
-    assert runs[0].task.instance.network.dimensions[0].packet is None
-
-
 def test_seeds_are_crossed_with_policies_that_have_one(runs_of):
     runs = runs_of(f'{ON_FIG5}\nseeds = [0, 1]\npolicies = ["baseline+fifo", "random+fifo"]')
     assert list(zip(values(runs, "policy"), values(runs, "seed"), strict=True)) == [
@@ -151,10 +136,6 @@ def test_patterns_match_names_with_their_folders(runs_of):
     )
 
 
-def test_an_instance_that_two_patterns_match_comes_once(runs_of):
-    assert len(runs_of(f'instances = ["toy/fig5*", "fig5.all_reduce.256MB"]\n{BASELINE}')) == 1
-
-
 def test_random_instances_are_a_range_of_seeds(runs_of):
     assert values(runs_of(f'instances = ["random:3-5"]\n{BASELINE}'), "instance") == [f"random:{n}" for n in (3, 4, 5)]
 
@@ -203,31 +184,9 @@ def test_keys_depend_on_what_decides_about_the_result(runs_of):
     assert len({run.key for run in runs_of(*blocks)}) == len(blocks)
 
 
-def test_keys_do_not_depend_on_labels(runs_of):
-    one, other = runs_of(f'{ON_FIG5}\nblock = "a"\n{BASELINE}', f'{ON_FIG5}\nblock = "b"\n{BASELINE}')
-    assert one.key == other.key
-
-
 def test_keys_of_heuristics_do_not_depend_on_limits_of_searches(runs_of):
     one, other = runs_of(f"{ON_FIG5}\n{BASELINE}", f"{ON_FIG5}\ntime_limit = 7\nworkers = 3\n{BASELINE}")
     assert one.key == other.key
-
-
-@pytest.mark.parametrize(
-    ("block", "key"),
-    [
-        (f'{ON_FIG5}\npolicies = ["search"]\nseeds = [3]\ntime_limit = 1.5', "7dea54a3fb577c8fdd86abda56441fc2"),
-        (f'{on("2d-sw_sw.resnet-50")}\npolicies = ["fused/themis+scf"]', "7fc9f53c489ad3641d39e8b39306fce0"),
-    ],
-)
-def test_keys_stay_what_they_were(runs_of, monkeypatch, block, key):
-    monkeypatch.setattr(expansion, "code_version", lambda: "0.1.0+0123456789ab")
-    assert [run.key for run in runs_of(block)] == [key]
-
-
-def test_code_version_names_the_package():
-    assert code_version().startswith("0.")
-    assert "+" in code_version()
 
 
 @pytest.mark.parametrize(
@@ -272,11 +231,6 @@ def test_a_file_that_is_no_experiment_is_refused(tmp_path, text):
         read_experiment(path)
 
 
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(InputError, match="cannot be read"):
-        read_experiment(tmp_path / "none.toml")
-
-
 def test_two_blocks_with_one_label_are_refused(runs_of):
     block = f'block = "a"\n{ON_FIG5}\n{BASELINE}'
     assert "labels that differ" in refusal(runs_of, block, block)
@@ -314,11 +268,6 @@ def test_policies_are_checked_before_anything_runs(runs_of, policies, rule):
     assert rule in refusal(runs_of, f"{on(RESNET)}\npolicies = {policies}")
 
 
-def test_policies_of_iterations_are_refused_for_collectives(runs_of):
-    message = refusal(runs_of, f'instances = ["{RESNET}", "{FIG5}"]\npolicies = ["ddp/themis"]')
-    assert "runs[0].policy = 'ddp/themis': launching policies are for training iterations" in message
-
-
 def test_iterations_that_only_policies_and_columns_see_as_different_are_told_apart(runs_of, tmp_path):
     """Tensors of another parallelism, and an iteration that stands for several batches."""
     instance = load(RESNET)
@@ -333,11 +282,6 @@ def test_lists_are_crossed_and_names_tell_what_differs(workloads_of):
     runs = workloads_of(f"{SMALL}, accumulate = [1, 2], batch = [8, 16]")
     assert names(runs) == [f"resnet-50 data 8x4 batch {b} accumulate {a}" for a in (1, 2) for b in (8, 16)]
     assert [run.task.instance.iteration.steps for run in runs] == [1, 1, 2, 2]
-
-
-def test_names_tell_nothing_that_differs_from_other_models_alone(workloads_of):
-    other = SMALL.replace('resnet-50"', 'vgg-16"', 1)
-    assert names(workloads_of(SMALL, f"{other}, batch = 4")) == ["resnet-50 data 8x4", "vgg-16 data 8x4"]
 
 
 def test_a_workload_is_like_the_instance_of_the_same_choices(workloads_of):
@@ -360,10 +304,6 @@ def test_groups_are_crossed(workloads_of):
     assert names(runs) == [f"bert-base hybrid 8x4 group {n}" for n in (1, 2, 8, 16)]
     memory = [run.task.instance.memory for run in runs]
     assert memory == sorted(memory, reverse=True)
-
-
-def test_a_workload_that_two_tables_make_comes_once(workloads_of):
-    assert len(workloads_of(SMALL, f"{SMALL}, accumulate = [1, 2]")) == 2
 
 
 def test_workloads_stand_beside_instances_and_are_sampled_with_them(runs_of):
@@ -440,10 +380,6 @@ def test_wrong_npus_are_refused(workloads_of, npus, rule):
 )
 def test_a_missing_model_or_network_is_refused(workloads_of, table, rule):
     assert rule in refusal(workloads_of, table)
-
-
-def test_a_workload_that_is_no_table_is_refused(runs_of):
-    assert "runs[0].workloads[0] = 3: must be a table" in refusal(runs_of, f"workloads = [3]\n{BASELINE}")
 
 
 def test_too_many_workloads_are_refused(workloads_of):

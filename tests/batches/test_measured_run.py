@@ -1,17 +1,14 @@
 """What the rows of runs hold, with and without compute."""
 
-import csv
 import json
 
 import pytest
 
-from themis_opt.base.errors import InputError
 from themis_opt.batches import measured_run
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import Experiment
 from themis_opt.batches.measured_run import RECORDED, activity, code_version, execute, run_one, task_of
 from themis_opt.batches.output import ROW_COLUMNS, finished_rows
-from themis_opt.batches.rows_file import write_csv
 from themis_opt.batches.store import RunStore
 from themis_opt.policies.registry import make_policy, specify, usual_policies
 from themis_opt.problem.catalog import load
@@ -71,15 +68,6 @@ def test_every_column_of_results_that_needs_no_comparison_reaches_the_rows():
     assert {column.name for column in RESULT_COLUMNS if not column.judged} - {"iteration_ns"} <= columns
 
 
-def test_rows_without_the_newest_columns_are_exported(row_of, tmp_path):
-    new = row_of("baseline", instances=[FIG5])
-    old = {name: value for name, value in new.items() if name != "idle"}
-    write_csv(tmp_path / "rows.csv", ROW_COLUMNS, [old, new])
-    with (tmp_path / "rows.csv").open(newline="", encoding="utf-8") as file:
-        first, second = csv.DictReader(file)
-    assert (first["idle"], float(second["idle"])) == ("", new["idle"])
-
-
 def test_an_iteration_has_no_bandwidth_of_a_collective(row_of):
     row = row_of("baseline", instances=[RESNET], chunks=[4])
     assert row.get("algbw_bytes_per_s") is row.get("busbw_bytes_per_s") is None
@@ -114,12 +102,6 @@ def test_an_exact_run_is_no_worse_than_heuristics_and_tells_bound_and_trajectory
     assert trajectory[-1][1:] == [row["makespan_ns"], row["bound_ns"]]
     assert trajectory == sorted(trajectory, key=lambda entry: (entry[0], -entry[1]))
     assert all(0 < bound <= makespan * (1 + 1e-9) for _, makespan, bound in trajectory)
-
-
-def test_free_sizes_are_at_least_as_good_as_equal_ones():
-    limits = {"seconds": 3.0, "workers": 1, "seed": 0}
-    free, equal = (run_one(load(FIG5), "exact", limits | {"sizes": sizes}) for sizes in ("free", "equal"))
-    assert free["makespan_ns"] <= equal["makespan_ns"] * (1 + 1e-6)
 
 
 @BOTH
@@ -164,13 +146,6 @@ def test_a_block_may_have_collectives_and_iterations(tmp_path):
     assert {result["status"] for result in results} == {"ok"}
 
 
-@pytest.mark.parametrize("name", [RESNET, DLRM])
-def test_policies_of_the_papers_iterations_are_not_below_the_bound(row_of, name):
-    policies = ("fused:order=newest/baseline+fifo", "fused:order=newest/themis+fifo", "fused/themis+scf_largest")
-    rows = [row_of(policy, instances=[name], chunks=[4]) for policy in (*policies, "bound")]
-    assert all(row["makespan_ns"] >= rows[-1]["bound_ns"] * (1 - 1e-9) for row in rows[:-1])
-
-
 def test_rows_tell_the_choices_of_their_workload(row_of):
     columns = extra(row_of("baseline", workloads=[SMALL | {"accumulate": 2}]))
     assert columns["exposed_ns"] > 0
@@ -205,8 +180,3 @@ def test_the_first_run_of_a_policy_in_a_process_is_not_timed(monkeypatch):
     for _ in range(2):
         run_one(load(FIG5), "themis:threshold_divisor=3", {})
     assert len(planned) == 3
-
-
-def test_policies_that_no_instance_of_a_kind_has_are_refused():
-    with pytest.raises(InputError, match="launching policies are for training iterations"):
-        run_one(load(FIG5), "ddp/themis", {})

@@ -43,11 +43,6 @@ def test_versions_of_the_code_are_apart(path):
         assert store.statuses("2") == {"b": "failed"}
 
 
-def test_folders_are_made(tmp_path):
-    with RunStore(tmp_path / "new" / "runs.sqlite"):
-        assert (tmp_path / "new" / "runs.sqlite").is_file()
-
-
 def test_rows_of_a_failed_commit_are_all_absent(path):
     with RunStore(path) as store:
         store.add([row("a")])
@@ -70,11 +65,6 @@ def test_a_full_disk_keeps_the_rows_before(path):
 def test_a_store_in_use_is_refused(path):
     with RunStore(path), pytest.raises(InputError, match=r"runs\.sqlite: is in use by another process"):
         RunStore(path)
-
-
-def test_a_closed_store_is_free(path):
-    RunStore(path).close()
-    assert kept(path) == []
 
 
 @pytest.mark.parametrize(
@@ -114,12 +104,6 @@ def _is_refused(path):
     return False
 
 
-def test_a_text_file_is_refused(path):
-    path.write_text("no database " * 100)
-    with pytest.raises(InputError, match="not an SQLite file"):
-        RunStore(path)
-
-
 def test_a_refused_file_is_left_as_it_is(path):
     path.write_text("no database " * 100)
     with pytest.raises(InputError):
@@ -156,11 +140,6 @@ def test_a_file_where_the_folder_should_be_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         RunStore(tmp_path / "file" / "runs.sqlite")
-
-
-def test_a_folder_in_the_place_of_the_store_is_refused(tmp_path):
-    with pytest.raises(InputError, match="cannot be opened"):
-        RunStore(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["{broken", "{}", "[]", "null"])

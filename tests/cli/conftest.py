@@ -2,7 +2,9 @@
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from iteration_schedules import layers
 from typer.testing import CliRunner
 
+from themis_opt.batches import executors
 from themis_opt.cli.main import application
 from themis_opt.problem.catalog import shipped
 from themis_opt.search import annealing
@@ -59,6 +62,17 @@ def refuse(invoke: Callable[..., Any]) -> Callable[..., str]:
         return str(result.stderr)
 
     return run
+
+
+@pytest.fixture
+def in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Execute runs of batches in this process, which takes no time to start."""
+
+    @contextmanager
+    def threads(jobs: int) -> Iterator[executors.Site]:
+        yield executors.Site(1, ThreadPoolExecutor(1).submit)
+
+    monkeypatch.setattr(executors, "processes", threads)
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,6 @@ import csv
 import json
 import sqlite3
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -81,17 +79,6 @@ def test_two_runs_give_equal_rows_but_for_times(finished, experiment, succeed):
         for folder in (finished[0], experiment.parent)
     )
     assert one == other
-
-
-@pytest.fixture
-def in_threads(monkeypatch):
-    """Execute runs in this process, which takes no time to start."""
-
-    @contextmanager
-    def threads(jobs):
-        yield executors.Site(1, ThreadPoolExecutor(1).submit)
-
-    monkeypatch.setattr(executors, "processes", threads)
 
 
 @pytest.mark.usefixtures("in_threads")
@@ -207,6 +194,7 @@ def test_a_missing_package_is_told(invoke, experiment, monkeypatch, module, argu
     assert f"needs the package {module}: pip install" in result.stderr
 
 
+@pytest.mark.usefixtures("in_threads")
 def test_a_batch_that_never_starts_keeps_the_rows(refuse, succeed, experiment_file):
     succeed("batch", experiment_file, "--jobs", 1)
     rows, provenance = (experiment_file.parent / name for name in ("rows.csv", "provenance.json"))
@@ -217,6 +205,7 @@ def test_a_batch_that_never_starts_keeps_the_rows(refuse, succeed, experiment_fi
     assert (rows.read_bytes(), provenance.read_bytes()) == before
 
 
+@pytest.mark.usefixtures("in_threads")
 def test_provenance_tells_of_all_rows_also_if_none_is_new(succeed, experiment_file):
     provenance = experiment_file.parent / "provenance.json"
     succeed("batch", experiment_file, "--jobs", 1)
@@ -229,11 +218,13 @@ def test_provenance_tells_of_all_rows_also_if_none_is_new(succeed, experiment_fi
 
 
 @pytest.mark.skipif(not Path("/dev/null").is_char_device(), reason="needs a device file")
+@pytest.mark.usefixtures("in_threads")
 def test_rows_may_go_to_a_device(succeed, experiment_file):
     succeed("batch", experiment_file, "--jobs", 1, "-o", "/dev/null")
     assert not Path("/dev/null.provenance.json").exists()
 
 
+@pytest.mark.usefixtures("in_threads")
 def test_fewer_rows_do_not_replace_more(succeed, experiment_file):
     rows = experiment_file.parent / "rows.csv"
     succeed("batch", experiment_file, "--jobs", 1)
@@ -257,6 +248,7 @@ def experiment_file(tmp_path):
     return path
 
 
+@pytest.mark.usefixtures("in_threads")
 def test_status_counts_what_is_done_and_runs_nothing(experiment, succeed):
     assert "0 of 12 runs done" in succeed("batch", experiment, "--status")
     assert not experiment.with_name("runs.sqlite").exists()

@@ -93,6 +93,7 @@ def experiment(tmp_path):
     return path
 
 
+@pytest.mark.usefixtures("in_threads")
 def test_a_batch_runs_with_other_costs(succeed, experiment):
     def row(*options):
         succeed("batch", experiment, "--jobs", 1, *options)

@@ -46,7 +46,7 @@ def test_messages_between_neighbours_are_refused():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("wires", NETWORKS.values(), ids=NETWORKS)
+@pytest.mark.parametrize("wires", [NETWORKS["odd"], NETWORKS["three dimensions"]], ids=["odd", "three dimensions"])
 def test_every_collective_ends_with_its_result_in_every_dialect(tmp_path, wires, kind):
     if kind is CollectiveKind.ALL_TO_ALL and ("line", 3) in wires:
         with pytest.raises(InputError, match="all_to_all on a line"):

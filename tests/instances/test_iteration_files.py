@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from generators.paper import NETWORKS
-from generators.shipped import shipped_iterations, write_shipped
+from generators.shipped import shipped_iterations
 
 from themis_opt.problem.catalog import load
 from themis_opt.problem.instance import Instance
@@ -34,11 +34,6 @@ def test_file_is_what_the_generator_writes(name: str) -> None:
 def test_file_survives_a_round_trip(name: str) -> None:
     assert read(name) == SHIPPED[name]
     assert instance_text(read(name)) == instance_text(SHIPPED[name])
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_file_name_begins_with_the_network(name: str) -> None:
-    assert name.startswith(f"{read(name).network.name.lower()}.")
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -86,11 +81,6 @@ def test_layer_wise_files_communicate_about_as_long_as_they_compute(name: str) -
     size = sum(t.size for t in instance.exchanges)
     busy = 2 * size / inner.size * (outer.size - 1) / outer.size / outer.bandwidth * 1e12
     assert 0.5 < busy / instance.compute < 1.2
-
-
-def test_write_shipped_fills_a_folder(tmp_path: Path) -> None:
-    write_shipped(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(SHIPPED)
 
 
 def test_written_files_have_one_task_or_tensor_on_a_line(tmp_path: Path) -> None:

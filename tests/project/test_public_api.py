@@ -22,20 +22,6 @@ def test_public_name_has_a_docstring(name):
     assert inspect.getdoc(getattr(themis_opt, name))
 
 
-def test_public_names_are_sorted_and_distinct():
-    assert list(themis_opt.__all__) == sorted(set(themis_opt.__all__))
-
-
-def test_dir_lists_the_public_names():
-    assert set(dir(themis_opt)) >= {*themis_opt.__all__, "__version__"}
-
-
-def test_star_import_gives_the_public_names():
-    names: dict[str, object] = {}
-    exec("from themis_opt import *", names)
-    assert names.keys() >= set(themis_opt.__all__)
-
-
 def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'themis_opt' has no attribute 'magic'"):
         themis_opt.magic  # noqa: B018
@@ -76,7 +62,3 @@ def test_examples_of_the_package_docstring_hold():
     failed, attempted = doctest.testmod(themis_opt)
     assert attempted > 0
     assert failed == 0
-
-
-def test_version_is_a_version():
-    assert [part.isdigit() for part in themis_opt.__version__.split(".")] == [True] * 3

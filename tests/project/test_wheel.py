@@ -105,16 +105,3 @@ def test_installed_package_solves_a_shipped_instance_by_name(run, tmp_path):
     result = run("-m", "themis_opt", "solve", HETERO, *options)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)[-1]["policy"] == "exact"
-
-
-def test_installed_package_finds_the_instances_it_brought(run, installed):
-    program = "import themis_opt.problem.catalog as c; print(*c.shipped().values(), sep='\\n')"
-    paths = run("-c", program).stdout.splitlines()
-    files = (TREE / "instances").rglob("*.json")
-    assert len(paths) == len([path for path in files if not path.name.endswith(".design.json")])
-    assert all(path.startswith(str(installed)) for path in paths)
-
-
-def test_installed_package_prints_the_schema(run):
-    kinds = json.loads(run("-m", "themis_opt", "schema").stdout)["$defs"]
-    assert {"collectives", "iteration"} <= kinds.keys()

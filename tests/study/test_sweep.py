@@ -8,7 +8,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.problem.catalog import load
 from themis_opt.reports.rendering.charts import specification
 from themis_opt.reports.sweep_chart import curves
-from themis_opt.study.sweep import in_words, read_values, sweep, varied
+from themis_opt.study.sweep import read_values, sweep, varied
 
 INSTANCE = load("fig5.all_reduce.256MB")
 FIG_5 = ("baseline+fifo", "themis+scf")
@@ -66,11 +66,6 @@ def test_an_unknown_rail_is_refused_with_the_fields_there_are() -> None:
         varied(RAILS, {"server.bandwidth": "-1 GB/s"})
 
 
-def test_no_policy_exceeds_the_bound() -> None:
-    rows = sweep(INSTANCE, {"chunks": [1, 4, 16]}, FIG_5)
-    assert all(row["makespan_ns"] >= row["bound_ns"] * (1 - 1e-9) for row in rows)
-
-
 @pytest.mark.parametrize(
     ("name", "text", "values"),
     [
@@ -84,10 +79,6 @@ def test_no_policy_exceeds_the_bound() -> None:
 )
 def test_values_and_ranges_are_read(name: str, text: str, values: list[Any]) -> None:
     assert read_values(name, text) == values
-
-
-def test_values_are_shown_as_they_are_written() -> None:
-    assert [in_words("size", 2**20), in_words("dim1.latency", 1000), in_words("chunks", 4)] == ["1 MiB", "1 ns", "4"]
 
 
 @pytest.mark.parametrize(
@@ -106,12 +97,6 @@ def test_what_cannot_be_varied_is_told(over: dict[str, list[Any]], words: str) -
     with pytest.raises(InputError) as caught:
         sweep(INSTANCE, over, ["baseline"])
     assert words in str(caught.value)
-
-
-@pytest.mark.parametrize("text", ["4MB..1MB", "0MB..1MB", "1MB..2MB:1", "1MB..x"])
-def test_a_range_that_does_not_rise_is_told(text: str) -> None:
-    with pytest.raises(InputError, match="size"):
-        read_values("size", text)
 
 
 def test_pictures_show_every_policy_and_one_bound_for_each_curve() -> None:

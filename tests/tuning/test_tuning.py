@@ -14,9 +14,6 @@ import themis_opt
 from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy, specify
 from themis_opt.problem.cost_overrides import with_costs
-from themis_opt.problem.exchanges import Collective
-from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.allowance import Allowance
@@ -95,10 +92,6 @@ class TestTune:
         assert all(t.measurements[0].makespan >= proven * (1 - 1e-9) for t in tuned.trials if t.measurements)
         assert tuned.gaps == (tuned.best.measurements[0].makespan / proven - 1,)
 
-    def test_the_best_is_the_least_of_all_trials(self, tuned):
-        assert tuned.schedule.makespan == min(t.measurements[0].makespan for t in tuned.trials)
-        assert tuned.schedule.makespan == tuned.best.measurements[0].makespan
-
     def test_the_policy_of_an_iteration_gives_the_best_schedule_again(self):
         instance, options = PROBLEMS["iteration"]
         tuned = tune(instance, **options | {"trials": 5})
@@ -109,28 +102,8 @@ class TestTune:
         for row in tuned.trial_rows():
             make_policy(specify(row["specification"], problem[0]))
 
-    def test_as_many_different_settings_are_run_as_asked_for(self, tuned):
-        run = [key_of(t.choice) for t in tuned.trials if t.repeats is None]
-        assert len(run) == len(set(run)) == 25
-
     def test_equal_seeds_give_equal_trials(self, problem, tuned):
         assert settings(tune(problem[0], **problem[1])) == settings(tuned)
-
-    def test_other_seeds_give_other_trials(self, problem, tuned):
-        assert settings(tune(problem[0], seed=1, **problem[1])) != settings(tuned)
-
-    def test_importances_are_shares(self, tuned):
-        assert sum(tuned.importances.values()) == pytest.approx(1)
-        assert "chunks" in tuned.importances
-
-    def test_one_size_is_never_pruned(self, tuned):
-        assert {t.state for t in tuned.trials} == {"complete"}
-
-    def test_one_trial_is_the_default(self, problem):
-        """It lies in the space of both, but for the number of chunks of collectives."""
-        alone = tune(problem[0], **problem[1] | {"trials": 1, "max_chunks": 64})
-        assert alone.schedule.makespan == alone.default_schedule.makespan
-        assert alone.gain == 0
 
     def test_the_default_of_the_paper_is_tried_first(self, instance):
         tuned = tune(instance, **PROBLEMS["collectives"][1] | {"trials": 1})
@@ -147,17 +120,6 @@ class TestTune:
     def test_a_small_space_is_tried_as_a_whole(self, instance):
         tuned = tune(instance, trials=100, policies=("hourglass",), profiles=("equal",), max_chunks=4, **COSTLY)
         assert sorted(t.choice["chunks"] for t in tuned.trials) == [1, 2, 3, 4]
-
-    def test_settings_met_again_are_remembered(self, instance):
-        """A space hardly larger than the number of trials is sampled, which repeats settings."""
-        options = COSTLY | {"policies": ("hourglass",), "max_chunks": 6}
-        tuned = tune(instance, trials=15, **options)
-        again = [t for t in tuned.trials if t.repeats is not None]
-        assert len(tuned.trials) - len(again) == 15
-        assert again
-        for t in again:
-            first = next(other for other in tuned.trials if other.number == t.repeats)
-            assert (t.choice, t.measurements) == (first.choice, first.measurements)
 
     @pytest.mark.parametrize(
         ("instance", "options"),
@@ -249,21 +211,10 @@ class TestTune:
         assert tuned.num_run == 1
         assert [trial.number for trial in tuned.trials] == [0]
 
-    def test_what_users_do_today_is_tried_whatever_the_time_limit(self, instance):
-        tuned = tune(instance, trials=5, time_limit=0)
-        assert len(tuned.trials) == 1
-        assert tuned.best.measurements == tuned.default
-
     @pytest.mark.parametrize(("field", "value"), [("trials", 0), ("objective", "beauty")])
     def test_bad_arguments_are_refused(self, instance, field, value):
         with pytest.raises(InputError, match=field):
             tune(instance, **{field: value})
-
-    def test_a_network_of_one_dimension_can_be_tuned(self):
-        ring = Dimension(kind="ring", size=4, bandwidth="100 GB/s", latency="1 us")
-        one = Instance(network=Network(dimensions=(ring,)), collectives=(Collective(kind="all_gather", size="1 MB"),))
-        tuned = tune(one, policies=("themis",), profiles=("equal",), max_chunks=4, launch_overhead="5 us")
-        assert tuned.best.choice["chunks"] == 1
 
 
 class Buckets:
@@ -340,15 +291,6 @@ class TestStudies:
         one.history.read()
         assert one._seeds != alone
 
-    def test_two_processes_may_make_one_database(self, instance, tmp_path):
-        from concurrent.futures import ThreadPoolExecutor
-
-        url = sqlite_url(tmp_path / "study.db")
-        open_storage(None)  # imports what threads must not import at once
-        with ThreadPoolExecutor(4) as threads:
-            studies = list(threads.map(lambda _: open_storage(url), range(4)))
-        assert len(studies) == 4
-
     def test_without_a_name_every_study_is_new(self, instance, tmp_path):
         url = sqlite_url(tmp_path / "study.db")
         names = [tune(instance, trials=1, storage=url, **COSTLY).study for _ in range(2)]
@@ -381,12 +323,6 @@ class TestStudies:
         tune(instance, **options | {"trials": 1}, study="one", storage=storage)
         with pytest.raises(InputError, match=f"belongs to another {part}"):
             tune(instance, **options | {"trials": 2} | changed, study="one", storage=storage)
-
-    def test_a_study_of_collectives_is_refused_for_an_iteration(self, instance, tmp_path):
-        storage = f"journal:{tmp_path / 'study.log'}"
-        tune(instance, trials=1, study="one", storage=storage)
-        with pytest.raises(InputError, match="belongs to another instance"):
-            tune(iteration(), trials=1, study="one", storage=storage)
 
     def test_a_study_of_another_program_is_refused(self, instance, tmp_path):
         import optuna
@@ -486,8 +422,3 @@ class TestStudies:
         with pytest.raises(StorageError, match="cannot be read"):
             tune(instance, trials=1, storage=f"journal:{path}")
         assert path.read_text(encoding="utf-8") == content
-
-    def test_file_names_may_hold_what_urls_may_not(self, tmp_path):
-        path = tmp_path / "we%ird ?#{name}.db"
-        open_storage(sqlite_url(path))
-        assert path.exists()

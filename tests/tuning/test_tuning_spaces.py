@@ -73,16 +73,6 @@ class TestCosts:
         assert {dimension.reduction for dimension in changed.network.dimensions} == {200e9}
         assert is_free_to_cut(changed)
 
-    def test_a_cost_can_be_taken_away(self, instance):
-        costly = with_costs(instance, packet="4096B/30B", reduction="200 GB/s")
-        assert with_costs(costly, packet="none", reduction="none").fingerprint == instance.fingerprint
-
-    def test_what_is_not_given_stays(self, instance):
-        assert with_costs(instance).fingerprint == instance.fingerprint
-        assert (
-            with_costs(with_costs(instance, **COSTLY), latency="lag").network == with_costs(instance, **COSTLY).network
-        )
-
     @pytest.mark.parametrize(
         ("option", "value", "said"),
         [
@@ -188,16 +178,9 @@ class TestChunkSpace:
         space = make_space(instance)
         assert space.canonical(self.choice()) != space.canonical(self.choice(**changes))
 
-    def test_on_one_dimension_themis_is_the_fixed_order(self):
-        ring = themis_opt.load("one_ring.all_reduce.4MB")
-        assert make_space(ring).canonical(self.choice())["policy"] == "baseline"
-
     def test_no_equal_chunk_is_smaller_than_allowed(self, instance):
         space = make_space(instance, min_chunk="1 MiB")
         assert space.instance(self.choice(chunks=256), 0).collectives[0].chunks == 100
-
-    def test_the_default_has_its_chunks_however_small_they_are(self, instance):
-        assert make_space(instance, min_chunk="50 MiB").measure_reference(0).pieces == 64
 
     def test_sizes_share_a_least_chunk(self, instance):
         space = make_space(instance, sizes=("100MiB", "1MiB"))
@@ -208,9 +191,6 @@ class TestChunkSpace:
     def test_the_least_chunk_is_never_less_than_allowed(self, instance):
         least = make_space(instance, sizes=("100MiB", "10MiB"), min_chunk="8 MiB").parameters[-1]
         assert (least.name, least.values) == ("least_chunk_bytes", (8 * MIB,))
-
-    def test_one_size_has_no_least_chunk_to_choose(self, instance):
-        assert "least_chunk_bytes" not in {p.name for p in make_space(instance).parameters}
 
     def test_a_measurement_is_the_simulated_schedule(self, instance):
         space = make_space(instance, **COSTLY)
@@ -274,21 +254,6 @@ class TestLaunchingSpace:
         ratios = [math.log2(larger / smaller) for smaller, larger in pairwise(values[:-1])]
         assert ratios == pytest.approx([0.5] * len(ratios), abs=1e-4)
 
-    def test_a_bucket_may_hold_everything(self, space):
-        for launching, knobs in (("ddp", ("cap", "first_cap")), ("horovod", ("buffer",)), ("dear", ("threshold",))):
-            largest = {name: sum(SIZES) * MIB + 1 for name in knobs}
-            chosen = choice(launching, **largest, **({"cycle_us": 10**6} if launching == "horovod" else {}))
-            launches = make_policy(space.specification(chosen)).launching(space.instances[0])
-            assert max(len(launch.tensors) for launch in launches) == len(SIZES)
-
-    def test_chunk_counts_are_powers_of_two_and_that_of_the_instance(self):
-        counts = next(p for p in make_space(iteration(chunks=6), max_chunks=16).parameters if p.name == "chunks")
-        assert counts.values == (1, 2, 4, 6, 8, 16)
-
-    def test_only_the_chunk_policies_asked_for_are_tried(self):
-        space = make_space(iteration(), policies=("baseline", "themis"))
-        assert space.parameters[-1].values == ("themis+scf", "baseline+fifo")
-
     def test_the_default_is_that_of_pytorch(self, space):
         assert space.specification(space.reference) == "ddp/themis+scf"
         assert make_policy("ddp").launching.cap == space.reference["cap"] == 25 * MIB
@@ -334,11 +299,6 @@ class TestLaunchingSpace:
             measured.setdefault(key_of(space.canonical(raw)), set()).add(time)
         assert all(len(times) == 1 for times in measured.values())
         assert len(measured) > 10
-
-    def test_a_canonical_setting_is_its_own_canonical_form(self, space):
-        for launching in ("fused", "wait_free", "priority"):
-            canonical = space.canonical(choice(launching))
-            assert space.canonical(canonical) == canonical
 
     def test_a_measurement_is_the_simulated_schedule(self, space):
         costly = space.instances[0].replace(chunks=2)

@@ -22,7 +22,7 @@ from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.timing import Rate
 from themis_opt.workloads.transformations import Compression, parse_compression, parse_refresh
-from themis_opt.workloads.unequal import EQUAL, Unequal, parse_unequal
+from themis_opt.workloads.unequal import Unequal, parse_unequal
 
 NETWORK = load("2d-sw_sw.all_reduce.100MiB").network
 SETUP = Setup(network=NETWORK, timing=Rate(10**14), batch=12)
@@ -62,10 +62,6 @@ def test_equal_shares_take_mean_over_least_speed_times_as_long_as_proportional_o
     assert equal / proportional == pytest.approx(0.75 / 0.5, rel=1e-6)
 
 
-def test_equal_speeds_make_the_same_instance_as_none() -> None:
-    assert make(unequal=parse_unequal("1,1,1,1", "proportional")) == make()
-
-
 def test_nodes_of_half_the_speed_take_twice_the_time() -> None:
     assert make(unequal=Unequal((Fraction(1, 2),))).compute == 2 * make().compute
 
@@ -88,11 +84,6 @@ def test_whole_samples_are_shared_so_that_the_last_group_is_done_earliest(speeds
 def test_speeds_of_groups_that_do_not_divide_the_npus_are_refused() -> None:
     with pytest.raises(InputError, match=r"--speeds = 3.*equally many"):
         make(unequal=parse_unequal("1,1,2", "equal"))
-
-
-def test_group_that_would_be_left_without_a_sample_is_refused() -> None:
-    with pytest.raises(InputError, match="without a sample"):
-        make(unequal=parse_unequal("100,1", "proportional"), batch=1)
 
 
 def test_compressed_bytes_are_values_and_their_places() -> None:
@@ -148,12 +139,3 @@ def test_gradients_of_a_local_block_leave_before_the_next_block_begins() -> None
     tasks = instance.task_index
     assert tasks["conv1_1.weight_gradient"] < tasks["conv3_1.forward"]
     assert "conv3_1.input_gradient" not in tasks  # no gradient flows into the block before
-
-
-def test_more_local_blocks_than_layers_are_refused() -> None:
-    with pytest.raises(InputError, match=r"--local-blocks = 17.*16"):
-        make(local_blocks=17)
-
-
-def test_all_npus_are_as_fast_as_the_times_say_by_default() -> None:
-    assert parse_unequal("", "equal") is EQUAL

@@ -61,24 +61,10 @@ def test_data_parallel_gradients_come_after_their_layer_and_are_needed_before_it
     )
 
 
-def test_data_parallel_gradients_become_ready_in_reverse_order_of_the_layers() -> None:
-    instance = make("resnet-50")
-    ready, needed = (
-        [getattr(exchange, f"{event}_task") for exchange in instance.exchanges] for event in ("ready", "needed")
-    )
-    assert ready == sorted(ready)
-    assert needed == sorted(needed, reverse=True)
-
-
 @pytest.mark.parametrize("granularity", ["fused", "layer", "parameter"])
 def test_granularity_keeps_the_bytes(granularity: str) -> None:
     instance = make("resnet-50", granularity=granularity)
     assert sum(t.size for t in instance.exchanges) == 2 * count(MODELS["resnet-50"].layers())
-
-
-@pytest.mark.parametrize(("granularity", "tensors"), [("fused", 1), ("layer", 54), ("parameter", 161)])
-def test_granularity_decides_the_number_of_tensors(granularity: str, tensors: int) -> None:
-    assert len(make("resnet-50", granularity=granularity).iteration.tensors) == tensors
 
 
 def test_first_layer_needs_no_gradients_of_its_inputs() -> None:
@@ -145,11 +131,6 @@ def test_tensor_parallelism_reduces_each_block_twice_in_each_pass(recompute: boo
     assert kinds(make("bert-base", "tensor", recompute=recompute)) == {("all_reduce", "model"): exchanges}
 
 
-def test_smaller_groups_of_tensor_parallelism_exchange_no_gradients() -> None:
-    instance = make("bert-base", "tensor", group=32)
-    assert {(t.parallelism, t.dimensions) for t in instance.iteration.tensors} == {("model", ("dim1", "dim2_model"))}
-
-
 def test_tensor_parallel_exchanges_block_the_next_task() -> None:
     instance = make("bert-base", "tensor")
     gaps = {
@@ -169,10 +150,6 @@ def test_hybrid_exchanges_activations_inside_and_gradients_across_groups() -> No
     spans = {t.parallelism: t.dimensions for t in instance.iteration.tensors}
     assert spans == {"model": ("dim1", "dim2_model"), "data": ("dim2_data", "dim3")}
     assert instance.num_resources == 3
-
-
-def test_parts_of_a_split_can_be_resources_of_their_own() -> None:
-    assert make("bert-base", "hybrid", group=32, shared=False).num_resources == 4
 
 
 def test_hybrid_shards_matrices_and_copies_the_rest() -> None:
@@ -218,11 +195,6 @@ def test_tables_are_exchanged_and_not_reduced() -> None:
 def test_choices_that_do_not_fit_together(model: str, parallelism: str, choices: dict[str, Any], rule: str) -> None:
     with pytest.raises(InputError, match=rule):
         make(model, parallelism, **choices)
-
-
-def test_unknown_type_of_elements_is_refused() -> None:
-    with pytest.raises(InputError, match="--dtype = 'int8'"):
-        element_bytes("int8")
 
 
 @pytest.mark.parametrize("parallelism", PARALLELISMS)

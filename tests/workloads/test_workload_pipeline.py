@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.gantt import gantt
 from themis_opt.formats.trace import chrome_trace
-from themis_opt.policies.registry import LAUNCHING, make_policy
+from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.explanation import explain
@@ -95,20 +95,6 @@ def test_bubble_is_the_formula(schedule: Order, microbatches: int, stages: int) 
     picosecond_per_stage = made.plan.num_stages  # each takes one at least
     assert made.makespan == pytest.approx((microbatches + stages - 1) * one, rel=0, abs=picosecond_per_stage)
     assert made.makespan == pytest.approx(max(bounds(instance).values()), rel=0, abs=picosecond_per_stage)
-
-
-@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
-@pytest.mark.parametrize("launching", LAUNCHING)
-def test_every_launching_policy_obeys_the_rules_and_the_bound(launching: str, schedule: Order) -> None:
-    instance = make(schedule=schedule)
-    assert run(instance, f"{launching}/themis+scf").makespan >= max(bounds(instance).values())
-
-
-def test_reference_is_no_slower_than_the_policies_and_above_its_bound() -> None:
-    instance = make(microbatches=2, stages=2)
-    reference = run(instance, "exact:seconds=1:workers=1:deterministic=true")
-    assert max(bounds(instance).values()) <= reference.makespan
-    assert reference.makespan <= min(run(instance, f"{name}/hourglass").makespan for name in LAUNCHING)
 
 
 def test_messages_go_both_ways_between_neighbours_by_the_links_of_who_sends() -> None:

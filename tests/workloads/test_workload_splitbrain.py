@@ -38,19 +38,6 @@ def test_memory_follows_the_closed_form_but_for_shards_rounded_up(group: int) ->
     assert 0 <= make(group).memory - exact < 2 * 3
 
 
-def test_memory_saved_is_at_most_the_connected_part() -> None:
-    assert 1 - memory_fraction(CONVOLUTIONS, CONNECTED, 10**9) == pytest.approx(0.5626, abs=1e-4)
-
-
-@pytest.mark.parametrize("group", [1, 2, 8, 16])
-def test_groups_do_not_change_the_compute_of_a_machine(group: int) -> None:
-    assert make(group).compute == pytest.approx(make(1).compute, rel=1e-6)
-
-
-def test_groups_of_one_exchange_gradients_alone() -> None:
-    assert {t.parallelism for t in make(1).iteration.tensors} == {"data"}
-
-
 def test_gradients_of_shards_span_the_machines_that_hold_the_same_one() -> None:
     tensors = {t.name: t for t in make(16).iteration.tensors}
     assert tensors["fc6.gradients"].dimensions == ("dim2",)
@@ -74,11 +61,6 @@ def test_gradients_of_convolutions_wait_for_all_rounds() -> None:
     returned = {t.needed_before for t in instance.iteration.tensors if t.name.startswith("round") and "error" in t.name}
     assert returned == {"conv5_3.weight_gradient"}
     assert instance.task_index["conv5_3.weight_gradient"] > instance.task_index["fc6.round4.input_gradient"]
-
-
-def test_speedup_without_communication_is_the_number_of_machines() -> None:
-    instance = make(4)
-    assert speedup(instance, instance.compute) == 1024
 
 
 @pytest.mark.parametrize("group", [2, 4, 8, 16])
