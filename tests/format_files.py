@@ -13,6 +13,7 @@ import iteration_schedules
 from report_rows import bound, row
 
 import themis_opt
+from themis_opt.base.errors import ThemisError
 from themis_opt.batches.experiment import read_experiment
 from themis_opt.batches.store import RunStore
 from themis_opt.policies.registry import make_policy
@@ -49,6 +50,18 @@ class FormatFile(NamedTuple):
     name: str
     content: bytes
     read: Callable[[Path], object]
+
+    def check(self, folder: Path, content: bytes) -> None:
+        """Read a file of this name with some content; any exception but a refusal in one line fails."""
+        message, path = "", folder / self.name
+        for other in folder.glob(f"{self.name}-*"):  # what SQLite left beside a damaged store
+            other.unlink()
+        path.write_bytes(content)
+        try:
+            self.read(path)
+        except ThemisError as error:
+            message = str(error)
+        assert message.isprintable()
 
 
 def format_files() -> dict[str, FormatFile]:

@@ -21,7 +21,6 @@ import typer
 from format_files import SMALL, format_files
 from fuzzing import attempt, damaged, damaged_bytes
 from reader_samples import SAMPLES
-from test_damaged_files import check
 from typer.testing import CliRunner
 
 from themis_opt.base.compiled import compile_at_once
@@ -115,7 +114,7 @@ def test_damaged_files(tmp_path: Path) -> None:
     kinds = sorted(samples) + [name for name in sorted(SAMPLES) if SAMPLES[name]]
 
     def of_own(kind: str, content: bytes) -> str:
-        check(kind, tmp_path / samples[kind].name, content)
+        samples[kind].check(tmp_path, content)
         return ""
 
     def of_others(kind: str, file: str, content: bytes) -> str:

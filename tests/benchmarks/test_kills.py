@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import six_layers
 from background import PATIENCE
-from test_tuning_postgresql import PROGRAMS, SECRET, server  # noqa: F401 - a fixture
+from postgresql import SECRET, needs_postgresql, postgresql_server  # noqa: F401 - the fixture "server"
 
 import themis_opt
 from themis_opt.batches import runner
@@ -170,13 +170,9 @@ def test_tunings(tmp_path: Path) -> None:
     tunings_survive(f"sqlite:///{tmp_path / 'study.db'}", EACH)
 
 
+@needs_postgresql
 def test_tunings_in_postgresql(request: pytest.FixtureRequest) -> None:
-    import shutil
-
-    if not all(shutil.which(name) for name in PROGRAMS):
-        pytest.skip("needs the programs of a PostgreSQL server")
-    place = request.getfixturevalue("server")
-    tunings_survive(f"postgresql+psycopg://me:{SECRET}@{place}", FEWER)
+    tunings_survive(f"postgresql+psycopg://me:{SECRET}@{request.getfixturevalue('server')}", FEWER)
 
 
 def run_solve(folder: Path, seconds: float, steps: Any) -> None:
