@@ -262,3 +262,12 @@ def test_ctrl_c_ends_local_search_and_keeps_its_best(
     validate(reference.schedule)
     assert reference.status == "interrupted"
     assert reference.schedule.makespan < usual_schedule(hetero).makespan
+
+
+@pytest.mark.parametrize("sizes", ["equal", "free"])
+def test_ctrl_c_ends_cp_sat(hetero: Instance, monkeypatch: pytest.MonkeyPatch, sizes: str) -> None:
+    interrupting(monkeypatch, cp_sat)
+    policy = Exact(seconds=LONG, workers=1, sizes=sizes, local_search=False)  # type: ignore[arg-type]
+    reference = policy.solve(hetero.overridden(chunks=8))
+    validate(reference.schedule)
+    assert reference.status == "interrupted"
