@@ -5,6 +5,7 @@ import os
 import re
 import stat
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from secrets import token_hex
@@ -15,6 +16,9 @@ from themis_opt.base.units import format_size
 
 MAX_FILE_BYTES = 256 * 2**20
 """Largest file that is read; a schedule of four million stages has so many bytes."""
+
+MAX_VALUES = 5_000_000
+"""Most values of a JSON document: each may take a hundred times the memory of its characters."""
 
 MAX_TOML_BYTES = 2**20
 """Largest TOML file that is read: experiments are written by hand."""
@@ -40,10 +44,11 @@ def parse_json(text: str, source: str) -> Any:
     Raises
     ------
     InputError
-        If it is none, repeats a key of an object, or holds characters that are no text.
+        If it is none, is too large, repeats a key of an object, or holds characters that are no text.
     """
     if not text.strip():
         raise InputError("the file is empty", source=source)
+    check_values(text, source, MAX_VALUES)
     try:
         document = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
@@ -53,9 +58,22 @@ def parse_json(text: str, source: str) -> Any:
         raise InputError("JSON nested too deeply", source=source) from None
     except ValueError as error:
         raise InputError(str(error), source=source) from None
-    if not _is_text(document):
+    if SURROGATE.search(text) and not _is_text(document):
         raise InputError("holds characters that are no Unicode text", source=source)
     return document
+
+
+def check_values(text: str, source: str, most: int) -> None:
+    """Refuse a JSON text of too many values before they are built; commas within strings count too.
+
+    Raises
+    ------
+    InputError
+        If it has more than `most`.
+    """
+    count = sum(map(text.count, ",[{"))
+    if count > most:
+        raise InputError(f"must hold at most {most} values", field="JSON", value=count, source=source)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -123,6 +141,10 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+"""What may be half of a surrogate pair, escaped."""
+
+
 def _is_text(document: Any) -> bool:
     """Whether all strings can be written again: escaped halves of surrogate pairs cannot."""
     try:
@@ -135,8 +157,8 @@ def _is_text(document: Any) -> bool:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) < len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
+        counts = Counter(key for key, _ in pairs)
+        repeated = next(key for key, count in counts.items() if count > 1)
         raise ValueError(f"key '{repeated}' stands twice in one object")
     return document
 

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, TreeBuilder
@@ -19,6 +20,12 @@ MAX_DOCUMENT_BYTES = 16 * 2**20
 
 MAX_YAML_BYTES = 2**16
 """Largest YAML file: these describe networks in some lines, and the parser is slow."""
+
+MAX_LINES_BYTES = 32 * 2**20
+"""Largest file that is read line by line: its words take up to twenty times as much memory."""
+
+MAX_LINES = 500_000
+"""Lines that are not blank."""
 
 HEAD_BYTES = 2**16
 MAX_DEPTH = 64
@@ -105,7 +112,7 @@ class Source:
         InputError
             If it is none, or too large.
         """
-        self._check_size(MAX_DOCUMENT_BYTES)
+        self.check_size(MAX_DOCUMENT_BYTES)
         document = parse_json(self.text, str(self.path))
         if not isinstance(document, dict):
             raise self.error("must be a JSON object")
@@ -117,8 +124,19 @@ class Source:
 
     @cached_property
     def lines(self) -> list[tuple[int, str]]:
-        """The lines that are not blank, with their numbers from 1."""
-        return [(number, line) for number, line in enumerate(self.text.splitlines(), start=1) if line.strip()]
+        """The lines that are not blank, with their numbers from 1.
+
+        Raises
+        ------
+        InputError
+            If there are too many.
+        """
+        self.check_size(MAX_LINES_BYTES)
+        numbered = enumerate(io.StringIO(self.text, newline=None), start=1)
+        lines = list(islice(((number, line.rstrip("\n")) for number, line in numbered if line.strip()), MAX_LINES + 1))
+        if len(lines) > MAX_LINES:
+            raise self.error(f"must have at most {MAX_LINES} lines")
+        return lines
 
     def yaml_object(self) -> dict[str, Any]:
         """The one mapping that a YAML file holds: of names to scalars, lists and mappings.
@@ -128,7 +146,7 @@ class Source:
         InputError
             If it is none, is too large, repeats a name, or uses anchors, aliases or tags.
         """
-        self._check_size(MAX_YAML_BYTES)
+        self.check_size(MAX_YAML_BYTES)
         import yaml
 
         try:
@@ -171,7 +189,7 @@ class Source:
         InputError
             If it is no such file, or is too large or nested too deeply.
         """
-        self._check_size(MAX_DOCUMENT_BYTES)
+        self.check_size(MAX_DOCUMENT_BYTES)
         builder, parser = TreeBuilder(), expat.ParserCreate()
         depth = 0
 
@@ -264,7 +282,14 @@ class Source:
             raise self.error(f"must be one of {', '.join(known)}{hint}", field, value)
         return known[value]
 
-    def _check_size(self, limit: int) -> None:
+    def check_size(self, limit: int) -> None:
+        """Refuse a file of more bytes, unpacked.
+
+        Raises
+        ------
+        InputError
+            If it has more.
+        """
         if len(self.data) > limit:
             raise self.error(f"must be at most {limit // 2**10} KiB, unpacked")
 

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 
@@ -32,6 +33,10 @@ from themis_opt.formats.protobuf import (
 )
 
 VERSION = "0.0.4"
+MAX_NODES = 200_000
+MAX_TRACE_BYTES = 32 * 2**20
+"""Largest trace that is read: lists of its small numbers take up to sixteen times as much memory."""
+
 NODE_FIELDS = range(1, 12)
 """Numbers of the fields of a node; others are of a schema that is not known here."""
 
@@ -147,12 +152,17 @@ def read_trace(path: Path) -> list[Node]:
     Raises
     ------
     InputError
-        If the file cannot be read or is no trace; the message says at which byte.
+        If the file cannot be read, is too large or is no trace; the message says at which byte.
     """
     try:
-        return list(_nodes(Source(path).data))
+        source = Source(path)
+        source.check_size(MAX_TRACE_BYTES)
+        trace = list(islice(_nodes(source.data), MAX_NODES + 1))
     except (MalformedMessage, struct.error, ValueError) as error:
         raise InputError(f"not a Chakra trace: {error}", source=str(path)) from None
+    if len(trace) > MAX_NODES:
+        raise source.error(f"must have at most {MAX_NODES} nodes")
+    return trace
 
 
 def packed_trace(data: bytes) -> bytes:

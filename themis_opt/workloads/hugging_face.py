@@ -10,6 +10,7 @@ from typing import Any
 
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError
+from themis_opt.problem.iteration import MAX_TASKS
 from themis_opt.workloads.decoders import Compressed, Decoder, decoder
 from themis_opt.workloads.layers import TrainingModel
 from themis_opt.workloads.transformers import TransformerShape, transformer
@@ -19,6 +20,9 @@ USUAL_SEQUENCE = 4096
 
 MAX_NUMBER = 10**9
 """Of any size: larger ones are mistakes."""
+
+LAYERS = ("layers", "num_hidden_layers", "n_layer")
+"""Names of the number of layers, of which there are no more than an iteration has tasks."""
 
 HEAD = 128
 """Usual size of a head."""
@@ -75,9 +79,14 @@ def model_of_numbers(settings: Iterable[str]) -> TrainingModel:
 
 
 def _whole(text: str, setting: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 0 < int(text) <= MAX_NUMBER):
-        raise InputError(f"must be a whole number from 1 to {MAX_NUMBER}", field="MODEL", value=setting)
+    most = _most(setting.partition("=")[0])
+    if not (text.isascii() and text.isdigit() and len(text) < 11 and 0 < int(text) <= most):
+        raise InputError(f"must be a whole number from 1 to {most}", field="MODEL", value=setting)
     return int(text)
+
+
+def _most(name: str) -> int:
+    return MAX_TASKS if name in LAYERS else MAX_NUMBER
 
 
 def model_of_config(path: Path) -> TrainingModel:
@@ -106,8 +115,8 @@ class _Fields:
 
     def __getitem__(self, name: str) -> int:
         value = self.content.get(name)
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_NUMBER:
-            rule = f"must be a whole number from 1 to {MAX_NUMBER}"
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= _most(name):
+            rule = f"must be a whole number from 1 to {_most(name)}"
             raise InputError(rule, field=name, value=value, source=self.source)
         return value
 

@@ -36,7 +36,6 @@ CHAKRA_KINDS: Mapping[int, CollectiveKind] = MappingProxyType(
     }
 )
 UNKNOWN_KINDS: Mapping[int, str] = MappingProxyType({3: "gather", 4: "scatter", 9: "barrier"})
-MAX_NODES = 200_000
 COMPUTE_NODES = (NodeType.COMP, NodeType.MEM_LOAD, NodeType.MEM_STORE)
 IGNORED_NODES = (NodeType.METADATA,)
 COMPARED = ("type", "data_deps", "ctrl_deps", "duration_micros")
@@ -92,8 +91,6 @@ def _checked(source: Source) -> dict[int, Node]:
     trace = read_trace(source.path)
     if not trace:
         raise source.error("has no nodes")
-    if len(trace) > MAX_NODES:
-        raise source.error(f"must have at most {MAX_NODES}", "nodes", len(trace))
     places = {node.id: place for place, node in enumerate(trace)}
     nodes: dict[int, Node] = {}
     for place, node in enumerate(trace):

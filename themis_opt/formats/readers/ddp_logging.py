@@ -18,12 +18,13 @@ from themis_opt.formats.readers.draft import Draft, needs_network
 from themis_opt.formats.readers.parts import Machine, Part, Reader, only
 from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.problem.instance import Instance
+from themis_opt.problem.iteration import MAX_TENSORS
 from themis_opt.problem.phases import CollectiveKind
 
 PASS_TIMES = ("avg_forward_compute_time", "avg_backward_compute_time")
 COMMUNICATION = ("avg_backward_comm_time", "avg_backward_compute_comm_overlap_time")
 MAX_LITERAL = 2**20
-PAIR = re.compile(r"\s*([a-z_0-9]{1,100})\s*:\s*(.*?)\s*")
+NAME = re.compile(r"[a-z_0-9]{1,100}")
 
 
 def _recognizes(source: Source) -> bool:
@@ -54,8 +55,8 @@ def _read(sources: Sequence[Source]) -> Part:
 def _pairs(source: Source) -> dict[str, Any]:
     """The values by name, from any of the three forms."""
     if not source.head.lstrip().startswith("{"):
-        pairs = [PAIR.fullmatch(line) for _, line in source.lines]
-        return {pair[1]: pair[2] for pair in pairs if pair}
+        pairs = [line.split(":", 1) for _, line in source.lines if ":" in line]
+        return {name.strip(): value.strip() for name, value in pairs if NAME.fullmatch(name.strip())}
     if isinstance(source.document, dict):
         return dict(source.document)
     if len(source.data) > MAX_LITERAL:
@@ -83,6 +84,8 @@ def _sizes(source: Source, given: Mapping[str, Any]) -> list[int]:
     name = "rebuilt_bucket_sizes" if rebuilt else "bucket_sizes"
     value = given[name]
     words = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
+    if len(words) > MAX_TENSORS:
+        raise source.error(f"must be at most {MAX_TENSORS} buckets", name, len(words))
     sizes = [_whole(source, word.strip() if isinstance(word, str) else word, name) for word in words]
     if not all(sizes):
         raise source.error("must be more than 0 bytes each", name, value)

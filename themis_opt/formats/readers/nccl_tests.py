@@ -51,9 +51,10 @@ def read_log(source: Source) -> Log:
 
 
 def _from_text(source: Source) -> Iterator[Measurement]:
+    lines = source.lines
     kind, npus = _kind(source, source.text), _group(source, DEVICE_LINE.findall(source.text))
     columns: list[str] = []
-    for number, line in source.lines:
+    for number, line in lines:
         words = line.removeprefix("#").split()
         if line.startswith("#"):
             if tuple(words[: len(LOG_COLUMNS)]) == LOG_COLUMNS:

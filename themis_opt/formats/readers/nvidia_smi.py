@@ -55,7 +55,7 @@ def _read(sources: Sequence[Source]) -> Part:
 
 def _matrix(source: Source) -> list[list[str]]:
     """The links between GPUs, row by row."""
-    rows = [(number, TERMINAL_ESCAPES.sub("", line).split()) for number, line in source.lines]
+    rows = ((number, TERMINAL_ESCAPES.sub("", line).split()) for number, line in source.lines)
     gpus: list[str] = []
     matrix: list[list[str]] = []
     for number, words in rows:

@@ -1,0 +1,78 @@
+"""Files that would take much memory or time: refused in one line before they do."""
+
+import gzip
+import json
+
+import pytest
+from fuzzing import attempt
+
+from themis_opt.base import documents
+from themis_opt.base.errors import InputError
+from themis_opt.workloads.models import find_model
+
+LINES = {
+    "nccl-tests": "all_reduce.txt.gz",
+    "nccl-inspector": "log.gz",
+    "nvidia-smi": "topology.txt.gz",
+    "pytorch-ddp": "ddp.log.gz",
+    "pytorch-shapes": "shapes.txt.gz",
+    "astra-sim-1-workload": "workload.txt.gz",
+    "fjsp": "shop.fjs.gz",
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_long_files_of_lines_are_refused(tmp_path, name):
+    message = attempt(name, tmp_path / LINES[name], gzip.compress(b"1 1\n" * 2**23 + b"1", 1))
+    assert message == f"{tmp_path / LINES[name]}: must be at most 32768 KiB, unpacked"
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_files_of_many_lines_are_refused(tmp_path, name):
+    message = attempt(name, tmp_path / LINES[name], gzip.compress(b"1 1\n" * 500_001, 1))
+    assert message == f"{tmp_path / LINES[name]}: must have at most 500000 lines"
+
+
+def test_traces_of_many_nodes_are_refused(tmp_path):
+    message = attempt("chakra", tmp_path / "zeros.0.et.gz", gzip.compress(bytes(200_002), 1))
+    assert message.endswith("zeros.0.et.gz: must have at most 200000 nodes")
+
+
+def test_long_traces_are_refused(tmp_path):
+    message = attempt("chakra", tmp_path / "zeros.0.et.gz", gzip.compress(bytes(2**25 + 1), 1))
+    assert message.endswith("zeros.0.et.gz: must be at most 32768 KiB, unpacked")
+
+
+def test_documents_of_many_values_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "MAX_VALUES", 100)
+    path = tmp_path / "many.json"
+    path.write_text(json.dumps({"values": [[]] * 50}))
+    with pytest.raises(InputError, match=r"many.json: JSON = 101: must hold at most 100 values"):
+        documents.read_json(path)
+
+
+def test_traces_of_many_values_are_refused(tmp_path):
+    content = gzip.compress(b'{"traceEvents": [1' + b",1" * 10_000_000 + b"]}", 1)
+    assert "must hold at most 10000000 values" in attempt("pytorch-trace", tmp_path / "trace.json.gz", content)
+
+
+def test_logs_of_many_buckets_are_refused(tmp_path):
+    log = "world_size: 4\navg_forward_compute_time: 1\navg_backward_compute_time: 1\nbucket_sizes: 1" + ",1" * 10_000
+    message = attempt("pytorch-ddp", tmp_path / "ddp.log", log.encode())
+    assert message.endswith("bucket_sizes = 10001: must be at most 10000 buckets")
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"), [("llama", "num_hidden_layers"), ("bert", "num_hidden_layers"), ("gpt2", "n_layer")]
+)
+def test_models_of_many_layers_are_refused(tmp_path, kind, field):
+    numbers = "hidden_size num_attention_heads vocab_size intermediate_size n_embd n_positions".split()
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": kind} | dict.fromkeys(numbers, 64) | {field: 2_000_000}))
+    with pytest.raises(InputError, match=f"{field} = 2000000: must be a whole number from 1 to 10000"):
+        find_model(str(path))
+
+
+def test_as_many_layers_by_numbers_are_refused():
+    with pytest.raises(InputError, match="must be a whole number from 1 to 10000"):
+        find_model("transformer:layers=2000000:hidden=64")
