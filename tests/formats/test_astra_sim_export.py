@@ -137,6 +137,7 @@ def test_what_the_simulator_has_no_place_for_is_refused(tmp_path, what):
     dimension, level, rule = NO_PLACE[what]
     with pytest.raises(InputError, match=rule):
         export(schedule(instance(dimensions=(dimension, DIMENSIONS[1]))), f"astra-sim:level={level}", tmp_path)
+    assert not any(tmp_path.iterdir())
 
 
 def test_latencies_of_one_link_must_agree(tmp_path):

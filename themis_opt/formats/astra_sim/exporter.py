@@ -56,12 +56,12 @@ class AstraSim:
             If the simulator has no place for something of the schedule.
         """
         collective = CustomCollective(schedule, self.level)
-        yield NETWORK_FILE, _network(collective)
-        yield SYSTEM, json.dumps(_system(schedule), indent=2) + "\n"
-        workload = write_trace([_workload(schedule)])
+        network, workload = _network(collective), write_trace([_workload(schedule)])
         for npu in range(schedule.instance.fabric.num_npus):
+            yield f"{COLLECTIVE}.{npu}.et", collective.trace(npu)  # first: it may be refused, which leaves no files
             yield f"{WORKLOAD}.{npu}.et", workload
-            yield f"{COLLECTIVE}.{npu}.et", collective.trace(npu)
+        yield NETWORK_FILE, network
+        yield SYSTEM, json.dumps(_system(schedule), indent=2) + "\n"
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """Notes for users of the files."""
