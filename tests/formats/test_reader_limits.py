@@ -66,7 +66,7 @@ def test_logs_of_many_buckets_are_refused(tmp_path):
     ("kind", "field"), [("llama", "num_hidden_layers"), ("bert", "num_hidden_layers"), ("gpt2", "n_layer")]
 )
 def test_models_of_many_layers_are_refused(tmp_path, kind, field):
-    numbers = "hidden_size num_attention_heads vocab_size intermediate_size n_embd n_positions".split()
+    numbers = ["hidden_size", "num_attention_heads", "vocab_size", "intermediate_size", "n_embd", "n_positions"]
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": kind} | dict.fromkeys(numbers, 64) | {field: 2_000_000}))
     with pytest.raises(InputError, match=f"{field} = 2000000: must be a whole number from 1 to 10000"):
