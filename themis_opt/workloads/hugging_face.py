@@ -21,7 +21,7 @@ USUAL_SEQUENCE = 4096
 MAX_NUMBER = 10**9
 """Of any size: larger ones are mistakes."""
 
-LAYERS = ("layers", "num_hidden_layers", "n_layer")
+LAYER_FIELDS = ("layers", "num_hidden_layers", "n_layer")
 """Names of the number of layers, of which there are no more than an iteration has tasks."""
 
 HEAD = 128
@@ -86,7 +86,7 @@ def _whole(text: str, setting: str) -> int:
 
 
 def _most(name: str) -> int:
-    return MAX_TASKS if name in LAYERS else MAX_NUMBER
+    return MAX_TASKS if name in LAYER_FIELDS else MAX_NUMBER
 
 
 def model_of_config(path: Path) -> TrainingModel:
