@@ -1,6 +1,7 @@
 """Fixtures that several test modules share, and the settings of the property tests."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -71,3 +72,11 @@ def run() -> Callable[[Instance, str], Schedule]:
         return simulate(instance, make_policy(specification)(instance))
 
     return plan_and_simulate
+
+
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, which processes of a parallel test run ignore otherwise."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -55,6 +55,7 @@ def test_wall_time_ends_the_search(eight: Instance) -> None:
     validate(Annealed(evaluations=10**12, seconds=0.2).searched(eight))
 
 
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_an_interruption_is_passed_on(eight: Instance) -> None:
     timer = Timer(0.5, raise_signal, [SIGINT])
     timer.start()

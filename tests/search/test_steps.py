@@ -102,6 +102,7 @@ def test_a_step_of_no_time_leaves_everything_as_it_is(name: str, step: Step) -> 
     assert incumbent.left == 0.0
 
 
+@pytest.mark.usefixtures("heeds_ctrl_c")
 @pytest.mark.parametrize(("name", "step"), CASES)
 def test_ctrl_c_ends_a_step_and_keeps_its_best(name: str, step: Step) -> None:
     """Without it some steps would go on for ten minutes."""
