@@ -1,12 +1,13 @@
 """Policies that a user writes: functions given to `compare`, and import paths in specifications."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import themis_opt
 from themis_opt import Instance, Plan, compare, make_policy
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.policies.registry import Policy, policy_name, specify, split_specification
 
 MODULE = """
@@ -58,6 +59,32 @@ def test_bounds_of_equal_chunks_are_left_out_where_a_function_cuts_others(instan
     equal = compare(instance, ["themis"]).bounds
     both = compare(instance, ["themis", free]).bounds
     assert both.items() < equal.items()
+
+
+def too_many_sequences(instance: Instance) -> Plan:
+    plan = make_policy("baseline")(instance)
+    return replace(plan, sequences=(None,) * (instance.num_resources + 1))
+
+
+def half_the_bytes(instance: Instance) -> Plan:
+    plan = make_policy("baseline")(instance)
+    return replace(plan, chunks=tuple(replace(chunks, sizes=chunks.sizes // 2) for chunks in plan.chunks))
+
+
+ILLEGAL = {too_many_sequences: "one entry per dimension", half_the_bytes: "sizes"}
+
+
+@pytest.mark.parametrize("policy", ILLEGAL)
+def test_a_function_with_an_illegal_plan_is_left_out_with_the_broken_rule(instance: Instance, policy: Policy) -> None:
+    comparison = compare(instance, [policy, "themis"])
+    assert [result.policy for result in comparison.results] == ["themis"]
+    assert ILLEGAL[policy] in str(comparison.refused[policy.__name__])
+
+
+@pytest.mark.parametrize("policy", ILLEGAL)
+def test_a_function_with_an_illegal_plan_alone_is_refused(instance: Instance, policy: Policy) -> None:
+    with pytest.raises((InputError, InvalidSchedule), match=ILLEGAL[policy]):
+        compare(instance, [policy])
 
 
 @pytest.mark.parametrize("policies", [[free, free], []])

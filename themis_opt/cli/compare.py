@@ -204,6 +204,8 @@ def _print(compared: "Comparison", choice: "RobustChoice | None", sizes: str) ->
     note_free_cuts([compared.best.schedule])
     for name in compared.left_out:
         tell_note(f"{name} was left out: it would take longer than --time-limit")
+    for name, error in compared.refused.items():
+        tell_note(f"{name} was left out: its plan is illegal: {error}")
 
 
 def _bounds_in_words(compared: "Comparison") -> str:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from formulations.limits import MIN_SECONDS, PROVEN_GAP, Limits
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, InvalidSchedule, ThemisError
 from themis_opt.base.units import format_short_time
 from themis_opt.policies.planning import AnyPolicy, chunk_policy_of, seconds_of, within
 from themis_opt.policies.registry import (
@@ -103,8 +103,8 @@ class Comparison:
     """Results of several policies on one instance, in the order asked for.
 
     `bounds` holds every bound in picoseconds by name; `interrupted` says whether Ctrl-C ended the search; `left_out`
-    names the policies for which there was no time, and `preferred` that whose result is best for another reason than
-    its makespan, if there is one.
+    names the policies for which there was no time, `refused` the broken rules of those whose plans are illegal, and
+    `preferred` that whose result is best for another reason than its makespan, if there is one.
     """
 
     instance: Instance
@@ -113,6 +113,7 @@ class Comparison:
     interrupted: bool = False
     left_out: tuple[str, ...] = ()
     preferred: str = ""
+    refused: Mapping[str, ThemisError] = field(default_factory=dict)
 
     @property
     def best(self) -> Result:
@@ -208,6 +209,8 @@ def compare(
     ------
     InputError
         If no policy is named, one twice, or one that is unknown, or the schedules alone need more than the memory.
+    InputError, InvalidSchedule
+        If the plans of all policies are illegal; one of several is left out.
     """
     names = [_name(policy) for policy in policies]
     if not policies or len(set(names)) < len(names):
@@ -303,10 +306,17 @@ class _Run:
     schedules: dict[str, Schedule] = field(default_factory=dict)
     bounds: dict[str, float] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    refused: dict[str, ThemisError] = field(default_factory=dict)
     interrupted: bool = False
 
     def heuristic(self, name: str, policy: Policy) -> None:
-        schedule = simulate(self.instance, policy(self.instance))
+        plan = policy(self.instance)
+        try:
+            schedule = simulate(self.instance, plan)
+            validate(schedule)
+        except (InputError, InvalidSchedule) as error:
+            self.refused[name] = error
+            return
         self.schedules[name] = schedule
         self.tell(name, schedule.makespan, 0.0)
 
@@ -336,6 +346,7 @@ class _Run:
             began = monotonic()
             reference = policy.solve(self.instance, bound, report, self._start(policy, recalled))
             self._keep(reference, policy, monotonic() - began)
+        validate(reference.schedule)
         self.schedules[specification] = reference.schedule
         if (self.equal_sizes or policy.sizes == "free") and reference.bound > bound:
             self.bounds["cp_sat"] = reference.bound
@@ -365,7 +376,9 @@ class _Run:
             self.cache.keep(reference.schedule, policy.sizes, seconds if stopped_early else policy.seconds)
 
     def judged(self, order: Sequence[str]) -> Comparison:
-        """Validate every schedule and set it against the baseline and the best bound."""
+        """Set every schedule against the baseline and the best bound."""
+        if not order:
+            raise next(iter(self.refused.values()))
         proven = self.bounds or {"ideal": bounds_of(self.instance)["ideal"].compute(self.instance)}
         bound = max(proven.values())
         first = usual_policies(self.instance)[0]
@@ -373,10 +386,11 @@ class _Run:
         results = []
         for specification in order:
             schedule = self.schedules[specification]
-            validate(schedule)
             status = "optimal" if schedule.makespan <= bound * (1 + PROVEN_GAP) else "feasible"
             results.append(Result(specification, schedule, bound, baseline.makespan / schedule.makespan, status))
-        return Comparison(self.instance, tuple(results), proven, self.interrupted, tuple(self.left_out))
+        return Comparison(
+            self.instance, tuple(results), proven, self.interrupted, tuple(self.left_out), refused=self.refused
+        )
 
 
 def _ignore(policy: str, makespan: float, bound: float) -> None:
