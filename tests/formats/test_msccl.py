@@ -93,6 +93,12 @@ def test_unequal_chunks_take_their_shares():
     )
 
 
+@pytest.mark.parametrize("kind", ["reduce", "all_reduce"])
+def test_what_is_sent_is_read_before_it_is_overwritten(kind):
+    algorithm, _ = Msccl().algorithm(schedule((("fully_connected", 2),), kind, chunks=1))
+    interpret(algorithm, in_place=True)
+
+
 def test_long_threadblocks_are_continued_on_other_channels():
     made = schedule((("ring", 4), ("ring", 2)), chunks=24)
     long, short = (Msccl(dialect=dialect).algorithm(made)[0] for dialect in ("msccl", "rccl"))

@@ -74,6 +74,17 @@ def test_releases_and_classes_add_up() -> None:
     assert both.bound() == pytest.approx(26)
 
 
+def test_the_class_with_the_least_lag_may_be_the_last() -> None:
+    """Of two jobs on one machine, that of lag 5 may go first."""
+    assert ChunkCount([jobs(10), jobs(10)], [jobs(0), jobs(0, lag=5)], [1, 1]).loads((1, 1)) == pytest.approx(20)
+
+
+def test_a_job_without_fixed_costs_may_bring_work_at_once() -> None:
+    """Two jobs on three machines, of which that of cost 1 need not come first to the third."""
+    costly, free = jobs(1, 1, 1), jobs(0, 0, 0)
+    assert ChunkCount([jobs(9, 9, 9), jobs(10, 10, 10)], [costly, free], [1, 1]).loads((1, 1)) == pytest.approx(20)
+
+
 def test_what_is_known_is_a_bound() -> None:
     assert counted(jobs(10), jobs(3), 8).bound(known=50) == 50
 

@@ -25,6 +25,8 @@ from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
+from themis_opt.problem.phases import Phase
+from themis_opt.problem.rails import used_from
 from themis_opt.problem.schema import instance_schema
 from themis_opt.runtime.program import compile_program
 from themis_opt.schedules.explanation import explain
@@ -87,6 +89,11 @@ def test_the_parts_are_the_optimum_of_the_linear_programme(rails: list[tuple[int
         size=2,
     )
     assert held(gather(dimension, size=2 * size)) == ceil(min(levels))
+
+
+def test_a_late_rail_carries_a_part_from_what_the_others_move_before_it_starts() -> None:
+    """Of 3 us late, in which 3 GB/s move 9000 bytes."""
+    assert used_from(server(LATE, FAST), Phase.ALL_GATHER).tolist() == [9_000, 0]
 
 
 def test_rails_that_are_late_alike_are_one_link_of_their_bandwidths_together() -> None:

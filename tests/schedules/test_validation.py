@@ -226,6 +226,13 @@ def test_waiting_longer_than_necessary_is_valid(valid: Schedule) -> None:
     validate(shifted(valid, last, 1000, "start", "end", "ready"))
 
 
+def test_an_enforced_sequence_is_broken_by_a_picosecond(valid: Schedule) -> None:
+    first, second = valid.plan.sequences[0][:2]  # type: ignore[index]
+    late = valid.start[second] - valid.start[first]
+    assert VALIDATION_RULES["sequence"](shifted(valid, second, -late, "start")) is None
+    assert VALIDATION_RULES["sequence"](shifted(valid, second, -late - 1, "start")) is not None
+
+
 def test_no_schedule_is_refused_for_a_sequence_that_no_one_enforces(valid: Schedule) -> None:
     validate(changed(valid, sequences=(None, None)))  # type: ignore[arg-type]
 

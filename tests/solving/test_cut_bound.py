@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from small_iterations import two_layers
 
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
@@ -10,7 +11,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.simulator import simulate
-from themis_opt.solving.cut import cut
+from themis_opt.solving.cut import cut, time_across
 
 SIZE = 24 * 10**9
 SECOND = 10**12
@@ -113,6 +114,15 @@ def test_collectives_add_up_from_their_releases() -> None:
 
 def test_two_broadcasts_count_in_the_mean_over_the_nodes() -> None:
     assert seconds(two_levels(3, "broadcast", "broadcast")) == pytest.approx(2 * SIZE * 2 / 3 / 8 / 25e9)
+
+
+@pytest.mark.parametrize("sizes", [(4, 2), (2, 4)])
+def test_parts_of_a_shared_dimension_have_its_links_once(sizes: tuple[int, int]) -> None:
+    """Two tensors on a line in two parts, of which the part of 4 NPUs uses the most links: 1.5 in the mean."""
+    line = {"kind": "line", "size": 8, "bandwidth": "1 GB/s", "name": "line"}
+    parts = {"dimension": "line", "sizes": sizes, "names": ("near", "far"), "shared": True}
+    made = two_layers(8, 8, network={"dimensions": [line]}, splits=[parts], kind="all_gather")
+    assert time_across(made, made.exchanges) == pytest.approx(16_000 * 7 / 8 / 1.5e9 * SECOND)
 
 
 def test_a_collective_within_nodes_sends_nothing_between_them() -> None:
