@@ -37,7 +37,7 @@ def test_files_beside_the_rows_are_named_the_same_packed_or_not(name, tmp_path):
     assert provenance_of(tmp_path / f"my.{name}").name == "my.rows.provenance.json"
 
 
-@pytest.mark.parametrize("data", [b"a,b\n1,2\n", gzip.compress(b"a,b\n" * 99)[:-9]])
+@pytest.mark.parametrize("data", [b"a,b\n1,2\n", gzip.compress(b"a,b\n" * 99)[:-9]], ids=["plain", "cut off"])
 def test_what_gzip_did_not_pack_is_refused(data, tmp_path):
     (tmp_path / "rows.csv.gz").write_bytes(data)
     with pytest.raises(InputError, match="damaged, or not packed"):
