@@ -27,10 +27,7 @@ MAX_TOML_BYTES = 2**20
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or holds anything but one JSON object without repeated keys.
+    Raises InputError if the file cannot be read, or holds anything but one JSON object without repeated keys.
     """
     document = parse_json(read_text(path, "JSON"), str(path))
     if not isinstance(document, dict):
@@ -41,10 +38,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def parse_json(text: str, source: str) -> Any:
     """Parse a JSON text that stands in a file.
 
-    Raises
-    ------
-    InputError
-        If it is none, is too large, repeats a key of an object, or holds characters that are no text.
+    Raises InputError if it is none, is too large, repeats a key of an object, or holds characters that are no text.
     """
     if not text.strip():
         raise InputError("the file is empty", source=source)
@@ -66,10 +60,7 @@ def parse_json(text: str, source: str) -> Any:
 def check_values(text: str, source: str, most: int) -> None:
     """Refuse a JSON text of too many values before they are built; commas within strings count too.
 
-    Raises
-    ------
-    InputError
-        If it has more than `most`.
+    Raises InputError if it has more than `most`.
     """
     count = sum(map(text.count, ",[{"))
     if count > most:
@@ -77,13 +68,7 @@ def check_values(text: str, source: str, most: int) -> None:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML document.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is too large, or is no TOML.
-    """
+    """Read a TOML document. Raises InputError if the file cannot be read, is too large, or is no TOML."""
     import tomllib
 
     try:
@@ -95,7 +80,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_text(path: Path, form: str, most: int = MAX_FILE_BYTES) -> str:
-    """The text of a file.
+    """The text of a file. Raises InputError if the file cannot be read, is too large, or is not UTF-8.
 
     Parameters
     ----------
@@ -103,11 +88,6 @@ def read_text(path: Path, form: str, most: int = MAX_FILE_BYTES) -> str:
         What it should be, such as JSON.
     most : int
         Bytes it may have.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is too large, or is not UTF-8.
     """
     try:
         return read_bytes(path, form, most).decode()
@@ -176,10 +156,7 @@ def schema_text(schema: Mapping[str, Any]) -> str:
 def make_folder(path: Path) -> None:
     """Make a folder, and the ones above it, unless it is there.
 
-    Raises
-    ------
-    InputError
-        If that cannot be done, or nothing can be written into it.
+    Raises InputError if that cannot be done, or nothing can be written into it.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -191,10 +168,7 @@ def make_folder(path: Path) -> None:
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that a reader, or a crash, sees either the old content or the new.
 
-    Raises
-    ------
-    InputError
-        If the folder cannot be made or the file not written.
+    Raises InputError if the folder cannot be made or the file not written.
     """
     data = content.encode() if isinstance(content, str) else content
     try:

@@ -59,13 +59,7 @@ class Source:
 
     @cached_property
     def data(self) -> bytes:
-        """The bytes, unpacked where gzip packed them.
-
-        Raises
-        ------
-        InputError
-            If the file cannot be read, or is too large.
-        """
+        """The bytes, unpacked where gzip packed them. Raises InputError if the file cannot be read, or is too large."""
         try:
             raw = read_bytes(self.path, self.ending or "regular")
             data = _unpacked(raw) if raw[:2] == b"\x1f\x8b" else raw
@@ -77,13 +71,7 @@ class Source:
 
     @cached_property
     def text(self) -> str:
-        """The text.
-
-        Raises
-        ------
-        InputError
-            If it is none in UTF-8.
-        """
+        """The text. Raises InputError if it is none in UTF-8."""
         try:
             return self.data.decode("utf-8-sig")
         except UnicodeDecodeError:
@@ -105,13 +93,7 @@ class Source:
             return None
 
     def json_object(self) -> dict[str, Any]:
-        """The one JSON object that the file holds.
-
-        Raises
-        ------
-        InputError
-            If it is none, or too large.
-        """
+        """The one JSON object that the file holds. Raises InputError if it is none, or too large."""
         self.check_size(MAX_DOCUMENT_BYTES)
         document = parse_json(self.text, str(self.path))
         if not isinstance(document, dict):
@@ -124,13 +106,7 @@ class Source:
 
     @cached_property
     def lines(self) -> list[tuple[int, str]]:
-        """The lines that are not blank, with their numbers from 1.
-
-        Raises
-        ------
-        InputError
-            If there are too many.
-        """
+        """The lines that are not blank, with their numbers from 1. Raises InputError if there are too many."""
         self.check_size(MAX_LINES_BYTES)
         numbered = enumerate(io.StringIO(self.text, newline=None), start=1)
         lines = list(islice(((number, line.rstrip("\n")) for number, line in numbered if line.strip()), MAX_LINES + 1))
@@ -141,10 +117,7 @@ class Source:
     def yaml_object(self) -> dict[str, Any]:
         """The one mapping that a YAML file holds: of names to scalars, lists and mappings.
 
-        Raises
-        ------
-        InputError
-            If it is none, is too large, repeats a name, or uses anchors, aliases or tags.
+        Raises InputError if it is none, is too large, repeats a name, or uses anchors, aliases or tags.
         """
         self.check_size(MAX_YAML_BYTES)
         import yaml
@@ -184,10 +157,7 @@ class Source:
     def xml(self) -> Element:
         """The root of an XML file; document types, and with them entities, are refused.
 
-        Raises
-        ------
-        InputError
-            If it is no such file, or is too large or nested too deeply.
+        Raises InputError if it is no such file, or is too large or nested too deeply.
         """
         self.check_size(MAX_DOCUMENT_BYTES)
         builder, parser = TreeBuilder(), expat.ParserCreate()
@@ -223,15 +193,12 @@ class Source:
     ) -> None:
         """Refuse names that are unknown, with the nearest known one, and required ones that are missing.
 
+        Raises InputError for the first of them.
+
         Parameters
         ----------
         within : str
             Field that holds the names.
-
-        Raises
-        ------
-        InputError
-            For the first of them.
         """
         given, known, prefix = list(given), list(known), f"{within}." if within else ""
         for name in given:
@@ -242,13 +209,7 @@ class Source:
                 raise self.error("required field is missing", f"{prefix}{name}")
 
     def number(self, value: object, field: str, *, least: float = 0.0, most: float = 1e18) -> float:
-        """A number from `least` to `most`.
-
-        Raises
-        ------
-        InputError
-            If it is none.
-        """
+        """A number from `least` to `most`. Raises InputError if it is none."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.error("must be a number", field, value)
         if not least <= value <= most:
@@ -256,13 +217,7 @@ class Source:
         return float(value)
 
     def whole(self, value: object, field: str, *, least: int = 0, most: int = 2**50) -> int:
-        """A whole number from `least` to `most`.
-
-        Raises
-        ------
-        InputError
-            If it is none.
-        """
+        """A whole number from `least` to `most`. Raises InputError if it is none."""
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.error("must be a whole number", field, value)
         if not least <= value <= most:
@@ -270,26 +225,14 @@ class Source:
         return value
 
     def choice(self, value: object, known: Mapping[str, Any], field: str) -> Any:
-        """What a word stands for.
-
-        Raises
-        ------
-        InputError
-            If it is not among the known ones.
-        """
+        """What a word stands for. Raises InputError if it is not among the known ones."""
         if not isinstance(value, str) or value not in known:
             hint = suggestion(value, list(known)) if isinstance(value, str) else ""
             raise self.error(f"must be one of {', '.join(known)}{hint}", field, value)
         return known[value]
 
     def check_size(self, limit: int) -> None:
-        """Refuse a file of more bytes, unpacked.
-
-        Raises
-        ------
-        InputError
-            If it has more.
-        """
+        """Refuse a file of more bytes, unpacked. Raises InputError if it has more."""
         if len(self.data) > limit:
             raise self.error(f"must be at most {limit // 2**10} KiB, unpacked")
 

@@ -47,6 +47,8 @@ _QUANTITY = re.compile(r"\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-zµ/]*)\
 def parse_quantity(value: object, units: Mapping[str, Decimal], base: str) -> Decimal:
     """Read a number with a unit, such as ``"1.7 us"``, into the stored unit of `units`.
 
+    Raises ValueError if the text is no number with a known unit, or is not finite.
+
     Parameters
     ----------
     value : str, int or float
@@ -55,11 +57,6 @@ def parse_quantity(value: object, units: Mapping[str, Decimal], base: str) -> De
         Stored units per named unit.
     base : str
         The unit of a plain number.
-
-    Raises
-    ------
-    ValueError
-        If the text is no number with a known unit, or is not finite.
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"must be a number with a unit, such as '1 {base}'")

@@ -134,6 +134,8 @@ def _leave_with_parent() -> None:
 def cluster(address: str, jobs: int | None = None, *, patience: float = CLUSTER_SECONDS) -> Iterator[Site]:
     """The workers of a Dask scheduler; it runs what a lost worker had once more on another.
 
+    Raises InputError if the package is missing, or the scheduler does not answer.
+
     Parameters
     ----------
     address : str
@@ -142,11 +144,6 @@ def cluster(address: str, jobs: int | None = None, *, patience: float = CLUSTER_
         Threads to use, by default all that its workers have now.
     patience : float
         Seconds to wait for the scheduler, and for its first worker.
-
-    Raises
-    ------
-    InputError
-        If the package is missing, or the scheduler does not answer.
     """
     try:
         from distributed import Client

@@ -68,17 +68,15 @@ class Run:
 def expand(experiment: Experiment, path: Path, *, quick: bool = False) -> list[Run]:
     """All runs, in the order of the file: blocks, instances, overrides, policies, seeds.
 
+    Raises InputError if an instance, an override or a policy breaks a rule; the message names file, field, value and
+    rule.
+
     Parameters
     ----------
     path : Path
         The experiment file; instance files are looked for beside it.
     quick : bool
         Whether to apply ``[quick]``.
-
-    Raises
-    ------
-    InputError
-        If an instance, an override or a policy breaks a rule; the message names file, field, value and rule.
     """
     limit = experiment.quick.limit if quick else None
     chosen = experiment.quickened() if quick else experiment
@@ -196,12 +194,8 @@ Overrides = Mapping[str, Any]
 def _override(instance: Instance, name: str, overrides: Overrides, block: Block) -> Instance:
     """The instance `name` with some of the overrides of a block.
 
-    The clock is asked about the largest sizes and numbers of chunks alone, because these last longest.
-
-    Raises
-    ------
-    InputError
-        If the overrides do not fit the instance.
+    The clock is asked about the largest sizes and numbers of chunks alone, because these last longest. Raises
+    InputError if the overrides do not fit the instance.
     """
     if "size" in overrides and has_launches(instance):
         rule = "is not for training iterations, whose tensors state their sizes"

@@ -121,11 +121,8 @@ class Workload(Model):
 def expand_table(table: object) -> tuple[Workload, ...]:
     """All workloads of a table, in the order of its fields, the last one varied first.
 
-    Raises
-    ------
-    ValueError
-        If it is no table, a list is empty or repeats itself, or there are more than :data:`MAX_WORKLOADS`; a
-        ``pydantic.ValidationError`` that names the field if a value breaks a rule.
+    Raises ValueError if it is no table, a list is empty or repeats itself, or there are more than
+    :data:`MAX_WORKLOADS`; a ``pydantic.ValidationError`` that names the field if a value breaks a rule.
     """
     if not isinstance(table, dict):
         raise ValueError("must be a table of options")
@@ -261,10 +258,7 @@ class Experiment(Model):
     def overridden(self, given: Mapping[str, Any]) -> Self:
         """The experiment with some fields of all blocks replaced, each by one value.
 
-        Raises
-        ------
-        InputError
-            If a value breaks the rule of its field.
+        Raises InputError if a value breaks the rule of its field.
         """
         if not given:
             return self
@@ -287,10 +281,7 @@ class Experiment(Model):
 def read_experiment(path: Path) -> Experiment:
     """Read an experiment file.
 
-    Raises
-    ------
-    InputError
-        If it cannot be read or breaks a rule; the message names file, field, value and rule.
+    Raises InputError if it cannot be read or breaks a rule; the message names file, field, value and rule.
     """
     try:
         return Experiment.model_validate(read_toml(path))

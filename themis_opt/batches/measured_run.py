@@ -84,10 +84,7 @@ class RunTask(NamedTuple):
 def task_of(instance: Instance, specification: str, knobs: Knobs, record: tuple[str, ...] = ()) -> RunTask:
     """The run of a policy, with those of the knobs that it has, its values for others, and what it can record.
 
-    Raises
-    ------
-    InputError
-        If there is no such policy, or a knob is wrong.
+    Raises InputError if there is no such policy, or a knob is wrong.
     """
     if specification == BOUND:
         return RunTask(instance, specification, {})
@@ -128,15 +125,12 @@ class OtherVersion(ThemisError):
 def execute(tasks: Sequence[RunTask], version: str) -> list[Columns]:
     """Result columns of some runs, in order; what goes wrong in a run is told in its `status` and `error`.
 
+    Raises OtherVersion if the code of this process has another one.
+
     Parameters
     ----------
     version : str
         Version of the code of the batch.
-
-    Raises
-    ------
-    OtherVersion
-        If the code of this process has another one.
     """
     if version != code_version():
         raise OtherVersion(f"the worker {socket.gethostname()} runs code {code_version()}, the batch {version}")
@@ -160,6 +154,8 @@ def failure(reason: str) -> Columns:
 def run_one(instance: Instance, policy: str, knobs: Knobs, record: tuple[str, ...] = ()) -> Columns:
     """Run a policy on an instance, simulate and validate.
 
+    Raises ThemisError if the policy refuses the instance, or its schedule breaks a rule.
+
     Parameters
     ----------
     policy : str
@@ -173,11 +169,6 @@ def run_one(instance: Instance, policy: str, knobs: Knobs, record: tuple[str, ..
     -------
     dict
         Result columns: times in ns, `seconds` for policy and simulation, `extra` as a JSON text.
-
-    Raises
-    ------
-    ThemisError
-        If the policy refuses the instance, or its schedule breaks a rule.
     """
     if policy == BOUND:
         return _bounds(instance)

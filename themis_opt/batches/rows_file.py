@@ -44,10 +44,7 @@ def parquet_of(rows: Path) -> Path:
 def read_csv_text(path: Path) -> str:
     """The text of a file of rows.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is too large, packed or not, or is no UTF-8 text.
+    Raises InputError if the file cannot be read, is too large, packed or not, or is no UTF-8 text.
     """
     data = read_bytes(path, "CSV")
     try:

@@ -90,6 +90,8 @@ def run_batch(
 ) -> Outcome:
     """Execute all runs that have no row yet.
 
+    Raises InputError if rows cannot be stored, the cluster is lost, or a worker has other code; rows before are kept.
+
     Parameters
     ----------
     runs : sequence of Run
@@ -111,11 +113,6 @@ def run_batch(
     -------
     Outcome
         A run that failed, or whose process died, has a row that says so.
-
-    Raises
-    ------
-    InputError
-        If rows cannot be stored, the cluster is lost, or a worker has other code; rows before are kept.
     """
     left = unfinished(runs, store, retry_failed=retry_failed)
     known, keys = store.statuses(code_version()), {run.key for run in runs}

@@ -74,7 +74,7 @@ class InstanceSource:
 
 
 def instance_sources(patterns: Iterable[str], folder: Path) -> list[InstanceSource]:
-    """The instances that names and patterns stand for, each once.
+    """The instances that names and patterns stand for, each once. Raises InputError if one of them stands for nothing.
 
     Parameters
     ----------
@@ -82,11 +82,6 @@ def instance_sources(patterns: Iterable[str], folder: Path) -> list[InstanceSour
         Names or patterns of shipped instances, files, and ``random:A-B``.
     folder : Path
         Where files are looked for.
-
-    Raises
-    ------
-    InputError
-        If one of them stands for nothing.
     """
     names = dict.fromkeys(name for pattern in patterns for name in _matches(pattern, folder))
     return [InstanceSource(name, partial(load_instance, name, folder)) for name in names]
@@ -95,10 +90,7 @@ def instance_sources(patterns: Iterable[str], folder: Path) -> list[InstanceSour
 def load_instance(name: str, folder: Path) -> Instance:
     """The instance of a name: shipped, random or beside the experiment.
 
-    Raises
-    ------
-    InputError
-        If there is none, or it breaks a rule.
+    Raises InputError if there is none, or it breaks a rule.
     """
     return load(name if name.startswith(PREFIX) or name in shipped_names() else folder / name)
 
@@ -145,17 +137,15 @@ def _seeds(pattern: str) -> range:
 def workload_sources(tables: Sequence[Sequence[Workload]], folder: Path) -> list[InstanceSource]:
     """The training iterations of all tables, each once.
 
+    Raises InputError if there is no such network, or `npus` do not fit it; other rules are checked when an instance is
+    made.
+
     Parameters
     ----------
     tables : sequence of sequence of Workload
         The workloads of each table.
     folder : Path
         Where files are looked for.
-
-    Raises
-    ------
-    InputError
-        If there is no such network, or `npus` do not fit it; other rules are checked when an instance is made.
     """
 
     @cache

@@ -54,6 +54,8 @@ def status_of(
 ) -> Status:
     """How far the batch of an experiment is.
 
+    Raises InputError if the experiment breaks a rule, or the store cannot be read.
+
     Parameters
     ----------
     path : path
@@ -66,11 +68,6 @@ def status_of(
         Whether to count only what ``[quick]`` leaves.
     overrides : mapping
         As of :func:`themis_opt.batches.experiment_run.run_experiment`.
-
-    Raises
-    ------
-    InputError
-        If the experiment breaks a rule, or the store cannot be read.
     """
     path = Path(path)
     experiment = read_experiment(path).overridden(overrides)

@@ -196,15 +196,12 @@ class RunStore:
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Commit rows, all or none; a row replaces the one with its key.
 
+        Raises InputError if they cannot be written; what was committed before stays.
+
         Parameters
         ----------
         rows : iterable of mapping
             Plain values, with `key`, `code_version` and `status` among them.
-
-        Raises
-        ------
-        InputError
-            If they cannot be written; what was committed before stays.
         """
         values = [(row["key"], row["code_version"], row["status"], json.dumps(dict(row))) for row in rows]
         with self._located():

@@ -345,12 +345,8 @@ def choose_policies(
 ) -> dict[str, "Policy"]:
     """The policies for an instance by their specifications: those in a list with commas, or the default ones.
 
-    Those that can choose the sizes of chunks do so as `sizes` says.
-
-    Raises
-    ------
-    InputError
-        If the list names no policy, one twice, or one that cannot be made or is not for this instance.
+    Those that can choose the sizes of chunks do so as `sizes` says. Raises InputError if the list names no policy, one
+    twice, or one that cannot be made or is not for this instance.
     """
     from themis_opt.policies.registry import make_policy, specify
 

@@ -40,10 +40,7 @@ class Constraint(NamedTuple):
 def read_constraint(text: str, names: Sequence[str]) -> list[Constraint]:
     """Read a constraint such as ``"node >= 2 pod"`` or ``"chip >= node >= pod"``; one for each sign.
 
-    Raises
-    ------
-    ValueError
-        If it is none, or names a dimension that there is not.
+    Raises ValueError if it is none, or names a dimension that there is not.
     """
     parts = _SIGNS.split(text)
     if len(parts) < 3:

@@ -210,10 +210,7 @@ class DesignProblem(Model):
 def load_problem(source: str | Path) -> DesignProblem:
     """Read a design problem from a file, or a shipped one by its name.
 
-    Raises
-    ------
-    InputError
-        If there is none, or it breaks a rule; the message names file, field, value and rule.
+    Raises InputError if there is none, or it breaks a rule; the message names file, field, value and rule.
     """
     path = _located(source)
     document = read_json(path)
@@ -240,10 +237,7 @@ def shipped_problems() -> dict[str, Path]:
 def instance_of(problem: DesignProblem, number: int, workload: DesignWorkload) -> Instance:
     """The instance that a workload names, with the dimensions of the network to be designed.
 
-    Raises
-    ------
-    InputError
-        If there is none, or its network has other sizes.
+    Raises InputError if there is none, or its network has other sizes.
     """
     field = f"workloads[{number}].instance"
     try:

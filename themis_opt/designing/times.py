@@ -147,10 +147,7 @@ class WorkloadPart:
 def parts_of(problem: DesignProblem) -> tuple[WorkloadPart, ...]:
     """The parts of all workloads.
 
-    Raises
-    ------
-    InputError
-        If a workload names an instance that there is not, or a dimension, or could outlast the clock.
+    Raises InputError if a workload names an instance that there is not, or a dimension, or could outlast the clock.
     """
     return tuple(
         part for number, workload in enumerate(problem.workloads) for part in _parts(problem, number, workload)

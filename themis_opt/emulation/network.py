@@ -55,6 +55,9 @@ def emulate(
 ) -> Emulated:
     """Run a command once per NPU, each in a separate network namespace.
 
+    Raises InputError if the command has no name, or the system does not allow namespaces, or lacks ``ip`` and ``tc``;
+    with delays, if it lacks TAP devices.
+
     Parameters
     ----------
     sizes : sequence of int
@@ -68,12 +71,6 @@ def emulate(
         After which it is ended.
     delays : sequence of float, optional
         Seconds that a packet is under way on each dimension, besides the time to send it; none by default.
-
-    Raises
-    ------
-    InputError
-        If the command has no name, or the system does not allow namespaces, or lacks ``ip`` and ``tc``; with delays, if
-        it lacks TAP devices.
     """
     if not command or not command[0]:
         raise InputError("must be the name of a program", field="COMMAND", value=" ".join(command))

@@ -170,6 +170,8 @@ def calibrate(
 ) -> Calibration:
     """Fit the costs of a dimension to measured times.
 
+    Raises InputError if there are too few measurements, or a time, size or group is not positive.
+
     Parameters
     ----------
     measurements : sequence of Measurement
@@ -180,11 +182,6 @@ def calibrate(
         The one usual for the topology if not given.
     params : FitParams, optional
         Numbers that steer the fit.
-
-    Raises
-    ------
-    InputError
-        If there are too few measurements, or a time, size or group is not positive.
     """
     params = params or FitParams()
     usual = Dimension(kind=topology, size=2, bandwidth=1.0, algorithm=algorithm).basic_algorithm

@@ -149,10 +149,7 @@ def write_trace(nodes: Iterable[Node]) -> bytes:
 def read_trace(path: Path) -> list[Node]:
     """Read a trace.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is too large or is no trace; the message says at which byte.
+    Raises InputError if the file cannot be read, is too large or is no trace; the message says at which byte.
     """
     try:
         source = Source(path)

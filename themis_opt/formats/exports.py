@@ -65,10 +65,7 @@ class SizedExporter(Exporter, Protocol):
 def make_exporter(specification: str) -> Exporter:
     """The exporter that ``format[:knob=value...]`` describes, such as ``msccl:dialect=rccl``.
 
-    Raises
-    ------
-    InputError
-        If the format, a knob or its value is unknown.
+    Raises InputError if the format, a knob or its value is unknown.
     """
     name, *settings = specification.split(":")
     if name not in EXPORTS:
@@ -87,10 +84,7 @@ def _with_knobs(kind: Any, knobs: dict[str, Any]) -> Any:
 def make_sized_exporter(specification: str) -> SizedExporter:
     """The same of a format whose plans serve messages of some sizes alone.
 
-    Raises
-    ------
-    InputError
-        If it is another format, or a knob says the sizes.
+    Raises InputError if it is another format, or a knob says the sizes.
     """
     exporter = make_exporter(specification)
     if not isinstance(exporter, SizedExporter):
@@ -110,15 +104,12 @@ def for_sizes(exporter: SizedExporter, min_bytes: int, max_bytes: int) -> SizedE
 def export(schedule: Schedule, exporter: str | Exporter, folder: Path) -> list[Path]:
     """Write a schedule in a format; returns the files written.
 
+    Raises InputError if the format is unknown, cannot express the schedule, or a file cannot be written.
+
     Parameters
     ----------
     exporter : str or Exporter
         What writes it, or its specification.
-
-    Raises
-    ------
-    InputError
-        If the format is unknown, cannot express the schedule, or a file cannot be written.
     """
     exporter = make_exporter(exporter) if isinstance(exporter, str) else exporter
     files = []

@@ -72,13 +72,7 @@ class Parquet:
     endings: ClassVar[tuple[str, ...]] = ("parquet",)
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, bytes]]:
-        """One file per table.
-
-        Raises
-        ------
-        InputError
-            If pyarrow is not installed.
-        """
+        """One file per table. Raises InputError if pyarrow is not installed."""
         pyarrow, parquet = _pyarrow()
         for name, rows in tables(schedule):
             buffer = io.BytesIO()

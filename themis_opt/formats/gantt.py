@@ -123,10 +123,7 @@ def execution_gantt(predicted: Schedule, measured: Schedule, title: str = "") ->
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure as PNG, SVG, PDF or, where LaTeX is installed, PGF; equal figures give equal files.
 
-    Raises
-    ------
-    InputError
-        If the suffix of the path is another one, LaTeX is missing, or the file cannot be written.
+    Raises InputError if the suffix of the path is another one, LaTeX is missing, or the file cannot be written.
     """
     suffix = path.suffix.lower()
     if suffix not in PICTURE_SUFFIXES:

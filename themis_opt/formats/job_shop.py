@@ -69,10 +69,7 @@ class JobShop:
 def read_job_shop(path: Path) -> JobShop:
     """Read a problem.
 
-    Raises
-    ------
-    InputError
-        If a line does not hold the numbers that it announces, or one of them is not allowed.
+    Raises InputError if a line does not hold the numbers that it announces, or one of them is not allowed.
     """
     source = Source(path)
     lines = [(number, _numbers(source, number, line)) for number, line in source.lines]
@@ -119,10 +116,7 @@ def _job(source: Source, number: int, machines: int, values: Sequence[float]) ->
 def job_shop(schedule: Schedule) -> JobShop:
     """The problem of the paths of a schedule.
 
-    Raises
-    ------
-    InputError
-        If there is compute, or something is released later than the start.
+    Raises InputError if there is compute, or something is released later than the start.
     """
     instance = schedule.instance
     if instance.tasks:
@@ -161,16 +155,13 @@ def replayed(shop: JobShop, start: IntArray) -> int:
 def read_starts(path: Path, shop: JobShop) -> IntArray:
     """Read the answer of a solver, of a problem in which operations have one machine each.
 
+    Raises InputError if there are other jobs or operations, an operation starts before the one before it ends, or while
+    its machine is at work.
+
     Returns
     -------
     int64 array, shape (operations,)
         Start times, job by job.
-
-    Raises
-    ------
-    InputError
-        If there are other jobs or operations, an operation starts before the one before it ends, or while its machine
-        is at work.
     """
     source = Source(path)
     lines = [(number, _numbers(source, number, line)) for number, line in source.lines]
@@ -197,10 +188,7 @@ def read_starts(path: Path, shop: JobShop) -> IntArray:
 def in_order_of_starts(schedule: Schedule, path: Path) -> Schedule:
     """The schedule with every dimension served in the order of a solver's start times.
 
-    Raises
-    ------
-    InputError
-        If the file is no answer to the problem of the schedule.
+    Raises InputError if the file is no answer to the problem of the schedule.
     """
     starts = read_starts(path, job_shop(schedule))
     return simulate(schedule.instance, schedule.plan.in_order_of(schedule.instance, starts))
@@ -240,10 +228,7 @@ class FlexibleJobShop:
     def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
         """Read the file again, and serve its operations in the order of the schedule.
 
-        Raises
-        ------
-        InputError
-            If the file is another problem, or takes longer than the schedule.
+        Raises InputError if the file is another problem, or takes longer than the schedule.
         """
         shop = read_job_shop(folder / JOB_SHOP_FILE)
         if shop != job_shop(schedule):

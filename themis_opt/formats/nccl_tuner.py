@@ -125,10 +125,7 @@ class NcclTuner:
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
         """The one file.
 
-        Raises
-        ------
-        InputError
-            If there are no measured times, or those of other groups, or nothing to choose from.
+        Raises InputError if there are no measured times, or those of other groups, or nothing to choose from.
         """
         sizes = schedule.instance.network.sizes
         nodes, ranks = math.prod(sizes[self.node_dimensions :]), math.prod(sizes)
@@ -160,10 +157,7 @@ class NcclTuner:
     def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
         """Read the file again, and look up every measured size as the plugin does.
 
-        Raises
-        ------
-        InputError
-            If a line is none of the plugin's, or a size gets nothing, or what was measured slower.
+        Raises InputError if a line is none of the plugin's, or a size gets nothing, or what was measured slower.
         """
         path = folder / TUNER_FILE
         rules = read_rules(path)
@@ -191,11 +185,8 @@ class NcclTuner:
 def measured_tables(folder: Path, ranks: int) -> Mapping[CollectiveKind, TimeTable]:
     """Measured times by collective, of all logs in a folder.
 
-    Raises
-    ------
-    InputError
-        If there are no logs, one of them says no algorithm or protocol, is of a group of another size, or a collective
-        was measured in one way alone.
+    Raises InputError if there are no logs, one of them says no algorithm or protocol, is of a group of another size, or
+    a collective was measured in one way alone.
     """
     measured: dict[CollectiveKind, dict[NcclChoice, list[Measurement]]] = {}
     for path in sorted(entry for entry in _listed(folder) if entry.is_file()):
@@ -272,10 +263,7 @@ class TunerRule(NamedTuple):
 def read_rules(path: Path) -> list[TunerRule]:
     """Read a configuration of the plugin, strictly: the plugin takes words it does not know for others.
 
-    Raises
-    ------
-    InputError
-        If a line is none.
+    Raises InputError if a line is none.
     """
     source = Source(path)
     rules = []

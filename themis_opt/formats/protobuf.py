@@ -81,10 +81,7 @@ def delimited(message: bytes) -> bytes:
 def read_varint(data: bytes, place: int) -> tuple[int, int]:
     """A varint and the place behind it.
 
-    Raises
-    ------
-    MalformedMessage
-        If it has no end within the data, or more than 64 bits.
+    Raises MalformedMessage if it has no end within the data, or more than 64 bits.
     """
     value = 0
     for count, byte in enumerate(data[place : place + MAX_VARINT_BYTES]):
@@ -102,13 +99,7 @@ def signed(value: int) -> int:
 
 
 def read_packed(value: int | bytes) -> list[int]:
-    """The varints of a repeated field, packed in one or alone.
-
-    Raises
-    ------
-    MalformedMessage
-        If the bytes are none.
-    """
+    """The varints of a repeated field, packed in one or alone. Raises MalformedMessage if the bytes are none."""
     if isinstance(value, int):
         return [value]
     values, place = [], 0
@@ -119,13 +110,7 @@ def read_packed(value: int | bytes) -> list[int]:
 
 
 def read_fields(data: bytes) -> Iterator[Field]:
-    """The fields of a message, in the order they stand.
-
-    Raises
-    ------
-    MalformedMessage
-        If the bytes are no message.
-    """
+    """The fields of a message, in the order they stand. Raises MalformedMessage if the bytes are no message."""
     place = 0
     while place < len(data):
         key, place = read_varint(data, place)

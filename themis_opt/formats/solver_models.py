@@ -47,10 +47,7 @@ class SolverModel:
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str | bytes]]:
         """One file per form.
 
-        Raises
-        ------
-        InputError
-            If the schedule is too large, or has compute and a linear programme is asked for.
+        Raises InputError if the schedule is too large, or has compute and a linear programme is asked for.
         """
         if schedule.plan.num_stages > MAX_MODEL_STAGES:
             rule = (

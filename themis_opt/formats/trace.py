@@ -46,12 +46,7 @@ def chrome_trace(schedule: Schedule) -> dict[str, Any]:
     With compute, the complete iterations are shown, the last ones where there are more than :data:`MAX_ITERATIONS` or
     more than :data:`MAX_TRACED_STAGES` stages in all.  Process *NPU* has the track *compute*.  For every launch an
     arrow leads from the task that releases it to its first stage, and one from the stage whose result comes last to the
-    task that waits for it.
-
-    Raises
-    ------
-    InputError
-        If the plan has more than :data:`MAX_TRACED_STAGES` stages.
+    task that waits for it. Raises InputError if the plan has more than :data:`MAX_TRACED_STAGES` stages.
     """
     _check_size(schedule.plan.num_stages)
     count = min(MAX_TRACED_STAGES // schedule.plan.num_stages, MAX_ITERATIONS)

@@ -31,13 +31,8 @@ class ExperimentHead:
 def read_experiment(folder: Path) -> ExperimentHead:
     """The head of the experiment file in `folder`; without a file, a table named after the folder.
 
-    The rest of the file is left to those who run it.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is no TOML, or a field of the head is no text; if the published numbers are no
-        JSON object.
+    The rest of the file is left to those who run it. Raises InputError if the file cannot be read, is no TOML, or a
+    field of the head is no text; if the published numbers are no JSON object.
     """
     path = folder / EXPERIMENT
     if not path.exists():
@@ -57,10 +52,7 @@ def read_experiment(folder: Path) -> ExperimentHead:
 def read_provenance(rows: Path) -> dict[str, Any]:
     """Where the rows of a file come from; nothing where that is not told.
 
-    Raises
-    ------
-    InputError
-        If there is one that is not a JSON object.
+    Raises InputError if there is one that is not a JSON object.
     """
     return _json(provenance_of(rows))
 

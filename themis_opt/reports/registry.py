@@ -22,6 +22,8 @@ REPORTS = Registry("themis_opt.reports", {"table": "themis_opt.reports.table:tab
 def report_function(name: str, folder: Path | None = None) -> ReportFunction:
     """The report of a name, or of an import path such as ``my_report:draw``.
 
+    Raises InputError if there is no such report, or it cannot be imported.
+
     Parameters
     ----------
     name : str
@@ -29,11 +31,6 @@ def report_function(name: str, folder: Path | None = None) -> ReportFunction:
     folder : Path, optional
         Folder of the experiment.  Modules are looked for beside its file, and in the folder above, which may hold
         the reports of several experiments; only after all other places, so that they hide nothing.
-
-    Raises
-    ------
-    InputError
-        If there is no such report, or it cannot be imported.
     """
     if not is_import_path(name) and name not in REPORTS:
         rule = f"unknown report; use one of {', '.join(REPORTS)}, or module:function{suggestion(name, REPORTS)}"

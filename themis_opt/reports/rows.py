@@ -107,11 +107,8 @@ def _typed(cells: "pd.Series") -> "pd.Series":
 def read_rows(path: Path) -> RunRows:
     """Read the rows of a batch, at least one.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is no CSV, a column of :data:`REQUIRED_COLUMNS` is missing, or a cell breaks the
-        rule of its column.
+    Raises InputError if the file cannot be read or is no CSV, a column of :data:`REQUIRED_COLUMNS` is missing, or a
+    cell breaks the rule of its column.
     """
     lines = _records(path)
     _, header = next(lines, (0, []))

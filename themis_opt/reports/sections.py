@@ -17,13 +17,7 @@ STATISTICS: Mapping[str, str] = {"median": "Median", "mean": "Mean", "max": "Lar
 
 
 def require_bounds(schedules: pd.DataFrame) -> None:
-    """Refuse results of which none has a bound.
-
-    Raises
-    ------
-    InputError
-        Naming the column that is empty.
-    """
+    """Refuse results of which none has a bound. Raises InputError with the column that is empty."""
     if not schedules["gap"].notna().any():
         raise InputError(
             "no makespan has a bound; run the policy 'bound' on the same instances", field="column bound_ns"

@@ -39,15 +39,12 @@ FORMAT_OF_FORM: dict[Form, str] = {
 def write_page(folder: Path, comparison: Comparison, verdict: Sequence[str] = ()) -> Path:
     """Write :func:`solution_page` as one file that needs no network; returns its path.
 
+    Raises InputError if the file cannot be written.
+
     Parameters
     ----------
     verdict : sequence of str
         What the comparison says, in sentences.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
     """
     path = folder / PAGE
     write_atomically(path, render_html(solution_page(comparison, verdict)))

@@ -210,13 +210,7 @@ class Coordinator:
         return self._peers[rank].pid
 
     def connect(self, program: Program) -> None:
-        """Connect the ranks for programs on the network of this one.
-
-        Raises
-        ------
-        RankFailure
-            If one cannot be reached.
-        """
+        """Connect the ranks for programs on the network of this one. Raises RankFailure if one cannot be reached."""
         self._sizes, self._doing = program.sizes, "connecting"
         addresses = [self._peers[rank].address for rank in range(self._num_ranks)]
         self._tell(do="connect", program=program.document(), addresses=addresses)
@@ -231,6 +225,8 @@ class Coordinator:
     def run(self, number: int, seed: int, longest: float) -> MeasuredRun:
         """Run a program that was loaded.
 
+        Raises RankFailure if a rank dies, hangs, sends garbage, or ends with a wrong result.
+
         Parameters
         ----------
         number : int
@@ -239,11 +235,6 @@ class Coordinator:
             Of the data.
         longest : float
             Seconds that one operation should take at most.
-
-        Raises
-        ------
-        RankFailure
-            If a rank dies, hangs, sends garbage, or ends with a wrong result.
         """
         self._doing = self._names[number]
         self._tell(do="run", number=number, seed=seed)

@@ -42,13 +42,7 @@ REDUCTIONS: Mapping[str, Reduction] = MappingProxyType(
 
 
 def element_type(name: str) -> np.dtype[Any]:
-    """The numpy type of a name.
-
-    Raises
-    ------
-    InputError
-        If there is none, or the package that has it is not installed.
-    """
+    """The numpy type of a name. Raises InputError if there is none, or the package that has it is not installed."""
     if name not in DTYPES:
         raise InputError(f"must be one of {', '.join(DTYPES)}", field="dtype", value=name)
     if name != "bfloat16":

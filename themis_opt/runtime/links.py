@@ -72,17 +72,13 @@ class Link(Protocol):
     def exchange(self, outgoing: Sequence[Outgoing], incoming: Sequence[Incoming]) -> None:
         """Send and receive messages at once; returns when all have left and arrived.
 
-        Messages between two ranks arrive in the order in which they were sent.
+        Messages between two ranks arrive in the order in which they were sent. Raises RankFailure if a rank is gone,
+        sends something else, or does nothing for too long.
 
         Parameters
         ----------
         outgoing : sequence of Outgoing
             In the order of their due times.
-
-        Raises
-        ------
-        RankFailure
-            If a rank is gone, sends something else, or does nothing for too long.
         """
 
 
@@ -105,7 +101,7 @@ class Endpoint(Protocol):
     def connect(
         self, channels: Mapping[ChannelKey, Sequence[int]], addresses: Sequence[Address], patience: float
     ) -> Mapping[ChannelKey, Link]:
-        """Connect to all neighbours.
+        """Connect to all neighbours. Raises RankFailure if a neighbour is not there in time.
 
         Parameters
         ----------
@@ -115,11 +111,6 @@ class Endpoint(Protocol):
             Of all ranks.
         patience : float
             Seconds without anything from a rank after which a wait fails.
-
-        Raises
-        ------
-        RankFailure
-            If a neighbour is not there in time.
         """
 
 

@@ -173,10 +173,7 @@ class Program:
     def read(cls, document: Mapping[str, Any]) -> Self:
         """The program of :meth:`document`, also after JSON has made lists of tuples.
 
-        Raises
-        ------
-        ValidationError
-            If the document is no program.
+        Raises ValidationError if the document is no program.
         """
         return TypeAdapter(cls).validate_python(document)
 

@@ -61,10 +61,7 @@ def _seed(seed: int, iteration: int, launch: int) -> int:
 def run_in_threads(program: Program, seed: int = 0, patience: float = 20.0) -> str | None:
     """Run a program with one thread per rank and worker; returns the first wrong element in words, or None.
 
-    Raises
-    ------
-    RankFailure
-        If a rank waits longer than `patience` for a message, or gets a wrong one.
+    Raises RankFailure if a rank waits longer than `patience` for a message, or gets a wrong one.
     """
     shared = Mailboxes(patience)
     movers, engines, failures = [], [], []

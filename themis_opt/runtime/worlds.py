@@ -33,10 +33,7 @@ def is_whole(text: str) -> bool:
 def read_hosts(path: Path, num_ranks: int) -> tuple[Host, ...]:
     """Hosts from a file: an address and a number of ranks on each line, and comments after ``#``.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, a line is something else, or the ranks are not as many as NPUs.
+    Raises InputError if the file cannot be read, a line is something else, or the ranks are not as many as NPUs.
     """
     hosts = []
     for number, line in enumerate(read_text(path, "hosts", MAX_HOSTS_BYTES).splitlines(), start=1):
@@ -56,10 +53,7 @@ def read_hosts(path: Path, num_ranks: int) -> tuple[Host, ...]:
 def own_world() -> tuple[int, int]:
     """Rank of this process, and how many there are.
 
-    Raises
-    ------
-    InputError
-        If nobody says so, or what is said are no numbers.
+    Raises InputError if nobody says so, or what is said are no numbers.
     """
     for rank, size in WORLD_VARIABLES:
         if rank in os.environ and size in os.environ:

@@ -58,10 +58,7 @@ _DRAWS: Mapping[str, Callable[[np.random.Generator, float, int], FloatArray]] = 
 def parse_chunk_delay(text: str) -> ChunkDelay | None:
     """The distribution of a text such as ``"exponential:100us"`` or ``"lognormal:50us:1.5"``; None for an empty one.
 
-    Raises
-    ------
-    InputError
-        If it is no such text.
+    Raises InputError if it is no such text.
     """
     if not text:
         return None

@@ -144,13 +144,7 @@ class Comparison:
 
 
 def checked_sizes(text: str) -> Sizes:
-    """The text as a choice of sizes.
-
-    Raises
-    ------
-    InputError
-        If it is neither ``equal`` nor ``free``.
-    """
+    """The text as a choice of sizes. Raises InputError if it is neither ``equal`` nor ``free``."""
     for sizes in SIZES:
         if text == sizes:
             return sizes

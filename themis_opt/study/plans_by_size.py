@@ -79,6 +79,8 @@ def plans_by_size(
 ) -> list[PlanBySize]:
     """Choose as few plans as keep every size within a tolerance of its best.
 
+    Raises InputError if there is compute or not one collective, or a size that no plan serves.
+
     Parameters
     ----------
     schedule : Schedule
@@ -98,11 +100,6 @@ def plans_by_size(
     -------
     list of PlanBySize
         With ranges that follow each other from the smallest to the largest size.
-
-    Raises
-    ------
-    InputError
-        If there is compute or not one collective, or a size that no plan serves.
     """
     instance = schedule.instance
     if schedule.has_period or len(instance.exchanges) != 1:
@@ -136,10 +133,7 @@ def _best(
 ) -> _Candidate:
     """The fastest plan at the size of the instance that serves it and that the exporter can express.
 
-    Raises
-    ------
-    InputError
-        If there is none.
+    Raises InputError if there is none.
     """
     made = [(given, _timed(instance, given))]
     for policy, count in pairs:

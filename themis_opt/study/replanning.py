@@ -13,6 +13,8 @@ from themis_opt.study.comparison import checked_sizes
 def replanned(schedule: Schedule, instance: Instance, sizes: str | None = None) -> Schedule:
     """The plan of a schedule, simulated again; the schedule itself where nothing changes.
 
+    Raises InputError if the sizes are neither.
+
     Parameters
     ----------
     instance : Instance
@@ -20,11 +22,6 @@ def replanned(schedule: Schedule, instance: Instance, sizes: str | None = None) 
     sizes : {"equal", "free"}, optional
         Chunks of equal size, or of the sizes that suit the order of the plan best, not the present ones; paths and
         orders stay, and so does the number of chunks, but for those that end with nothing.
-
-    Raises
-    ------
-    InputError
-        If the sizes are neither.
     """
     if sizes is not None:
         checked_sizes(sizes)

@@ -78,7 +78,7 @@ def pool(instance: Instance) -> tuple[str, ...]:
 def choose_robust(
     compared: Comparison, *, samples: int | None = None, seed: int = 0, allowance: Allowance | None = None
 ) -> RobustChoice | None:
-    """The result that loses least on disturbed networks.
+    """The result that loses least on disturbed networks. Raises InputError if the slowest sample may outlast the clock.
 
     Parameters
     ----------
@@ -93,11 +93,6 @@ def choose_robust(
     -------
     RobustChoice or None
         None if the allowance ends before the first disturbed network does.
-
-    Raises
-    ------
-    InputError
-        If the slowest sample may outlast the clock.
     """
     ways: dict[str, Execution] = {}
     owner: dict[str, str] = {}

@@ -36,6 +36,8 @@ def scaling(
 ) -> list[dict[str, Value]]:
     """Rows of all combinations: times are in nanoseconds, and the scaling factor is 1 where nothing is waited for.
 
+    Raises InputError if one of the values does not fit.
+
     Parameters
     ----------
     instance : Instance
@@ -48,11 +50,6 @@ def scaling(
         Shares of every bandwidth that are used, and bytes over those on the wire.
     overhead : float
         Work that is not divided, over work that is: of it the efficiency by Amdahl's law is stated too.
-
-    Raises
-    ------
-    InputError
-        If one of the values does not fit.
     """
     if not 0 <= overhead < inf:
         raise InputError("must be 0 or more", field="overhead", value=overhead)
@@ -102,10 +99,7 @@ def least_compression(
 ) -> float | None:
     """The least compression with which training reaches a scaling factor, to 0.1 %; None if none does.
 
-    Raises
-    ------
-    InputError
-        If the target is not within 0 and 1.
+    Raises InputError if the target is not within 0 and 1.
     """
     if not 0 < target < 1:
         raise InputError("must be more than 0 and less than 1", field="target", value=target)

@@ -124,10 +124,7 @@ def sweep(
 def varied(instance: Instance, point: Mapping[str, Any]) -> Instance:
     """An instance with some values changed.
 
-    Raises
-    ------
-    InputError
-        If a name is unknown, or the instance breaks a rule then.
+    Raises InputError if a name is unknown, or the instance breaks a rule then.
     """
     try:
         for name, value in point.items():
@@ -154,12 +151,8 @@ def in_words(name: str, value: Any) -> str:
 def read_values(name: str, text: str) -> list[Any]:
     """Values in a text: with commas between, and ranges such as ``64KiB..1GiB`` or ``64KiB..1GiB:4``.
 
-    A range goes up by factors of two, or of what stands behind the colon, to its end at most.
-
-    Raises
-    ------
-    InputError
-        If a range has no end in reach.
+    A range goes up by factors of two, or of what stands behind the colon, to its end at most. Raises InputError if a
+    range has no end in reach.
     """
     values: list[Any] = []
     for part in (part.strip() for part in text.split(",") if part.strip()):
@@ -247,10 +240,7 @@ def _of_network(network: Network, name: str, value: Any) -> Network:
 def resized(network: Network, npus: int) -> Network:
     """The innermost part of a network with so many NPUs; the last of its dimensions may be smaller.
 
-    Raises
-    ------
-    InputError
-        If they do not fill dimensions from the innermost one, but for the last, or are not 2 at least.
+    Raises InputError if they do not fill dimensions from the innermost one, but for the last, or are not 2 at least.
     """
     dimensions, rest = [], npus
     for name, dimension in zip(network.dimension_names, network.dimensions, strict=True):

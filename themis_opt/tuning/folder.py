@@ -23,12 +23,7 @@ def write_tuned(folder: Path, tuned: Tuned) -> list[Path]:
     """Write everything about a search; returns the files written.
 
     With several sizes, the folder itself holds the instance and the schedule of the largest, and a folder named like
-    its size those of each.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be written.
+    its size those of each. Raises InputError if a file cannot be written.
     """
     schedule = tuned.schedule
     title = f"{schedule.instance.name or 'instance'}: {tuned.space.describe(tuned.choice)}"

@@ -59,6 +59,9 @@ def make_space(
 ) -> Space:
     """The choices for an instance: chunks and their policy, and where there is compute what is launched when.
 
+    Raises InputError if one of them breaks a rule, the memory does not suffice for what users do today, or `sizes`,
+    `profiles` or `min_chunk` are given where there is compute.
+
     Parameters
     ----------
     sizes : sequence of str or int
@@ -75,12 +78,6 @@ def make_space(
         GiB; choices whose schedules need more are not tried.
     **costs
         As in :func:`themis_opt.problem.cost_overrides.with_costs`.
-
-    Raises
-    ------
-    InputError
-        If one of them breaks a rule, the memory does not suffice for what users do today, or `sizes`, `profiles` or
-        `min_chunk` are given where there is compute.
     """
     costly, chosen = with_costs(instance, **costs), _names_option("--policies", policies, TUNED_POLICIES)
     if has_launches(instance):

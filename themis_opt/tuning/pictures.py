@@ -15,12 +15,8 @@ NAMES = ("history.svg", "importances.svg", "front.svg")
 def draw(tuned: Tuned, folder: Path) -> Iterator[Path]:
     """Write the pictures that a study has something for; yields their files.
 
-    There is a front where compromises were asked for, and importances where trials differ.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be written.
+    There is a front where compromises were asked for, and importances where trials differ. Raises InputError if a file
+    cannot be written.
     """
     from optuna.visualization import matplotlib as plots
 

@@ -174,10 +174,7 @@ class Space:
     def schedule(self, choice: Choice, case: int) -> Schedule:
         """The schedule of a choice, simulated and validated.
 
-        Raises
-        ------
-        ThemisError
-            If it cannot be made, or needs more than the memory allowed.
+        Raises ThemisError if it cannot be made, or needs more than the memory allowed.
         """
         instance = self.instance(choice, case)
         check_memory(instance, self.memory)

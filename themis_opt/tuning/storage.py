@@ -56,10 +56,7 @@ def sqlite_url(path: Path) -> str:
 def open_storage(url: str | None) -> "BaseStorage":
     """The storage behind a URL; in memory if there is none.
 
-    Raises
-    ------
-    StorageError
-        If it cannot be reached, is damaged, or needs a driver that is not installed.
+    Raises StorageError if it cannot be reached, is damaged, or needs a driver that is not installed.
     """
     from optuna.exceptions import OptunaError
     from sqlalchemy.exc import SQLAlchemyError

@@ -18,7 +18,7 @@ WITH_PLACES = 3
 
 
 def adapted(instance: Instance, ratio: float) -> Instance:
-    """The instance with compression on the dimensions that are slow.
+    """The instance with compression on the dimensions that are slow. Raises InputError if the ratio is less than 1.
 
     Parameters
     ----------
@@ -26,11 +26,6 @@ def adapted(instance: Instance, ratio: float) -> Instance:
         A training iteration.
     ratio : float
         r: the slowest dimension is compressed by three times as much.
-
-    Raises
-    ------
-    InputError
-        If the ratio is less than 1.
     """
     if ratio < 1:
         raise InputError("must be 1 or more", field="--adaptive", value=ratio)

@@ -32,10 +32,7 @@ def read_setup(
 ) -> Setup:
     """The setup of choices in words; `others` are fields of :class:`~themis_opt.workloads.setup.Setup` as they are.
 
-    Raises
-    ------
-    InputError
-        If a choice cannot be read or breaks a rule; it names the option of the command line.
+    Raises InputError if a choice cannot be read or breaks a rule; it names the option of the command line.
     """
     return Setup(
         network=network,

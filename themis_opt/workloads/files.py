@@ -15,13 +15,7 @@ def instance_text(instance: Instance) -> str:
 
 
 def write_instance(instance: Instance, path: Path) -> None:
-    """Write the JSON document of an instance.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
+    """Write the JSON document of an instance. Raises InputError if the file cannot be written."""
     write_atomically(path, instance_text(instance))
 
 

@@ -36,6 +36,9 @@ class NpuGroups:
 def divide(network: Network, size: int, *, shared: bool = True) -> NpuGroups:
     """Groups of `size` NPUs over the innermost dimensions.
 
+    Raises InputError if groups of that size do not fill dimensions from the innermost one, but for a divisor of the
+    last.
+
     Parameters
     ----------
     network : Network
@@ -44,11 +47,6 @@ def divide(network: Network, size: int, *, shared: bool = True) -> NpuGroups:
         NPUs of one group.
     shared : bool
         Whether both parts of a dimension that is split share its bandwidth, as a NIC does.
-
-    Raises
-    ------
-    InputError
-        If groups of that size do not fill dimensions from the innermost one, but for a divisor of the last.
     """
     names, rest = network.dimension_names, size
     for position, extent in enumerate(network.sizes):

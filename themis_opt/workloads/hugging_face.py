@@ -45,10 +45,7 @@ TRANSFORMER_KNOBS = (
 def model_of_numbers(settings: Iterable[str]) -> TrainingModel:
     """A decoder of texts such as ``layers=32``, the rest as usual for its width.
 
-    Raises
-    ------
-    InputError
-        If a number is missing, unknown, or not allowed.
+    Raises InputError if a number is missing, unknown, or not allowed.
     """
     given: dict[str, int] = {}
     for setting in settings:
@@ -92,10 +89,7 @@ def _most(name: str) -> int:
 def model_of_config(path: Path) -> TrainingModel:
     """The model of a ``config.json``.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, its architecture is not known, or a field is missing or not allowed.
+    Raises InputError if the file cannot be read, its architecture is not known, or a field is missing or not allowed.
     """
     content = read_json(path)
     kind = content.get("model_type")

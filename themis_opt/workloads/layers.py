@@ -103,10 +103,7 @@ class TrainingModel:
     def layers(self, sequence: int | None = None) -> tuple[Layer, ...]:
         """The layers, for sequences of a given length or of the usual one.
 
-        Raises
-        ------
-        InputError
-            If a length is given that is not positive, or that the model cannot have.
+        Raises InputError if a length is given that is not positive, or that the model cannot have.
         """
         if self.sequence is None and sequence is not None:
             raise InputError(f"{self.title} does not read sequences", field="--sequence", value=sequence)

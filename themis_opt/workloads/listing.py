@@ -30,10 +30,7 @@ PARAMETER_LINE = re.compile(
 def model_of_module(module: Any, title: str = "") -> TrainingModel:
     """The model of a ``torch.nn.Module``, or of anything else that has ``named_parameters``.
 
-    Raises
-    ------
-    InputError
-        If it has no parameters.
+    Raises InputError if it has no parameters.
     """
     shapes = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
     return model_of_shapes(shapes, title or type(module).__name__)
@@ -42,10 +39,7 @@ def model_of_module(module: Any, title: str = "") -> TrainingModel:
 def model_of_listing(path: Path) -> TrainingModel:
     """The model of a file that lists names and shapes: lines of text, or a JSON object of lists.
 
-    Raises
-    ------
-    InputError
-        If a line is no name with a shape.
+    Raises InputError if a line is no name with a shape.
     """
     source = Source(path)
     try:
@@ -55,13 +49,7 @@ def model_of_listing(path: Path) -> TrainingModel:
 
 
 def listed(source: Source) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of a file.
-
-    Raises
-    ------
-    InputError
-        If a line is none, or a name stands twice.
-    """
+    """Names and shapes of a file. Raises InputError if a line is none, or a name stands twice."""
     if source.head.lstrip().startswith("{"):
         document = source.json_object()
         return {name: _shape(source, shape, name) for name, shape in document.items()}
@@ -87,17 +75,14 @@ def _shape(source: Source, shape: object, name: str) -> tuple[int, ...]:
 def model_of_shapes(shapes: Mapping[str, Sequence[int]], title: str) -> TrainingModel:
     """The model of parameters with some names and shapes.
 
+    Raises InputError if there are none, too many, or one has no elements.
+
     Parameters
     ----------
     shapes : mapping of sequence of int
         By name, in the order of the layers; buffers of batch normalisation are left out.
     title : str
         Name of the model.
-
-    Raises
-    ------
-    InputError
-        If there are none, too many, or one has no elements.
     """
     kept = {name: tuple(shape) for name, shape in shapes.items() if name.rpartition(".")[2] not in BUFFERS}
     if not kept or len(kept) > MAX_PARAMETERS:

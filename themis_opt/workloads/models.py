@@ -72,12 +72,7 @@ MODELS: Mapping[str, TrainingModel] = MappingProxyType(
 def find_model(name: str) -> TrainingModel:
     """The model of a name, of numbers such as ``transformer:layers=32:hidden=4096``, or of a file.
 
-    Files are a ``config.json``, or a text of the names and shapes of parameters.
-
-    Raises
-    ------
-    InputError
-        If there is none.
+    Files are a ``config.json``, or a text of the names and shapes of parameters. Raises InputError if there is none.
     """
     if name in MODELS:
         return MODELS[name]

@@ -69,6 +69,8 @@ def make_workload(
 ) -> Instance:
     """The training iteration of a model on a network.
 
+    Raises InputError if there is no such parallelism, or the choices do not fit together.
+
     Parameters
     ----------
     model : TrainingModel
@@ -81,11 +83,6 @@ def make_workload(
         One of :data:`PARALLELISMS`.
     chunks : int
         Chunks of each collective.
-
-    Raises
-    ------
-    InputError
-        If there is no such parallelism, or the choices do not fit together.
     """
     if parallelism not in PARALLELISMS:
         rule = f"unknown parallelism; use one of {', '.join(PARALLELISMS)}{suggestion(parallelism, PARALLELISMS)}"

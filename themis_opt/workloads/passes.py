@@ -41,10 +41,7 @@ class Passes:
     def compute(self, name: str, duration: int, elements: int = 0, stage: int = 0) -> None:
         """Add a task of `duration` picoseconds that keeps some parameters; exchanges that block end before it.
 
-        Raises
-        ------
-        InputError
-            If there are too many tasks.
+        Raises InputError if there are too many tasks.
         """
         if len(self._tasks) == MAX_TASKS:
             raise InputError(f"makes more than {MAX_TASKS} tasks", field="workload")

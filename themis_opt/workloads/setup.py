@@ -160,10 +160,7 @@ class Setup:
     def check_only(self, parallelism: str, allowed: Iterable[str]) -> None:
         """Refuse choices that say nothing in a parallelism.
 
-        Raises
-        ------
-        InputError
-            For the first of :data:`SOMETIMES` that is given and not allowed.
+        Raises InputError for the first of :data:`SOMETIMES` that is given and not allowed.
         """
         defaults = {field.name: field.default for field in fields(self)}
         for name, option in SOMETIMES.items():
@@ -184,13 +181,7 @@ class Setup:
 
 
 def element_bytes(dtype: str) -> int:
-    """Bytes of one element of a type.
-
-    Raises
-    ------
-    InputError
-        If it is none of :data:`BYTES_BY_TYPE`.
-    """
+    """Bytes of one element of a type. Raises InputError if it is none of :data:`BYTES_BY_TYPE`."""
     if dtype not in BYTES_BY_TYPE:
         raise InputError(f"must be one of {', '.join(BYTES_BY_TYPE)}", field="--dtype", value=dtype)
     return BYTES_BY_TYPE[dtype]

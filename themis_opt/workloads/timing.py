@@ -98,10 +98,7 @@ def times_schema() -> str:
 def read_times(path: Path, layers: Iterable[Layer]) -> MeasuredTimes:
     """Times of all layers from a JSON file ``{"layers": {"conv1": {"forward": "9 us", ...}, ...}}``.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or does not have exactly the layers of the model.
+    Raises InputError if the file cannot be read, or does not have exactly the layers of the model.
     """
     try:
         times = _TimesFile.model_validate(read_json(path)).layers
@@ -128,10 +125,7 @@ def times_document(layers: Iterable[Layer], timing: Timing, batch: int) -> str:
 def parse_rate(text: str) -> int:
     """Operations per second of a rate such as ``"120 TFLOP/s"``.
 
-    Raises
-    ------
-    InputError
-        If it is no rate, or not at least one operation per second.
+    Raises InputError if it is no rate, or not at least one operation per second.
     """
     try:
         rate = parse_quantity(text, RATE_UNITS, "FLOP/s")

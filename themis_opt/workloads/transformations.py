@@ -55,10 +55,7 @@ NO_COMPRESSION = Compression()
 def parse_compression(text: str, index_bytes: int) -> Compression:
     """Compression of a text such as ``"data=100,model=20"``; nothing is compressed without one.
 
-    Raises
-    ------
-    InputError
-        If a kind is unknown or stands twice, or a ratio is no number of at least 1.
+    Raises InputError if a kind is unknown or stands twice, or a ratio is no number of at least 1.
     """
     ratios: dict[Parallelism, Fraction] = {}
     for part in filter(None, text.split(",")):
@@ -79,10 +76,7 @@ def parse_compression(text: str, index_bytes: int) -> Compression:
 def parse_refresh(text: str) -> int:
     """Picoseconds in each iteration of what happens every so many of them, such as ``"50 ms/1000"``.
 
-    Raises
-    ------
-    InputError
-        If it is no time, or no whole number of iterations follows the slash.
+    Raises InputError if it is no time, or no whole number of iterations follows the slash.
     """
     time, slash, count = text.partition("/")
     try:
@@ -97,6 +91,8 @@ def parse_refresh(text: str) -> int:
 def transformed(iteration: Iteration, compression: Compression, refresh: int, tolerance: float) -> Iteration:
     """The iteration with smaller tensors.
 
+    Raises InputError if the tolerance is not at least 0 and less than 1, or there is nothing to refresh.
+
     Parameters
     ----------
     iteration : Iteration
@@ -107,11 +103,6 @@ def transformed(iteration: Iteration, compression: Compression, refresh: int, to
         Picoseconds of a task that comes first, for what compression has to compute.
     tolerance : float
         Fraction of the bytes of gradients and parameters between data-parallel NPUs that may be lost.
-
-    Raises
-    ------
-    InputError
-        If the tolerance is not at least 0 and less than 1, or there is nothing to refresh.
     """
     if not 0 <= tolerance < 1:
         raise InputError("must be at least 0 and less than 1", field="--tolerance", value=tolerance)

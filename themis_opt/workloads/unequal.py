@@ -37,10 +37,8 @@ class Unequal:
     def check(self, num_npus: int, batch: int) -> None:
         """Refuse what fits neither the NPUs nor the batch.
 
-        Raises
-        ------
-        InputError
-            If groups of equally many NPUs cannot have these speeds, or one of them would be left without a sample.
+        Raises InputError if groups of equally many NPUs cannot have these speeds, or one of them would be left without
+        a sample.
         """
         if not self.speeds:
             return
@@ -81,10 +79,7 @@ EQUAL = Unequal()
 def parse_unequal(text: str, share: str) -> Unequal:
     """Speeds of a list such as ``"1,1,0.5"``; :data:`EQUAL` without one, and where all of them are 1.
 
-    Raises
-    ------
-    InputError
-        If one of them is no positive number, or the share is unknown or says nothing.
+    Raises InputError if one of them is no positive number, or the share is unknown or says nothing.
     """
     if share not in get_args(BatchShare):
         raise InputError(f"must be one of {', '.join(get_args(BatchShare))}", field="--share", value=share)

@@ -75,10 +75,7 @@ def steps_by_stage(dimension: Dimension) -> Steps:
 def steps_by_message(phase: Phase, dimension: Dimension) -> Steps:
     """The messages of the basic algorithm.
 
-    Raises
-    ------
-    InputError
-        If the simulator would take another time for them than the cost model.
+    Raises InputError if the simulator would take another time for them than the cost model.
     """
     size, kind, algorithm = dimension.size, dimension.kind, dimension.basic_algorithm
     direct = phase.rule.data is Data.STAY and algorithm is not Algorithm.DIRECT
@@ -188,10 +185,7 @@ class CustomCollective:
     def links(self) -> list[StageLink]:
         """The links of every dimension.
 
-        Raises
-        ------
-        InputError
-            If stages on a dimension have different latencies, which one link cannot have.
+        Raises InputError if stages on a dimension have different latencies, which one link cannot have.
         """
         return [self._link(k, dimension) for k, dimension in enumerate(self.schedule.instance.fabric.dimensions)]
 

@@ -50,10 +50,7 @@ class AstraSim:
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str | bytes]]:
         """Names and contents of the files, the traces one after the other.
 
-        Raises
-        ------
-        InputError
-            If the simulator has no place for something of the schedule.
+        Raises InputError if the simulator has no place for something of the schedule.
         """
         collective = CustomCollective(schedule, self.level)
         network, workload = _network(collective), write_trace([_workload(schedule)])
@@ -76,10 +73,8 @@ class AstraSim:
     def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
         """Replay the traces by the rules of the simulator.
 
-        Raises
-        ------
-        InputError, InvalidSchedule
-            If a file cannot be read, or the replay takes other times than the schedule.
+        Raises InputError or InvalidSchedule if a file cannot be read, or the replay takes other times than the
+        schedule.
         """
         collective = CustomCollective(schedule, self.level)
         network = LinkNetwork.read(folder / NETWORK_FILE)
@@ -157,10 +152,8 @@ def _compared(collective: CustomCollective, times: list[dict[int, tuple[int, int
 def _deviation(collective: CustomCollective, times: list[dict[int, tuple[int, int]]], stage: int, depth: int) -> float:
     """By how many ns the length of a stage differs at most.
 
-    Raises
-    ------
-    InvalidSchedule
-        If its length, or its begin behind the `depth` stages it waited for, differs by more than rounding explains.
+    Raises InvalidSchedule if its length, or its begin behind the `depth` stages it waited for, differs by more than
+    rounding explains.
     """
     schedule, nodes, allowed = collective.schedule, collective.nodes[stage], _rounding(collective, stage)
     start = nanoseconds(int(schedule.start[stage]))

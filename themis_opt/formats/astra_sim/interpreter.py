@@ -35,13 +35,7 @@ class LinkNetwork:
 
     @classmethod
     def read(cls, path: Path) -> "LinkNetwork":
-        """From a network file.
-
-        Raises
-        ------
-        InputError
-            If it is none.
-        """
+        """From a network file. Raises InputError if it is none."""
         source = Source(path)
         document = source.yaml_object()
         source.check_keys(document, NETWORK_FIELDS, NETWORK_FIELDS)
@@ -70,10 +64,8 @@ class LinkNetwork:
 def replay(network: LinkNetwork, traces: Sequence[Sequence[Node]]) -> list[dict[int, tuple[int, int]]]:
     """When every node of every NPU begins and ends, in ns.
 
-    Raises
-    ------
-    InvalidSchedule
-        With the rule ``trace``, if nodes wait for ever: in a circle, for a message nobody sends, or for no node at all.
+    Raises InvalidSchedule, with the rule ``trace``, if nodes wait for ever: in a circle, for a message nobody sends, or
+    for no node at all.
     """
     return _Replay(network, traces).run()
 

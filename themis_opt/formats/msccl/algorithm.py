@@ -159,10 +159,7 @@ class MscclAlgorithm:
 def check_limits(algorithm: MscclAlgorithm, dialect: str) -> None:
     """Refuse an algorithm that the readers of a dialect would refuse, or would silently not run.
 
-    Raises
-    ------
-    InputError
-        With what it has, what the dialect allows, and what would help.
+    Raises InputError, with what it has, what the dialect allows, and what would help.
     """
     limits = DIALECTS[dialect]
     for what, has, most, remedy in _measures(algorithm, limits):
@@ -219,13 +216,7 @@ def _attributes(values: Mapping[str, object]) -> str:
 
 
 def from_xml(text: str, source: str) -> MscclAlgorithm:
-    """Read the text of a file.
-
-    Raises
-    ------
-    InputError
-        If it is no algorithm, or declares entities.
-    """
+    """Read the text of a file. Raises InputError if it is no algorithm, or declares entities."""
     if "<!" in text:
         raise InputError("must declare no document type and no entities", source=source)
     try:

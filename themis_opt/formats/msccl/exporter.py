@@ -50,10 +50,7 @@ class Msccl:
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
         """Names and texts of the files: the reader ``msccl`` wants one each for in place and out of place.
 
-        Raises
-        ------
-        InputError
-            If the collective cannot be expressed within the limits of the dialect.
+        Raises InputError if the collective cannot be expressed within the limits of the dialect.
         """
         algorithm, works_in_place = self.algorithm(schedule)
         if DIALECTS[self.dialect].says_out_of_place:
@@ -116,10 +113,7 @@ class Msccl:
     def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
         """Read the files, check limits, and run them on data.
 
-        Raises
-        ------
-        InputError, InvalidSchedule
-            If a file breaks a limit, or does not compute its collective.
+        Raises InputError or InvalidSchedule if a file breaks a limit, or does not compute its collective.
         """
         for name, _ in self.files(schedule):
             path = folder / name

@@ -33,15 +33,13 @@ Clock = dict[int, int]
 def interpret(algorithm: MscclAlgorithm, *, in_place: bool, seed: int = 0) -> None:
     """Run an algorithm on random data and check what every GPU ends with.
 
+    Raises InvalidSchedule, with the rule ``data``, if threadblocks wait in a circle, if the result depends on timing,
+    or if it is wrong.
+
     Parameters
     ----------
     in_place : bool
         Whether output and input are the same memory.
-
-    Raises
-    ------
-    InvalidSchedule
-        With the rule ``data``, if threadblocks wait in a circle, if the result depends on timing, or if it is wrong.
     """
     generator = np.random.default_rng(seed)
     memories = [_memory(algorithm, gpu, generator, in_place=in_place) for gpu in algorithm.gpus]

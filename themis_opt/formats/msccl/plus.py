@@ -170,13 +170,7 @@ class MscclPlus:
     max_bytes: int = 0
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
-        """The plan.
-
-        Raises
-        ------
-        InputError
-            If a chunk has more operations or peers than a threadblock may have.
-        """
+        """The plan. Raises InputError if a chunk has more operations or peers than a threadblock may have."""
         plan = self._plan(schedule)
         yield f"{plan.name}.json", plan.model_dump_json(exclude_none=True) + "\n"
 
@@ -215,10 +209,7 @@ class MscclPlus:
     def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
         """Check the file against its schema and limits, and run it on data.
 
-        Raises
-        ------
-        InputError, InvalidSchedule
-            If it breaks them, or does not compute its collective.
+        Raises InputError or InvalidSchedule if it breaks them, or does not compute its collective.
         """
         ((name, _),) = self.files(schedule)
         document = read_json(folder / name)
@@ -399,10 +390,7 @@ def _local(place: UnitPlace, units: int) -> Buffer:
 def interpret_plan(plan: PlusPlan, seed: int = 0) -> None:
     """Run a plan on random data and check what every GPU ends with.
 
-    Raises
-    ------
-    InvalidSchedule
-        With the rule ``data``, if threadblocks wait for ever, or a result is wrong.
+    Raises InvalidSchedule, with the rule ``data``, if threadblocks wait for ever, or a result is wrong.
     """
     generator = np.random.default_rng(seed)
     memories = [_memory(plan, gpu, generator) for gpu in plan.gpus]

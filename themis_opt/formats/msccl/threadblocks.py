@@ -57,10 +57,7 @@ class Key(NamedTuple):
 def algorithm_of(program: MscclProgram, dialect: Dialect, head: MscclAlgorithm) -> MscclAlgorithm:
     """The algorithm that carries out a program, with the attributes of `head`.
 
-    Raises
-    ------
-    InputError
-        If a threadblock that sends one message is longer than the dialect allows.
+    Raises InputError if a threadblock that sends one message is longer than the dialect allows.
     """
     messages = dialect.max_steps
     while messages:

@@ -204,10 +204,7 @@ class MscclProgram:
 def only_launch(schedule: Schedule, name: str, runtime: str) -> int:
     """The number of the collective that is written, the only one if none is named.
 
-    Raises
-    ------
-    InputError
-        If there is no such collective, or several and none is named, or there is compute beside.
+    Raises InputError if there is no such collective, or several and none is named, or there is compute beside.
     """
     names = [exchange.name for exchange in schedule.launched]
     if schedule.has_period:
@@ -259,10 +256,7 @@ def deviation(units: IntArray, sizes: IntArray) -> float:
 def transfers_of(schedule: Schedule, launch: int, units: IntArray) -> MscclProgram:
     """The transfers of one collective of a schedule, stage after stage by their starts.
 
-    Raises
-    ------
-    InputError
-        If there are more than :data:`MAX_BLOCKS`.
+    Raises InputError if there are more than :data:`MAX_BLOCKS`.
     """
     exchange, chunks = schedule.launched[launch], schedule.plan.chunks[launch]
     _check_blocks(math.prod(schedule.instance.fabric.sizes[k] for k in exchange.span), len(chunks.sizes))

@@ -258,15 +258,13 @@ class _Scopes:
 def split_at(source: Source, network: Network, edges: Sequence[int]) -> tuple[list[Split], list[str], list[int]]:
     """Dimensions of which some are split, so that groups of as many NPUs as the `edges` say end between dimensions.
 
+    Raises InputError if groups do not fill dimensions from the innermost one, but for a divisor of the last, or two end
+    inside one.
+
     Returns
     -------
     (list of Split, list of str, list of int)
         The splits, and names and sizes of all dimensions after them.
-
-    Raises
-    ------
-    InputError
-        If groups do not fill dimensions from the innermost one, but for a divisor of the last, or two end inside one.
     """
     splits: list[Split] = []
     names: list[str] = []

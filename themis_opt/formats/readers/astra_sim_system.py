@@ -74,10 +74,7 @@ def _implementations(source: Source, document: Mapping[str, Any], name: str) -> 
 def algorithm(source: Source, value: object, field: str) -> Algorithm:
     """Our name of an algorithm of one dimension; a window of ``direct`` counts for nothing.
 
-    Raises
-    ------
-    InputError
-        If it has none: trees, and algorithms over all dimensions at once.
+    Raises InputError if it has none: trees, and algorithms over all dimensions at once.
     """
     plain = re.sub(r"^direct[0-9]+$", "direct", value) if isinstance(value, str) else value
     algorithm: Algorithm = source.choice(plain, ASTRA_SIM_ALGORITHMS, field)
@@ -87,10 +84,7 @@ def algorithm(source: Source, value: object, field: str) -> Algorithm:
 def algorithms(source: Source, by_collective: Mapping[str, tuple[Algorithm, ...]]) -> tuple[Algorithm, ...]:
     """The algorithm of each dimension, which is the same for all collectives that reduce or gather; none if not given.
 
-    Raises
-    ------
-    InputError
-        If collectives differ.
+    Raises InputError if collectives differ.
     """
     gathering = {
         name: implementation for name, implementation in by_collective.items() if not name.startswith("all-to-all")
@@ -119,6 +113,8 @@ def executed(
 ) -> Machine:
     """The machine on which native algorithms run, with the delays and rates of the system.
 
+    Raises InputError if there are not as many algorithms as dimensions.
+
     Parameters
     ----------
     chosen : sequence of Algorithm
@@ -127,11 +123,6 @@ def executed(
         Values of :data:`USED` that are given.
     share : callable
         Share of the links of a dimension that an algorithm uses at a time.
-
-    Raises
-    ------
-    InputError
-        If there are not as many algorithms as dimensions.
     """
     num_dimensions = len(machine.network.dimensions)
     if chosen and len(chosen) != num_dimensions:

@@ -41,10 +41,7 @@ class Draft:
     def compute(self, name: str, picoseconds: int) -> str:
         """Add a task that runs after the others; returns its name, which is unique.
 
-        Raises
-        ------
-        InputError
-            If there are too many.
+        Raises InputError if there are too many.
         """
         if len(self.tasks) == MAX_TASKS:
             raise self._source.error(f"makes more than {MAX_TASKS} tasks")
@@ -65,6 +62,8 @@ class Draft:
     ) -> str:
         """Add a tensor, unless it is empty or no NPU takes part; returns its name, which is unique, or none.
 
+        Raises InputError if there are too many.
+
         Parameters
         ----------
         between : (str, str)
@@ -75,11 +74,6 @@ class Draft:
             Whether the result is needed in the next iteration, where the order of the tasks does not say so.
         after : tuple of str
             Tensors that must have arrived before it leaves.
-
-        Raises
-        ------
-        InputError
-            If there are too many.
         """
         if not size or dimensions == ():
             self.empty += 1
@@ -102,13 +96,7 @@ class Draft:
         return tensor.name
 
     def instance(self, name: str, machine: Machine, splits: Sequence[Split] = ()) -> Instance:
-        """The iteration on a machine.
-
-        Raises
-        ------
-        InputError
-            If nothing is exchanged.
-        """
+        """The iteration on a machine. Raises InputError if nothing is exchanged."""
         if not self.tensors:
             raise self._source.error("exchanges nothing between NPUs of this network")
         empty = f"{self.empty} collectives without bytes or partners are left out." if self.empty else ""
@@ -124,13 +112,7 @@ class Draft:
 
 
 def needs_network(source: Source, machine: Machine | None) -> Machine:
-    """The machine, which must be described.
-
-    Raises
-    ------
-    InputError
-        If no file describes it.
-    """
+    """The machine, which must be described. Raises InputError if no file describes it."""
     if machine is None:
         raise source.error("says nothing of the network: name a file, or a shipped instance, that does")
     return machine

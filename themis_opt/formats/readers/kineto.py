@@ -111,10 +111,7 @@ def _read(sources: Sequence[Source]) -> Part:
 def events(source: Source) -> Iterator[Mapping[str, Any]]:
     """The events of a trace one by one, so that a long one need not fit in memory.
 
-    Raises
-    ------
-    InputError
-        If the file is no such trace.
+    Raises InputError if the file is no such trace.
     """
     text = source.text
     check_values(text, str(source), MAX_TRACE_VALUES)

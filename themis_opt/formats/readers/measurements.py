@@ -38,13 +38,7 @@ MEASURED_KINDS = {
 
 
 def collective(source: Source, name: str, field: str) -> CollectiveKind:
-    """The collective of a name such as AllReduce, all_reduce or alltoall.
-
-    Raises
-    ------
-    InputError
-        If it is not among ours.
-    """
+    """The collective of a name such as AllReduce, all_reduce or alltoall. Raises InputError if it is not among ours."""
     kind: CollectiveKind = source.choice(name.lower().replace("_", "").replace("-", ""), MEASURED_KINDS, field)
     return kind
 
@@ -52,17 +46,14 @@ def collective(source: Source, name: str, field: str) -> CollectiveKind:
 def calibrated(logs: Sequence[Log], tool: str) -> Part:
     """The network that logs tell, with residuals and a picture.
 
+    Raises InputError if a file tells no bandwidth or latency.
+
     Parameters
     ----------
     logs : sequence of Log
         Measurements of each dimension; all of a file are of groups of one dimension.
     tool : str
         What measured them, for the notes.
-
-    Raises
-    ------
-    InputError
-        If a file tells no bandwidth or latency.
     """
     fits: dict[str, Calibration] = {}
     dimensions = []

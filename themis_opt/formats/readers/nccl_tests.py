@@ -38,10 +38,7 @@ def _read(sources: Sequence[Source]) -> Part:
 def read_log(source: Source) -> Log:
     """The measurements of a log, of one collective.
 
-    Raises
-    ------
-    InputError
-        If a line is none of the format, or nothing is measured.
+    Raises InputError if a line is none of the format, or nothing is measured.
     """
     measure = _from_json if source.head.lstrip().startswith("{") else _from_text
     measurements = tuple(measure(source))

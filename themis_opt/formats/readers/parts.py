@@ -108,13 +108,7 @@ class Request:
 
 
 def only(sources: Sequence[Source], what: str) -> Source:
-    """The one file of a format of which a problem has one.
-
-    Raises
-    ------
-    InputError
-        If there are more.
-    """
+    """The one file of a format of which a problem has one. Raises InputError if there are more."""
     if len(sources) > 1:
         raise sources[1].error(f"a problem has one {what}, and {sources[0]} is one already")
     return sources[0]
@@ -123,17 +117,14 @@ def only(sources: Sequence[Source], what: str) -> Source:
 def assemble(parts: Sequence[Part], request: Request | None = None) -> Instance:
     """The problem that parts describe together.
 
+    Raises InputError if a part is missing or stands twice, or the parts do not fit together.
+
     Parameters
     ----------
     parts : sequence of Part
         One per format.
     request : Request, optional
         What is exchanged where no part says it.
-
-    Raises
-    ------
-    InputError
-        If a part is missing or stands twice, or the parts do not fit together.
     """
     workloads = [(part.workload, part.source) for part in parts if part.workload]
     if len(workloads) > 1:

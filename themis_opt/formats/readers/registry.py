@@ -92,10 +92,7 @@ class Import:
     def draw(self, beside: Path) -> list[Path]:
         """Draw the pictures beside the file of the instance; returns their files.
 
-        Raises
-        ------
-        InputError
-            If one cannot be written.
+        Raises InputError if one cannot be written.
         """
         files = []
         for number, picture in enumerate(self.pictures, start=1):
@@ -108,6 +105,8 @@ class Import:
 def import_files(files: Sequence[str | Path], *, request: Request | None = None) -> Import:
     """Put an instance together from files: a network, what else they say of the machine, and what runs on it.
 
+    Raises InputError if a file breaks a rule of its format, or the files are no whole problem together.
+
     Parameters
     ----------
     files : sequence of str or Path
@@ -115,11 +114,6 @@ def import_files(files: Sequence[str | Path], *, request: Request | None = None)
         format is not to be recognized.
     request : Request, optional
         What is exchanged, where no file says it; an all-reduce of 100 MB if not given.
-
-    Raises
-    ------
-    InputError
-        If a file breaks a rule of its format, or the files are no whole problem together.
     """
     readers: dict[str, tuple[_Entry, list[Path]]] = {}
     file_formats: list[tuple[str, str]] = []

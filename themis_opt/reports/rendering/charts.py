@@ -512,10 +512,7 @@ def specification(chart: Chart) -> Spec:
 def save(chart: Chart, path: Path, title: str = "", mark: str = "") -> None:
     """Write a chart as PNG or SVG, with the lines of a title above, and a mark below in the text of an SVG.
 
-    Raises
-    ------
-    InputError
-        If the suffix of the path is neither, or the file cannot be written.
+    Raises InputError if the suffix of the path is neither, or the file cannot be written.
     """
     spec = specification(chart) | {"config": CONFIG, "title": title.splitlines()}
     match path.suffix.lower():

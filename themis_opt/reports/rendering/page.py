@@ -41,15 +41,13 @@ ELSEWHERE = f"All tables and interactive figures are in `{HTML}`, which `themis-
 def write_report(report: Report, folder: Path, html: bool = True) -> list[Path]:
     """Write the Markdown, one SVG per figure and, if asked for, the HTML of a report into `folder`.
 
+    Raises InputError if a file cannot be written, or another one is in its place that no report left; nothing is
+    written then.
+
     Returns
     -------
     list of Path
         The files, pictures first, so that no document refers to a picture that is not there yet.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be written, or another one is in its place that no report left; nothing is written then.
     """
     pictures = [folder / f"{figure.name}.svg" for figure in report.figures]
     for path in (*pictures, folder / MARKDOWN, *([folder / HTML] if html else [])):

@@ -185,17 +185,14 @@ class TcpEndpoint:
     ) -> dict[ChannelKey, TcpLink]:
         """Connect to all neighbours: to those of lower rank, while those of higher rank connect to this one.
 
+        Raises RankFailure if a neighbour is not there in time.
+
         Parameters
         ----------
         channels : mapping
             Ranks along the dimension of each channel, this one included.
         addresses : sequence of (str, int)
             Of all ranks.
-
-        Raises
-        ------
-        RankFailure
-            If a neighbour is not there in time.
         """
         wanted = {(peer, *key) for key, peers in channels.items() for peer in peers if peer != self._rank}
         acceptor = Thread(
