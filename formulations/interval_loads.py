@@ -439,10 +439,10 @@ class _WaysProgramme:
             ways.SetUb(infinity if end <= ticks else 0)
 
     def add(self, usage: FloatArray, end: int, units: int) -> None:
-        """One more way, with (1)."""
+        """One more way, with (1); without what rounding leaves of nothing, which GLOP would call unbounded."""
         ways = self._column(units)
         self._ends.append((ways, end))
-        for k, b in zip(*np.nonzero(usage), strict=True):
+        for k, b in zip(*np.nonzero(usage > TINY), strict=True):
             self._loads[k][b].SetCoefficient(ways, -float(usage[k, b]))
 
     def solve(self) -> tuple[FloatArray, float, float]:
@@ -457,5 +457,5 @@ class _WaysProgramme:
             if (values @ self._parts).sum() > TINY:
                 duals, load = values, self._solver.Objective().Value()
         duals = duals * (self._parts > 0)
-        work = WORK_PER_ROW * duals.size * self._solver.iterations()
+        work = WORK_PER_ROW * duals.size * max(self._solver.iterations(), 1)  # it may give up before the first
         return duals / (duals @ self._parts).sum(), load, work
