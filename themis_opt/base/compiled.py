@@ -26,10 +26,7 @@ def compile_at_once() -> None:
 class FirstUse:
     """A first use of compiled functions, which takes seconds without a cache on disk and cannot be interrupted.
 
-    Parameters
-    ----------
-    use : callable
-        Is called in a separate thread.
+    `use`: is called in a separate thread.
     """
 
     def __init__(self, use: Callable[[], None]) -> None:
@@ -54,17 +51,11 @@ class Compilable:
     call makes the event loop five times slower.  All calls are inlined: to pass on tuples of many arrays would take
     half as long again.
 
-    Parameters
-    ----------
-    function : callable
-        What to compile.
-    *modules : module
-        Where the functions that it calls are defined, besides the module of the function itself.
-    patience : float
-        Work to interpret before compiling, which takes a moment from the cache on disk and seconds without; by default
-        none.
-    nogil : bool
-        Whether other threads run while the compiled function does.
+    `function`: what to compile.
+    `*modules`: where the functions that it calls are defined, besides the module of the function itself.
+    `patience`: work to interpret before compiling, which takes a moment from the cache on disk and seconds without; by
+      default none.
+    `nogil`: whether other threads run while the compiled function does.
     """
 
     def __init__(self, function: Any, *modules: ModuleType, patience: float = 0, nogil: bool = False) -> None:

@@ -82,12 +82,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 def read_text(path: Path, form: str, most: int = MAX_FILE_BYTES) -> str:
     """The text of a file. Raises InputError if the file cannot be read, is too large, or is not UTF-8.
 
-    Parameters
-    ----------
-    form : str
-        What it should be, such as JSON.
-    most : int
-        Bytes it may have.
+    `form`: what it should be, such as JSON.
+    `most`: bytes it may have.
     """
     try:
         return read_bytes(path, form, most).decode()

@@ -10,18 +10,11 @@ class ThemisError(Exception):
 class InputError(ThemisError):
     """An input that breaks a rule.
 
-    Parameters
-    ----------
-    rule : str
-        What the input should have been.
-    field : str, optional
-        Path of the offending field, such as ``network.dimensions[2].size``.
-    value : object, optional
-        The value there, when there is one.
-    source : str, optional
-        The file (or other origin) that holds the field.
-    others : sequence of InputError
-        What else is wrong with the same input; tracebacks show them as notes.
+    `rule`: what the input should have been.
+    `field`: path of the offending field, such as ``network.dimensions[2].size``.
+    `value`: the value there, when there is one.
+    `source`: the file (or other origin) that holds the field.
+    `others`: what else is wrong with the same input; tracebacks show them as notes.
     """
 
     def __init__(
@@ -57,14 +50,9 @@ class CyclicPlan(InputError):
 class InvalidSchedule(ThemisError):
     """A schedule that breaks a rule of the model.
 
-    Parameters
-    ----------
-    rule : str
-        Name of the broken rule: a key of :data:`themis_opt.schedules.validation.RULES`, or ``data``.
-    detail : str
-        Where and how it is broken.
-    source : str, optional
-        The file that holds the schedule.
+    `rule`: name of the broken rule: a key of :data:`themis_opt.schedules.validation.RULES`, or ``data``.
+    `detail`: where and how it is broken.
+    `source`: the file that holds the schedule.
     """
 
     def __init__(self, rule: str, detail: str, *, source: str = "") -> None:

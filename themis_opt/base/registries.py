@@ -18,12 +18,8 @@ class Registry(Mapping[str, str]):
     Other packages add to it by entry points of the group, which are looked for only when a name is not a shipped one;
     they cannot replace what is.
 
-    Parameters
-    ----------
-    group : str
-        Group of entry points, such as ``themis_opt.policies``.
-    shipped : mapping of str
-        Import paths of what comes with the package.
+    `group`: group of entry points, such as ``themis_opt.policies``.
+    `shipped`: import paths of what comes with the package.
     """
 
     def __init__(self, group: str, shipped: Mapping[str, str]) -> None:

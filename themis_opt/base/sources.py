@@ -36,10 +36,7 @@ MAX_DEPTH = 64
 class Source:
     """A file of another tool; every view of it is made once.
 
-    Attributes
-    ----------
-    path : Path
-        Where it is.
+    `path`: where it is.
     """
 
     path: Path
@@ -195,10 +192,7 @@ class Source:
 
         Raises InputError for the first of them.
 
-        Parameters
-        ----------
-        within : str
-            Field that holds the names.
+        `within`: field that holds the names.
         """
         given, known, prefix = list(given), list(known), f"{within}." if within else ""
         for name in given:

@@ -49,14 +49,9 @@ def parse_quantity(value: object, units: Mapping[str, Decimal], base: str) -> De
 
     Raises ValueError if the text is no number with a known unit, or is not finite.
 
-    Parameters
-    ----------
-    value : str, int or float
-        A text with a unit, or a plain number in `base`.
-    units : mapping
-        Stored units per named unit.
-    base : str
-        The unit of a plain number.
+    `value`: a text with a unit, or a plain number in `base`.
+    `units`: stored units per named unit.
+    `base`: the unit of a plain number.
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"must be a number with a unit, such as '1 {base}'")
@@ -172,16 +167,10 @@ def nanoseconds(picoseconds: float) -> float:
 def time_unit(picoseconds: float, *, least: int = 1, smallest: str = "ps", micro: str = "us") -> tuple[str, int]:
     """The unit in which to show a time, and its picoseconds.
 
-    Parameters
-    ----------
-    picoseconds : float
-        The time.
-    least : int
-        The unit is the largest in which the time is at least so much, if there is one.
-    smallest : str
-        The unit is this one otherwise.
-    micro : str
-        What microseconds are called.
+    `picoseconds`: the time.
+    `least`: the unit is the largest in which the time is at least so much, if there is one.
+    `smallest`: the unit is this one otherwise.
+    `micro`: what microseconds are called.
     """
     units = {unit: int(scale) for unit, scale in TIME_UNITS.items() if scale >= TIME_UNITS[smallest]}
     unit = next((unit for unit, scale in units.items() if abs(picoseconds) >= least * scale), smallest)

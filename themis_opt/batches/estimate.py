@@ -22,14 +22,9 @@ def like(run: Run) -> Like:
 class RunEstimate:
     """Seconds that the runs without a row may take on some slots.
 
-    Parameters
-    ----------
-    missing : iterable of Run
-        Those without a row.
-    slots : int
-        Threads that work at once.
-    rows : iterable of mapping
-        What is known of others, with ``policy``, ``kind`` and ``seconds``.
+    `missing`: those without a row.
+    `slots`: threads that work at once.
+    `rows`: what is known of others, with ``policy``, ``kind`` and ``seconds``.
     """
 
     def __init__(self, missing: Iterable[Run], slots: int, rows: Iterable[Mapping[str, Any]] = ()) -> None:

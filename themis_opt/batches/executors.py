@@ -36,14 +36,9 @@ ONE_THREAD: Mapping[str, str] = MappingProxyType(
 class Site:
     """A place to execute runs.
 
-    Attributes
-    ----------
-    slots : int
-        Threads that may be busy at once.
-    submit : callable
-        Calls a function there, as :meth:`concurrent.futures.Executor.submit` does.
-    check : callable
-        Raises an InputError if the place is lost without a word; called every few seconds.
+    `slots`: threads that may be busy at once.
+    `submit`: calls a function there, as :meth:`concurrent.futures.Executor.submit` does.
+    `check`: raises an InputError if the place is lost without a word; called every few seconds.
     """
 
     slots: int
@@ -64,10 +59,7 @@ def processes(jobs: int) -> Iterator[Site]:
 
     Each is a separate pool: one that dies takes no other along, and the runs it had are known.
 
-    Parameters
-    ----------
-    jobs : int
-        Threads that may be busy at once.
+    `jobs`: threads that may be busy at once.
     """
     with suppress(ImportError, ValueError):  # each keeps eight pipes open, and many systems allow 1024 at first
         import resource
@@ -136,14 +128,9 @@ def cluster(address: str, jobs: int | None = None, *, patience: float = CLUSTER_
 
     Raises InputError if the package is missing, or the scheduler does not answer.
 
-    Parameters
-    ----------
-    address : str
-        Of the scheduler, such as ``tcp://host:8786``.
-    jobs : int, optional
-        Threads to use, by default all that its workers have now.
-    patience : float
-        Seconds to wait for the scheduler, and for its first worker.
+    `address`: of the scheduler, such as ``tcp://host:8786``.
+    `jobs`: threads to use, by default all that its workers have now.
+    `patience`: seconds to wait for the scheduler, and for its first worker.
     """
     try:
         from distributed import Client

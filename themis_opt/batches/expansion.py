@@ -40,16 +40,10 @@ ITERATION = "iteration"
 class Run:
     """One run of an experiment.
 
-    Attributes
-    ----------
-    key : str
-        Hash of all that decides about the result.
-    task : RunTask
-        What a worker needs.
-    columns : dict
-        The columns of the row that are known before it runs.
-    extra : dict
-        What the column `extra` tells besides results.
+    `key`: hash of all that decides about the result.
+    `task`: what a worker needs.
+    `columns`: the columns of the row that are known before it runs.
+    `extra`: what the column `extra` tells besides results.
     """
 
     key: str
@@ -71,12 +65,8 @@ def expand(experiment: Experiment, path: Path, *, quick: bool = False) -> list[R
     Raises InputError if an instance, an override or a policy breaks a rule; the message names file, field, value and
     rule.
 
-    Parameters
-    ----------
-    path : Path
-        The experiment file; instance files are looked for beside it.
-    quick : bool
-        Whether to apply ``[quick]``.
+    `path`: the experiment file; instance files are looked for beside it.
+    `quick`: whether to apply ``[quick]``.
     """
     limit = experiment.quick.limit if quick else None
     chosen = experiment.quickened() if quick else experiment

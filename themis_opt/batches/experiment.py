@@ -172,29 +172,17 @@ class Block(CostOverrides):
 
     Where an instance is a training iteration, policies are those of :mod:`themis_opt.policies.registry`.
 
-    Attributes
-    ----------
-    block : str
-        A label for its rows.
-    instances : tuple of str
-        Names or patterns of shipped instances, files relative to the experiment, and ``random:A-B``.
-    workloads : tuple of tuple of Workload
-        Tables of options that make training iterations, beside the instances or instead of them.
-    size, chunks, latency, ag_order : tuple, optional
-        Values in turn, which replace those of the instances; cost terms of :class:`CostOverrides` replace those of
-        every dimension.
-    policies : tuple of str
-        Specifications of policies, and ``bound`` for the lower bounds.
-    seeds : tuple of int
-        For policies with a seed.
-    time_limit : tuple of float, optional
-        Seconds, or several budgets of seconds, for policies that search.
-    workers, gap, chunk_sizes : optional
-        For policies that have such knobs; threads, a fraction, and ``equal`` or ``free``.
-    record : tuple of str
-        What rows hold besides: ``activity`` of the dimensions over time, and ``trajectory`` of a search.
-    sample : InstanceSample, optional
-        Take only some of the instances.
+    `block`: a label for its rows.
+    `instances`: names or patterns of shipped instances, files relative to the experiment, and ``random:A-B``.
+    `workloads`: tables of options that make training iterations, beside the instances or instead of them.
+    `size`, `chunks`, `latency`, `ag_order`: values in turn, which replace those of the instances; cost terms of
+      :class:`CostOverrides` replace those of every dimension.
+    `policies`: specifications of policies, and ``bound`` for the lower bounds.
+    `seeds`: for policies with a seed.
+    `time_limit`: seconds, or several budgets of seconds, for policies that search.
+    `workers`, `gap`, `chunk_sizes`: for policies that have such knobs; threads, a fraction, and ``equal`` or ``free``.
+    `record`: what rows hold besides: ``activity`` of the dimensions over time, and ``trajectory`` of a search.
+    `sample`: take only some of the instances.
     """
 
     block: StrictStr = ""

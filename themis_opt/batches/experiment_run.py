@@ -27,16 +27,10 @@ EXPORT_SECONDS, EXPORT_SHARE = 5.0, 0.05
 class Finished:
     """What an experiment left.
 
-    Attributes
-    ----------
-    rows : Path
-        CSV file of the rows, for :func:`themis_opt.reports.make_report`.
-    files : tuple of Path
-        All files but the store.
-    provenance : dict
-        Where the rows come from; see :func:`themis_opt.batches.output.provenance`.
-    outcome : Outcome
-        How the batch ended.
+    `rows`: CSV file of the rows, for :func:`themis_opt.reports.make_report`.
+    `files`: all files but the store.
+    `provenance`: where the rows come from; see :func:`themis_opt.batches.output.provenance`.
+    `outcome`: how the batch ended.
     """
 
     rows: Path

@@ -127,10 +127,7 @@ def execute(tasks: Sequence[RunTask], version: str) -> list[Columns]:
 
     Raises OtherVersion if the code of this process has another one.
 
-    Parameters
-    ----------
-    version : str
-        Version of the code of the batch.
+    `version`: version of the code of the batch.
     """
     if version != code_version():
         raise OtherVersion(f"the worker {socket.gethostname()} runs code {code_version()}, the batch {version}")
@@ -156,19 +153,10 @@ def run_one(instance: Instance, policy: str, knobs: Knobs, record: tuple[str, ..
 
     Raises ThemisError if the policy refuses the instance, or its schedule breaks a rule.
 
-    Parameters
-    ----------
-    policy : str
-        A specification, or ``bound`` for the lower bounds alone.
-    knobs : mapping
-        What it may spend, by the names of :data:`RUN_KNOBS`.
-    record : tuple of str
-        Which of ``activity`` and ``trajectory`` to tell in `extra`.
-
-    Returns
-    -------
-    dict
-        Result columns: times in ns, `seconds` for policy and simulation, `extra` as a JSON text.
+    `policy`: a specification, or ``bound`` for the lower bounds alone.
+    `knobs`: what it may spend, by the names of :data:`RUN_KNOBS`.
+    `record`: which of ``activity`` and ``trajectory`` to tell in `extra`.
+    Returns result columns: times in ns, `seconds` for policy and simulation, `extra` as a JSON text.
     """
     if policy == BOUND:
         return _bounds(instance)
@@ -265,11 +253,8 @@ def warm_up(name: str, run: Callable[[], object]) -> None:
 def activity(schedule: Schedule) -> dict[str, Any]:
     """Share of each window of :data:`WINDOW` for which each dimension is held; with compute, of the last iteration.
 
-    Returns
-    -------
-    dict
-        `window_ns`, and in `dimensions` a list of shares, 0..1, for each dimension of the network; the last window
-        ends with the schedule.
+    Returns `window_ns`, and in `dimensions` a list of shares, 0..1, for each dimension of the network; the last window
+      ends with the schedule.
     """
     shown, shares = last_periods(schedule, 1), []
     edges = np.append(np.arange(0, shown.length, WINDOW), shown.length)

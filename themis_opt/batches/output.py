@@ -111,16 +111,10 @@ def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def provenance(rows: Sequence[Mapping[str, Any]], num_runs: int, command: str, seconds: float) -> dict[str, Any]:
     """Where rows come from: versions, commit, machine, limits, command, counts and times.
 
-    Parameters
-    ----------
-    rows : sequence of mapping
-        The finished ones.
-    num_runs : int
-        How many the experiment has.
-    command : str
-        What was called.
-    seconds : float
-        What this call took; `seconds_of_runs` sums what all runs took, whenever they ran.
+    `rows`: the finished ones.
+    `num_runs`: how many the experiment has.
+    `command`: what was called.
+    `seconds`: what this call took; `seconds_of_runs` sums what all runs took, whenever they ran.
     """
     limits = ("time_limit", "workers", "seed", "gap_asked", "sizes")
     return {

@@ -21,18 +21,12 @@ DIED = "the process died in which it ran"
 class RunnerParams:
     """What is sent and committed at once; neither changes what the rows hold.
 
-    Attributes
-    ----------
-    group_seconds : float
-        Short runs are sent together until they take about so long, because each message takes about a millisecond.
-    largest_group : int
-        Most runs sent together.
-    commit_seconds : float
-        Rows wait at most so long until they are committed.
-    largest_commit : int
-        Rows that are not made to wait.
-    check_seconds : float
-        How often the site is asked whether it is still there.
+    `group_seconds`: short runs are sent together until they take about so long, because each message takes about a
+      millisecond.
+    `largest_group`: most runs sent together.
+    `commit_seconds`: rows wait at most so long until they are committed.
+    `largest_commit`: rows that are not made to wait.
+    `check_seconds`: how often the site is asked whether it is still there.
     """
 
     group_seconds: float = 0.1
@@ -92,27 +86,14 @@ def run_batch(
 
     Raises InputError if rows cannot be stored, the cluster is lost, or a worker has other code; rows before are kept.
 
-    Parameters
-    ----------
-    runs : sequence of Run
-        Where several have one key, one is executed.
-    store : RunStore
-        Gets the rows.
-    site : Site
-        Where the runs are executed.
-    retry_failed : bool
-        Whether to execute again what failed before.
-    report : callable, optional
-        Hears of the state.
-    committed : callable, optional
-        Called when rows were committed.
-    params : RunnerParams
-        What is sent and committed at once.
-
-    Returns
-    -------
-    Outcome
-        A run that failed, or whose process died, has a row that says so.
+    `runs`: where several have one key, one is executed.
+    `store`: gets the rows.
+    `site`: where the runs are executed.
+    `retry_failed`: whether to execute again what failed before.
+    `report`: hears of the state.
+    `committed`: called when rows were committed.
+    `params`: what is sent and committed at once.
+    A run that failed, or whose process died, has a row that says so.
     """
     left = unfinished(runs, store, retry_failed=retry_failed)
     known, keys = store.statuses(code_version()), {run.key for run in runs}

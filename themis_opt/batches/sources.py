@@ -58,14 +58,9 @@ RENAMED = {"MODEL": "model", "--tensor-group": "group"}
 class InstanceSource:
     """An instance that is made when it is needed.
 
-    Attributes
-    ----------
-    name : str
-        What the column `instance` calls it.
-    make : callable
-        Makes it; raises an InputError if it breaks a rule.
-    extra : dict
-        What the column `extra` of its rows tells besides results.
+    `name`: what the column `instance` calls it.
+    `make`: makes it; raises an InputError if it breaks a rule.
+    `extra`: what the column `extra` of its rows tells besides results.
     """
 
     name: str
@@ -76,12 +71,8 @@ class InstanceSource:
 def instance_sources(patterns: Iterable[str], folder: Path) -> list[InstanceSource]:
     """The instances that names and patterns stand for, each once. Raises InputError if one of them stands for nothing.
 
-    Parameters
-    ----------
-    patterns : iterable of str
-        Names or patterns of shipped instances, files, and ``random:A-B``.
-    folder : Path
-        Where files are looked for.
+    `patterns`: names or patterns of shipped instances, files, and ``random:A-B``.
+    `folder`: where files are looked for.
     """
     names = dict.fromkeys(name for pattern in patterns for name in _matches(pattern, folder))
     return [InstanceSource(name, partial(load_instance, name, folder)) for name in names]
@@ -140,12 +131,8 @@ def workload_sources(tables: Sequence[Sequence[Workload]], folder: Path) -> list
     Raises InputError if there is no such network, or `npus` do not fit it; other rules are checked when an instance is
     made.
 
-    Parameters
-    ----------
-    tables : sequence of sequence of Workload
-        The workloads of each table.
-    folder : Path
-        Where files are looked for.
+    `tables`: the workloads of each table.
+    `folder`: where files are looked for.
     """
 
     @cache

@@ -19,16 +19,10 @@ from themis_opt.batches.store import RunStore
 class Status:
     """How far a batch is.
 
-    Attributes
-    ----------
-    total, done, failed : int
-        Runs in all, those that have a row, and those of them that failed.
-    running : int
-        Runs that are being executed now.
-    is_running : bool
-        Whether a process is writing the store.
-    seconds_left : float or None
-        How long the rest may take; None where nothing is known yet.
+    `total`, `done`, `failed`: runs in all, those that have a row, and those of them that failed.
+    `running`: runs that are being executed now.
+    `is_running`: whether a process is writing the store.
+    `seconds_left`: how long the rest may take; None where nothing is known yet.
     """
 
     total: int
@@ -56,18 +50,11 @@ def status_of(
 
     Raises InputError if the experiment breaks a rule, or the store cannot be read.
 
-    Parameters
-    ----------
-    path : path
-        The experiment file (TOML).
-    store : Path, optional
-        Store of finished runs, by default beside the experiment.
-    jobs : int, optional
-        Threads that a batch that goes on would keep busy, by default one per core.
-    quick : bool
-        Whether to count only what ``[quick]`` leaves.
-    overrides : mapping
-        As of :func:`themis_opt.batches.experiment_run.run_experiment`.
+    `path`: the experiment file (TOML).
+    `store`: store of finished runs, by default beside the experiment.
+    `jobs`: threads that a batch that goes on would keep busy, by default one per core.
+    `quick`: whether to count only what ``[quick]`` leaves.
+    `overrides`: as of :func:`themis_opt.batches.experiment_run.run_experiment`.
     """
     path = Path(path)
     experiment = read_experiment(path).overridden(overrides)

@@ -198,10 +198,7 @@ class RunStore:
 
         Raises InputError if they cannot be written; what was committed before stays.
 
-        Parameters
-        ----------
-        rows : iterable of mapping
-            Plain values, with `key`, `code_version` and `status` among them.
+        `rows`: plain values, with `key`, `code_version` and `status` among them.
         """
         values = [(row["key"], row["code_version"], row["status"], json.dumps(dict(row))) for row in rows]
         with self._located():

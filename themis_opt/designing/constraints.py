@@ -21,14 +21,9 @@ SENSES: "dict[str, Sense]" = {"<=": "<=", ">=": ">=", "==": "=="}
 class Constraint(NamedTuple):
     """A linear constraint on the bandwidths of dimensions.
 
-    Attributes
-    ----------
-    coefficients : tuple of float
-        One for each dimension.
-    limit : float
-        Bytes per second.
-    text : str
-        As it was written; parts of a chain of signs have only theirs.
+    `coefficients`: one for each dimension.
+    `limit`: bytes per second.
+    `text`: as it was written; parts of a chain of signs have only theirs.
     """
 
     coefficients: tuple[float, ...]

@@ -62,12 +62,9 @@ JUST_ENOUGH = 0.01
 class SearchParams:
     """How far the simulated reading looks around the best allocation for free orders.
 
-    Attributes
-    ----------
-    evaluations : int
-        Most allocations that are simulated.
-    first_step, last_step : float
-        Share of the way towards an extreme allocation that is tried at first, and at which the search ends.
+    `evaluations`: most allocations that are simulated.
+    `first_step`, `last_step`: share of the way towards an extreme allocation that is tried at first, and at which the
+      search ends.
     """
 
     evaluations: int = 200

@@ -33,16 +33,10 @@ from themis_opt.solving.lowering import job_class
 class WorkloadPart:
     """What a workload does at one time, and how often.
 
-    Attributes
-    ----------
-    name : str
-        Of the workload and of what is done.
-    weight : float
-        Of its time: the weight of the workload times how often it does this.
-    instance : Instance
-        On some bandwidths.
-    parents : tuple of int
-        For each dimension of its fabric, the dimension of the network to be designed.
+    `name`: of the workload and of what is done.
+    `weight`: of its time: the weight of the workload times how often it does this.
+    `instance`: on some bandwidths.
+    `parents`: for each dimension of its fabric, the dimension of the network to be designed.
     """
 
     name: str

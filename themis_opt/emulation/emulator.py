@@ -165,10 +165,7 @@ def _enter() -> None:
 def _wire(npus: list[_Npu], plan: dict[str, Any]) -> list[Cable]:
     """A bridge for every group of a dimension and one for the rest, and a cable from each NPU to each of its bridges.
 
-    Returns
-    -------
-    list of Cable
-        Those on which frames are to be held.
+    Returns those on which frames are to be held.
     """
     cables: list[Cable] = []
     lines = ["link set lo up", "link add name hub type bridge", f"addr add {HUB} dev hub", "link set hub up"]

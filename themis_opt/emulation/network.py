@@ -34,12 +34,8 @@ LONGEST_COMMAND = 3600.0
 class Emulated:
     """Exit code and traffic of a command on an emulated network.
 
-    Attributes
-    ----------
-    code : int
-        The largest exit code of all NPUs.
-    sent : tuple of tuple of int
-        Bytes that each NPU sent on each dimension, headers included.
+    `code`: the largest exit code of all NPUs.
+    `sent`: bytes that each NPU sent on each dimension, headers included.
     """
 
     code: int
@@ -58,19 +54,12 @@ def emulate(
     Raises InputError if the command has no name, or the system does not allow namespaces, or lacks ``ip`` and ``tc``;
     with delays, if it lacks TAP devices.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        NPUs along each dimension.
-    rates : sequence of float
-        Bytes per second that an NPU sends on each dimension at most.
-    command : sequence of str
-        ``{address}`` stands for the address of the NPU; the environment says ``RANK``, ``WORLD_SIZE``,
-        ``MASTER_ADDR``, ``MASTER_PORT`` and the token of runs.
-    seconds : float
-        After which it is ended.
-    delays : sequence of float, optional
-        Seconds that a packet is under way on each dimension, besides the time to send it; none by default.
+    `sizes`: NPUs along each dimension.
+    `rates`: bytes per second that an NPU sends on each dimension at most.
+    `command`: ``{address}`` stands for the address of the NPU; the environment says ``RANK``, ``WORLD_SIZE``,
+      ``MASTER_ADDR``, ``MASTER_PORT`` and the token of runs.
+    `seconds`: after which it is ended.
+    `delays`: seconds that a packet is under way on each dimension, besides the time to send it; none by default.
     """
     if not command or not command[0]:
         raise InputError("must be the name of a program", field="COMMAND", value=" ".join(command))

@@ -27,12 +27,8 @@ LONGEST_QUEUE = 2**24
 class Cable(NamedTuple):
     """A cable between the device of an NPU and that of a bridge.
 
-    Attributes
-    ----------
-    inner, outer : int
-        Files of the two devices.
-    delay : float
-        Seconds from the inner to the outer end.
+    `inner`, `outer`: files of the two devices.
+    `delay`: seconds from the inner to the outer end.
     """
 
     inner: int

@@ -36,15 +36,9 @@ from themis_opt.problem.phases import CollectiveKind
 class Measurement(NamedTuple):
     """A collective that was timed on one dimension alone.
 
-    Attributes
-    ----------
-    kind : CollectiveKind
-    size : int
-        Bytes, counted like the size of a collective.
-    num_npus : int
-        NPUs of the group.
-    time : float
-        Picoseconds.
+    `size`: bytes, counted like the size of a collective.
+    `num_npus`: NPUs of the group.
+    `time`: picoseconds.
     """
 
     kind: CollectiveKind
@@ -57,21 +51,14 @@ class Measurement(NamedTuple):
 class FitParams:
     """Numbers that steer the fit.
 
-    Attributes
-    ----------
-    huber : float
-        Residuals beyond so many standard deviations count less in the start; 1.345 keeps 95 % of the efficiency of
-        least squares under normal noise (P. J. Huber).
-    biweight : float
-        Residuals beyond so many standard deviations do not count in the end; 7.04 keeps 99 % of that efficiency.
-    rounds : int
-        Limit on reweighting, of start and end each; it stays after about ten rounds.
-    window : int
-        Neighbouring sizes of which the median residual must be small: a lone outlier is none.
-    deviation : float
-        Median residual above which the model does not hold; three times the noise of a usual log.
-    uncertainty : float
-        Relative standard error above which a value is not told by the measurements.
+    `huber`: residuals beyond so many standard deviations count less in the start; 1.345 keeps 95 % of the efficiency of
+      least squares under normal noise (P. J. Huber).
+    `biweight`: residuals beyond so many standard deviations do not count in the end; 7.04 keeps 99 % of that
+      efficiency.
+    `rounds`: limit on reweighting, of start and end each; it stays after about ten rounds.
+    `window`: neighbouring sizes of which the median residual must be small: a lone outlier is none.
+    `deviation`: median residual above which the model does not hold; three times the noise of a usual log.
+    `uncertainty`: relative standard error above which a value is not told by the measurements.
     """
 
     huber: float = 1.345
@@ -86,22 +73,12 @@ class FitParams:
 class Calibration:
     """The costs of a dimension that fit measurements best.
 
-    Attributes
-    ----------
-    topology : Kind
-        How the NPUs of the dimension are wired, as was assumed.
-    algorithm : Algorithm
-    bandwidth : float
-        Bytes per second of one NPU.
-    latency, launch_overhead : float
-        Picoseconds of a step, and of a stage.
-    errors : dict of float
-        Relative standard error of each value that was fitted, by its name.
-    measurements : tuple of Measurement
-    fitted : float64 array, shape (measurements,)
-        Picoseconds that the model gives.
-    warnings : tuple of str
-        Where the model does not hold, and what the measurements do not tell.
+    `topology`: how the NPUs of the dimension are wired, as was assumed.
+    `bandwidth`: bytes per second of one NPU.
+    `latency`, `launch_overhead`: picoseconds of a step, and of a stage.
+    `errors`: relative standard error of each value that was fitted, by its name.
+    `fitted`, shape (measurements,): picoseconds that the model gives.
+    `warnings`: where the model does not hold, and what the measurements do not tell.
     """
 
     topology: Kind
@@ -172,16 +149,10 @@ def calibrate(
 
     Raises InputError if there are too few measurements, or a time, size or group is not positive.
 
-    Parameters
-    ----------
-    measurements : sequence of Measurement
-        At least four, of two sizes or more.
-    topology : Kind
-        How its NPUs are wired.
-    algorithm : Algorithm, optional
-        The one usual for the topology if not given.
-    params : FitParams, optional
-        Numbers that steer the fit.
+    `measurements`: at least four, of two sizes or more.
+    `topology`: how its NPUs are wired.
+    `algorithm`: the one usual for the topology if not given.
+    `params`: numbers that steer the fit.
     """
     params = params or FitParams()
     usual = Dimension(kind=topology, size=2, bandwidth=1.0, algorithm=algorithm).basic_algorithm
@@ -242,16 +213,10 @@ def _separable(design: FloatArray) -> list[int]:
 def robust_fit(design: FloatArray, times: FloatArray, params: FitParams | None = None) -> tuple[FloatArray, FloatArray]:
     """The values of the columns of a model of some times, none negative, by the objective of this module.
 
-    Parameters
-    ----------
-    design : float64 array, shape (measurements, columns)
-        The factor of each value in each time.
-    times : float64 array, shape (measurements,)
-
-    Returns
-    -------
-    float64 arrays, shapes (columns,) and (measurements,)
-        The values, and how much each measurement counts, from 0 to 1.
+    `design`, shape (measurements, columns): the factor of each value in each time.
+    `times`, shape (measurements,).
+    Returns arrays, shapes (columns,) and (measurements,): the values, and how much each measurement counts,
+      from 0 to 1.
     """
     params = params or FitParams()
     start = _non_negative(design / times[:, None], np.ones(len(times)), np.ones(len(times)))

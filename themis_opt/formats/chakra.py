@@ -76,16 +76,8 @@ class CommType(IntEnum):
 class Node:
     """A task of a trace.
 
-    Attributes
-    ----------
-    id : int
-    name : str
-    type : NodeType
-    data_deps, ctrl_deps : tuple of int
-        Nodes that must have ended before it begins.
-    duration_micros : int
-        How long it takes, where that is known.
-    attributes : mapping of str to bool, int, float, str or tuple of bool
+    `data_deps`, `ctrl_deps`: nodes that must have ended before it begins.
+    `duration_micros`: how long it takes, where that is known.
     """
 
     id: int

@@ -50,14 +50,9 @@ format_pictured_time = partial(format_short_time, micro=PICTURED_MICRO)
 def draw_bars(axes: Axes, timeline: Timeline, bars: Bars, scale: int, *, first: int = 0, edge: float = 0.6) -> None:
     """Draw bars of one kind.
 
-    Parameters
-    ----------
-    scale : int
-        Picoseconds in the unit of the axis.
-    first : int
-        The row of the axes in which the timeline begins.
-    edge : float
-        Points of the white line around wide bars.
+    `scale`: picoseconds in the unit of the axis.
+    `first`: the row of the axes in which the timeline begins.
+    `edge`: points of the white line around wide bars.
     """
     colours, width = bar_colours(timeline.schedule, bars), (bars.end - bars.start) / timeline.length
     wide, thin, hatched = width > NARROWEST_EDGED, width < NARROWEST_SHARP, _gathers(timeline.schedule, bars)

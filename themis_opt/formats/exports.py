@@ -106,10 +106,7 @@ def export(schedule: Schedule, exporter: str | Exporter, folder: Path) -> list[P
 
     Raises InputError if the format is unknown, cannot express the schedule, or a file cannot be written.
 
-    Parameters
-    ----------
-    exporter : str or Exporter
-        What writes it, or its specification.
+    `exporter`: what writes it, or its specification.
     """
     exporter = make_exporter(exporter) if isinstance(exporter, str) else exporter
     files = []

@@ -68,12 +68,8 @@ def gantt(schedule: Schedule, title: str = "", bound: float | None = None) -> Fi
     With compute, the upper row has its tasks, with waits for communication between them; launches for data parallelism
     have cool colours, those for model parallelism warm ones.
 
-    Parameters
-    ----------
-    title : str
-        Headline; the name of the instance by default.
-    bound : float, optional
-        Picoseconds of a lower bound on the makespan, drawn as a line where there is no compute.
+    `title`: headline; the name of the instance by default.
+    `bound`: picoseconds of a lower bound on the makespan, drawn as a line where there is no compute.
     """
     timeline = pictured(schedule)
     unit, scale = time_unit(timeline.length, micro=PICTURED_MICRO)
@@ -97,12 +93,8 @@ def gantt(schedule: Schedule, title: str = "", bound: float | None = None) -> Fi
 def execution_gantt(predicted: Schedule, measured: Schedule, title: str = "") -> Figure:
     """Draw a prediction and, below it, the run of it, on one axis of time.
 
-    Parameters
-    ----------
-    predicted, measured : Schedule
-        Of one plan.
-    title : str
-        Headline; the name of the instance by default.
+    `predicted`, `measured`: of one plan.
+    `title`: headline; the name of the instance by default.
     """
     timelines = [pictured(schedule) for schedule in (predicted, measured)]
     lengths = [timeline.length for timeline in timelines]

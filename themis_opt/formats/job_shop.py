@@ -44,11 +44,7 @@ class MachineChoice(NamedTuple):
 class JobShop:
     """A flexible job shop problem.
 
-    Attributes
-    ----------
-    num_machines : int
-    jobs : tuple
-        Of each job its operations in their order, of each of these the machines to choose from.
+    `jobs`: of each job its operations in their order, of each of these the machines to choose from.
     """
 
     num_machines: int
@@ -137,10 +133,7 @@ def job_shop(schedule: Schedule) -> JobShop:
 def replayed(shop: JobShop, start: IntArray) -> int:
     """The makespan when every machine serves operations in the order of given starts, as soon as it can.
 
-    Parameters
-    ----------
-    start : int64 array, shape (operations,)
-        Job by job.
+    `start`, shape (operations,): job by job.
     """
     ready = [0] * len(shop.jobs)
     free = [0] * shop.num_machines
@@ -158,10 +151,7 @@ def read_starts(path: Path, shop: JobShop) -> IntArray:
     Raises InputError if there are other jobs or operations, an operation starts before the one before it ends, or while
     its machine is at work.
 
-    Returns
-    -------
-    int64 array, shape (operations,)
-        Start times, job by job.
+    Returns int64 array, shape (operations,): start times, job by job.
     """
     source = Source(path)
     lines = [(number, _numbers(source, number, line)) for number, line in source.lines]
@@ -198,10 +188,7 @@ def in_order_of_starts(schedule: Schedule, path: Path) -> Schedule:
 class FlexibleJobShop:
     """A flexible job shop problem: chunks are jobs, dimensions machines, in picoseconds.
 
-    Attributes
-    ----------
-    starts : str
-        File with the answer of a solver, from which a schedule is written too.
+    `starts`: file with the answer of a solver, from which a schedule is written too.
     """
 
     endings: ClassVar[tuple[str, ...]] = ("fjs", "json")

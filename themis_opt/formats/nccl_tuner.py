@@ -56,13 +56,8 @@ class NcclChoice(NamedTuple):
 class Advice(NamedTuple):
     """The choice for some messages of a collective.
 
-    Attributes
-    ----------
-    low, high : int
-        Bytes of the smallest and of the largest message.
-    choice : Choice
-    excess : float
-        By how much of the fastest measured time it is slower, at the worst measured size.
+    `low`, `high`: bytes of the smallest and of the largest message.
+    `excess`: by how much of the fastest measured time it is slower, at the worst measured size.
     """
 
     low: int
@@ -74,13 +69,8 @@ class Advice(NamedTuple):
 class TimeTable(NamedTuple):
     """Measured times of a collective.
 
-    Attributes
-    ----------
-    sizes : tuple of int
-        Bytes, rising.
-    choices : tuple of Choice
-    times : float64 array, shape (sizes, choices)
-        Picoseconds, the median of what was measured; infinite where nothing was.
+    `sizes`: bytes, rising.
+    `times`, shape (sizes, choices): picoseconds, the median of what was measured; infinite where nothing was.
     """
 
     sizes: tuple[int, ...]
@@ -103,16 +93,10 @@ class TimeTable(NamedTuple):
 class NcclTuner:
     """Configuration of NCCL's example tuner plugin, from measured times alone.
 
-    Attributes
-    ----------
-    logs : str
-        Folder with an output of nccl-tests for every algorithm and protocol, which its name says.
-    node_dimensions : int
-        How many dimensions lie within a node.
-    channels : int
-        Channels of the measurements; -1 leaves their number to the plugin.
-    tolerance : float
-        By how much of the fastest time a choice may be slower, so that ranges are few.
+    `logs`: folder with an output of nccl-tests for every algorithm and protocol, which its name says.
+    `node_dimensions`: how many dimensions lie within a node.
+    `channels`: channels of the measurements; -1 leaves their number to the plugin.
+    `tolerance`: by how much of the fastest time a choice may be slower, so that ranges are few.
     """
 
     endings: ClassVar[tuple[str, ...]] = ("conf",)

@@ -25,12 +25,7 @@ class MalformedMessage(ValueError):
 class Field(NamedTuple):
     """One field of a message.
 
-    Attributes
-    ----------
-    number : int
-    wire_type : int
-    value : int or bytes
-        A varint as it stands, without a sign; else the bytes.
+    `value`: a varint as it stands, without a sign; else the bytes.
     """
 
     number: int

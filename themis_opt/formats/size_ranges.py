@@ -14,12 +14,8 @@ SIZE_TOLERANCE = 0.02
 class SizeRange(NamedTuple):
     """Sizes that one choice serves.
 
-    Attributes
-    ----------
-    first, last : int
-        The smallest and the largest of the sizes that were looked at, by their numbers.
-    choice : int
-        What serves them.
+    `first`, `last`: the smallest and the largest of the sizes that were looked at, by their numbers.
+    `choice`: what serves them.
     """
 
     first: int
@@ -38,12 +34,9 @@ def fewest_ranges(times: FloatArray, tolerance: float = SIZE_TOLERANCE) -> list[
     From the smallest size on, the choice that is good for most sizes in a row takes them; among several, the fastest
     on the whole.
 
-    Parameters
-    ----------
-    times : float64 array, shape (sizes, choices)
-        Sizes rise; infinite where a choice does not serve a size.  Every size is served by some.
-    tolerance : float
-        By how much of the fastest time a choice may be slower.
+    `times`, shape (sizes, choices): sizes rise; infinite where a choice does not serve a size.  Every size is served by
+      some.
+    `tolerance`: by how much of the fastest time a choice may be slower.
     """
     relative = times / times.min(axis=1, keepdims=True)
     slow = relative > 1 + tolerance

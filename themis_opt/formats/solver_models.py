@@ -34,10 +34,7 @@ MAX_ORDERS = 100_000
 class SolverModel:
     """A schedule as models for other solvers.
 
-    Parameters
-    ----------
-    form : {"all", "binary", "text", "lp", "mps"}
-        Protocol buffers of CP-SAT, binary or as text, or the linear programme as LP or MPS.
+    `form`: protocol buffers of CP-SAT, binary or as text, or the linear programme as LP or MPS.
     """
 
     form: Literal["all", "binary", "text", "lp", "mps"] = "all"

@@ -29,18 +29,11 @@ def is_pictured(schedule: Schedule) -> bool:
 class Bars(NamedTuple):
     """Bars of one kind, as columns.
 
-    Attributes
-    ----------
-    kind : {"task", "wait", "stage"}
-        Compute tasks, times in which NPUs wait for communication between them, and stages of chunks.
-    row : int64 array
-        Rows of the timeline, counted from the top.
-    start, end : int64 arrays
-        Picoseconds from the begin of the timeline on.
-    number : int64 array
-        The task of the iteration, or the stage of the plan; for waits the task before.
-    label : sequence of str
-        Names of tasks, and numbers of chunks.
+    `kind`: compute tasks, times in which NPUs wait for communication between them, and stages of chunks.
+    `row`: rows of the timeline, counted from the top.
+    `start`, `end`: picoseconds from the begin of the timeline on.
+    `number`: the task of the iteration, or the stage of the plan; for waits the task before.
+    `label`: names of tasks, and numbers of chunks.
     """
 
     kind: Literal["task", "wait", "stage"]
@@ -57,20 +50,12 @@ class Timeline:
 
     Rows are those of compute, one for each stage of a pipeline, and below them one for each dimension.
 
-    Attributes
-    ----------
-    schedule : Schedule
-        Where they come from.
-    iterations : range
-        Which they are.
-    begin : int
-        When the first of them begins, on the clock of the schedule.
-    periods : int64 array, shape (iterations + 1,)
-        Starts of the iterations, and the end of the last.
-    stages : int64 array, shape (shown stages,)
-        Numbers of the shown stages, those of one iteration after those of another.
-    start, end, ready : int64 arrays, shape (shown stages,)
-        Their times, as in :class:`themis_opt.schedules.schedule.Schedule`.
+    `schedule`: where they come from.
+    `iterations`: which they are.
+    `begin`: when the first of them begins, on the clock of the schedule.
+    `periods`, shape (iterations + 1,): starts of the iterations, and the end of the last.
+    `stages`, shape (shown stages,): numbers of the shown stages, those of one iteration after those of another.
+    `start`, `end`, `ready`, shape (shown stages,): their times, as in :class:`themis_opt.schedules.schedule.Schedule`.
     """
 
     schedule: Schedule
@@ -172,10 +157,7 @@ class Timeline:
     def busy_intervals(self, dimension: int) -> IntArray:
         """Maximal intervals in which a dimension is held without a pause.
 
-        Returns
-        -------
-        int64 array, shape (intervals, 2)
-            Start and end, ascending.
+        Returns int64 array, shape (intervals, 2): start and end, ascending.
         """
         held = (self.dimensions == dimension) & (self.end > self.start)
         order = np.argsort(self.start[held])

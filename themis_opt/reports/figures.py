@@ -19,12 +19,8 @@ SMALLEST = 1e-6
 def figures_section(schedules: pd.DataFrame, names: Sequence[str] | None = None) -> tuple[Section, ...]:
     """A section with figures for any results. Raises InputError if a name is not one of them.
 
-    Parameters
-    ----------
-    schedules : DataFrame
-        Results, see :mod:`themis_opt.reports.results`.
-    names : sequence of str, optional
-        Of :data:`FIGURES`, and what cannot be drawn is said; by default all that can be drawn.
+    `schedules`: results, see :mod:`themis_opt.reports.results`.
+    `names`: of :data:`FIGURES`, and what cannot be drawn is said; by default all that can be drawn.
     """
     chosen = tuple(FIGURES) if names is None else tuple(names)
     unknown = [name for name in chosen if name not in FIGURES]

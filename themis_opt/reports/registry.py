@@ -24,13 +24,9 @@ def report_function(name: str, folder: Path | None = None) -> ReportFunction:
 
     Raises InputError if there is no such report, or it cannot be imported.
 
-    Parameters
-    ----------
-    name : str
-        Of :data:`REPORTS`, or an import path.
-    folder : Path, optional
-        Folder of the experiment.  Modules are looked for beside its file, and in the folder above, which may hold
-        the reports of several experiments; only after all other places, so that they hide nothing.
+    `name`: of :data:`REPORTS`, or an import path.
+    `folder`: folder of the experiment.  Modules are looked for beside its file, and in the folder above, which may hold
+      the reports of several experiments; only after all other places, so that they hide nothing.
     """
     if not is_import_path(name) and name not in REPORTS:
         rule = f"unknown report; use one of {', '.join(REPORTS)}, or module:function{suggestion(name, REPORTS)}"

@@ -41,10 +41,7 @@ def write_page(folder: Path, comparison: Comparison, verdict: Sequence[str] = ()
 
     Raises InputError if the file cannot be written.
 
-    Parameters
-    ----------
-    verdict : sequence of str
-        What the comparison says, in sentences.
+    `verdict`: what the comparison says, in sentences.
     """
     path = folder / PAGE
     write_atomically(path, render_html(solution_page(comparison, verdict)))

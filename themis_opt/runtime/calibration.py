@@ -45,12 +45,8 @@ CALIBRATED_KINDS = (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER)
 class CalibrationParams:
     """The extent of the measurements.
 
-    Attributes
-    ----------
-    num_sizes : int
-        Sizes per dimension and phase, in geometric steps between the smallest and the largest stage.
-    stages : int
-        In a row: what the begin of a run costs counts for one part in so many.
+    `num_sizes`: sizes per dimension and phase, in geometric steps between the smallest and the largest stage.
+    `stages`: in a row: what the begin of a run costs counts for one part in so many.
     """
 
     num_sizes: int = 5
@@ -61,15 +57,8 @@ class CalibrationParams:
 class StageSample:
     """The time of one stage.
 
-    Attributes
-    ----------
-    dimension : int
-    phase : Phase
-    algorithm : Algorithm
-    sent : float
-        Bytes that an NPU sends.
-    seconds : float
-        The median over runs.
+    `sent`: bytes that an NPU sends.
+    `seconds`: the median over runs.
     """
 
     dimension: int
@@ -83,15 +72,9 @@ class StageSample:
 class StageFit:
     """Times of a dimension as a line through its samples.
 
-    Attributes
-    ----------
-    fixed : float
-        Seconds of a stage whatever it sends: launch and the latency of all its steps.
-    per_byte, per_sum : float
-        Seconds for each byte sent, and in a reduce-scatter for each byte summed besides.
-    latency : float
-        Seconds of a step, as far as it can be told from the launch.
-    samples : tuple of Sample
+    `fixed`: seconds of a stage whatever it sends: launch and the latency of all its steps.
+    `per_byte`, `per_sum`: seconds for each byte sent, and in a reduce-scatter for each byte summed besides.
+    `latency`: seconds of a step, as far as it can be told from the launch.
     """
 
     fixed: float
@@ -124,12 +107,8 @@ class StageFit:
 class NetworkCalibration:
     """A network as it was measured.
 
-    Attributes
-    ----------
-    instance : Instance
-        The problem on it.
-    fits : tuple of Fit
-        One per dimension.
+    `instance`: the problem on it.
+    `fits`: one per dimension.
     """
 
     instance: Instance

@@ -51,18 +51,11 @@ StartRanks = Callable[[str, str], Sequence[subprocess.Popen[bytes]]]
 class MeasuredRun:
     """Times, memory and traffic of one run.
 
-    Attributes
-    ----------
-    seconds : float
-        From the common begin to the end of the last operation of the last rank.
-    start, end : float64 arrays, shape (ranks, operations)
-        Seconds from the begin; not a number for operations that did not run.
-    cpu : float
-        Seconds of processor that all ranks used together.
-    memory : int
-        Bytes at most, of the largest rank.
-    moved : float64 array, shape (ranks, dimensions)
-        Bytes that a rank sent, or received where that is more.
+    `seconds`: from the common begin to the end of the last operation of the last rank.
+    `start`, `end`, shape (ranks, operations): seconds from the begin; not a number for operations that did not run.
+    `cpu`: seconds of processor that all ranks used together.
+    `memory`: bytes at most, of the largest rank.
+    `moved`, shape (ranks, dimensions): bytes that a rank sent, or received where that is more.
     """
 
     seconds: float
@@ -89,17 +82,10 @@ class _RankState:
 class Coordinator:
     """The ranks of a run, as a context: they end with it, whatever happens.
 
-    Parameters
-    ----------
-    num_ranks : int
-    start : callable
-        Starts their processes.
-    host : str
-        Address at which ranks find the coordinator.
-    port : int
-        0 for any.
-    token : str, optional
-        What ranks must know; random by default.
+    `start`: starts their processes.
+    `host`: address at which ranks find the coordinator.
+    `port`: 0 for any.
+    `token`: what ranks must know; random by default.
     """
 
     def __init__(
@@ -227,14 +213,9 @@ class Coordinator:
 
         Raises RankFailure if a rank dies, hangs, sends garbage, or ends with a wrong result.
 
-        Parameters
-        ----------
-        number : int
-            That of the program.
-        seed : int
-            Of the data.
-        longest : float
-            Seconds that one operation should take at most.
+        `number`: that of the program.
+        `seed`: of the data.
+        `longest`: seconds that one operation should take at most.
         """
         self._doing = self._names[number]
         self._tell(do="run", number=number, seed=seed)
@@ -258,10 +239,7 @@ class Coordinator:
     def _collect(self, kind: str, stall: float) -> dict[int, Words]:
         """One message of a kind from every rank.
 
-        Parameters
-        ----------
-        stall : float
-            Seconds without any progress after which it is given up.
+        `stall`: seconds without any progress after which it is given up.
         """
         answers: dict[int, Words] = {}
         moved_at = began = monotonic()
@@ -394,12 +372,8 @@ class Host:
 def on_hosts(hosts: Sequence[Host], transport: str, launcher: str, python: str) -> StartRanks:
     """The ranks on several machines, in the order of the hosts.
 
-    Parameters
-    ----------
-    launcher : str
-        How to start a command there, such as ``ssh {host}``; the token goes through its standard input.
-    python : str
-        The interpreter there.
+    `launcher`: how to start a command there, such as ``ssh {host}``; the token goes through its standard input.
+    `python`: the interpreter there.
     """
 
     def start(coordinator: str, token: str) -> Sequence[subprocess.Popen[bytes]]:

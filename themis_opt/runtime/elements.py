@@ -18,12 +18,8 @@ _EXACT_BITS: Mapping[str, int] = MappingProxyType({"float16": 11, "bfloat16": 8,
 class Reduction(NamedTuple):
     """How elements of several ranks become one.
 
-    Attributes
-    ----------
-    combine : callable
-        Two arrays and ``out``: the reduction of pairs.
-    divides : bool
-        Whether the result is divided by the number of ranks once all are combined.
+    `combine`: two arrays and ``out``: the reduction of pairs.
+    `divides`: whether the result is divided by the number of ranks once all are combined.
     """
 
     combine: Callable[..., Any]

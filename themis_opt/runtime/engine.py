@@ -30,13 +30,8 @@ class Engine:
     Every resource has as many workers as stages may be in flight there.  They take the stages of its queue in turn and
     start them in that order, each as soon as all that it waits for is done.
 
-    Parameters
-    ----------
-    program : Program
-    move : callable
-        Does one stage.
-    progress : Progress
-        What others may look at.
+    `move`: does one stage.
+    `progress`: what others may look at.
     """
 
     def __init__(self, program: Program, move: DoStage, progress: RunProgress | None = None) -> None:

@@ -28,12 +28,7 @@ ReportRun = Callable[[str, int, int], None]
 class Executed:
     """One schedule, run several times.
 
-    Attributes
-    ----------
-    name : str
-    predicted : Schedule
-        What the model says of the program that was run.
-    runs : tuple of Measured
+    `predicted`: what the model says of the program that was run.
     """
 
     name: str
@@ -124,12 +119,7 @@ def _picoseconds(seconds: FloatArray) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ExecutionResult:
-    """Schedules of one problem, all run by the same ranks; speedups are relative to the first.
-
-    Attributes
-    ----------
-    executed : tuple of Executed
-    """
+    """Schedules of one problem, all run by the same ranks; speedups are relative to the first."""
 
     executed: tuple[Executed, ...]
 

@@ -79,16 +79,10 @@ def cut_columns(sizes: Sequence[int], num_columns: int) -> tuple[int, ...]:
 class StageView:
     """The part of a buffer that a stage works on, for one rank.
 
-    Attributes
-    ----------
-    fixed : tuple of (int or None)
-        Per dimension of the span, the coordinate at which the chunk is held there, or None where it is whole.
-    axis : int
-        Position of the dimension of the stage in the span.
-    first, last : int
-        Columns.
-    takes_part : bool
-        Whether the rank has anything to do: where there is a root, some have not.
+    `fixed`: per dimension of the span, the coordinate at which the chunk is held there, or None where it is whole.
+    `axis`: position of the dimension of the stage in the span.
+    `first`, `last`: columns.
+    `takes_part`: whether the rank has anything to do: where there is a root, some have not.
     """
 
     fixed: tuple[int | None, ...]
@@ -114,14 +108,9 @@ def stage_view(
 ) -> StageView:  # fmt: skip
     """The part of a buffer that the stage at a position of a path works on.
 
-    Parameters
-    ----------
-    span : sequence of int
-        Dimensions of the collective.
-    places : sequence of int
-        Coordinates of the rank along all dimensions of the network.
-    first, last : int
-        Columns of the chunk.
+    `span`: dimensions of the collective.
+    `places`: coordinates of the rank along all dimensions of the network.
+    `first`, `last`: columns of the chunk.
     """
     phases = kind.rule.phases
     width = len(path) // len(phases)

@@ -13,12 +13,8 @@ Frame = memoryview
 class RankFailure(ThemisError):
     """A rank that does not do its part.
 
-    Parameters
-    ----------
-    rank : int
-        The one to blame.
-    what : str
-        What it did, such as ``closed its connection``.
+    `rank`: the one to blame.
+    `what`: what it did, such as ``closed its connection``.
     """
 
     def __init__(self, rank: int, what: str) -> None:
@@ -29,14 +25,9 @@ class RankFailure(ThemisError):
 class Outgoing(NamedTuple):
     """A message to send.
 
-    Attributes
-    ----------
-    peer : int
-        The rank that it is for.
-    due : float
-        Seconds of the monotonic clock before which it must not leave.
-    pack : callable
-        Makes the frame; called when it leaves.
+    `peer`: the rank that it is for.
+    `due`: seconds of the monotonic clock before which it must not leave.
+    `pack`: makes the frame; called when it leaves.
     """
 
     peer: int
@@ -47,16 +38,10 @@ class Outgoing(NamedTuple):
 class Incoming(NamedTuple):
     """A message to receive.
 
-    Attributes
-    ----------
-    peer : int
-        The rank that sends it.
-    size, head : int
-        Bytes of the frame, and of the header it begins with.
-    check : callable
-        Takes the header as soon as it is there; raises :class:`RankFailure` if it is of another message.
-    unpack : callable
-        Takes the whole frame.
+    `peer`: the rank that sends it.
+    `size`, `head`: bytes of the frame, and of the header it begins with.
+    `check`: takes the header as soon as it is there; raises :class:`RankFailure` if it is of another message.
+    `unpack`: takes the whole frame.
     """
 
     peer: int
@@ -75,10 +60,7 @@ class Link(Protocol):
         Messages between two ranks arrive in the order in which they were sent. Raises RankFailure if a rank is gone,
         sends something else, or does nothing for too long.
 
-        Parameters
-        ----------
-        outgoing : sequence of Outgoing
-            In the order of their due times.
+        `outgoing`: in the order of their due times.
         """
 
 
@@ -103,14 +85,9 @@ class Endpoint(Protocol):
     ) -> Mapping[ChannelKey, Link]:
         """Connect to all neighbours. Raises RankFailure if a neighbour is not there in time.
 
-        Parameters
-        ----------
-        channels : mapping
-            Ranks along the dimension of each channel, this one included.
-        addresses : sequence of Address
-            Of all ranks.
-        patience : float
-            Seconds without anything from a rank after which a wait fails.
+        `channels`: ranks along the dimension of each channel, this one included.
+        `addresses`: of all ranks.
+        `patience`: seconds without anything from a rank after which a wait fails.
         """
 
 

@@ -31,12 +31,8 @@ def on_network(instance: Instance, sizes: str | None, rates: str | None) -> Inst
 
     Raises InputError if there is not one for each dimension, or there would be too many ranks.
 
-    Parameters
-    ----------
-    sizes : str, optional
-        NPUs along each dimension, such as ``4x2``.
-    rates : str, optional
-        Bandwidth of each dimension, such as ``100Mb/s,50Mb/s``; other costs are none then.
+    `sizes`: NPUs along each dimension, such as ``4x2``.
+    `rates`: bandwidth of each dimension, such as ``100Mb/s,50Mb/s``; other costs are none then.
     """
     if (sizes or rates) and instance.iteration is not None and instance.iteration.splits:
         raise InputError("dimensions that are split keep their sizes and bandwidths", field="iteration.splits")

@@ -92,19 +92,9 @@ class _StageMoves(NamedTuple):
 class Mover:
     """Does the stages of one rank, message by message.
 
-    Parameters
-    ----------
-    program : Program
-    rank : int
-    channels : mapping
-        Per dimension and lane.
-    corrupt : callable, optional
-        Called with every frame after its checksum is made, for tests of faults.
-
-    Attributes
-    ----------
-    num_messages : int
-        About how many have arrived, by which others see that something moves.
+    `channels`: per dimension and lane.
+    `corrupt`: called with every frame after its checksum is made, for tests of faults.
+    `num_messages`: about how many have arrived, by which others see that something moves.
     """
 
     def __init__(

@@ -41,16 +41,9 @@ SMALLEST_SEGMENT, LARGEST_SEGMENT = 2**14, 2**20
 class ProgramLaunch:
     """A collective operation of the program.
 
-    Attributes
-    ----------
-    name : str
-    kind : str
-    span : tuple of int
-        Dimensions.
-    columns : tuple of int
-        First column of each chunk, and the number of columns.
-    paths : tuple of tuple of int
-        Dimension of each stage of each chunk.
+    `span`: dimensions.
+    `columns`: first column of each chunk, and the number of columns.
+    `paths`: dimension of each stage of each chunk.
     """
 
     name: str
@@ -64,12 +57,8 @@ class ProgramLaunch:
 class LinkPace:
     """Times of the links of the model, where the runtime has to wait in the place of a network.
 
-    Attributes
-    ----------
-    seconds_per_byte : tuple of tuple of float
-        Per phase and dimension.
-    launch, latency : tuple of float
-        Seconds per dimension: before a stage sends, and of each of its steps.
+    `seconds_per_byte`: per phase and dimension.
+    `launch`, `latency`: seconds per dimension: before a stage sends, and of each of its steps.
     """
 
     seconds_per_byte: tuple[tuple[float, ...], ...]
@@ -98,28 +87,15 @@ class LinkPace:
 class Program:
     """The work of all ranks; times in seconds, operations numbered as the simulator does, iteration by iteration.
 
-    Attributes
-    ----------
-    names, sizes, algorithms : tuple
-        Per dimension.
-    dtype, reduction : str
-    launches : tuple of ProgramLaunch
-    num_tasks, num_stages, iterations : int
-        Operations of an iteration are its tasks, then its stages.
-    durations : tuple of float
-        Of the tasks.
-    queues : tuple of tuple of int
-        Operations in the order that each resource of the network serves them; the last entry is that of compute.
-    successor_start, successor, num_predecessors : tuple of int
-        Who waits for whom.
-    release : tuple of float
-        Earliest start of every operation.
-    in_flight : int
-        Stages that a resource may have under way at once.
-    segment : tuple of int
-        Bytes of a message that is not cut any further, per dimension.
-    pace : Pace or None
-        How long links take, if not the network decides.
+    `names`, `sizes`, `algorithms`: per dimension.
+    `num_tasks`, `num_stages`, `iterations`: operations of an iteration are its tasks, then its stages.
+    `durations`: of the tasks.
+    `queues`: operations in the order that each resource of the network serves them; the last entry is that of compute.
+    `successor_start`, `successor`, `num_predecessors`: who waits for whom.
+    `release`: earliest start of every operation.
+    `in_flight`: stages that a resource may have under way at once.
+    `segment`: bytes of a message that is not cut any further, per dimension.
+    `pace`: how long links take, if not the network decides.
     """
 
     names: tuple[str, ...]
@@ -182,16 +158,11 @@ class Program:
 class RunOptions:
     """How a schedule is run.
 
-    Attributes
-    ----------
-    dtype, reduction : str
-        Element type and reduction.
-    in_flight : int
-        Stages that a dimension may have under way at once: with 1 it waits for the result of each, latency included.
-    paced : bool
-        Whether links take as long as the model says, because nothing else slows them.
-    iterations : int
-        How many in a row, where there is compute.
+    `dtype`, `reduction`: element type and reduction.
+    `in_flight`: stages that a dimension may have under way at once: with 1 it waits for the result of each, latency
+      included.
+    `paced`: whether links take as long as the model says, because nothing else slows them.
+    `iterations`: how many in a row, where there is compute.
     """
 
     dtype: str = "float32"

@@ -35,10 +35,7 @@ def sources(kind: CollectiveKind, num_members: int) -> tuple[tuple[tuple[RowSour
 
     Every row that a member holds in the beginning is one bit of a whole number, so that sums show where they come from.
 
-    Returns
-    -------
-    tuple
-        Per member and row; no source where a member must hold nothing.
+    Returns sources per member and row; none where a member must hold nothing.
     """
     grows = kind.rule.phases[0].rule.data is Data.GROW
     rows = [[member] if grows else range(num_members) for member in range(num_members)]
@@ -99,14 +96,9 @@ def first_difference(
 ) -> tuple[int, int, str, str] | None:
     """The first wrong element: its row, its column, the value it has and the right one.
 
-    Parameters
-    ----------
-    buffer : array, shape (rows * columns,)
-        What the rank holds in the end.
-    member : int
-        Its number in the group.
-    group : tuple of int
-        The ranks of the group.
+    `buffer`, shape (rows * columns,): what the rank holds in the end.
+    `member`: its number in the group.
+    `group`: the ranks of the group.
     """
     num_columns = len(buffer) // len(group)
     for row, origin in enumerate(sources(kind, len(group))[member]):

@@ -22,10 +22,7 @@ def prepare(mover: Mover, program: Program, rank: int, seed: int) -> None:
 def wrong_element(mover: Mover, program: Program, rank: int, seed: int, skipped: frozenset[int]) -> str | None:
     """The first wrong element of a rank, in words.
 
-    Parameters
-    ----------
-    skipped : frozenset of int
-        Operations that were not run; launches of which one was not are not checked.
+    `skipped`: operations that were not run; launches of which one was not are not checked.
     """
     incomplete = {
         (operation // program.num_operations, program.stage_places[place][0])

@@ -45,13 +45,8 @@ SWITCH_INTERVAL = 0.0005
 class Rank:
     """One rank: its connections and its programs.
 
-    Parameters
-    ----------
-    number : int
-    line : Line
-        To the coordinator.
-    endpoint : Endpoint
-        To the other ranks.
+    `line`: to the coordinator.
+    `endpoint`: to the other ranks.
     """
 
     def __init__(self, number: int, line: ControlLine, endpoint: Endpoint) -> None:
@@ -228,10 +223,7 @@ def _called(address: tuple[str, int]) -> socket.socket:
 def end_with_parent(parent: int) -> None:
     """Have the kernel kill this process with its parent, where it can, even while it is stopped.
 
-    Parameters
-    ----------
-    parent : int
-        Number of that process; this one ends at once if it is gone already, of which the kernel tells nobody.
+    `parent`: number of that process; this one ends at once if it is gone already, of which the kernel tells nobody.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

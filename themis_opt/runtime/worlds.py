@@ -72,12 +72,8 @@ def joined(place: str, num_ranks: int, transport: str, address: str) -> Iterator
     Every process is one rank; that of rank 0 makes a copy of itself, which coordinates.  So the context is entered in
     the copy alone, and in all others the process ends with the code of its rank.
 
-    Parameters
-    ----------
-    place : str
-        Host and port where rank 0 coordinates.
-    address : str
-        The address of this process, for the other ranks.
+    `place`: host and port where rank 0 coordinates.
+    `address`: the address of this process, for the other ranks.
     """
     rank, world = own_world()
     host, _, port = place.rpartition(":")

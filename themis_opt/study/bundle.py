@@ -18,10 +18,7 @@ from themis_opt.study.comparison import Comparison
 def write_comparison(folder: Path, comparison: Comparison, settings: Mapping[str, Any]) -> list[Path]:
     """Write the table of a comparison and the best schedule; returns the files written.
 
-    Parameters
-    ----------
-    settings : mapping
-        What the comparison was allowed to spend, by name.
+    `settings`: what the comparison was allowed to spend, by name.
     """
     rows, best = [result.row() for result in comparison.results], comparison.best
     files = {

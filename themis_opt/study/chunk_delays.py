@@ -23,14 +23,9 @@ DELAY_FORMS = "exponential:MEAN or lognormal:MEDIAN:SIGMA, such as exponential:1
 class ChunkDelay:
     """A distribution of delays.
 
-    Attributes
-    ----------
-    name : str
-        ``exponential`` or ``lognormal``.
-    scale : int
-        Picoseconds: the mean of the exponential, the median of the log-normal distribution.
-    sigma : float
-        Standard deviation of the logarithm, for the log-normal distribution.
+    `name`: ``exponential`` or ``lognormal``.
+    `scale`: picoseconds: the mean of the exponential, the median of the log-normal distribution.
+    `sigma`: standard deviation of the logarithm, for the log-normal distribution.
     """
 
     name: str

@@ -32,22 +32,13 @@ class Judged(Protocol):
 class ResultColumn:
     """One column.
 
-    Attributes
-    ----------
-    name : str
-        In CSV and JSON; times are in nanoseconds, bandwidths in bytes per second, shares 0..1.
-    value : callable
-        From a schedule to the value, or, where `judged`, from a result.
-    form : str
-        How it is shown.
-    title : str
-        In tables; those without one are left out there.
-    judged : bool
-        Whether it needs the bound of the comparison or its baseline.
-    of_period : bool or None
-        Whether it is for schedules with a period, for those without, or for both.
-    note : callable
-        From a schedule to what tables note behind the value, if there is anything to note.
+    `name`: in CSV and JSON; times are in nanoseconds, bandwidths in bytes per second, shares 0..1.
+    `value`: from a schedule to the value, or, where `judged`, from a result.
+    `form`: how it is shown.
+    `title`: in tables; those without one are left out there.
+    `judged`: whether it needs the bound of the comparison or its baseline.
+    `of_period`: whether it is for schedules with a period, for those without, or for both.
+    `note`: from a schedule to what tables note behind the value, if there is anything to note.
     """
 
     name: str

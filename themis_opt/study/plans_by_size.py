@@ -36,16 +36,10 @@ CHUNK_FACTOR = 4
 class PlanBySize:
     """A plan and the messages that it serves.
 
-    Attributes
-    ----------
-    min_bytes, max_bytes : int
-        Size of the smallest and of the largest message.
-    policy : str
-        What made the plan.
-    schedule : Schedule
-        The plan at the largest of the sizes it was timed for, simulated and validated.
-    excess : float
-        By how much of the time of the fastest plan it is slower, at the worst of these sizes.
+    `min_bytes`, `max_bytes`: size of the smallest and of the largest message.
+    `policy`: what made the plan.
+    `schedule`: the plan at the largest of the sizes it was timed for, simulated and validated.
+    `excess`: by how much of the time of the fastest plan it is slower, at the worst of these sizes.
     """
 
     min_bytes: int
@@ -81,25 +75,13 @@ def plans_by_size(
 
     Raises InputError if there is compute or not one collective, or a size that no plan serves.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        Of one collective; its plan is one of those to choose from.
-    sizes : sequence of str or int
-        Message sizes, with units or in bytes.
-    exporter : SizedExporter
-        What will write the plans: it says what a message must divide by to be served.
-    chunks : sequence of int, optional
-        Chunk counts to choose from; a few down from that of the instance by default.
-    policies : sequence of str, optional
-        Specifications to choose from; the usual ones by default.
-    tolerance : float
-        By how much of the time of the best plan another may be slower.
-
-    Returns
-    -------
-    list of PlanBySize
-        With ranges that follow each other from the smallest to the largest size.
+    `schedule`: of one collective; its plan is one of those to choose from.
+    `sizes`: message sizes, with units or in bytes.
+    `exporter`: what will write the plans: it says what a message must divide by to be served.
+    `chunks`: chunk counts to choose from; a few down from that of the instance by default.
+    `policies`: specifications to choose from; the usual ones by default.
+    `tolerance`: by how much of the time of the best plan another may be slower.
+    Returns plans with ranges that follow each other from the smallest to the largest size.
     """
     instance = schedule.instance
     if schedule.has_period or len(instance.exchanges) != 1:

@@ -15,13 +15,9 @@ def replanned(schedule: Schedule, instance: Instance, sizes: str | None = None) 
 
     Raises InputError if the sizes are neither.
 
-    Parameters
-    ----------
-    instance : Instance
-        The same exchanges and dimensions, perhaps with other costs.
-    sizes : {"equal", "free"}, optional
-        Chunks of equal size, or of the sizes that suit the order of the plan best, not the present ones; paths and
-        orders stay, and so does the number of chunks, but for those that end with nothing.
+    `instance`: the same exchanges and dimensions, perhaps with other costs.
+    `sizes`: chunks of equal size, or of the sizes that suit the order of the plan best, not the present ones; paths and
+      orders stay, and so does the number of chunks, but for those that end with nothing.
     """
     if sizes is not None:
         checked_sizes(sizes)

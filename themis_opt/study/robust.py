@@ -34,14 +34,9 @@ POOL = tuple(f"search:evaluations=20000:seed={seed}" for seed in (1, 2, 3))
 class RobustChoice:
     """What became of the candidates.
 
-    Attributes
-    ----------
-    comparison : Comparison
-        With the chosen result preferred.
-    nominal, chosen : LossDistribution
-        Of the fastest schedule undisturbed, as it loses least, and of the one that is chosen.
-    distributions : tuple of LossDistribution
-        Of all candidates, the best first.
+    `comparison`: with the chosen result preferred.
+    `nominal`, `chosen`: of the fastest schedule undisturbed, as it loses least, and of the one that is chosen.
+    `distributions`: of all candidates, the best first.
     """
 
     comparison: Comparison
@@ -80,19 +75,10 @@ def choose_robust(
 ) -> RobustChoice | None:
     """The result that loses least on disturbed networks. Raises InputError if the slowest sample may outlast the clock.
 
-    Parameters
-    ----------
-    compared : Comparison
-        The candidates.
-    samples, seed : int
-        Disturbed networks, by default as many as take seconds, and what they depend on.
-    allowance : Allowance, optional
-        When to stop, with the disturbed networks so far.
-
-    Returns
-    -------
-    RobustChoice or None
-        None if the allowance ends before the first disturbed network does.
+    `compared`: the candidates.
+    `samples`, `seed`: disturbed networks, by default as many as take seconds, and what they depend on.
+    `allowance`: when to stop, with the disturbed networks so far.
+    Returns None if the allowance ends before the first disturbed network does.
     """
     ways: dict[str, Execution] = {}
     owner: dict[str, str] = {}

@@ -87,12 +87,8 @@ class LossDistribution:
 
     With compute a makespan is the iteration time.
 
-    Attributes
-    ----------
-    nominal_makespan, nominal_bound
-        Without disturbance, in picoseconds.
-    makespans, bounds : int64 and float64 arrays, shape (samples,)
-        Picoseconds; the same place is the same sample for all policies.
+    `nominal_makespan`, `nominal_bound`: without disturbance, in picoseconds.
+    `makespans`, `bounds`, shape (samples,): picoseconds; the same place is the same sample for all policies.
     """
 
     policy: str
@@ -266,16 +262,11 @@ def _factor_shapes(instance: Instance) -> list[tuple[int, int, int]]:
 class _KernelPlan:
     """A plan as the kernel sees it, and what the costs of its stages depend on, arrays of shape (stages,).
 
-    Attributes
-    ----------
-    phase, dimension, sent
-        As :func:`themis_opt.problem.cost.occupancy` takes them.
-    factor : int64 array
-        Place of the factor of each stage in the latencies of a sample.
-    arrival, delay : int64 arrays, shape (chunks,)
-        The last stage of each chunk that brings its result, and the place of its delay in those of a sample.
-    operations : dict
-        By the number of iterations in a row; filled as they are needed.
+    `phase`, `dimension`, `sent`: as :func:`themis_opt.problem.cost.occupancy` takes them.
+    `factor`: place of the factor of each stage in the latencies of a sample.
+    `arrival`, `delay`, shape (chunks,): the last stage of each chunk that brings its result, and the place of its delay
+      in those of a sample.
+    `operations`: by the number of iterations in a row; filled as they are needed.
     """
 
     instance: Instance

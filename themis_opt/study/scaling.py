@@ -38,18 +38,11 @@ def scaling(
 
     Raises InputError if one of the values does not fit.
 
-    Parameters
-    ----------
-    instance : Instance
-        The iteration on the whole network.
-    policy : str
-        Specification of a launching and a chunk policy.
-    npus : sequence of int
-        Numbers of NPUs, from the innermost dimension outwards; 1 trains alone.
-    utilisations, compressions : sequence of float
-        Shares of every bandwidth that are used, and bytes over those on the wire.
-    overhead : float
-        Work that is not divided, over work that is: of it the efficiency by Amdahl's law is stated too.
+    `instance`: the iteration on the whole network.
+    `policy`: specification of a launching and a chunk policy.
+    `npus`: numbers of NPUs, from the innermost dimension outwards; 1 trains alone.
+    `utilisations`, `compressions`: shares of every bandwidth that are used, and bytes over those on the wire.
+    `overhead`: work that is not divided, over work that is: the efficiency by Amdahl's law is stated too.
     """
     if not 0 <= overhead < inf:
         raise InputError("must be 0 or more", field="overhead", value=overhead)
@@ -131,15 +124,9 @@ def efficiency(overhead: float, npus: int) -> float:
 def parameter_servers(size: int, workers: int, bandwidth: float, compute: float) -> int:
     r"""Parameter servers that hide their traffic behind compute: :math:`N \ge 2 S W / (B T)`, the same source.
 
-    Parameters
-    ----------
-    size : int
-        Bytes of the parameters, S.
-    workers : int
-        Workers, W.
-    bandwidth : float
-        Bytes per second of one server, B.
-    compute : float
-        Picoseconds of one iteration of a worker, T.
+    `size`: bytes of the parameters, S.
+    `workers`: workers, W.
+    `bandwidth`: bytes per second of one server, B.
+    `compute`: picoseconds of one iteration of a worker, T.
     """
     return max(1, ceil(2 * size * workers * PICOSECONDS_PER_SECOND / (bandwidth * compute)))

@@ -28,12 +28,8 @@ SHARES = (0.5, 0.95, 0.99)
 class ToleranceEffect:
     """Iteration times of the three ways in the same samples.
 
-    Attributes
-    ----------
-    tolerance : float
-        The largest fraction of a tensor that may be lost.
-    distributions : tuple of LossDistribution
-        One for each of :data:`WAYS`.
+    `tolerance`: the largest fraction of a tensor that may be lost.
+    `distributions`: one for each of :data:`WAYS`.
     """
 
     tolerance: float
@@ -64,12 +60,8 @@ def has_tolerance(instance: Instance) -> bool:
 def tolerance_effect(schedule: Schedule, **disturbance: Any) -> ToleranceEffect:
     """Run the plan of a schedule in the three ways.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        Of an iteration with tensors of which some bytes may be lost.
-    **disturbance
-        As :func:`~themis_opt.study.robustness.loss_distributions` takes it.
+    `schedule`: of an iteration with tensors of which some bytes may be lost.
+    `**disturbance`: as :func:`~themis_opt.study.robustness.loss_distributions` takes it.
     """
     instance = schedule.instance
     whole = without_tolerance(instance)

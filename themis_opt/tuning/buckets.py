@@ -54,10 +54,7 @@ def bucket_rows(tuned: Tuned) -> list[dict[str, Any]]:
 
     The best size and the usual one are always measured, others while there is time.
 
-    Returns
-    -------
-    list of dict
-        ``bucket_bytes`` ascending, ``iteration_ns``, ``bound_ns`` and ``gap``; ``is_best`` where the choice has it.
+    Returns ``bucket_bytes`` ascending, ``iteration_ns``, ``bound_ns`` and ``gap``; ``is_best`` where the choice has it.
     """
     knob = BUCKETS.get(str(tuned.choice.get("launching")), "")
     if knob not in tuned.choice:

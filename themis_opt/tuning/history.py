@@ -27,20 +27,12 @@ OBJECTIVES: tuple[Objective, ...] = ("makespan", "pareto")
 class Trial:
     """One choice that was tried.
 
-    Attributes
-    ----------
-    number : int
-        Of the trial in its study.
-    choice : mapping
-        In canonical form.
-    state : {"complete", "pruned", "failed"}
-        Pruned trials were given up after some of the cases.
-    measurements : tuple of CaseMeasurement
-        Of the cases tried, from cheap to costly.
-    repeats : int or None
-        Number of the earlier trial with this choice, whose outcome was remembered.
-    error : str
-        Why it failed.
+    `number`: of the trial in its study.
+    `choice`: in canonical form.
+    `state`: pruned trials were given up after some of the cases.
+    `measurements`: of the cases tried, from cheap to costly.
+    `repeats`: number of the earlier trial with this choice, whose outcome was remembered.
+    `error`: why it failed.
     """
 
     number: int
@@ -91,14 +83,9 @@ def key_of(choice: Choice) -> str:
 class History:
     """What all processes that search in a study have learnt.
 
-    Attributes
-    ----------
-    trials : list of Trial
-        The finished ones, by number.
-    known : dict
-        Those of them that were run, by the key of their choice.
-    is_shared : bool
-        Whether another process has been at work in it since it was opened.
+    `trials`: the finished ones, by number.
+    `known`: those of them that were run, by the key of their choice.
+    `is_shared`: whether another process has been at work in it since it was opened.
     """
 
     def __init__(self, study: "Study") -> None:

@@ -40,11 +40,7 @@ DEFAULT: Mapping[str, ParameterValue] = MappingProxyType(
 class LaunchingChoices:
     """Launching policies, their knobs, and the order in which dimensions serve collectives.
 
-    Attributes
-    ----------
-    instance : Instance
-    names : tuple of str
-        The policies to choose from.
+    `names`: the policies to choose from.
     """
 
     instance: Instance

@@ -62,22 +62,14 @@ def make_space(
     Raises InputError if one of them breaks a rule, the memory does not suffice for what users do today, or `sizes`,
     `profiles` or `min_chunk` are given where there is compute.
 
-    Parameters
-    ----------
-    sizes : sequence of str or int
-        Sizes of every collective to tune for together; by default the size the instance has.
-    policies, profiles : sequence of str
-        Some of :data:`TUNED_POLICIES` and of :data:`~themis_opt.tuning.profiles.PROFILES`; all by default.
-    launching : sequence of str
-        Launching policies to choose from where there is compute; all by default.
-    max_chunks : int
-        Most chunks of a collective; 256 by default, with compute 64.
-    min_chunk : str or int
-        Least bytes of an equal chunk, 1 by default, at most the largest collective.
-    memory : float
-        GiB; choices whose schedules need more are not tried.
-    **costs
-        As in :func:`themis_opt.problem.cost_overrides.with_costs`.
+    `sizes`: sizes of every collective to tune for together; by default the size the instance has.
+    `policies`, `profiles`: some of :data:`TUNED_POLICIES` and of :data:`~themis_opt.tuning.profiles.PROFILES`; all by
+      default.
+    `launching`: launching policies to choose from where there is compute; all by default.
+    `max_chunks`: most chunks of a collective; 256 by default, with compute 64.
+    `min_chunk`: least bytes of an equal chunk, 1 by default, at most the largest collective.
+    `memory`: GiB; choices whose schedules need more are not tried.
+    `**costs`: as in :func:`themis_opt.problem.cost_overrides.with_costs`.
     """
     costly, chosen = with_costs(instance, **costs), _names_option("--policies", policies, TUNED_POLICIES)
     if has_launches(instance):

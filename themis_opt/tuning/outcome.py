@@ -21,27 +21,15 @@ if TYPE_CHECKING:
 class Tuned:
     """The best choice of a space beside what users do today: the paper's default, in an iteration that of PyTorch.
 
-    Attributes
-    ----------
-    space : Space
-        What could be chosen.
-    objective : {"makespan", "pareto"}
-    study, storage : str
-        Name of the study and where it is kept, without passwords.
-    best : Trial
-        Of least makespan, or least geometric mean of makespan over ideal; then of fewest pieces.
-    trials : tuple of Trial
-        All of the study, by number.
-    default : tuple of CaseMeasurement
-        What users do today, one per case.
-    importances : dict
-        Share of each parameter in what makes trials good; empty where that cannot be said.
-    interrupted : bool
-        Whether Ctrl-C ended the search.
-    allowance : Allowance
-        What is left of the time for trials, or for settings beside the best.
-    trials_of_optuna : optuna.Study
-        The study, for pictures and analyses of Optuna.
+    `space`: what could be chosen.
+    `study`, `storage`: name of the study and where it is kept, without passwords.
+    `best`: of least makespan, or least geometric mean of makespan over ideal; then of fewest pieces.
+    `trials`: all of the study, by number.
+    `default`: what users do today, one per case.
+    `importances`: share of each parameter in what makes trials good; empty where that cannot be said.
+    `interrupted`: whether Ctrl-C ended the search.
+    `allowance`: what is left of the time for trials, or for settings beside the best.
+    `trials_of_optuna`: the study, for pictures and analyses of Optuna.
     """
 
     space: Space

@@ -14,14 +14,9 @@ Choice = Mapping[str, ParameterValue]
 class TunedParameter:
     """One thing to choose.
 
-    Attributes
-    ----------
-    name : str
-        How it is called in studies and tables.
-    values : tuple of int or of str
-        What it may be; numbers ascend, are positive, and count as near where their ratio is near 1.
-    when : mapping
-        Values of earlier parameters under which it matters; empty if it always does.
+    `name`: how it is called in studies and tables.
+    `values`: what it may be; numbers ascend, are positive, and count as near where their ratio is near 1.
+    `when`: values of earlier parameters under which it matters; empty if it always does.
     """
 
     name: str

@@ -53,10 +53,7 @@ PROFILES: Mapping[str, Callable[[Instance, Policy, int], Schedule]] = MappingPro
 def ramp_sizes(collective: Exchange, ratio: int) -> IntArray:
     """Sizes that grow geometrically at the start and shrink alike at the end, shape (chunks,) at most.
 
-    Parameters
-    ----------
-    ratio : int
-        Size of the middle chunks over the size of the first and the last.
+    `ratio`: size of the middle chunks over the size of the first and the last.
     """
     number = np.arange(collective.chunks)
     from_end = np.minimum(number, number[::-1])

@@ -29,16 +29,10 @@ USUAL_DIVISOR = 16
 class CaseMeasurement:
     """What a choice is worth in one case.
 
-    Attributes
-    ----------
-    makespan : int
-        Picoseconds, simulated and validated.
-    ideal : float
-        Picoseconds that nothing can beat, to compare cases with.
-    utilisation : float
-        Share of the bandwidth in use, 0..1.
-    pieces : int
-        Chunks into which the data are cut.
+    `makespan`: picoseconds, simulated and validated.
+    `ideal`: picoseconds that nothing can beat, to compare cases with.
+    `utilisation`: share of the bandwidth in use, 0..1.
+    `pieces`: chunks into which the data are cut.
     """
 
     makespan: int
@@ -58,26 +52,15 @@ class Space:
 
     A problem may have several cases, such as several sizes of one collective.
 
-    Attributes
-    ----------
-    name : str
-        Of the problem, for titles.
-    instances : tuple of Instance
-        The cases, from cheap to costly, with the costs as asked for.
-    cases : tuple of str
-        A name for each of them.
-    parameters : tuple of TunedParameter
-        What can be chosen.
-    reference : Choice
-        What users do today; it need not lie in the space.
-    identity : mapping
-        What two searches must have in common to share their trials, by a name for the part.
-    min_chunk : int
-        Least bytes of an equal chunk.
-    launching : LaunchingChoices or None
-        What can be launched when; None where every collective is launched alone.
-    memory : float
-        GiB; no schedule is made that needs more.
+    `name`: of the problem, for titles.
+    `instances`: the cases, from cheap to costly, with the costs as asked for.
+    `cases`: a name for each of them.
+    `parameters`: what can be chosen.
+    `reference`: what users do today; it need not lie in the space.
+    `identity`: what two searches must have in common to share their trials, by a name for the part.
+    `min_chunk`: least bytes of an equal chunk.
+    `launching`: what can be launched when; None where every collective is launched alone.
+    `memory`: GiB; no schedule is made that needs more.
     """
 
     name: str

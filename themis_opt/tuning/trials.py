@@ -60,15 +60,8 @@ def cut_off(allowance: Allowance) -> Iterator[None]:
 class Search:
     """A study with its space and what is known of it.
 
-    Parameters
-    ----------
-    study : optuna.study.Study
-        It may hold trials already.
-    space : Space
-    objective : {"makespan", "pareto"}
-    seed : int
-    url : str or None
-        Where the study is kept, for messages.
+    `study`: it may hold trials already.
+    `url`: where the study is kept, for messages.
     """
 
     def __init__(self, study: "optuna.Study", space: Space, objective: Objective, seed: int, url: str | None) -> None:

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 class StorageLost(StorageError):
     """A storage that failed during a search.
 
-    Attributes
-    ----------
-    tuned : Tuned or None
-        The outcomes until then, if there are any.
+    `tuned`: the outcomes until then, if there are any.
     """
 
     tuned: Tuned | None = None

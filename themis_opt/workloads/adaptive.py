@@ -20,12 +20,8 @@ WITH_PLACES = 3
 def adapted(instance: Instance, ratio: float) -> Instance:
     """The instance with compression on the dimensions that are slow. Raises InputError if the ratio is less than 1.
 
-    Parameters
-    ----------
-    instance : Instance
-        A training iteration.
-    ratio : float
-        r: the slowest dimension is compressed by three times as much.
+    `instance`: a training iteration.
+    `ratio`: r: the slowest dimension is compressed by three times as much.
     """
     if ratio < 1:
         raise InputError("must be 1 or more", field="--adaptive", value=ratio)

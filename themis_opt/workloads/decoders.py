@@ -35,26 +35,16 @@ class Compressed:
 class Decoder:
     """Sizes of a decoder.
 
-    Attributes
-    ----------
-    layers, hidden, vocabulary : int
-        Blocks, width, and tokens.
-    heads, groups : int
-        Heads of queries, and of keys and values.
-    head : int
-        Size of a head.
-    inner : int
-        Width of a feed-forward layer that is not of experts.
-    tied : bool
-        Whether the output projection has the weights of the embedding.
-    biased : bool
-        Whether queries, keys and values have biases.
-    experts, active, shared, expert : int
-        Experts of a layer, those that a token uses, those that all use, and their width; 0 where there are none.
-    dense : int
-        First layers without experts.
-    compressed : Compressed, optional
-        Attention on compressed keys and values, in the place of `groups` and `head`.
+    `layers`, `hidden`, `vocabulary`: blocks, width, and tokens.
+    `heads`, `groups`: heads of queries, and of keys and values.
+    `head`: size of a head.
+    `inner`: width of a feed-forward layer that is not of experts.
+    `tied`: whether the output projection has the weights of the embedding.
+    `biased`: whether queries, keys and values have biases.
+    `experts`, `active`, `shared`, `expert`: experts of a layer, those that a token uses, those that all use, and their
+      width; 0 where there are none.
+    `dense`: first layers without experts.
+    `compressed`: attention on compressed keys and values, in the place of `groups` and `head`.
     """
 
     layers: int

@@ -39,12 +39,8 @@ def dlrm_mlperf() -> tuple[Layer, ...]:
 def dlrm_totals(weights: int, exchanged: int) -> tuple[Layer, ...]:
     """Tables, bottom and top perceptron as one layer each; the bottom has the medium model's share of the weights.
 
-    Parameters
-    ----------
-    weights : int
-        Of both perceptrons.
-    exchanged : int
-        Elements per sample that leave the tables; how many rows they have is not known, so none are counted.
+    `weights`: of both perceptrons.
+    `exchanged`: elements per sample that leave the tables; how many rows they have is not known, so none are counted.
     """
     bottom = weights * BOTTOM_SHARE[0] // BOTTOM_SHARE[1]
     parts = [("bottom.0", bottom), ("top.0", weights - bottom)]

@@ -11,14 +11,9 @@ from themis_opt.problem.network import Network
 class NpuGroups:
     """Groups of NPUs that hold one copy of a model together.
 
-    Attributes
-    ----------
-    size, copies : int
-        NPUs of each group, and groups.
-    inside, across : tuple of str
-        Names of the dimensions within a group, and of those between NPUs that hold the same part.
-    splits : tuple of Split
-        The dimension that is divided between both, if there is one.
+    `size`, `copies`: NPUs of each group, and groups.
+    `inside`, `across`: names of the dimensions within a group, and of those between NPUs that hold the same part.
+    `splits`: the dimension that is divided between both, if there is one.
     """
 
     size: int
@@ -39,14 +34,9 @@ def divide(network: Network, size: int, *, shared: bool = True) -> NpuGroups:
     Raises InputError if groups of that size do not fill dimensions from the innermost one, but for a divisor of the
     last.
 
-    Parameters
-    ----------
-    network : Network
-        All NPUs.
-    size : int
-        NPUs of one group.
-    shared : bool
-        Whether both parts of a dimension that is split share its bandwidth, as a NIC does.
+    `network`: all NPUs.
+    `size`: NPUs of one group.
+    `shared`: whether both parts of a dimension that is split share its bandwidth, as a NIC does.
     """
     names, rest = network.dimension_names, size
     for position, extent in enumerate(network.sizes):

@@ -31,27 +31,16 @@ class Parameter:
 class Layer:
     """One layer, or a block that computes as a whole.
 
-    Attributes
-    ----------
-    name : str
-        Unique in its model.
-    kind : str
-        What it does; a `table` is an embedding so large that its rows are spread over all NPUs.
-    parameters : tuple of Parameter
-        Its trainable tensors, in the order of the reference implementation.
-    flops : int
-        Floating-point operations of the forward pass, per sample; a multiplication with an addition is two.
-    inputs, outputs : int
-        Elements of the activations that come in and go out, per sample.
-    joins : str
-        For a table: the layer that uses what was looked up.
-    rows : int
-        Rows of the input where it is an image that parts of which different NPUs can hold; else 0.
-    halos : (int, int)
-        Elements per sample that a part needs of a neighbour: of the input, and of the gradients of the output.
-    experts, routed : int
-        Experts of which each token uses some, whose parameters have names that begin with ``experts.``, and elements
-        per sample that travel to them; 0 where there are none.
+    `name`: unique in its model.
+    `kind`: what it does; a `table` is an embedding so large that its rows are spread over all NPUs.
+    `parameters`: its trainable tensors, in the order of the reference implementation.
+    `flops`: floating-point operations of the forward pass, per sample; a multiplication with an addition is two.
+    `inputs`, `outputs`: elements of the activations that come in and go out, per sample.
+    `joins`: for a table: the layer that uses what was looked up.
+    `rows`: rows of the input where it is an image that parts of which different NPUs can hold; else 0.
+    `halos`: elements per sample that a part needs of a neighbour: of the input, and of the gradients of the output.
+    `experts`, `routed`: experts of which each token uses some, whose parameters have names that begin with
+      ``experts.``, and elements per sample that travel to them; 0 where there are none.
     """
 
     name: str
@@ -85,14 +74,9 @@ class Layer:
 class TrainingModel:
     """A model that can be trained: its layers from the input to the output, and where they are described.
 
-    Attributes
-    ----------
-    title, source : str
-        Name as its authors write it, and where its architecture is published.
-    make : callable
-        Makes the layers; takes the length of a sequence in tokens if `sequence` is one.
-    sequence : int or None
-        Usual length of a sequence; None where a sample is no sequence.
+    `title`, `source`: name as its authors write it, and where its architecture is published.
+    `make`: makes the layers; takes the length of a sequence in tokens if `sequence` is one.
+    `sequence`: usual length of a sequence; None where a sample is no sequence.
     """
 
     title: str
@@ -133,16 +117,10 @@ def linear(name: str, inputs: int, outputs: int, *, bias: bool = True) -> Layer:
 def convolution(name: str, channels: tuple[int, int], kernel: int, side: int, stride: int, *, norm: bool) -> Layer:
     """A square convolution with padding that keeps the size, with its batch normalisation or with a bias.
 
-    Parameters
-    ----------
-    name : str
-        Name of the layer.
-    channels : (int, int)
-        Of the input and of the output.
-    kernel, side, stride : int
-        Side of the kernel, side of the input in pixels, and the step.
-    norm : bool
-        Whether batch normalisation, with two parameters for each channel, stands in for the bias.
+    `name`: name of the layer.
+    `channels`: of the input and of the output.
+    `kernel`, `side`, `stride`: side of the kernel, side of the input in pixels, and the step.
+    `norm`: whether batch normalisation, with two parameters for each channel, stands in for the bias.
     """
     inputs, outputs = channels
     after = -(-side // stride)

@@ -121,20 +121,10 @@ def _backward(passes: Passes, layers: tuple[Layer, ...], setup: Setup, place: in
 def swaps(layers: tuple[Layer, ...], sizes: list[int], memory: int, fates: Sequence[str]) -> dict[int, Swap]:
     """When what is swapped has to be out, may come back, and is needed, so that the memory is never exceeded.
 
-    Parameters
-    ----------
-    layers : tuple of Layer
-    sizes : list of int
-        Bytes of all activations.
-    memory : int
-        Bytes for them.
-    fates : sequence of str
-        What becomes of the input of each layer.
-
-    Returns
-    -------
-    dict
-        By the place of the layer whose input is swapped.
+    `sizes`: bytes of all activations.
+    `memory`: bytes for them.
+    `fates`: what becomes of the input of each layer.
+    Returns moments by the place of the layer whose input is swapped.
     """
     out, back = _leaving(layers, sizes, memory, fates), _returning(sizes, memory, fates)
     result = {}

@@ -26,12 +26,8 @@ from themis_opt.workloads.transformations import transformed
 class Maker(NamedTuple):
     """A way to share a model.
 
-    Attributes
-    ----------
-    make : callable
-        Makes the iteration from the layers.
-    options : tuple of str
-        Those of :data:`themis_opt.workloads.setup.SOMETIMES` that it knows.
+    `make`: makes the iteration from the layers.
+    `options`: those of :data:`themis_opt.workloads.setup.SOMETIMES` that it knows.
     """
 
     make: Callable[[tuple[Layer, ...], Setup], Iteration]
@@ -71,18 +67,11 @@ def make_workload(
 
     Raises InputError if there is no such parallelism, or the choices do not fit together.
 
-    Parameters
-    ----------
-    model : TrainingModel
-        What is trained; gives the name of the instance.
-    layers : tuple of Layer
-        Its layers.
-    setup : Setup
-        Network, times, batch and the other choices.
-    parallelism : str
-        One of :data:`PARALLELISMS`.
-    chunks : int
-        Chunks of each collective.
+    `model`: what is trained; gives the name of the instance.
+    `layers`: its layers.
+    `setup`: network, times, batch and the other choices.
+    `parallelism`: one of :data:`PARALLELISMS`.
+    `chunks`: chunks of each collective.
     """
     if parallelism not in PARALLELISMS:
         rule = f"unknown parallelism; use one of {', '.join(PARALLELISMS)}{suggestion(parallelism, PARALLELISMS)}"

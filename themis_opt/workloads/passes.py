@@ -11,10 +11,7 @@ from themis_opt.problem.phases import CollectiveKind
 class Passes:
     """Collects tasks and tensors in the order of execution.
 
-    Parameters
-    ----------
-    element_bytes : int
-        Bytes of one element of every tensor.
+    `element_bytes`: bytes of one element of every tensor.
     """
 
     def __init__(self, element_bytes: int) -> None:

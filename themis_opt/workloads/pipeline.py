@@ -31,16 +31,10 @@ from themis_opt.workloads.setup import MicrobatchSchedule, Setup
 class PipelineStages:
     """A pipeline on a network.
 
-    Attributes
-    ----------
-    layers : tuple of tuple of Layer
-        Those of each stage.
-    along : str
-        Dimension of the messages between stages.
-    across : tuple of str
-        Dimensions of the exchange of gradients between copies of a stage.
-    splits : tuple of Split
-        The outermost dimension, where it is divided between stages and copies.
+    `layers`: those of each stage.
+    `along`: dimension of the messages between stages.
+    `across`: dimensions of the exchange of gradients between copies of a stage.
+    `splits`: the outermost dimension, where it is divided between stages and copies.
     """
 
     layers: tuple[tuple[Layer, ...], ...]
@@ -66,12 +60,8 @@ def pipeline(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
 def balanced(weights: Sequence[int], parts: int) -> tuple[int, ...]:
     """Ends of contiguous parts, at least one item each, of which the heaviest weighs least.
 
-    Parameters
-    ----------
-    weights : sequence of int
-        Of each item.
-    parts : int
-        At most the number of items.
+    `weights`: of each item.
+    `parts`: at most the number of items.
     """
     total = [0]
     for weight in weights:
@@ -95,10 +85,7 @@ def balanced(weights: Sequence[int], parts: int) -> tuple[int, ...]:
 def in_order(stages: int, microbatches: int, schedule: MicrobatchSchedule) -> Iterator[tuple[int, int, bool]]:
     """Stage, microbatch and direction of all passes, each after those that it waits for.
 
-    Yields
-    ------
-    (int, int, bool)
-        True for a backward pass.
+    The third value is true for a backward pass.
     """
     passes = [list(_passes_of(stages - stage, microbatches, schedule)) for stage in range(stages)]
     done: set[tuple[int, int, bool]] = set()

@@ -17,10 +17,7 @@ STAGE_WIDTHS = (64, 128, 256, 512)
 def resnet(depths: tuple[int, int, int, int]) -> tuple[Layer, ...]:
     """Layers of a residual network of bottleneck blocks.
 
-    Parameters
-    ----------
-    depths : tuple of int
-        Blocks of each stage: (3, 4, 6, 3) is ResNet-50.
+    `depths`: blocks of each stage: (3, 4, 6, 3) is ResNet-50.
     """
     layers = [convolution("conv1", (3, 64), 7, 224, 2, norm=True)]
     channels, side = 64, 56

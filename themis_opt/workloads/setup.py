@@ -38,54 +38,33 @@ SOMETIMES: Mapping[str, str] = MappingProxyType(
 class Setup:
     """Choices that make an iteration from the layers of a model.
 
-    Attributes
-    ----------
-    network : Network
-        The NPUs.
-    timing : Timing
-        How long layers compute.
-    batch : int
-        Samples of one step, for each NPU or for each group that holds a copy of the model together.
-    element_bytes : int
-        Bytes of each element of parameters, gradients and activations.
-    group : int or None
-        NPUs of a group that shares the model; None for all of them where a parallelism needs groups.
-    accumulate : int
-        Steps of which only the last exchanges gradients.
-    zero : int
-        Stage of ZeRO: 1 for optimizer states that are sharded among data-parallel NPUs, 2 for gradients too, 0 for
-        copies; stage 3 is the parallelism ``fsdp``.
-    granularity : str
-        One tensor of gradients for everything, for each layer, or for each parameter tensor.
-    recompute : bool
-        Whether the backward pass of a layer begins with another forward pass.
-    update : int
-        Picoseconds of the optimizer.
-    shared : bool
-        Whether the two parts of a dimension that is split share its bandwidth.
-    unequal : Unequal
-        Speeds of NPUs that are not equal, and how they share the batch.
-    compression : Compression
-        Fewer bytes of tensors.
-    refresh : int
-        Picoseconds of each iteration in which what compression needs is computed.
-    adaptive : float
-        Compression of the slowest dimension, less of others (:mod:`themis_opt.workloads.adaptive`); 1 for none.
-    tolerance : float
-        Fraction of the bytes between data-parallel NPUs that may be lost.
-    stages, microbatches : int
-        Stages of a pipeline, None where there is none, and parts of the batch that go through them one by one.
-    schedule : {"gpipe", "1f1b"}
-        Order of forward and backward passes of a stage (:mod:`themis_opt.workloads.pipeline`).
-    skip, wait : int
-        Batches from one exchange between all groups to the next, and batches that it may take
-        (:mod:`themis_opt.workloads.daso`).
-    memory, host_link : int and float
-        Bytes of an NPU, and bytes per second between it and its host (:mod:`themis_opt.workloads.out_of_core`); None
-        where everything fits.
-    local_blocks : int
-        Blocks of layers with a separate loss, whose gradients leave in the forward sweep; 1 for one loss at the end
-        (M. Laskin et al., *Parallel Training of Deep Networks with Local Updates*, https://arxiv.org/abs/2012.03837).
+    `network`: the NPUs.
+    `timing`: how long layers compute.
+    `batch`: samples of one step, for each NPU or for each group that holds a copy of the model together.
+    `element_bytes`: bytes of each element of parameters, gradients and activations.
+    `group`: NPUs of a group that shares the model; None for all of them where a parallelism needs groups.
+    `accumulate`: steps of which only the last exchanges gradients.
+    `zero`: stage of ZeRO: 1 for optimizer states that are sharded among data-parallel NPUs, 2 for gradients too, 0 for
+      copies; stage 3 is the parallelism ``fsdp``.
+    `granularity`: one tensor of gradients for everything, for each layer, or for each parameter tensor.
+    `recompute`: whether the backward pass of a layer begins with another forward pass.
+    `update`: picoseconds of the optimizer.
+    `shared`: whether the two parts of a dimension that is split share its bandwidth.
+    `unequal`: speeds of NPUs that are not equal, and how they share the batch.
+    `compression`: fewer bytes of tensors.
+    `refresh`: picoseconds of each iteration in which what compression needs is computed.
+    `adaptive`: compression of the slowest dimension, less of others (:mod:`themis_opt.workloads.adaptive`); 1 for none.
+    `tolerance`: fraction of the bytes between data-parallel NPUs that may be lost.
+    `stages`, `microbatches`: stages of a pipeline, None where there is none, and parts of the batch that go through
+      them one by one.
+    `schedule`: order of forward and backward passes of a stage (:mod:`themis_opt.workloads.pipeline`).
+    `skip`, `wait`: batches from one exchange between all groups to the next, and batches that it may take
+      (:mod:`themis_opt.workloads.daso`).
+    `memory`, `host_link`: bytes of an NPU, and bytes per second between it and its host
+      (:mod:`themis_opt.workloads.out_of_core`); None where everything fits.
+    `local_blocks`: blocks of layers with a separate loss, whose gradients leave in the forward sweep; 1 for one loss at
+      the end (M. Laskin et al., *Parallel Training of Deep Networks with Local Updates*,
+      https://arxiv.org/abs/2012.03837).
     """
 
     network: Network

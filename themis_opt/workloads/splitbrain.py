@@ -46,12 +46,8 @@ def splitbrain(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
 def memory_fraction(convolutions: int, connected: int, group: int) -> Fraction:
     """Part of the model's parameters that one machine holds.
 
-    Parameters
-    ----------
-    convolutions, connected : int
-        Parameters of the convolutions and of the fully connected layers.
-    group : int
-        Machines of a group.
+    `convolutions`, `connected`: parameters of the convolutions and of the fully connected layers.
+    `group`: machines of a group.
     """
     return (convolutions + Fraction(connected, group)) / (convolutions + connected)
 
@@ -70,12 +66,8 @@ def serial_time(instance: Instance) -> Fraction:
 def speedup(instance: Instance, iteration_time: int | Fraction) -> Fraction:
     """Samples per second of all machines, relative to one machine that trains alone.
 
-    Parameters
-    ----------
-    instance : Instance
-        Made by :func:`splitbrain`: each machine computes as long as one alone does for its batch.
-    iteration_time : int or Fraction
-        Picoseconds of one iteration, simulated or estimated (:func:`serial_time`).
+    `instance`: made by :func:`splitbrain`: each machine computes as long as one alone does for its batch.
+    `iteration_time`: picoseconds of one iteration, simulated or estimated (:func:`serial_time`).
     """
     return instance.network.num_npus * Fraction(instance.compute) / Fraction(iteration_time)
 

@@ -47,12 +47,8 @@ class Timing(Protocol):
 class Rate:
     """Times from operations: each gradient takes as many as the forward pass.
 
-    Attributes
-    ----------
-    flops : int
-        Operations per second that the NPU could reach.
-    efficiency : float
-        Fraction of them that it does reach.
+    `flops`: operations per second that the NPU could reach.
+    `efficiency`: fraction of them that it does reach.
     """
 
     flops: int

@@ -22,12 +22,8 @@ class Compression:
     V. Gupta et al., *Training Recommender Systems at Scale: Communication-Efficient Model and Data Parallelism* (DCT),
     https://arxiv.org/abs/2010.08899.  What compression does to convergence is outside of the model.
 
-    Attributes
-    ----------
-    ratios : mapping
-        Values per value that is sent, at least 1, for tensors between data-parallel and model-parallel NPUs.
-    index_bytes : int
-        Bytes of the place of a value.
+    `ratios`: values per value that is sent, at least 1, for tensors between data-parallel and model-parallel NPUs.
+    `index_bytes`: bytes of the place of a value.
     """
 
     ratios: Mapping[Parallelism, Fraction] = field(default_factory=lambda: MappingProxyType({}))
@@ -93,16 +89,10 @@ def transformed(iteration: Iteration, compression: Compression, refresh: int, to
 
     Raises InputError if the tolerance is not at least 0 and less than 1, or there is nothing to refresh.
 
-    Parameters
-    ----------
-    iteration : Iteration
-        What is exchanged without compression and loss.
-    compression : Compression
-        Fewer bytes of every tensor.
-    refresh : int
-        Picoseconds of a task that comes first, for what compression has to compute.
-    tolerance : float
-        Fraction of the bytes of gradients and parameters between data-parallel NPUs that may be lost.
+    `iteration`: what is exchanged without compression and loss.
+    `compression`: fewer bytes of every tensor.
+    `refresh`: picoseconds of a task that comes first, for what compression has to compute.
+    `tolerance`: fraction of the bytes of gradients and parameters between data-parallel NPUs that may be lost.
     """
     if not 0 <= tolerance < 1:
         raise InputError("must be at least 0 and less than 1", field="--tolerance", value=tolerance)

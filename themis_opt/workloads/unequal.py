@@ -19,12 +19,8 @@ BatchShare = Literal["equal", "proportional"]
 class Unequal:
     """Groups of equally many NPUs, with the speed of each relative to the NPU of the given times.
 
-    Attributes
-    ----------
-    speeds : tuple of Fraction
-        One per group; none where all NPUs are as fast as the times say.
-    share : {"equal", "proportional"}
-        How the batch of all is divided.
+    `speeds`: one per group; none where all NPUs are as fast as the times say.
+    `share`: how the batch of all is divided.
     """
 
     speeds: tuple[Fraction, ...] = ()

@@ -15,12 +15,8 @@ FULLY_CONNECTED_WIDTH = 4096
 def vgg16(side: int, classes: int) -> tuple[Layer, ...]:
     """Layers of VGG-16.
 
-    Parameters
-    ----------
-    side : int
-        Of the image, in pixels: a multiple of 32.
-    classes : int
-        Outputs of the last layer.
+    `side`: of the image, in pixels: a multiple of 32.
+    `classes`: outputs of the last layer.
     """
     layers: list[Layer] = []
     channels = 3

@@ -124,12 +124,8 @@ class StageNodes(NamedTuple):
 class CustomCollective:
     """All collectives of a schedule as one custom collective.
 
-    Attributes
-    ----------
-    schedule : Schedule
-        Without compute.
-    level : {"stage", "step"}
-        How fine its messages are.
+    `schedule`: without compute.
+    `level`: how fine its messages are.
     """
 
     schedule: Schedule

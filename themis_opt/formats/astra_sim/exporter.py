@@ -37,10 +37,7 @@ BYTES_PER_NODE = 100
 class AstraSim:
     """ASTRA-sim 2: network, system, workload and the schedule as a custom collective.
 
-    Attributes
-    ----------
-    level : {"stage", "step"}
-        One message per stage and NPU, or the messages of the basic algorithms.
+    `level`: one message per stage and NPU, or the messages of the basic algorithms.
     """
 
     endings: ClassVar[tuple[str, ...]] = ("yml", "json", "et")

@@ -39,25 +39,15 @@ MSCCL_COLLECTIVES: Mapping[CollectiveKind, str] = MappingProxyType(
 class Dialect:
     """Limits of a reader of the format.
 
-    Attributes
-    ----------
-    max_steps : int
-        Steps of a threadblock.
-    max_threadblocks : int
-        Threadblocks of a GPU.
-    max_peers : int
-        Threadblocks of a GPU that send, and that receive, on one channel.
-    max_channels : int
-    max_count : int
-        Units of one step.
-    max_offset : int
-        Units of a loop: offsets are numbers of 16 bits.
-    max_nodes : int
-        XML elements of one GPU.
-    says_out_of_place : bool
-        Whether one file serves both in place and out of place and says so, and 0 bytes stand for no limit.
-    reduce_scatter : str
-        How it spells that collective.
+    `max_steps`: steps of a threadblock.
+    `max_threadblocks`: threadblocks of a GPU.
+    `max_peers`: threadblocks of a GPU that send, and that receive, on one channel.
+    `max_count`: units of one step.
+    `max_offset`: units of a loop: offsets are numbers of 16 bits.
+    `max_nodes`: XML elements of one GPU.
+    `says_out_of_place`: whether one file serves both in place and out of place and says so, and 0 bytes stand for no
+      limit.
+    `reduce_scatter`: how it spells that collective.
     """
 
     max_steps: int

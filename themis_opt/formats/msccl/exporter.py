@@ -27,16 +27,10 @@ from themis_opt.schedules.schedule import Schedule
 class Msccl:
     """MSCCL XML: programs of threadblocks that MSCCL and RCCL run.
 
-    Attributes
-    ----------
-    dialect : {"msccl", "azure", "rccl"}
-        Who reads it.
-    collective : str
-        Which collective of the schedule; the only one by default.
-    protocol : {"Simple", "LL", "LL128"}
-        How data are sent.
-    min_bytes, max_bytes : int
-        The smallest and the largest message for which it is used; 0 stands for no limit.
+    `dialect`: who reads it.
+    `collective`: which collective of the schedule; the only one by default.
+    `protocol`: how data are sent.
+    `min_bytes`, `max_bytes`: the smallest and the largest message for which it is used; 0 stands for no limit.
     """
 
     endings: ClassVar[tuple[str, ...]] = ("xml",)

@@ -36,10 +36,7 @@ def interpret(algorithm: MscclAlgorithm, *, in_place: bool, seed: int = 0) -> No
     Raises InvalidSchedule, with the rule ``data``, if threadblocks wait in a circle, if the result depends on timing,
     or if it is wrong.
 
-    Parameters
-    ----------
-    in_place : bool
-        Whether output and input are the same memory.
+    `in_place`: whether output and input are the same memory.
     """
     generator = np.random.default_rng(seed)
     memories = [_memory(algorithm, gpu, generator, in_place=in_place) for gpu in algorithm.gpus]

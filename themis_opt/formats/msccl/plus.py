@@ -149,16 +149,11 @@ class PlusPlan(_Strict):
 class MscclPlus:
     """Execution plan for MSCCL++: puts, signals and waits of threadblocks.
 
-    Attributes
-    ----------
-    collective : str
-        Which collective of the schedule; the only one by default.
-    node_dimensions : int
-        How many dimensions lie within a node: there GPUs reach each other's memory, beyond it they use ports.
-    in_place : bool
-        Whether output and input are the same memory.
-    min_bytes, max_bytes : int
-        The smallest and the largest message for which it is used; 0 stands for no limit.
+    `collective`: which collective of the schedule; the only one by default.
+    `node_dimensions`: how many dimensions lie within a node: there GPUs reach each other's memory, beyond it they use
+      ports.
+    `in_place`: whether output and input are the same memory.
+    `min_bytes`, `max_bytes`: the smallest and the largest message for which it is used; 0 stands for no limit.
     """
 
     endings: ClassVar[tuple[str, ...]] = ("json",)

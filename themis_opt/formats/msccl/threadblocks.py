@@ -27,13 +27,8 @@ BlockClock = dict["Key", int]
 class Lane(NamedTuple):
     """A future channel.
 
-    Attributes
-    ----------
-    dimension : int
-    share : int
-        Which part of the peers along the dimension, where they are too many for one channel.
-    continuation : int
-        How many threadblocks of the same peer came before.
+    `share`: which part of the peers along the dimension, where they are too many for one channel.
+    `continuation`: how many threadblocks of the same peer came before.
     """
 
     dimension: int

@@ -44,22 +44,13 @@ class UnitPlace(NamedTuple):
 class Transfer(NamedTuple):
     """Units on their way from one GPU to another.
 
-    Attributes
-    ----------
-    source, target : int
-        GPUs.
-    dimension : int
-        Position of the dimension in the span of the collective.
-    taken : Place
-        Where the source reads them.
-    added : Place or None
-        What the target adds to them.
-    kept : Place
-        Where the target writes them.
-    units : int
-        How many there are.
-    chunk : int
-        Chunk of the collective that they belong to.
+    `source`, `target`: GPUs.
+    `dimension`: position of the dimension in the span of the collective.
+    `taken`: where the source reads them.
+    `added`: what the target adds to them.
+    `kept`: where the target writes them.
+    `units`: how many there are.
+    `chunk`: chunk of the collective that they belong to.
     """
 
     source: int
@@ -95,16 +86,10 @@ class Buffers:
 class Layout:
     """Where the parts of a collective lie in the buffers.
 
-    Attributes
-    ----------
-    exchange : Exchange
-        The collective.
-    sizes : tuple of int
-        GPUs along each dimension it spans, the innermost first.
-    units : int64 array, shape (chunks,)
-        Units of each chunk in every block.
-    paths : int64 array, shape (chunks, stages)
-        As in :class:`~themis_opt.schedules.plan.Chunks`, but positions in the span.
+    `exchange`: the collective.
+    `sizes`: GPUs along each dimension it spans, the innermost first.
+    `units`, shape (chunks,): units of each chunk in every block.
+    `paths`, shape (chunks, stages): as in :class:`~themis_opt.schedules.plan.Chunks`, but positions in the span.
     """
 
     exchange: Exchange
@@ -227,12 +212,8 @@ def num_gpus(schedule: Schedule, launch: int) -> int:
 def share_units(sizes: IntArray, element_bytes: int, most: int) -> IntArray:
     """How many units each chunk gets: one if all are equal, else as few as make their shares right.
 
-    Parameters
-    ----------
-    sizes : int64 array, shape (chunks,)
-        Bytes of the chunks.
-    most : int
-        How many units there may be, at least as many as chunks.
+    `sizes`, shape (chunks,): bytes of the chunks.
+    `most`: how many units there may be, at least as many as chunks.
     """
     count = len(sizes)
     if sizes.max() - sizes.min() <= element_bytes:

@@ -261,10 +261,7 @@ def split_at(source: Source, network: Network, edges: Sequence[int]) -> tuple[li
     Raises InputError if groups do not fill dimensions from the innermost one, but for a divisor of the last, or two end
     inside one.
 
-    Returns
-    -------
-    (list of Split, list of str, list of int)
-        The splits, and names and sizes of all dimensions after them.
+    Returns the splits, and names and sizes of all dimensions after them.
     """
     splits: list[Split] = []
     names: list[str] = []

@@ -35,12 +35,8 @@ def links(kind: Kind, size: int) -> int:
 def dimension(kind: Kind, size: int, link_bandwidth: float, link_latency: float, **more: Any) -> Dimension:
     """A dimension from its links.
 
-    Parameters
-    ----------
-    link_bandwidth : float
-        Of one link in one direction, in GB/s of 2^30 bytes.
-    link_latency : float
-        Of one link, in nanoseconds.
+    `link_bandwidth`: of one link in one direction, in GB/s of 2^30 bytes.
+    `link_latency`: of one link, in nanoseconds.
     """
     bandwidth = format_bandwidth(links(kind, size) * link_bandwidth * GIGABYTE)
     return Dimension(kind=kind, size=size, bandwidth=bandwidth, latency=nanoseconds(HOPS[kind] * link_latency), **more)

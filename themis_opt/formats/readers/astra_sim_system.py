@@ -115,14 +115,9 @@ def executed(
 
     Raises InputError if there are not as many algorithms as dimensions.
 
-    Parameters
-    ----------
-    chosen : sequence of Algorithm
-        Of each dimension; none if not given.
-    numbers : mapping of float
-        Values of :data:`USED` that are given.
-    share : callable
-        Share of the links of a dimension that an algorithm uses at a time.
+    `chosen`: of each dimension; none if not given.
+    `numbers`: values of :data:`USED` that are given.
+    `share`: share of the links of a dimension that an algorithm uses at a time.
     """
     num_dimensions = len(machine.network.dimensions)
     if chosen and len(chosen) != num_dimensions:

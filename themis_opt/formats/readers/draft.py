@@ -16,10 +16,7 @@ MAX_NAME_LETTERS = 200
 class Draft:
     """Collects tasks in the order they run, and tensors between them.
 
-    Parameters
-    ----------
-    source : Source
-        The file, for errors.
+    `source`: the file, for errors.
     """
 
     def __init__(self, source: Source) -> None:
@@ -64,16 +61,10 @@ class Draft:
 
         Raises InputError if there are too many.
 
-        Parameters
-        ----------
-        between : (str, str)
-            The task that makes it, and the one that needs the result.
-        dimensions : tuple of str, or None
-            That it spans; None for all.
-        later : bool
-            Whether the result is needed in the next iteration, where the order of the tasks does not say so.
-        after : tuple of str
-            Tensors that must have arrived before it leaves.
+        `between`: the task that makes it, and the one that needs the result.
+        `dimensions`: those that it spans; None for all.
+        `later`: whether the result is needed in the next iteration, where the order of the tasks does not say so.
+        `after`: tensors that must have arrived before it leaves.
         """
         if not size or dimensions == ():
             self.empty += 1

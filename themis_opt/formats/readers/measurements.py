@@ -48,12 +48,8 @@ def calibrated(logs: Sequence[Log], tool: str) -> Part:
 
     Raises InputError if a file tells no bandwidth or latency.
 
-    Parameters
-    ----------
-    logs : sequence of Log
-        Measurements of each dimension; all of a file are of groups of one dimension.
-    tool : str
-        What measured them, for the notes.
+    `logs`: measurements of each dimension; all of a file are of groups of one dimension.
+    `tool`: what measured them, for the notes.
     """
     fits: dict[str, Calibration] = {}
     dimensions = []

@@ -22,17 +22,10 @@ from themis_opt.problem.network import Network
 class Machine:
     """Where a workload runs: the network, and what else files say of it.
 
-    Attributes
-    ----------
-    network : Network
-    chunks : int
-        Chunks of each collective.
-    latency : {"lag", "occupy"}
-        The rule of the instance.
-    flops, memory_bandwidth : float or None
-        Operations, and bytes of memory, per second and NPU.
-    groups : mapping of tuple of int
-        NPUs of the communicators that have names.
+    `chunks`: chunks of each collective.
+    `latency`: the rule of the instance.
+    `flops`, `memory_bandwidth`: operations, and bytes of memory, per second and NPU.
+    `groups`: NPUs of the communicators that have names.
     """
 
     network: Network
@@ -47,24 +40,14 @@ class Machine:
 class Part:
     """The part of a problem that the files of one format describe.
 
-    Attributes
-    ----------
-    network : Network or None
-        The network.
-    change : callable or None
-        Adds to a machine what the files say of it.
-    workload : callable or None
-        Makes the problem on a machine; on None, where no file describes one, it must bring one or refuse.
-    notes : tuple of str
-        How units were read, and what was assumed or left out: one sentence each.
-    tables : mapping
-        What the files hold beside the problem: rows by the title of their table.
-    judge : callable or None
-        More tables, from the problem that all files together make.
-    picture : callable or None
-        Draws it into a file of the given name.
-    source : str
-        The files, for errors.
+    `network`: the network.
+    `change`: adds to a machine what the files say of it.
+    `workload`: makes the problem on a machine; on None, where no file describes one, it must bring one or refuse.
+    `notes`: how units were read, and what was assumed or left out: one sentence each.
+    `tables`: what the files hold beside the problem: rows by the title of their table.
+    `judge`: more tables, from the problem that all files together make.
+    `picture`: draws it into a file of the given name.
+    `source`: the files, for errors.
     """
 
     network: Network | None = None
@@ -80,16 +63,11 @@ class Part:
 class Reader(NamedTuple):
     """A format that is read.
 
-    Attributes
-    ----------
-    meaning : str
-        What the files are, in some words.
-    endings : tuple of str
-        Endings of their names, without that of gzip; any name where there is none.
-    recognizes : callable
-        Whether a file with such an ending is of this format; looks at what distinguishes it, not at every rule.
-    read : callable
-        What files of this format say, all of them together.
+    `meaning`: what the files are, in some words.
+    `endings`: endings of their names, without that of gzip; any name where there is none.
+    `recognizes`: whether a file with such an ending is of this format; looks at what distinguishes it, not at every
+      rule.
+    `read`: what files of this format say, all of them together.
     """
 
     meaning: str
@@ -119,12 +97,8 @@ def assemble(parts: Sequence[Part], request: Request | None = None) -> Instance:
 
     Raises InputError if a part is missing or stands twice, or the parts do not fit together.
 
-    Parameters
-    ----------
-    parts : sequence of Part
-        One per format.
-    request : Request, optional
-        What is exchanged where no part says it.
+    `parts`: one per format.
+    `request`: what is exchanged where no part says it.
     """
     workloads = [(part.workload, part.source) for part in parts if part.workload]
     if len(workloads) > 1:

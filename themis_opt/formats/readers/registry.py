@@ -63,17 +63,10 @@ def load(source: str | Path) -> Instance:
 class Import:
     """An instance put together from files.
 
-    Attributes
-    ----------
-    instance : Instance
-    formats : tuple of str
-        What was read, as name of the file and of its format.
-    notes : tuple of str
-        How units were read, and what was assumed or left out.
-    tables : mapping
-        What the files hold beside the problem, as rows by the title of their table.
-    pictures : tuple of callable
-        Each draws into a file of the given name.
+    `formats`: what was read, as name of the file and of its format.
+    `notes`: how units were read, and what was assumed or left out.
+    `tables`: what the files hold beside the problem, as rows by the title of their table.
+    `pictures`: each draws into a file of the given name.
     """
 
     instance: Instance
@@ -107,13 +100,9 @@ def import_files(files: Sequence[str | Path], *, request: Request | None = None)
 
     Raises InputError if a file breaks a rule of its format, or the files are no whole problem together.
 
-    Parameters
-    ----------
-    files : sequence of str or Path
-        Files of other tools, or documents, of which only the network counts beside others; ``FORMAT:FILE`` where the
-        format is not to be recognized.
-    request : Request, optional
-        What is exchanged, where no file says it; an all-reduce of 100 MB if not given.
+    `files`: files of other tools, or documents, of which only the network counts beside others; ``FORMAT:FILE`` where
+      the format is not to be recognized.
+    `request`: what is exchanged, where no file says it; an all-reduce of 100 MB if not given.
     """
     readers: dict[str, tuple[_Entry, list[Path]]] = {}
     file_formats: list[tuple[str, str]] = []

@@ -182,23 +182,14 @@ def lines(
 ) -> Chart:
     """Curves, one for each value of the column `by`.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        A row for each place.
-    x, y : Axis
-        Numbers across and up.
-    by : str
-        Column with the names of series.
-    guides : DataFrame, optional
-        More of the same, drawn thin and dotted: only there to compare with.  The guide ``a, what`` has the colour of
-        the curve ``a``, other guides are grey.
-    dots : DataFrame, optional
-        More of the same, drawn as clouds of points behind the curves.
-    band : sequence of str
-        Columns with the ends of the range around each curve; empty for none.
-    step : bool
-        Whether a curve keeps its value until the next place.
+    `frame`: a row for each place.
+    `x`, `y`: numbers across and up.
+    `by`: column with the names of series.
+    `guides`: more of the same, drawn thin and dotted: only there to compare with.  The guide ``a, what`` has the colour
+      of the curve ``a``, other guides are grey.
+    `dots`: more of the same, drawn as clouds of points behind the curves.
+    `band`: columns with the ends of the range around each curve; empty for none.
+    `step`: whether a curve keeps its value until the next place.
     """
     given = {"cloud": dots, "curve": frame, "guide": guides}
     parts = {name: part.assign(_part=name) for name, part in given.items() if part is not None}
@@ -305,16 +296,11 @@ def heatmap(frame: pd.DataFrame, x: Axis, y: Axis, colour: Axis) -> Chart:
 def timeline(frame: pd.DataFrame, unit: str, marks: pd.DataFrame) -> Chart:
     """Bars along time in rows, such as stages on dimensions; the wheel zooms, a drag moves, a click follows one key.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        Bars: ``row``, ``start`` and ``end``, ``series`` (which has the colour) and ``place`` (0..1 within it),
-        ``key`` (what a click singles out), ``solid`` (opacity), and in columns of other names what is said under the
-        pointer.
-    unit : str
-        Unit of time.
-    marks : DataFrame
-        Instants drawn as lines across all rows: ``time`` and ``label``.
+    `frame`: bars: ``row``, ``start`` and ``end``, ``series`` (which has the colour) and ``place`` (0..1 within it),
+      ``key`` (what a click singles out), ``solid`` (opacity), and in columns of other names what is said under the
+      pointer.
+    `unit`: unit of time.
+    `marks`: instants drawn as lines across all rows: ``time`` and ``label``.
     """
     others = [name for name in frame.columns if name not in BAR_COLUMNS]
     followed = alt.selection_point(name=CLICKED, fields=["key"])

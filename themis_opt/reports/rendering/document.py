@@ -22,14 +22,9 @@ class Column:
 class Table:
     """Rows of values under columns.
 
-    Parameters
-    ----------
-    columns : tuple of Column
-        Headings and formats.
-    rows : tuple of tuple
-        One value per column.
-    caption : str
-        A sentence above the table.
+    `columns`: headings and formats.
+    `rows`: one value per column.
+    `caption`: a sentence above the table.
     """
 
     columns: tuple[Column, ...]
@@ -41,16 +36,10 @@ class Table:
 class Figure:
     """A chart in a report.
 
-    Parameters
-    ----------
-    name : str
-        Stem of the SVG file, unique in the report: letters, digits and hyphens.
-    title : str
-        Headline.
-    chart : Chart
-        What is drawn, of :mod:`themis_opt.reports.rendering.charts`.
-    caption : str
-        What to see in it.
+    `name`: stem of the SVG file, unique in the report: letters, digits and hyphens.
+    `title`: headline.
+    `chart`: what is drawn, of :mod:`themis_opt.reports.rendering.charts`.
+    `caption`: what to see in it.
     """
 
     name: str
@@ -74,18 +63,11 @@ class Section:
 class Report:
     """A whole report.
 
-    Parameters
-    ----------
-    title : str
-        Headline.
-    summary : tuple of str
-        The results, in sentences with numbers.
-    sections : tuple of Section
-        The details.
-    description : str
-        What the experiment is about; paragraphs with empty lines between them.
-    verdict : str
-        The one sentence for whoever reads no other.
+    `title`: headline.
+    `summary`: the results, in sentences with numbers.
+    `sections`: the details.
+    `description`: what the experiment is about; paragraphs with empty lines between them.
+    `verdict`: the one sentence for whoever reads no other.
     """
 
     title: str

@@ -44,10 +44,7 @@ def write_report(report: Report, folder: Path, html: bool = True) -> list[Path]:
     Raises InputError if a file cannot be written, or another one is in its place that no report left; nothing is
     written then.
 
-    Returns
-    -------
-    list of Path
-        The files, pictures first, so that no document refers to a picture that is not there yet.
+    Returns the files, pictures first, so that no document refers to a picture that is not there yet.
     """
     pictures = [folder / f"{figure.name}.svg" for figure in report.figures]
     for path in (*pictures, folder / MARKDOWN, *([folder / HTML] if html else [])):

@@ -11,10 +11,7 @@ from themis_opt.runtime.links import Frame, Incoming, Outgoing, RankFailure
 class Mailboxes:
     """Shared by the threads: the messages under way, by receiver, sender and channel.
 
-    Parameters
-    ----------
-    patience : float
-        Seconds without any message after which a wait fails.
+    `patience`: seconds without any message after which a wait fails.
     """
 
     def __init__(self, patience: float = 20.0) -> None:

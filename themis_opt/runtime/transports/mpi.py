@@ -61,10 +61,7 @@ class MpiLink:
 class MpiEndpoint:
     """One rank of the world.
 
-    Parameters
-    ----------
-    rank, token, host
-        As for other transports; mpiexec has connected the ranks already.
+    `rank`, `token`, `host`: as for other transports; mpiexec has connected the ranks already.
     """
 
     def __init__(self, rank: int, token: str, host: str) -> None:

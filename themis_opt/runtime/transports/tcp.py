@@ -37,12 +37,8 @@ T = TypeVar("T", Outgoing, Incoming)
 class TcpLink:
     """A link over connections.
 
-    Parameters
-    ----------
-    connections : mapping
-        By rank.
-    patience : float
-        Seconds without a byte after which a wait fails.
+    `connections`: by rank.
+    `patience`: seconds without a byte after which a wait fails.
     """
 
     def __init__(self, connections: Mapping[int, socket.socket], patience: float) -> None:
@@ -165,13 +161,8 @@ class _Greeting(NamedTuple):
 class TcpEndpoint:
     """Where a rank listens, and how it reaches its neighbours.
 
-    Parameters
-    ----------
-    rank : int
-    token : str
-        Connections that do not know it are closed.
-    host : str
-        The address to listen on.
+    `token`: connections that do not know it are closed.
+    `host`: the address to listen on.
     """
 
     def __init__(self, rank: int, token: str, host: str) -> None:
@@ -187,12 +178,8 @@ class TcpEndpoint:
 
         Raises RankFailure if a neighbour is not there in time.
 
-        Parameters
-        ----------
-        channels : mapping
-            Ranks along the dimension of each channel, this one included.
-        addresses : sequence of (str, int)
-            Of all ranks.
+        `channels`: ranks along the dimension of each channel, this one included.
+        `addresses`: of all ranks.
         """
         wanted = {(peer, *key) for key, peers in channels.items() for peer in peers if peer != self._rank}
         acceptor = Thread(

@@ -52,11 +52,7 @@ class DeviceLink:
 
     NCCL runs what two ranks send each other in turn, so that messages that were not batched would wait for each other.
 
-    Parameters
-    ----------
-    group : ProcessGroup
-    device : torch.device
-        Where messages are while they are under way; buffers stay in the memory of the host.
+    `device`: where messages are while they are under way; buffers stay in the memory of the host.
     """
 
     def __init__(self, group: Any, device: torch.device) -> None:
@@ -89,13 +85,8 @@ def backend(num_ranks_here: int) -> str:
 class TorchEndpoint:
     """One rank; that of number 0 holds the store through which the others find each other.
 
-    Parameters
-    ----------
-    rank : int
-    token : str
-        Groups have names that begin with it.
-    host : str
-        Address of the store.
+    `token`: groups have names that begin with it.
+    `host`: address of the store.
     """
 
     def __init__(self, rank: int, token: str, host: str) -> None:
