@@ -76,6 +76,7 @@ def order_count_bound(jobs: Sequence[JobClass], limits: Limits) -> int:
     add_load_bounds(model, jobs, counts, makespan)
     model.minimize(makespan)
     solver = limits.solver()
+    solver.parameters.symmetry_level = 0  # with it some bounds rise by a tick at each step
     solver.solve(model)
     return int(solver.best_objective_bound)
 

@@ -71,6 +71,16 @@ def test_a_search_without_time_still_returns_a_bound(budget: Limits) -> None:
     assert 0 <= order_count_bound([JobClass((0, 1), (FREE,), count=10**6)], budget) <= 10**6 * 3 + 10**6
 
 
+def test_a_bound_does_not_creep_up_tick_by_tick() -> None:
+    """CP-SAT counts hardly any work for such steps, so that a limit of work does not end them."""
+    few = JobPhase({(0, 0): 102553, (0, 1): 58, (1, 1): 58, (2, 0): 102553}, NO_LAG)
+    many = JobPhase({(0, 0): 15396625, (0, 1): 14853226, (1, 1): 1650358, (2, 0): 1539662}, NO_LAG)
+    late = JobClass((0, 1), (many,), count=4, release=54)
+    jobs = [JobClass((0, 1), (few,), count=5), late, late]
+    work = order_count_bound(jobs, Limits(seconds=0.5, gap=1e-5, deterministic=True))
+    assert work >= order_count_bound(jobs, EXACTLY) * (1 - 1e-5)
+
+
 @given(st.lists(st.integers(1, 1000), min_size=12, max_size=12), st.integers(1, 5))
 def test_whole_jobs_are_never_below_the_fluid_bound(durations: list[int], count: int) -> None:
     machines = (0, 1, 2)
