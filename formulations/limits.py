@@ -23,7 +23,7 @@ MIN_SECONDS = 0.01
 """Least wall time that CP-SAT is given, since none may be left."""
 
 CONFLICTS_PER_SECOND = 30_000
-"""Conflicts of CP-SAT that count as a second of work: more than usual, but steps that hardly raise a bound count none."""
+"""Conflicts of CP-SAT that count as a second of work: more than usual, but some bounds creep up and count as none."""
 
 MAX_SECONDS, MAX_GAP, MAX_MEMORY = 1e9, 1e9, 1e6
 """No user means more, and NaN and infinity are none of them."""
