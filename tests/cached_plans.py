@@ -6,7 +6,7 @@ from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.search.plan_cache import PlanCache
+from themis_opt.study.plan_cache import PlanCache
 
 
 def scheduled(instance: Instance, policy: str = "themis+scf") -> Schedule:

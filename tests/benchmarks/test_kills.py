@@ -27,9 +27,9 @@ from themis_opt.batches.experiment import read_experiment
 from themis_opt.batches.store import RunStore
 from themis_opt.schedules.schedule_file import read_schedule
 from themis_opt.schedules.validation import validate
-from themis_opt.search.plan_cache import PlanCache
 from themis_opt.study.bundle import write_comparison
 from themis_opt.study.comparison import solve
+from themis_opt.study.plan_cache import PlanCache
 from themis_opt.tuning.history import History, key_of
 from themis_opt.tuning.storage import open_storage
 from themis_opt.tuning.tuner import tune

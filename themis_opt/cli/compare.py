@@ -152,8 +152,8 @@ def _searched(
     """The comparison, and what became of its candidates on disturbed networks, if that was asked."""
     from themis_opt.cli.progress import comparison_progress
     from themis_opt.search.allowance import Allowance
-    from themis_opt.search.plan_cache import PlanCache
     from themis_opt.study import comparison
+    from themis_opt.study.plan_cache import PlanCache
     from themis_opt.study.robust import SAMPLING_SHARE
 
     cache = None if search.no_cache or search.deterministic else PlanCache()

@@ -1,1 +1,1 @@
-"""Searches for near-optimal schedules, their limits, and the plans of earlier searches."""
+"""Searches for near-optimal schedules, and their limits."""

@@ -26,9 +26,9 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.allowance import Allowance
 from themis_opt.search.exact import Exact, Reference
-from themis_opt.search.plan_cache import PlanCache, Recalled
 from themis_opt.solving.bounds import bounds_of
 from themis_opt.study.columns import Value, result_row
+from themis_opt.study.plan_cache import PlanCache, Recalled
 
 if TYPE_CHECKING:
     import pandas

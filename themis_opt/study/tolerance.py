@@ -16,7 +16,7 @@ import numpy as np
 
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.search.plan_cache import scaled
+from themis_opt.study.plan_cache import scaled
 from themis_opt.study.robustness import LossDistribution, executions, loss_distributions
 
 WAYS = ("all waited for", "never sent", "late is lost")

@@ -15,10 +15,10 @@ import themis_opt
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule_file import read_schedule
 from themis_opt.schedules.validation import validate
-from themis_opt.search import plan_cache
-from themis_opt.search.plan_cache import PlanCache
-from themis_opt.search.plan_files import plan_key, read_plan
 from themis_opt.solving.sizing import resized
+from themis_opt.study import plan_cache
+from themis_opt.study.plan_cache import PlanCache
+from themis_opt.study.plan_files import plan_key, read_plan
 
 
 @pytest.fixture

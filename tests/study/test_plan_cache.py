@@ -21,11 +21,11 @@ from themis_opt.schedules.refinement import refined
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.search import plan_cache
-from themis_opt.search.plan_cache import CacheParams, PlanCache
-from themis_opt.search.plan_files import CachedPlan
 from themis_opt.solving.sizing import granule, resized
+from themis_opt.study import plan_cache
 from themis_opt.study.comparison import compare
+from themis_opt.study.plan_cache import CacheParams, PlanCache
+from themis_opt.study.plan_files import CachedPlan
 
 
 def free(instance: Instance) -> Schedule:

@@ -27,7 +27,8 @@ from themis_opt.schedules.refinement import even_counts, refined
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import FEWEST_ITERATIONS, simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.search.plan_files import (
+from themis_opt.solving.sizing import even_plan, granule, resized, rounded, with_sizes
+from themis_opt.study.plan_files import (
     CachedPlan,
     CachedSizes,
     nearest_plans,
@@ -36,7 +37,6 @@ from themis_opt.search.plan_files import (
     read_plan,
     write_plan,
 )
-from themis_opt.solving.sizing import even_plan, granule, resized, rounded, with_sizes
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Recalled:
 
 @dataclass(frozen=True)
 class PlanCache:
-    """Plans in files; instances share them as :func:`themis_opt.search.plan_files.plan_key` says.
+    """Plans in files; instances share them as :func:`themis_opt.study.plan_files.plan_key` says.
 
     Parameters
     ----------
