@@ -35,10 +35,9 @@ from themis_opt.search.annealing import Annealing
 from themis_opt.search.annealing_state import USUAL_MOVES
 from themis_opt.search.exact import Exact
 from themis_opt.search.incumbent import Incumbent
-from themis_opt.search.period_table import PERIOD_STEPS
 from themis_opt.search.refute_counts import usual_oracles
 from themis_opt.search.steps import Step, Turn
-from themis_opt.search.table import STEPS
+from themis_opt.search.table import PERIOD_STEPS, STEPS
 from themis_opt.workloads.files import instance_text
 
 SEARCH, HOURGLASS = "themis_opt.search", "themis_opt.policies.hourglass.policy"

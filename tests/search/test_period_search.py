@@ -13,8 +13,8 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Incumbent
-from themis_opt.search.period_table import PERIOD_STEPS
 from themis_opt.search.steps import take_turns
+from themis_opt.search.table import PERIOD_STEPS
 from themis_opt.solving.bounds import bounds
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import make_workload

@@ -19,9 +19,8 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.exact import Exact
 from themis_opt.search.incumbent import Incumbent
-from themis_opt.search.period_table import PERIOD_STEPS
 from themis_opt.search.steps import Step, Turn, take_turns
-from themis_opt.search.table import STEPS
+from themis_opt.search.table import PERIOD_STEPS, STEPS
 
 COSTS = {"launch_overhead": 2_000_000, "packet": Packet(payload=4096, header=30)}
 

@@ -28,9 +28,9 @@ import numpy as np
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_percent, format_rate, format_short_time, format_size
-from themis_opt.problem.algorithms import steps
 from themis_opt.problem.network import Algorithm, Dimension, Kind
 from themis_opt.problem.phases import CollectiveKind
+from themis_opt.problem.wiring import steps
 
 
 class Measurement(NamedTuple):

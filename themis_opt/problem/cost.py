@@ -30,25 +30,32 @@ The stage occupies its dimension for :math:`n / B_k`, plus the launch overhead, 
 they arrived.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from themis_opt.base.arrays import BoolArray, FloatArray, IntArray, ObjectArray, read_only
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import MAX_CLOCK, PICOSECONDS_PER_SECOND, format_seconds
-from themis_opt.problem.algorithms import blocks_sent, exactly, seconds_to_sum, steps
 from themis_opt.problem.fields import MAX_CHUNK_STAGES
-from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import Dimension
 from themis_opt.problem.phases import CollectiveKind, Data, Phase
 from themis_opt.problem.plausibility import SLOWEST_LINK
 from themis_opt.problem.rails import Line, lines
+from themis_opt.problem.wiring import blocks_sent, exactly, seconds_to_sum, steps
+
+if TYPE_CHECKING:
+    from themis_opt.problem.instance import Instance
+    from themis_opt.problem.network import Dimension
+
+GIB_PER_STAGE = 1e-6
+"""What the schedules of an instance and their files hold for each stage."""
 
 _NOISE = 1e-14
 """Relative error that floating-point times and packet counts are sure to stay below: ten roundings are 1.1e-15."""
@@ -465,3 +472,11 @@ def _check_stages(instance: Instance) -> None:
     if not instance.tasks and stages > MAX_CHUNK_STAGES:
         rule = f"their chunks must have at most {MAX_CHUNK_STAGES} stages together, have {stages}; take fewer chunks"
         raise InputError(rule, field="collectives")
+
+
+def check_memory(instance: Instance, memory: float) -> None:
+    """Refuse an instance whose plans and schedules alone need more than the memory allowed, in GiB."""
+    needed = count_stages(instance) * GIB_PER_STAGE
+    if needed > memory and not instance.tasks:
+        rule = f"must be {needed:.2g} GiB or more for {count_stages(instance)} stages; or take fewer chunks"
+        raise InputError(rule, field="memory", value=memory)

@@ -13,7 +13,6 @@ from themis_opt.base.units import (
     format_time,
     format_times,
 )
-from themis_opt.problem.algorithms import steps
 from themis_opt.problem.cost_terms import COST_TERMS, NONE
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
@@ -21,6 +20,7 @@ from themis_opt.problem.iteration import ComputeTask, Iteration
 from themis_opt.problem.network import Dimension, Packet
 from themis_opt.problem.phases import Phase
 from themis_opt.problem.rails import used_from
+from themis_opt.problem.wiring import steps
 
 
 def in_short(instance: Instance) -> str:

@@ -12,17 +12,20 @@ between parts of an image.  Broadcast and reduce have a root: the first NPU of e
 coordinate 0 along all its dimensions.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum, StrEnum
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from themis_opt.base.arrays import BoolArray, IntArray
+if TYPE_CHECKING:
+    from themis_opt.base.arrays import BoolArray, IntArray
 
 Blocks = NDArray[Any]
 """What NPUs hold: mostly uint32, whose sums wrap around, so that their order does not matter; float64 for Adasum."""
@@ -50,7 +53,7 @@ class Phase(IntEnum):
     SEND = 5
 
     @property
-    def rule(self) -> "PhaseRule":
+    def rule(self) -> PhaseRule:
         """What distinguishes it from the others."""
         return PHASE_RULES[self]
 
@@ -67,7 +70,7 @@ class CollectiveKind(StrEnum):
     SEND = "send"
 
     @property
-    def rule(self) -> "CollectiveRule":
+    def rule(self) -> CollectiveRule:
         """What distinguishes it from the others."""
         return COLLECTIVE_RULES[self]
 

@@ -1,10 +1,15 @@
 """Doubts about a network that obeys every rule: bandwidths that no link has, and dimensions in the inverted order."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from themis_opt.base.units import format_bandwidth, format_link, format_seconds
-from themis_opt.problem.network import Network
+
+if TYPE_CHECKING:
+    from themis_opt.problem.network import Network
 
 FASTEST = 10**12
 """Bytes per second above any link between NPUs: all links of an NPU to NVLink of the fifth generation carry 900 GB/s.

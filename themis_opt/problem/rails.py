@@ -15,18 +15,22 @@ which is concave: several chunks take no less than one of all their bytes, and n
 all rails.  A stage holds all rails of its dimension until its last part has arrived, but for the latency that all have.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from themis_opt.base.arrays import FloatArray
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
-from themis_opt.problem.algorithms import exactly, steps
-from themis_opt.problem.network import Dimension
-from themis_opt.problem.phases import Phase
+from themis_opt.problem.wiring import exactly, steps
+
+if TYPE_CHECKING:
+    from themis_opt.base.arrays import FloatArray
+    from themis_opt.problem.network import Dimension
+    from themis_opt.problem.phases import Phase
 
 
 class Line(NamedTuple):

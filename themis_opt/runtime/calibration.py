@@ -22,11 +22,11 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, PICOSECONDS_PER_SECOND
 from themis_opt.formats.calibration import robust_fit
 from themis_opt.policies.baseline import Baseline
-from themis_opt.problem.algorithms import steps
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension
 from themis_opt.problem.phases import CollectiveKind, Phase
+from themis_opt.problem.wiring import steps
 from themis_opt.runtime.coordinator import Coordinator
 from themis_opt.runtime.execution import Executed, ReportRun, execute
 from themis_opt.runtime.program import RunOptions

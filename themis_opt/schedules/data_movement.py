@@ -13,10 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from themis_opt.base.arrays import IntArray
-from themis_opt.problem.algorithms import algorithm_rule
 from themis_opt.problem.network import Dimension
 from themis_opt.problem.phases import Blocks, Data, Phase
-from themis_opt.problem.wiring import Algorithm
+from themis_opt.problem.wiring import Algorithm, algorithm_rule
 from themis_opt.schedules import adasum
 from themis_opt.schedules.messages import Messages, Pattern, Way, stage_ways
 

@@ -1,20 +1,23 @@
 """One period of a schedule with compute: what iterations in a row say about one of them."""
 
+from __future__ import annotations
+
 from dataclasses import astuple, dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from themis_opt.base.arrays import IntArray
 from themis_opt.base.units import format_short_time
-from themis_opt.problem.cost import StageCosts
-from themis_opt.problem.exchanges import Parallelism
-from themis_opt.problem.instance import Instance
-from themis_opt.schedules.plan import Plan
 
 if TYPE_CHECKING:
     import pandas
+
+    from themis_opt.base.arrays import IntArray
+    from themis_opt.problem.cost import StageCosts
+    from themis_opt.problem.exchanges import Parallelism
+    from themis_opt.problem.instance import Instance
+    from themis_opt.schedules.plan import Plan
 
 FEW = 8
 """Iterations up to which the network may still be filling up."""
@@ -74,7 +77,7 @@ class Period:
         times = (format_short_time(time) for time in (self.iteration_time, self.instance.compute, self.exposed))
         return "<Period of {}: {}, compute {}, exposed {}>".format(name, *times)
 
-    def to_frame(self) -> "pandas.DataFrame":
+    def to_frame(self) -> pandas.DataFrame:
         """One row per time that the NPU waits, with the fields of :class:`Wait`, times in picoseconds."""
         import pandas
 

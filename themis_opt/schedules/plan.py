@@ -1,17 +1,21 @@
 """A plan: what is launched when, how it is cut in chunks, their paths, and who goes first on a dimension."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray, read_only
 from themis_opt.problem.cost import StageCosts, path_costs, stage_phases
-from themis_opt.problem.exchanges import Exchange
-from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind, Data, Phase
+
+if TYPE_CHECKING:
+    from themis_opt.problem.exchanges import Exchange
+    from themis_opt.problem.instance import Instance
 
 LaunchedPart = Literal["whole", "scatter", "gather"]
 """What a launch does with what it carries: all of it, or one half of their all-reduce."""

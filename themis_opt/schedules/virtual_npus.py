@@ -7,13 +7,12 @@ from typing import Self
 import numpy as np
 
 from themis_opt.base.arrays import IntArray
-from themis_opt.problem.algorithms import steps
 from themis_opt.problem.cost import path_costs, stage_phases
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension
 from themis_opt.problem.phases import Blocks, CollectiveKind, Data, Phase
-from themis_opt.problem.wiring import ALGORITHM_RULES
+from themis_opt.problem.wiring import ALGORITHM_RULES, steps
 from themis_opt.schedules import adasum
 from themis_opt.schedules.data_movement import Traffic
 

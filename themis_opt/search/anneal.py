@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle
 from typing import ClassVar
@@ -11,13 +11,13 @@ from typing import ClassVar
 import numpy as np
 
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.refinement import mirrored
+from themis_opt.schedules.refinement import even_counts, mirrored, refined
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.annealing import Annealing, can_anneal, is_ready
-from themis_opt.search.incumbent import Incumbent
+from themis_opt.search.incumbent import MIN_GAIN, Incumbent
 from themis_opt.search.start import starting_schedule
-from themis_opt.solving.lowering import chunk_overhead
+from themis_opt.solving.lowering import chunk_overhead, num_arcs
 from themis_opt.solving.sizing import resized
 
 WORK_PER_SECOND = 20_000_000
@@ -40,9 +40,6 @@ GROWTH = 4.0
 
 PATIENCE = 5
 """Waves without gain after which nothing more is to be expected."""
-
-MIN_GAIN = 1e-5
-"""Relative gain below which a schedule counts as no better, a tenth of a gap that counts as proven."""
 
 HOT_IF_FREE, COLD_IF_FREE = 2e-2, 2e-4
 """Temperatures at the start and the end of an annealing of orders and sizes together."""
@@ -70,6 +67,9 @@ MOST_FREE_CHUNKS = 64
 
 NEAR = (0.6, 2.1)
 """Where chunks are costly: the least and the largest count to start from, as multiples of that of the best schedule."""
+
+COARSE_CHUNKS = 64
+"""Chunks per collective that stand for more: their schedules are within a per mille of the bounds."""
 
 Stop = Callable[[float], bool]
 """Told the best makespan of a thread, in picoseconds, says whether to stop."""
@@ -158,6 +158,33 @@ class Anneal:
             yield tasks
 
 
+@dataclass(frozen=True)
+class Coarse:
+    """Few chunks in the place of very many equal ones, refined (:mod:`themis_opt.schedules.refinement`).
+
+    Parameters
+    ----------
+    anneal : Anneal
+        How the few chunks are searched.
+    """
+
+    anneal: Anneal = field(default_factory=Anneal)
+    engine: ClassVar[str] = "annealing"
+
+    def applies(self, incumbent: Incumbent) -> bool:
+        """Whether chunks are equal and very many."""
+        most = max(exchange.chunks for exchange in incumbent.instance.exchanges)
+        return not incumbent.free_sizes and most > COARSE_CHUNKS
+
+    def run(self, incumbent: Incumbent) -> None:
+        """Anneal a schedule of few chunks, and offer it with each of them cut."""
+        few = incumbent.beside(starting_schedule(incumbent.instance.at_most(COARSE_CHUNKS)), incumbent.bound)
+        if self.anneal.applies(few):
+            self.anneal.run(few)
+        counts = even_counts(few.best, incumbent.instance)
+        incumbent.offer_plan(refined(few.best.enforced_plan(), incumbent.instance, counts))
+
+
 def run_wave(incumbent: Incumbent, tasks: list[Task], most_work: float) -> float:
     """Run a task on each thread and offer what they find; the stages that the busiest one simulated.
 
@@ -201,12 +228,6 @@ def free_counts(best: Schedule) -> list[int]:
     chunks = max(len(launch.sizes) for launch in best.plan.chunks)
     near = {min(count, limit) for count in COUNTS if NEAR[0] * chunks <= count <= NEAR[1] * chunks}
     return sorted(near or {limit})
-
-
-def num_arcs(schedule: Schedule) -> int:
-    """Arcs of the subset lattices of all phases of all chunks."""
-    pairs = zip(schedule.plan.chunks, schedule.launched, strict=True)
-    return sum(launch.paths.size * 2 ** (len(exchange.span) - 1) for launch, exchange in pairs)
 
 
 def _seeds(incumbent: Incumbent) -> list[int]:

@@ -12,11 +12,10 @@ from themis_opt.schedules.plan import Plan, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.allowance import Allowance
-from themis_opt.search.incumbent import Incumbent, Progress, ignore
-from themis_opt.search.period_table import PERIOD_STEPS
+from themis_opt.search.incumbent import Incumbent, Progress, Reference, ignore
 from themis_opt.search.start import starting_schedule
 from themis_opt.search.steps import Turn, take_turns
-from themis_opt.search.table import STEPS
+from themis_opt.search.table import PERIOD_STEPS, STEPS
 from themis_opt.solving.lowering import chunk_overhead
 
 START_SECONDS = 1e-5
@@ -27,28 +26,12 @@ START_SHARE = 0.3
 
 
 @dataclass(frozen=True)
-class Reference:
-    """A schedule and what is proven about it.
-
-    `bound` is in picoseconds; for ``sizes="equal"`` it may hold for chunks of these sizes only.  `status` is
-    ``finished``, ``interrupted``, or ``recalled`` if it was known before.  With compute, `launch_bound`, never less
-    than `bound`, holds for schedules that have the same launches and chunk sizes and repeat themselves from one
-    iteration to the next.
-    """
-
-    schedule: Schedule
-    bound: float
-    status: str
-    launch_bound: float = 0.0
-
-
-@dataclass(frozen=True)
 class Exact(Limits):
     """Near-optimal paths, sequences and (where they are free) sizes of chunks.
 
     The search starts from the best of the fixed order, Themis with several dispatch rules, and hourglass, so it never
     ends worse.  With compute it starts from the launches of the policies.  Then the steps of one table take turns
-    (:data:`themis_opt.search.table.STEPS`, :data:`themis_opt.search.period_table.PERIOD_STEPS`).
+    (:mod:`themis_opt.search.table`).
 
     Only paths, sequences and sizes are taken from the solvers; the times are simulated.  The knobs are those of
     :class:`formulations.limits.Limits`, and the following.
@@ -98,8 +81,7 @@ class Exact(Limits):
         engines = {"", *(["annealing"] if self.local_search else []), *(["cp_sat"] if self.cp_sat else [])}
         incumbent = Incumbent(self, best, bound, progress, free_sizes=free_sizes, engines=engines, allowance=allowance)
         take_turns(incumbent, steps or (PERIOD_STEPS if is_period else STEPS))
-        status = "interrupted" if incumbent.interrupted else "finished"
-        return Reference(incumbent.best, incumbent.bound, status, incumbent.launch_bound)
+        return incumbent.reference
 
     def _start(self, instance: Instance, allowance: Allowance, given: Schedule | None) -> Schedule:
         """The best of the schedule that is given and those of the fast policies that are there in time."""

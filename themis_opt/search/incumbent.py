@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 from formulations.limits import Limits
 from themis_opt.base.errors import CyclicPlan
@@ -14,12 +15,31 @@ from themis_opt.search.allowance import Allowance
 ENGINES = frozenset({"", "annealing", "cp_sat"})
 """What steps may use; users can switch off the last two."""
 
+MIN_GAIN = 1e-5
+"""Relative gain below which a schedule counts as no better, a tenth of a gap that counts as proven."""
+
 Progress = Callable[[float, float], None]
 """Hears of the best makespan, or iteration time, and of the bound, in picoseconds, when one of them improves."""
 
 
 def ignore(makespan: float, bound: float) -> None:
     """Report progress to nobody."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A schedule and what is proven about it.
+
+    `bound` is in picoseconds; for ``sizes="equal"`` it may hold for chunks of these sizes only.  `status` is
+    ``finished``, ``interrupted``, or ``recalled`` if it was known before.  With compute, `launch_bound`, never less
+    than `bound`, holds for schedules that have the same launches and chunk sizes and repeat themselves from one
+    iteration to the next.
+    """
+
+    schedule: Schedule
+    bound: float
+    status: str
+    launch_bound: float = 0.0
 
 
 class Incumbent:
@@ -80,6 +100,12 @@ class Incumbent:
     def interrupted(self) -> bool:
         """Whether Ctrl-C ended the search."""
         return self.allowance.interrupted
+
+    @property
+    def reference(self) -> Reference:
+        """The result of the search so far."""
+        status = "interrupted" if self.interrupted else "finished"
+        return Reference(self.best, self.bound, status, self.launch_bound)
 
     @property
     def enough(self) -> float:

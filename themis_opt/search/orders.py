@@ -8,9 +8,8 @@ from formulations.job_plans import PlanOutcome
 from formulations.sequencing import Sequencing
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.search.anneal import MIN_GAIN, num_arcs
-from themis_opt.search.incumbent import Incumbent, ignore
-from themis_opt.solving.lowering import ChunkOrderData, enforced_plan, in_ticks, job_plans
+from themis_opt.search.incumbent import MIN_GAIN, Incumbent, ignore
+from themis_opt.solving.lowering import ChunkOrderData, enforced_plan, in_ticks, job_plans, num_arcs
 from themis_opt.solving.sizing import resized
 
 MAX_ORDERED_STAGES, MAX_SEQUENCED_STAGES = 300, 3_000

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from formulations.period import PeriodModel
 from themis_opt.schedules.plan import Launch
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.search.anneal import num_arcs
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.orders import ARCS_PER_SECOND
-from themis_opt.solving.lowering import RESOLUTION
+from themis_opt.solving.lowering import RESOLUTION, num_arcs
 from themis_opt.solving.period_lowering import enforced_plan, period_data, period_times
 from themis_opt.solving.sizing import resized
 

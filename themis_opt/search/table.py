@@ -1,11 +1,13 @@
 """The steps of the reference, in the order in which they take turns, and the shares of what is left for them."""
 
-from themis_opt.search.anneal import Anneal
-from themis_opt.search.coarse import Coarse
+from themis_opt.search.anneal import Anneal, Coarse
+from themis_opt.search.groups import Groups
 from themis_opt.search.incumbent import Incumbent
+from themis_opt.search.launches import Launches
 from themis_opt.search.orders import Orders, Sequences
 from themis_opt.search.refute_counts import RefuteCounts
 from themis_opt.search.refute_ends import RefuteEnds
+from themis_opt.search.rounds import Rounds
 from themis_opt.search.steps import Turn
 
 SMALL_STAGES = 100
@@ -38,3 +40,16 @@ STEPS = (
     Turn(Anneal(when=has_free_sizes), 1.0),
 )
 """The search for the schedule of collectives."""
+
+PERIOD_ANNEAL = Anneal(hot=1e-7, cold=1e-8)
+"""Colder than for collectives: an iteration is mostly compute, and only a little of it is at stake."""
+
+PERIOD_STEPS = (
+    Turn(Launches(), 0.45),
+    Turn(Groups(STEPS, apart=True), 0.9),
+    Turn(Groups(STEPS, apart=False), 0.1),
+    Turn(PERIOD_ANNEAL, 0.3),
+    Turn(Rounds(), 1.0),
+    Turn(PERIOD_ANNEAL, 1.0),
+)
+"""The search for schedules of training iterations."""

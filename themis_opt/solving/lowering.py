@@ -1,16 +1,17 @@
 """Translation between instances and the job classes of the formulations, both ways; rounding lives here."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from formulations.job_plans import JobPlans, JobTimes
 from formulations.lattice import JobClass, JobPhase, arcs
-from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.problem.cost import (
     bytes_sent,
@@ -21,11 +22,14 @@ from themis_opt.problem.cost import (
     spread,
     variable_occupancy,
 )
-from themis_opt.problem.exchanges import Exchange
-from themis_opt.problem.instance import Instance
-from themis_opt.problem.phases import Phase
 from themis_opt.schedules.plan import Chunks, Plan
-from themis_opt.schedules.schedule import Schedule
+
+if TYPE_CHECKING:
+    from themis_opt.base.arrays import FloatArray, IntArray
+    from themis_opt.problem.exchanges import Exchange
+    from themis_opt.problem.instance import Instance
+    from themis_opt.problem.phases import Phase
+    from themis_opt.schedules.schedule import Schedule
 
 Measure = Literal["occupancy", "fluid", "bytes"]
 """What the arcs of a job class hold: exact occupations, their linear lower bound, or bytes sent."""
@@ -245,3 +249,9 @@ def enforced_plan(instance: Instance, data: ChunkOrderData, jobs: JobPlans) -> P
 
 def _num_stages(instance: Instance, number: int) -> int:
     return len(instance.exchanges[number].kind.rule.phases) * len(instance.exchanges[number].span)
+
+
+def num_arcs(schedule: Schedule) -> int:
+    """Arcs of the subset lattices of all phases of all chunks."""
+    pairs = zip(schedule.plan.chunks, schedule.launched, strict=True)
+    return sum(launch.paths.size * 2 ** (len(exchange.span) - 1) for launch, exchange in pairs)

@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from formulations.limits import MIN_SECONDS, PROVEN_GAP, Limits
 from themis_opt.base.errors import InputError, InvalidSchedule, ThemisError
 from themis_opt.base.units import format_short_time
 from themis_opt.policies.planning import AnyPolicy, chunk_policy_of, seconds_of, within
 from themis_opt.policies.registry import (
+    POLICIES,
     REFERENCE,
     Policy,
     make_policy,
@@ -19,13 +20,13 @@ from themis_opt.policies.registry import (
     split_specification,
     usual_policies,
 )
-from themis_opt.problem.cost import count_stages
+from themis_opt.problem.cost import check_memory, count_stages
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.allowance import Allowance
-from themis_opt.search.exact import Exact, Reference
+from themis_opt.search.incumbent import Reference
 from themis_opt.solving.bounds import bounds_of
 from themis_opt.study.columns import Value, result_row
 from themis_opt.study.plan_cache import PlanCache, Recalled
@@ -33,6 +34,8 @@ from themis_opt.study.plan_cache import PlanCache, Recalled
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
+
+    from themis_opt.search.exact import Exact
 
 Sizes = Literal["equal", "free"]
 SIZES: tuple[Sizes, ...] = ("equal", "free")
@@ -44,9 +47,6 @@ SECONDS_PER_STAGE: Mapping[str, float] = MappingProxyType({"baseline": 1e-6, "th
 """What policies take to plan and simulate on a slow core, by name; others take :data:`SLOWEST`."""
 
 SLOWEST = 1e-5
-
-GIB_PER_STAGE = 1e-6
-"""What the schedules of a comparison and its files hold for each stage."""
 
 SLACK = 1.0
 """Seconds past the limit in which policies and bounds still begin, so that small instances have all of them."""
@@ -221,7 +221,7 @@ def compare(
     shares = _Shares(clock, sum(seconds_of(policy) is not None for policy in made.values()))
     try:
         for name, policy in made.items():
-            if isinstance(policy, Exact):
+            if is_reference(policy):
                 continue
             if run.schedules and _is_too_slow(name, instance, clock):
                 run.left_out.append(name)
@@ -229,7 +229,7 @@ def compare(
                 run.heuristic(name, shares.within(policy))
         run.prove(clock)
         for name, policy in made.items():
-            if isinstance(policy, Exact):
+            if is_reference(policy):
                 recalled = run.recalled(policy)
                 run.reference(name, shares.within(policy), recalled)
     except KeyboardInterrupt:
@@ -239,12 +239,9 @@ def compare(
     return run.judged([name for name in names if name in run.schedules])
 
 
-def check_memory(instance: Instance, memory: float) -> None:
-    """Refuse an instance whose plans and schedules alone need more than the memory allowed, in GiB."""
-    needed = count_stages(instance) * GIB_PER_STAGE
-    if needed > memory and not instance.tasks:
-        rule = f"must be {needed:.2g} GiB or more for {count_stages(instance)} stages; or take fewer chunks"
-        raise InputError(rule, field="memory", value=memory)
+def is_reference(policy: Policy) -> TypeGuard["Exact"]:
+    """Whether a policy is the one that proves how good it is."""
+    return isinstance(policy, POLICIES.load(REFERENCE))
 
 
 def _is_too_slow(name: str, instance: Instance, clock: Allowance) -> bool:
@@ -323,13 +320,13 @@ class _Run:
             if (self.equal_sizes or not bound.equal_sizes_only) and not (self.bounds and is_late):
                 self.bounds[name] = bound.compute(self.instance)
 
-    def recalled(self, policy: Exact) -> Recalled | None:
+    def recalled(self, policy: "Exact") -> Recalled | None:
         """What the cache knows for a reference, which it must not influence in deterministic mode."""
         if self.cache is None or policy.deterministic:
             return None
         return self.cache.recall(self.instance, policy.sizes)
 
-    def reference(self, specification: str, policy: Exact, recalled: Recalled | None) -> None:
+    def reference(self, specification: str, policy: "Exact", recalled: Recalled | None) -> None:
         def report(makespan: float, bound: float) -> None:
             self.tell(specification, makespan, bound)
 
@@ -346,14 +343,14 @@ class _Run:
             self.bounds["cp_sat"] = reference.bound
         self.interrupted |= reference.status == "interrupted"
 
-    def _start(self, policy: Exact, recalled: Recalled | None) -> Schedule | None:
+    def _start(self, policy: "Exact", recalled: Recalled | None) -> Schedule | None:
         """The best schedule at hand whose sizes are those asked for."""
         known = [s for s in self.schedules.values() if policy.sizes == "free" or s.has_equal_sizes]
         if recalled is not None:
             known.append(recalled.schedule)
         return min(known, key=lambda schedule: schedule.makespan, default=None)
 
-    def _is_enough(self, recalled: Recalled, bound: float, policy: Exact) -> bool:
+    def _is_enough(self, recalled: Recalled, bound: float, policy: "Exact") -> bool:
         """Whether a search is not expected to improve a recalled schedule by much."""
         makespan = recalled.schedule.makespan
         gap = makespan / bound - 1
@@ -361,7 +358,7 @@ class _Run:
         is_best = all(makespan <= schedule.makespan for schedule in self.schedules.values())
         return gap <= policy.gap or (is_best and had_time and (recalled.exact or gap <= CONTENT_GAP))
 
-    def _keep(self, reference: Reference, policy: Exact, seconds: float) -> None:
+    def _keep(self, reference: Reference, policy: "Exact", seconds: float) -> None:
         """Remember a schedule, with the seconds of its search; one content with a wide gap had few."""
         complete = policy.local_search and policy.cp_sat and not policy.deterministic
         if self.cache is not None and complete and reference.status == "finished":

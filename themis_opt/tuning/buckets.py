@@ -1,13 +1,17 @@
 """What a tuned launching policy is called in the framework that has it, and what other sizes of buckets would take."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.units import nanoseconds
 from themis_opt.tuning.launching import USUAL_KNOBS
-from themis_opt.tuning.outcome import Tuned
-from themis_opt.tuning.parameters import Choice
+
+if TYPE_CHECKING:
+    from themis_opt.tuning.outcome import Tuned
+    from themis_opt.tuning.parameters import Choice
 
 MIB = 2**20
 

@@ -12,13 +12,12 @@ from themis_opt.base.digests import digest
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_megabytes, format_size, parse_size
 from themis_opt.policies.registry import LAUNCHING
-from themis_opt.problem.cost import check_clock
+from themis_opt.problem.cost import check_clock, check_memory
 from themis_opt.problem.cost_overrides import with_costs
 from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, located
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import has_launches
-from themis_opt.study.comparison import check_memory
 from themis_opt.tuning.launching import DEFAULT, LaunchingChoices
 from themis_opt.tuning.parameters import ParameterValue, TunedParameter
 from themis_opt.tuning.profiles import PROFILES

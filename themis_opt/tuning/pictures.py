@@ -1,12 +1,16 @@
 """Optuna's pictures of a study: how the search went on, what mattered, and makespan against chunks."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from themis_opt.formats.gantt import save_figure
-from themis_opt.tuning.outcome import Tuned
+
+if TYPE_CHECKING:
+    from themis_opt.tuning.outcome import Tuned
 
 NAMES = ("history.svg", "importances.svg", "front.svg")
 """Files of pictures that there may be."""

@@ -1,18 +1,23 @@
 """Size profiles: plans of policies with chunks that are not equal."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from themis_opt.base.arrays import IntArray
-from themis_opt.policies.registry import Policy
-from themis_opt.problem.exchanges import Collective, Exchange
-from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Chunks, Plan
-from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.sizing import resized, rounded
+
+if TYPE_CHECKING:
+    from themis_opt.base.arrays import IntArray
+    from themis_opt.policies.registry import Policy
+    from themis_opt.problem.exchanges import Collective, Exchange
+    from themis_opt.problem.instance import Instance
+    from themis_opt.schedules.schedule import Schedule
 
 RAMPED = 0.25
 """Share of the chunks over which sizes rise, and of those over which they fall."""

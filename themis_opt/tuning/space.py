@@ -7,13 +7,13 @@ from functools import cached_property
 
 from themis_opt.base.units import format_size
 from themis_opt.policies.registry import make_policy
+from themis_opt.problem.cost import check_memory
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import fused, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds, bounds_of
-from themis_opt.study.comparison import check_memory
 from themis_opt.tuning.launching import LaunchingChoices, launching_specification
 from themis_opt.tuning.parameters import Choice, ParameterValue, TunedParameter
 from themis_opt.tuning.profiles import PROFILES

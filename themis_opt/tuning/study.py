@@ -1,5 +1,7 @@
 """The Optuna study of a search: made or loaded, with the sampler and the pruner of each trial."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -7,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from themis_opt.base.errors import InputError
-from themis_opt.tuning.history import Objective
 from themis_opt.tuning.storage import open_storage, storage_errors
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.study import Study
+
+    from themis_opt.tuning.history import Objective
 
 IDENTITY = "themis_opt"
 """The user attribute of a study that says what it is about."""
@@ -26,7 +29,7 @@ UNPRUNED_TRIALS = 5
 
 def open_study(
     url: str | None, name: str | None, prefix: str, identity: Mapping[str, str], objective: Objective
-) -> "Study":
+) -> Study:
     """A new study, or the one of that name.
 
     Parameters
@@ -68,7 +71,7 @@ def _unused(text: str, taken: set[str]) -> str:
     return f"{prefix}-{number}"
 
 
-def _check_identity(study: "Study", identity: Mapping[str, str]) -> None:
+def _check_identity(study: Study, identity: Mapping[str, str]) -> None:
     kept = study.user_attrs.get(IDENTITY)
     if kept is None and not study.get_trials(deepcopy=False):
         study.set_user_attr(IDENTITY, dict(identity))
@@ -82,7 +85,7 @@ def _check_identity(study: "Study", identity: Mapping[str, str]) -> None:
         )
 
 
-def sampler(seeds: Sequence[int]) -> "BaseSampler":
+def sampler(seeds: Sequence[int]) -> BaseSampler:
     """The sampler of one trial, which depends on its seeds alone, so that a resumed study goes on unchanged."""
     from optuna.samplers import TPESampler
 
