@@ -171,7 +171,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "gathers as scatters backwards": Mechanism(replaced("anneal.mirrored", lambda _: None), sizes="free"),
     "starts whose sizes stay": Mechanism(replaced("anneal.FEW_CHUNKS", 10**9), sizes="free"),
     "interval loads": Mechanism(oracles_without("LoadsOracle"), step=REFUTES_COUNTS),
-    "dispatch trees": Mechanism(oracles_without("TreeOracle"), step=REFUTES_COUNTS),
     "sized order": Mechanism(oracles_without("SizedOracle"), step=REFUTES_COUNTS),
     "hourglass as a start": Mechanism(replaced("start._hourglass_schedules", lambda *_: [])),
     "hourglass: mirrored paths": of_hourglass(patch(f"{HOURGLASS}.aims_of", aims_without_mirrors)),
