@@ -10,9 +10,6 @@ from formulations.lattice import Arc, JobClass, arcs
 NO_CYCLING = "max_number_of_iterations: 10000"
 """Parameter of GLOP, which may cycle for ever on degenerate data: any weights give a bound, so it may give up."""
 
-MOST_WORK = "max_deterministic_time: 1.0"
-"""Parameter of GLOP: the work after which it gives up sizes."""
-
 RowKey = TypeVar("RowKey", bound=Hashable)
 
 

@@ -1,9 +1,11 @@
-"""The sizes programme on cases that are solved by hand."""
+"""The programme of chunk sizes, and that of a period, on cases that are solved by hand."""
 
 import numpy as np
 import pytest
 
-from formulations.chunk_sizes import SizingData, best_shares
+from formulations.chunk_sizes import END, SizingData, best_shares
+
+ENDS = np.array([[0, END, 1, 1], [1, END, 1, 1]])
 
 
 def data(**changes: object) -> SizingData:
@@ -15,8 +17,7 @@ def data(**changes: object) -> SizingData:
         "release": np.zeros(2),
         "job": np.array([0, 1]),
         "group": np.array([0, 0]),
-        "results": np.zeros((0, 2), dtype=np.int64),
-        "sequences": np.zeros((0, 2), dtype=np.int64),
+        "waits": ENDS,
     }
     return SizingData(**(fields | changes))
 
@@ -40,7 +41,7 @@ def test_a_job_that_only_hurts_gets_nothing() -> None:
 
 
 def test_jobs_in_sequence_prefer_the_faster() -> None:
-    assert best_shares(data(sequences=np.array([[0, 1]]))) == pytest.approx([1.0, 0.0])
+    assert best_shares(data(waits=np.array([[0, 1, 0, 0], *ENDS]))) == pytest.approx([1.0, 0.0])
 
 
 def test_shares_sum_to_one_in_every_group() -> None:
@@ -49,4 +50,47 @@ def test_shares_sum_to_one_in_every_group() -> None:
 
 def test_a_cycle_is_refused() -> None:
     with pytest.raises(ArithmeticError):
-        best_shares(data(fixed=np.ones(2), sequences=np.array([[0, 1], [1, 0]])))
+        best_shares(data(fixed=np.ones(2), waits=np.array([[0, 1, 0, 0], [1, 0, 0, 0], *ENDS])))
+
+
+TASK, FIRST, SECOND = range(3)
+
+
+def two_chunks(*, waits: list[tuple[int, int, int]], lag: float = 0.0) -> SizingData:
+    """A task of 1 and two chunks of one collective, which would take these times with all bytes."""
+    return SizingData(
+        rate=np.array([0.0, 2.0, 4.0]),
+        fixed=np.array([1.0, 0.0, 0.0]),
+        lag=np.array([0.0, lag, 0.0]),
+        release=np.zeros(3),
+        job=np.array([0, 0, 1]),
+        group=np.array([0, 0]),
+        waits=np.array([(*wait, 1) for wait in waits]),
+    )
+
+
+def test_chunks_on_different_resources_take_equally_long() -> None:
+    """Both between the task and the next one: 2 y = 4 (1 - y)."""
+    two = two_chunks(waits=[(TASK, FIRST, 0), (TASK, SECOND, 0), (FIRST, TASK, 1), (SECOND, TASK, 1)])
+    assert best_shares(two) == pytest.approx([2 / 3, 1 / 3])
+
+
+def test_chunks_on_one_resource_leave_nothing_to_the_slower_one() -> None:
+    two = two_chunks(waits=[(TASK, FIRST, 0), (FIRST, SECOND, 0), (SECOND, TASK, 1)])
+    assert best_shares(two) == pytest.approx([1, 0])
+
+
+def test_a_wait_for_the_period_before_the_last_leaves_two_periods() -> None:
+    """The second chunk has two periods of which the first chunk leaves it 2 T - 1: 4 (1 - y) = 2 T - 1, T = 1 + 2 y."""
+    two = two_chunks(waits=[(TASK, FIRST, 0), (FIRST, TASK, 1), (TASK, SECOND, 0), (SECOND, TASK, 2)])
+    assert best_shares(two) == pytest.approx([3 / 8, 5 / 8])
+
+
+def test_a_lag_counts_like_time() -> None:
+    waits = [(TASK, FIRST, 0), (TASK, SECOND, 0), (FIRST, TASK, 1), (SECOND, TASK, 1)]
+    assert best_shares(two_chunks(waits=waits, lag=1.0)) == pytest.approx([1 / 2, 1 / 2])
+
+
+def test_waits_within_one_period_that_form_a_cycle_have_no_solution() -> None:
+    with pytest.raises(ArithmeticError, match="no chunk sizes"):
+        best_shares(two_chunks(waits=[(TASK, FIRST, 0), (FIRST, TASK, 0)]))

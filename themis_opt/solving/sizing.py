@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from formulations.chunk_sizes import SizingData, best_shares
-from formulations.period_sizes import PeriodSizingData, best_period_shares
+from formulations.chunk_sizes import END, SizingData, best_shares
 from formulations.sized_order import SizedOutcome
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.errors import CyclicPlan
@@ -23,25 +22,22 @@ from themis_opt.schedules.simulator import simulate
 MAX_PERIOD_STAGES = 4_000
 """Largest plan of iterations whose sizes are optimised: the linear programme takes seconds then."""
 
-SizeWait = tuple[int, int, int, float]
-"""Events i and j, the height and the lag."""
+SizeWait = tuple[int, int, int, int]
+"""Events i and j, the height, and 1 if j waits for the result of i."""
 
 
 def resized(schedule: Schedule) -> Schedule:
     """The same launches, paths and sequences with the best chunk sizes.
 
-    They come from :mod:`formulations.chunk_sizes` or, with compute, :mod:`formulations.period_sizes`.  Sizes are whole
-    multiples of :func:`granule`; chunks that end with nothing are dropped.  The schedule itself is returned where
-    rounding leaves no gain, or the solver gives up; where iterations do not repeat each other; and where halves of
-    all-reduces are launched alone.
+    They come from :mod:`formulations.chunk_sizes`.  Sizes are whole multiples of :func:`granule`; chunks that end with
+    nothing are dropped.  The schedule itself is returned where rounding leaves no gain, or the solver gives up; where
+    iterations do not repeat each other; and where halves of all-reduces are launched alone.
     """
     if schedule.has_period and not _has_free_sizes(schedule):
         return schedule
     plan = schedule.enforced_plan()
     try:
-        shares = (
-            best_period_shares(_period_data(schedule, plan)) if schedule.has_period else best_shares(_data(schedule))
-        )
+        shares = best_shares(_data(schedule, plan))
         resized = simulate(schedule.instance, _with_shares(schedule.instance, plan, shares))
     except (ArithmeticError, CyclicPlan):
         return schedule
@@ -99,56 +95,49 @@ def affine_times(instance: Instance, plan: Plan, sent: FloatArray) -> AffineTime
     return AffineTimes(rate, fixed.astype(np.float64), chunk, group)
 
 
-def _data(schedule: Schedule) -> SizingData:
-    instance, plan = schedule.instance, schedule.plan
-    times = affine_times(instance, plan, schedule.costs.sent)
-    follows = np.flatnonzero(times.chunk[1:] == times.chunk[:-1])
-    orders = [schedule.sequence(k) for k in range(instance.num_resources)]
-    return SizingData(
-        rate=times.rate,
-        fixed=times.fixed,
-        lag=schedule.costs.lag.astype(np.float64),
-        release=plan.releases(instance).astype(np.float64),
-        job=times.chunk,
-        group=times.group,
-        results=np.stack([follows, follows + 1], axis=1),
-        sequences=np.concatenate([np.stack([order[:-1], order[1:]], axis=1) for order in orders]),
-    )
-
-
-def _period_data(schedule: Schedule, plan: Plan) -> PeriodSizingData:
-    """The data of one period, whose sequences are those of the enforced `plan`."""
+def _data(schedule: Schedule, plan: Plan) -> SizingData:
+    """The data of tasks and stages, whose sequences are those of the enforced `plan`."""
     tasks = np.array([task.duration for task in schedule.instance.tasks], dtype=np.float64)
     times = affine_times(schedule.instance, plan, schedule.costs.sent)
-    waits = list(_waits(schedule, plan))
     none = np.zeros(len(tasks))
-    return PeriodSizingData(
+    waits = _period_waits(schedule, plan) if schedule.has_period else _waits(plan, times.chunk)
+    return SizingData(
         rate=np.concatenate([none, times.rate]),
         fixed=np.concatenate([tasks, times.fixed]),
+        lag=np.concatenate([none, schedule.costs.lag]),
+        release=np.concatenate([none, plan.releases(schedule.instance)]),
         job=np.concatenate([none.astype(np.int64), times.chunk]),
         group=times.group,
-        waits=np.array([wait[:3] for wait in waits], dtype=np.int64),
-        lag=np.array([wait[3] for wait in waits]),
+        waits=np.array(list(waits), dtype=np.int64),
     )
 
 
-def _waits(schedule: Schedule, plan: Plan) -> Iterator[SizeWait]:
+def _waits(plan: Plan, chunk: IntArray) -> Iterator[SizeWait]:
+    """What waits for what among stages of these chunks."""
+    follows = chunk[1:] == chunk[:-1]
+    yield from ((stage, stage + 1, 0, 1) for stage in np.flatnonzero(follows).tolist())
+    for sequence in plan.sequences:
+        yield from ((one, other, 0, 0) for one, other in pairwise([] if sequence is None else sequence.tolist()))
+    yield from ((stage, END, 1, 1) for stage in np.flatnonzero(~np.append(follows, False)).tolist())
+
+
+def _period_waits(schedule: Schedule, plan: Plan) -> Iterator[SizeWait]:
     """What waits for what: tasks, then stages, numbered through."""
-    tasks, lag = len(schedule.instance.tasks), schedule.costs.lag.tolist()
+    tasks = len(schedule.instance.tasks)
     for chain in schedule.instance.chains:
-        yield from ((one, other, 0, 0.0) for one, other in pairwise(chain))
-        yield chain[-1], chain[0], 1, 0.0
-    yield from ((one, other, 0, 0.0) for one, other in schedule.instance.waits)
+        yield from ((one, other, 0, 0) for one, other in pairwise(chain))
+        yield chain[-1], chain[0], 1, 0
+    yield from ((one, other, 0, 0) for one, other in schedule.instance.waits)
     for number, launch in enumerate(plan.launches_of(schedule.instance)):
         first, last = (ends.tolist() for ends in plan.ends_of_chunks[number])
         if launch.after is not None:
-            yield from ((launch.after.task, tasks + stage, -launch.after.later, 0.0) for stage in first)
+            yield from ((launch.after.task, tasks + stage, -launch.after.later, 0) for stage in first)
         if launch.before is not None:
-            yield from ((tasks + stage, launch.before.task, launch.before.later, lag[stage]) for stage in last)
+            yield from ((tasks + stage, launch.before.task, launch.before.later, 1) for stage in last)
         before = [int(stage) for other in launch.after_launches for stage in plan.ends_of_chunks[other][1]]
-        yield from ((tasks + one, tasks + other, 0, lag[one]) for one in before for other in first)
+        yield from ((tasks + one, tasks + other, 0, 1) for one in before for other in first)
         for start, end in zip(first, last, strict=True):
-            yield from ((tasks + stage, tasks + stage + 1, 0, lag[stage]) for stage in range(start, end))
+            yield from ((tasks + stage, tasks + stage + 1, 0, 1) for stage in range(start, end))
     for sequence in plan.sequences:
         yield from _turns(sequence, plan.shifts, tasks)
 
@@ -158,7 +147,7 @@ def _turns(sequence: IntArray | None, shifts: IntArray, tasks: int) -> Iterator[
     served = [] if sequence is None else sequence.tolist()
     for place, (one, other) in enumerate(zip(served, served[1:] + served[:1], strict=True)):
         next_period = int(place == len(served) - 1)
-        yield tasks + one, tasks + other, int(shifts[one] - shifts[other]) + next_period, 0.0
+        yield tasks + one, tasks + other, int(shifts[one] - shifts[other]) + next_period, 0
 
 
 def _with_shares(instance: Instance, plan: Plan, shares: FloatArray) -> Plan:
