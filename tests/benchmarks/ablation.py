@@ -169,7 +169,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "moves of launches": Mechanism(shares(launch=0.0), ITERATIONS),
     "several temperatures": Mechanism(replaced("anneal.HEATS", (1.0,)), tuple(FAMILIES)),
     "gathers as scatters backwards": Mechanism(replaced("anneal.mirrored", lambda _: None), sizes="free"),
-    "starts whose sizes stay": Mechanism(replaced("anneal.FEW_CHUNKS", 10**9), sizes="free"),
     "interval loads": Mechanism(oracles_without("LoadsOracle"), step=REFUTES_COUNTS),
     "sized order": Mechanism(oracles_without("SizedOracle"), step=REFUTES_COUNTS),
     "hourglass as a start": Mechanism(replaced("start._hourglass_schedules", lambda *_: [])),

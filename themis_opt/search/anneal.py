@@ -44,18 +44,6 @@ PATIENCE = 5
 HOT_IF_FREE, COLD_IF_FREE = 2e-2, 2e-4
 """Temperatures at the start and the end of an annealing of orders and sizes together."""
 
-HOT_IF_MANY, SIZES_CHANGE_BELOW = 5e-3, 8e-4
-"""Where chunks are many: the first temperature, and the one below which sizes change.
-
-Hot, they would drift to a few large chunks, which never part again.
-"""
-
-HOT_SHARE = 0.12
-"""Share of the work of an annealing of many chunks in which their sizes stay."""
-
-FEW_CHUNKS = 12
-"""Chunks up to which sizes change from the start."""
-
 COSTLY = 0.01
 """Share of the makespan that the fixed costs of all chunks take, from which their number is searched."""
 
@@ -152,8 +140,7 @@ class Anneal:
                 start = starts.get(count) or starting_schedule(incumbent.instance.at_most(count))
                 starts[count] = start
                 work = FIRST_STEPS * GROWTH ** (rounds + 1) * start.plan.num_stages
-                sizes_stay = number % 2 == 0 and count > FEW_CHUNKS
-                tasks.append(partial(_anneal_sizes, start, seed, work, sizes_stay))
+                tasks.append(partial(_anneal_sizes, start, seed, work))
                 number += 1
             yield tasks
 
@@ -236,13 +223,13 @@ def _seeds(incumbent: Incumbent) -> list[int]:
     return [int(seed) for seed in seeds]
 
 
-def _cool(annealing: Annealing, temperatures: tuple[float, float], work: float, stop: Stop, sizes_stay: bool) -> float:
+def _cool(annealing: Annealing, temperatures: tuple[float, float], work: float, stop: Stop) -> float:
     """Cool an annealing down, in slices between which it may be told to stop; the stages simulated."""
     num_slices = max(1, round(work / SLICE_WORK))
     steps = max(1, int(work / num_slices / annealing.step_work))
     places = np.geomspace(*temperatures, num_slices + 1)
     for number in range(num_slices):
-        annealing.run(steps, places[number], places[number + 1], sizes_stay=sizes_stay)
+        annealing.run(steps, places[number], places[number + 1])
         if stop(annealing.makespan):
             break
     return float((number + 1) * steps * annealing.step_work)
@@ -253,20 +240,14 @@ def _anneal(
 ) -> tuple[Schedule, float]:
     """Improve orders; sizes stay.  An annealing that would be followed by too short a one takes all that is left."""
     annealing = Annealing(start, seed)
-    done = _cool(annealing, temperatures, work if most_work > 2 * work else most_work, stop, sizes_stay=True)
+    done = _cool(annealing, temperatures, work if most_work > 2 * work else most_work, stop)
     return annealing.best(), done
 
 
-def _anneal_sizes(
-    start: Schedule, seed: int, work: float, sizes_stay: bool, most_work: float, stop: Stop
-) -> tuple[Schedule, float]:
-    """Improve orders and sizes together, perhaps only once it is cold; the sizes to the last byte at the end."""
-    work = work if most_work > 2 * work else most_work
-    annealing, hot, done = Annealing(start, seed, resizes=True), HOT_IF_FREE, 0.0
-    if sizes_stay:
-        done = _cool(annealing, (HOT_IF_MANY, SIZES_CHANGE_BELOW), HOT_SHARE * work, stop, sizes_stay=True)
-        hot, work = SIZES_CHANGE_BELOW, (1 - HOT_SHARE) * work
-    done += _cool(annealing, (hot, COLD_IF_FREE), work, stop, sizes_stay=False)
+def _anneal_sizes(start: Schedule, seed: int, work: float, most_work: float, stop: Stop) -> tuple[Schedule, float]:
+    """Improve orders and sizes together; the sizes to the last byte at the end."""
+    annealing = Annealing(start, seed, resizes=True)
+    done = _cool(annealing, (HOT_IF_FREE, COLD_IF_FREE), work if most_work > 2 * work else most_work, stop)
     best = annealing.best()
     plan = mirrored(best)
     ends = [resized(best), *([resized(simulate(best.instance, plan))] if plan else [])]

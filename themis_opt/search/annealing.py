@@ -70,17 +70,12 @@ class Annealing:
         self._problem = _problem(start, moves, resizes)
         self._state = _state(start, operations, self._problem)
 
-    def run(self, steps: int, hot: float, cold: float, *, sizes_stay: bool = False) -> None:
-        """Take `steps` steps while the temperature falls from `hot` to `cold`, fractions of the first makespan.
-
-        Sizes that are free may stay for so long too.
-        """
+    def run(self, steps: int, hot: float, cold: float) -> None:
+        """Take `steps` steps while the temperature falls from `hot` to `cold`, fractions of the first makespan."""
         (child,) = self._seeds.spawn(1)
         seed = int(child.generate_state(1)[0])
-        scale, problem = self._start.makespan, self._problem
-        if sizes_stay:
-            problem = problem._replace(moves=problem.moves._replace(size=0.0))
-        ANNEAL.compiled(problem, self._state, steps, hot * scale, cold * scale, seed)
+        scale = self._start.makespan
+        ANNEAL.compiled(self._problem, self._state, steps, hot * scale, cold * scale, seed)
 
     @property
     def step_work(self) -> int:

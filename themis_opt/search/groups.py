@@ -1,7 +1,9 @@
 """A step of a search for training iterations: chunks of each group of launches, as if it were alone on the network."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 
 import numpy as np
 
@@ -41,36 +43,19 @@ class Groups:
         return are_apart(incumbent.best) == self.apart
 
     def run(self, incumbent: Incumbent) -> None:
-        """Plan the fastest launches with the best chunks of each group."""
+        """Plan the fastest launches with the best chunks of each group, each with an equal share of the time left."""
         instance, plan = incumbent.instance, incumbent.best.plan
-        search = GroupSearch(incumbent, self.turns, num_groups(instance, plan))
-        if incumbent.left >= LEAST_SECONDS * search.waiting:
+        waiting = count(num_groups(instance, plan), -1)
+        if incumbent.left >= LEAST_SECONDS * num_groups(instance, plan):
+            search = partial(self._best_plan, incumbent, waiting)
             incumbent.offer_plan(plan_launches(instance, plan.launches, plan.order, search))
 
-
-class GroupSearch:
-    """A chunk policy that searches one group after the other, each with an equal share of the time that is left.
-
-    Parameters
-    ----------
-    incumbent : Incumbent
-        Where the groups come from.
-    turns : sequence of Turn
-        The search of collectives.
-    waiting : int
-        Groups to be planned.
-    """
-
-    def __init__(self, incumbent: Incumbent, turns: Sequence[Turn], waiting: int) -> None:
-        self.incumbent, self.turns, self.waiting = incumbent, turns, waiting
-
-    def __call__(self, group: Instance) -> Plan:
-        """The plan of a group, with chunks of any sizes."""
+    def _best_plan(self, incumbent: Incumbent, waiting: Iterator[int], group: Instance) -> Plan:
+        """The plan of a group, with chunks of any sizes; `waiting` counts the groups that are still to be planned."""
         start, bound = simulate(group, Hourglass()(group)), max(bounds(group, equal_sizes=False).values())
-        alone = self.incumbent.beside(start, bound, free_sizes=True)
-        with self.incumbent.turn(self.incumbent.left / self.waiting):
+        alone = incumbent.beside(start, bound, free_sizes=True)
+        with incumbent.turn(incumbent.left / max(next(waiting), 1)):
             take_turns(alone, self.turns)
-        self.waiting = max(self.waiting - 1, 1)
         return alone.best.enforced_plan()
 
 

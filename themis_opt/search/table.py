@@ -19,25 +19,15 @@ def is_small(incumbent: Incumbent) -> bool:
     return incumbent.best.plan.num_stages <= SMALL_STAGES or RefuteCounts().applies(incumbent)
 
 
-def is_large(incumbent: Incumbent) -> bool:
-    """Whether annealing has better prospects than CP-SAT."""
-    return not is_small(incumbent)
-
-
-def has_free_sizes(incumbent: Incumbent) -> bool:
-    """Whether chunks may be of any sizes."""
-    return incumbent.free_sizes
-
-
 STEPS = (
     Turn(Coarse(), 0.2),
     Turn(Anneal(patience=2, when=is_small), 0.3),
-    Turn(Anneal(when=is_large), 0.85),
+    Turn(Anneal(when=lambda incumbent: not is_small(incumbent)), 0.85),
     Turn(RefuteCounts(), 0.7),
     Turn(RefuteEnds(), 0.8),
     Turn(Orders(), 0.5),
     Turn(Sequences(), 0.5),
-    Turn(Anneal(when=has_free_sizes), 1.0),
+    Turn(Anneal(when=lambda incumbent: incumbent.free_sizes), 1.0),
 )
 """The search for the schedule of collectives."""
 
