@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import chain, combinations, permutations, product
+from itertools import combinations, permutations, product
 
 import pytest
 from brute_force import brute_force, recomputed_makespan
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
-from formulations.job_plans import JobPlans, JobTimes
+from formulations.job_plans import JobTimes
 from formulations.lattice import JobClass, JobPhase, arcs
 from formulations.limits import Limits
 from formulations.sequencing import JobPath, JobPaths, PathStage, Sequencing, one_machine_bound, stages_along
@@ -121,15 +121,6 @@ def feasible(model: Sequencing, *, hinted_only: bool = False) -> bool:
     return solver.solve(model.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)
 
 
-def accepts(plans: JobPlans, jobs: tuple[JobClass, ...] = (ONE_JOB,), horizon: int = 100) -> bool:
-    """Whether the model has a solution with these paths and starts."""
-    model = Sequencing(jobs, [[times.paths for times in plans_of_class] for plans_of_class in plans], horizon)
-    for variables, times in zip(chain(*model.starts), chain(*plans), strict=True):
-        for variable, start in zip(variables, chain(*times.starts), strict=True):
-            model.model.add(variable == start)
-    return feasible(model)
-
-
 def moved(phase: int, position: int, by: int) -> JobTimes:
     """The legal plan with one stage moved."""
     starts = [list(s) for s in LEGAL.starts]
@@ -146,72 +137,12 @@ def test_stages_depend_on_the_machines_visited_before_in_the_phase() -> None:
     )
 
 
-def test_a_legal_plan_is_accepted() -> None:
-    assert accepts([[LEGAL]])
-
-
-@pytest.mark.parametrize("position", [0, 1])
-def test_a_stage_may_not_start_before_the_result_of_the_one_before_it(position: int) -> None:
-    """(1): its lag included, within a phase and from the first phase to the second."""
-    assert not accepts([[moved(phase=1, position=position, by=-1)]])
-
-
-def test_no_stage_may_start_before_the_release() -> None:
-    """(1)."""
-    assert not accepts([[moved(phase=0, position=0, by=-1)]])
-
-
-def test_a_stage_may_wait() -> None:
-    """(1)."""
-    assert accepts([[moved(phase=1, position=1, by=1)]])
-
-
 ONE_PHASE = JobClass((0,), (JobPhase(duration={(0, 0): 4}, lag={0: 1}),), count=1)
 TWO_ALIKE = replace(ONE_PHASE, count=2)
 
 
-def starting(*starts: int) -> list[JobTimes]:
-    """Jobs of one stage."""
-    return [JobTimes(((0,),), ((start,),)) for start in starts]
-
-
-@pytest.mark.parametrize(("second", "accepted"), [(4, True), (3, False)])
-def test_stages_on_one_machine_may_touch_but_not_overlap(second: int, accepted: bool) -> None:
-    """(2)."""
-    assert accepts([starting(0), starting(second)], (ONE_PHASE, ONE_PHASE)) is accepted
-
-
-@pytest.mark.parametrize(("horizon", "accepted"), [(FINISH, True), (FINISH - 1, False)])
-def test_makespan_holds_the_last_result_and_stays_within_the_horizon(horizon: int, accepted: bool) -> None:
-    """(3) and (6)."""
-    assert accepts([[LEGAL]], horizon=horizon) is accepted
-
-
-@pytest.mark.parametrize(("starts", "accepted"), [((0, 4), True), ((4, 0), False)])
-def test_alike_jobs_start_in_the_order_of_their_numbers(starts: tuple[int, int], accepted: bool) -> None:
-    """(4)."""
-    assert accepts([starting(*starts)], (TWO_ALIKE,)) is accepted
-
-
 QUICK = JobPhase(duration=dict.fromkeys(arcs((0, 1)), 1), lag={0: 0, 1: 0})
 TWO_STAGES = JobClass((0, 1), (QUICK,), count=2)
-
-
-@pytest.mark.parametrize(("later", "accepted"), [((5, 6), True), ((6, 5), False)])
-def test_alike_jobs_do_not_overtake_on_a_later_stage(later: tuple[int, int], accepted: bool) -> None:
-    """(4)."""
-    plans = [[JobTimes(((0, 1),), ((first, second),)) for first, second in zip((0, 1), later, strict=True)]]
-    assert accepts(plans, (TWO_STAGES,)) is accepted
-
-
-def test_jobs_of_one_class_on_different_paths_may_overtake() -> None:
-    """(4)."""
-    assert accepts([[JobTimes(((0, 1),), ((7, 8),)), JobTimes(((1, 0),), ((0, 1),))]], (TWO_STAGES,))
-
-
-def test_equal_jobs_of_different_classes_may_overtake() -> None:
-    """(4)."""
-    assert accepts([starting(4), starting(0)], (ONE_PHASE, ONE_PHASE))
 
 
 windows = st.tuples(
@@ -247,11 +178,6 @@ def test_the_makespan_is_at_least_the_one_machine_bound() -> None:
     jobs = [replace(ONE_JOB, count=2)]
     outcome = WithoutNoOverlap(jobs, [[TO_AND_FRO] * 2], horizon=100).solve(EXACTLY, ignore)
     assert outcome.bound == 3 + 2 * 4 + 14
-
-
-def test_loads_on_one_machine_may_fill_the_horizon() -> None:
-    """(5): two jobs back to back take 8 on the machine and 1 of lag."""
-    assert accepts([starting(0, 4)], (TWO_ALIKE,), horizon=9)
 
 
 def test_a_horizon_below_the_optimum_is_infeasible() -> None:

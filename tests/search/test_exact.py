@@ -87,16 +87,6 @@ def test_bounds_never_exceed_makespans_of_valid_schedules(instance: Instance) ->
     assert reference.bound <= reference.schedule.makespan * (1 + 1e-9)
 
 
-@pytest.mark.usefixtures("weak_start")
-@pytest.mark.parametrize("kind", CollectiveKind)
-def test_every_kind_of_collective_is_searched(hetero: Instance, kind: CollectiveKind) -> None:
-    collective = hetero.collectives[0].replace(kind=kind, chunks=9)
-    instance = hetero.replace(collectives=(collective,)).overridden(latency="occupy", ag_order="reverse")
-    schedule = Exact(seconds=0.1, workers=1, deterministic=True, cp_sat=False).solve(instance).schedule
-    validate(schedule)
-    assert schedule.makespan < usual_schedule(instance).makespan
-
-
 @pytest.mark.parametrize("sizes", ["equal", "free"])
 def test_without_local_search_none_is_run(hetero: Instance, monkeypatch: pytest.MonkeyPatch, sizes: str) -> None:
     monkeypatch.setattr(anneal, "run_wave", never_used)
