@@ -24,6 +24,9 @@ POLL_SECONDS = 0.1
 MEMORY_SHARE = 0.9
 """Share of the memory limit at which the solver is told to stop, since it goes on to take some."""
 
+HINT_SECONDS = 60.0
+"""In which a solver says what hinted values are worth, or gives up."""
+
 GRACE_SECONDS = 1.0
 """How long past its limit the solver may wind up before it is told to stop."""
 
@@ -92,9 +95,9 @@ def model_file(model: cp_model.CpModel, ending: str) -> bytes:
         return path.read_bytes()
 
 
-def hinted_objective(model: cp_model.CpModel, seconds: float = 60.0) -> int | None:
+def hinted_objective(model: cp_model.CpModel) -> int | None:
     """The least objective of solutions with the hinted values; None if there is none, or the time ends before."""
-    solver = Limits(seconds=seconds, workers=1, gap=0.0).solver()
+    solver = Limits(seconds=HINT_SECONDS, workers=1, gap=0.0).solver()
     solver.parameters.fix_variables_to_their_hinted_value = True
     solved = solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)
     return int(solver.objective_value) if solved else None

@@ -73,9 +73,7 @@ class LoadWindow:
         return inside
 
 
-def head_tail_bound(
-    jobs: Sequence[JobClass], least: Sequence[JobClass], known: float, max_heads: int = MAX_HEADS
-) -> float:
+def head_tail_bound(jobs: Sequence[JobClass], least: Sequence[JobClass], known: float) -> float:
     """Lower bound on the makespan, in the unit of the durations.
 
     Parameters
@@ -86,8 +84,6 @@ def head_tail_bound(
         The same classes with the least durations and lags that one job can have; they make heads and tails.
     known : number
         A bound known before.
-    max_heads : int
-        Most heads that are tried for a window on one machine.
     """
     on_machine = stages_by_machine(jobs, least)
     windows = [LoadWindow(k, float(s.heads.min()), float(s.tails.min())) for k, s in sorted(on_machine.items())]
@@ -99,7 +95,7 @@ def head_tail_bound(
         if not flow:
             break
         limit = makespan * (1 + LEAST_VIOLATION)
-        windows = [w for k, s in sorted(on_machine.items()) for w in _violated(k, s, flow, limit, known, max_heads)]
+        windows = [w for k, s in sorted(on_machine.items()) for w in _violated(k, s, flow, limit, known)]
         if not windows:
             break
     return bound
@@ -141,7 +137,7 @@ def _passages(job: JobClass, number: int, backwards: bool = False) -> dict[int, 
 
 
 def _violated(
-    machine: int, stages: MachineStages, flow: Mapping[Variable, float], limit: float, known: float, max_heads: int
+    machine: int, stages: MachineStages, flow: Mapping[Variable, float], limit: float, known: float
 ) -> list[LoadWindow]:
     """The window of the machine that the flow violates most, if it violates one."""
     load = stages.durations * np.array([flow[variable] for variable in stages.variables])
@@ -149,7 +145,7 @@ def _violated(
     heads, tails, load = stages.heads[order], stages.tails[order], load[order]
     best, window = limit, None
     candidates = np.unique(heads)
-    for head in candidates[:: -(-len(candidates) // max_heads)]:
+    for head in candidates[:: -(-len(candidates) // MAX_HEADS)]:
         inside = (heads >= head) & (head + tails <= known * (1 + 1e-12))
         needed = np.where(inside, head + np.cumsum(load * (heads >= head)) + tails, 0.0)
         last = int(needed.argmax())

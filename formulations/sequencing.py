@@ -5,7 +5,7 @@ Sets and data
     :math:`o = 1..n_i`.  Stage o holds machine :math:`k_{io}` for the integer :math:`d_{io}`, its result is ready the
     integer :math:`l_{io}` later.  Jobs are *alike* if class and path are equal; :math:`i'` is the next one alike after
     i.  For a job that never waits, head :math:`h_{io}` is the start of a stage, and tail :math:`t_{io}` the time from
-    its end to the last result of the job.  A lower bound L on the makespan and a horizon H.
+    its end to the last result of the job.  A horizon H.
 
 Variables
     - :math:`s_{io}`, start of a stage; with :math:`d_{io}` an interval;
@@ -22,7 +22,7 @@ Constraints
     5. *one machine*: for every machine k and all thresholds a and b,
        :math:`T \ge a + \sum d_{io} + b`, the sum over the stages on k with :math:`h_{io} \ge a` and
        :math:`t_{io} \ge b`;
-    6. *bounds*: :math:`L \le T \le H`.
+    6. *bounds*: :math:`T \le H`.
 
 Results along a path come one after the other, so a phase that follows the last result of the phase before follows all
 of them.  (4) loses no makespan: in a schedule of alike jobs, let the j-th of them take the j-th earliest start on every
@@ -105,16 +105,14 @@ class Sequencing:
         Per class one path for each of its jobs; a path is, per phase, the tuple of machines in the order visited.
     horizon : int
         An upper bound on the makespan of some feasible schedule on these paths.
-    lower_bound : int
-        A proven lower bound for these paths.
     """
 
-    def __init__(self, jobs: Sequence[JobClass], paths: JobPaths, horizon: int, lower_bound: int = 0) -> None:
+    def __init__(self, jobs: Sequence[JobClass], paths: JobPaths, horizon: int) -> None:
         self.paths = paths
         self.model = cp_model.CpModel()
         self.model.name = "sequencing"
-        self.horizon, self.lower_bound = horizon, lower_bound
-        self.makespan = self.model.new_int_var(lower_bound, horizon, "makespan")
+        self.horizon = horizon
+        self.makespan = self.model.new_int_var(0, horizon, "makespan")
         self.starts = [
             [self._starts(job, path, f"job{j}_{i}") for i, path in enumerate(paths_of_class)]
             for j, (job, paths_of_class) in enumerate(zip(jobs, paths, strict=True))
@@ -136,7 +134,7 @@ class Sequencing:
         variables = [start for jobs in self.starts for starts in jobs for start in starts]
         # A relaxation says less than (5), and delays what propagation finds.
         outcome = search(self.model, variables, limits, report, relaxation="none")
-        bound = max(self.lower_bound, int(outcome.bound))
+        bound = int(outcome.bound)
         if outcome.values is None:
             return PlanOutcome(None, bound, outcome.status, outcome.work)
         values = iter(outcome.values)
@@ -153,7 +151,7 @@ class Sequencing:
             for variables, starts in zip(zip(*group.starts, strict=True), by_stage, strict=True):
                 for variable, start in zip(variables, starts, strict=True):
                     self.model.add_hint(variable, start)
-        self.model.add_hint(self.makespan, min(max(finish, self.lower_bound), self.horizon))
+        self.model.add_hint(self.makespan, min(finish, self.horizon))
 
     def _groups(self, number: int, job: JobClass) -> Iterator[AlikeJobs]:
         """The alike jobs of one class, path by path."""

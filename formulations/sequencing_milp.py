@@ -1,11 +1,11 @@
 r"""Sequencing as a mixed-integer linear programme: the one of :mod:`formulations.sequencing`, for solvers of such.
 
 Sets and data
-    Jobs, stages, durations :math:`d_{io}`, lags :math:`l_{io}`, releases :math:`r_i`, alike jobs, the bound L and the
-    horizon H of :mod:`formulations.sequencing`.
+    Jobs, stages, durations :math:`d_{io}`, lags :math:`l_{io}`, releases :math:`r_i`, alike jobs and the horizon H
+    of :mod:`formulations.sequencing`.
 
 Variables
-    - :math:`s_{io} \in [r_i, H]`, start of a stage, and :math:`T \in [L, H]`, the makespan, both integer;
+    - :math:`s_{io} \in [r_i, H]`, start of a stage, and :math:`T \in [0, H]`, the makespan, both integer;
     - :math:`y_{ab} \in \{0, 1\}` for stages a and b on one machine whose order is open: whether a is served first.
 
 Objective
@@ -53,10 +53,10 @@ def num_order_variables(jobs: Sequence[JobClass], paths: JobPaths) -> int:
     return sum(count * (count - 1) // 2 for count in visits.values())
 
 
-def sequencing_milp(jobs: Sequence[JobClass], paths: JobPaths, horizon: int, lower_bound: int = 0) -> pywraplp.Solver:
+def sequencing_milp(jobs: Sequence[JobClass], paths: JobPaths, horizon: int) -> pywraplp.Solver:
     """The programme, with the parameters of :class:`formulations.sequencing.Sequencing`; not solved."""
     solver = pywraplp.Solver.CreateSolver("SCIP")
-    makespan = solver.IntVar(lower_bound, horizon, "makespan")
+    makespan = solver.IntVar(0, horizon, "makespan")
     on_machine: dict[int, list[_Visit]] = defaultdict(list)
     for j, (job, paths_of_class) in enumerate(zip(jobs, paths, strict=True)):
         alike: dict[JobPath, list[list[_Visit]]] = defaultdict(list)

@@ -110,7 +110,6 @@ ONE_JOB = JobClass((0, 1), (SCATTER, GATHER), count=1, release=3)
 TO_AND_FRO: JobPath = ((0, 1), (1, 0))
 LEGAL = JobTimes(paths=TO_AND_FRO, starts=((3, 8), (12, 16)))
 """Scatter 3-7 and, a lag of 1 later, 8-10; ready at 12: gather 12-14 and, a lag of 2 later, 16-20."""
-FINISH = 21
 
 
 def feasible(model: Sequencing, *, hinted_only: bool = False) -> bool:
@@ -183,20 +182,6 @@ def test_the_makespan_is_at_least_the_one_machine_bound() -> None:
 def test_a_horizon_below_the_optimum_is_infeasible() -> None:
     outcome = Sequencing([TWO_ALIKE], [[((0,),)] * 2], horizon=8).solve(EXACTLY, ignore)
     assert (outcome.jobs, outcome.status) == (None, "infeasible")
-
-
-@pytest.mark.parametrize(("lower_bound", "bound"), [(0, FINISH), (50, 50)])
-def test_the_bound_is_the_optimum_or_a_lower_bound_above_it(lower_bound: int, bound: int) -> None:
-    """(6)."""
-    outcome = Sequencing([ONE_JOB], [[TO_AND_FRO]], horizon=100, lower_bound=lower_bound).solve(EXACTLY, ignore)
-    assert outcome.bound == bound
-
-
-def test_a_makespan_below_the_lower_bound_is_refused() -> None:
-    """(6)."""
-    model = Sequencing([ONE_JOB], [[TO_AND_FRO]], horizon=100, lower_bound=50)
-    model.model.add(model.makespan < 50)
-    assert not feasible(model)
 
 
 def test_the_bound_of_bad_paths_exceeds_the_optimum_of_others() -> None:

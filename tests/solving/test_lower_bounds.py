@@ -11,7 +11,7 @@ from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds, bounds_of
-from themis_opt.solving.makespan_bounds import BoundParams, machine_prices, order_count
+from themis_opt.solving.makespan_bounds import machine_prices, order_count
 
 UNIT = 10**9
 """One unit of figure 5: 1 ms."""
@@ -117,7 +117,7 @@ def test_order_count_waits_for_the_first_stage_elsewhere() -> None:
 
 
 def test_order_count_without_time_is_still_a_bound(figure_5: Instance) -> None:
-    bound = order_count(figure_5, BoundParams(order_count_work=1e-6))
+    bound = order_count(figure_5, work=1e-6)
     assert bound <= 7 * UNIT * (1 + 1e-9)
 
 

@@ -91,11 +91,6 @@ class Period:
         end: IntArray = self.task_start + durations
         return end
 
-    @cached_property
-    def stage_end(self) -> IntArray:
-        """When every stage gives its dimension back, shape (iterations, stages)."""
-        return self.stage_ready - self.costs.lag
-
     @property
     def num_iterations(self) -> int:
         """Iterations that were simulated."""

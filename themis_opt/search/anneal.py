@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 from typing import ClassVar
@@ -147,15 +147,8 @@ class Anneal:
 
 @dataclass(frozen=True)
 class Coarse:
-    """Few chunks in the place of very many equal ones, refined (:mod:`themis_opt.schedules.refinement`).
+    """Few chunks in the place of very many equal ones, refined (:mod:`themis_opt.schedules.refinement`)."""
 
-    Parameters
-    ----------
-    anneal : Anneal
-        How the few chunks are searched.
-    """
-
-    anneal: Anneal = field(default_factory=Anneal)
     engine: ClassVar[str] = "annealing"
 
     def applies(self, incumbent: Incumbent) -> bool:
@@ -166,8 +159,8 @@ class Coarse:
     def run(self, incumbent: Incumbent) -> None:
         """Anneal a schedule of few chunks, and offer it with each of them cut."""
         few = incumbent.beside(starting_schedule(incumbent.instance.at_most(COARSE_CHUNKS)), incumbent.bound)
-        if self.anneal.applies(few):
-            self.anneal.run(few)
+        if Anneal().applies(few):
+            Anneal().run(few)
         counts = even_counts(few.best, incumbent.instance)
         incumbent.offer_plan(refined(few.best.enforced_plan(), incumbent.instance, counts))
 

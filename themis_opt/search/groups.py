@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,7 +37,7 @@ class Groups:
 
     turns: Sequence[Turn]
     apart: bool
-    engine: str = ""
+    engine: ClassVar[str] = ""
 
     def applies(self, incumbent: Incumbent) -> bool:
         """Whether the groups of the fastest launches meet as they should."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from themis_opt.base.errors import CyclicPlan, InvalidSchedule
 from themis_opt.policies.hourglass.policy import Hourglass
@@ -28,7 +28,7 @@ Buckets = tuple[Bucket, ...]
 class Launches:
     """Keep the fastest of evenly cut buckets and the launches of all policies, and change buckets while that pays."""
 
-    engine: str = ""
+    engine: ClassVar[str] = ""
 
     def applies(self, incumbent: Incumbent) -> bool:
         """Whether there are launches to choose."""

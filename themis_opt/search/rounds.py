@@ -1,6 +1,7 @@
 """A step of a search for training iterations: CP-SAT on one period, in rounds that are simulated."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from formulations.period import PeriodModel
 from themis_opt.schedules.plan import Launch
@@ -22,7 +23,7 @@ RESIZED_PER_SECOND = 1_000
 class Rounds:
     """Rounds of CP-SAT on orders and of a linear programme on sizes, which start from the fastest schedule."""
 
-    engine: str = "cp_sat"
+    engine: ClassVar[str] = "cp_sat"
 
     def applies(self, incumbent: Incumbent) -> bool:
         """Whether iterations repeat each other and have few tasks and stages."""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from formulations.chunk_count import ChunkCount
 from formulations.fluid import fluid_bound, optimal_weights
-from formulations.head_tail import MAX_HEADS, head_tail_bound
+from formulations.head_tail import head_tail_bound
 from formulations.lattice import JobClass, cheapest_path
 from formulations.limits import PROVEN_GAP, Limits
 from formulations.order_count import order_count_bound
@@ -25,26 +25,11 @@ BOUND_RESOLUTION = 2**26
 """Ticks into which the order-count bound divides the makespan: rounding a thousand stages down hides 2e-5 of it."""
 
 
-@dataclass(frozen=True)
-class BoundParams:
-    """How much work a bound may take.
+ORDER_COUNT_WORK = 0.5
+"""Seconds of work for the order counts."""
 
-    Attributes
-    ----------
-    order_count_work : float
-        Seconds of work for the order counts.
-    max_arcs : int
-        Lattice arcs up to which heads and tails, and chunk counts, are looked at, in about a fifth of a second.
-    max_heads : int
-        Most heads that are tried for a window on one machine.
-    """
-
-    order_count_work: float = 0.5
-    max_arcs: int = 5_000
-    max_heads: int = MAX_HEADS
-
-
-USUAL_BOUND_PARAMS = BoundParams()
+MAX_BOUND_ARCS = 5_000
+"""Lattice arcs up to which heads and tails, and chunk counts, are looked at, in about a fifth of a second."""
 
 
 @dataclass(frozen=True)
@@ -107,26 +92,26 @@ def _linear_jobs(instance: Instance) -> list[JobClass]:
     return [job_class(instance, exchange, exchange.size, "fluid") for exchange in instance.exchanges]
 
 
-def order_count(instance: Instance, params: BoundParams = USUAL_BOUND_PARAMS) -> float:
+def order_count(instance: Instance, work: float = ORDER_COUNT_WORK) -> float:
     """Integer flow of equal chunks (:mod:`formulations.order_count`), at least the fluid bound."""
     jobs = [
         job_class(instance, exchange, least_equal(exchange), count=exchange.chunks) for exchange in instance.exchanges
     ]
     relaxed = fluid(instance)
     tick = max(1, int(relaxed) // BOUND_RESOLUTION)
-    limits = Limits(params.order_count_work, deterministic=True, gap=PROVEN_GAP / 10)
+    limits = Limits(work, deterministic=True, gap=PROVEN_GAP / 10)
     counted = order_count_bound([rounded_down(job, tick) for job in jobs], limits) * tick
     return max(relaxed, float(counted))
 
 
-def head_tail(instance: Instance, params: BoundParams = USUAL_BOUND_PARAMS) -> float:
+def head_tail(instance: Instance) -> float:
     """The fluid relaxation with the least lags before and after every stage (:mod:`formulations.head_tail`)."""
-    return _head_tail(instance, [0 for _ in instance.exchanges], params)
+    return _head_tail(instance, [0 for _ in instance.exchanges])
 
 
-def head_tail_equal(instance: Instance, params: BoundParams = USUAL_BOUND_PARAMS) -> float:
+def head_tail_equal(instance: Instance) -> float:
     """The same with the passage of an equal chunk before and after every stage."""
-    return _head_tail(instance, [least_equal(exchange) for exchange in instance.exchanges], params)
+    return _head_tail(instance, [least_equal(exchange) for exchange in instance.exchanges])
 
 
 def _elements(exchange: Exchange) -> int:
@@ -138,13 +123,13 @@ def least_equal(exchange: Exchange) -> int:
     return _elements(exchange) // exchange.chunks * exchange.element_bytes
 
 
-def _head_tail(instance: Instance, least_sizes: Sequence[int], params: BoundParams) -> float:
+def _head_tail(instance: Instance, least_sizes: Sequence[int]) -> float:
     jobs = _linear_jobs(instance)
     known = max(fluid_bound(jobs), chain(instance))
-    if _num_arcs(instance) > params.max_arcs:
+    if _num_arcs(instance) > MAX_BOUND_ARCS:
         return known
     least = [job_class(instance, *pair, "fluid") for pair in zip(instance.exchanges, least_sizes, strict=True)]
-    return head_tail_bound(jobs, least, known, params.max_heads)
+    return head_tail_bound(jobs, least, known)
 
 
 def chunk_counts(instance: Instance) -> ChunkCount:
@@ -155,10 +140,10 @@ def chunk_counts(instance: Instance) -> ChunkCount:
     return ChunkCount(jobs, least, [exchange.chunks for exchange in instance.exchanges])
 
 
-def chunk_count(instance: Instance, params: BoundParams = USUAL_BOUND_PARAMS) -> float:
+def chunk_count(instance: Instance) -> float:
     """What is fixed for every chunk, and few chunks being long, over all numbers (:mod:`formulations.chunk_count`)."""
     known = chain(instance)
-    if _num_arcs(instance) > params.max_arcs:
+    if _num_arcs(instance) > MAX_BOUND_ARCS:
         return known
     return chunk_counts(instance).bound(known)
 
