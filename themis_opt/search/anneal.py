@@ -50,9 +50,6 @@ COSTLY = 0.01
 COUNTS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64)
 """Chunks per collective from which annealings of free sizes start."""
 
-MOST_FREE_CHUNKS = 64
-"""Chunks per collective from which annealings of free sizes start at most, where chunks are not costly."""
-
 NEAR = (0.6, 2.1)
 """Where chunks are costly: the least and the largest count to start from, as multiples of that of the best schedule."""
 
@@ -204,7 +201,7 @@ def free_counts(best: Schedule) -> list[int]:
     """Chunks per collective from which annealings of free sizes start."""
     limit = max(exchange.chunks for exchange in best.instance.exchanges)
     if not is_costly(best):
-        return [min(limit, MOST_FREE_CHUNKS)]
+        return [min(limit, COARSE_CHUNKS)]
     chunks = max(len(launch.sizes) for launch in best.plan.chunks)
     near = {min(count, limit) for count in COUNTS if NEAR[0] * chunks <= count <= NEAR[1] * chunks}
     return sorted(near or {limit})
