@@ -3,15 +3,20 @@
 S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, *Optimization by Simulated Annealing*, Science 220 (1983).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.compiled import FirstUse
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.policies.baseline import Baseline
 from themis_opt.problem.cost import fixed_lag
+from themis_opt.problem.exchanges import Exchange
+from themis_opt.problem.instance import Instance
 from themis_opt.problem.random_networks import random_instance
 from themis_opt.schedules.event_loop import NEVER
 from themis_opt.schedules.kernel import Operations, workspace
@@ -126,35 +131,36 @@ def can_anneal(schedule: Schedule) -> bool:
 
 
 def _problem(start: Schedule, moves: MoveParams, resizes: bool) -> Problem:
-    launched, reverses = start.launched, start.instance.ag_order == "reverse"
+    instance, launched, reverses = start.instance, start.launched, start.instance.ag_order == "reverse"
     num_chunks = [len(launch.sizes) for launch in start.plan.chunks]
     launch = np.repeat(np.arange(len(num_chunks)), num_chunks)
     num_phases = np.array([len(exchange.kind.rule.phases) for exchange in launched])
     num_dimensions = np.array([len(exchange.span) for exchange in launched])
     num_stages = (num_phases * num_dimensions)[launch]
-    size_class, duration = _durations(start, num_phases.max(), num_dimensions.max())
-    parts = _parts_of_durations(start, num_phases.max(), num_dimensions.max())
+    size_class, duration = _durations(start)
+    columns = zip(*(occupancy_parts(instance, exchange) for exchange in launched), strict=True)
+    parts = OccupancyParts._make(map(_stacked, columns))
     return Problem(
         iterations=start.num_iterations,
-        num_tasks=len(start.instance.tasks),
-        num_operations=len(start.instance.tasks) + start.plan.num_stages,
+        num_tasks=len(instance.tasks),
+        num_operations=len(instance.tasks) + start.plan.num_stages,
         first_stage=np.cumsum(num_stages) - num_stages,
         launch=launch,
         size_class=size_class,
         num_phases=num_phases[launch],
         num_dimensions=num_dimensions[launch],
         retraces=np.array([reverses and exchange.kind.rule.mirrors for exchange in launched])[launch],
-        pinned=np.array([reverses and part.part != "whole" for part in start.plan.launches_of(start.instance)])[launch],
+        pinned=np.array([reverses and part.part != "whole" for part in start.plan.launches_of(instance)])[launch],
         first_chunk=np.concatenate([[0], np.cumsum(num_chunks)]),
-        span=_spans(start, num_dimensions.max()),
+        span=_stacked([np.array(instance.resources)[list(exchange.span)] for exchange in launched]),
         duration=duration,
-        lag=_lags(start, num_phases.max(), num_dimensions.max()),
+        lag=_stacked([_lags(instance, exchange) for exchange in launched]),
         resizes=resizes,
         rate=parts.rate,
         packets=parts.packets,
         fixed=parts.fixed,
         header=parts.header,
-        granule=np.array([granule(start.instance, exchange) for exchange in launched], dtype=np.float64),
+        granule=np.array([granule(instance, exchange) for exchange in launched], dtype=np.float64),
         price=_price(start, moves.idle_price),
         moves=moves,
     )
@@ -169,49 +175,28 @@ def _price(start: Schedule, total: float) -> FloatArray:
     return total * price
 
 
-def _spans(start: Schedule, width: int) -> IntArray:
-    spans = np.zeros((len(start.launched), width), dtype=np.int64)
-    for row, exchange in zip(spans, start.launched, strict=True):
-        row[: len(exchange.span)] = np.array(start.instance.resources)[list(exchange.span)]
-    return spans
+def _stacked(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Arrays one after the other, filled up with zeros to the largest of their shapes."""
+    shape = np.max([array.shape for array in arrays], axis=0)
+    whole = np.zeros((len(arrays), *shape), dtype=arrays[0].dtype)
+    for part, array in zip(whole, arrays, strict=True):
+        part[tuple(map(slice, array.shape))] = array
+    return whole
 
 
-def _lags(start: Schedule, num_phases: int, width: int) -> IntArray:
-    lags = np.zeros((len(start.launched), num_phases, width), dtype=np.int64)
-    for table, exchange in zip(lags, start.launched, strict=True):
-        for number, phase in enumerate(exchange.kind.rule.phases):
-            table[number, : len(exchange.span)] = fixed_lag(start.instance, phase, np.array(exchange.span))
-    return lags
+def _lags(instance: Instance, exchange: Exchange) -> IntArray:
+    """Lags of a launch, shape (phases, dimensions)."""
+    return np.array([fixed_lag(instance, phase, np.array(exchange.span)) for phase in exchange.kind.rule.phases])
 
 
-def _durations(start: Schedule, num_phases: int, width: int) -> tuple[IntArray, IntArray]:
+def _durations(start: Schedule) -> tuple[IntArray, IntArray]:
     """The class of every chunk, chunks of one launch and size forming one, and the durations of each class."""
-    classes, tables = [], []
-    first = 0
+    classes, tables = [], list[IntArray]()
     for launch, exchange in zip(start.plan.chunks, start.launched, strict=True):
         sizes, members = np.unique(launch.sizes, return_inverse=True)
-        classes.append(first + members)
-        first += len(sizes)
-        exact = occupancies(start.instance, exchange, sizes)
-        table = np.zeros((len(sizes), num_phases, 2**width, width), dtype=np.int64)
-        table[:, : exact.shape[1], : exact.shape[2], : exact.shape[3]] = exact
-        tables.append(table)
-    return np.concatenate(classes), np.concatenate(tables)
-
-
-def _parts_of_durations(start: Schedule, num_phases: int, width: int) -> OccupancyParts:
-    """What the durations of all launches consist of, in arrays of :class:`Problem`."""
-    count = len(start.launched)
-    whole = OccupancyParts(
-        rate=np.zeros((count, num_phases, 2**width, width)),
-        packets=np.zeros((count, num_phases, 2**width, width)),
-        fixed=np.zeros((count, num_phases, 2**width, width), dtype=np.int64),
-        header=np.zeros((count, width)),
-    )
-    for number, exchange in enumerate(start.launched):
-        for array, part in zip(whole, occupancy_parts(start.instance, exchange), strict=True):
-            array[number][tuple(slice(size) for size in part.shape)] = part
-    return whole
+        classes.append(len(tables) + members)
+        tables.extend(occupancies(start.instance, exchange, sizes))
+    return np.concatenate(classes), _stacked(tables)
 
 
 def _state(start: Schedule, operations: Operations, problem: Problem) -> State:
