@@ -219,20 +219,15 @@ def job_plans(data: ChunkOrderData, schedule: Schedule) -> JobPlans:
     result = []
     for collective, chunks in data.members:
         num_phases = len(instance.exchanges[collective].kind.rule.phases)
-        paths = plan.chunks[collective].paths
-        first, stages = plan.offsets[collective], paths.shape[1]
+        paths, first = plan.chunks[collective].paths, plan.offsets[collective]
         starts = schedule.start[first : first + paths.size].reshape(paths.shape) // data.tick
-        half = stages // num_phases
-        result.append(
-            [
-                JobTimes(
-                    tuple(tuple(paths[c, q * half : (q + 1) * half].tolist()) for q in range(num_phases)),
-                    tuple(tuple(starts[c, q * half : (q + 1) * half].tolist()) for q in range(num_phases)),
-                )
-                for c in chunks
-            ]
-        )
+        result.append([job_times(paths[c], starts[c], num_phases) for c in chunks])
     return result
+
+
+def job_times(path: IntArray, starts: IntArray, num_phases: int) -> JobTimes:
+    """The path of a chunk and its starts, phase by phase."""
+    return JobTimes(*(tuple(tuple(part.tolist()) for part in np.split(whole, num_phases)) for whole in (path, starts)))
 
 
 def enforced_plan(instance: Instance, data: ChunkOrderData, jobs: JobPlans) -> Plan:

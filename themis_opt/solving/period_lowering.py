@@ -1,18 +1,16 @@
 """Translation between plans of iterations and the data of :mod:`formulations.period`; rounding lives here."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from formulations.job_plans import JobTimes
 from formulations.lattice import JobClass
 from formulations.period_variables import LaunchJobs, PeriodJobs, PeriodTimes
 from themis_opt.base.arrays import IntArray
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Chunks, Plan, TaskOf
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.solving.lowering import job_class, rounded_down
+from themis_opt.solving.lowering import job_class, job_times, rounded_down
 
 
 @dataclass(frozen=True)
@@ -95,20 +93,17 @@ def period_times(data: PeriodData, schedule: Schedule) -> PeriodTimes:
         at = starts[first : first + cut_chunks.paths.size].reshape(cut_chunks.paths.shape)
         num_phases = len(schedule.plan.launches[number].kind.rule.phases)
         launches.append(
-            [[_job_times(cut_chunks.paths[c], at[c], num_phases) for c in chunks.tolist()] for chunks in classes]
+            [[job_times(cut_chunks.paths[c], at[c], num_phases) for c in chunks.tolist()] for chunks in classes]
         )
     tasks = (schedule.task_start[row] - begin) // data.tick
     return PeriodTimes(period, tuple(tasks.tolist()), tuple(launches))
 
 
-def _job_times(path: IntArray, starts: IntArray, num_phases: int) -> JobTimes:
-    return JobTimes(*(tuple(tuple(part.tolist()) for part in np.split(whole, num_phases)) for whole in (path, starts)))
-
-
 def enforced_plan(instance: Instance, plan: Plan, data: PeriodData, times: PeriodTimes) -> Plan:
     """The launches and chunk sizes of a plan with the paths and sequences of a solution.
 
-    Its times are for the simulator to find.
+    Its times are for the simulator to find.  Resources serve stages by their place in the period, of equal ones those
+    of the earlier iteration first.
     """
     chunks, starts = [], []
     for cut_chunks, classes, launch in zip(plan.chunks, data.members, times.launches, strict=True):
@@ -119,10 +114,5 @@ def enforced_plan(instance: Instance, plan: Plan, data: PeriodData, times: Perio
                 at[chunk] = [s for phase_starts in job.starts for s in phase_starts]
         chunks.append(Chunks(cut_chunks.sizes, paths))
         starts.append(at.ravel())
-    return _enforcing(instance, replace(plan, chunks=tuple(chunks), order="ready", keys=None), starts, times.period)
-
-
-def _enforcing(instance: Instance, plan: Plan, starts: Sequence[IntArray], period: int) -> Plan:
-    """Per resource the stages by their place in the period; of equal ones, those of the earlier iteration first."""
-    later, place = np.divmod(np.concatenate(starts), period)
-    return plan.in_order_of(instance, place, later)
+    later, place = np.divmod(np.concatenate(starts), times.period)
+    return replace(plan, chunks=tuple(chunks), order="ready", keys=None).in_order_of(instance, place, later)
