@@ -1,7 +1,6 @@
 """The subset lattice."""
 
 from itertools import permutations
-from math import factorial
 
 import pytest
 from hypothesis import given
@@ -38,10 +37,6 @@ def test_there_is_one_set_per_choice_of_machines() -> None:
 @given(arc_costs())
 def test_the_cheapest_path_is_the_cheapest_order(cost: dict[tuple[int, int], int]) -> None:
     assert cheapest_path(MACHINES, cost) == min(path_cost(order, cost) for order in permutations(MACHINES))
-
-
-def test_orders_are_more_than_arcs_from_six_machines_on() -> None:
-    assert factorial(6) > len(list(arcs(tuple(range(6)))))
 
 
 def job(first: dict[tuple[int, int], int], second: dict[tuple[int, int], int], *, mirrored: bool) -> JobClass:
