@@ -157,6 +157,13 @@ class ChunkCount:
             self._loads[counts, ends] = self._lagrangian(counts, self._weights(counts, ends), ends)
         return self._loads[counts, ends]
 
+    def machine_weights(self, counts: JobCounts) -> dict[int, float]:
+        """The weights of the loads of all machines in the linear programme (1) and (2), with sum 1."""
+        weights = dict.fromkeys((family.machine for family in self.families), 0.0)
+        for family, weight in zip(self.families, self._weights(counts, False), strict=True):
+            weights[family.machine] += weight
+        return weights
+
     @cached_property
     def families(self) -> tuple[Family, ...]:
         """The constraints (2)."""

@@ -170,6 +170,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "several temperatures": Mechanism(replaced("anneal.HEATS", (1.0,)), tuple(FAMILIES)),
     "gathers as scatters backwards": Mechanism(replaced("anneal.mirrored", lambda _: None), sizes="free"),
     "interval loads": Mechanism(oracles_without("LoadsOracle"), step=REFUTES_COUNTS),
+    "dispatch trees": Mechanism(oracles_without("TreeOracle"), step=REFUTES_COUNTS),
     "sized order": Mechanism(oracles_without("SizedOracle"), step=REFUTES_COUNTS),
     "hourglass as a start": Mechanism(replaced("start._hourglass_schedules", lambda *_: [])),
     "hourglass: mirrored paths": of_hourglass(patch(f"{HOURGLASS}.aims_of", aims_without_mirrors)),

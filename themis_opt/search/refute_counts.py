@@ -6,11 +6,13 @@ makespan are open.  About these, :mod:`formulations.interval_loads` and :mod:`fo
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from threading import Event
 from time import monotonic
 from typing import ClassVar
 
 from formulations.chunk_count import ChunkCount
+from formulations.dispatch_tree import MAX_TREE_MACHINES, JobStates
 from formulations.interval_loads import MAX_LOADS_MACHINES, IntervalLoads
 from formulations.limits import Limits
 from formulations.sized_order import SizedOrder, SizedOutcome
@@ -18,6 +20,7 @@ from themis_opt.base.errors import CyclicPlan
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
+from themis_opt.search.dispatch_search import is_ready, search_tree
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.refuter import Answer, Oracle, Refuter
 from themis_opt.solving.lowering import job_class
@@ -55,14 +58,18 @@ class RefuteCounts:
         incumbent.raise_bound(min([makespan, *bounds.values()]) if bounds is not None else 0.0)
         if not bounds or incumbent.done:
             return
+        is_ready(0)  # it is by the time it is asked
         oracles = list(usual_oracles(incumbent.instance, counts, max(bounds), makespan))
         Refuter(incumbent, Counts(bounds), oracles, precision=1.0, known=bounds).run()
 
 
 def usual_oracles(instance: Instance, counts: ChunkCount, most: int, makespan: float) -> Iterator[Oracle[int]]:
     """Who is asked about numbers of chunks up to `most`, the fastest first."""
-    if len(counts.jobs[0].machines) <= MAX_LOADS_MACHINES:
+    num_machines = len(counts.jobs[0].machines)
+    if num_machines <= MAX_LOADS_MACHINES:
         yield LoadsOracle(counts, most, makespan)
+    if num_machines <= MAX_TREE_MACHINES:
+        yield TreeOracle(instance, counts)
     yield SizedOracle(instance, counts)
 
 
@@ -130,6 +137,29 @@ class SizedOracle:
             if schedule is None or schedule.makespan <= horizon:
                 break
         return Answer({}, schedule, work)
+
+
+@dataclass(frozen=True)
+class TreeOracle:
+    """The dispatch tree: quick, or it never ends."""
+
+    instance: Instance
+    counts: ChunkCount
+
+    def __call__(self, cell: int, horizon: float, limits: Limits, stop: Event) -> Answer[int]:
+        """Whether so many chunks fit into the horizon."""
+        if num_stages(self.counts, cell) > MAX_ASKED_STAGES or not is_ready(None if limits.deterministic else 0):
+            return Answer()
+        outcome = search_tree(self._states, cell, horizon, limits, stop)
+        refuted = {cell: horizon} if outcome.status == "infeasible" else {}
+        return Answer(refuted, simulated(self.instance, outcome), outcome.work)
+
+    @cached_property
+    def _states(self) -> JobStates:
+        """Any weights of the loads give a bound: these are those of as many chunks as dimensions."""
+        job = self.counts.jobs[0]
+        weights = self.counts.machine_weights((len(job.machines),))
+        return JobStates(job, self.counts.least[0], [weights[k] for k in job.machines])
 
 
 def num_stages(counts: ChunkCount, count: int) -> int:
