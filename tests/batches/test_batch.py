@@ -12,7 +12,7 @@ from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import Experiment
 from themis_opt.batches.measured_run import run_one
 from themis_opt.batches.output import finished_rows
-from themis_opt.batches.runner import RunnerParams, run_batch, unfinished
+from themis_opt.batches.runner import run_batch
 from themis_opt.batches.store import RunStore
 from themis_opt.policies.registry import make_policy
 from themis_opt.schedules.simulator import simulate
@@ -92,15 +92,6 @@ def test_a_failing_run_is_a_row_and_the_others_go_on(many, store, breaking):
     assert (outcome.state.failed, outcome.state.done) == (2, 60)
 
 
-def test_failed_runs_are_run_again_when_asked_to(many, store, breaking):
-    breaking(7)
-    run_batch(many, store, threads())
-    breaking()
-    assert unfinished(many, store) == []
-    outcome = run_batch(many, store, threads(), retry_failed=True)
-    assert (outcome.executed, outcome.state.failed) == (2, 0)
-
-
 def test_progress_ends_with_all_runs(many, store):
     states = []
     run_batch(many, store, threads(), report=states.append)
@@ -162,33 +153,6 @@ def test_a_lost_cluster_ends_the_batch_and_keeps_its_rows(many, store):
     assert 0 < len(finished_rows(many, store)) <= 20
 
 
-def test_ctrl_c_keeps_what_is_finished(many, store):
-    class Interrupting(ThreadPoolExecutor):
-        sent = 0
-
-        def submit(self, function, tasks, version):
-            self.sent += len(tasks)
-            if self.sent > 20:
-                raise KeyboardInterrupt
-            return super().submit(function, tasks, version)
-
-    outcome = run_batch(many, store, threads(1, Interrupting))
-    assert outcome.interrupted
-    assert len(finished_rows(many, store)) == outcome.executed > 0
-
-
-def test_a_full_store_ends_the_batch_and_keeps_its_rows(many, store):
-    run_batch(many[:5], store, threads())
-    pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
-    store.connection.execute(f"PRAGMA max_page_count = {pages + 1}")
-    with pytest.raises(InputError, match="disk is full"):
-        run_batch(many, store, threads(), params=RunnerParams(largest_commit=1))
-    kept = len(finished_rows(many, store))
-    store.connection.execute("PRAGMA max_page_count = 1000000")
-    assert 5 <= kept < 60
-    assert run_batch(many, store, threads()).executed == 60 - kept
-
-
 def test_runs_with_several_threads_take_several_slots(tmp_path, store, monkeypatch):
     lock, busy, most, together = threading.Lock(), [0], [0], threading.Event()
 
@@ -234,10 +198,6 @@ class AtOnce(Executor):
         except ThemisError as error:
             future.set_exception(error)
         return future
-
-
-def test_the_runner_speaks_to_any_executor(many, store):
-    assert run_batch(many, store, Site(1, AtOnce().submit)).executed == 60
 
 
 def test_a_worker_with_other_code_ends_the_batch(many, store):

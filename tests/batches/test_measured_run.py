@@ -73,12 +73,6 @@ def test_an_iteration_has_no_bandwidth_of_a_collective(row_of):
     assert row.get("algbw_bytes_per_s") is row.get("busbw_bytes_per_s") is None
 
 
-def test_waits_are_divided_between_data_and_model_parallelism(row_of):
-    columns = extra(row_of("baseline", instances=[DLRM], chunks=[4]))
-    assert columns["exposed_ns"] == pytest.approx(columns["exposed_data_ns"] + columns["exposed_model_ns"])
-    assert min(columns["exposed_data_ns"], columns["exposed_model_ns"]) > 0
-
-
 @BOTH
 def test_a_bound_run_tells_all_bounds(name):
     instance = load(name)

@@ -126,16 +126,6 @@ def test_another_format_is_refused(path):
         RunStore(path)
 
 
-def test_a_damaged_store_is_refused(path):
-    with RunStore(path) as store:
-        store.add([row(str(n), extra="x" * 500) for n in range(200)])
-    content = bytearray(path.read_bytes())
-    content[4096:20000] = b"\xff" * (20000 - 4096)
-    path.write_bytes(content)
-    with pytest.raises(InputError, match="damaged"):
-        RunStore(path)
-
-
 def test_a_file_where_the_folder_should_be_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):

@@ -11,13 +11,10 @@ FIELDS = [
     # path, value, what the message must say
     ("format", ABSENT, "format: must be 'themis-opt/instance/1'"),
     ("format", "themis-opt/instance/2", "format = 'themis-opt/instance/2': must be 'themis-opt/instance/1'"),
-    ("format", 1, "format = 1: must be"),
     ("network", ABSENT, "network: required field is missing"),
     ("network", 5, "network = 5: "),
-    ("network", [], "network: "),
     ("collectives", ABSENT, "collectives: required field is missing"),
     ("collectives", [], "collectives: "),
-    ("collectives", {}, "collectives: "),
     ("collectives.0", 5, "collectives[0] = 5: "),
     ("surprise", 1, "surprise = 1: unknown field"),
     ("latency", "wait", "latency = 'wait': "),
@@ -32,27 +29,16 @@ FIELDS = [
     ("network.dimensions.1.kind", "mesh", "network.dimensions[1].kind = 'mesh': "),
     ("network.dimensions.1.size", ABSENT, "network.dimensions[1].size: required field is missing"),
     ("network.dimensions.1.size", 1, "network.dimensions[1].size = 1: "),
-    ("network.dimensions.1.size", 0, "network.dimensions[1].size = 0: "),
-    ("network.dimensions.1.size", -4, "network.dimensions[1].size = -4: "),
     ("network.dimensions.1.size", 2.5, "network.dimensions[1].size = 2.5: must be a whole number"),
-    ("network.dimensions.1.size", "4", "network.dimensions[1].size = '4': must be a whole number"),
-    ("network.dimensions.1.size", True, "network.dimensions[1].size = True: must be a whole number"),
     ("network.dimensions.1.size", 10**300, "network.dimensions[1].size = 1000"),
     ("network.dimensions.1.size", 2**40, "NPUs"),
     ("network.dimensions.1.bandwidth", ABSENT, "network.dimensions[1].bandwidth: required field is missing"),
-    ("network.dimensions.1.bandwidth", "48 GB", "network.dimensions[1].bandwidth = '48 GB': unknown unit 'GB'"),
     ("network.dimensions.1.bandwidth", "0 GB/s", "network.dimensions[1].bandwidth = '0 GB/s': "),
-    ("network.dimensions.1.bandwidth", "-1 GB/s", "network.dimensions[1].bandwidth = '-1 GB/s': "),
-    ("network.dimensions.1.bandwidth", "nan GB/s", "network.dimensions[1].bandwidth = 'nan GB/s': "),
-    ("network.dimensions.1.bandwidth", "1e400 B/s", "network.dimensions[1].bandwidth = '1e400 B/s': "),
-    ("network.dimensions.1.bandwidth", None, "network.dimensions[1].bandwidth: "),
     ("network.dimensions.1.bandwidth", "1e-9 B/s", "clock"),
     ("network.dimensions.1.latency", "-1 ns", "network.dimensions[1].latency = '-1 ns': "),
     ("network.dimensions.1.latency", "5 parsec", "network.dimensions[1].latency = '5 parsec': unknown unit 'parsec'"),
-    ("network.dimensions.1.latency", "5 B", "network.dimensions[1].latency = '5 B': unknown unit 'B'"),
     ("network.dimensions.1.latency", "1e20 s", "clock"),
     ("network.dimensions.1.launch_overhead", "-1 ns", "network.dimensions[1].launch_overhead = '-1 ns': "),
-    ("network.dimensions.1.launch_overhead", "1e20 s", "clock"),
     ("network.dimensions.1.latency", "1e29 s", "error: "),
     ("network.dimensions.1.launch_overhead", "1e29 s", "error: "),
     ("network.dimensions.1.packet", {"payload": "1e29 TB", "header": 1}, "error: "),
@@ -68,27 +54,16 @@ FIELDS = [
     ("collectives.0.kind", "barrier", "collectives[0].kind = 'barrier': "),
     ("collectives.0.size", ABSENT, "collectives[0].size: required field is missing"),
     ("collectives.0.size", "256 XB", "collectives[0].size = '256 XB': unknown unit 'XB'"),
-    ("collectives.0.size", "256 MB/s", "collectives[0].size = '256 MB/s': unknown unit 'MB/s'"),
-    ("collectives.0.size", "many", "collectives[0].size = 'many': "),
-    ("collectives.0.size", "", "collectives[0].size = '': "),
     ("collectives.0.size", "0 B", "collectives[0].size = '0 B': "),
-    ("collectives.0.size", "-2 B", "collectives[0].size = '-2 B': "),
     ("collectives.0.size", -2, "collectives[0].size = -2: "),
     ("collectives.0.size", "1.5 B", "collectives[0].size = '1.5 B': must be a whole number of bytes"),
-    ("collectives.0.size", "inf", "collectives[0].size = 'inf': "),
     ("collectives.0.size", "1e999999999 B", "collectives[0].size = '1e999999999 B': "),
-    ("collectives.0.size", "1e-999999999 B", "collectives[0].size = '1e-999999999 B': "),
-    ("collectives.0.size", "9" * 5000 + " B", "collectives[0].size = '9999"),
     ("collectives.0.size", "1e20 B", "collectives[0].size = '1e20 B': "),
-    ("collectives.0.size", True, "collectives[0].size = True: "),
-    ("collectives.0.size", [], "collectives[0].size: "),
     ("collectives.0.element_bytes", 3, "element_bytes = 3"),
     ("collectives.0.element_bytes", 0, "collectives[0].element_bytes = 0: "),
     ("collectives.0.chunks", 0, "collectives[0].chunks = 0: "),
-    ("collectives.0.chunks", -1, "collectives[0].chunks = -1: "),
     ("collectives.0.chunks", 10**9, "collectives[0].chunks = 1000000000: "),
     ("collectives.0.chunks", 1.5, "collectives[0].chunks = 1.5: must be a whole number"),
-    ("collectives.0.chunks", None, "collectives[0].chunks: must be a whole number"),
     ("collectives.0.release", "-1 ns", "collectives[0].release = '-1 ns': "),
     ("collectives.0.release", "1e20 s", "collectives[0].release = '1e20 s': "),
     ("collectives.0.dimensions", [], "collectives[0].dimensions: "),
@@ -131,37 +106,6 @@ def test_several_broken_fields_have_a_line_each(invoke, save, document):
     ]  # fmt: skip
 
 
-TEXTS = {
-    "empty": ("", "empty"),
-    "blank": (" \n", "empty"),
-    "not JSON": ("themis", "not JSON"),
-    "cut off": ('{"format": "themis-opt/inst', "not JSON"),
-    "two documents": ("{} {}", "not JSON"),
-    "list": ("[]", "must be a JSON object"),
-    "number": ("5", "must be a JSON object"),
-    "null": ("null", "must be a JSON object"),
-    "open brackets": ("[" * 100_000, "nested too deeply"),
-    "deep list": ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
-    "deep object": ('{"a":' * 100_000 + "1" + "}" * 100_000, "nested too deeply"),
-    "deep field": ('{"network": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"),
-    "repeated key": ('{"format": 1, "format": 2}', "'format'"),
-    "not a number": ('{"size": NaN}', "finite"),
-    "infinity": ('{"size": -Infinity}', "finite"),
-    "binary": (b"\x89PNG\r\n\x1a\n\x00\xff\xfe", "not JSON"),
-    "zeros": (b"\x00" * 100, "not JSON"),
-    "gzip": (b"\x1f\x8b\x08\x00" + bytes(range(256)), "not JSON"),
-    "utf-16": ("{}".encode("utf-16"), "not JSON"),
-}
-
-
-@pytest.mark.parametrize(("content", "said"), TEXTS.values(), ids=TEXTS)
-def test_file_that_is_no_document_is_named(refuse, save, content, said):
-    file = save(content)
-    message = refuse("show", file)
-    assert message.startswith(f"error: {file}: ")
-    assert said in message
-
-
 @pytest.mark.parametrize("literal", ["-" + "9" * 5000, "9" * 4000, "1e999"], ids=lambda text: text[:3])
 def test_huge_number_literal_is_refused(refuse, save, document, literal):
     file = save(json.dumps(document).replace('"chunks": 4', f'"chunks": {literal}', 1))
@@ -202,11 +146,6 @@ def test_any_text_will_do_as_a_name(invoke, save, document, name):
 def test_every_command_refuses_a_bad_instance(refuse, save, document, command):
     file = save(edited(document, "network.dimensions.0.size", 1))
     assert f"{file}: network.dimensions[0].size = 1: " in refuse(command, file)
-
-
-def test_a_schedule_in_place_of_an_instance_is_refused(refuse, solution):
-    message = refuse("solve", solution / "schedule.json")
-    assert ": is a schedule: give its instance" in message
 
 
 def test_clock_overflow_is_refused(refuse, save, document):

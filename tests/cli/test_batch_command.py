@@ -1,6 +1,5 @@
 import csv
 import json
-import sqlite3
 import sys
 from functools import partial
 from importlib.util import find_spec
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from themis_opt.batches import executors, measured_run, store
+from themis_opt.batches import executors, measured_run
 from themis_opt.batches.output import ROW_COLUMNS
 from themis_opt.batches.store import RunStore
 
@@ -150,20 +149,6 @@ def test_an_unknown_policy_is_refused_before_anything_runs(refuse, experiment):
     experiment.write_text(TEXT.replace("themis+scf", "magic"), encoding="utf-8")
     assert "runs[0].policy = 'magic'" in refuse("batch", experiment)
     assert [path.name for path in experiment.parent.iterdir()] == ["experiment.toml"]
-
-
-def test_a_store_in_use_is_refused(refuse, experiment, monkeypatch):
-    monkeypatch.setattr(store, "BUSY_SECONDS", 0.3)
-    other = sqlite3.connect(experiment.parent / "runs.sqlite", isolation_level=None)
-    other.execute("PRAGMA locking_mode = EXCLUSIVE")
-    other.execute("BEGIN EXCLUSIVE")
-    assert "is in use by another process" in refuse("batch", experiment)
-    other.close()
-
-
-def test_a_store_that_is_no_store_is_refused(refuse, experiment):
-    (experiment.parent / "runs.sqlite").write_text("something else " * 99)
-    assert "not an SQLite file" in refuse("batch", experiment)
 
 
 def test_a_folder_that_cannot_be_made_is_refused(refuse, experiment, tmp_path):

@@ -76,22 +76,3 @@ def test_reverse_gather_order_is_obeyed(succeed, tmp_path, policies):
     succeed("solve", NAME, *QUICK, "-o", tmp_path, "--ag-order", "reverse", "--policies", policies)
     (collective,) = json.loads((tmp_path / "schedule.json").read_text(encoding="utf-8"))["collectives"]
     assert all(path == path[::-1] for path in collective["paths"])
-
-
-def test_policies_take_knobs(makespans):
-    specification = "themis:threshold_divisor=8+scf"
-    assert list(makespans(NAME, "--policies", specification)) == [specification]
-
-
-def test_knobs_change_the_schedule(makespans):
-    times = makespans(NAME, "--policies", "random:seed=0,random:seed=1,random:seed=2,random:seed=3")
-    assert len(set(times.values())) > 1
-
-
-def test_seed_option_reaches_random_policies(succeed):
-    def makespan(*options):
-        rows = json.loads(succeed("compare", NAME, *QUICK, "--json", "--policies", *options))
-        return rows[0]["makespan_ns"]
-
-    seeds = range(4)
-    assert [makespan("random", "--seed", s) for s in seeds] == [makespan(f"random:seed={s}") for s in seeds]

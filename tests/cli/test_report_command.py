@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from report_rows import COLUMNS, SAMPLED, grid_rows, row, sample, write_experiment, write_rows
+from report_rows import COLUMNS, grid_rows, row, sample, write_experiment, write_rows
 from typer.testing import CliRunner
 
 from themis_opt.cli.main import application
@@ -33,15 +33,6 @@ def files_of(*arguments):
     result = invoke(*arguments, "--json")
     assert result.exit_code == 0, result.stderr + repr(result.exception)
     return json.loads(result.stdout)["files"]
-
-
-@pytest.mark.parametrize("report", SAMPLED)
-def test_every_report_is_written(report, tmp_path):
-    made = write_experiment(tmp_path / report, report, sample(report))
-    files = files_of(made)
-    assert files[-2:] == [str(made / "README.md"), str(made / "report.html")]
-    assert all(file.endswith(".svg") for file in files[:-2])
-    assert {path.name for path in made.iterdir()} - {"experiment.toml", "rows.csv"} == {f.split("/")[-1] for f in files}
 
 
 @pytest.mark.parametrize("place", ["made", "."])

@@ -324,12 +324,6 @@ def test_solve_writes_a_folder(solution, trained_solution, kind):
     assert {path.name for path in folder.iterdir()} >= FILES | more
 
 
-def test_folder_is_named_after_the_instance(succeed, trained, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    succeed("solve", trained, "--policies", "fused/baseline")
-    assert (tmp_path / "layers.solution" / "schedule.json").is_file()
-
-
 def test_show_prints_an_instance_that_loads_again(succeed, save):
     shown = json.loads(succeed("show", NAME, "--json"))
     fingerprint = shown.pop("fingerprint")

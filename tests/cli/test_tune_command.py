@@ -175,16 +175,12 @@ def test_progress_and_notes_go_to_the_error_stream(invoke, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--packet", "4096"), "--packet = '4096': must be payload and header"),
         (("--launch-overhead", "soon"), "--launch-overhead = 'soon'"),
-        (("--reduction", "fast"), "--reduction = 'fast'"),
         (("--objective", "beauty"), "--objective = 'beauty': must be makespan or pareto"),
         (("--policies", "exact"), "--policies = 'exact'"),
         (("--chunk-sizes", "round"), "--chunk-sizes = 'round'"),
         (("--max-chunks", 0), "--max-chunks = 0"),
         (("--size", "1MiB,1MiB"), "--size"),
-        (("--storage", "nonsense"), "storage = 'nonsense': must be a storage URL"),
-        (("--storage", "sqlite:////no/such/folder/x.db"), "unable to open database file"),
     ],
 )
 def test_bad_options_are_one_line(refuse, tmp_path, options, said):
@@ -202,16 +198,6 @@ def test_bad_options_are_one_line(refuse, tmp_path, options, said):
 )
 def test_options_of_collectives_are_refused_for_an_iteration(refuse, tmp_path, options, said):
     assert said in refuse("tune", SEARCHES["iteration"].name, *options, "-o", tmp_path / "t")
-
-
-def test_a_study_of_another_instance_is_refused(refuse, folder, search):
-    said = refuse("tune", search.name, *search.options, "--launch-overhead", "3us", "-o", folder, "--study", "one")
-    assert "study = 'one': belongs to another instance" in said
-
-
-def test_a_damaged_study_is_refused(refuse, tmp_path):
-    (tmp_path / "study.db").write_bytes(b"no database at all")
-    assert "file is not a database" in refuse("tune", NAME, *FEW, "-o", tmp_path)
 
 
 def test_a_full_disk_ends_in_one_error_and_keeps_the_best(invoke, tmp_path):

@@ -1,7 +1,5 @@
 """Comparisons: one bound for all rows, one time limit, nothing lost on Ctrl-C."""
 
-import time
-
 import pytest
 from small_iterations import iteration, tensor, two_layers
 
@@ -58,10 +56,6 @@ def unfinished(hard):
     return solve(hard, time_limit=2, workers=1)
 
 
-def test_solve_compares_the_heuristics_with_the_reference(compared):
-    assert [result.policy for result in compared.results] == [*usual_policies(compared.instance), REFERENCE]
-
-
 def test_baseline_has_speedup_1(compared):
     assert compared.results[0].speedup == 1
 
@@ -104,13 +98,6 @@ def test_row_has_times_in_ns(compared):
     assert (row[time], row["bound_ns"]) == (compared.best.makespan / 1000, compared.best.bound / 1000)
 
 
-def test_exposed_time_of_a_row_adds_up():
-    row = compare(INSTANCES[TRAINED[1]], ["dear:threshold=1B/hourglass"], **QUICK).best.row()
-    assert row["compute_ns"] == 40_000
-    assert row["iteration_ns"] == row["compute_ns"] + row["exposed_ns"]
-    assert row["exposed_ns"] == row["exposed_data_ns"] + row["exposed_model_ns"]
-
-
 def test_exposed_gap_is_0_where_everything_hides():
     instance = iteration({"first": 10, "second": 20}, [tensor("t", 5, "first", "first", needed_in="next")])
     (result,) = compare(instance, ["wait_free/baseline+fifo"], **QUICK).results
@@ -125,11 +112,6 @@ def test_equal_runs_give_equal_heuristic_rows(hard):
     names = ["baseline", "themis+scf", "random"]
     first, second = (compare(hard, names, **QUICK, seed=3) for _ in range(2))
     assert [r.row() for r in first.results] == [r.row() for r in second.results]
-
-
-def test_results_come_in_the_order_asked_for(toy):
-    names = ["exact", "themis+scf", "baseline"]
-    assert [r.policy for r in compare(toy, names, **QUICK).results] == names
 
 
 def test_seed_reaches_policies_that_take_one(figure_5):
@@ -256,11 +238,3 @@ def test_searches_count_evaluations_where_equal_input_must_give_equal_output(sea
 def test_policies_with_a_clock_share_the_time_limit(searches, figure_5):
     compare(figure_5, ["search", "baseline", "search:seed=1"], **LIMITS)
     assert searches[0].seconds <= LIMITS["time_limit"] / 2 <= searches[1].seconds <= LIMITS["time_limit"]
-
-
-@pytest.mark.benchmarks
-def test_time_limit_covers_the_whole_comparison():
-    instance = themis_opt.load("4d-ring_fc_ring_sw.all_reduce.100MiB").overridden(chunks=16)
-    began = time.monotonic()
-    solve(instance, time_limit=8, workers=1)
-    assert time.monotonic() - began < 2 * 8

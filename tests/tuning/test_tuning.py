@@ -20,12 +20,10 @@ from themis_opt.search.allowance import Allowance
 from themis_opt.tuning import tune
 from themis_opt.tuning.history import Trial, best_of, fresh, front_of, key_of, value_of
 from themis_opt.tuning.options import make_space
-from themis_opt.tuning.parameters import TunedParameter
 from themis_opt.tuning.space import CaseMeasurement, Space
 from themis_opt.tuning.storage import StorageError, open_storage, sqlite_url
 from themis_opt.tuning.study import open_study
 from themis_opt.tuning.trials import Search
-from themis_opt.tuning.tuner import StorageLost, find
 
 NAME = "2d-sw_sw.all_reduce.100MiB"
 ENDLESS = Allowance(math.inf)
@@ -91,12 +89,6 @@ class TestTune:
         (proven,) = tuned.space.proven
         assert all(t.measurements[0].makespan >= proven * (1 - 1e-9) for t in tuned.trials if t.measurements)
         assert tuned.gaps == (tuned.best.measurements[0].makespan / proven - 1,)
-
-    def test_the_policy_of_an_iteration_gives_the_best_schedule_again(self):
-        instance, options = PROBLEMS["iteration"]
-        tuned = tune(instance, **options | {"trials": 5})
-        best = tuned.schedule.instance
-        assert simulate(best, make_policy(tuned.policy)(best)).makespan == tuned.schedule.makespan
 
     def test_every_trial_names_a_policy_that_can_be_made(self, problem, tuned):
         for row in tuned.trial_rows():
@@ -179,15 +171,6 @@ class TestTune:
         with pytest.raises(InputError, match="no trial succeeded: nothing works"):
             tune(instance, trials=2)
 
-    def test_ctrl_c_keeps_what_was_found(self, instance):
-        def stop(run, total, trial):
-            if run == 3:
-                raise KeyboardInterrupt
-
-        tuned = tune(instance, trials=50, progress=stop, **COSTLY)
-        assert tuned.interrupted
-        assert len(tuned.trials) == 3
-
     def test_ctrl_c_before_the_first_trial_is_passed_on(self, instance, monkeypatch):
         def stopped(self, choice, case):
             raise KeyboardInterrupt
@@ -215,42 +198,6 @@ class TestTune:
     def test_bad_arguments_are_refused(self, instance, field, value):
         with pytest.raises(InputError, match=field):
             tune(instance, **{field: value})
-
-
-class Buckets:
-    """What is known of a space where the best is known: buckets of 12 MB."""
-
-    name, cases, identity = "buckets", ("iteration",), {"instance": "i", "space": "buckets"}
-    measured = "iteration"
-    parameters = (TunedParameter("bucket_mb", tuple(range(1, 65))),)
-    reference = {"bucket_mb": 25}  # noqa: RUF012
-
-    def canonical(self, choice):
-        return dict(choice)
-
-    def measure(self, choice, case):
-        return CaseMeasurement(1000 + abs(choice["bucket_mb"] - 12), 1000.0, 1.0, 100 // choice["bucket_mb"])
-
-    def measure_reference(self, case):
-        return self.measure(self.reference, case)
-
-    def specification(self, choice):
-        return f"buckets:mb={choice['bucket_mb']}"
-
-    def describe(self, choice):
-        return f"buckets of {choice['bucket_mb']} MB"
-
-
-class TestFind:
-    def test_the_best_of_a_small_space_is_found(self):
-        limits = {"seed": 0, "time_limit": 60, "storage": None, "study": None, "progress": lambda *news: None}
-        tuned = find(Buckets(), trials=64, objective="makespan", **limits)
-        assert tuned.choice == {"bucket_mb": 12}
-        assert tuned.trials[0].choice == {"bucket_mb": 25}
-        assert tuned.gain == pytest.approx(1 - 1000 / 1013)
-        assert tuned.trial_rows()[0]["bucket_mb"] == 25
-        assert tuned.trial_rows()[0]["specification"] == "buckets:mb=25"
-        assert tuned.policy == "buckets:mb=12"
 
 
 class TestStudies:
@@ -281,16 +228,6 @@ class TestStudies:
         keys = [key_of(trial.choice) for trial in fresh(one.trials)]
         assert len(set(keys)) == len(keys) == 24
 
-    def test_who_shares_a_study_proposes_other_choices(self, instance, tmp_path):
-        space, url = make_space(instance, **COSTLY), f"journal:{tmp_path / 'study.log'}"
-        one, other = (
-            Search(open_study(url, "one", "", space.identity, "makespan"), space, "makespan", 0, url) for _ in range(2)
-        )
-        alone = one._seeds
-        other.study.ask()
-        one.history.read()
-        assert one._seeds != alone
-
     def test_without_a_name_every_study_is_new(self, instance, tmp_path):
         url = sqlite_url(tmp_path / "study.db")
         names = [tune(instance, trials=1, storage=url, **COSTLY).study for _ in range(2)]
@@ -313,16 +250,6 @@ class TestStudies:
         with pytest.raises(InputError) as caught:
             tune(instance, trials=2, study="one", storage=url, **COSTLY | changes)
         assert f"study = 'one': belongs to another {part}" in str(caught.value)
-
-    @pytest.mark.parametrize(
-        ("changed", "part"), [({"launch_overhead": "3 us"}, "instance"), ({"max_chunks": 4}, "space")]
-    )
-    def test_a_study_of_another_iteration_is_refused(self, tmp_path, changed, part):
-        instance, options = PROBLEMS["iteration"]
-        storage = f"journal:{tmp_path / 'study.log'}"
-        tune(instance, **options | {"trials": 1}, study="one", storage=storage)
-        with pytest.raises(InputError, match=f"belongs to another {part}"):
-            tune(instance, **options | {"trials": 2} | changed, study="one", storage=storage)
 
     def test_a_study_of_another_program_is_refused(self, instance, tmp_path):
         import optuna
@@ -347,27 +274,6 @@ class TestStudies:
         whole = tune(instance, trials=9, **COSTLY)
         kept = {key_of(t.choice): t.measurements for t in tuned.trials}
         assert {key_of(t.choice): t.measurements for t in whole.trials}.items() <= kept.items()
-
-    def test_a_full_disk_keeps_what_was_found(self, instance, tmp_path):
-        from sqlalchemy import Engine, event
-
-        url = sqlite_url(tmp_path / "study.db")
-        tune(instance, trials=1, study="one", storage=url, **COSTLY)
-
-        def fill(connection, _record):
-            pages = connection.execute("PRAGMA page_count").fetchone()[0]
-            connection.execute(f"PRAGMA max_page_count={pages}")
-
-        event.listen(Engine, "connect", fill)
-        try:
-            with pytest.raises(StorageLost, match="database or disk is full") as caught:
-                tune(instance, trials=400, study="one", storage=url, **COSTLY)
-        finally:
-            event.remove(Engine, "connect", fill)
-        assert "\n" not in str(caught.value)
-        validate(caught.value.tuned.schedule)
-        kept = tune(instance, trials=1, study="one", storage=url, **COSTLY)
-        assert len(kept.trials) >= 1
 
     @pytest.mark.parametrize(
         ("url", "said"),

@@ -127,22 +127,6 @@ class TestProfiles:
         validate(simulate(mixed, plan))
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"max_chunks": 0}, "--max-chunks = 0: must be from 1 to"),
-        ({"policies": ("exact",)}, "--policies = 'exact': must name one or more of themis, baseline, hourglass"),
-        ({"policies": ()}, "--policies"),
-        ({"packet": "many"}, "--packet = 'many'"),
-    ],
-)
-@pytest.mark.parametrize("problem", [themis_opt.load(NAME), iteration()], ids=["collectives", "iteration"])
-def test_bad_options_are_refused_for_all_problems(problem, options, said):
-    with pytest.raises(InputError) as caught:
-        make_space(problem, **options)
-    assert said in str(caught.value)
-
-
 class TestChunkSpace:
     def choice(self, **changes):
         usual = {"chunks": 8, "profile": "equal", "policy": "themis", "dispatch": "scf", "threshold_divisor": 16}
