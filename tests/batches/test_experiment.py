@@ -197,10 +197,7 @@ def test_keys_of_heuristics_do_not_depend_on_limits_of_searches(runs_of):
         (f"{ON_FIG5}\n{BASELINE}\nchunks = [0]", "runs[0].chunks[0] = 0"),
         (f"{ON_FIG5}\n{BASELINE}\nchunks = [2, 2]", "must name each value once"),
         (f'{ON_FIG5}\n{BASELINE}\nchunk_sizes = "any"', "runs[0].chunk_sizes = 'any'"),
-        (
-            f'{ON_FIG5}\n{BASELINE}\npacket = ["4096"]',
-            "runs[0].packet[0] = '4096': must be payload and header",
-        ),
+        (f'{ON_FIG5}\n{BASELINE}\npacket = ["4096"]', "runs[0].packet[0] = '4096': must be payload and header"),
         (f'{ON_FIG5}\n{BASELINE}\nlaunch_overhead = ["-1 us"]', "runs[0].launch_overhead[0]"),
         (f'{ON_FIG5}\n{BASELINE}\nlaunch_overhead = ["none"]', "runs[0].launch_overhead[0]"),
         (f'{ON_FIG5}\n{BASELINE}\nreduction = ["0 B/s"]', "runs[0].reduction[0]"),

@@ -13,12 +13,7 @@ from themis_opt.problem.catalog import load
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm
 from themis_opt.problem.phases import Phase
-from themis_opt.runtime.calibration import (
-    NetworkCalibration,
-    StageFit,
-    StageSample,
-    calibrate,
-)
+from themis_opt.runtime.calibration import NetworkCalibration, StageFit, StageSample, calibrate
 
 TRUE = (2e-4, 8e-8, 1e-8)
 

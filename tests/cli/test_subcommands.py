@@ -81,10 +81,7 @@ def arguments(solution, trained, trained_solution, batched, tmp_path):
         "list": ("list",),
         "schema": ("schema",),
     }
-    return {
-        "collectives": for_both(NAME, solution) | others,
-        "iteration": for_both(trained, trained_solution, *SOME),
-    }
+    return {"collectives": for_both(NAME, solution) | others, "iteration": for_both(trained, trained_solution, *SOME)}
 
 
 @pytest.fixture

@@ -129,13 +129,7 @@ def test_money_buys_time() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "size", "dollars"),
-    [
-        (Kind.RING, 4, 2),
-        (Kind.FULLY_CONNECTED, 8, 2),
-        (Kind.SWITCH, 8, 9),
-        (Kind.LINE, 4, 3),
-        (Kind.MESH2D, 9, 8 / 3),
-    ],
+    [(Kind.RING, 4, 2), (Kind.FULLY_CONNECTED, 8, 2), (Kind.SWITCH, 8, 9), (Kind.LINE, 4, 3), (Kind.MESH2D, 9, 8 / 3)],
 )
 def test_prices_per_gigabyte_per_second(kind: Kind, size: int, dollars: float) -> None:
     assert Price(link=2, switch=3, nic=4).per_bandwidth(kind, size) == pytest.approx(dollars)

@@ -86,11 +86,7 @@ def test_notes_say_the_unit_and_stand_in_the_instance(write):
 
 BROKEN = [
     (RING_16.replace("topology", "topologi"), {}, "topologi: unknown field; did you mean 'topology'"),
-    (
-        RING_16.replace("Ring", "ring"),
-        {},
-        "topology[0] = 'ring': must be one of Ring, FullyConnected, Switch",
-    ),
+    (RING_16.replace("Ring", "ring"), {}, "topology[0] = 'ring': must be one of Ring, FullyConnected, Switch"),
     (RING_16.replace("[ 16 ]", "[ 16, 2 ]"), {}, "npus_count = '2 entries': must have as many entries as topology"),
     (RING_16.replace("16", "1"), {}, "npus_count[0] = 1: must be at least 2"),
     (RING_16.replace("50.0", "fast"), {}, "bandwidth[0] = 'fast': must be a number"),

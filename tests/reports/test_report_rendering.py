@@ -12,17 +12,7 @@ import vl_convert
 from report_rows import SAMPLED, draw, sample, series_of, write_rows
 
 from themis_opt.base.errors import InputError
-from themis_opt.reports.rendering.charts import (
-    CONFIG,
-    Axis,
-    bars,
-    boxes,
-    ecdf,
-    heatmap,
-    lines,
-    save,
-    specification,
-)
+from themis_opt.reports.rendering.charts import CONFIG, Axis, bars, boxes, ecdf, heatmap, lines, save, specification
 from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
 from themis_opt.reports.rendering.page import render_html, render_markdown, write_report
 from themis_opt.reports.rendering.tables import cell

@@ -69,8 +69,7 @@ def test_all_kinds_of_collectives_are_run(every_kind: Instance, run: Run, rule: 
 
 
 @pytest.mark.parametrize(
-    ("rule", "first_three"),
-    [("lag", [492526643, 507534321, 497826987]), ("occupy", [931308666, 930421487, 905592207])],
+    ("rule", "first_three"), [("lag", [492526643, 507534321, 497826987]), ("occupy", [931308666, 930421487, 905592207])]
 )
 def test_a_seed_gives_the_same_samples_for_ever(mixed: Instance, run: Run, rule: str, first_three: list[int]) -> None:
     schedule = run(mixed.replace(latency=rule), "themis+scf")

@@ -55,10 +55,7 @@ def test_every_parallelism_makes_iterations_that_can_be_scheduled(
 def test_data_parallel_gradients_come_after_their_layer_and_are_needed_before_it() -> None:
     tensors = {t.name: t for t in make("resnet-50").iteration.tensors}
     tensor = tensors["layer1.0.conv2.gradients"]
-    assert (tensor.ready_after, tensor.needed_before) == (
-        "layer1.0.conv2.weight_gradient",
-        "layer1.0.conv2.forward",
-    )
+    assert (tensor.ready_after, tensor.needed_before) == ("layer1.0.conv2.weight_gradient", "layer1.0.conv2.forward")
 
 
 @pytest.mark.parametrize("granularity", ["fused", "layer", "parameter"])

@@ -18,13 +18,7 @@ class InputError(ThemisError):
     """
 
     def __init__(
-        self,
-        rule: str,
-        *,
-        field: str = "",
-        value: object = None,
-        source: str = "",
-        others: "Sequence[InputError]" = (),
+        self, rule: str, *, field: str = "", value: object = None, source: str = "", others: "Sequence[InputError]" = ()
     ) -> None:
         self.rule, self.field, self.value, self.source = rule, field, value, source
         self.others = tuple(others)

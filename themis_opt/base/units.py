@@ -309,8 +309,5 @@ def _quantity_schema(example: str) -> WithJsonSchema:
 Picoseconds = Annotated[int, BeforeValidator(parse_time), PlainSerializer(format_time), _quantity_schema("700 ns")]
 Bytes = Annotated[int, BeforeValidator(parse_size), PlainSerializer(format_size), _quantity_schema("100 MiB")]
 BytesPerSecond = Annotated[
-    float,
-    BeforeValidator(parse_bandwidth),
-    PlainSerializer(format_bandwidth),
-    _quantity_schema("200 GiB/s"),
+    float, BeforeValidator(parse_bandwidth), PlainSerializer(format_bandwidth), _quantity_schema("200 GiB/s")
 ]

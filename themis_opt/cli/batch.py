@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
@@ -17,35 +18,25 @@ if TYPE_CHECKING:
 
 @options.grouped
 def batch(
-    experiment: Annotated[Path, typer.Argument(help="Experiment file (TOML).", metavar="EXPERIMENT")],
+    experiment: Annotated[Path, Argument(help="Experiment file (TOML).", metavar="EXPERIMENT")],
     *,
-    jobs: Annotated[
-        int | None, typer.Option(help="Threads to keep busy, by default one per core.", min=1, max=4096)
-    ] = None,
+    jobs: Annotated[int | None, Option(help="Threads to keep busy, by default one per core.", min=1, max=4096)] = None,
     address: Annotated[
-        str | None,
-        typer.Option("--cluster", help="Dask scheduler whose workers run instead, such as tcp://host:8786."),
+        str | None, Option("--cluster", help="Dask scheduler whose workers run instead, such as tcp://host:8786.")
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--output", help="CSV file, packed if it ends in .gz; by default rows.csv beside the experiment."
-        ),
+        Path | None, options.output("CSV file, packed if it ends in .gz; by default rows.csv beside the experiment.")
     ] = None,
     store: Annotated[
-        Path | None, typer.Option(help="Store of finished runs, by default runs.sqlite beside the experiment.")
+        Path | None, Option(help="Store of finished runs, by default runs.sqlite beside the experiment.")
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Run what the table [quick] of the experiment leaves.")
-    ] = False,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what failed before.")] = False,
+    quick: Annotated[bool, Option("--quick", help="Run what the table [quick] of the experiment leaves.")] = False,
+    retry_failed: Annotated[bool, Option("--retry-failed", help="Run again what failed before.")] = False,
     changes: options.Changes,
-    sizes: Annotated[
-        str | None, typer.Option("--chunk-sizes", help="equal or free, instead of the experiment's.")
-    ] = None,
-    parquet: Annotated[bool, typer.Option("--parquet", help="Write the rows as a Parquet file too.")] = False,
+    sizes: Annotated[str | None, Option("--chunk-sizes", help="equal or free, instead of the experiment's.")] = None,
+    parquet: Annotated[bool, Option("--parquet", help="Write the rows as a Parquet file too.")] = False,
     status: Annotated[
-        bool, typer.Option("--status", help="Only say how far the batch is, which may be running elsewhere.")
+        bool, Option("--status", help="Only say how far the batch is, which may be running elsewhere.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from themis_opt.cli import options
 
@@ -16,7 +16,7 @@ def bound(
     *,
     changes: options.InstanceChanges,
     sizes: Annotated[
-        str | None, typer.Option("--chunk-sizes", help="equal or free: only the bounds that hold for them.")
+        str | None, Option("--chunk-sizes", help="equal or free: only the bounds that hold for them.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from themis_opt.cli import options, ranks
 
@@ -17,13 +17,11 @@ def calibrate(
     *,
     local: ranks.Local = None,
     pace: ranks.Pace = None,
-    repeat: Annotated[int, typer.Option(help="Runs of each measurement.", min=1)] = 5,
+    repeat: Annotated[int, Option(help="Runs of each measurement.", min=1)] = 5,
     transport: ranks.Transport = "tcp",
     changes: options.Changes,
     start: ranks.Start,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Write the calibrated instance to this file.")] = Path(
-        "calibrated.json"
-    ),
+    output: Annotated[Path, options.output("Write the calibrated instance to this file.")] = Path("calibrated.json"),
     as_json: options.Json = False,
 ) -> None:
     """Measure bandwidth, launch overhead, latency and sums of each dimension at the sizes of a schedule's stages.
@@ -44,10 +42,7 @@ def calibrate(
 
     instance = on_network(instance, local, pace)
     schedule = simulate(instance, make_policy(specify("baseline", instance))(instance))
-    with (
-        ranks.ranks(instance.fabric.num_npus, transport, start) as coordinator,
-        ranks.run_progress() as progress,
-    ):
+    with ranks.ranks(instance.fabric.num_npus, transport, start) as coordinator, ranks.run_progress() as progress:
         settings = RunOptions(paced=pace is not None)
         done = measure(instance, schedule, coordinator, settings, repeat=repeat, progress=progress)
     write_instance(done.instance, output)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from themis_opt.cli import options
 from themis_opt.cli.process import INTERRUPTED, UNMET, remaining, undisturbed
@@ -32,14 +33,9 @@ def solve(
     policies: options.Policies = None,
     search: options.SearchOptions = FREE_SIZES,
     robust: Annotated[
-        bool,
-        typer.Option(
-            "--robust", help="Choose the schedule that loses least on disturbed networks, among more of them."
-        ),
+        bool, Option("--robust", help="Choose the schedule that loses least on disturbed networks, among more of them.")
     ] = False,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for the schedule and its pictures.")
-    ] = None,
+    output: Annotated[Path | None, options.output("Folder for the schedule and its pictures.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Find a near-optimal schedule, prove its gap, and write it with pictures.
@@ -91,9 +87,7 @@ def compare(
     changes: options.InstanceChanges,
     policies: options.Policies = None,
     search: options.SearchOptions,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for the best schedule and the table.")
-    ] = None,
+    output: Annotated[Path | None, options.output("Folder for the best schedule and the table.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Run all policies on one instance, each against the best proven bound."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
@@ -49,21 +49,17 @@ DIMENSIONS: "Mapping[str, tuple[str, Form]]" = MappingProxyType(
 
 
 def design(
-    source: Annotated[
-        str, typer.Argument(help="Design problem: a file, or the name of a shipped one.", metavar="PROBLEM")
-    ],
+    source: Annotated[str, Argument(help="Design problem: a file, or the name of a shipped one.", metavar="PROBLEM")],
     readings: Annotated[
-        str, typer.Option(help="What to minimise, with commas between: fixed, free, simulated.")
+        str, Option(help="What to minimise, with commas between: fixed, free, simulated.")
     ] = "fixed,free,simulated",
     policy: Annotated[
-        str | None, typer.Option(help="Policy that simulates; hourglass, and baseline where the order is fixed.")
+        str | None, Option(help="Policy that simulates; hourglass, and baseline where the order is fixed.")
     ] = None,
     front: Annotated[
-        int, typer.Option("--pareto", help="Points of the front of money, or else bandwidth, against time.", min=0)
+        int, Option("--pareto", help="Points of the front of money, or else bandwidth, against time.", min=0)
     ] = 0,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for the network's instances, tables and pictures.")
-    ] = None,
+    output: Annotated[Path | None, options.output("Folder for the network's instances, tables and pictures.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Find the bandwidths of a network that make its workloads fastest, with a proof that none do better."""

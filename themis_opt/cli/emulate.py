@@ -3,22 +3,20 @@
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
 
 
 def emulate(
-    sizes: Annotated[str, typer.Argument(help="NPUs along each dimension, such as 4x2.", metavar="SIZES")],
+    sizes: Annotated[str, Argument(help="NPUs along each dimension, such as 4x2.", metavar="SIZES")],
     command: Annotated[
-        list[str],
-        typer.Argument(help="What to run on every NPU, after --; {address} is its address.", metavar="COMMAND"),
+        list[str], Argument(help="What to run on every NPU, after --; {address} is its address.", metavar="COMMAND")
     ],
-    rates: Annotated[str, typer.Option(help="Bandwidth of each dimension, such as 100Mb/s,50Mb/s.")],
-    delay: Annotated[
-        str | None, typer.Option(help="Latency of each dimension, such as 1ms,5ms; needs /dev/net/tun.")
-    ] = None,
-    seconds: Annotated[float, typer.Option(help="End it after so long.", min=1, max=3600)] = 600.0,
+    rates: Annotated[str, Option(help="Bandwidth of each dimension, such as 100Mb/s,50Mb/s.")],
+    delay: Annotated[str | None, Option(help="Latency of each dimension, such as 1ms,5ms; needs /dev/net/tun.")] = None,
+    seconds: Annotated[float, Option(help="End it after so long.", min=1, max=3600)] = 600.0,
     as_json: options.Json = False,
 ) -> None:
     """Run a command once per NPU, each in a network namespace with one shaped link per dimension.

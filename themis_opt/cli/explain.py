@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from themis_opt.cli import options
 
@@ -20,7 +20,7 @@ def explain(
     path: options.ScheduleFile,
     *,
     replanning: options.Replanning,
-    steps: Annotated[int, typer.Option(help="Stages of the critical path, and waits, to list.", min=0)] = 12,
+    steps: Annotated[int, Option(help="Stages of the critical path, and waits, to list.", min=0)] = 12,
     as_json: options.Json = False,
 ) -> None:
     """Show where the time of each resource goes, the critical path, what compute waits for, and the closest bound.

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
@@ -15,28 +16,22 @@ if TYPE_CHECKING:
 
 def export(
     path: options.ScheduleFile,
-    to: Annotated[
-        str | None, typer.Option(help="Format, with knobs behind colons, such as msccl:dialect=rccl.")
-    ] = None,
+    to: Annotated[str | None, Option(help="Format, with knobs behind colons, such as msccl:dialect=rccl.")] = None,
     model: Annotated[
-        bool, typer.Option("--model", help="The same as --to model: for a separate solver (CP-SAT, LP, MPS).")
+        bool, Option("--model", help="The same as --to model: for a separate solver (CP-SAT, LP, MPS).")
     ] = False,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for the files; FORMAT.export by default.")
-    ] = None,
+    output: Annotated[Path | None, options.output("Folder for the files; FORMAT.export by default.")] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Read the files again, and run them by the rules of their format.")
+        bool, Option("--check", help="Read the files again, and run them by the rules of their format.")
     ] = False,
     sizes: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Message sizes, such as 64KiB..1GiB:4: one plan for each range of them, the best there. For runtimes "
             "that choose among plans by size (msccl, mscclpp)."
         ),
     ] = None,
-    chunks: Annotated[
-        str | None, typer.Option(help="With --sizes: chunk counts to choose from, such as 1,4,16.")
-    ] = None,
+    chunks: Annotated[str | None, Option(help="With --sizes: chunk counts to choose from, such as 1,4,16.")] = None,
     policies: options.Policies = None,
 ) -> None:
     """Write a schedule in the format of another tool.

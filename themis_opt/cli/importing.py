@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from themis_opt.cli import options
 
@@ -11,20 +11,18 @@ from themis_opt.cli import options
 def import_command(
     files: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             help="A network, what else describes the machine, and what runs on it; FORMAT:FILE where the format is not "
             "to be recognized.",
             metavar="FILE...",
         ),
     ],
     collective: Annotated[
-        str | None, typer.Option(help="What is exchanged where the files describe a network alone, such as all_gather.")
+        str | None, Option(help="What is exchanged where the files describe a network alone, such as all_gather.")
     ] = None,
-    size: Annotated[str | None, typer.Option(help="Size of that collective, such as 1GiB.")] = None,
-    chunks: Annotated[
-        int | None, typer.Option(help="Chunks of every collective instead of those of the files.")
-    ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the instance to this file.")] = None,
+    size: Annotated[str | None, Option(help="Size of that collective, such as 1GiB.")] = None,
+    chunks: Annotated[int | None, Option(help="Chunks of every collective instead of those of the files.")] = None,
+    output: Annotated[Path | None, options.output("Write the instance to this file.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Read files of simulators, profilers and libraries, and put them together as one instance."""

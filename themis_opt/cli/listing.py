@@ -6,7 +6,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Annotated, Any
 
-import typer
+from typer import Argument
 
 from themis_opt.base.docstrings import docstring
 from themis_opt.base.errors import InputError, suggestion
@@ -40,7 +40,7 @@ DETAILED = ("formats", "instances", "designs")
 def list_names(
     kind: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             help=f"One of {', '.join(LISTED)}; all but {', '.join(DETAILED)} if left out.",
             metavar="KIND",
             autocompletion=completion.starting_with(lambda: LISTED),

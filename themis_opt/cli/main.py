@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
 from themis_opt.base.docstrings import docstring
@@ -107,8 +108,7 @@ def _print_version(asked: bool) -> None:
 
 def _main(
     version: Annotated[
-        bool,
-        typer.Option("--version", help="Print the version and leave.", callback=_print_version, is_eager=True),
+        bool, Option("--version", help="Print the version and leave.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Schedules of collective communication, with proven gaps."""

@@ -9,7 +9,7 @@ from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, get_type_hints
 
-import typer
+from typer import Argument, Option
 
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.cli import completion
@@ -24,31 +24,34 @@ if TYPE_CHECKING:
 
 InstanceArgument = Annotated[
     str,
-    typer.Argument(
+    Argument(
         help="Instance file, or the name of a shipped instance.",
         metavar="INSTANCE",
         autocompletion=completion.instances,
     ),
 ]
-ScheduleFile = Annotated[Path, typer.Argument(help="Schedule file.", metavar="SCHEDULE")]
-Size = Annotated[str | None, typer.Option(help="Size of every collective instead of the instance's, such as 500MiB.")]
-NumChunks = Annotated[
-    int | None, typer.Option("--chunks", help="Chunks of every collective instead of the instance's.")
-]
-Latency = Annotated[str | None, typer.Option(help="lag or occupy, instead of the instance's.")]
-AgOrder = Annotated[str | None, typer.Option(help="free or reverse, instead of the instance's.")]
+ScheduleFile = Annotated[Path, Argument(help="Schedule file.", metavar="SCHEDULE")]
+Size = Annotated[str | None, Option(help="Size of every collective instead of the instance's, such as 500MiB.")]
+NumChunks = Annotated[int | None, Option("--chunks", help="Chunks of every collective instead of the instance's.")]
+Latency = Annotated[str | None, Option(help="lag or occupy, instead of the instance's.")]
+AgOrder = Annotated[str | None, Option(help="free or reverse, instead of the instance's.")]
 Policies = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="Policies to run, with commas between them, such as baseline,themis+scf.",
         autocompletion=completion.policies,
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of the solver and of random policies.", min=0, max=2**31 - 1)]
+Seed = Annotated[int, Option(help="Seed of the solver and of random policies.", min=0, max=2**31 - 1)]
 ChunkSizes = Annotated[
-    str, typer.Option("--chunk-sizes", help="Where a policy can choose: equal, or free (at most --chunks).")
+    str, Option("--chunk-sizes", help="Where a policy can choose: equal, or free (at most --chunks).")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Json = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
+
+
+def output(meaning: str) -> Any:
+    """The option of where results are written."""
+    return Option("-o", "--output", help=meaning)
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Costs(OptionGroup):
         """The latency, and the terms by their names."""
         yield _option("latency", Latency)
         for name, term in COST_TERMS.items():
-            yield _option(name, Annotated[str | None, typer.Option(help=term.meaning)])
+            yield _option(name, Annotated[str | None, Option(help=term.meaning)])
 
     def filled(self, values: Mapping[str, Any]) -> "Costs":
         """The costs that a command line names."""
@@ -133,9 +136,7 @@ class Replanning(OptionGroup):
     costs: Costs = field(default_factory=Costs)
     sizes: Annotated[
         str | None,
-        typer.Option(
-            "--chunk-sizes", help="equal, or free for those that suit its order best, instead of the schedule's."
-        ),
+        Option("--chunk-sizes", help="equal, or free for those that suit its order best, instead of the schedule's."),
     ] = None
 
     def apply(self, schedule: "Schedule") -> "Schedule":
@@ -154,28 +155,25 @@ class SearchOptions(OptionGroup):
 
     time_limit: Annotated[
         float,
-        typer.Option(
-            help="Seconds for the whole command; with --deterministic, work that takes about so long.",
-            min=0.1,
-            max=1e9,
+        Option(
+            help="Seconds for the whole command; with --deterministic, work that takes about so long.", min=0.1, max=1e9
         ),
     ] = 60.0
-    workers: Annotated[int, typer.Option(help="Threads of the solver.", min=1, max=1024)] = 2
+    workers: Annotated[int, Option(help="Threads of the solver.", min=1, max=1024)] = 2
     seed: Seed = 0
     gap: Annotated[
-        float | None, typer.Option(help="Stop at this gap (a fraction); exit code 1 if it is not reached.", min=0)
+        float | None, Option(help="Stop at this gap (a fraction); exit code 1 if it is not reached.", min=0)
     ] = None
     sizes: ChunkSizes = "equal"
     deterministic: Annotated[
-        bool,
-        typer.Option("--deterministic", help="Same result on every run: limits count work, the cache is not used."),
+        bool, Option("--deterministic", help="Same result on every run: limits count work, the cache is not used.")
     ] = False
-    memory: Annotated[float, typer.Option(help="GiB of memory at which the search ends.", min=0.001, max=1e6)] = 4.0
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Neither use nor keep plans in the user's cache folder.")
-    ] = False
+    memory: Annotated[float, Option(help="GiB of memory at which the search ends.", min=0.001, max=1e6)] = 4.0
+    no_cache: Annotated[bool, Option("--no-cache", help="Neither use nor keep plans in the user's cache folder.")] = (
+        False
+    )
     solver_log: Annotated[
-        Path | None, typer.Option("--solver-log", help="File for what CP-SAT logs of its models, presolve and search.")
+        Path | None, Option("--solver-log", help="File for what CP-SAT logs of its models, presolve and search.")
     ] = None
 
     def settings(self) -> dict[str, Any]:
@@ -195,13 +193,13 @@ SLOWEST_NPU = 10**6
 class Training(OptionGroup):
     """What a model is trained on, and how fast NPUs compute."""
 
-    batch: Annotated[
-        int, typer.Option(help="Samples of one step, for each NPU or group that holds a copy of the model.")
-    ] = 32
-    sequence: Annotated[int | None, typer.Option(help="Tokens of one sample, where the model reads sequences.")] = None
-    dtype: Annotated[str, typer.Option("--dtype", help="fp16, bf16 or fp32.")] = "fp16"
-    flops: Annotated[str, typer.Option(help="Floating-point operations per second of an NPU.")] = "120 TFLOP/s"
-    efficiency: Annotated[float, typer.Option(help="Fraction of --flops that is reached.")] = 1.0
+    batch: Annotated[int, Option(help="Samples of one step, for each NPU or group that holds a copy of the model.")] = (
+        32
+    )
+    sequence: Annotated[int | None, Option(help="Tokens of one sample, where the model reads sequences.")] = None
+    dtype: Annotated[str, Option("--dtype", help="fp16, bf16 or fp32.")] = "fp16"
+    flops: Annotated[str, Option(help="Floating-point operations per second of an NPU.")] = "120 TFLOP/s"
+    efficiency: Annotated[float, Option(help="Fraction of --flops that is reached.")] = 1.0
 
     def rate(self) -> "Rate":
         """The speed of an NPU."""
@@ -338,10 +336,7 @@ def solver_logged(path: Path | None) -> Iterator[None]:
 
 
 def choose_policies(
-    instance: "Instance",
-    text: str | None,
-    default: Callable[["Instance"], Sequence[str]],
-    sizes: str = "equal",
+    instance: "Instance", text: str | None, default: Callable[["Instance"], Sequence[str]], sizes: str = "equal"
 ) -> dict[str, "Policy"]:
     """The policies for an instance by their specifications: those in a list with commas, or the default ones.
 

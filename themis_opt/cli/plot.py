@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Option
 
 from themis_opt.cli import options
 
@@ -17,14 +18,10 @@ if TYPE_CHECKING:
 
 def plot(
     path: options.ScheduleFile,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="The picture: PNG, SVG, PDF or (with LaTeX) PGF by its suffix.")
-    ],
-    beside: Annotated[
-        str | None, typer.Option(help="Policy whose schedule is drawn below on the same axis of time.")
-    ] = None,
+    output: Annotated[Path, options.output("The picture: PNG, SVG, PDF or (with LaTeX) PGF by its suffix.")],
+    beside: Annotated[str | None, Option(help="Policy whose schedule is drawn below on the same axis of time.")] = None,
     style: Annotated[
-        Literal["screen", "paper"], typer.Option(help="paper: 3.3 inches wide, small letters, no legend.")
+        Literal["screen", "paper"], Option(help="paper: 3.3 inches wide, small letters, no legend.")
     ] = "screen",
 ) -> None:
     """Draw a schedule; in papers, and beside another one, with the best bound as a line."""

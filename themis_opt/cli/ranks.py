@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli.options import OptionGroup
@@ -16,16 +17,16 @@ if TYPE_CHECKING:
     from themis_opt.runtime.execution import ReportRun
 
 Local = Annotated[
-    str | None, typer.Option(help="Run on this machine, on dimensions of these sizes, such as 4x2.", metavar="SIZES")
+    str | None, Option(help="Run on this machine, on dimensions of these sizes, such as 4x2.", metavar="SIZES")
 ]
 Pace = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="Bandwidth of each dimension that the ranks keep to, such as 100Mb/s,50Mb/s; 'instance' for that of the "
         "instance, with its latencies and launches. Without it the network decides."
     ),
 ]
-Transport = Annotated[str, typer.Option(help="tcp, or with the extra of that name mpi or torch.")]
+Transport = Annotated[str, Option(help="tcp, or with the extra of that name mpi or torch.")]
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,15 @@ class Start(OptionGroup):
     """How ranks are started where they do not run on this machine alone."""
 
     hosts: Annotated[
-        Path | None,
-        typer.Option(help="Run on the machines of this file: an address and a number of ranks on each line."),
+        Path | None, Option(help="Run on the machines of this file: an address and a number of ranks on each line.")
     ] = None
-    launcher: Annotated[str, typer.Option(help="How to start a command on a host of --hosts.")] = "ssh {host}"
-    address: Annotated[str, typer.Option(help="Address of this machine at which the ranks find the coordinator.")] = (
+    launcher: Annotated[str, Option(help="How to start a command on a host of --hosts.")] = "ssh {host}"
+    address: Annotated[str, Option(help="Address of this machine at which the ranks find the coordinator.")] = (
         "127.0.0.1"
     )
     join: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Be one rank of those that torchrun or mpiexec started; HOST:PORT is where rank 0 coordinates.",
             metavar="HOST:PORT",
         ),

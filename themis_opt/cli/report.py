@@ -3,21 +3,17 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from themis_opt.cli import options
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="Folder of the experiment.", metavar="FOLDER")],
-    rows: Annotated[Path | None, typer.Option(help="CSV file of the rows, instead of rows.csv in the folder.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for the report, instead of the experiment's.")
-    ] = None,
-    figures: Annotated[
-        str | None, typer.Option(help="More figures, for any rows: some of boxes,ecdf,duel,algbw.")
-    ] = None,
-    html: Annotated[bool, typer.Option("--html/--no-html", help="Also write report.html, in one file.")] = True,
+    folder: Annotated[Path, Argument(help="Folder of the experiment.", metavar="FOLDER")],
+    rows: Annotated[Path | None, Option(help="CSV file of the rows, instead of rows.csv in the folder.")] = None,
+    output: Annotated[Path | None, options.output("Folder for the report, instead of the experiment's.")] = None,
+    figures: Annotated[str | None, Option(help="More figures, for any rows: some of boxes,ecdf,duel,algbw.")] = None,
+    html: Annotated[bool, Option("--html/--no-html", help="Also write report.html, in one file.")] = True,
     as_json: options.Json = False,
 ) -> None:
     """Write the report of an experiment (README.md, pictures as SVG, report.html) and print its summary."""

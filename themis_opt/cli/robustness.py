@@ -5,7 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from themis_opt.cli import options
 
@@ -47,19 +47,17 @@ def robustness(
     path: options.ScheduleFile,
     *,
     replanning: options.Replanning,
-    samples: Annotated[int, typer.Option(help="Disturbed copies of the network.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of the samples.")] = 0,
-    bandwidth: Annotated[float, typer.Option(help="Largest deviation of a bandwidth (a fraction).")] = 0.10,
-    jitter: Annotated[float, typer.Option(help="Largest extra latency of a stage (a fraction).")] = 1.0,
+    samples: Annotated[int, Option(help="Disturbed copies of the network.")] = 1000,
+    seed: Annotated[int, Option(help="Seed of the samples.")] = 0,
+    bandwidth: Annotated[float, Option(help="Largest deviation of a bandwidth (a fraction).")] = 0.10,
+    jitter: Annotated[float, Option(help="Largest extra latency of a stage (a fraction).")] = 1.0,
     compute_jitter: Annotated[
-        float, typer.Option(help="Largest extra duration of a compute task (a fraction), where there are any.")
+        float, Option(help="Largest extra duration of a compute task (a fraction), where there are any.")
     ] = 0.0,
     chunk_delay: Annotated[
-        str, typer.Option(help="Delay of each chunk: exponential:MEAN or lognormal:MEDIAN:SIGMA, such as 100us.")
+        str, Option(help="Delay of each chunk: exponential:MEAN or lognormal:MEDIAN:SIGMA, such as 100us.")
     ] = "",
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Picture of the losses, PNG or SVG by its suffix.")
-    ] = None,
+    output: Annotated[Path | None, options.output("Picture of the losses, PNG or SVG by its suffix.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Run a schedule's plan, and Themis, in many disturbed copies of its instance, with its costs or others."""

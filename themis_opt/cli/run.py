@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options, ranks
@@ -13,10 +14,10 @@ if TYPE_CHECKING:
     from themis_opt.schedules.schedule import Schedule
 
 RunSource = Annotated[
-    str, typer.Argument(help="Schedule file, instance file, or the name of a shipped instance.", metavar="SOURCE")
+    str, Argument(help="Schedule file, instance file, or the name of a shipped instance.", metavar="SOURCE")
 ]
-Dtype = Annotated[str, typer.Option(help="Element type, such as float32, float16, bfloat16 or int64.")]
-InFlight = Annotated[int, typer.Option(help="Stages that a dimension may have under way at once.", min=1, max=16)]
+Dtype = Annotated[str, Option(help="Element type, such as float32, float16, bfloat16 or int64.")]
+InFlight = Annotated[int, Option(help="Stages that a dimension may have under way at once.", min=1, max=16)]
 
 
 @options.grouped
@@ -26,19 +27,17 @@ def run(
     local: ranks.Local = None,
     pace: ranks.Pace = None,
     policies: options.Policies = None,
-    repeat: Annotated[int, typer.Option(help="Runs of each schedule; one more is not counted.", min=1)] = 5,
+    repeat: Annotated[int, Option(help="Runs of each schedule; one more is not counted.", min=1)] = 5,
     transport: ranks.Transport = "tcp",
     changes: options.Changes,
     sizes: options.ChunkSizes = "equal",
     dtype: Dtype = "float32",
-    reduction: Annotated[str, typer.Option(help="sum, min, max or avg.")] = "sum",
+    reduction: Annotated[str, Option(help="sum, min, max or avg.")] = "sum",
     in_flight: InFlight = 1,
-    iterations: Annotated[int, typer.Option(help="How many in a row, where there is compute.", min=3)] = 6,
+    iterations: Annotated[int, Option(help="How many in a row, where there is compute.", min=3)] = 6,
     seed: options.Seed = 0,
     start: ranks.Start,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for rows, measured traces and pictures.")
-    ] = None,
+    output: Annotated[Path | None, options.output("Folder for rows, measured traces and pictures.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Run schedules with one process per NPU, check every bit of the results, and compare times with the model.
@@ -51,10 +50,7 @@ def run(
     schedules = _schedules(source, local, pace, policies, changes, sizes)
     settings = RunOptions(dtype, reduction, in_flight, pace is not None, iterations)
     num_ranks = next(iter(schedules.values())).instance.fabric.num_npus
-    with (
-        ranks.ranks(num_ranks, transport, start) as coordinator,
-        ranks.run_progress() as progress,
-    ):
+    with ranks.ranks(num_ranks, transport, start) as coordinator, ranks.run_progress() as progress:
         done = execute(schedules, coordinator, settings, repeat=repeat, seed=seed, progress=progress)
     _tell(done, output, as_json=as_json)
 

@@ -3,7 +3,7 @@
 import math
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import completion, options
@@ -24,24 +24,21 @@ V100 = options.Training(dtype="fp32", flops="15.7 TFLOP/s", efficiency=0.6)
 @options.grouped
 def scaling(
     model: Annotated[
-        str,
-        typer.Argument(help="Model, see workload --list.", metavar="MODEL", autocompletion=completion.models),
+        str, Argument(help="Model, see workload --list.", metavar="MODEL", autocompletion=completion.models)
     ],
     *,
     network: Annotated[
         str,
-        typer.Option(
-            help="Instance file, or shipped instance, whose network to take.", autocompletion=completion.instances
-        ),
+        Option(help="Instance file, or shipped instance, whose network to take.", autocompletion=completion.instances),
     ],
-    npus: Annotated[str, typer.Option(help="Numbers of NPUs, with commas between.")] = "1,8,16,32,64",
-    utilisation: Annotated[str, typer.Option(help="Shares of every bandwidth that are used.")] = "1",
-    compress: Annotated[str, typer.Option(help="Bytes over those on the wire.")] = "1",
-    policy: Annotated[str, typer.Option(help="Launching and chunk policy.")] = POLICY,
-    target: Annotated[float, typer.Option(help="Scaling factor for which the least compression is looked for.")] = 0.95,
+    npus: Annotated[str, Option(help="Numbers of NPUs, with commas between.")] = "1,8,16,32,64",
+    utilisation: Annotated[str, Option(help="Shares of every bandwidth that are used.")] = "1",
+    compress: Annotated[str, Option(help="Bytes over those on the wire.")] = "1",
+    policy: Annotated[str, Option(help="Launching and chunk policy.")] = POLICY,
+    target: Annotated[float, Option(help="Scaling factor for which the least compression is looked for.")] = 0.95,
     training: options.Training = V100,
-    overhead: Annotated[float, typer.Option(help="Work that is not divided, over work that is (Amdahl).")] = 0.0,
-    chunks: Annotated[int, typer.Option(help="Chunks of each collective.")] = 4,
+    overhead: Annotated[float, Option(help="Work that is not divided, over work that is (Amdahl).")] = 0.0,
+    chunks: Annotated[int, Option(help="Chunks of each collective.")] = 4,
     as_json: options.Json = False,
 ) -> None:
     """Say how far data-parallel training of a model scales, and how much compression it needs."""

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from themis_opt.cli import options
 
@@ -29,7 +30,7 @@ def show(
     source: options.InstanceArgument,
     *,
     changes: options.InstanceChanges,
-    whole: Annotated[bool, typer.Option("--all", help="Of an iteration, every task and tensor.")] = False,
+    whole: Annotated[bool, Option("--all", help="Of an iteration, every task and tensor.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Describe an instance: its dimensions, its collectives or its training iteration, and its rules."""
@@ -46,12 +47,10 @@ def show(
 
 
 def schema(
-    kind: Annotated[FileKind, typer.Argument(help="The same as --of.")] = "instance",
+    kind: Annotated[FileKind, Argument(help="The same as --of.")] = "instance",
     of: Annotated[
         FileKind | None,
-        typer.Option(
-            help="Files of instances, experiments, schedules, order tables, times of layers, or design problems."
-        ),
+        Option(help="Files of instances, experiments, schedules, order tables, times of layers, or design problems."),
     ] = None,
 ) -> None:
     """Print the JSON Schema of a kind of files."""

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from themis_opt.cli import options
 
 
@@ -15,9 +13,7 @@ def simulate(
     changes: options.InstanceChanges,
     policies: options.Policies = None,
     sizes: options.ChunkSizes = "equal",
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for one schedule and its pictures per policy.")
-    ] = None,
+    output: Annotated[Path | None, options.output("Folder for one schedule and its pictures per policy.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Simulate policies and print makespan and utilisation, or what a training iteration takes."""

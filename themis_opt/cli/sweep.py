@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
@@ -32,7 +32,7 @@ def sweep(
     *,
     over: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="What to vary, once for each: size=64KiB..1GiB:4, chunks=8,16,32, or npus, share (of every bandwidth) "
             "or compression of the network, such as npus=8,64, or bandwidth, latency, "
             "launch_overhead or size (NPUs) of a dimension, such as dim1.bandwidth=100GB/s,200GB/s, "
@@ -42,9 +42,7 @@ def sweep(
     changes: options.InstanceChanges,
     policies: options.Policies = None,
     sizes: options.ChunkSizes = "equal",
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for sweep.csv and pictures over what varies first.")
-    ] = None,
+    output: Annotated[Path | None, options.output("Folder for sweep.csv and pictures over what varies first.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Run policies over message sizes, chunk counts, or bandwidth, latency, launches and NPUs of a dimension."""

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
@@ -19,46 +20,40 @@ def tune(
     source: options.InstanceArgument,
     *,
     size: Annotated[
-        str | None,
-        typer.Option(help="Size of every collective, or several to tune for together, such as 1MiB,100MiB."),
+        str | None, Option(help="Size of every collective, or several to tune for together, such as 1MiB,100MiB.")
     ] = None,
     ag_order: options.AgOrder = None,
     costs: options.Costs,
     objective: Annotated[
-        str, typer.Option(help="makespan or time of an iteration, or pareto for all compromises with chunks.")
+        str, Option(help="makespan or time of an iteration, or pareto for all compromises with chunks.")
     ] = "makespan",
     max_chunks: Annotated[
-        int | None, typer.Option(help="Most chunks of a collective, by default 256, in an iteration 64.")
+        int | None, Option(help="Most chunks of a collective, by default 256, in an iteration 64.")
     ] = None,
-    min_chunk: Annotated[str | None, typer.Option(help="Least size of an equal chunk, such as 64KiB.")] = None,
-    policies: Annotated[str | None, typer.Option(help="Of themis, baseline and hourglass, with commas.")] = None,
+    min_chunk: Annotated[str | None, Option(help="Least size of an equal chunk, such as 64KiB.")] = None,
+    policies: Annotated[str | None, Option(help="Of themis, baseline and hourglass, with commas.")] = None,
     launching: Annotated[
-        str | None, typer.Option(help="Launching policies of an iteration, with commas, such as ddp.")
+        str | None, Option(help="Launching policies of an iteration, with commas, such as ddp.")
     ] = None,
     profiles: Annotated[
-        str | None,
-        typer.Option("--chunk-sizes", help="Chunk sizes: of equal, ramp and free, with commas."),
+        str | None, Option("--chunk-sizes", help="Chunk sizes: of equal, ramp and free, with commas.")
     ] = None,
-    trials: Annotated[int, typer.Option(help="Settings to try, those of a resumed study included.", min=1)] = 100,
+    trials: Annotated[int, Option(help="Settings to try, those of a resumed study included.", min=1)] = 100,
     time_limit: Annotated[
         float | None,
-        typer.Option(
-            help="Seconds for all trials but the first, counted from the start; the last is cut off.", min=0.1
-        ),
+        Option(help="Seconds for all trials but the first, counted from the start; the last is cut off.", min=0.1),
     ] = None,
     memory: Annotated[
-        float, typer.Option(help="GiB; settings whose schedules need more are not tried.", min=0.001, max=1e6)
+        float, Option(help="GiB; settings whose schedules need more are not tried.", min=0.001, max=1e6)
     ] = 4.0,
     seed: options.Seed = 0,
     storage: Annotated[
-        str | None, typer.Option(help="Storage URL of Optuna, or journal:FILE; by default study.db in the folder.")
+        str | None, Option(help="Storage URL of Optuna, or journal:FILE; by default study.db in the folder.")
     ] = None,
     study: Annotated[
-        str | None, typer.Option(help="Study to resume, or its name if there is none; by default a new one.")
+        str | None, Option(help="Study to resume, or its name if there is none; by default a new one.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for the results, by default tuned-INSTANCE.")
-    ] = None,
+    output: Annotated[Path | None, options.output("Folder for the results, by default tuned-INSTANCE.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Search for the chunk count, the chunk sizes and the policy with the least makespan.
@@ -192,11 +187,7 @@ def _print_buckets(tuned: "Tuned") -> None:
     from themis_opt.tuning.buckets import MIB
 
     rows = [
-        row
-        | {
-            "mb": f"{row['bucket_bytes'] / MIB:.4g}",
-            "note": "best" if row["is_best"] else "",
-        }
+        row | {"mb": f"{row['bucket_bytes'] / MIB:.4g}", "note": "best" if row["is_best"] else ""}
         for row in tuned.buckets
     ]
     if rows:

@@ -3,15 +3,15 @@
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from themis_opt.cli import options
 
 
 def validate(
     path: options.ScheduleFile,
-    instance: Annotated[str | None, typer.Option(help="Instance it must belong to, a file or a shipped name.")] = None,
-    data: Annotated[bool, typer.Option("--data", help="Also move real data on virtual NPUs.")] = False,
+    instance: Annotated[str | None, Option(help="Instance it must belong to, a file or a shipped name.")] = None,
+    data: Annotated[bool, Option("--data", help="Also move real data on virtual NPUs.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Check a schedule against every rule of the model."""

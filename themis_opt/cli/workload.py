@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import completion, options
@@ -26,48 +27,31 @@ PARALLELISM_NAMES = (
 class Choices(OptionGroup):
     """What is divided among NPUs, and what is exchanged."""
 
-    tensor_group: Annotated[
-        int | None, typer.Option(help="NPUs that share a model, or its fully connected layers.")
-    ] = None
-    accumulate: Annotated[int, typer.Option(help="Steps of which only the last exchanges gradients.")] = 1
-    zero: Annotated[int, typer.Option(help="1: optimizer states are sharded. 2: gradients too. 0: copies.")] = 0
-    granularity: Annotated[str, typer.Option(help="Tensors of gradients: fused, layer or parameter.")] = "layer"
-    weights_only: Annotated[bool, typer.Option("--weights-only", help="Leave out biases and normalisation.")] = False
-    recompute: Annotated[bool, typer.Option("--recompute", help="Compute activations again in the backward pass.")] = (
-        False
-    )
-    update: Annotated[str, typer.Option(help="Time of the optimizer, such as '1 ms'.")] = "0 s"
+    tensor_group: Annotated[int | None, Option(help="NPUs that share a model, or its fully connected layers.")] = None
+    accumulate: Annotated[int, Option(help="Steps of which only the last exchanges gradients.")] = 1
+    zero: Annotated[int, Option(help="1: optimizer states are sharded. 2: gradients too. 0: copies.")] = 0
+    granularity: Annotated[str, Option(help="Tensors of gradients: fused, layer or parameter.")] = "layer"
+    weights_only: Annotated[bool, Option("--weights-only", help="Leave out biases and normalisation.")] = False
+    recompute: Annotated[bool, Option("--recompute", help="Compute activations again in the backward pass.")] = False
+    update: Annotated[str, Option(help="Time of the optimizer, such as '1 ms'.")] = "0 s"
     separate: Annotated[
-        bool,
-        typer.Option("--separate", help="Both parts of a split dimension have its bandwidth, instead of sharing it."),
+        bool, Option("--separate", help="Both parts of a split dimension have its bandwidth, instead of sharing it.")
     ] = False
-    speeds: Annotated[str, typer.Option(help="Speeds of groups of NPUs, such as 1,1,0.5; the slowest counts.")] = ""
-    share: Annotated[str, typer.Option(help="equal or proportional: how NPUs of unequal speed share the batch.")] = (
-        "equal"
-    )
-    compress: Annotated[str, typer.Option(help="Values per value sent, by parallelism, such as data=100,model=20.")] = (
-        ""
-    )
-    index_bytes: Annotated[int, typer.Option(help="Bytes of the place of a value that is sent, where --compress.")] = 4
-    refresh: Annotated[
-        str, typer.Option(help="Time to set thresholds, and every how many iterations: '50 ms/1000'.")
-    ] = "0 s"
-    adaptive: Annotated[
-        float, typer.Option(help="Compression of the slowest dimension; of others as they are slow.")
-    ] = 1.0
-    tolerance: Annotated[
-        float, typer.Option(help="Fraction of the bytes between data-parallel NPUs that may be lost.")
-    ] = 0.0
-    local_blocks: Annotated[
-        int, typer.Option(help="Blocks with a separate loss: gradients leave in the forward sweep.")
-    ] = 1
-    stages: Annotated[int | None, typer.Option(help="Stages of a pipeline, along the outermost dimension.")] = None
-    microbatches: Annotated[int, typer.Option(help="Parts of the batch that go through a pipeline one by one.")] = 1
-    schedule: Annotated[str, typer.Option(help="gpipe or 1f1b: order of the passes of a stage of a pipeline.")] = "1f1b"
-    skip: Annotated[int, typer.Option(help="Batches from one exchange between all groups to the next (daso).")] = 1
-    wait: Annotated[int, typer.Option(help="Batches that an exchange between all groups may take (daso).")] = 0
-    memory: Annotated[str | None, typer.Option(help="Memory of an NPU, such as '16 GB' (out-of-core).")] = None
-    host_link: Annotated[str | None, typer.Option(help="Bandwidth between an NPU and its host (out-of-core).")] = None
+    speeds: Annotated[str, Option(help="Speeds of groups of NPUs, such as 1,1,0.5; the slowest counts.")] = ""
+    share: Annotated[str, Option(help="equal or proportional: how NPUs of unequal speed share the batch.")] = "equal"
+    compress: Annotated[str, Option(help="Values per value sent, by parallelism, such as data=100,model=20.")] = ""
+    index_bytes: Annotated[int, Option(help="Bytes of the place of a value that is sent, where --compress.")] = 4
+    refresh: Annotated[str, Option(help="Time to set thresholds, and every how many iterations: '50 ms/1000'.")] = "0 s"
+    adaptive: Annotated[float, Option(help="Compression of the slowest dimension; of others as they are slow.")] = 1.0
+    tolerance: Annotated[float, Option(help="Fraction of the bytes between data-parallel NPUs that may be lost.")] = 0.0
+    local_blocks: Annotated[int, Option(help="Blocks with a separate loss: gradients leave in the forward sweep.")] = 1
+    stages: Annotated[int | None, Option(help="Stages of a pipeline, along the outermost dimension.")] = None
+    microbatches: Annotated[int, Option(help="Parts of the batch that go through a pipeline one by one.")] = 1
+    schedule: Annotated[str, Option(help="gpipe or 1f1b: order of the passes of a stage of a pipeline.")] = "1f1b"
+    skip: Annotated[int, Option(help="Batches from one exchange between all groups to the next (daso).")] = 1
+    wait: Annotated[int, Option(help="Batches that an exchange between all groups may take (daso).")] = 0
+    memory: Annotated[str | None, Option(help="Memory of an NPU, such as '16 GB' (out-of-core).")] = None
+    host_link: Annotated[str | None, Option(help="Bandwidth between an NPU and its host (out-of-core).")] = None
 
     def by_name(self) -> dict[str, Any]:
         """The choices as :func:`themis_opt.workloads.choices.read_setup` takes them."""
@@ -79,32 +63,30 @@ class Choices(OptionGroup):
 @options.grouped
 def workload(
     model: Annotated[
-        str | None, typer.Argument(help="Model, see --list.", metavar="MODEL", autocompletion=completion.models)
+        str | None, Argument(help="Model, see --list.", metavar="MODEL", autocompletion=completion.models)
     ] = None,
     *,
-    list_models: Annotated[bool, typer.Option("--list", help="List the models with parameters and sources.")] = False,
+    list_models: Annotated[bool, Option("--list", help="List the models with parameters and sources.")] = False,
     network: Annotated[
         str | None,
-        typer.Option(
-            help="Instance file, or shipped instance, whose network to take.", autocompletion=completion.instances
-        ),
+        Option(help="Instance file, or shipped instance, whose network to take.", autocompletion=completion.instances),
     ] = None,
     parallelism: Annotated[
         str,
-        typer.Option(
+        Option(
             help=f"{', '.join(PARALLELISM_NAMES)}.", autocompletion=completion.starting_with(lambda: PARALLELISM_NAMES)
         ),
     ] = "data",
     training: options.Training,
     times: Annotated[
-        Path | None, typer.Option("--layer-times", help="JSON file with the times of each layer, instead of --flops.")
+        Path | None, Option("--layer-times", help="JSON file with the times of each layer, instead of --flops.")
     ] = None,
     template: Annotated[
-        bool, typer.Option("--layer-times-template", help="Print such a file for the model, with the times of --flops.")
+        bool, Option("--layer-times-template", help="Print such a file for the model, with the times of --flops.")
     ] = False,
     choices: Choices,
-    chunks: Annotated[int, typer.Option(help="Chunks of each collective.")] = 64,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the instance to this file.")] = None,
+    chunks: Annotated[int, Option(help="Chunks of each collective.")] = 64,
+    output: Annotated[Path | None, options.output("Write the instance to this file.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Make a training iteration of a model on a network, and write it as an instance file."""

@@ -98,11 +98,7 @@ class Mover:
     """
 
     def __init__(
-        self,
-        program: Program,
-        rank: int,
-        channels: Mapping[tuple[int, int], PacedLink],
-        corrupt: Corrupt | None = None,
+        self, program: Program, rank: int, channels: Mapping[tuple[int, int], PacedLink], corrupt: Corrupt | None = None
     ) -> None:
         self._program, self._rank, self._channels, self._corrupt = program, rank, channels, corrupt
         self._places = coordinates(rank, program.sizes)

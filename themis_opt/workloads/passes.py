@@ -52,12 +52,7 @@ class Passes:
             self.exchange(tensor, kind, size, ready, name, dimensions, model=True, **more)
 
     def block(
-        self,
-        name: str,
-        kind: CollectiveKind,
-        elements: int,
-        dimensions: tuple[str, ...],
-        after: tuple[str, ...] = (),
+        self, name: str, kind: CollectiveKind, elements: int, dimensions: tuple[str, ...], after: tuple[str, ...] = ()
     ) -> None:
         """Add an exchange between model-parallel NPUs that lies between the last task and the next one."""
         self._waiting.append((name, kind, elements, dimensions, after))

@@ -182,10 +182,5 @@ def _gradients(passes: Passes, stages: PipelineStages, setup: Setup) -> None:
         for name, layers in parts.items():
             elements = sum(layer.elements() for layer in layers)
             passes.exchange(
-                f"stage{stage + 1}{name}.gradients",
-                CollectiveKind.ALL_REDUCE,
-                elements,
-                ready,
-                needed,
-                stages.across,
+                f"stage{stage + 1}{name}.gradients", CollectiveKind.ALL_REDUCE, elements, ready, needed, stages.across
             )

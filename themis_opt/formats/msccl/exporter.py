@@ -9,14 +9,7 @@ from typing import ClassVar, Literal
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import format_percent
-from themis_opt.formats.msccl.algorithm import (
-    DIALECTS,
-    MAX_XML_NAME,
-    MscclAlgorithm,
-    check_limits,
-    from_xml,
-    to_xml,
-)
+from themis_opt.formats.msccl.algorithm import DIALECTS, MAX_XML_NAME, MscclAlgorithm, check_limits, from_xml, to_xml
 from themis_opt.formats.msccl.interpreter import SLOTS, interpret
 from themis_opt.formats.msccl.threadblocks import algorithm_of
 from themis_opt.formats.msccl.transfers import deviation, num_gpus, only_launch, share_units, transfers_of

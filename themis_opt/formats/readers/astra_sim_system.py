@@ -24,10 +24,7 @@ NATIVE = tuple(f"{collective}-implementation" for collective in SYSTEM_COLLECTIV
 CUSTOM = tuple(f"{name}-custom" for name in NATIVE)
 USED = ("endpoint-delay", "active-chunks-per-dimension", "preferred-dataset-splits", "local-mem-bw", "peak-perf")
 SCHEDULING_POLICIES = MappingProxyType(
-    {
-        "scheduling-policy": ("LIFO", "FIFO", "EXPLICIT"),
-        "collective-optimization": ("baseline", "localBWAware"),
-    }
+    {"scheduling-policy": ("LIFO", "FIFO", "EXPLICIT"), "collective-optimization": ("baseline", "localBWAware")}
 )
 IGNORED = (
     *("L", "o", "g", "G", "model-shared-bus", "local-reduction-delay", "roofline-enabled", "trace-enabled"),

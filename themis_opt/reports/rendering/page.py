@@ -161,11 +161,7 @@ def _scripts(figures: tuple[Figure, ...]) -> dict[str, str]:
     """What draws the figures: the libraries once, the charts as data, and the script of the page."""
     charts = {figure.name: specification(figure.chart) for figure in figures}
     data = {"charts": charts, "config": CONFIG, "onDark": dict(ON_DARK)}
-    return {
-        "vega": Markup(_vega()),
-        "data": _as_script(data),
-        "script": _asset("report.js"),
-    }
+    return {"vega": Markup(_vega()), "data": _as_script(data), "script": _asset("report.js")}
 
 
 def _vega() -> str:
