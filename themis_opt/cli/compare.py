@@ -47,18 +47,13 @@ def solve(
 
     from themis_opt.base.documents import file_name
     from themis_opt.policies.registry import REFERENCE, usual_policies
+    from themis_opt.study.robust import pool
 
     chosen = options.choose_policies(instance, policies, lambda _: (*usual_policies(instance), REFERENCE))
-    names = dict.fromkeys([*chosen, *_pool(instance)] if robust else chosen)
+    names = dict.fromkeys([*chosen, *pool(instance)] if robust else chosen)
     folder = output or Path(file_name(f"{Path(source).name.removesuffix('.json')}.solution"))
     with options.solver_logged(search.solver_log):
         _compare(instance, tuple(names), search, folder=folder, as_json=as_json, robust=robust)
-
-
-def _pool(instance: "Instance") -> tuple[str, ...]:
-    from themis_opt.study.robust import pool
-
-    return pool(instance)
 
 
 def _with_robust_choice(

@@ -178,11 +178,8 @@ def _print_models(as_json: bool) -> None:
         print_json(rows)
         return
     words = [
-        {"parameters": f"{r['parameters']:,}", "gmacs": f"{r['gmacs']:.3f}", "tokens": r["tokens"] or "-"} for r in rows
+        row | {"parameters": f"{row['parameters']:,}", "gmacs": f"{row['gmacs']:.3f}", "tokens": row["tokens"] or "-"}
+        for row in rows
     ]
-    titles = {"parameters": "parameters", "gmacs": "GMAC/sample", "tokens": "tokens", "source": "source"}
-    print_rows(
-        "models",
-        [row | more for row, more in zip(rows, words, strict=True)],
-        {name: (title, "text") for name, title in ({"model": "model", "layers": "layers"} | titles).items()},
-    )
+    shown = ("model", "layers", "parameters", "gmacs", "tokens", "source")
+    print_rows("models", words, {name: ("GMAC/sample" if name == "gmacs" else name, "text") for name in shown})

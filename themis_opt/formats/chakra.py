@@ -4,7 +4,6 @@ A file holds the length and the bytes of one ``GlobalMetadata``, then those of e
 with gzip.  Field numbers are those of the schema, https://github.com/mlcommons/chakra/blob/main/schema/protobuf/et_def.proto.
 """
 
-import gzip
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -152,11 +151,6 @@ def read_trace(path: Path) -> list[Node]:
     if len(trace) > MAX_NODES:
         raise source.error(f"must have at most {MAX_NODES} nodes")
     return trace
-
-
-def packed_trace(data: bytes) -> bytes:
-    """A trace compressed, the same bytes on every run."""
-    return gzip.compress(data, mtime=0)
 
 
 def _nodes(data: bytes) -> Iterator[Node]:

@@ -14,6 +14,7 @@ https://github.com/aliyun/SimAI, ``example/``.
 Sizes are what an NPU puts in: an all-gather of ASTRA-sim makes P times as many bytes, one of SimAI as many.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,9 +25,8 @@ from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
 from themis_opt.formats.readers.draft import Draft, needs_network
 from themis_opt.formats.readers.parts import Machine, Part, Reader, only
-from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import MAX_BYTES
-from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
+from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import MAX_TASKS, Split
 from themis_opt.problem.network import Network
 from themis_opt.problem.phases import CollectiveKind
@@ -221,11 +221,7 @@ class _Scopes:
         edges = sorted({workload.group, workload.group * workload.experts} - {1, network.num_npus})
         self.splits, self.parts, sizes = split_at(source, network, edges)
         names = list(self.parts)
-        reached = [0] * len(names)
-        total = 1
-        for k, size in enumerate(sizes):
-            reached[k] = total
-            total *= size
+        reached = [math.prod(sizes[:k]) for k in range(len(sizes))]
         group, experts = workload.group, workload.group * workload.experts
         self._names: dict[Scope, tuple[str, ...] | None] = {
             "none": (),
@@ -238,7 +234,7 @@ class _Scopes:
             "copies of experts": tuple(n for n, r in zip(names, reached, strict=True) if r >= experts),
         }
         self._sizes = dict(zip(names, sizes, strict=True))
-        self._total = total
+        self._total = math.prod(sizes)
 
     def dimensions(self, scope: Scope) -> tuple[str, ...] | None:
         """Names of the dimensions; None for all."""
@@ -247,12 +243,7 @@ class _Scopes:
     def npus(self, scope: Scope) -> int:
         """NPUs of a group."""
         names = self._names[scope]
-        if names is None:
-            return self._total
-        count = 1
-        for name in names:
-            count *= self._sizes[name]
-        return count
+        return self._total if names is None else math.prod(self._sizes[name] for name in names)
 
 
 def split_at(source: Source, network: Network, edges: Sequence[int]) -> tuple[list[Split], list[str], list[int]]:
@@ -301,27 +292,11 @@ def _built(source: Source, workload: TextWorkload, machine: Machine) -> Instance
 
 def _alone(source: Source, workload: TextWorkload, machine: Machine, name: str) -> Instance:
     """The collectives of weight gradients without compute."""
-    made = [layer for layer in workload.layers if layer.weights.kind and layer.weights.size]
-    if not made:
-        raise source.error("exchanges nothing")
-    unique = Draft(source)
-    collectives = [
-        Collective(
-            name=unique.unique(layer.name),
-            kind=layer.weights.kind,
-            size=_size(layer.weights, machine.network.num_npus, workload),
-            chunks=machine.chunks,
-            element_bytes=1,
-        )
-        for layer in made
-    ]
-    return Instance(
-        format=INSTANCE_FORMAT,
-        name=name,
-        network=machine.network,
-        collectives=tuple(collectives),
-        latency=machine.latency,
-    )
+    draft, npus = Draft(source), machine.network.num_npus
+    for layer in workload.layers:
+        if layer.weights.kind and layer.weights.size:
+            draft.collective(layer.name, layer.weights.kind, _size(layer.weights, npus, workload), machine.chunks)
+    return draft.alone(name, machine)
 
 
 def _size(layer_pass: Pass, npus: int, workload: TextWorkload) -> int:

@@ -20,8 +20,7 @@ from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_S
 from themis_opt.formats.chakra import Node, NodeType, read_trace
 from themis_opt.formats.readers.draft import Draft, needs_network
 from themis_opt.formats.readers.parts import Machine, Part, Reader, dimensions_of
-from themis_opt.problem.exchanges import Collective
-from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
+from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 
 CHAKRA_KINDS: Mapping[int, CollectiveKind] = MappingProxyType(
@@ -232,8 +231,7 @@ def _alone(
     name: str,
 ) -> Instance:
     """Collectives without compute, all of them at once."""
-    unique = Draft(source)
-    collectives = []
+    draft = Draft(source)
     for node in order:
         if node.type is not NodeType.COMM_COLL or spans[node.id] == () or not node.attributes["comm_size"]:
             continue
@@ -241,24 +239,8 @@ def _alone(
             rule = "collectives that need the data of others, without compute between, are no problem here"
             raise source.error(rule, f"nodes[{node.id}]", node.name)
         span = spans[node.id]
-        collective = Collective(
-            name=unique.unique(node.name),
-            kind=_kind(source, node),
-            size=_size(node, machine, span),
-            chunks=machine.chunks,
-            element_bytes=1,
-            **({"dimensions": span} if span else {}),
-        )
-        collectives.append(collective)
-    if not collectives:
-        raise source.error("exchanges nothing between NPUs of this network")
-    return Instance(
-        format=INSTANCE_FORMAT,
-        name=name,
-        network=machine.network,
-        collectives=tuple(collectives),
-        latency=machine.latency,
-    )
+        draft.collective(node.name, _kind(source, node), _size(node, machine, span), machine.chunks, span)
+    return draft.alone(name, machine)
 
 
 @dataclass

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Any
 
 from themis_opt.base.documents import check_values
-from themis_opt.base.errors import InputError, suggestion
+from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, format_percent, format_short_time
 from themis_opt.formats.calibration import Measurement, calibrate
@@ -41,26 +41,18 @@ MAX_KEPT = 1_000_000
 
 NCCL_KINDS: Mapping[str, CollectiveKind] = MappingProxyType(
     {
-        "allreduce": CollectiveKind.ALL_REDUCE,
-        "allreduce_coalesced": CollectiveKind.ALL_REDUCE,
-        "all_reduce": CollectiveKind.ALL_REDUCE,
-        "allgather": CollectiveKind.ALL_GATHER,
-        "all_gather": CollectiveKind.ALL_GATHER,
-        "_allgather_base": CollectiveKind.ALL_GATHER,
-        "all_gather_into_tensor": CollectiveKind.ALL_GATHER,
-        "allgather_into_tensor_coalesced": CollectiveKind.ALL_GATHER,
-        "reduce_scatter": CollectiveKind.REDUCE_SCATTER,
-        "_reduce_scatter_base": CollectiveKind.REDUCE_SCATTER,
-        "reduce_scatter_tensor": CollectiveKind.REDUCE_SCATTER,
-        "reduce_scatter_tensor_coalesced": CollectiveKind.REDUCE_SCATTER,
-        "all_to_all": CollectiveKind.ALL_TO_ALL,
-        "all_to_allv": CollectiveKind.ALL_TO_ALL,
-        "all_to_all_single": CollectiveKind.ALL_TO_ALL,
-        "broadcast": CollectiveKind.BROADCAST,
-        "broadcast_oop": CollectiveKind.BROADCAST,
-        "_broadcast_oop": CollectiveKind.BROADCAST,
-        "reduce": CollectiveKind.REDUCE,
-        "_reduce_oop": CollectiveKind.REDUCE,
+        name: kind
+        for kind, names in (
+            (CollectiveKind.ALL_REDUCE, ("allreduce", "allreduce_coalesced", "all_reduce")),
+            (CollectiveKind.ALL_GATHER, ("allgather", "all_gather", "_allgather_base", "all_gather_into_tensor")),
+            (CollectiveKind.ALL_GATHER, ("allgather_into_tensor_coalesced",)),
+            (CollectiveKind.REDUCE_SCATTER, ("reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor")),
+            (CollectiveKind.REDUCE_SCATTER, ("reduce_scatter_tensor_coalesced",)),
+            (CollectiveKind.ALL_TO_ALL, ("all_to_all", "all_to_allv", "all_to_all_single")),
+            (CollectiveKind.BROADCAST, ("broadcast", "broadcast_oop", "_broadcast_oop")),
+            (CollectiveKind.REDUCE, ("reduce", "_reduce_oop")),
+        )
+        for name in names
     }
 )
 IGNORED_OPERATIONS = ("barrier", "init", "wait")
@@ -296,12 +288,9 @@ def _collective(source: Source, event: Mapping[str, Any]) -> CollectiveEvent | N
     if name in ("send", "recv"):
         raise source.error("sends between two NPUs, as pipelines do, are not collectives", "Collective name", name)
     kind: CollectiveKind = source.choice(name, NCCL_KINDS, "Collective name")
-    dtype = arguments.get("dtype")
-    if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
-        hint = suggestion(dtype, list(DTYPE_BYTES)) if isinstance(dtype, str) else ""
-        raise source.error(f"must be one of {', '.join(DTYPE_BYTES)}{hint}", "dtype", dtype)
+    element_bytes: int = source.choice(arguments.get("dtype"), DTYPE_BYTES, "dtype")
     field = "Out msg nelems" if kind is CollectiveKind.ALL_GATHER else "In msg nelems"
-    size = source.whole(arguments.get(field), field, most=MAX_BYTES // 8) * DTYPE_BYTES[dtype]
+    size = source.whole(arguments.get(field), field, most=MAX_BYTES // 8) * element_bytes
     npus = source.whole(arguments.get("Group size"), "Group size", least=1, most=10**7)
     start, end = _span(source, event)
     if not size or npus == 1 or end <= start:

@@ -11,6 +11,7 @@ others span both, and tell neither.
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from themis_opt.base.sources import Source
@@ -47,14 +48,8 @@ def _read(sources: Sequence[Source]) -> Part:
     if not logs:
         raise source.error("holds no collective within a node, or between GPUs that are each on another node")
     part = calibrated(logs, "NCCL Inspector")
-    if not mixed:
-        return part
-    return Part(
-        network=part.network,
-        tables=part.tables,
-        picture=part.picture,
-        notes=(*part.notes, f"{mixed} collectives that span both dimensions tell neither."),
-    )
+    more = (f"{mixed} collectives that span both dimensions tell neither.",) if mixed else ()
+    return replace(part, notes=(*part.notes, *more))
 
 
 def _measured(source: Source) -> Iterator[tuple[Measurement, int]]:

@@ -23,17 +23,7 @@ NVLINK_BANDWIDTH = {7: 20.0, 8: 20.0, 9: 20.6, 10: 40.1}
 
 MEGABITS_PER_GIGABYTE = 8000
 NO_SPEED = 10_000 / MEGABITS_PER_GIGABYTE
-PCI_BANDWIDTH_PER_LANE = {
-    "2.5": 0.25,
-    "5": 0.5,
-    "5.0": 0.5,
-    "8": 1.0,
-    "8.0": 1.0,
-    "16": 2.0,
-    "16.0": 2.0,
-    "32": 4.0,
-    "32.0": 4.0,
-}
+PCI_BANDWIDTH_PER_LANE = {"2.5": 0.25, "5": 0.5, "8": 1.0, "16": 2.0, "32": 4.0}
 """GB/s of a lane by its rate in GT/s, before the encoding of packets."""
 
 STEP_LATENCIES = {"nvlink": "3.4 us", "pci": "5.7 us", "net": "14 us"}
@@ -166,7 +156,7 @@ def _pci(source: Source, root: Element, gpu: Element) -> float:
     """GB/s of the PCI link above a GPU."""
     for pci in root.iter("pci"):
         if gpu in list(pci):
-            speed = (pci.get("link_speed") or "").split(" ")[0]
+            speed = (pci.get("link_speed") or "").split(" ")[0].removesuffix(".0")
             lanes = _whole(source, pci, "link_width")
             return float(source.choice(speed, PCI_BANDWIDTH_PER_LANE, "pci.link_speed")) * max(lanes, 1)
     raise source.error("stands in no pci element, so that its bandwidth is not known", "gpu", gpu.get("dev"))
