@@ -51,7 +51,6 @@ class Compilable:
     call makes the event loop five times slower.  All calls are inlined: to pass on tuples of many arrays would take
     half as long again.
 
-    `function`: what to compile.
     `*modules`: where the functions that it calls are defined, besides the module of the function itself.
     `patience`: work to interpret before compiling, which takes a moment from the cache on disk and seconds without; by
       default none.

@@ -34,10 +34,7 @@ MAX_DEPTH = 64
 
 @dataclass(frozen=True)
 class Source:
-    """A file of another tool; every view of it is made once.
-
-    `path`: where it is.
-    """
+    """A file of another tool; every view of it is made once."""
 
     path: Path
 

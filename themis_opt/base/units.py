@@ -50,7 +50,6 @@ def parse_quantity(value: object, units: Mapping[str, Decimal], base: str) -> De
     Raises ValueError if the text is no number with a known unit, or is not finite.
 
     `value`: a text with a unit, or a plain number in `base`.
-    `units`: stored units per named unit.
     `base`: the unit of a plain number.
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -167,7 +166,6 @@ def nanoseconds(picoseconds: float) -> float:
 def time_unit(picoseconds: float, *, least: int = 1, smallest: str = "ps", micro: str = "us") -> tuple[str, int]:
     """The unit in which to show a time, and its picoseconds.
 
-    `picoseconds`: the time.
     `least`: the unit is the largest in which the time is at least so much, if there is one.
     `smallest`: the unit is this one otherwise.
     `micro`: what microseconds are called.

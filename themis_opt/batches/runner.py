@@ -87,8 +87,6 @@ def run_batch(
     Raises InputError if rows cannot be stored, the cluster is lost, or a worker has other code; rows before are kept.
 
     `runs`: where several have one key, one is executed.
-    `store`: gets the rows.
-    `site`: where the runs are executed.
     `retry_failed`: whether to execute again what failed before.
     `report`: hears of the state.
     `committed`: called when rows were committed.

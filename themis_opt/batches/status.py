@@ -50,7 +50,6 @@ def status_of(
 
     Raises InputError if the experiment breaks a rule, or the store cannot be read.
 
-    `path`: the experiment file (TOML).
     `store`: store of finished runs, by default beside the experiment.
     `jobs`: threads that a batch that goes on would keep busy, by default one per core.
     `quick`: whether to count only what ``[quick]`` leaves.

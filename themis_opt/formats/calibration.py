@@ -152,7 +152,6 @@ def calibrate(
     `measurements`: at least four, of two sizes or more.
     `topology`: how its NPUs are wired.
     `algorithm`: the one usual for the topology if not given.
-    `params`: numbers that steer the fit.
     """
     params = params or FitParams()
     usual = Dimension(kind=topology, size=2, bandwidth=1.0, algorithm=algorithm).basic_algorithm

@@ -50,8 +50,6 @@ class Timeline:
 
     Rows are those of compute, one for each stage of a pipeline, and below them one for each dimension.
 
-    `schedule`: where they come from.
-    `iterations`: which they are.
     `begin`: when the first of them begins, on the clock of the schedule.
     `periods`, shape (iterations + 1,): starts of the iterations, and the end of the last.
     `stages`, shape (shown stages,): numbers of the shown stages, those of one iteration after those of another.

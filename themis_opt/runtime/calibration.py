@@ -105,11 +105,7 @@ class StageFit:
 
 @dataclass(frozen=True)
 class NetworkCalibration:
-    """A network as it was measured.
-
-    `instance`: the problem on it.
-    `fits`: one per dimension.
-    """
+    """A network as it was measured."""
 
     instance: Instance
     fits: tuple[StageFit, ...]

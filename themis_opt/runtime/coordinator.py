@@ -213,8 +213,6 @@ class Coordinator:
 
         Raises RankFailure if a rank dies, hangs, sends garbage, or ends with a wrong result.
 
-        `number`: that of the program.
-        `seed`: of the data.
         `longest`: seconds that one operation should take at most.
         """
         self._doing = self._names[number]

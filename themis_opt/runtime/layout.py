@@ -81,7 +81,6 @@ class StageView:
 
     `fixed`: per dimension of the span, the coordinate at which the chunk is held there, or None where it is whole.
     `axis`: position of the dimension of the stage in the span.
-    `first`, `last`: columns.
     `takes_part`: whether the rank has anything to do: where there is a root, some have not.
     """
 
@@ -108,7 +107,6 @@ def stage_view(
 ) -> StageView:  # fmt: skip
     """The part of a buffer that the stage at a position of a path works on.
 
-    `span`: dimensions of the collective.
     `places`: coordinates of the rank along all dimensions of the network.
     `first`, `last`: columns of the chunk.
     """

@@ -41,7 +41,6 @@ SMALLEST_SEGMENT, LARGEST_SEGMENT = 2**14, 2**20
 class ProgramLaunch:
     """A collective operation of the program.
 
-    `span`: dimensions.
     `columns`: first column of each chunk, and the number of columns.
     `paths`: dimension of each stage of each chunk.
     """
@@ -89,7 +88,6 @@ class Program:
 
     `names`, `sizes`, `algorithms`: per dimension.
     `num_tasks`, `num_stages`, `iterations`: operations of an iteration are its tasks, then its stages.
-    `durations`: of the tasks.
     `queues`: operations in the order that each resource of the network serves them; the last entry is that of compute.
     `successor_start`, `successor`, `num_predecessors`: who waits for whom.
     `release`: earliest start of every operation.
@@ -158,7 +156,6 @@ class Program:
 class RunOptions:
     """How a schedule is run.
 
-    `dtype`, `reduction`: element type and reduction.
     `in_flight`: stages that a dimension may have under way at once: with 1 it waits for the result of each, latency
       included.
     `paced`: whether links take as long as the model says, because nothing else slows them.

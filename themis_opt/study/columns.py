@@ -34,7 +34,6 @@ class ResultColumn:
 
     `name`: in CSV and JSON; times are in nanoseconds, bandwidths in bytes per second, shares 0..1.
     `value`: from a schedule to the value, or, where `judged`, from a result.
-    `form`: how it is shown.
     `title`: in tables; those without one are left out there.
     `judged`: whether it needs the bound of the comparison or its baseline.
     `of_period`: whether it is for schedules with a period, for those without, or for both.

@@ -75,7 +75,6 @@ def choose_robust(
 ) -> RobustChoice | None:
     """The result that loses least on disturbed networks. Raises InputError if the slowest sample may outlast the clock.
 
-    `compared`: the candidates.
     `samples`, `seed`: disturbed networks, by default as many as take seconds, and what they depend on.
     `allowance`: when to stop, with the disturbed networks so far.
     Returns None if the allowance ends before the first disturbed network does.

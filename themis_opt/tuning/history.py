@@ -32,7 +32,6 @@ class Trial:
     `state`: pruned trials were given up after some of the cases.
     `measurements`: of the cases tried, from cheap to costly.
     `repeats`: number of the earlier trial with this choice, whose outcome was remembered.
-    `error`: why it failed.
     """
 
     number: int

@@ -55,7 +55,6 @@ class Space:
     `name`: of the problem, for titles.
     `instances`: the cases, from cheap to costly, with the costs as asked for.
     `cases`: a name for each of them.
-    `parameters`: what can be chosen.
     `reference`: what users do today; it need not lie in the space.
     `identity`: what two searches must have in common to share their trials, by a name for the part.
     `min_chunk`: least bytes of an equal chunk.

@@ -20,7 +20,6 @@ WITH_PLACES = 3
 def adapted(instance: Instance, ratio: float) -> Instance:
     """The instance with compression on the dimensions that are slow. Raises InputError if the ratio is less than 1.
 
-    `instance`: a training iteration.
     `ratio`: r: the slowest dimension is compressed by three times as much.
     """
     if ratio < 1:

@@ -35,9 +35,7 @@ class Compressed:
 class Decoder:
     """Sizes of a decoder.
 
-    `layers`, `hidden`, `vocabulary`: blocks, width, and tokens.
     `heads`, `groups`: heads of queries, and of keys and values.
-    `head`: size of a head.
     `inner`: width of a feed-forward layer that is not of experts.
     `tied`: whether the output projection has the weights of the embedding.
     `biased`: whether queries, keys and values have biases.

@@ -39,7 +39,6 @@ def dlrm_mlperf() -> tuple[Layer, ...]:
 def dlrm_totals(weights: int, exchanged: int) -> tuple[Layer, ...]:
     """Tables, bottom and top perceptron as one layer each; the bottom has the medium model's share of the weights.
 
-    `weights`: of both perceptrons.
     `exchanged`: elements per sample that leave the tables; how many rows they have is not known, so none are counted.
     """
     bottom = weights * BOTTOM_SHARE[0] // BOTTOM_SHARE[1]

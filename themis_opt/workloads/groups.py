@@ -34,8 +34,6 @@ def divide(network: Network, size: int, *, shared: bool = True) -> NpuGroups:
     Raises InputError if groups of that size do not fill dimensions from the innermost one, but for a divisor of the
     last.
 
-    `network`: all NPUs.
-    `size`: NPUs of one group.
     `shared`: whether both parts of a dimension that is split share its bandwidth, as a NIC does.
     """
     names, rest = network.dimension_names, size

@@ -117,7 +117,6 @@ def linear(name: str, inputs: int, outputs: int, *, bias: bool = True) -> Layer:
 def convolution(name: str, channels: tuple[int, int], kernel: int, side: int, stride: int, *, norm: bool) -> Layer:
     """A square convolution with padding that keeps the size, with its batch normalisation or with a bias.
 
-    `name`: name of the layer.
     `channels`: of the input and of the output.
     `kernel`, `side`, `stride`: side of the kernel, side of the input in pixels, and the step.
     `norm`: whether batch normalisation, with two parameters for each channel, stands in for the bias.

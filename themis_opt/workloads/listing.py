@@ -78,7 +78,6 @@ def model_of_shapes(shapes: Mapping[str, Sequence[int]], title: str) -> Training
     Raises InputError if there are none, too many, or one has no elements.
 
     `shapes`: by name, in the order of the layers; buffers of batch normalisation are left out.
-    `title`: name of the model.
     """
     kept = {name: tuple(shape) for name, shape in shapes.items() if name.rpartition(".")[2] not in BUFFERS}
     if not kept or len(kept) > MAX_PARAMETERS:

@@ -68,10 +68,7 @@ def make_workload(
     Raises InputError if there is no such parallelism, or the choices do not fit together.
 
     `model`: what is trained; gives the name of the instance.
-    `layers`: its layers.
     `setup`: network, times, batch and the other choices.
-    `parallelism`: one of :data:`PARALLELISMS`.
-    `chunks`: chunks of each collective.
     """
     if parallelism not in PARALLELISMS:
         rule = f"unknown parallelism; use one of {', '.join(PARALLELISMS)}{suggestion(parallelism, PARALLELISMS)}"

@@ -31,7 +31,6 @@ from themis_opt.workloads.setup import MicrobatchSchedule, Setup
 class PipelineStages:
     """A pipeline on a network.
 
-    `layers`: those of each stage.
     `along`: dimension of the messages between stages.
     `across`: dimensions of the exchange of gradients between copies of a stage.
     `splits`: the outermost dimension, where it is divided between stages and copies.
@@ -58,11 +57,7 @@ def pipeline(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
 
 
 def balanced(weights: Sequence[int], parts: int) -> tuple[int, ...]:
-    """Ends of contiguous parts, at least one item each, of which the heaviest weighs least.
-
-    `weights`: of each item.
-    `parts`: at most the number of items.
-    """
+    """Ends of contiguous parts, at least one item each, of which the heaviest weighs least."""
     total = [0]
     for weight in weights:
         total.append(total[-1] + weight)

@@ -38,8 +38,6 @@ SOMETIMES: Mapping[str, str] = MappingProxyType(
 class Setup:
     """Choices that make an iteration from the layers of a model.
 
-    `network`: the NPUs.
-    `timing`: how long layers compute.
     `batch`: samples of one step, for each NPU or for each group that holds a copy of the model together.
     `element_bytes`: bytes of each element of parameters, gradients and activations.
     `group`: NPUs of a group that shares the model; None for all of them where a parallelism needs groups.
@@ -51,7 +49,6 @@ class Setup:
     `update`: picoseconds of the optimizer.
     `shared`: whether the two parts of a dimension that is split share its bandwidth.
     `unequal`: speeds of NPUs that are not equal, and how they share the batch.
-    `compression`: fewer bytes of tensors.
     `refresh`: picoseconds of each iteration in which what compression needs is computed.
     `adaptive`: compression of the slowest dimension, less of others (:mod:`themis_opt.workloads.adaptive`); 1 for none.
     `tolerance`: fraction of the bytes between data-parallel NPUs that may be lost.

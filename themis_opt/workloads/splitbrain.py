@@ -47,7 +47,6 @@ def memory_fraction(convolutions: int, connected: int, group: int) -> Fraction:
     """Part of the model's parameters that one machine holds.
 
     `convolutions`, `connected`: parameters of the convolutions and of the fully connected layers.
-    `group`: machines of a group.
     """
     return (convolutions + Fraction(connected, group)) / (convolutions + connected)
 

@@ -13,8 +13,6 @@ from themis_opt.workloads.models import MODELS
 def workload_summary(instance: Instance, layers: Iterable[Layer]) -> dict[str, Any]:
     """Tasks, compute, memory, and bytes by kind of collective and by parallelism.
 
-    `instance`: the iteration.
-    `layers`: those it was made from.
     Returns values for JSON; times in nanoseconds, sizes in bytes as the tensors count them.
     """
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)

@@ -90,7 +90,6 @@ def transformed(iteration: Iteration, compression: Compression, refresh: int, to
     Raises InputError if the tolerance is not at least 0 and less than 1, or there is nothing to refresh.
 
     `iteration`: what is exchanged without compression and loss.
-    `compression`: fewer bytes of every tensor.
     `refresh`: picoseconds of a task that comes first, for what compression has to compute.
     `tolerance`: fraction of the bytes of gradients and parameters between data-parallel NPUs that may be lost.
     """

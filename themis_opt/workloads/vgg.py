@@ -16,7 +16,6 @@ def vgg16(side: int, classes: int) -> tuple[Layer, ...]:
     """Layers of VGG-16.
 
     `side`: of the image, in pixels: a multiple of 32.
-    `classes`: outputs of the last layer.
     """
     layers: list[Layer] = []
     channels = 3

@@ -49,7 +49,6 @@ class Transfer(NamedTuple):
     `taken`: where the source reads them.
     `added`: what the target adds to them.
     `kept`: where the target writes them.
-    `units`: how many there are.
     `chunk`: chunk of the collective that they belong to.
     """
 
@@ -86,7 +85,6 @@ class Buffers:
 class Layout:
     """Where the parts of a collective lie in the buffers.
 
-    `exchange`: the collective.
     `sizes`: GPUs along each dimension it spans, the innermost first.
     `units`, shape (chunks,): units of each chunk in every block.
     `paths`, shape (chunks, stages): as in :class:`~themis_opt.schedules.plan.Chunks`, but positions in the span.

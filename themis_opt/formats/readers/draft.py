@@ -14,10 +14,7 @@ MAX_NAME_LETTERS = 200
 
 
 class Draft:
-    """Collects tasks in the order they run, and tensors between them.
-
-    `source`: the file, for errors.
-    """
+    """Collects tasks in the order they run, and tensors between them."""
 
     def __init__(self, source: Source) -> None:
         self._source = source

@@ -22,7 +22,6 @@ from themis_opt.problem.network import Network
 class Machine:
     """Where a workload runs: the network, and what else files say of it.
 
-    `chunks`: chunks of each collective.
     `latency`: the rule of the instance.
     `flops`, `memory_bandwidth`: operations, and bytes of memory, per second and NPU.
     `groups`: NPUs of the communicators that have names.
@@ -40,7 +39,6 @@ class Machine:
 class Part:
     """The part of a problem that the files of one format describe.
 
-    `network`: the network.
     `change`: adds to a machine what the files say of it.
     `workload`: makes the problem on a machine; on None, where no file describes one, it must bring one or refuse.
     `notes`: how units were read, and what was assumed or left out: one sentence each.
@@ -97,7 +95,6 @@ def assemble(parts: Sequence[Part], request: Request | None = None) -> Instance:
 
     Raises InputError if a part is missing or stands twice, or the parts do not fit together.
 
-    `parts`: one per format.
     `request`: what is exchanged where no part says it.
     """
     workloads = [(part.workload, part.source) for part in parts if part.workload]

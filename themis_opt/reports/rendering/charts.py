@@ -299,7 +299,6 @@ def timeline(frame: pd.DataFrame, unit: str, marks: pd.DataFrame) -> Chart:
     `frame`: bars: ``row``, ``start`` and ``end``, ``series`` (which has the colour) and ``place`` (0..1 within it),
       ``key`` (what a click singles out), ``solid`` (opacity), and in columns of other names what is said under the
       pointer.
-    `unit`: unit of time.
     `marks`: instants drawn as lines across all rows: ``time`` and ``label``.
     """
     others = [name for name in frame.columns if name not in BAR_COLUMNS]

@@ -37,7 +37,6 @@ class Figure:
     """A chart in a report.
 
     `name`: stem of the SVG file, unique in the report: letters, digits and hyphens.
-    `title`: headline.
     `chart`: what is drawn, of :mod:`themis_opt.reports.rendering.charts`.
     `caption`: what to see in it.
     """
@@ -63,9 +62,7 @@ class Section:
 class Report:
     """A whole report.
 
-    `title`: headline.
     `summary`: the results, in sentences with numbers.
-    `sections`: the details.
     `description`: what the experiment is about; paragraphs with empty lines between them.
     `verdict`: the one sentence for whoever reads no other.
     """
