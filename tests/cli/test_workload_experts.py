@@ -5,10 +5,7 @@ from dataclasses import replace
 import pytest
 
 from themis_opt.base.errors import InputError
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import load
-from themis_opt.schedules.simulator import simulate
-from themis_opt.schedules.validation import validate
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.setup import Setup
@@ -83,19 +80,6 @@ def test_sharded_optimizer_states_add_an_all_gather_of_parameters():
     assert total(sharded, "all_gather", "data")[1] == total(whole, "all_reduce", "data")[1]
     assert sharded.iteration == make("bert-base", "data", zero=1, update=10**9).iteration
     assert "ZeRO stage 1" in make("bert-base", "data", zero=1).description
-
-
-@pytest.mark.parametrize(
-    ("model", "parallelism", "choices"),
-    [
-        ("mixtral-8x7b", "expert", {"group": 8, "recompute": True, "update": 10**9}),
-        ("bert-base", "sequence", {"group": 16, "accumulate": 2}),
-        ("bert-base", "zero1", {}),
-    ],
-)
-def test_they_can_be_scheduled(model, parallelism, choices):
-    instance = make(model, parallelism, **choices)
-    validate(simulate(instance, make_policy("fused/baseline")(instance)))
 
 
 def test_a_template_of_layer_times_is_a_file_of_layer_times(succeed, tmp_path):

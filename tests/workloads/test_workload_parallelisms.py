@@ -7,13 +7,10 @@ from typing import Any
 import pytest
 
 from themis_opt.base.errors import InputError
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import load
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.schedules.simulator import simulate
-from themis_opt.schedules.validation import validate
 from themis_opt.workloads.layers import count
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import PARALLELISMS, make_workload
@@ -32,24 +29,6 @@ def make(model: str, parallelism: str = "data", **choices: Any) -> Instance:
 
 def kinds(instance: Instance) -> Counter[tuple[str, str]]:
     return Counter((t.kind.value, t.parallelism) for t in instance.exchanges)
-
-
-@pytest.mark.parametrize(
-    ("model", "parallelism", "choices"),
-    [
-        ("resnet-50", "data", {"granularity": "parameter"}),
-        ("bert-base", "data", {"zero": 2, "accumulate": 2}),
-        ("bert-base", "tensor", {"recompute": True}),
-        ("bert-base", "hybrid", {"group": 32, "update": 10**6}),
-        ("dlrm-mlperf", "data", {}),
-        ("vgg-16-cifar", "splitbrain", {"group": 4}),
-    ],
-)
-def test_every_parallelism_makes_iterations_that_can_be_scheduled(
-    model: str, parallelism: str, choices: dict[str, Any]
-) -> None:
-    instance = make(model, parallelism, **choices)
-    validate(simulate(instance, make_policy("fused/themis+scf")(instance)))
 
 
 def test_data_parallel_gradients_come_after_their_layer_and_are_needed_before_it() -> None:
