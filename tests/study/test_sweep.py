@@ -7,7 +7,7 @@ import pytest
 from themis_opt.base.errors import InputError
 from themis_opt.problem.catalog import load
 from themis_opt.reports.rendering.charts import specification
-from themis_opt.reports.sweep_chart import curves
+from themis_opt.reports.study_charts import curves
 from themis_opt.study.sweep import read_values, sweep, varied
 
 INSTANCE = load("fig5.all_reduce.256MB")

@@ -146,8 +146,8 @@ def _write(folder: Path, designs: "Sequence[Design]", points: "Sequence[Design]"
     from themis_opt.base.documents import make_folder, write_atomically
     from themis_opt.cli.printing import tell_files
     from themis_opt.formats.tables import to_csv
-    from themis_opt.reports.design_chart import bandwidths, front
     from themis_opt.reports.rendering.charts import save
+    from themis_opt.reports.study_charts import bandwidths, front
 
     make_folder(folder)
     written = {}

@@ -110,6 +110,6 @@ def robustness(
 
 def _draw(path: Path, distributions: "Sequence[LossDistribution]", title: str) -> None:
     from themis_opt.reports.rendering.charts import save
-    from themis_opt.reports.robustness_chart import loss_curves
+    from themis_opt.reports.study_charts import loss_curves
 
     save(loss_curves(distributions), path, title)

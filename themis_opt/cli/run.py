@@ -1,5 +1,6 @@
 """``themis-opt run``: schedules executed by real processes, beside what the model says."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -101,7 +102,6 @@ def _planned(source: str) -> "Schedule | None":
 
 def _tell(done: "ExecutionResult", output: Path | None, *, as_json: bool) -> None:
     from themis_opt.cli.printing import print_json, print_table, tell_files
-    from themis_opt.cli.run_tables import times_table, traffic_table
 
     if output is not None:
         from themis_opt.runtime.pictures import write_execution
@@ -111,5 +111,44 @@ def _tell(done: "ExecutionResult", output: Path | None, *, as_json: bool) -> Non
         print_json({"verdict": done.verdict(), "rows": done.rows()})
         return
     typer.echo(done.verdict())
-    print_table(*times_table(done))
-    print_table(*traffic_table(done))
+    print_table(*_times_table(done))
+    print_table(*_traffic_table(done))
+
+
+_RunTable = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+"""Title, headings, rows."""
+
+
+def _times_table(done: "ExecutionResult") -> _RunTable:
+    """Predicted and measured times and speedups, and what the ranks used."""
+    from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_percent, format_times
+
+    rows = done.rows()
+    names = ["predicted_s", "measured_s", "fastest_s", "slowest_s"]
+    if "exposed_predicted_s" in rows[0]:
+        names += ["exposed_predicted_s", "exposed_measured_s"]
+    times = {name: format_times([row[name] * PICOSECONDS_PER_SECOND for row in rows]) for name in names}
+    others = {
+        "error": [format_percent(row["error"]) for row in rows],
+        "speedup predicted": [f"{row['speedup_predicted']:.3f}x" for row in rows],
+        "speedup measured": [f"{row['speedup_measured']:.3f}x" for row in rows],
+        "processors": [f"{row['processors_busy']:.2f}" for row in rows],
+        "memory": [f"{row['memory_bytes'] / 2**20:.0f} MiB" for row in rows],
+    }
+    columns = {name.removesuffix("_s").replace("_", " "): cells for name, cells in times.items()} | others
+    policies = [row["policy"] for row in rows]
+    title = f"median of {rows[0]['runs']} runs"
+    return title, ["policy", *columns], list(zip(policies, *columns.values(), strict=True))
+
+
+def _traffic_table(done: "ExecutionResult") -> _RunTable:
+    """Bytes that the busiest rank moved along each dimension, beside those of the model."""
+    dimensions = done.executed[0].predicted.instance.fabric.dimension_names
+    rows = [
+        [row["policy"], name, f"{moved:.0f}", f"{expected:.0f}"]
+        for row in done.rows()
+        for name, moved, expected in zip(
+            dimensions, row["bytes_per_dimension"], row["expected_bytes_per_dimension"], strict=True
+        )
+    ]
+    return "bytes of the busiest rank", ["policy", "dimension", "moved", "expected"], rows

@@ -88,7 +88,7 @@ def _write(folder: Path, rows: Sequence[dict[str, Any]], names: Sequence[str], t
     from themis_opt.cli.printing import tell_files
     from themis_opt.formats.tables import to_csv
     from themis_opt.reports.rendering.charts import save
-    from themis_opt.reports.sweep_chart import curves
+    from themis_opt.reports.study_charts import curves
 
     make_folder(folder)
     write_atomically(folder / "sweep.csv", to_csv(rows))

@@ -12,10 +12,9 @@ from themis_opt.problem.instance import Instance
 from themis_opt.reports.rendering.charts import save
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.schedule_file import Summary, schedule_document
-from themis_opt.tuning.bucket_chart import bucket_chart
 from themis_opt.tuning.buckets import settings
 from themis_opt.tuning.outcome import Tuned
-from themis_opt.tuning.pictures import draw
+from themis_opt.tuning.pictures import bucket_chart, draw
 from themis_opt.tuning.space import judges
 
 

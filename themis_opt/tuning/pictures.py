@@ -1,19 +1,23 @@
-"""Optuna's pictures of a study: how the search went on, what mattered, and makespan against chunks."""
+"""Pictures of a search: those of Optuna (how it went on, what mattered, the front), and sizes of buckets."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from themis_opt.formats.gantt import save_figure
+from themis_opt.reports.rendering.charts import Axis, Chart, lines
+from themis_opt.tuning.buckets import MIB
 
 if TYPE_CHECKING:
     from themis_opt.tuning.outcome import Tuned
 
-NAMES = ("history.svg", "importances.svg", "front.svg")
-"""Files of pictures that there may be."""
+SIZE = Axis("mebibytes", "size of a bucket, MiB", log=True)
+TIME = Axis("iteration_ns", "time of an iteration", log=True, format="duration")
 
 
 def draw(tuned: Tuned, folder: Path) -> Iterator[Path]:
@@ -55,3 +59,11 @@ def _save(picture: Callable[[], Any], path: Path) -> None:
             save_figure(figure, path)
         finally:
             pyplot.close(figure)
+
+
+def bucket_chart(rows: Sequence[Mapping[str, Any]]) -> Chart:
+    """The rows of :func:`themis_opt.tuning.buckets.bucket_rows` as a curve above the bound."""
+    frame = pd.DataFrame(rows)
+    frame = frame.assign(what="time", mebibytes=frame["bucket_bytes"] / MIB)
+    bound = frame.assign(iteration_ns=frame["bound_ns"], what="bound")
+    return lines(frame, SIZE, TIME, "what", guides=bound)

@@ -1,13 +1,19 @@
-"""Sweeps as charts: what every policy reaches over what varies, and what no schedule beats."""
+"""Studies as charts: sweeps over what varies, losses on disturbed networks, and designs of networks."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
-from themis_opt.reports.rendering.charts import Axis, Chart, lines
+from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, nanoseconds
+from themis_opt.reports.rendering.charts import Axis, Chart, bars, ecdf, lines
 from themis_opt.study.sweep import in_words
+
+if TYPE_CHECKING:
+    from themis_opt.designing.design import Design
+    from themis_opt.study.robustness import LossDistribution
+
+LOSS = Axis("loss", "loss: makespan over the bound of the sample, minus 1", format="percent")
 
 BANDWIDTHS: Mapping[str, str] = {"algbw": "algbw_bytes_per_s", "busbw": "busbw_bytes_per_s"}
 
@@ -56,3 +62,38 @@ def _axis(name: str, frame: pd.DataFrame) -> Axis:
         frame[name] = frame[name] / PICOSECONDS_PER_NANOSECOND
         return Axis(name, name, format="duration")
     return Axis(name, "NPUs along " + name.rpartition(".")[0] if "." in name else name, log=True, format="count")
+
+
+def loss_curves(distributions: Sequence["LossDistribution"]) -> Chart:
+    """The empirical distribution function of the losses of every policy, and its loss without disturbance.
+
+    A curve further left loses less, a steeper one varies less; the dot is the undisturbed network.
+    """
+    losses = pd.concat([pd.DataFrame({"policy": d.policy, "loss": d.losses}) for d in distributions])
+    nominal = pd.DataFrame([{"policy": d.policy, "loss": d.nominal_loss, "share": 0.0} for d in distributions])
+    return ecdf(losses, LOSS, "samples that lose no more", "policy", dots=nominal)
+
+
+def bandwidths(designs: Sequence["Design"]) -> Chart:
+    """The bandwidth of every dimension, one bar for each reading."""
+    rows = [
+        {"dimension": row["dimension"], "minimised": design.reading, "bandwidth": row["bandwidth"] / 1e9}
+        for design in designs
+        for row in design.rows()
+    ]
+    return bars(pd.DataFrame(rows), "dimension", Axis("bandwidth", "GB/s per NPU"), "minimised")
+
+
+def front(points: Sequence["Design"]) -> Chart:
+    """Time over money, or over bandwidth where nothing has a price; the bound as a guide."""
+    priced = any(design.money for design in points)
+    budget = Axis("budget", "dollars for the network" if priced else "GB/s per NPU", log=True)
+    rows = [
+        {"budget": design.money if priced else design.bandwidths.sum() / 1e9, "time": nanoseconds(time), "design": name}
+        for design in points
+        for name, time in (("best design", design.time), ("best design, bound", design.bound))
+    ]
+    frame = pd.DataFrame(rows)
+    is_bound = frame["design"].str.endswith("bound")
+    time = Axis("time", "time of the workloads", log=True, format="duration")
+    return lines(frame[~is_bound], budget, time, "design", guides=frame[is_bound])
