@@ -1,16 +1,21 @@
-"""Published numbers that an experiment reproduces, as they lie beside the experiment file, and how far ours are off."""
+"""Published numbers that an experiment reproduces, as they lie here or beside the experiment file, and how far ours are off."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from pydantic import Field, ValidationError
 
+from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError
 from themis_opt.problem.fields import Model, located
 from themis_opt.reports.experiment import PUBLISHED, ExperimentHead
 from themis_opt.reports.rendering.document import Column, Section, Table
+
+PAPER = Path(__file__).with_suffix(".json")
+"""All numbers and points of the paper, for every experiment that makes its figures again."""
 
 Numbers = Mapping[str, float]
 """A number for each policy, or for each workload."""
@@ -105,7 +110,7 @@ class Published(Model):
 
 
 def published(experiment: ExperimentHead) -> Published:
-    """The published numbers beside an experiment.
+    """The published numbers beside an experiment, or those of the paper where none lie there.
 
     Raises
     ------
@@ -113,7 +118,7 @@ def published(experiment: ExperimentHead) -> Published:
         If a field is unknown or no number.
     """
     try:
-        return Published.model_validate(experiment.published)
+        return Published.model_validate(experiment.published or read_json(PAPER))
     except ValidationError as error:
         problem = located(error)
         raise InputError(problem.rule, field=f"{PUBLISHED}: {problem.field}", value=problem.value) from None

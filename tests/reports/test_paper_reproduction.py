@@ -11,11 +11,15 @@ from report_rows import MIB, bound, drawn, frame, panel_rows, row, write_experim
 from themis_opt.base.errors import InputError
 from themis_opt.reports.experiment import ExperimentHead, read_experiment
 
+THREE = ("baseline+fifo", "themis+fifo", "themis+scf")
+"""The policies of figures 8 and 11."""
+
 FOLDER = Path(__file__).parents[2] / "reports" / "paper_reproduction"
 
 
 def made(rows, **numbers):
-    return paper_reproduction(frame(rows), ExperimentHead("made_up", "Made up", published=numbers))
+    known = {"source": "made up"} | numbers
+    return paper_reproduction(frame(rows), ExperimentHead("made_up", "Made up", published=known))
 
 
 def section(report, heading):
@@ -152,15 +156,17 @@ def test_published_numbers_lie_beside_the_experiment(tmp_path):
     assert read_experiment(folder).published == {"source": "somewhere"}
 
 
-def test_the_published_numbers_of_the_paper_can_be_read():
-    known = published(read_experiment(FOLDER))
+def test_a_copied_experiment_is_set_beside_all_points_of_the_paper(tmp_path):
+    known = published(read_experiment(write_experiment(tmp_path / "copied", "paper_reproduction", [row()])))
+    assert known == published(read_experiment(FOLDER))
     assert known.by_size(known.figure_8_us)["2D-SW_SW", "themis+scf", 100 * MIB] == 818.2
-    assert all(
-        len(curve) == len(known.size_mib)
-        for curves in (known.figure_8_us, known.figure_11_utilisation)
-        for policies in curves.values()
-        for curve in policies.values()
-    )
-    bars = [policies["baseline+fifo"] for panels in known.figure_12_parts.values() for policies in panels.values()]
-    assert len(bars) == 12
+    for curves in (known.figure_8_us, known.figure_11_utilisation):
+        assert curves.keys() == known.table_2.keys()
+        for policies in curves.values():
+            assert {policy: len(curve) for policy, curve in policies.items()} == dict.fromkeys(THREE, 19)
+    panels = known.figure_12_parts
+    assert panels.keys() == known.figure_12_speedup.keys()
+    assert all(networks.keys() == known.table_2.keys() for networks in panels.values())
+    bars = [policies["baseline+fifo"] for networks in panels.values() for policies in networks.values()]
+    assert len(bars) == 24
     assert all(sum(bar.values()) == pytest.approx(1, abs=1e-4) for bar in bars)
