@@ -10,6 +10,7 @@ from themis_opt.cli import options
 if TYPE_CHECKING:
     from themis_opt.schedules.explanation import Explanation
     from themis_opt.schedules.schedule import Schedule
+    from themis_opt.schedules.schedule_file import Summary
 
 TIMES = {"start": "start_ns", "busy": "busy_ns", "lag": "lag_ns", "idle": "idle_ns", "length": "wait_ns"}
 """Names that fields of an explanation have in JSON, where they are nanoseconds."""
@@ -27,23 +28,36 @@ def explain(
 
     With other costs or chunk sizes, of what the same plan takes then.
     """
-    schedule = replanning.apply(options.load_schedule(path))
+    written, summary = options.load_solution(path)
+    schedule = replanning.apply(written)
 
     from themis_opt.cli.printing import print_json, say_all
     from themis_opt.schedules.explanation import explain as analyse
     from themis_opt.solving.bounds import bounds
     from themis_opt.study.verdict import on_schedule
 
-    explanation, proven = analyse(schedule), bounds(schedule.instance, equal_sizes=schedule.has_equal_sizes)
+    is_as_written = schedule is written
+    equal_sizes = schedule.has_equal_sizes and not (is_as_written and summary.settings.get("sizes") == "free")
+    explanation, proven = analyse(schedule), bounds(schedule.instance, equal_sizes=equal_sizes)
+    if is_as_written:
+        proven = _with_bounds_of(summary, proven)
     if as_json:
         print_json(_document(schedule, explanation, proven))
         return
-    say_all(on_schedule(schedule, explanation, proven))
+    say_all(on_schedule(schedule, explanation, proven, equal_sizes=equal_sizes))
     _print_resources(schedule, explanation)
     _print_rails(explanation)
     _print_path(explanation, steps)
     _print_waits(schedule, explanation, steps)
     _print_bounds(schedule, proven)
+
+
+def _with_bounds_of(summary: "Summary", proven: dict[str, float]) -> dict[str, float]:
+    """Bounds in picoseconds, each at least that of the file, which a search may have proven."""
+    from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
+
+    written = {name: value * PICOSECONDS_PER_NANOSECOND for name, value in summary.bounds_ns.items()}
+    return {name: max(proven.get(name, 0.0), written.get(name, 0.0)) for name in {**proven, **written}}
 
 
 def _document(schedule: "Schedule", explanation: "Explanation", proven: dict[str, float]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from themis_opt.problem.instance import Instance
     from themis_opt.problem.network import Network
     from themis_opt.schedules.schedule import Schedule
+    from themis_opt.schedules.schedule_file import Summary
     from themis_opt.workloads.timing import Rate
 
 InstanceArgument = Annotated[
@@ -295,12 +296,17 @@ def warn(network: "Network", source: str) -> None:
 
 def load_schedule(path: Path, instance: "Instance | None" = None) -> "Schedule":
     """The schedule of a file, validated; it must belong to `instance`, if there is one."""
+    return load_solution(path, instance)[0]
+
+
+def load_solution(path: Path, instance: "Instance | None" = None) -> "tuple[Schedule, Summary]":
+    """The same with its summary."""
     from themis_opt.problem.catalog import shipped
-    from themis_opt.schedules.schedule_file import read_schedule
+    from themis_opt.schedules.schedule_file import read_solution
     from themis_opt.schedules.validation import validate
 
     try:
-        schedule = read_schedule(path, instance)
+        schedule, summary = read_solution(path, instance)
         validate(schedule)
     except InputError:
         if (not path.exists() and path.name in shipped()) or "instance" in _format_of(path):
@@ -309,7 +315,7 @@ def load_schedule(path: Path, instance: "Instance | None" = None) -> "Schedule":
         raise
     except InvalidSchedule as error:
         raise error.within(str(path)) from None
-    return schedule
+    return schedule, summary
 
 
 @contextmanager

@@ -102,14 +102,16 @@ class Result:
 class Comparison:
     """Results of several policies on one instance, in the order asked for.
 
-    `bounds` holds every bound in picoseconds by name; `interrupted` says whether Ctrl-C ended the search; `left_out`
-    names the policies for which there was no time, `refused` the broken rules of those whose plans are illegal, and
-    `preferred` that whose result is best for another reason than its makespan, if there is one.
+    `bounds` holds every bound in picoseconds by name, and `equal_sizes` says whether they are for equal chunks only;
+    `interrupted` says whether Ctrl-C ended the search; `left_out` names the policies for which there was no time,
+    `refused` the broken rules of those whose plans are illegal, and `preferred` that whose result is best for another
+    reason than its makespan, if there is one.
     """
 
     instance: Instance
     results: tuple[Result, ...]
     bounds: dict[str, float]
+    equal_sizes: bool
     interrupted: bool = False
     left_out: tuple[str, ...] = ()
     preferred: str = ""
@@ -380,7 +382,13 @@ class _Run:
             status = "optimal" if schedule.makespan <= bound * (1 + PROVEN_GAP) else "feasible"
             results.append(Result(specification, schedule, bound, baseline.makespan / schedule.makespan, status))
         return Comparison(
-            self.instance, tuple(results), proven, self.interrupted, tuple(self.left_out), refused=self.refused
+            self.instance,
+            tuple(results),
+            proven,
+            self.equal_sizes,
+            self.interrupted,
+            tuple(self.left_out),
+            refused=self.refused,
         )
 
 

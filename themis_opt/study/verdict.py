@@ -66,13 +66,16 @@ def _num_stages(instance: Instance) -> int:
 
 
 def _on_gap(compared: Comparison) -> str:
-    """What is proven about all other schedules whose chunks are cut by the same rule."""
-    equal = all(result.schedule.has_equal_sizes for result in compared.results)
-    cut = "as many equal chunks" if equal else "chunks of any sizes"
-    if compared.best.status == "optimal":
+    """What is proven about all other schedules whose chunks may be cut as those of the table."""
+    return _proof(compared.best.makespan, compared.best.bound, compared.equal_sizes)
+
+
+def _proof(makespan: int, bound: float, equal_sizes: bool) -> str:
+    """What a bound proves about schedules with equal chunks, or with any."""
+    cut = "as many equal chunks" if equal_sizes else "chunks of any sizes"
+    if makespan <= bound * (1 + PROVEN_GAP):
         return f"That is proven optimal: no schedule with {cut} is more than {format_percent(PROVEN_GAP)} shorter."
-    shorter = format_percent(1 - compared.best.bound / compared.best.makespan)
-    return f"No schedule with {cut} is more than {shorter} shorter, which is proven."
+    return f"No schedule with {cut} is more than {format_percent(1 - bound / makespan)} shorter, which is proven."
 
 
 def _on_exposed(compared: Comparison) -> str:
@@ -92,12 +95,15 @@ def _exposed(result: Result) -> str:
     return f"{format_duration(result.schedule.period.exposed)} with {result.policy}"
 
 
-def on_schedule(schedule: Schedule, explanation: Explanation, bounds: Mapping[str, float]) -> tuple[str, ...]:
-    """What a schedule is waiting for, and what could be won at most."""
-    name, bound = max(bounds.items(), key=lambda item: item[1])
-    most = format_percent(1 - bound / schedule.makespan)
+def on_schedule(
+    schedule: Schedule, explanation: Explanation, bounds: Mapping[str, float], *, equal_sizes: bool
+) -> tuple[str, ...]:
+    """What a schedule is waiting for, and what could be won at most, with equal chunks or with any."""
     busiest = _busy(explanation.resources)
-    sentences = [f"{busiest[:1].upper()}{busiest[1:]}; another schedule is at most {most} shorter ({name})."]
+    sentences = [
+        f"{busiest[:1].upper()}{busiest[1:]}.",
+        _proof(schedule.makespan, max(bounds.values()), equal_sizes),
+    ]
     if explanation.waits:
         longest = max(explanation.waits, key=lambda wait: wait.length)
         waited = format_percent(schedule.period.exposed / schedule.makespan)
