@@ -7,6 +7,7 @@ from threading import Timer
 
 import pytest
 from layered_iterations import layers
+from test_elements import COARSE
 
 import themis_opt
 from formulations.limits import Limits
@@ -35,6 +36,7 @@ def small_instances() -> Iterator[tuple[str, Instance, bool]]:
         yield f"{chunks} free", hetero.overridden(chunks=chunks), True
     costly = hetero.overridden(chunks=6, size="16 MiB", latency="occupy")
     yield "6 costly", costly.replace(network=costly.network.with_costs(COSTS)), True
+    yield "few elements", COARSE, True
     yield "two collectives", themis_opt.load("release_and_subset.mixed.8MB"), False
     yield "iteration", layers(6), False
     yield "iteration of short tasks", layers(6, task=5), False

@@ -1,6 +1,7 @@
 """The steps of the reference, in the order in which they take turns, and the shares of what is left for them."""
 
 from themis_opt.search.anneal import Anneal, Coarse
+from themis_opt.search.elements import MoveElements
 from themis_opt.search.groups import Groups
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.launches import Launches
@@ -27,6 +28,7 @@ STEPS = (
     Turn(RefuteEnds(), 0.8),
     Turn(Orders(), 0.5),
     Turn(Sequences(), 0.5),
+    Turn(MoveElements(), 0.5),
     Turn(Anneal(when=lambda incumbent: incumbent.free_sizes), 1.0),
 )
 """The search for the schedule of collectives."""
