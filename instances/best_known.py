@@ -1,11 +1,15 @@
-"""The best known schedules: a table of makespans, or iteration times, and bounds, each of which only ever improves."""
+"""The best known schedules: a table of makespans, or iteration times, and bounds, each of which only ever improves.
+
+``python instances/best_known.py`` takes what the rows of the reports say better.
+"""
 
 import csv
 import datetime
+import gzip
 import io
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.errors import InputError
+from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
 from themis_opt.policies.registry import REFERENCE
 from themis_opt.problem.fields import Model, located
 from themis_opt.schedules.schedule import Schedule
@@ -25,6 +30,9 @@ if TYPE_CHECKING:
 
 TABLE = Path(__file__).with_suffix(".csv")
 """The table beside this file."""
+
+REPORT_FOLDER = Path(__file__).parents[1] / "reports"
+"""Folders of reports, with their rows."""
 
 NOISE = 1e-9
 """Fraction by which a floating-point bound may be too high; it is taken off before the bound is recorded."""
@@ -192,6 +200,58 @@ def improved(records: Iterable[Record], finding: Finding) -> tuple[Record, ...]:
     return tuple(sorted(table.values(), key=lambda record: record.order))
 
 
+def reported_rows(folder: Path = REPORT_FOLDER) -> Iterator[Mapping[str, str]]:
+    """Rows of all batches behind the reports, which simulated and validated their schedules."""
+    csv.field_size_limit(2**30)
+    for path in sorted(folder.glob("*/rows.csv.gz")):
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+            yield from (row for row in csv.DictReader(file) if row["status"] == "ok")
+
+
+def with_reported(records: Iterable[Record], rows: Iterable[Mapping[str, str]]) -> tuple[Record, ...]:
+    """The table with what rows of reports improve, sorted; instances that it does not have stay out.
+
+    Schedules of equal chunks improve rows of free sizes too, and bounds on free sizes those on equal chunks.
+
+    Raises
+    ------
+    ArithmeticError
+        If a bound is above a makespan.
+    """
+    table = {record.key: record for record in records}
+    keys = {fingerprint for fingerprint, _ in table}
+    for row in (row for row in rows if row["fingerprint"] in keys):
+        for sizes in ("equal", "free"):
+            if (record := table.get((row["fingerprint"], sizes))) is not None:
+                table[record.key] = _with_row(record, row)
+    for record in table.values():
+        check_bound(record)
+    return tuple(sorted(table.values(), key=lambda record: record.order))
+
+
+def _with_row(record: Record, row: Mapping[str, str]) -> Record:
+    """The record with what a row of a report says better of its sizes."""
+    changes: dict[str, object] = {"date": datetime.datetime.fromisoformat(row["started"]).date()}
+    if row["makespan_ns"] and record.sizes in (row["sizes"], "free"):
+        makespan = round(float(row["makespan_ns"]) * PICOSECONDS_PER_NANOSECOND)
+        record = record.with_makespan_of(record.replace(**changes, makespan_ps=makespan, how_makespan=_origin(row)))
+    is_search = row["policy"] != "bound"
+    holds = {"bound_ns": record.sizes == "equal" or row["sizes"] == "free" or not is_search}
+    holds |= {"bound_equal_ns": record.sizes == "equal"}
+    for column in (column for column, is_valid in holds.items() if is_valid and row[column]):
+        bound = math.floor(float(row[column]) * PICOSECONDS_PER_NANOSECOND * (1 - NOISE))
+        changes |= {"bound_ps": bound, "bound_name": "cp_sat" if is_search else column, "how_bound": _origin(row)}
+        record = record.with_bound_of(record.replace(**changes))
+    return record
+
+
+def _origin(row: Mapping[str, str]) -> str:
+    """What :func:`how` says of a search, for a row of a report."""
+    limits = {"seconds": row["time_limit"], "workers": row["workers"], "seed": row["seed"]}
+    knobs = (f"{name}={value}" for name, value in limits.items() if value)
+    return f"{':'.join((row['policy'], *knobs))} of themis_opt {row['code_version']}"
+
+
 def check_bound(record: Record) -> None:
     """Raise an ArithmeticError that names both if the bound is above the makespan."""
     if record.bound_ps > record.makespan_ps:
@@ -242,3 +302,7 @@ def write(records: Iterable[Record], path: Path = TABLE) -> None:
     for record in sorted(records, key=lambda record: record.order):
         table.writerow(record.model_dump(mode="json") | {"gap": f"{record.gap:.8f}"})
     write_atomically(path, text.getvalue())
+
+
+if __name__ == "__main__":
+    write(with_reported(read(), reported_rows()))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from best_known import TABLE, Finding, Record, how, improved, read, write
+from best_known import TABLE, Finding, Record, how, improved, read, reported_rows, with_reported, write
 
 import themis_opt
 from themis_opt.base.errors import InputError, InvalidSchedule
@@ -158,6 +158,50 @@ def test_a_bound_above_the_makespan_is_refused_and_both_are_named(fast: Schedule
 def test_a_bound_for_free_sizes_above_the_makespan_of_equal_chunks_is_refused(slow: Schedule, fast: Schedule) -> None:
     with pytest.raises(ArithmeticError):
         improved(improved((), finding(fast)), finding(slow, sizes="free", bound=7.5 * UNIT))
+
+
+def reported(instance: Instance, sizes: str, **columns: str) -> dict[str, str]:
+    """A row of a report, with times in nanoseconds."""
+    usual = {"makespan_ns": "", "bound_ns": "", "bound_equal_ns": "", "policy": "exact", "code_version": "1"}
+    limits = {"time_limit": "60.0", "workers": "2", "seed": "0", "started": "2026-11-22T20:16:06.582+00:00"}
+    return {"fingerprint": instance.fingerprint, "sizes": sizes} | usual | limits | columns
+
+
+@pytest.mark.parametrize(
+    ("sizes", "columns", "makespan", "bound"),
+    [
+        ("equal", {"makespan_ns": "6900000"}, (6.9, 6.8), (6.0, 6.0)),
+        ("equal", {"makespan_ns": "6700000"}, (6.7, 6.7), (6.0, 6.0)),
+        ("free", {"makespan_ns": "6700000"}, (7.0, 6.7), (6.0, 6.0)),
+        ("equal", {"bound_ns": "6500000"}, (7.0, 6.8), (6.5, 6.0)),
+        ("free", {"bound_ns": "6500000"}, (7.0, 6.8), (6.5, 6.5)),
+        ("equal", {"policy": "bound", "bound_ns": "6400000", "bound_equal_ns": "6500000"}, (7.0, 6.8), (6.5, 6.4)),
+        ("equal", {"makespan_ns": "7100000", "bound_ns": "5900000"}, (7.0, 6.8), (6.0, 6.0)),
+    ],
+)
+def test_rows_of_reports_improve_what_they_hold_for(
+    fast: Schedule,
+    sizes: str,
+    columns: dict[str, str],
+    makespan: tuple[float, float],
+    bound: tuple[float, float],
+) -> None:
+    """Makespans and bounds in units, of equal and of free sizes."""
+    (equal,) = improved((), finding(fast))
+    free = equal.replace(sizes="free", makespan_ps=round(6.8 * UNIT))
+    other = reported(fast.instance.overridden(chunks=8), "equal", makespan_ns="1")
+    after = with_reported((equal, free), [reported(fast.instance, sizes, **columns), other])
+    assert {record.sizes: record.makespan_ps / UNIT for record in after} == dict(
+        zip(("equal", "free"), makespan, strict=True)
+    )
+    assert bounds(after) == dict(zip(("equal", "free"), bound, strict=True))
+    changed = [record for record in after if record not in (equal, free)]
+    assert {record.date for record in changed} <= {date(2026, 11, 22)}
+    assert all("exact:seconds=60.0:workers=2:seed=0 of themis_opt 1" in f"{r}" for r in changed) or "policy" in columns
+
+
+def test_no_report_is_better_than_the_shipped_table() -> None:
+    assert with_reported(SHIPPED, reported_rows()) == SHIPPED
 
 
 def test_how_is_a_specification_and_a_version() -> None:
