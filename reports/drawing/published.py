@@ -1,4 +1,4 @@
-"""Published numbers that an experiment reproduces, as they lie here or beside the experiment file, and how far ours are off."""
+"""Published numbers that an experiment reproduces, from here or from beside its file, and how far ours are off."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -13,7 +13,6 @@ from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.orders import Orders
 from themis_opt.solving.sizing import granule, with_sizes
 
-
 FEW_PARTS = 16
 """Parts of a chunk, in which sizes are rounded, of which one is a large share."""
 
