@@ -21,7 +21,7 @@ Constraints
     3. *duration*: :math:`p_{iqk} = \sum_V d_{iq(V,k)} x_{iq(V,k)}`;
     4. *precedence*: :math:`b_{iqkl} \Rightarrow s_{iql} \ge f_{iqk} + l_{iqk}`, and the other way round;
     5. *handover*: :math:`s_{i1k} \ge g_i \ge f_{i0l} + l_{i0l}`;
-    6. *no overlap*: the intervals on one machine are disjoint;
+    6. *no overlap*: the intervals of stages that hold one resource are disjoint;
     7. *makespan*: :math:`T \ge f_{iqk} + l_{iqk}` in the last phase;
     8. *loads*: constraints (2) and (3) of :mod:`formulations.order_count` on the sums of :math:`x` per class;
     9. *symmetry*: jobs of one class are numbered by their start on their first machine in the first phase;
@@ -112,9 +112,9 @@ class ChunkOrder:
             self.model.add_hint(row.absent, not self._touches(row, plans))
 
     def _touches(self, row: EndRow, plans: JobPlans) -> bool:
-        """Whether a job that the row counts starts (or ends) on its machine."""
+        """Whether a job that the row counts starts (or ends) on its resource."""
         return any(
-            (times.paths[0][0] if row.at_start else times.paths[-1][-1]) == row.machine
+            times.resource_of_end(job, row.at_start) == row.resource
             for job, plans_of_class in zip(self.jobs, plans, strict=True)
             if job.release >= row.threshold
             for times in plans_of_class
@@ -135,12 +135,12 @@ class ChunkOrder:
         intervals: dict[int, list[cp_model.IntervalVar]] = {}
         for jobs in self.variables:
             for variables in jobs:
-                for phase in variables.phases:
+                for phase, data in zip(variables.phases, variables.job.phases, strict=True):
                     for k, start in phase.start.items():
                         interval = self.model.new_interval_var(start, phase.duration[k], phase.end[k], f"on{k}")
-                        intervals.setdefault(k, []).append(interval)
-        for on_machine in intervals.values():
-            self.model.add_no_overlap(on_machine)
+                        intervals.setdefault(data.held(k), []).append(interval)
+        for on_resource in intervals.values():
+            self.model.add_no_overlap(on_resource)
 
     def _loads(self) -> list[EndRow]:
         """(8)."""
@@ -196,4 +196,4 @@ class ChunkOrder:
     @staticmethod
     def _ends_on(variables: JobVariables, machine: int) -> cp_model.IntVar:
         job = variables.job
-        return variables.phases[-1].taken[job.everything & ~(1 << machine), machine]
+        return variables.phases[-1].taken[job.last_arc(machine)]

@@ -1,10 +1,10 @@
 r"""Heads and tails: the fluid relaxation where every stage also has to be reached, and to be followed by the rest.
 
 Sets and data
-    As in :mod:`formulations.fluid`.  A stage :math:`s` of class j on machine k starts no earlier than its head
+    As in :mod:`formulations.fluid`.  A stage :math:`s` of class j on resource k starts no earlier than its head
     :math:`h_s`, the release of j and the least passage of one job through all stages before; after its end at least its
     tail :math:`t_s` goes by, the lag of the stage and the least passage through all stages after it.
-    Windows :math:`w`: a machine :math:`k_w` and the set :math:`F_w` of its stages with :math:`h_s \ge h_w` and
+    Windows :math:`w`: a resource :math:`k_w` and the set :math:`F_w` of its stages with :math:`h_s \ge h_w` and
     :math:`t_s \ge t_w`.
 
 Variables
@@ -51,7 +51,7 @@ Variable = tuple[int, int, Arc]
 
 @dataclass(frozen=True)
 class MachineStages:
-    """The stages on one machine, one entry each: heads, tails, durations, and the arcs that use them."""
+    """The stages on one resource, one entry each: heads, tails, durations, and the arcs that use them."""
 
     heads: FloatArray
     tails: FloatArray
@@ -102,7 +102,7 @@ def head_tail_bound(jobs: Sequence[JobClass], least: Sequence[JobClass], known: 
 
 
 def stages_by_machine(jobs: Sequence[JobClass], least: Sequence[JobClass]) -> dict[int, MachineStages]:
-    """All stages, by the machine that they hold."""
+    """All stages, by the resource that they hold."""
     rows: dict[int, list[tuple[float, float, float, Variable]]] = {}
     for j, (job, one) in enumerate(zip(jobs, least, strict=True)):
         before = [_passages(one, number) for number in range(len(one.phases))]
@@ -115,7 +115,7 @@ def stages_by_machine(jobs: Sequence[JobClass], least: Sequence[JobClass]) -> di
                 tail = one.phases[number].lag[k] + after[visited | 1 << k] + sum(whole[number + 1 :])
                 folded = job.mirrored and number == 1
                 variable = (j, 0, job.mirror(arc)) if folded else (j, number, arc)
-                rows.setdefault(k, []).append((head, tail, duration, variable))
+                rows.setdefault(phase.held(k), []).append((head, tail, duration, variable))
     return {k: _columns(on_machine) for k, on_machine in rows.items()}
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from formulations.lattice import JobClass
+
 
 @dataclass(frozen=True)
 class JobTimes:
@@ -10,6 +12,12 @@ class JobTimes:
 
     paths: tuple[tuple[int, ...], ...]
     starts: tuple[tuple[int, ...], ...]
+
+    def resource_of_end(self, job: JobClass, at_start: bool) -> int:
+        """What the first stage of the job holds, or the last."""
+        if at_start:
+            return job.phases[0].held(self.paths[0][0])
+        return job.phases[-1].held(self.paths[-1][-1])
 
 
 JobPlans = Sequence[Sequence[JobTimes]]

@@ -8,7 +8,7 @@ it has D! orders.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 Arc = tuple[int, int]
 
@@ -23,10 +23,17 @@ class JobPhase:
         Time for which the stage holds its machine.
     lag : mapping from machine to number
         Time from the end of a stage on the machine to its result.
+    resource : mapping from machine to int
+        What a stage on the machine holds, one stage at a time; the number of the machine where it is not said.
     """
 
     duration: Mapping[Arc, float]
     lag: Mapping[int, float]
+    resource: Mapping[int, int] = field(default_factory=dict)
+
+    def held(self, machine: int) -> int:
+        """The resource that a stage on a machine holds."""
+        return self.resource.get(machine, machine)
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,33 @@ class JobClass:
         """Mask of all machines."""
         return sum(1 << k for k in self.machines)
 
+    @property
+    def num_layers(self) -> int:
+        """Independent traversals."""
+        return 1 if self.mirrored else len(self.phases)
+
+    @property
+    def resources(self) -> tuple[int, ...]:
+        """All that its stages hold."""
+        return tuple(sorted({phase.held(k) for phase in self.phases for k in self.machines}))
+
+    def loads(self) -> dict[int, list[dict[Arc, float]]]:
+        """By resource, how long every arc of :meth:`layers` holds it; arcs that do not are left out."""
+        loads: dict[int, list[dict[Arc, float]]] = {}
+        for number, phase in enumerate(self.phases):
+            folded = self.mirrored and number == 1
+            for visited_and_machine, duration in phase.duration.items():
+                arc = self.mirror(visited_and_machine) if folded else visited_and_machine
+                layers = loads.setdefault(phase.held(arc[1]), [{} for _ in range(self.num_layers)])
+                layer = layers[0 if folded else number]
+                layer[arc] = layer.get(arc, 0) + duration
+        return loads
+
+    def least_price(self, price: Mapping[int, float]) -> float:
+        """Least total of the time of all stages times the price of their resource, nothing where there is none."""
+        layers = self.layers(lambda q, arc: price.get(self.phases[q].held(arc[1]), 0.0) * self.load(q, arc))
+        return sum(cheapest_path(self.machines, layer) for layer in layers)
+
     def layers(self, cost: Callable[[int, Arc], float]) -> list[dict[Arc, float]]:
         """Costs of the arcs of each independent traversal.
 
@@ -74,6 +108,10 @@ class JobClass:
         """The arc of the same machine in the reverse order of the machines."""
         visited, machine = arc
         return self.everything & ~(visited | 1 << machine), machine
+
+    def last_arc(self, machine: int) -> Arc:
+        """The arc of a machine that is visited after all others."""
+        return self.everything & ~(1 << machine), machine
 
     def load(self, number: int, arc: Arc) -> float:
         """Time an arc holds its machine, a cost for :meth:`layers`."""

@@ -2,9 +2,9 @@ r"""Order counts: how many equal jobs take each arc, an integer flow.
 
 Sets and data
     Job classes :math:`j` of :math:`C_j` equal jobs with release :math:`r_j`; arc :math:`e` of layer :math:`q`
-    holds machine :math:`k(e)` for the integer :math:`d_{jqe}`.  Thresholds r: the distinct releases.
-    Least lag :math:`a_{rk}` on machine k of the classes released at or after r.  Head :math:`h_{rk}`:
-    least time from start to result of a *first* stage on another machine, over those classes that visit k;
+    holds resource k for the integer :math:`d_{jqek}`.  Thresholds r: the distinct releases.
+    Least lag :math:`a_{rk}` on resource k of the classes released at or after r.  Head :math:`h_{rk}`:
+    least time from start to result of a *first* stage on another resource, over those classes that hold k;
     tail :math:`t_{rk}` likewise of a *last* stage.
 
 Variables
@@ -17,10 +17,10 @@ Objective
 Constraints
     1. each layer carries :math:`C_j` units of flow from the empty set to the full one;
     2. :math:`y_{rk} + \sum` (flow on first arcs of k) :math:`\ge 1`, and the same for :math:`z_{rk}` and last arcs;
-    3. :math:`T \ge r + h_{rk} y_{rk} + \sum d_{jqe} x_{jqe} + a_{rk} + t_{rk} z_{rk}`, the sum over classes
-       released at or after r and arcs of k.
+    3. :math:`T \ge r + h_{rk} y_{rk} + \sum d_{jqek} x_{jqe} + a_{rk} + t_{rk} z_{rk}`, the sum over classes
+       released at or after r and all arcs.
 
-It bounds every schedule of equal jobs from below: where no job starts on a machine, its first stage there waits
+It bounds every schedule of equal jobs from below: where no job starts on a resource, its first stage there waits
 for a first stage elsewhere, and where none ends there, a last stage elsewhere follows its last stage.
 """
 
@@ -39,17 +39,17 @@ ArcCounts = Sequence[Sequence[Mapping[Arc, cp_model.LinearExprT]]]
 
 @dataclass(frozen=True)
 class EndRow:
-    """An indicator of (2): `absent` = 1 if no job released at or after `threshold` starts (or ends) on `machine`."""
+    """An indicator of (2): `absent` = 1 if no job released at or after `threshold` starts (or ends) on `resource`."""
 
     absent: cp_model.IntVar
     threshold: float
-    machine: int
+    resource: int
     at_start: bool
 
 
 @dataclass(frozen=True)
-class _MachineEnds:
-    """Data of one row of (3): expressions for jobs that start and end on the machine, head and tail."""
+class _ResourceEnds:
+    """Data of one row of (3): expressions for jobs that start and end on the resource, head and tail."""
 
     starting: cp_model.LinearExprT
     ending: cp_model.LinearExprT
@@ -101,10 +101,10 @@ def add_flow(model: cp_model.CpModel, job: JobClass, layer: Mapping[Arc, cp_mode
 def add_load_bounds(
     model: cp_model.CpModel, jobs: Sequence[JobClass], counts: ArcCounts, makespan: cp_model.IntVar
 ) -> list[EndRow]:
-    """(2) and (3) for every threshold and machine; returns the indicators."""
+    """(2) and (3) for every threshold and resource; returns the indicators."""
     indicators = []
     for threshold, k in rows(jobs):
-        chosen = [i for i, job in enumerate(jobs) if job.release >= threshold and k in job.machines]
+        chosen = [i for i, job in enumerate(jobs) if job.release >= threshold and k in job.resources]
         users, used = [jobs[i] for i in chosen], [counts[i] for i in chosen]
         ends = _ends(users, used, k)
         no_start = model.new_bool_var(f"none_starts_{threshold}_{k}")
@@ -118,13 +118,12 @@ def add_load_bounds(
     return indicators
 
 
-def _load(users: Sequence[JobClass], counts: ArcCounts, machine: int) -> cp_model.LinearExprT:
+def _load(users: Sequence[JobClass], counts: ArcCounts, resource: int) -> cp_model.LinearExprT:
     terms = [
-        int(durations[arc]) * flow
+        int(duration) * layer[arc]
         for job, layers in zip(users, counts, strict=True)
-        for durations, layer in zip(job.layers(job.load), layers, strict=True)
-        for arc, flow in layer.items()
-        if arc[1] == machine
+        for durations, layer in zip(job.loads()[resource], layers, strict=True)
+        for arc, duration in durations.items()
     ]
     return cp_model.LinearExpr.sum(terms)
 
@@ -134,25 +133,21 @@ def end_flows(
 ) -> tuple[cp_model.LinearExprT, cp_model.LinearExprT]:
     """Jobs of a class whose first stage is on a machine, and those whose last stage is."""
     first = layers[0][0, machine]
-    return first, first if job.mirrored else layers[-1][job.everything & ~(1 << machine), machine]
+    return first, first if job.mirrored else layers[-1][job.last_arc(machine)]
 
 
-def _ends(users: Sequence[JobClass], counts: ArcCounts, machine: int) -> _MachineEnds:
-    flows = [end_flows(job, layers, machine) for job, layers in zip(users, counts, strict=True)]
-    starting, ending = zip(*flows, strict=True)
-    return _MachineEnds(
-        starting=cp_model.LinearExpr.sum(starting),
-        ending=cp_model.LinearExpr.sum(ending),
-        head=int(min((job.passage(0, (0, k)) for job in users for k in job.machines if k != machine), default=0)),
-        tail=int(
-            min(
-                (
-                    job.passage(-1, (job.everything & ~(1 << k), k))
-                    for job in users
-                    for k in job.machines
-                    if k != machine
-                ),
-                default=0,
-            )
-        ),
-    )
+def _ends(users: Sequence[JobClass], counts: ArcCounts, resource: int) -> _ResourceEnds:
+    starting, ending, heads, tails = [], [], [], []
+    for job, layers in zip(users, counts, strict=True):
+        for k in job.machines:
+            first, last = end_flows(job, layers, k)
+            if job.phases[0].held(k) == resource:
+                starting.append(first)
+            else:
+                heads.append(job.passage(0, (0, k)))
+            if job.phases[-1].held(k) == resource:
+                ending.append(last)
+            else:
+                tails.append(job.passage(-1, job.last_arc(k)))
+    whole = cp_model.LinearExpr.sum
+    return _ResourceEnds(whole(starting), whole(ending), int(min(heads, default=0)), int(min(tails, default=0)))

@@ -6,8 +6,8 @@ Sets and data
     :math:`\lambda`, each released by the end of task :math:`a_\lambda`, :math:`\alpha_\lambda \in \{0, 1\}` periods
     later, and by the results of launches :math:`A_\lambda`; task :math:`b_\lambda`, :math:`\beta_\lambda \in \{0, 1\}`
     periods later, waits for it.  Jobs :math:`i` of a launch are those of :mod:`formulations.chunk_order`, with arcs,
-    durations :math:`d` and lags :math:`l`; machine k belongs to resource :math:`\rho(k)`.  A lower bound L on the
-    period and a horizon H.
+    durations :math:`d`, lags :math:`l` and the resources that stages hold.  A lower bound L on the period and a
+    horizon H.
 
 Variables
     - those of each job in :mod:`formulations.chunk_order`, starts :math:`s_{iqk} \in [0, 2H]` counted from the start of
@@ -184,15 +184,16 @@ class PeriodModel:
     def _folded(self) -> dict[int, list[FoldedStage]]:
         """(5) Per resource, the stages in their places."""
         pairs = list(zip(self.data.launches, self.launches, strict=True))
-        held = [{self.data.resources[k] for job in launch.jobs for k in job.machines} for launch, _ in pairs]
+        held = [{k for job in launch.jobs for k in job.resources} for launch, _ in pairs]
         wrapping = set().union(
             *(resources for resources, (launch, _) in zip(held, pairs, strict=True) if launch.may_wrap)
         )
         stages: dict[int, list[FoldedStage]] = {}
         for launch, variables in pairs:
-            for phase in (phase for job in variables.jobs for phase in job.phases):
+            phases = [pair for job in variables.jobs for pair in zip(job.job.phases, job.phases, strict=True)]
+            for data, phase in phases:
                 for k in phase.start:
-                    resource = self.data.resources[k]
+                    resource = data.held(k)
                     stage = fold(self.model, self.period, launch, phase, k)
                     stages.setdefault(resource, []).append(
                         with_copies(self.model, self.period, stage) if resource in wrapping else stage
@@ -343,7 +344,12 @@ def _hint_window(
     released = times.tasks[window.after[0]] + data.tasks[window.after[0]] + window.after[1] * times.period
     needed = times.tasks[window.before[0]] + window.before[1] * times.period
     model.add_hint(window.length, needed - released)
-    inside = [job for m in window.members for jobs in plans[m] for job in jobs]
+    inside = [
+        (job, job_times)
+        for m in window.members
+        for job, jobs in zip(data.launches[m].jobs, plans[m], strict=True)
+        for job_times in jobs
+    ]
     for row in window.rows:
-        ends = [job.paths[0][0] if row.at_start else job.paths[-1][-1] for job in inside]
-        model.add_hint(row.absent, row.machine not in ends)
+        ends = {job_times.resource_of_end(job, row.at_start) for job, job_times in inside}
+        model.add_hint(row.absent, row.resource not in ends)

@@ -55,8 +55,6 @@ class PeriodJobs:
     tasks : tuple of int
         Durations of the compute tasks, in the order they run.
     launches : tuple of LaunchJobs
-    resources : tuple of int
-        Resource of each machine; machines that share one are never busy at once.
     chains : tuple of tuple of int
         Tasks that are serial, those of each stage of a pipeline in their order; the first task of all is in the first.
         None stands for all tasks in the order they are listed.
@@ -66,7 +64,6 @@ class PeriodJobs:
 
     tasks: tuple[int, ...]
     launches: tuple[LaunchJobs, ...]
-    resources: tuple[int, ...]
     chains: tuple[tuple[int, ...], ...] = ()
     waits: tuple[tuple[int, int], ...] = ()
 

@@ -58,9 +58,9 @@ JobPaths = Sequence[Sequence[JobPath]]
 
 @dataclass(frozen=True)
 class PathStage:
-    """A visit to a machine on a given path."""
+    """A visit to a machine on a given path, and the resource that it holds."""
 
-    machine: int
+    resource: int
     duration: int
     lag: int
 
@@ -178,8 +178,8 @@ class Sequencing:
         for group in self.alike:
             for starts in group.starts:
                 for stage, start in zip(group.stages, starts, strict=True):
-                    interval = self.model.new_fixed_size_interval_var(start, stage.duration, f"on{stage.machine}")
-                    intervals.setdefault(stage.machine, []).append(interval)
+                    interval = self.model.new_fixed_size_interval_var(start, stage.duration, f"on{stage.resource}")
+                    intervals.setdefault(stage.resource, []).append(interval)
         for on_machine in intervals.values():
             self.model.add_no_overlap(on_machine)
 
@@ -207,7 +207,9 @@ def stages_along(job: JobClass, path: JobPath) -> tuple[PathStage, ...]:
     for phase, order in zip(job.phases, path, strict=True):
         before = accumulate((1 << machine for machine in order), initial=0)
         for machine, visited in zip(order, before, strict=False):
-            stages.append(PathStage(machine, int(phase.duration[visited, machine]), int(phase.lag[machine])))
+            stages.append(
+                PathStage(phase.held(machine), int(phase.duration[visited, machine]), int(phase.lag[machine]))
+            )
     return tuple(stages)
 
 
@@ -215,7 +217,7 @@ def one_machine_bound(windows: Iterable[StageWindow]) -> int:
     """The greatest right side of (5) over all machines and thresholds."""
     on_machine: dict[int, list[tuple[int, int, int]]] = {}
     for stage, head, tail in windows:
-        on_machine.setdefault(stage.machine, []).append((head, stage.duration, tail))
+        on_machine.setdefault(stage.resource, []).append((head, stage.duration, tail))
     return max((_preemptive_makespan(stages) for stages in on_machine.values()), default=0)
 
 

@@ -49,7 +49,7 @@ def num_order_variables(jobs: Sequence[JobClass], paths: JobPaths) -> int:
     for job, paths_of_class in zip(jobs, paths, strict=True):
         for path in paths_of_class:
             for stage in stages_along(job, path):
-                visits[stage.machine] += 1
+                visits[stage.resource] += 1
     return sum(count * (count - 1) // 2 for count in visits.values())
 
 
@@ -64,7 +64,7 @@ def sequencing_milp(jobs: Sequence[JobClass], paths: JobPaths, horizon: int) -> 
             visits = _add_job(solver, job, path, (j, i), horizon, makespan)
             alike[path].append(visits)
             for stage, visit in zip(stages_along(job, path), visits, strict=True):
-                on_machine[stage.machine].append(visit)
+                on_machine[stage.resource].append(visit)
         for group in alike.values():
             for one, following in pairwise(group):
                 for visit, later in zip(one, following, strict=True):

@@ -23,14 +23,14 @@ def job_shop(jobs: Sequence[JobClass], paths: JobPaths, horizon: int) -> Model:
     each job when its last result is ready.
     """
     model = Model()
-    machines = {k: model.add_machine(name=f"machine{k}") for k in sorted({k for job in jobs for k in job.machines})}
+    machines = {k: model.add_machine(name=f"machine{k}") for k in sorted({k for job in jobs for k in job.resources})}
     for job_class, paths_of_class in zip(jobs, paths, strict=True):
         for path in paths_of_class:
             job = model.add_job(release_date=int(job_class.release), deadline=horizon)
             stages = stages_along(job_class, path)
             tasks = [model.add_task(job) for _ in (*stages, "result")]
             for stage, (task, following) in zip(stages, pairwise(tasks), strict=True):
-                model.add_mode(task, machines[stage.machine], stage.duration)
+                model.add_mode(task, machines[stage.resource], stage.duration)
                 model.add_end_before_start(task, following, stage.lag)
             model.add_mode(tasks[-1], [], 0)
     model.set_objective(weight_makespan=1)

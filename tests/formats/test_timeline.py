@@ -63,14 +63,14 @@ def test_a_steady_period_holds_what_one_iteration_sends(schedule):
     window = last_periods(schedule, 1)
     for k in range(len(schedule.instance.fabric.dimensions)):
         held = schedule.costs.occupancy[schedule.plan.stage_dimensions == k].sum()
-        assert (window.end - window.start)[window.dimensions == k].sum() == held
+        assert (window.end - window.start)[window.stage_lanes == k].sum() == held
 
 
 @with_and_without_compute
 def test_busy_intervals_last_as_long_as_the_stages(schedule):
     window = last_periods(schedule, 2)
     for k in schedule.dimensions_in_use:
-        held = (window.end - window.start)[window.dimensions == k].sum()
+        held = (window.end - window.start)[window.stage_lanes == k].sum()
         assert np.diff(window.busy_intervals(k)).sum() == held
 
 
@@ -94,7 +94,7 @@ def test_the_mean_of_the_busy_bandwidth_is_the_utilisation(schedule):
 def test_the_mean_of_the_busy_bandwidth_of_a_period_is_what_is_sent(schedule):
     """Without overheads, dimensions are held only to send."""
     instance = schedule.instance
-    bandwidth = sum(dict(zip(instance.resources, instance.fabric.bandwidths, strict=True)).values())
+    bandwidth = sum(dict(zip(instance.links, instance.fabric.bandwidths, strict=True)).values())
     expected = schedule.costs.sent.sum() * 1e12 / bandwidth / schedule.makespan
     assert mean_share(last_periods(schedule, 1)) == pytest.approx(expected, rel=1e-4)
 

@@ -7,7 +7,7 @@ from formulations.chunk_order import JobPlans
 from formulations.lattice import JobClass, JobPhase
 
 Stages = tuple[tuple[int, int, int], ...]
-"""Machine, duration and lag of each stage of a job, in order."""
+"""Resource, duration and lag of each stage of a job, in order."""
 
 
 def paths(job: JobClass) -> Iterator[Stages]:
@@ -35,7 +35,7 @@ def along(phase: JobPhase, order: tuple[int, ...]) -> Iterator[tuple[int, int, i
     """The stages of one phase."""
     visited = 0
     for machine in order:
-        yield machine, int(phase.duration[visited, machine]), int(phase.lag[machine])
+        yield phase.held(machine), int(phase.duration[visited, machine]), int(phase.lag[machine])
         visited |= 1 << machine
 
 

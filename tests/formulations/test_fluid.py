@@ -49,7 +49,7 @@ def test_the_least_lag_of_all_stages_on_the_machine_counts() -> None:
 
 
 def test_the_least_lag_ignores_classes_released_earlier() -> None:
-    assert least_lag([one_machine(5, lag=1), one_machine(5, lag=2, release=10)], threshold=10, machine=0) == 2
+    assert least_lag([one_machine(5, lag=1), one_machine(5, lag=2, release=10)], threshold=10, resource=0) == 2
 
 
 def test_a_mirrored_job_cannot_choose_its_second_phase() -> None:
@@ -69,7 +69,7 @@ def test_there_is_a_row_per_threshold_and_machine_in_use() -> None:
 def test_any_weights_give_a_bound(weights: list[float]) -> None:
     """Weak duality."""
     shares = {(0, k): weight / sum(weights) for k, weight in enumerate(weights)}
-    assert lagrangian([TWO_ORDERS], [TWO_ORDERS.layers(TWO_ORDERS.load)], shares) <= 17 / 7 * (1 + 1e-12)
+    assert lagrangian([TWO_ORDERS], shares) <= 17 / 7 * (1 + 1e-12)
 
 
 @given(

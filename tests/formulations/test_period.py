@@ -52,7 +52,7 @@ def obeys(period: PeriodJobs, times: PeriodTimes) -> bool:
         ready.append(0)
         for job, all_times in zip(launch.jobs, plans, strict=True):
             for job_times in all_times:
-                done = passed(job, job_times, release, period.resources, held)
+                done = passed(job, job_times, release, held)
                 if done is None:
                     return False
                 ready[-1] = max(ready[-1], done)
@@ -61,9 +61,7 @@ def obeys(period: PeriodJobs, times: PeriodTimes) -> bool:
     return all(disjoint(stages, times.period) for stages in held.values())
 
 
-def passed(
-    job: JobClass, times: JobTimes, now: int, resources: tuple[int, ...], held: dict[int, list[tuple[int, int]]]
-) -> int | None:
+def passed(job: JobClass, times: JobTimes, now: int, held: dict[int, list[tuple[int, int]]]) -> int | None:
     """When a job has all results, None if it starts a stage too early; `held` takes up its stages by resource."""
     for phase, path, starts in zip(job.phases, times.paths, times.starts, strict=True):
         visited = 0
@@ -71,7 +69,7 @@ def passed(
             if start < now:
                 return None
             end = start + int(phase.duration[visited, machine])
-            held.setdefault(resources[machine], []).append((start, end))
+            held.setdefault(phase.held(machine), []).append((start, end))
             now, visited = end + int(phase.lag[machine]), visited | 1 << machine
     return now
 
@@ -111,7 +109,7 @@ def periods(draw: st.DrawFn) -> PeriodJobs:
         before = draw(needs)
         after = 0 if before == (1, 0) else draw(st.integers(0, 1))
         launches.append(launch(draw(st.integers(1, 3)), after, before, lag=draw(st.integers(0, 1))))
-    return PeriodJobs((draw(st.integers(1, 2)), draw(st.integers(0, 2))), tuple(launches), (0,))
+    return PeriodJobs((draw(st.integers(1, 2)), draw(st.integers(0, 2))), tuple(launches))
 
 
 @settings(max_examples=30)
@@ -124,32 +122,33 @@ def test_optimum_equals_brute_force(period: PeriodJobs) -> None:
 @pytest.mark.parametrize("before", [(0, 1), (1, 1)])
 def test_optimum_over_paths_equals_brute_force(resources: tuple[int, int], before: Moment) -> None:
     phase = JobPhase(duration={(0, 0): 2, (0, 1): 3, (1, 1): 1, (2, 0): 1}, lag={0: 1, 1: 0})
-    period = PeriodJobs((1, 1), (LaunchJobs((JobClass((0, 1), (phase,)),), (1, 0), before),), resources)
+    phase = replace(phase, resource=dict(enumerate(resources)))
+    period = PeriodJobs((1, 1), (LaunchJobs((JobClass((0, 1), (phase,)),), (1, 0), before),))
     assert optimum(period) == brute_force(period)
 
 
 def test_a_collective_between_the_last_and_the_first_task_is_exposed_in_full() -> None:
-    assert optimum(PeriodJobs((5,), (launch(4, 0, (0, 1), lag=2),), (0,))) == 5 + 4 + 2
+    assert optimum(PeriodJobs((5,), (launch(4, 0, (0, 1), lag=2),))) == 5 + 4 + 2
 
 
 def test_a_collective_beside_a_longer_task_is_hidden() -> None:
-    assert optimum(PeriodJobs((2, 9), (launch(8, 0, (0, 1), lag=1),), (0,))) == 11
+    assert optimum(PeriodJobs((2, 9), (launch(8, 0, (0, 1), lag=1),))) == 11
 
 
 def test_the_tensor_needed_first_overtakes_the_one_ready_first() -> None:
     """Forward 0-1, forward 1-11, backward; both are ready at its end, and that of the second task can wait."""
-    period = PeriodJobs((1, 10, 1), (launch(4, 2, (1, 1)), launch(3, 2, (0, 1))), (0,))
+    period = PeriodJobs((1, 10, 1), (launch(4, 2, (1, 1)), launch(3, 2, (0, 1))))
     assert optimum(period) == 12 + 3 + 3
 
 
 def test_a_stage_may_be_under_way_when_the_period_ends() -> None:
     """It begins at the end of the second task and ends in the middle of the first task of the next period."""
-    assert optimum(PeriodJobs((5, 5, 1), (launch(5, 2, (1, 1)),), (0,))) == 11
+    assert optimum(PeriodJobs((5, 5, 1), (launch(5, 2, (1, 1)),))) == 11
 
 
 def test_what_wraps_around_may_not_overlap_the_start_of_the_next_period() -> None:
     """The second launch has the machine as soon as the first task ends, unless the first one still has it."""
-    alone = PeriodJobs((1, 8, 1), (launch(3, 0, (1, 0)),), (0,))
+    alone = PeriodJobs((1, 8, 1), (launch(3, 0, (1, 0)),))
     wrapped = replace(alone, launches=(*alone.launches, launch(4, 2, (1, 1))))
     assert optimum(alone) == 1 + 3 + 8 + 1
     assert optimum(wrapped) == 1 + 7 + 8 + 1 - 1
@@ -158,12 +157,12 @@ def test_what_wraps_around_may_not_overlap_the_start_of_the_next_period() -> Non
 def test_a_launch_waits_for_the_launches_it_names() -> None:
     first, second = launch(4, 0, (0, 1)), launch(3, 0, (0, 1), machine=1)
     free, bound = (first, second), (first, replace(second, after_launches=(0,)))
-    assert [optimum(PeriodJobs((2,), launches, (0, 1))) for launches in (free, bound)] == [6, 9]
+    assert [optimum(PeriodJobs((2,), launches)) for launches in (free, bound)] == [6, 9]
 
 
 def test_a_launch_of_the_next_period_is_released_by_its_task() -> None:
     late = replace(launch(3, 0, (1, 1)), after=(0, 1))
-    assert optimum(PeriodJobs((2, 2), (late,), (0,))) == 2 + 3 + 2
+    assert optimum(PeriodJobs((2, 2), (late,))) == 2 + 3 + 2
 
 
 def test_gathers_that_mirror_scatters_reverse_their_paths() -> None:
@@ -171,12 +170,12 @@ def test_gathers_that_mirror_scatters_reverse_their_paths() -> None:
     phase = JobPhase(duration={(0, 0): 1, (0, 1): 5, (1, 1): 1, (2, 0): 5}, lag={0: 0, 1: 0})
     scatter = LaunchJobs((JobClass((0, 1), (phase,)),), (0, 0), (0, 1))
     gather = replace(scatter, after_launches=(0,))
-    free = PeriodJobs((1,), (scatter, gather), (0, 1))
-    mirrored = PeriodJobs((1,), (scatter, replace(gather, mirrors=0)), (0, 1))
+    free = PeriodJobs((1,), (scatter, gather))
+    mirrored = PeriodJobs((1,), (scatter, replace(gather, mirrors=0)))
     assert (optimum(free), optimum(mirrored)) == (1 + 2 + 2, 1 + 2 + 10)
 
 
-TWO_TASKS = PeriodJobs((2, 3), (launch(4, 1, (1, 1), lag=1, count=2),), (0,))
+TWO_TASKS = PeriodJobs((2, 3), (launch(4, 1, (1, 1), lag=1, count=2),))
 """Two chunks ready at 5, needed by the second task of the next period."""
 
 
@@ -186,7 +185,7 @@ LEGAL = PeriodTimes(12, (0, 2), (([JobTimes(((0,),), ((5,),)), JobTimes(((0,),),
 
 def test_a_resource_cannot_work_longer_than_the_period() -> None:
     """(7)."""
-    long = PeriodJobs((1,), (launch(6, 0, (0, 1), count=2),), (0,))
+    long = PeriodJobs((1,), (launch(6, 0, (0, 1), count=2),))
     assert PeriodModel(long, horizon=12).solve(EXACTLY, ignore).status == "infeasible"
     assert PeriodModel(long, horizon=13).solve(EXACTLY, ignore).bound == 13
 

@@ -67,9 +67,9 @@ def least_makespan(jobs: list[JobClass], paths: JobPaths) -> int:
             best = min(best, max(ready))
         for i, stages in enumerate(remaining):
             if stages and max(ready) < best:
-                end = max(ready[i], free.get(stages[0].machine, 0)) + stages[0].duration
+                end = max(ready[i], free.get(stages[0].resource, 0)) + stages[0].duration
                 left = (*remaining[:i], stages[1:], *remaining[i + 1 :])
-                extend(left, (*ready[:i], end + stages[0].lag, *ready[i + 1 :]), free | {stages[0].machine: end})
+                extend(left, (*ready[:i], end + stages[0].lag, *ready[i + 1 :]), free | {stages[0].resource: end})
 
     extend(tuple(ways), tuple(int(job.release) for job in jobs for _ in range(job.count)), {})
     return best
@@ -145,7 +145,7 @@ TWO_STAGES = JobClass((0, 1), (QUICK,), count=2)
 
 
 windows = st.tuples(
-    st.builds(PathStage, machine=st.sampled_from([0, 0, 1]), duration=st.integers(0, 9), lag=st.just(0)),
+    st.builds(PathStage, resource=st.sampled_from([0, 0, 1]), duration=st.integers(0, 9), lag=st.just(0)),
     st.integers(0, 20),
     st.integers(0, 20),
 )
@@ -158,7 +158,7 @@ def test_one_machine_bound_is_the_greatest_over_all_subsets(stages: list[tuple[P
     assert one_machine_bound(stages) == max(
         min(head for _, head, _ in chosen) + sum(s.duration for s, _, _ in chosen) + min(tail for _, _, tail in chosen)
         for chosen in subsets
-        if len({stage.machine for stage, _, _ in chosen}) == 1
+        if len({stage.resource for stage, _, _ in chosen}) == 1
     )
 
 

@@ -58,7 +58,7 @@ def test_transformer_is_model_parallel_over_128_npus_and_data_parallel_over_8(ne
 def test_transformer_splits_the_second_of_two_dimensions_at_full_bandwidth_each() -> None:
     instance = paper_iteration("2d-sw_sw", "transformer-1t")
     assert instance.fabric.sizes == (16, 8, 8)
-    assert instance.resources == (0, 1, 2)
+    assert instance.links == (0, 1, 2)
 
 
 def test_exchanges_of_transformer_block_the_next_task() -> None:

@@ -185,7 +185,7 @@ def test_split_dimensions_are_two_of_the_full_bandwidth() -> None:
 
 @pytest.mark.parametrize(("shared", "resources"), [(False, (0, 1, 2)), (True, (0, 1, 1))])
 def test_only_shared_parts_are_one_resource(shared: bool, resources: tuple[int, ...]) -> None:
-    assert instance_with(changed(*SPLITS, 0, "shared", to=shared)).resources == resources
+    assert instance_with(changed(*SPLITS, 0, "shared", to=shared)).links == resources
 
 
 def test_spans_are_indices_after_splits_innermost_first() -> None:

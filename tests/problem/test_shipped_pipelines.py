@@ -16,7 +16,7 @@ NAMES = ("v100-64.bert-large", "v100-64.vgg-16")
 def test_messages_and_gradients_share_the_adapter(name: str) -> None:
     instance = load(name)
     resources = {
-        kind: {instance.resources[k] for exchange in instance.exchanges if exchange.kind is kind for k in exchange.span}
+        kind: {instance.links[k] for exchange in instance.exchanges if exchange.kind is kind for k in exchange.span}
         for kind in (CollectiveKind.SEND, CollectiveKind.ALL_REDUCE)
     }
     assert resources[CollectiveKind.SEND] < resources[CollectiveKind.ALL_REDUCE]

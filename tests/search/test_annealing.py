@@ -25,7 +25,7 @@ from themis_opt.search import annealing_loop
 from themis_opt.search.annealing import Annealing, can_anneal
 from themis_opt.search.annealing_state import CURRENT, USUAL_MOVES, MoveParams, State
 from themis_opt.search.start import usual_schedule
-from themis_opt.solving.makespan_bounds import fluid, machine_prices
+from themis_opt.solving.makespan_bounds import fluid, resource_prices
 from themis_opt.solving.sizing import granule, resized
 
 Run = Callable[[Instance, str], Schedule]
@@ -279,7 +279,7 @@ def test_the_ends_of_dimensions_have_a_price(hetero: Instance, run: Run) -> None
     def ends(price: float) -> tuple[float, Annealing]:
         annealing = Annealing(run(hetero.overridden(chunks=8), "themis+scf"), 0, USUAL_MOVES._replace(idle_price=price))
         annealing.run(3000, HOT, COLD)
-        state, price_of = state_of(annealing), np.array(machine_prices(hetero))
+        state, price_of = state_of(annealing), np.array(resource_prices(hetero))
         last = np.zeros(len(price_of))
         np.maximum.at(last, state.operations.resource, state.known + state.operations.duration)
         return float(price_of @ last), annealing

@@ -55,12 +55,19 @@ def test_each_kind_between_three_nodes(kind: str, expected: float) -> None:
     ("kind", "expected"),
     [
         ("all_reduce", SIZE / 8 / 25e9),  # every node contributes once, switches sum and copy
-        ("all_gather", SIZE / 24 / 25e9),  # every NPU sends its bytes once
+        ("all_gather", SIZE * 2 / 3 / 8 / 25e9),  # every NPU receives the bytes of others
+        ("broadcast", SIZE / 8 / 25e9),
         ("reduce_scatter", SIZE * 2 / 3 / 8 / 25e9),
     ],
 )
 def test_switches_that_sum_and_copy(kind: str, expected: float) -> None:
     assert seconds(two_levels(3, kind, in_network=True)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("kind", "times"), [("all_reduce", 5 / 3), ("reduce_scatter", 4 / 3), ("all_gather", 1)])
+def test_what_switches_sum_and_copy_goes_both_ways_at_once(kind: str, times: float) -> None:
+    """Beside a reduce-scatter, which sends 2/3 and receives 1/3."""
+    assert seconds(two_levels(3, "reduce_scatter", kind, in_network=True)) == pytest.approx(times * SIZE / 8 / 25e9)
 
 
 @pytest.mark.parametrize(

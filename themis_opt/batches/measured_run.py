@@ -251,15 +251,15 @@ def warm_up(name: str, run: Callable[[], object]) -> None:
 
 
 def activity(schedule: Schedule) -> dict[str, Any]:
-    """Share of each window of :data:`WINDOW` for which each dimension is held; with compute, of the last iteration.
+    """Share of each window of :data:`WINDOW` for which each row of stages is held; with compute, of the last iteration.
 
     Returns `window_ns`, and in `dimensions` a list of shares, 0..1, for each dimension of the network; the last window
       ends with the schedule.
     """
     shown, shares = last_periods(schedule, 1), []
     edges = np.append(np.arange(0, shown.length, WINDOW), shown.length)
-    for dimension in range(len(schedule.instance.fabric.dimensions)):
-        intervals = shown.busy_intervals(dimension)
+    for lane in range(len(shown.lanes)):
+        intervals = shown.busy_intervals(lane)
         held = np.interp(edges, intervals.ravel(), _held(intervals)) if len(intervals) else np.zeros(len(edges))
         shares.append((np.diff(held) / np.diff(edges)).round(4).tolist())
     return {"window_ns": nanoseconds(WINDOW), "dimensions": shares}

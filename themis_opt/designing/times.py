@@ -5,6 +5,7 @@ overlap.  In the fixed order a part takes as long as its busiest dimension; with
 all orders takes that place, which no schedule of the model beats.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 
 from formulations.allocation import Group, Piece
 from formulations.fluid import fluid_bound, least_lag, optimal_weights
-from formulations.lattice import Arc, JobClass, JobPhase, cheapest_path
+from formulations.lattice import Arc, JobClass
 from themis_opt.base.arrays import FloatArray
 from themis_opt.base.errors import InputError
 from themis_opt.designing.problem import DesignNetwork, DesignProblem, DesignWorkload, checked, instance_of
@@ -56,34 +57,35 @@ class WorkloadPart:
         return self.instance.varied(network=network.varied(dimensions=tuple(_with(*pair) for pair in pairs)))
 
     def fixed_pieces(self) -> tuple[Piece, ...]:
-        """The load of each dimension in the fixed order, and its lag."""
-        work, fixed = dict.fromkeys(range(len(self.parents)), 0.0), dict.fromkeys(range(len(self.parents)), 0.0)
+        """The load of each resource in the fixed order, and its lag."""
+        work, fixed = defaultdict[int, float](float), defaultdict[int, float](float)
         for exchange, wire, idle in zip(self.instance.exchanges, self._bytes, self._idle_jobs, strict=True):
             for number, arc in _fixed_arcs(wire, fixed_path(exchange)):
-                work[arc[1]] += wire.phases[number].duration[arc]
-                fixed[arc[1]] += idle.phases[number].duration[arc]
-        loads = (Piece(work[k], self._alone(k), fixed[k] + self._lag(k)) for k in work if work[k])
+                resource = wire.phases[number].held(arc[1])
+                work[resource] += wire.phases[number].duration[arc]
+                fixed[resource] += idle.phases[number].duration[arc]
+        loads = (Piece(work[r], self._alone(r), fixed[r] + self._lag(r)) for r in sorted(work) if work[r])
         return (*loads, self._compute)
 
     def least_pieces(self) -> tuple[Piece, ...]:
-        """The load of each dimension that no order spares it, and its lag."""
+        """The load of each resource that no order spares it, and its lag."""
         pieces = []
-        for k in sorted({k for job in self._bytes for k in job.machines}):
-            work = sum(_cheapest(job, {k: 1.0}) for job in self._bytes)
-            fixed = sum(_cheapest(job, {k: 1.0}) for job in self._idle_jobs if k in job.machines)
-            pieces.append(Piece(work, self._alone(k), fixed + self._lag(k)))
+        for r in sorted(self._dimension):
+            work = sum(job.least_price({r: 1.0}) for job in self._bytes)
+            fixed = sum(job.least_price({r: 1.0}) for job in self._idle_jobs)
+            pieces.append(Piece(work, self._alone(r), fixed + self._lag(r)))
         return (*pieces, self._compute)
 
     def tight_pieces(self, bandwidths: FloatArray) -> list[Piece]:
         """The piece that the duals of the fluid relaxation give at some bandwidths."""
         jobs = self._jobs(bandwidths)
-        weights = optimal_weights(jobs, [job.layers(job.load) for job in jobs])
-        prices = {k: weight / bandwidths[self.parents[k]] for (_, k), weight in weights.items() if weight > 0}
+        parents = {r: self.parents[k] for r, k in self._dimension.items()}
+        prices = {r: weight / bandwidths[parents[r]] for (_, r), weight in optimal_weights(jobs).items() if weight > 0}
         shares = [0.0] * len(self.network.dimensions)
-        for k, price in prices.items():
-            shares[self.parents[k]] += price
-        work = sum(_cheapest(job, prices) for job in self._bytes)
-        return [Piece(work, tuple(shares), min(self._lag(k) for k in prices))]
+        for r, price in prices.items():
+            shares[parents[r]] += price
+        work = sum(job.least_price(prices) for job in self._bytes)
+        return [Piece(work, tuple(shares), min(self._lag(r) for r in prices))]
 
     def fixed_time(self, bandwidths: FloatArray) -> float:
         """Picoseconds in the fixed order."""
@@ -131,11 +133,17 @@ class WorkloadPart:
         pairs = zip(self._bytes, self._idle_jobs, strict=True)
         return [_combined(wire, idle, lambda k, work, fixed: work / rates[k] + fixed) for wire, idle in pairs]
 
-    def _lag(self, k: int) -> float:
-        return least_lag(self._idle_jobs, 0, k)
+    @cached_property
+    def _dimension(self) -> Mapping[int, int]:
+        """A dimension of each resource in use."""
+        return {phase.held(k): k for job in self._bytes for phase in job.phases for k in job.machines}
 
-    def _alone(self, k: int) -> tuple[float, ...]:
-        return tuple(float(parent == self.parents[k]) for parent in range(len(self.network.dimensions)))
+    def _lag(self, resource: int) -> float:
+        return least_lag(self._idle_jobs, 0, resource)
+
+    def _alone(self, resource: int) -> tuple[float, ...]:
+        parent = self.parents[self._dimension[resource]]
+        return tuple(float(other == parent) for other in range(len(self.network.dimensions)))
 
 
 def parts_of(problem: DesignProblem) -> tuple[WorkloadPart, ...]:
@@ -207,19 +215,10 @@ def _with(dimension: Dimension, bandwidth: float) -> Dimension:
 def _combined(one: JobClass, other: JobClass, value: Callable[[int, float, float], float]) -> JobClass:
     """A class whose durations are made of those of two, arc by arc."""
     phases = tuple(
-        JobPhase({arc: value(arc[1], d, second.duration[arc]) for arc, d in first.duration.items()}, first.lag)
+        replace(first, duration={arc: value(arc[1], d, second.duration[arc]) for arc, d in first.duration.items()})
         for first, second in zip(one.phases, other.phases, strict=True)
     )
     return replace(one, phases=phases)
-
-
-def _cheapest(job: JobClass, prices: Mapping[int, float]) -> float:
-    """Least price of the work of a class over all orders."""
-    layers = job.layers(job.load)
-    return sum(
-        cheapest_path(job.machines, {arc: prices.get(arc[1], 0.0) * work for arc, work in layer.items()})
-        for layer in layers
-    )
 
 
 def _fixed_arcs(job: JobClass, path: Sequence[int]) -> Iterator[tuple[int, Arc]]:

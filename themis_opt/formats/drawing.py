@@ -113,7 +113,7 @@ def label_bars(axes: Axes, timeline: Timeline, bars: Bars, scale: int) -> None:
 def label_rows(axes: Axes, timeline: Timeline) -> None:
     """Name the rows of the timeline, with size and bandwidth of dimensions, and the busy share of each."""
     network, rows = timeline.schedule.instance.fabric, timeline.rows
-    links = (f"\n{size} × {format_link(rate)}" for size, rate in zip(network.sizes, network.bandwidths, strict=True))
+    links = (f"\n{network.sizes[k]} × {format_link(network.bandwidths[k])}" for k, _ in timeline.lanes)
     second_lines = (*("" for _ in timeline.compute_rows), *links)
     labels = [plain_text(name) + line for name, line in zip(rows, second_lines, strict=True)]
     axes.set_yticks(range(len(rows)), labels)

@@ -119,7 +119,7 @@ def job_shop(schedule: Schedule) -> JobShop:
         raise InputError("a job shop has no compute beside it: export its collectives one by one", field="iteration")
     if any(exchange.release for exchange in instance.exchanges):
         raise InputError("a job shop has no releases: all collectives must start at 0", field="release")
-    machines = np.array(instance.resources)[schedule.plan.stage_dimensions]
+    machines = schedule.plan.stage_resources(instance)
     jobs: list[list[tuple[MachineChoice, ...]]] = []
     for position, machine, time in zip(
         schedule.plan.positions.tolist(), machines.tolist(), schedule.costs.occupancy.tolist(), strict=True

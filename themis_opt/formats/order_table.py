@@ -52,11 +52,12 @@ def order_json(schedule: Schedule) -> str:
     It is put together from texts, for a million issues as dicts would take seconds and a gigabyte.
     """
     instance = schedule.instance
-    resources, sizes = np.array(instance.resources), np.array(instance.fabric.sizes)
+    sizes = np.array(instance.fabric.sizes)
+    members = [(instance.ports.resource == k).any(axis=0) for k in range(instance.num_resources)]
     parts = launch_parts(instance, schedule.plan) if schedule.has_period else [None] * len(schedule.launched)
     collectives = [_collective(schedule, number, part) for number, part in enumerate(parts)]
     dimensions = [
-        _object(_texts({"name": name, "size": math.prod(sizes[resources == k].tolist())}) | {"issue_order": issues})
+        _object(_texts({"name": name, "size": math.prod(sizes[members[k]].tolist())}) | {"issue_order": issues})
         for k, (name, issues) in enumerate(zip(instance.resource_names, _issue_orders(schedule), strict=True))
     ]
     head = {"format": ORDER_FORMAT, "name": instance.name, "fingerprint": instance.fingerprint}

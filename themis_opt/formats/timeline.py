@@ -80,10 +80,26 @@ class Timeline:
         """Iteration of every shown stage."""
         return self.stages // self.schedule.plan.num_stages
 
+    @property
+    def lanes(self) -> tuple[tuple[int, int], ...]:
+        """The rows of stages: dimensions with the resources that stages hold there."""
+        return self.schedule.instance.ports.lanes
+
     @cached_property
-    def dimensions(self) -> IntArray:
-        """Dimension of every shown stage."""
-        return self.schedule.plan.stage_dimensions[self.stage_in_plan]
+    def lane_names(self) -> tuple[str, ...]:
+        """Names of the dimensions, with the direction where there are two."""
+        names, ports = self.schedule.instance.fabric.dimension_names, self.schedule.instance.ports
+        ways = {k: iter((" out", " in")) for k, against in enumerate(ports.against) if against}
+        return tuple(names[k] + (next(ways[k]) if k in ways else "") for k, _ in self.lanes)
+
+    @cached_property
+    def stage_lanes(self) -> IntArray:
+        """Lane of every shown stage."""
+        instance, plan = self.schedule.instance, self.schedule.plan
+        held = plan.stage_dimensions * instance.num_resources + plan.stage_resources(instance)
+        keys = np.array(self.lanes) @ (instance.num_resources, 1)
+        lanes: IntArray = np.searchsorted(keys, held[self.stage_in_plan])
+        return lanes
 
     @cached_property
     def tasks(self) -> tuple[IntArray, IntArray]:
@@ -105,7 +121,7 @@ class Timeline:
     @property
     def rows(self) -> tuple[str, ...]:
         """Names of all rows."""
-        return (*self.compute_rows, *self.schedule.instance.fabric.dimension_names)
+        return (*self.compute_rows, *self.lane_names)
 
     @cached_property
     def bars(self) -> tuple[Bars, ...]:
@@ -116,7 +132,7 @@ class Timeline:
     def stage_bars(self) -> Bars:
         """The shown stages, some of no length."""
         chunks = self.schedule.plan.chunk_of_stage[self.stage_in_plan]
-        rows = self.dimensions + len(self.compute_rows)
+        rows = self.stage_lanes + len(self.compute_rows)
         return Bars("stage", rows, self.start, self.end, self.stage_in_plan, [str(chunk) for chunk in chunks.tolist()])
 
     @cached_property
@@ -143,21 +159,21 @@ class Timeline:
 
     def busy_time(self, row: int) -> int | None:
         """Picoseconds in which a row is held, or None where nothing uses it."""
-        dimension = row - len(self.compute_rows)
-        if dimension < 0:
+        lane = row - len(self.compute_rows)
+        if lane < 0:
             start, end = self.tasks
             return int((end - start)[:, list(self.schedule.instance.chains[row])].sum())
-        if dimension not in self.schedule.dimensions_in_use:
+        if self.lanes[lane][0] not in self.schedule.dimensions_in_use:
             return None
-        intervals = self.busy_intervals(dimension)
+        intervals = self.busy_intervals(lane)
         return int((intervals[:, 1] - intervals[:, 0]).sum())
 
-    def busy_intervals(self, dimension: int) -> IntArray:
-        """Maximal intervals in which a dimension is held without a pause.
+    def busy_intervals(self, lane: int) -> IntArray:
+        """Maximal intervals in which a lane is held without a pause.
 
         Returns int64 array, shape (intervals, 2): start and end, ascending.
         """
-        held = (self.dimensions == dimension) & (self.end > self.start)
+        held = (self.stage_lanes == lane) & (self.end > self.start)
         order = np.argsort(self.start[held])
         start, end = self.start[held][order], self.end[held][order]
         if not len(start):
@@ -181,11 +197,12 @@ class Timeline:
         shares : float64 array, same shape
             Share from each time to the next, within 0..1; the last is 0.
         """
-        used, instance = self.schedule.dimensions_in_use, self.schedule.instance
-        intervals = [self.busy_intervals(k) for k in used]
+        instance = self.schedule.instance
+        used = [(lane, k) for lane, (k, _) in enumerate(self.lanes) if k in self.schedule.dimensions_in_use]
+        intervals = [self.busy_intervals(lane) for lane, _ in used]
         times = np.unique(np.concatenate([np.zeros(1, np.int64), *(both.ravel() for both in intervals)]))
-        bandwidths = np.array([instance.fabric.bandwidths[k] for k in used])
-        total = sum({instance.resources[k]: instance.fabric.bandwidths[k] for k in used}.values())
+        bandwidths = np.array([instance.fabric.bandwidths[k] for _, k in used])
+        total = sum(instance.bandwidth_by_resource.values())
         busy = np.array([_is_busy(both, times) for both in intervals], dtype=np.float64)
         shares: FloatArray = np.clip(bandwidths / total @ busy, 0.0, 1.0)
         changes = np.append(True, shares[1:] != shares[:-1])

@@ -115,15 +115,14 @@ def _stages(timeline: Timeline) -> list[_TracedStage]:
     """All shown stages."""
     schedule, plan, numbers = timeline.schedule, timeline.schedule.plan, timeline.stage_in_plan
     phases = [Phase(phase).rule.label for phase in plan.phases(schedule.instance).tolist()]
-    names = schedule.instance.fabric.dimension_names
     is_first = plan.positions[numbers] == 0
     columns: tuple[list[Any], ...] = (
         _labels(timeline),
         plan.chunk_of_stage[numbers].tolist(),
         is_first.cumsum().tolist(),
         [phases[number] for number in numbers.tolist()],
-        (timeline.dimensions + 1).tolist(),
-        [names[k] for k in timeline.dimensions.tolist()],
+        (timeline.stage_lanes + 1).tolist(),
+        [timeline.lane_names[lane] for lane in timeline.stage_lanes.tolist()],
         is_first.tolist(),
         np.append(is_first[1:], True).tolist(),
         schedule.costs.sent[numbers].tolist(),
@@ -148,8 +147,8 @@ def _network_events(timeline: Timeline, marks: Mapping[int, list[TraceEvent]]) -
 
     Each slice is followed by its flow step: viewers tie a step to the latest slice of its track.
     """
-    stages, dimensions = _stages(timeline), timeline.schedule.instance.fabric.dimension_names
-    yield from _process(NETWORK, "network", enumerate(dimensions, start=1), NETWORK)
+    stages, names = _stages(timeline), timeline.lane_names
+    yield from _process(NETWORK, "network", enumerate(names, start=1), NETWORK)
     if any(stage.ready > stage.end for stage in stages):
         tracks = ((stage.track, f"{stage.label} c{stage.chunk}") for stage in stages if stage.is_first)
         yield from _process(IN_FLIGHT, "in flight", tracks, IN_FLIGHT)
@@ -159,7 +158,7 @@ def _network_events(timeline: Timeline, marks: Mapping[int, list[TraceEvent]]) -
         yield from marks.get(place, ())
         if stage.ready > stage.end:
             yield _in_flight(stage)
-    for k, name in enumerate(dimensions):
+    for k, name in enumerate(names):
         yield from _busy(f"busy {name}", timeline.busy_intervals(k).tolist(), NETWORK)
     times, shares = timeline.busy_bandwidth
     yield from _counter("utilisation", "share", dict(zip(times.tolist(), shares.tolist(), strict=True)), NETWORK)
@@ -264,7 +263,11 @@ def _launch_arrows(timeline: Timeline) -> tuple[dict[_TracedTask, list[TraceEven
         tid = COMPUTE + schedule.instance.tasks[task.number].stage
         at_tasks[task].append(of_task | {"pid": NPU, "tid": tid, "ts": microseconds(start)})
         place = stage - first
-        where = {"pid": NETWORK, "tid": int(timeline.dimensions[place]) + 1, "ts": microseconds(timeline.start[place])}
+        where = {
+            "pid": NETWORK,
+            "tid": int(timeline.stage_lanes[place]) + 1,
+            "ts": microseconds(timeline.start[place]),
+        }
         at_stages[place].append(of_stage | where)
     return at_tasks, at_stages
 

@@ -10,8 +10,8 @@ A scatter on :math:`k` sends as much from the root, which is the busiest NPU and
 receives as much.  An all-to-all on :math:`k` sends :math:`m (P_k - 1) / P_k` whatever came before (Themis, ISCA 2022,
 section 2), on a line however :math:`m \lfloor P_k^2 / 4 \rfloor / P_k`,
 which is what crosses the link in its middle.  What is sent on a line is what its busiest link carries in one direction.
-With in-network reduction an NPU sends what it holds before the stage, once, in reduce-scatter and
-all-gather.
+With in-network reduction an NPU sends all it holds in a reduce-scatter, and in an all-gather it receives as much as
+without; where both overlap, each takes the time of :math:`P_k + 1` blocks (:mod:`themis_opt.problem.ports`).
 Bytes come from the set, in one product and one division, so equal states have equal bytes to the last bit.
 
 A reduce-scatter also adds up: an NPU receives as many bytes as it sends and adds them, uncompressed, to what it has.
@@ -69,7 +69,8 @@ class StageCosts(NamedTuple):
     held_before, held_after : float64
         Bytes of the chunk on an NPU before and after the stage.
     sent : float64
-        Bytes an NPU sends, after compression and without packet headers; the root receives them in a gather.
+        Bytes an NPU sends, after compression and without packet headers; the root receives them in a gather, and all in
+        one through a switch that copies.  Where the directions of a link are two resources, also what goes against.
     occupancy : int64
         Picoseconds for which the dimension is held.
     lag : int64
@@ -127,10 +128,18 @@ def _rates(instance: Instance) -> _Rates:
         has_headers=any(d.packet and d.packet.header for d in dimensions),
         sum_picoseconds_per_byte=PICOSECONDS_PER_SECOND * sums,
         has_sums=bool(sums.any()),
-        shares_sent=np.array([[blocks_sent(d, phase) / d.compression for d in dimensions] for phase in Phase]),
+        shares_sent=np.array(
+            [[float(_blocks(instance, phase, k)) / d.compression for k, d in enumerate(dimensions)] for phase in Phase]
+        ),
         fixed_occupancy=launch + occupies * delay,
         fixed_lag=(not occupies) * delay,
     )
+
+
+def _blocks(instance: Instance, phase: Phase, k: int) -> Fraction | int:
+    """Blocks that a stage on a dimension sends, with those that go the other way where the directions are apart."""
+    dimension, against = instance.fabric.dimensions[k], instance.ports.against[k]
+    return dimension.size * (1 + against) if against else blocks_sent(dimension, phase)
 
 
 @lru_cache(maxsize=256)
@@ -296,10 +305,9 @@ class _Ratios(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _ratios(instance: Instance) -> _Ratios:
-    dimensions = instance.fabric.dimensions
     each = [
         [
-            [_ratio(dimension, phase, line) for dimension, line in zip(dimensions, row, strict=True)]
+            [_ratio(instance, phase, k, line) for k, line in enumerate(row)]
             for phase, row in zip(Phase, table, strict=True)
         ]
         for table in _lines(instance)
@@ -307,9 +315,10 @@ def _ratios(instance: Instance) -> _Ratios:
     return _Ratios(*np.moveaxis(np.array(each, dtype=object), -1, 0))
 
 
-def _ratio(dimension: Dimension, phase: Phase, line: Line) -> tuple[int, ...]:
+def _ratio(instance: Instance, phase: Phase, k: int, line: Line) -> tuple[int, ...]:
     """The entries of :class:`_Ratios`."""
-    sent = blocks_sent(dimension, phase) / exactly(dimension.compression)
+    dimension = instance.fabric.dimensions[k]
+    sent = _blocks(instance, phase, k) / exactly(dimension.compression)
     time = sent * (line.per_byte + PICOSECONDS_PER_SECOND * seconds_to_sum(dimension, phase))
     packet = dimension.packet
     header = packet.header * line.per_byte if packet else Fraction(0)

@@ -5,7 +5,7 @@ They read and write the JSON documents described in ``instances/README.md``.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any, Literal, Self
@@ -19,6 +19,7 @@ from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.fields import MAX_CHUNKS, MAX_DIMENSIONS, Count, FieldError, Model
 from themis_opt.problem.iteration import ComputeTask, Iteration
 from themis_opt.problem.network import Dimension, Fabric, Network
+from themis_opt.problem.ports import Ports, ports_of
 
 INSTANCE_FORMAT: Literal["themis-opt/instance/1"] = "themis-opt/instance/1"
 
@@ -103,8 +104,8 @@ class Instance(Model):
         )
 
     @cached_property
-    def resources(self) -> tuple[int, ...]:
-        """For each dimension of the fabric, the resource it occupies; the compute of an NPU is one more."""
+    def links(self) -> tuple[int, ...]:
+        """For each dimension of the fabric the number of its link; those that share one are never busy at once."""
         shared = {split.names[1] for split in self._splits.values() if split.shared}
         numbers: list[int] = []
         for name in self._names_of_a_stage * self.num_stages:
@@ -112,17 +113,30 @@ class Instance(Model):
         return tuple(numbers)
 
     @cached_property
+    def ports(self) -> Ports:
+        """The resources of the network, and which one each stage holds."""
+        groups = {(exchange.kind, exchange.span) for exchange in self.exchanges}
+        visits = ((phase, k) for kind, span in groups for phase in kind.rule.phases for k in span)
+        return ports_of(self.fabric.dimensions, self.fabric.dimension_names, self.links, visits)
+
+    @cached_property
+    def bandwidth_by_resource(self) -> Mapping[int, float]:
+        """Bytes per second of the resources that exchanges hold: the most of the dimensions that share one."""
+        speeds: dict[int, float] = {}
+        for kind, span in {(exchange.kind, exchange.span) for exchange in self.exchanges}:
+            for resource, k in ((int(self.ports.resource[phase, k]), k) for phase in kind.rule.phases for k in span):
+                speeds[resource] = max(speeds.get(resource, 0.0), self.fabric.bandwidths[k])
+        return dict(sorted(speeds.items()))
+
+    @cached_property
     def num_resources(self) -> int:
         """Resources of the network, without the compute of the NPU."""
-        return max(self.resources) + 1
+        return len(self.ports.names)
 
     @cached_property
     def resource_names(self) -> tuple[str, ...]:
         """Names of the dimensions that occupy each resource, joined by a plus where they share it."""
-        names: dict[int, list[str]] = {}
-        for name, resource in zip(self.fabric.dimension_names, self.resources, strict=True):
-            names.setdefault(resource, []).append(name)
-        return tuple("+".join(joined) for joined in names.values())
+        return self.ports.names
 
     @cached_property
     def exchanges(self) -> tuple[Exchange, ...]:
@@ -249,7 +263,7 @@ class Instance(Model):
         where = [
             *([getattr(e, field) for e in self.exchanges] for field in ("ready_task", "needed_task", "needed_later")),
             [e.span for e in self.exchanges],
-            self.resources,
+            self.links,
         ]
         durations = [task.duration for task in self.tasks]
         if self.num_stages > 1:

@@ -172,7 +172,9 @@ class CollectiveRule:
             return Fraction(1)
         return Fraction(len(self.phases) * (num_npus - 1), num_npus)
 
-    def crossing_share(self, num_groups: int, num_npus: int, *, multicast: bool = False, mean: bool = True) -> Fraction:
+    def crossing_share(
+        self, num_groups: int, num_npus: int, *, multicast: bool = False, mean: bool = True, receives: bool = False
+    ) -> Fraction:
         """Least bytes that an NPU exchanges with other groups, whatever the algorithm, over the size of the collective.
 
         :mod:`themis_opt.solving.cut` derives it.
@@ -184,9 +186,12 @@ class CollectiveRule:
         num_npus : int
             NPUs of each group.
         multicast : bool
-            Whether switches between the groups sum and copy, so that what leaves a group counts once.
+            Whether switches between the groups sum and copy, so that what an NPU sends to all of them, or receives of
+            all, counts once.
         mean : bool
             In the mean over all groups what they send, or of one group what it sends or receives.
+        receives : bool
+            In the mean what they receive; it differs from what they send with `multicast` alone.
         """
         if num_groups == 1:
             return Fraction(0)
@@ -196,8 +201,10 @@ class CollectiveRule:
             share *= 1 if rooted else len(self.phases)
         elif len(self.phases) > 1:
             share = Fraction(1)  # it ends with all there is, or what it has ends elsewhere
-        if multicast and self.closes and self.phases[-1].rule.in_network and (mean or not self.opens):
-            share = Fraction(1, 1 if self.opens and not rooted else num_groups)
+        once = [phase.rule.data for phase in self.phases if phase.rule.in_network]
+        if multicast and mean and once:
+            many = Data.GROW if receives else Data.SHRINK
+            share = sum((Fraction(num_groups - 1 if data is many else 1, num_groups) for data in once), Fraction(0))
         return share / num_npus if self.order_matters else share
 
 

@@ -192,10 +192,10 @@ ALGORITHM_RULES: Mapping[Algorithm, AlgorithmRule] = MappingProxyType(
 
 IN_NETWORK = AlgorithmRule(
     lambda size, phase: 1,
-    lambda size, phase: size if phase.rule.data is Data.SHRINK else 1,
+    lambda size, phase: size if phase.rule.data is Data.SHRINK else size - 1,
     lambda size: Fraction(0),
 )
-"""What takes the place of the algorithm where a switch sums and copies."""
+"""What takes the place of the algorithm where a switch sums and copies; the busier direction of the link counts."""
 
 _EVENLY_WIRED = (Algorithm.DIRECT, Algorithm.RING, Algorithm.HALVING_DOUBLING, Algorithm.ADASUM)
 

@@ -104,10 +104,10 @@ def _bars(policy: str, shown: Timeline, scale: int) -> pd.DataFrame:
     numbers, held = shown.stage_in_plan, shown.end > shown.start
     launch, chunk = plan.launch_of_stage[numbers], plan.chunk_of_stage[numbers]
     chunks = np.array([len(split.sizes) for split in plan.chunks])[launch]
-    phases, names = plan.phases(schedule.instance)[numbers], schedule.instance.fabric.dimension_names
+    phases = plan.phases(schedule.instance)[numbers]
     frame = pd.DataFrame(
         {
-            "row": [f"{policy} · {names[k]}" for k in shown.dimensions],
+            "row": [f"{policy} · {shown.lane_names[lane]}" for lane in shown.stage_lanes],
             "start": shown.start / scale,
             "end": shown.end / scale,
             "series": [schedule.launched[number].name for number in launch],
@@ -122,7 +122,7 @@ def _bars(policy: str, shown: Timeline, scale: int) -> pd.DataFrame:
             "waited": [_short(time) for time in _waits(shown)],
         }
     )[held]
-    order = {f"{policy} · {name}": place for place, name in enumerate(names)}
+    order = {f"{policy} · {name}": place for place, name in enumerate(shown.lane_names)}
     return pd.concat([_tasks(policy, shown, scale), frame.sort_values("row", key=lambda row: row.map(order))])
 
 

@@ -181,9 +181,9 @@ class Plan:
 
     def stage_resources(self, instance: Instance) -> IntArray:
         """Resource of the network that every stage occupies, shape (stages,)."""
-        if instance.num_resources == len(instance.resources):  # each dimension is one resource
+        if instance.ports.is_plain:
             return self.stage_dimensions
-        resources: IntArray = np.array(instance.resources).take(self.stage_dimensions)
+        resources: IntArray = instance.ports.resource[self.phases(instance), self.stage_dimensions]
         return resources
 
     @cached_property

@@ -180,9 +180,8 @@ class Schedule:
 
         The time is the makespan; with compute, that in which a stage is under way.
         """
-        resources = {self.instance.resources[k]: self.instance.fabric.bandwidths[k] for k in self.dimensions_in_use}
         time = self.period.communicating if self.has_period else self.makespan
-        room = time * sum(resources.values())
+        room = time * sum(self.instance.bandwidth_by_resource.values())
         return float(self.costs.sent.sum()) * PICOSECONDS_PER_SECOND / room if room else 0.0
 
     @property
@@ -191,7 +190,7 @@ class Schedule:
         held = np.bincount(
             self.plan.stage_resources(self.instance), self.costs.occupancy, minlength=self.instance.num_resources
         )
-        used = sorted({self.instance.resources[k] for k in self.dimensions_in_use})
+        used = self.instance.bandwidth_by_resource
         return {self.instance.resource_names[k]: float(held[k]) / self.makespan for k in used}
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 from themis_opt.base.arrays import BoolArray, FloatArray, IntArray, read_only
 from themis_opt.base.errors import CyclicPlan, InputError
 from themis_opt.base.units import MAX_CLOCK, format_seconds
-from themis_opt.problem.cost import StageCosts, check_clock, path_costs
+from themis_opt.problem.cost import StageCosts, check_clock, path_costs, stage_phases
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.dispatch import DISPATCH, PriorityKeys
 from themis_opt.schedules.kernel import Operations, start_times, start_times_of_runs
@@ -127,12 +127,15 @@ def _makespans_of_alike(instance: Instance, plans: Sequence[Plan]) -> IntArray:
 
 
 def _stages_of_alike(instance: Instance, plans: Sequence[Plan]) -> tuple[IntArray, StageCosts]:
-    """Dimensions and costs of all stages of all plans, one plan after the other."""
+    """Resources and costs of all stages of all plans, one plan after the other."""
     per_collective = []
     for number, exchange in enumerate(plans[0].launched(instance)):
         sizes = np.concatenate([plan.chunks[number].sizes for plan in plans])
         paths = np.concatenate([plan.chunks[number].paths for plan in plans])
-        arrays = (paths, *path_costs(instance, exchange.kind, sizes, paths))
+        held = paths
+        if not instance.ports.is_plain:
+            held = instance.ports.resource[stage_phases(exchange.kind, paths.shape[1]), paths]
+        arrays = (held, *path_costs(instance, exchange.kind, sizes, paths))
         per_collective.append([array.reshape(len(plans), -1) for array in arrays])
     several = len(per_collective) > 1  # a single array is not worth a copy
     joined = (np.concatenate(arrays, axis=1) if several else arrays[0] for arrays in zip(*per_collective, strict=True))

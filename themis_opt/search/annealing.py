@@ -27,7 +27,7 @@ from themis_opt.schedules.simulator import build_operations, simulate
 from themis_opt.search.annealing_loop import ANNEAL
 from themis_opt.search.annealing_state import BEST, MAX_TOUCHED, USUAL_MOVES, MoveParams, Problem, State
 from themis_opt.solving.lowering import OccupancyParts, occupancies, occupancy_parts
-from themis_opt.solving.makespan_bounds import machine_prices
+from themis_opt.solving.makespan_bounds import resource_prices
 from themis_opt.solving.sizing import granule, rounded, with_sizes
 
 
@@ -152,7 +152,7 @@ def _problem(start: Schedule, moves: MoveParams, resizes: bool) -> Problem:
         retraces=np.array([reverses and exchange.kind.rule.mirrors for exchange in launched])[launch],
         pinned=np.array([reverses and part.part != "whole" for part in start.plan.launches_of(instance)])[launch],
         first_chunk=np.concatenate([[0], np.cumsum(num_chunks)]),
-        span=_stacked([np.array(instance.resources)[list(exchange.span)] for exchange in launched]),
+        resource=_stacked([_resources(instance, exchange) for exchange in launched]),
         duration=duration,
         lag=_stacked([_lags(instance, exchange) for exchange in launched]),
         resizes=resizes,
@@ -170,9 +170,7 @@ def _price(start: Schedule, total: float) -> FloatArray:
     """What a picosecond costs by which a resource ends later; of no resource where iterations are repeated."""
     if start.has_period:
         return np.zeros(0)
-    price, weights = np.zeros(start.instance.num_resources), machine_prices(start.instance)
-    np.add.at(price, np.array(start.instance.resources)[: len(weights)], weights)
-    return total * price
+    return total * np.array(resource_prices(start.instance))
 
 
 def _stacked(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -182,6 +180,11 @@ def _stacked(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     for part, array in zip(whole, arrays, strict=True):
         part[tuple(map(slice, array.shape))] = array
     return whole
+
+
+def _resources(instance: Instance, exchange: Exchange) -> IntArray:
+    """What stages of a launch hold, shape (phases, dimensions)."""
+    return instance.ports.resource[np.ix_(exchange.kind.rule.phases, exchange.span)]
 
 
 def _lags(instance: Instance, exchange: Exchange) -> IntArray:

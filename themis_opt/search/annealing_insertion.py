@@ -76,7 +76,9 @@ def shortest_paths(
             if visited == 0 and head >= 0:
                 moment = max(ready, begin)
             else:
-                moment = idle_from(state, problem.span[launch, local], ready, duration if waits else 0, first, last)
+                moment = idle_from(
+                    state, problem.resource[launch, phase, local], ready, duration if waits else 0, first, last
+                )
             arrival = moment + duration + problem.lag[launch, phase, local]
             if arrival < state.arrival[after]:
                 state.arrival[after], state.moment[after], state.came_by[after] = arrival, moment, local

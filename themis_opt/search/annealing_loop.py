@@ -134,7 +134,7 @@ def place(problem: Problem, state: State, chunk: int) -> None:
         visited = 0
         for stage in range(first + phase * size, first + (phase + 1) * size):
             local = state.path[stage]
-            resource = problem.span[launch, local]
+            resource = problem.resource[launch, phase, local]
             duration = duration_of(problem, chunk, phase, visited, local, state.size[chunk])
             lag = 0 if problem.resizes and state.size[chunk] <= 0 else problem.lag[launch, phase, local]
             i = problem.num_tasks + stage

@@ -134,7 +134,7 @@ def exchange(problem: Problem, state: State, chunk: int, phase: int, num_touched
 
 
 def change_priority(problem: Problem, state: State, chunk: int, phase: int, other: int) -> int:
-    """Swap the places of two chunks, or serve a stage just before or after one of the other chunk on its dimension.
+    """Swap the places of two chunks, or serve a stage just before or after one of the other chunk on its resource.
 
     Returns how many chunks are touched, both or the first or none: a stage that is served as before is left alone.
     """
@@ -148,10 +148,10 @@ def change_priority(problem: Problem, state: State, chunk: int, phase: int, othe
             swap(state.key, first + i, other_first + i)
         return 2
     local = np.random.randint(size)
-    dimension = problem.span[problem.launch[chunk], local]
+    resource = problem.resource[problem.launch[chunk], phase, local]
     other_phase = np.random.randint(problem.num_phases[other])
     for i in range(problem.num_dimensions[other]):
-        if problem.span[problem.launch[other], i] == dimension:
+        if problem.resource[problem.launch[other], other_phase, i] == resource:
             # Keys are start times in whole picoseconds, so that one more or less is next to the other stage.
             place_of_other = state.key[other_first + other_phase * problem.num_dimensions[other] + i]
             key = place_of_other + (1 if kind == 1 else -1)

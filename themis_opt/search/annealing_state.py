@@ -71,8 +71,8 @@ class Problem(NamedTuple):
         Where a chunk finds its part of the tables.
     first_chunk : int64, shape (launches + 1,)
         The chunks of each launch are numbered one after the other.
-    span : int64, shape (launches, dimensions)
-        The resource that each *local* dimension of a launch occupies.
+    resource : int64, shape (launches, phases, dimensions)
+        What a stage on each *local* dimension of a launch holds.
     duration : int64, shape (size classes, phases, 2**dimensions, dimensions)
         Picoseconds a stage holds its dimension, by mask of the local dimensions visited in the phase, and by itself.
     lag : int64, shape (launches, phases, dimensions)
@@ -103,7 +103,7 @@ class Problem(NamedTuple):
     retraces: BoolArray
     pinned: BoolArray
     first_chunk: IntArray
-    span: IntArray
+    resource: IntArray
     duration: IntArray
     lag: IntArray
     resizes: bool

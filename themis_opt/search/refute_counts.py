@@ -44,9 +44,14 @@ class RefuteCounts:
     engine: ClassVar[str] = "cp_sat"
 
     def applies(self, incumbent: Incumbent) -> bool:
-        """Whether sizes are free, and stages cost something whatever they send."""
+        """Whether sizes are free, stages cost something whatever they send, and each dimension is one resource."""
         exchanges = incumbent.instance.exchanges
-        if not incumbent.free_sizes or len(exchanges) > 1 or len(exchanges[0].span) == 1:
+        if (
+            not incumbent.instance.ports.is_plain
+            or not incumbent.free_sizes
+            or len(exchanges) > 1
+            or len(exchanges[0].span) == 1
+        ):
             return False
         least = job_class(incumbent.instance, exchanges[0], 0, "fluid")
         return any(duration > 0 for phase in least.phases for duration in phase.duration.values())

@@ -46,12 +46,13 @@ class RefuteEnds:
     engine: ClassVar[str] = "cp_sat"
 
     def applies(self, incumbent: Incumbent) -> bool:
-        """Whether chunks are equal and few, and models of all of them small."""
+        """Whether chunks are equal and few, models of all of them small, and each dimension is one resource."""
         exchanges = incumbent.instance.exchanges
         span, chunks = exchanges[0].span, exchanges[0].chunks
         stages = chunks * len(span) * len(exchanges[0].kind.rule.phases)
         is_small = FEWEST_STAGES <= stages <= MOST_STAGES and stages * 2 ** (len(span) - 1) <= MOST_ARCS
-        return not incumbent.free_sizes and len(exchanges) == 1 and len(span) > 1 and is_small
+        is_plain = incumbent.instance.ports.is_plain
+        return is_plain and not incumbent.free_sizes and len(exchanges) == 1 and len(span) > 1 and is_small
 
     def run(self, incumbent: Incumbent) -> None:
         """Refute longer and longer horizons."""

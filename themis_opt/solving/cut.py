@@ -24,8 +24,9 @@ one group, at the ends of all lines, must send or receive.  Both are
   reduce; in the mean over all groups :math:`(M - 1) / (M p)`.
 
 With K empty it is the bus bandwidth of nccl-tests.  Where a dimension outside of K reduces and multicasts in the
-network, what leaves a group counts once however many it reaches: :math:`1 / p` for all-reduce, to which every group
-contributes, :math:`1 / (M p)` for all-gather, and for broadcast in the mean; the others stay.
+network, messages may count once however many they reach, or are summed.  Then what groups send and what they receive
+differ in the mean: :math:`1 / (M p)` and :math:`(M - 1) / (M p)` for all-gather and broadcast, the reverse for
+reduce-scatter and reduce, and either :math:`1 / p` for all-reduce, to which every group contributes; the others stay.
 
 Compressed data count as they are on the wire, in packets with their share of a header.  Latency, launches and sums are
 left out.  The means of several collectives add up where they are released at or after one moment.  Collectives that
@@ -37,6 +38,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from math import prod
+from typing import Literal
 
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.problem.exchanges import Exchange
@@ -46,6 +48,10 @@ from themis_opt.problem.phases import CollectiveKind
 
 ExchangeGroup = tuple[CollectiveKind, tuple[int, ...]]
 """Kind and span of collectives or tensors that could be one: they cross cuts alike."""
+
+
+Side = Literal["sent", "received", "one group"]
+"""What is counted: in the mean over all groups what they send or receive, or the most of one group."""
 
 
 def cut(instance: Instance) -> float:
@@ -63,8 +69,10 @@ def time_across(instance: Instance, exchanges: Sequence[Exchange]) -> float:
     for exchange in exchanges:
         size_by_group[exchange.kind, exchange.span] += exchange.size
     used = sorted({k for _, span in size_by_group for k in span})
-    ways = (True, False) if len(exchanges) == 1 else (True,)
-    times = (_time(instance, size_by_group, set(inside), mean) for inside in _proper_subsets(used) for mean in ways)
+    sides: list[Side] = ["sent"]
+    sides += ["received"] if any(instance.fabric.dimensions[k].in_network for k in used) else []
+    sides += ["one group"] if len(exchanges) == 1 else []
+    times = (_time(instance, size_by_group, set(inside), side) for inside in _proper_subsets(used) for side in sides)
     return max(times, default=0.0)
 
 
@@ -73,25 +81,26 @@ def _proper_subsets(dimensions: Sequence[int]) -> Iterator[tuple[int, ...]]:
         yield from combinations(dimensions, count)
 
 
-def _time(instance: Instance, size_by_group: Mapping[ExchangeGroup, int], inside: set[int], mean: bool) -> float:
-    """Picoseconds for what crosses one cut, whose K is `inside`: in the mean over all groups, or of one group."""
+def _time(instance: Instance, size_by_group: Mapping[ExchangeGroup, int], inside: set[int], side: Side) -> float:
+    """Picoseconds for what crosses one cut, whose K is `inside`."""
     across = {k for _, span in size_by_group for k in span} - inside
-    sent = sum(size * _share(instance, group, inside, mean) for group, size in size_by_group.items())
+    sent = sum(size * _share(instance, group, inside, side) for group, size in size_by_group.items())
     speeds: dict[int, float] = {}
-    for k in across:  # dimensions that share a resource hold it in turn, so it counts once
-        speed = _bytes_per_second(instance.fabric.dimensions[k], mean)
-        speeds[instance.resources[k]] = max(speeds.get(instance.resources[k], 0.0), speed)
+    for k in across:  # dimensions that share a link hold it in turn, so it counts once
+        speed = _bytes_per_second(instance.fabric.dimensions[k], mean=side != "one group")
+        speeds[instance.links[k]] = max(speeds.get(instance.links[k], 0.0), speed)
     return sent * PICOSECONDS_PER_SECOND / sum(speeds.values())
 
 
-def _share(instance: Instance, group: ExchangeGroup, inside: set[int], mean: bool) -> float:
+def _share(instance: Instance, group: ExchangeGroup, inside: set[int], side: Side) -> float:
     """Share of a collective that an NPU exchanges with other groups."""
     kind, span = group
     every = instance.fabric.dimensions
     outside = [k for k in span if k not in inside]
     groups, npus = prod(every[k].size for k in outside), prod(every[k].size for k in inside & set(span))
     multicast = any(every[k].in_network for k in outside)
-    return float(kind.rule.crossing_share(groups, npus, multicast=multicast, mean=mean))
+    mean, receives = side != "one group", side == "received"
+    return float(kind.rule.crossing_share(groups, npus, multicast=multicast, mean=mean, receives=receives))
 
 
 def _bytes_per_second(dimension: Dimension, mean: bool) -> float:

@@ -50,7 +50,7 @@ def job_class(
 def without_fixed(job: JobClass, least: JobClass) -> JobClass:
     """A job class without what its stages cost whatever they send: the durations of `least`, its jobs of no size."""
     phases = tuple(
-        JobPhase({arc: duration - one.duration[arc] for arc, duration in phase.duration.items()}, phase.lag)
+        replace(phase, duration={arc: duration - one.duration[arc] for arc, duration in phase.duration.items()})
         for phase, one in zip(job.phases, least.phases, strict=True)
     )
     return replace(job, phases=phases)
@@ -60,9 +60,11 @@ def _job_phase(instance: Instance, phase: Phase, span: tuple[int, ...], size: in
     every = list(arcs(span))
     machine = np.array([k for _, k in every])
     values = _measured(instance, phase, machine, np.array(size), _divisors(instance.fabric.sizes, phase, span), measure)
+    held = {} if instance.ports.is_plain else {k: int(instance.ports.resource[phase, k]) for k in span}
     return JobPhase(
         duration=dict(zip(every, values.tolist(), strict=True)),
         lag={k: int(fixed_lag(instance, phase, k)) for k in span},
+        resource=held,
     )
 
 
@@ -204,7 +206,8 @@ def chunk_order_data(instance: Instance, sizes: Sequence[IntArray], tick: int) -
 def rounded_down(job: JobClass, tick: int) -> JobClass:
     """The class in whole ticks: never longer than it is."""
     phases = tuple(
-        JobPhase(
+        replace(
+            phase,
             duration={arc: int(d) // tick for arc, d in phase.duration.items()},
             lag={k: int(lag) // tick for k, lag in phase.lag.items()},
         )

@@ -63,9 +63,8 @@ class Bound:
 def ideal(instance: Instance) -> float:
     """Least total bytes over the summed bandwidth of the dimensions in use."""
     jobs = [job_class(instance, exchange, exchange.size, "bytes") for exchange in instance.exchanges]
-    in_use = {k for job in jobs for k in job.machines}
     total = sum(cheapest_path(job.machines, layer) for job in jobs for layer in job.layers(job.load))
-    return total * PICOSECONDS_PER_SECOND / sum(instance.fabric.bandwidths[k] for k in in_use)
+    return total * PICOSECONDS_PER_SECOND / sum(instance.bandwidth_by_resource.values())
 
 
 def fluid(instance: Instance) -> float:
@@ -74,15 +73,14 @@ def fluid(instance: Instance) -> float:
 
 
 @lru_cache(maxsize=64)
-def machine_prices(instance: Instance) -> tuple[float, ...]:
-    """What time on each dimension of the collectives is worth, adding up to 1: the duals of :func:`fluid`.
+def resource_prices(instance: Instance) -> tuple[float, ...]:
+    """What time on each resource is worth to the collectives, adding up to 1: the duals of :func:`fluid`.
 
     All paths whose load is the least at these prices are equally good: with these, and but for lags, what a schedule
-    lasts above the bound is what its dimensions idle, at their prices.
+    lasts above the bound is what its resources idle, at their prices.
     """
-    jobs = _linear_jobs(instance)
-    prices = [0.0] * (1 + max(k for job in jobs for k in job.machines))
-    for (_, k), weight in optimal_weights(jobs, [job.layers(job.load) for job in jobs]).items():
+    prices = [0.0] * instance.num_resources
+    for (_, k), weight in optimal_weights(_linear_jobs(instance)).items():
         prices[k] += weight
     return tuple(prices)
 
@@ -143,7 +141,7 @@ def chunk_counts(instance: Instance) -> ChunkCount:
 def chunk_count(instance: Instance) -> float:
     """What is fixed for every chunk, and few chunks being long, over all numbers (:mod:`formulations.chunk_count`)."""
     known = chain(instance)
-    if _num_arcs(instance) > MAX_BOUND_ARCS:
+    if _num_arcs(instance) > MAX_BOUND_ARCS or not instance.ports.is_plain:
         return known
     return chunk_counts(instance).bound(known)
 

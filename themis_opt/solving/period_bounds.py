@@ -14,6 +14,7 @@ tensor as if it were alone.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from graphlib import TopologicalSorter
 from itertools import pairwise
 from types import MappingProxyType
@@ -288,7 +289,10 @@ def _stages_alone(instance: Instance) -> Iterator[Instance]:
             if _stage(instance, exchange) == stage and exchange.needed_task in chain
         )
         if tensors:
-            yield instance.varied(iteration=instance.iteration.varied(tasks=tasks, tensors=tensors))
+            alone = instance.varied(iteration=instance.iteration.varied(tasks=tasks, tensors=tensors))
+            whole = instance.ports.against[stage * len(alone.links) :]
+            if all(together or not apart for together, apart in zip(whole, alone.ports.against, strict=False)):
+                yield alone  # else its stages may take longer than in the whole
 
 
 def _precedence(instance: Instance, measure: Literal["ideal", "head_tail"]) -> float:
@@ -364,7 +368,21 @@ def _time(instance: Instance, held: Mapping[ExchangeGroup, int], measure: Window
     )
     network = Network(dimensions=tuple(dimensions))
     problem = Instance(network=network, collectives=collectives, latency=instance.latency)
+    if any(problem.ports.against):
+        problem = _no_slower(problem, [instance.ports.against[k] for k in used])
     return MAKESPAN_BOUNDS[measure if measure in MAKESPAN_BOUNDS else "fluid"].compute(problem)
+
+
+def _no_slower(problem: Instance, against: Sequence[Fraction]) -> Instance:
+    """A part of a problem, whose stages are to take no longer than there.
+
+    Two ports that are one in the whole, whose `against` is 0 there, get as much faster as an all-gather is there.
+    """
+    pairs = zip(problem.network.dimensions, problem.ports.against, against, strict=True)
+    dimensions = tuple(
+        d.faster(float(d.size * (1 + here) / (d.size - 1))) if here and not whole else d for d, here, whole in pairs
+    )
+    return problem.varied(network=problem.network.varied(dimensions=dimensions))
 
 
 PERIOD_BOUNDS: Mapping[str, Bound] = MappingProxyType(

@@ -52,9 +52,7 @@ def period_data(instance: Instance, plan: Plan, tick: int) -> PeriodData:
         for job, launch, mirror in zip(jobs, plan.launches, mirrored, strict=True)
     )
     tasks = tuple(task.duration // tick for task in instance.tasks)
-    return PeriodData(
-        tick, PeriodJobs(tasks, launches, instance.resources, instance.chains, instance.waits), tuple(members)
-    )
+    return PeriodData(tick, PeriodJobs(tasks, launches, instance.chains, instance.waits), tuple(members))
 
 
 def _event(task: TaskOf | None) -> TaskOf:

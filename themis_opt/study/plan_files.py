@@ -67,7 +67,7 @@ def plan_key(instance: Instance) -> str:
     if has_launches(instance):
         waits = [(e.ready_task, e.needed_task, e.needed_later, e.after) for e in instance.exchanges]
         shares = [round(task.duration / max(instance.compute, 1), SHARE_DIGITS) for task in instance.tasks]
-        content += [instance.resources, waits, shares]
+        content += [instance.links, waits, shares]
         content += [instance.chains, instance.waits] if instance.num_stages > 1 else []
     return digest(content, 64)
 
