@@ -91,6 +91,8 @@ class DesignDimension(Dimension):
     def _check(self) -> Self:
         if self.rails:
             raise FieldError("cannot be designed: give the dimension of all rails, without them", "rails")
+        if self.shares is not None:
+            raise FieldError("cannot be designed: give one dimension for all that is behind the link", "shares")
         other = [name for name in ("least", "most", "links") if name in self.model_fields_set]
         if self.is_fixed and other:
             raise FieldError("a fixed bandwidth has no limits", other[0])

@@ -17,7 +17,7 @@ from themis_opt.problem.cost_terms import COST_TERMS, NONE
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import ComputeTask, Iteration
-from themis_opt.problem.network import Dimension, Packet
+from themis_opt.problem.network import Packet
 from themis_opt.problem.phases import Phase
 from themis_opt.problem.rails import used_from
 from themis_opt.problem.wiring import steps
@@ -92,7 +92,7 @@ def dimension_rows(instance: Instance) -> list[dict[str, str]]:
             "bandwidth": format_link(d.bandwidth),
             "algorithm": "in-network" if d.in_network else d.basic_algorithm.value,
             "latency": f"{_steps(instance, k)} x {format_short_time(d.latency)}",
-            "extras": _extras(d),
+            "extras": ", ".join(_extras(instance, k)) or "-",
         }
         for k, (name, d) in enumerate(zip(instance.fabric.dimension_names, instance.fabric.dimensions, strict=True))
     ]
@@ -132,12 +132,15 @@ def _phases(instance: Instance, dimension: int) -> set[Phase]:
     return {phase for exchange in spanning for phase in exchange.kind.rule.phases}
 
 
-def _extras(dimension: Dimension) -> str:
+def _extras(instance: Instance, k: int) -> list[str]:
+    dimension = instance.fabric.dimensions[k]
     values = ((term.words, getattr(dimension, name)) for name, term in COST_TERMS.items())
     extras = [f"{words} {cost_in_words(value)}" for words, value in values if value]
     if dimension.compression > 1:
         extras.append(f"compressed {dimension.compression:g}x")
-    return ", ".join(extras) or "-"
+    names, links = instance.fabric.dimension_names, instance.links
+    others = [name for j, name in enumerate(names) if j != k and links[j] == links[k]]
+    return extras + ([f"on the link of {' and '.join(others)}"] if others else [])
 
 
 def cost_in_words(value: int | float | Packet | None) -> str:

@@ -18,7 +18,7 @@ from themis_opt.base.units import MAX_CLOCK, format_seconds, format_size
 from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.fields import MAX_CHUNKS, MAX_DIMENSIONS, Count, FieldError, Model
 from themis_opt.problem.iteration import ComputeTask, Iteration
-from themis_opt.problem.network import Dimension, Fabric, Network
+from themis_opt.problem.network import Dimension, Fabric, Network, links_of
 from themis_opt.problem.ports import Ports, ports_of
 
 INSTANCE_FORMAT: Literal["themis-opt/instance/1"] = "themis-opt/instance/1"
@@ -56,22 +56,24 @@ class Instance(Model):
         if self.num_stages == 1 and not self._links and not self._splits:
             return self.network
         dimensions = tuple(
-            dimension.replace(name=_of_stage(dimension.name, stage))
+            dimension.replace(
+                name=_of_stage(dimension.name, stage), shares=dimension.shares and _of_stage(dimension.shares, stage)
+            )
             for stage in range(self.num_stages)
             for dimension in self._dimensions_of_a_stage()
         )
         return Fabric(name=self.network.name, dimensions=dimensions, source=self.network.source)
 
     def _dimensions_of_a_stage(self) -> Iterable[Dimension]:
-        """What the NPUs of one stage have."""
-        for name, dimension in zip(self.network.dimension_names, self.network.dimensions, strict=True):
-            if name in self._splits:
-                split = self._splits[name]
-                for part, size in zip(split.names, split.sizes, strict=True):
-                    yield dimension.replace(name=part, size=size)
-            else:
-                yield dimension.replace(name=name)
-        yield from self._links
+        """What the NPUs of one stage have; those behind a link that dimensions share name the first of them."""
+        firsts: dict[int, str] = {}
+        for k, dimension in enumerate((*self.network.dimensions, *self._links)):
+            name, link = self._wired_names[k], self._wires[k]
+            split = self._splits.get(name)
+            parts = [(name, dimension.size)] if split is None else zip(split.names, split.sizes, strict=True)
+            for part, size in parts:
+                first = firsts.setdefault(link, part) if self._wires.count(link) > 1 else part
+                yield dimension.replace(name=part, size=size, shares=None if first == part else first)
 
     @cached_property
     def _names_of_a_stage(self) -> tuple[str, ...]:
@@ -106,11 +108,29 @@ class Instance(Model):
     @cached_property
     def links(self) -> tuple[int, ...]:
         """For each dimension of the fabric the number of its link; those that share one are never busy at once."""
-        shared = {split.names[1] for split in self._splits.values() if split.shared}
-        numbers: list[int] = []
-        for name in self._names_of_a_stage * self.num_stages:
-            numbers.append(numbers[-1] if name in shared else max(numbers, default=-1) + 1)
-        return tuple(numbers)
+        numbers: dict[tuple[int, ...], int] = {}
+        keys = ((stage, *link) for stage in range(self.num_stages) for link in self._links_of_a_stage())
+        return tuple(numbers.setdefault(key, len(numbers)) for key in keys)
+
+    def _links_of_a_stage(self) -> Iterable[tuple[int, ...]]:
+        """What tells the links of the dimensions of a stage apart: parts that are split have one or two."""
+        for k, link in enumerate(self._wires):
+            split = self._splits.get(self._wired_names[k])
+            if split is None:
+                yield (link,)
+            else:
+                is_one = split.shared or self._wires.count(link) > 1
+                yield from ((link,) if is_one else (link, part) for part in range(len(split.names)))
+
+    @cached_property
+    def _wired_names(self) -> tuple[str, ...]:
+        """Names of the dimensions of the network, then of links beside it."""
+        return (*self.network.dimension_names, *(link.name for link in self._links))
+
+    @cached_property
+    def _wires(self) -> tuple[int, ...]:
+        """For each of these the first one behind its link."""
+        return links_of(self._wired_names, (*self.network.dimensions, *self._links))
 
     @cached_property
     def ports(self) -> Ports:
@@ -414,6 +434,7 @@ class Instance(Model):
         parts = [name for split in iteration.splits for name in split.names] + [link.name for link in iteration.links]
         if "" in parts:
             raise ValueError("iteration.links must have names")
+        links_of(self._wired_names, (*self.network.dimensions, *self._links))
         names = [name for name in sizes if name not in divided] + parts
         if len(set(names)) < len(names):
             raise ValueError(f"dimension names must differ after splits, got {', '.join(names)}")

@@ -1,7 +1,7 @@
 """The network: dimensions from the innermost outwards, as each NPU sees them."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Self
 
@@ -71,6 +71,7 @@ class Dimension(Model):
     `compression` the factor by which data shrinks on the wire, `reduction` the bytes per second at which an NPU adds
     what it receives to what it has; None if that takes no time.
     `rails` are links side by side that carry parts of every stage; their bandwidths sum to `bandwidth`.
+    `shares` names another dimension behind the same link of an NPU, as leaf and spine are behind one NIC.
     """
 
     model_config = ConfigDict(json_schema_extra=_require_bandwidth_or_rails)
@@ -87,6 +88,7 @@ class Dimension(Model):
     launch_overhead: Annotated[Picoseconds, Field(ge=0)] = 0
     compression: Annotated[float, Field(ge=1, strict=True)] = 1.0
     reduction: Annotated[BytesPerSecond, Field(gt=0, le=MAX_BANDWIDTH)] | None = None
+    shares: Annotated[str, Field(min_length=1)] | None = None
     source: str = ""
 
     @property
@@ -101,9 +103,9 @@ class Dimension(Model):
         return self.model_copy(update={"bandwidth": bandwidth} | ({"rails": rails} if rails else {}))
 
     @model_serializer(mode="wrap")
-    def _without_no_rails(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Plain values, without rails where there are none."""
-        return {name: value for name, value in handler(self).items() if name != "rails" or value}
+    def _without_what_is_not_there(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Plain values, without rails where there are none, and without `shares` where the link is its alone."""
+        return {name: value for name, value in handler(self).items() if value or name not in ("rails", "shares")}
 
     @model_validator(mode="after")
     def _check_rails(self) -> Self:
@@ -137,6 +139,26 @@ class Dimension(Model):
         if flaw:
             raise FieldError(flaw, "size")
         return self
+
+
+def links_of(names: Sequence[str], dimensions: Sequence[Dimension]) -> tuple[int, ...]:
+    """For each dimension the first one behind its link.
+
+    Raises
+    ------
+    ValueError
+        If a dimension shares the link of one that there is not.
+    """
+    links = list(range(len(names)))
+    for number, dimension in enumerate(dimensions):
+        if dimension.shares is None:
+            continue
+        if dimension.shares not in names or dimension.shares == names[number]:
+            others = ", ".join(name for name in names if name != names[number]) or "no other"
+            raise ValueError(f"dimensions[{number}].shares names '{dimension.shares}', the others are {others}")
+        both = {links[number], links[names.index(dimension.shares)]}
+        links = [min(both) if link in both else link for link in links]
+    return tuple(links)
 
 
 def _sum_of_bandwidths(rails: Iterable[Rail]) -> float:
@@ -179,17 +201,24 @@ class Network(Model):
         return tuple(d.bandwidth for d in self.dimensions)
 
     @cached_property
+    def links(self) -> tuple[int, ...]:
+        """For each dimension the first one behind its link: its own number where it shares none."""
+        return links_of(self.dimension_names, self.dimensions)
+
+    @cached_property
     def identity(self) -> tuple[Mapping[str, Any], ...]:
         """Plain values of each dimension, without names and sources: what decides how long collectives take.
 
-        Without `reduction` and `rails` where there are none, so that fingerprints stay what they were before there were
-        such fields.
+        Without `reduction` and `rails` where there are none, and without a link that is not shared, so that
+        fingerprints stay what they were before there were such fields.
         """
+        apart = {"name", "source", "rails", "shares"}
         return tuple(
-            d.model_dump(exclude={"name", "source", "rails"} | ({"reduction"} if d.reduction is None else set()))
+            d.model_dump(exclude=apart | ({"reduction"} if d.reduction is None else set()))
             | {"algorithm": d.basic_algorithm}
             | ({"rails": [rail.model_dump(exclude={"name"}) for rail in d.rails]} if d.rails else {})
-            for d in self.dimensions
+            | ({"link": link} if link != k else {})
+            for k, (d, link) in enumerate(zip(self.dimensions, self.links, strict=True))
         )
 
     @property
@@ -216,6 +245,7 @@ class Network(Model):
         names = self.dimension_names
         if len(set(names)) < len(names):
             raise ValueError(f"dimension names must differ, got {', '.join(names)}")
+        links_of(names, self.dimensions)
         self._check_size()
         return self
 

@@ -354,7 +354,9 @@ def _time(instance: Instance, held: Mapping[ExchangeGroup, int], measure: Window
         dimensions = [dimension.replace(latency=0) for dimension in dimensions]
     used = sorted({k for _, span in held for k in span})
     names = instance.fabric.dimension_names
-    dimensions = [dimensions[k].replace(name=names[k]) for k in used]
+    first = {instance.links[k]: names[k] for k in reversed(used)}
+    shares = {k: first[instance.links[k]] for k in used if first[instance.links[k]] != names[k]}
+    dimensions = [dimensions[k].replace(name=names[k], shares=shares.get(k)) for k in used]
     collectives = tuple(
         Collective(
             name=f"group{number}",

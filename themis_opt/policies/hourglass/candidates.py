@@ -81,7 +81,7 @@ class Aims(NamedTuple):
     ----------
     weight : float64, shape (candidates,)
         Weight of the time in middle stages.
-    tail : float64, shape (candidates, thresholds, dimensions)
+    tail : float64, shape (candidates, thresholds, resources)
         Picoseconds that a dimension finishes after its load.
     is_bound : bool, shape (candidates,)
         Whether the tail holds the least lags, so that no plan of these paths ends before the latest finish.
@@ -96,13 +96,13 @@ class Aims(NamedTuple):
     is_mirrored: BoolArray
 
 
-def aims_of(tables: Tables, num_dimensions: int, weights: Sequence[float], most: int) -> Aims:
+def aims_of(tables: Tables, num_resources: int, weights: Sequence[float], most: int) -> Aims:
     """The aims of at most so many candidates: with and without the lag of the last result, as suits many and few bytes.
 
     All follow again with mirrored paths, where some collective has these and the problem does not ask for them anyway.
     """
-    release = np.repeat(tables.threshold[:, None], num_dimensions, axis=1).astype(np.float64)
-    tails = (release + least_lags(tables, num_dimensions), release)
+    release = np.repeat(tables.threshold[:, None], num_resources, axis=1).astype(np.float64)
+    tails = (release + least_lags(tables, num_resources), release)
     sides = (False, True) if (tables.mirrors > tables.mirrored).any() else (False,)
     aims = [(weight, kind, side) for side in sides for kind in range(len(tails)) for weight in weights][:most]
     return Aims(
@@ -113,7 +113,7 @@ def aims_of(tables: Tables, num_dimensions: int, weights: Sequence[float], most:
     )
 
 
-def empty_candidates(tables: Tables, num_dimensions: int, num_candidates: int) -> Candidates:
+def empty_candidates(tables: Tables, num_resources: int, num_candidates: int) -> Candidates:
     """Arrays for plans of the tables."""
     collective = np.repeat(np.arange(len(tables.width)), tables.chunks)
     num_stages = (tables.phases * tables.width)[collective]
@@ -125,12 +125,12 @@ def empty_candidates(tables: Tables, num_dimensions: int, num_candidates: int) -
         candidate_makespan=np.full((num_candidates, NUM_RULES), -1, dtype=np.int64),
         best_path=np.zeros((len(collective), 2), dtype=np.int64),
         best=np.array([-1, 0]),
-        operations=_empty_operations(np.repeat(tables.release[collective], num_stages), num_stages, num_dimensions),
-        workspace=kernel.workspace(int(num_stages.sum()), num_dimensions),
+        operations=_empty_operations(np.repeat(tables.release[collective], num_stages), num_stages, num_resources),
+        workspace=kernel.workspace(int(num_stages.sum()), num_resources),
     )
 
 
-def _empty_operations(release: IntArray, num_stages: IntArray, num_dimensions: int) -> Operations:
+def _empty_operations(release: IntArray, num_stages: IntArray, num_resources: int) -> Operations:
     """One operation per stage; those of a chunk wait for each other in turn."""
     zeros = np.zeros_like(release)
     continues = np.ones_like(release)
@@ -147,7 +147,7 @@ def _empty_operations(release: IntArray, num_stages: IntArray, num_dimensions: i
         major=np.zeros(len(zeros)),
         minor=zeros.copy(),
         time_sign=zeros,
-        enforced=np.zeros(num_dimensions, dtype=np.bool_),
+        enforced=np.zeros(num_resources, dtype=np.bool_),
     )
 
 
@@ -354,7 +354,7 @@ def try_swaps(
     tables: Tables, candidates: Candidates, rule: int, makespan: int, target: float, trials: int
 ) -> tuple[int, int]:
     """Try all swaps once, near positions first, each in one chunk after another; returns makespan and trials left."""
-    widest = tables.span.shape[1]
+    widest = tables.resource.shape[2]
     for distance in range(1, widest):
         for one in range(widest - distance):
             for layer in range(2):
@@ -417,7 +417,7 @@ def place_phase(tables: Tables, candidates: Candidates, chunk: int, phase: int) 
         else:
             local = dimension_at(candidates.path[chunk, phase], position)
         stage = candidates.first_stage[chunk] + phase * width + position
-        operations.resource[stage] = tables.span[collective, local]
+        operations.resource[stage] = tables.resource[collective, phase, local]
         operations.duration[stage] = tables.duration[collective, phase, visited, local]
         operations.lag[stage] = tables.lag[collective, phase, local]
         visited |= 1 << local

@@ -45,7 +45,7 @@ class Pool(NamedTuple):
     ----------
     path, collective, layer, chunks : int64
         A path, where it belongs, and how many chunks take it.
-    load : float64, shape (paths, dimensions)
+    load : float64, shape (paths, resources)
         Picoseconds for which one chunk holds each dimension.
     middle : float64
         Picoseconds of one chunk in stages between its first scatter and its last gather.
@@ -53,11 +53,11 @@ class Pool(NamedTuple):
         How far each path is behind its share while chunks are lined up.
     size : int64, shape (1,)
         How many paths there are.
-    total : float64, shape (thresholds, dimensions)
+    total : float64, shape (thresholds, resources)
         Load of the chunks that are released at or after each threshold.
     total_middle : float64, shape (1,)
         Sum of `middle` over the chunks.
-    price, change : float64, shape (dimensions,)
+    price, change : float64, shape (resources,)
         Prices of the dimensions, and the difference in load between two paths.
     cost, choice : float64 and int64, shape (2**widest,)
         Work space of :func:`~themis_opt.policies.hourglass.tables.cheapest_path`.
@@ -79,7 +79,7 @@ class Pool(NamedTuple):
     choice: IntArray
 
 
-def empty_pool(tables: Tables, num_dimensions: int, params: PathParams) -> Pool:
+def empty_pool(tables: Tables, num_resources: int, params: PathParams) -> Pool:
     """A pool with room for all paths that :func:`choose_paths` can meet."""
     capacity = int(2 * np.minimum(tables.chunks, params.batches).sum()) + MOST_CHANGES
     column, num_masks = np.zeros(capacity, dtype=np.int64), tables.duration.shape[2]
@@ -88,21 +88,21 @@ def empty_pool(tables: Tables, num_dimensions: int, params: PathParams) -> Pool:
         collective=column.copy(),
         layer=column.copy(),
         chunks=column.copy(),
-        load=np.zeros((capacity, num_dimensions)),
+        load=np.zeros((capacity, num_resources)),
         middle=np.zeros(capacity),
         credit=column.copy(),
         size=np.zeros(1, dtype=np.int64),
-        total=np.zeros((len(tables.threshold), num_dimensions)),
+        total=np.zeros((len(tables.threshold), num_resources)),
         total_middle=np.zeros(1),
-        price=np.zeros(num_dimensions),
-        change=np.zeros(num_dimensions),
+        price=np.zeros(num_resources),
+        change=np.zeros(num_resources),
         cost=np.zeros(num_masks),
         choice=np.zeros(num_masks, dtype=np.int64),
     )
 
 
 def choose_paths(tables: Tables, pool: Pool, tail: FloatArray, weight: float, params: PathParams) -> float:
-    """Fill the pool; returns the latest finish of a dimension: its load and its `tail`, shape (thresholds, dimensions).
+    """Fill the pool; returns the latest finish of a resource: its load and its `tail`, shape (thresholds, resources).
 
     The latest finish is minimised, plus `weight` times the mean over the dimensions of the time in middle stages.
     First every batch of chunks takes the path that is cheapest at prices which rise with the finish of a dimension.

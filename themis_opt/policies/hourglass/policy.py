@@ -159,13 +159,13 @@ def balanced(instance: Instance, params: HourglassParams = USUAL_HOURGLASS) -> S
 
 def balance(instance: Instance, params: HourglassParams, portions: Sequence[Portion]) -> Balanced:
     """The best that the rules find of portions of collectives."""
-    tables, num_dimensions = tables_of(instance, portions), len(instance.fabric.dimensions)
+    tables, num_resources = tables_of(instance, portions), instance.num_resources
     num_stages = int((tables.chunks * tables.phases * tables.width).sum())
     trials = min(params.trials_per_stage * num_stages, params.most_work // num_stages)
     most = max(1, params.most_work // (NUM_RULES * num_stages))
-    aims = aims_of(tables, num_dimensions, params.weights, most)
-    candidates = empty_candidates(tables, num_dimensions, len(aims.weight) + 1)
-    pool = empty_pool(tables, num_dimensions, params.paths)
+    aims = aims_of(tables, num_resources, params.weights, most)
+    candidates = empty_candidates(tables, num_resources, len(aims.weight) + 1)
+    pool = empty_pool(tables, num_resources, params.paths)
     run(tables, pool, candidates, aims, trials, params.paths)
     return Balanced(instance, portions, tables, candidates)
 

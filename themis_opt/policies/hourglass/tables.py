@@ -80,8 +80,8 @@ class Tables(NamedTuple):
         Whether its first stages scatter, and its last stages gather: the stages that move most bytes.
     rank : int64, shape (collectives, 3)
         As in :data:`RANKS`.
-    span : int64, shape (collectives, widest)
-        The dimension that each local dimension stands for.
+    resource : int64, shape (collectives, 2, widest)
+        What a stage holds, by phase and local dimension.
     duration : int64, shape (collectives, 2, 2**widest, widest)
         Picoseconds a stage of a chunk holds its dimension, by phase, mask of the local dimensions visited in the phase,
         and local dimension.
@@ -100,7 +100,7 @@ class Tables(NamedTuple):
     opens: IntArray
     closes: IntArray
     rank: IntArray
-    span: IntArray
+    resource: IntArray
     duration: IntArray
     lag: IntArray
     threshold: IntArray
@@ -113,7 +113,7 @@ def tables_of(instance: Instance, portions: Sequence[Portion] | None = None) -> 
     rules = [collective.kind.rule for collective in collectives]
     numbers = np.array([portion.number for portion in portions])
     release = np.array([collective.release for collective in collectives])
-    span, lag = _spans_and_lags(instance)
+    resource, lag = _resources_and_lags(instance)
     return Tables(
         width=np.array([len(collective.span) for collective in collectives]),
         phases=np.array([len(rule.phases) for rule in rules]),
@@ -124,24 +124,23 @@ def tables_of(instance: Instance, portions: Sequence[Portion] | None = None) -> 
         opens=np.array([rule.opens for rule in rules]),
         closes=np.array([rule.closes for rule in rules]),
         rank=np.array([RANKS[rule.opens, rule.closes] for rule in rules]),
-        span=span[numbers],
+        resource=resource[numbers],
         duration=_durations(instance, numbers, np.array([portion.sizes[0] for portion in portions])),
         lag=lag[numbers],
         threshold=_thresholds(release),
     )
 
 
-def _spans_and_lags(instance: Instance) -> tuple[IntArray, IntArray]:
-    """`span` and `lag` of all collectives of the instance."""
+def _resources_and_lags(instance: Instance) -> tuple[IntArray, IntArray]:
+    """`resource` and `lag` of all collectives of the instance."""
     widest = max(len(exchange.span) for exchange in instance.exchanges)
-    span = np.zeros((len(instance.exchanges), widest), dtype=np.int64)
-    lag = np.zeros((len(instance.exchanges), 2, widest), dtype=np.int64)
+    resource, lag = (np.zeros((len(instance.exchanges), 2, widest), dtype=np.int64) for _ in range(2))
     for number, exchange in enumerate(instance.exchanges):
-        width = len(exchange.span)
-        span[number, :width] = exchange.span
+        width, span = len(exchange.span), np.array(exchange.span)
         for place, phase in enumerate(exchange.kind.rule.phases):
-            lag[number, place, :width] = fixed_lag(instance, phase, np.array(exchange.span))
-    return span, lag
+            resource[number, place, :width] = instance.ports.resource[phase, span]
+            lag[number, place, :width] = fixed_lag(instance, phase, span)
+    return resource, lag
 
 
 def _durations(instance: Instance, numbers: IntArray, sizes: IntArray) -> IntArray:
@@ -162,14 +161,14 @@ def _thresholds(release: IntArray) -> IntArray:
     return distinct[np.arange(count) * len(distinct) // count]
 
 
-def least_lags(tables: Tables, num_dimensions: int) -> IntArray:
-    """Least lag on every dimension of the stages of collectives released at or after each threshold."""
-    least = np.full((len(tables.threshold), num_dimensions), NO_LAG)
+def least_lags(tables: Tables, num_resources: int) -> IntArray:
+    """Least lag on every resource of the stages of collectives released at or after each threshold."""
+    least = np.full((len(tables.threshold), num_resources), NO_LAG)
     for number, width in enumerate(tables.width):
-        rows = tables.threshold <= tables.release[number]
-        lags = tables.lag[number, : tables.phases[number], :width].min(axis=0)
-        columns = tables.span[number, :width]
-        least[np.ix_(rows, columns)] = np.minimum(least[np.ix_(rows, columns)], lags)
+        rows = np.flatnonzero(tables.threshold <= tables.release[number])
+        for phase in range(tables.phases[number]):
+            columns = tables.resource[number, phase, :width]
+            np.minimum.at(least, (rows[:, None], columns), tables.lag[number, phase, :width])
     return np.where(least == NO_LAG, 0, least)
 
 
@@ -198,6 +197,18 @@ def arc_duration(tables: Tables, collective: int, layer: int, visited: int, loca
     return duration
 
 
+def arc_cost(
+    tables: Tables, collective: int, layer: int, visited: int, local: int, price: FloatArray, extra: float
+) -> float:
+    """That time at the price of what is held, and an extra one."""
+    duration, resource = arc_duration(tables, collective, layer, visited, local), tables.resource[collective]
+    cost: float = (price[resource[layer, local]] + extra) * duration
+    if tables.mirrored[collective]:  # what the second phase holds may be dearer
+        second = duration - tables.duration[collective, 0, visited, local]
+        cost += (price[resource[1, local]] - price[resource[0, local]]) * second
+    return cost
+
+
 def is_middle(tables: Tables, collective: int, layer: int, position: int) -> bool:
     """Whether a stage is neither the first scatter nor the last gather of its chunk."""
     if tables.opens[collective] and layer == 0 and position == 0:
@@ -215,7 +226,7 @@ def cheapest_path(
     least: FloatArray,
     choice: IntArray,
 ) -> int:
-    """Path of least cost: time at the `price` of its dimension, in middle stages with the surcharge.
+    """Path of least cost: time at the `price` of what is held, in middle stages with the surcharge.
 
     `least` and `choice`, shape (2**widest,), are work space: least cost to have visited each set of local dimensions,
     and the dimension visited last then.
@@ -231,8 +242,7 @@ def cheapest_path(
         extra = surcharge if is_middle(tables, collective, layer, position) else 0.0
         for local in range(width):
             if not visited >> local & 1:
-                rate = price[tables.span[collective, local]] + extra
-                cost = least[visited] + rate * arc_duration(tables, collective, layer, visited, local)
+                cost = least[visited] + arc_cost(tables, collective, layer, visited, local, price, extra)
                 if cost < least[visited | 1 << local]:
                     least[visited | 1 << local], choice[visited | 1 << local] = cost, local
     path, visited = 0, everything
@@ -248,7 +258,10 @@ def add_load(tables: Tables, load: FloatArray, collective: int, layer: int, path
     for position in range(tables.width[collective]):
         local = dimension_at(path, position)
         duration = arc_duration(tables, collective, layer, visited, local)
-        load[tables.span[collective, local]] += duration
+        first = tables.duration[collective, layer, visited, local]
+        load[tables.resource[collective, layer, local]] += first
+        if tables.mirrored[collective]:
+            load[tables.resource[collective, 1, local]] += duration - first
         if is_middle(tables, collective, layer, position):
             middle += duration
         visited |= 1 << local
