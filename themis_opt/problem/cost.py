@@ -52,7 +52,6 @@ from themis_opt.problem.wiring import blocks_sent, exactly, seconds_to_sum, step
 
 if TYPE_CHECKING:
     from themis_opt.problem.instance import Instance
-    from themis_opt.problem.network import Dimension
 
 GIB_PER_STAGE = 1e-6
 """What the schedules of an instance and their files hold for each stage."""

@@ -13,16 +13,21 @@ Where other stages need both directions, or all go one way, such a dimension is 
 direction carries.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from themis_opt.base.arrays import IntArray, read_only
-from themis_opt.problem.network import Dimension
 from themis_opt.problem.phases import Data, Phase
+
+if TYPE_CHECKING:
+    from themis_opt.problem.network import Dimension
 
 
 @dataclass(frozen=True, eq=False)
