@@ -1,18 +1,19 @@
 """Running CP-SAT: progress out, interruption in."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Event
+from threading import Event, Thread
 from time import monotonic
 from typing import Any
 
 from ortools.sat.python import cp_model
 from psutil import Process
 
+from formulations.interruption import INTERRUPTION
 from formulations.limits import Limits, Relaxation
 
 SolverProgress = Callable[[float, float], None]
@@ -74,13 +75,18 @@ def search(
     and the best solution so far is returned with status ``interrupted``.  It is also stopped when it overruns its
     time, when the process holds more memory than it may, or when another thread sets `stop`.
     """
-    solver = limits.solver(relaxation)
-    tracker = _Tracker(variables, report)
+    solver, interrupted = limits.solver(relaxation), Event()
+    tracker, stops = _Tracker(variables, report), [interrupted, *([stop] if stop else [])]
     solver.best_bound_callback = lambda bound: report(float("inf"), bound)
     with ThreadPoolExecutor(max_workers=1) as executor:
-        solving = executor.submit(solver.solve, model, tracker)
-        interrupted = _wait(solving, solver, limits, stop or Event())
-    status = "interrupted" if interrupted else solver.status_name(solving.result()).lower()
+        try:
+            solving = executor.submit(_solve, model, tracker, solver, limits, stops)
+            _wait(solving, interrupted)
+        except KeyboardInterrupt:  # between two statements
+            interrupted.set()
+            raise
+    was_interrupted = interrupted.is_set() or INTERRUPTION.came
+    status = "interrupted" if was_interrupted else solver.status_name(solving.result()).lower()
     bound = solver.best_objective_bound
     work = solver.response_proto.deterministic_time
     return SearchOutcome(status, bound if math.isfinite(bound) else 0.0, tracker.values, work)
@@ -103,17 +109,34 @@ def hinted_objective(model: cp_model.CpModel) -> int | None:
     return int(solver.objective_value) if solved else None
 
 
-def _wait(solving: Future[Any], solver: cp_model.CpSolver, limits: Limits, stop: Event) -> bool:
-    """Wait for the solver; tell it to stop on Ctrl-C, when told, or when it overruns a limit.  Whether Ctrl-C came."""
-    interrupted, process = False, Process()
-    latest = math.inf if limits.deterministic else monotonic() + limits.seconds + GRACE_SECONDS
-    most_bytes = MEMORY_SHARE * limits.memory * 2**30
+def _wait(solving: Future[Any], interrupted: Event) -> None:
+    """Wait for the solver, whatever comes; Ctrl-C is left in the event."""
     while not solving.done():
         try:
-            wait([solving], timeout=POLL_SECONDS)
-            if interrupted or stop.is_set() or monotonic() > latest or process.memory_info().rss > most_bytes:
-                solver.stop_search()
+            wait([solving])
         except KeyboardInterrupt:
-            interrupted = True
+            interrupted.set()
+
+
+def _solve(
+    model: cp_model.CpModel, tracker: _Tracker, solver: cp_model.CpSolver, limits: Limits, stops: Sequence[Event]
+) -> Any:
+    """Solve, watched by a thread beside this one, in neither of which Ctrl-C raises anything."""
+    ended = Event()
+    watcher = Thread(target=_watch, args=(ended, solver, limits, stops), daemon=True)
+    watcher.start()
+    try:
+        return solver.solve(model, tracker)
+    finally:
+        ended.set()
+
+
+def _watch(ended: Event, solver: cp_model.CpSolver, limits: Limits, stops: Sequence[Event]) -> None:
+    """Tell the solver to stop when told to, after Ctrl-C, or when it overruns a limit; until it has."""
+    process = Process()
+    latest = math.inf if limits.deterministic else monotonic() + limits.seconds + GRACE_SECONDS
+    most_bytes = MEMORY_SHARE * limits.memory * 2**30
+    while not ended.wait(POLL_SECONDS):
+        told = INTERRUPTION.came or any(stop.is_set() for stop in stops)
+        if told or monotonic() > latest or process.memory_info().rss > most_bytes:
             solver.stop_search()
-    return interrupted

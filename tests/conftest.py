@@ -3,12 +3,14 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, settings
 from paper_networks import PAPER_NETWORKS
 
 import themis_opt
+from formulations.interruption import INTERRUPTION
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
@@ -76,7 +78,20 @@ def run() -> Callable[[Instance, str], Schedule]:
 
 @pytest.fixture
 def heeds_ctrl_c() -> Iterator[None]:
-    """Ctrl-C raises KeyboardInterrupt, which processes of a parallel test run ignore otherwise."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Ctrl-C raises KeyboardInterrupt, as on the command line; processes of a parallel test run ignore it otherwise."""
+    before = signal.signal(signal.SIGINT, INTERRUPTION.handle)
     yield
     signal.signal(signal.SIGINT, before)
+    INTERRUPTION.came = False
+
+
+@pytest.fixture
+def loses_ctrl_c() -> Iterator[Callable[..., None]]:
+    """A function in which Ctrl-C comes, whose exception is lost as in a callback or a finaliser."""
+
+    def lose(*arguments: object) -> None:
+        with suppress(KeyboardInterrupt):
+            INTERRUPTION.handle(signal.SIGINT, None)
+
+    yield lose
+    INTERRUPTION.came = False

@@ -8,7 +8,7 @@ from themis_opt.cli import process  # first, because time limits count from here
 def run() -> None:
     """Run the command line; Ctrl-C while it still loads ends it like Ctrl-C later."""
     process.prepare_streams()
-    process.end_like_interrupted()
+    process.remember_interruptions()
     try:
         from themis_opt.cli.main import application
 

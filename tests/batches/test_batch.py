@@ -153,6 +153,12 @@ def test_a_lost_cluster_ends_the_batch_and_keeps_its_rows(many, store):
     assert 0 < len(finished_rows(many, store)) <= 20
 
 
+def test_a_lost_ctrl_c_ends_the_batch(many, store, loses_ctrl_c):
+    outcome = run_batch(many, store, threads(1), report=loses_ctrl_c)
+    assert outcome.interrupted
+    assert len(finished_rows(many, store)) < len(many)
+
+
 def test_runs_with_several_threads_take_several_slots(tmp_path, store, monkeypatch):
     lock, busy, most, together = threading.Lock(), [0], [0], threading.Event()
 

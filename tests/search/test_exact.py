@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from threading import Event
+from threading import Event, Timer
 from typing import Any
 
 import pytest
@@ -259,5 +259,17 @@ def test_ctrl_c_ends_cp_sat(hetero: Instance, monkeypatch: pytest.MonkeyPatch, s
     interrupting(monkeypatch, cp_sat)
     policy = Exact(seconds=LONG, workers=1, sizes=sizes, local_search=False)  # type: ignore[arg-type]
     reference = policy.solve(hetero.overridden(chunks=8))
+    validate(reference.schedule)
+    assert reference.status == "interrupted"
+
+
+@pytest.mark.parametrize("engine", ["local_search", "cp_sat"])
+def test_a_lost_ctrl_c_ends_the_search(hetero: Instance, engine: str, loses_ctrl_c: Callable[..., None]) -> None:
+    """Without it the search would go on for ten minutes, though nobody heard of the exception."""
+    policy = Exact(seconds=LONG, gap=0.0, workers=1, **{engine: False})  # type: ignore[arg-type]
+    timer = Timer(0.3, loses_ctrl_c)
+    timer.start()
+    reference = policy.solve(hetero.overridden(chunks=12))
+    timer.join()
     validate(reference.schedule)
     assert reference.status == "interrupted"

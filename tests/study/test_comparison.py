@@ -182,6 +182,12 @@ def test_interruption_is_reported(toy, number):
     assert all(0 < r.bound <= r.makespan * (1 + TOLERANCE) for r in comparison.results)
 
 
+def test_a_lost_ctrl_c_ends_the_comparison_after_the_policy(toy, loses_ctrl_c):
+    comparison = solve(toy, **QUICK, progress=loses_ctrl_c)
+    assert comparison.interrupted
+    assert [r.policy for r in comparison.results] == [usual_policies(toy)[0]]
+
+
 def test_interruption_before_the_first_schedule_is_passed_on(figure_5, monkeypatch):
     def interrupt(*arguments):
         raise KeyboardInterrupt

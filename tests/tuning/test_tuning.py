@@ -171,6 +171,11 @@ class TestTune:
         with pytest.raises(InputError, match="no trial succeeded: nothing works"):
             tune(instance, trials=2)
 
+    def test_a_lost_ctrl_c_ends_the_search(self, instance, loses_ctrl_c):
+        tuned = tune(instance, trials=50, progress=loses_ctrl_c, **COSTLY)
+        assert tuned.interrupted
+        assert len(tuned.trials) == 1
+
     def test_ctrl_c_before_the_first_trial_is_passed_on(self, instance, monkeypatch):
         def stopped(self, choice, case):
             raise KeyboardInterrupt

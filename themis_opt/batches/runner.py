@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from time import monotonic, time
 from typing import Any
 
+from formulations.interruption import INTERRUPTION
 from themis_opt.base.errors import InputError
 from themis_opt.batches.estimate import Like, RunEstimate, like
 from themis_opt.batches.executors import Site
@@ -139,6 +140,7 @@ class _Runner:
         try:
             self.tell()
             while self.pending or self.running:
+                INTERRUPTION.check()
                 self.fill()
                 done, _ = wait(self.running, timeout=self.params.commit_seconds, return_when=FIRST_COMPLETED)
                 for future in done:

@@ -6,9 +6,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from signal import SIG_IGN, SIGINT, SIGTERM, default_int_handler, signal
+from signal import SIG_IGN, SIGINT, SIGTERM, default_int_handler, getsignal, signal
 from threading import current_thread, main_thread
 from time import monotonic
+
+from formulations.interruption import INTERRUPTION
 
 PROCESS_START = monotonic()
 
@@ -34,10 +36,15 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def end_like_interrupted() -> None:
-    """Let SIGTERM, with which schedulers of clusters end jobs, do what Ctrl-C does: keep the best so far."""
+def remember_interruptions() -> None:
+    """Let Ctrl-C be remembered, as its exception may be lost, unless the process ignores it.
+
+    SIGTERM, with which schedulers of clusters end jobs, does the same: it keeps the best so far.
+    """
     if current_thread() is main_thread():
-        signal(SIGTERM, default_int_handler)
+        signal(SIGTERM, INTERRUPTION.handle)
+        if getsignal(SIGINT) is default_int_handler:
+            signal(SIGINT, INTERRUPTION.handle)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
@@ -172,10 +172,11 @@ def run_wave(incumbent: Incumbent, tasks: list[Task], most_work: float) -> float
         is_over = incumbent.left <= 0 and not incumbent.allowance.counts_work
         return incumbent.interrupted or is_over or makespan <= incumbent.enough
 
+    running: list[Future[tuple[Schedule, float]]] = []
     with ThreadPoolExecutor(len(tasks)) as threads:
-        running = [threads.submit(task, most_work, stops) for task in tasks]
-        while not all(future.done() for future in running):
+        while len(running) < len(tasks) or not all(future.done() for future in running):
             try:
+                running.extend(threads.submit(task, most_work, stops) for task in tasks[len(running) :])
                 wait(running)
             except KeyboardInterrupt:
                 incumbent.interrupt()

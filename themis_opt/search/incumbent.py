@@ -124,7 +124,7 @@ class Incumbent:
 
     def interrupt(self) -> None:
         """End the search, as Ctrl-C asks."""
-        self.allowance.interrupted = True
+        self.allowance.interrupt()
 
     def charge(self, seconds: float) -> None:
         """Count work of so many seconds, where work is counted and not wall time."""

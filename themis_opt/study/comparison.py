@@ -6,6 +6,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
+from formulations.interruption import INTERRUPTION
 from formulations.limits import MIN_SECONDS, PROVEN_GAP, Limits
 from themis_opt.base.errors import InputError, InvalidSchedule, ThemisError
 from themis_opt.base.units import format_short_time
@@ -223,6 +224,7 @@ def compare(
     shares = _Shares(clock, sum(seconds_of(policy) is not None for policy in made.values()))
     try:
         for name, policy in made.items():
+            INTERRUPTION.check()
             if is_reference(policy):
                 continue
             if run.schedules and _is_too_slow(name, instance, clock):
@@ -238,6 +240,7 @@ def compare(
         if not run.schedules:
             raise
         run.interrupted = True
+    run.interrupted |= INTERRUPTION.came
     return run.judged([name for name in names if name in run.schedules])
 
 

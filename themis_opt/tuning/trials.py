@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from formulations.interruption import INTERRUPTION
 from themis_opt.base.errors import ThemisError
 from themis_opt.search.allowance import Allowance
 from themis_opt.tuning.history import OUTCOME, History, Objective, Trial, key_of, ratio_of
@@ -85,6 +86,7 @@ class Search:
         exhaustive = allowance.left > 0 and len(first) <= trials
         total = len(first) if exhaustive else trials
         while self._num_known() < total and (allowance.left > 0 or not self.history.known):
+            INTERRUPTION.check()
             if exhaustive or not self.history.known:
                 self._enqueue(self._next_unknown())
             elif self._repeats_in_a_row() >= MOST_REPEATS:

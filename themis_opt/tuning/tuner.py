@@ -112,7 +112,7 @@ def find(
         interrupted = True
     except StorageError as error:
         lost = StorageLost(error.rule, field=error.field, value=error.value)
-    tuned = _tuned(search, interrupted, allowance)
+    tuned = _tuned(search, interrupted or allowance.interrupted, allowance)
     if lost is not None:
         lost.tuned = tuned
         raise lost

@@ -1,0 +1,30 @@
+"""Ctrl-C that is not lost: Python drops an exception that a signal raises within a callback or a finaliser."""
+
+from types import FrameType
+
+
+class Interruption:
+    """What a handler of signals leaves behind, for every loop that looks whether to go on.
+
+    Attributes
+    ----------
+    came : bool
+        Whether Ctrl-C came, whether or not its exception was heard.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Remember the signal and interrupt what runs; no lock is taken, since the frame may hold any."""
+        self.came = True
+        raise KeyboardInterrupt
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt where one was due, for loops that heard nothing of it."""
+        if self.came:
+            raise KeyboardInterrupt
+
+
+INTERRUPTION = Interruption()
+"""That of this process, where the command line listens to it; otherwise none ever came."""
