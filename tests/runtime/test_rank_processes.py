@@ -164,6 +164,39 @@ def test_killed_ranks_are_named():
     assert re.search(pattern, str(error))
 
 
+def shared_names():
+    """Names of memory that ranks of MPI share."""
+    return {path.name for path in Path("/dev/shm").glob("mpich_shm_*")}
+
+
+def test_mpi_ranks_that_fail_leave_no_memory_behind():
+    pytest.importorskip("mpi4py", reason="needs the extra mpi")
+    before = shared_names()
+    assert fail(slow_program(), signalled(signal.SIGKILL, 2), "mpi").rank == 2
+    assert shared_names() <= before
+
+
+STARTS_MPI = """
+import sys, time
+from themis_opt.runtime.coordinator import Coordinator, local
+with Coordinator(2, local(2, "mpi")) as coordinator:
+    print(*(coordinator.process_of(rank) for rank in range(2)), flush=True)
+    time.sleep(600)
+"""
+
+
+def test_mpi_ranks_end_with_their_coordinator_even_while_they_are_stopped():
+    pytest.importorskip("mpi4py", reason="needs the extra mpi")
+    process = subprocess.Popen([sys.executable, "-c", STARTS_MPI], stdout=subprocess.PIPE, text=True)
+    started = [psutil.Process(int(number)) for number in process.stdout.readline().split()]
+    for rank in started:
+        rank.suspend()
+    process.kill()
+    process.communicate()
+    assert len(started) == 2
+    wait_until(lambda: not any(rank.is_running() for rank in started))
+
+
 @pytest.mark.benchmarks
 def test_stopped_ranks_are_named():
     error = fail(slow_program(), signalled(signal.SIGSTOP, 1))

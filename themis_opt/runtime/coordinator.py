@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from time import monotonic
@@ -20,6 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from psutil import NoSuchProcess, Process
 
 from themis_opt.base.arrays import FloatArray
 from themis_opt.base.errors import InputError
@@ -29,7 +31,7 @@ from themis_opt.runtime.layout import coordinates
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.program import Program
 from themis_opt.runtime.transports.tcp import ACCEPT_SECONDS, GREETING_SECONDS, LONGEST_GREETING
-from themis_opt.runtime.worker import boot_id
+from themis_opt.runtime.worker import boot_id, end_with_parent
 
 REPORT_SECONDS = 30.0
 """In which all ranks must have reported."""
@@ -284,6 +286,9 @@ class Coordinator:
             peer.line.close()
         self._listener.close()
         for process in self._processes:
+            with suppress(NoSuchProcess):
+                for rank in Process(process.pid).children(recursive=True):  # those of mpiexec are not in its group
+                    rank.kill()
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -314,11 +319,19 @@ def command(ranks: str, coordinator: str, host: str, transport: str, python: str
     return [python, "-m", "themis_opt.runtime.worker", *options]
 
 
-def _launched(line: Sequence[str], token: str, *, by_input: bool) -> subprocess.Popen[bytes]:
-    """A process in a separate session that ends when its standard input does."""
+def _launched(
+    line: Sequence[str], token: str, *, by_input: bool, begin: Callable[[], None] | None = None
+) -> subprocess.Popen[bytes]:
+    """A process in a separate session that ends when its standard input does; `begin` is called in it at first."""
     environment = os.environ | ({} if by_input else {TOKEN_VARIABLE: token})
     try:
-        process = subprocess.Popen(line, stdin=subprocess.PIPE, start_new_session=True, env=environment)
+        process = subprocess.Popen(
+            line,
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+            env=environment,
+            preexec_fn=begin,  # noqa: PLW1509 - the coordinator has no other thread yet
+        )
     except OSError as error:
         raise InputError(f"cannot be started: {error.strerror}", field="launcher", value=line[0]) from None
     if by_input and process.stdin:
@@ -346,7 +359,8 @@ def local(num_ranks: int, transport: str = "tcp") -> StartRanks:
     def start(coordinator: str, token: str) -> Sequence[subprocess.Popen[bytes]]:
         if transport == "mpi":
             line = command("mpi", coordinator, "127.0.0.1", transport)
-            return [_launched([_mpiexec(), "-n", str(num_ranks), *line], token, by_input=False)]
+            begin = partial(end_with_parent, os.getpid())  # mpiexec does not mind its input, but ends all ranks
+            return [_launched([_mpiexec(), "-n", str(num_ranks), *line], token, by_input=False, begin=begin)]
         line = command(",".join(map(str, range(num_ranks))), coordinator, "127.0.0.1", transport)
         return [_launched(line, token, by_input=False)]
 

@@ -1,6 +1,8 @@
 """Links over MPI (extra ``mpi``): nonblocking messages between ranks that mpiexec has started."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
@@ -18,6 +20,20 @@ MPI_POLL_SECONDS = 0.0002
 
 IDLE_SECONDS = 0.001
 """The same while messages of this rank are not due yet: those of others hardly are before."""
+
+
+SHARED = "/dev/shm/mpich_shm"
+"""How names of the memory begin that ranks of MPICH on one machine share."""
+
+
+def leave_no_names() -> None:
+    """Take the names of shared memory away once all ranks hold it, or it would stay where they are killed."""
+    MPI.COMM_WORLD.Barrier()
+    with suppress(OSError):  # systems without this file keep such memory elsewhere
+        mapped = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").split()
+        for name in {word for word in mapped if word.startswith(SHARED)}:
+            Path(name).unlink(missing_ok=True)
+    MPI.COMM_WORLD.Barrier()
 
 
 def own_rank() -> int:
