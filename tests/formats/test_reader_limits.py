@@ -5,9 +5,11 @@ import json
 
 import pytest
 from fuzzing import attempt
+from pydantic import ValidationError
 
 from themis_opt.base import documents
 from themis_opt.base.errors import InputError
+from themis_opt.schedules.schedule_file import PeriodDocument, ScheduleDocument
 from themis_opt.workloads.models import find_model
 
 LINES = {
@@ -51,9 +53,39 @@ def test_documents_of_many_values_are_refused(tmp_path, monkeypatch):
         documents.read_json(path)
 
 
+def test_objects_of_many_names_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "MAX_KEYS", 100)
+    path = tmp_path / "many.json"
+    path.write_text(json.dumps(dict.fromkeys(map(str, range(101)), 1)))
+    with pytest.raises(InputError, match=r"many.json: must hold at most 100 names in one object"):
+        documents.read_json(path)
+
+
+WRONG = ["wrong"] * 1000
+
+
+@pytest.mark.parametrize(
+    ("document", "field", "value"),
+    [
+        (ScheduleDocument, "start_ps", WRONG),
+        (ScheduleDocument, "collectives", WRONG),
+        (ScheduleDocument, "sequences", {"node": WRONG}),
+        (PeriodDocument, "launches", WRONG),
+        (PeriodDocument, "keys", WRONG),
+        (PeriodDocument, "sequences", [WRONG]),
+        (PeriodDocument, "task_start_ps", [WRONG]),
+        (PeriodDocument, "stage_start_ps", [WRONG]),
+    ],
+)
+def test_long_lists_of_wrong_items_are_few_errors(document, field, value):
+    with pytest.raises(ValidationError) as refusal:
+        document.model_validate({field: value})
+    assert 0 < sum(error["loc"][0] == field for error in refusal.value.errors()) < 5
+
+
 def test_traces_of_many_values_are_refused(tmp_path):
-    content = gzip.compress(b'{"traceEvents": [1' + b",1" * 10_000_000 + b"]}", 1)
-    assert "must hold at most 10000000 values" in attempt("pytorch-trace", tmp_path / "trace.json.gz", content)
+    content = gzip.compress(b'{"traceEvents": [1' + b",1" * 5_000_000 + b"]}", 1)
+    assert "must hold at most 5000000 values" in attempt("pytorch-trace", tmp_path / "trace.json.gz", content)
 
 
 def test_logs_of_many_buckets_are_refused(tmp_path):

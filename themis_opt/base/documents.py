@@ -20,6 +20,9 @@ MAX_FILE_BYTES = 256 * 2**20
 MAX_VALUES = 5_000_000
 """Most values of a JSON document: each may take a hundred times the memory of its characters."""
 
+MAX_KEYS = 100_000
+"""Most names of one object of a JSON document: each may be an error of its own, which takes some KiB."""
+
 MAX_TOML_BYTES = 2**20
 """Largest TOML file that is read: experiments are written by hand."""
 
@@ -131,6 +134,8 @@ def _is_text(document: Any) -> bool:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MAX_KEYS:
+        raise ValueError(f"must hold at most {MAX_KEYS} names in one object")
     document = dict(pairs)
     if len(document) < len(pairs):
         counts = Counter(key for key, _ in pairs)

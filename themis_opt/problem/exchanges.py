@@ -27,7 +27,7 @@ class Collective(Model):
     size: Annotated[Bytes, Field(gt=0, le=MAX_BYTES)]
     chunks: Annotated[Count, Field(gt=0, le=MAX_CHUNKS)] = 64
     name: str = ""
-    dimensions: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    dimensions: Annotated[tuple[str, ...], Field(min_length=1, fail_fast=True)] | None = None
     release: Annotated[Picoseconds, Field(ge=0)] = 0
     element_bytes: Annotated[Count, Field(gt=0, le=MAX_BYTES)] = 2
 
@@ -57,10 +57,10 @@ class Tensor(Model):
     ready_after: str
     needed_before: str
     needed_in: Literal["this", "next"] | None = None
-    dimensions: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    dimensions: Annotated[tuple[str, ...], Field(min_length=1, fail_fast=True)] | None = None
     parallelism: Parallelism = "data"
     element_bytes: Annotated[Count, Field(gt=0, le=MAX_BYTES)] = 2
-    after: tuple[str, ...] = ()
+    after: Annotated[tuple[str, ...], Field(fail_fast=True)] = ()
     tolerance: Annotated[float, Field(ge=0, lt=1, strict=True)] = 0.0
 
     @property

@@ -24,6 +24,10 @@ from themis_opt.problem.ports import Ports, ports_of
 INSTANCE_FORMAT: Literal["themis-opt/instance/1"] = "themis-opt/instance/1"
 
 
+MAX_COLLECTIVES = 2**17
+"""Most collectives: several errors of each would take much memory."""
+
+
 def _of_stage(name: str, stage: int) -> str:
     """The name of a dimension of a stage: that of the network for the first one."""
     return f"{name}@{stage + 1}" if stage else name
@@ -44,7 +48,7 @@ class Instance(Model):
     name: str = ""
     description: str = ""
     network: Network
-    collectives: Annotated[tuple[Collective, ...], Field(min_length=1)] = ()
+    collectives: Annotated[tuple[Collective, ...], Field(min_length=1, max_length=MAX_COLLECTIVES)] = ()
     iteration: Iteration | None = None
     chunks: Annotated[Count, Field(gt=0, le=MAX_CHUNKS)] = 64
     latency: Literal["lag", "occupy"] = "lag"

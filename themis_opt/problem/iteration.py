@@ -23,7 +23,7 @@ class ComputeTask(Model):
 
     name: Annotated[str, Field(min_length=1)]
     duration: Annotated[Picoseconds, Field(ge=0)]
-    after: tuple[str, ...] = ()
+    after: Annotated[tuple[str, ...], Field(fail_fast=True)] = ()
     parameter_bytes: Annotated[Bytes, Field(ge=0, le=MAX_BYTES)] = 0
     stage: Annotated[Count, Field(ge=0, lt=MAX_PIPELINE_STAGES)] = 0
 
@@ -53,9 +53,9 @@ class Iteration(Model):
 
     tasks: Annotated[tuple[ComputeTask, ...], Field(min_length=1, max_length=MAX_TASKS)]
     tensors: Annotated[tuple[Tensor, ...], Field(min_length=1, max_length=MAX_TENSORS)]
-    splits: tuple[Split, ...] = ()
+    splits: Annotated[tuple[Split, ...], Field(fail_fast=True)] = ()
     steps: Annotated[Count, Field(gt=0)] = 1
-    links: tuple[Dimension, ...] = ()
+    links: Annotated[tuple[Dimension, ...], Field(fail_fast=True)] = ()
 
     @property
     def num_stages(self) -> int:

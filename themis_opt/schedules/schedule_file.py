@@ -35,6 +35,10 @@ Number = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
 Time = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
 """Picoseconds; a duration that the clock holds can be added."""
 
+Numbers = Annotated[list[WholeNumber], Field(fail_fast=True)]
+Names = Annotated[list[str], Field(fail_fast=True)]
+"""Lists of millions say one error alone: each takes some KiB."""
+
 RULES_OF_PLANS = ("coverage", "stages", "sizes")
 """Rules that a plan must obey for its stages to have costs."""
 
@@ -82,8 +86,8 @@ class ChunksPart(_SchedulePart):
     """The chunks of one collective operation: bytes, and the names of the dimensions along each path."""
 
     name: str
-    sizes: Annotated[list[WholeNumber], Field(min_length=1)]
-    paths: Annotated[list[list[str]], Field(min_length=1)]
+    sizes: Annotated[Numbers, Field(min_length=1)]
+    paths: Annotated[list[Names], Field(min_length=1, fail_fast=True)]
 
 
 class TaskPart(_SchedulePart):
@@ -101,10 +105,10 @@ class LaunchPart(ChunksPart):
 
     kind: CollectiveKind
     part: LaunchedPart
-    tensors: Annotated[list[str], Field(min_length=1)]
+    tensors: Annotated[Names, Field(min_length=1)]
     after: TaskPart | None
     before: TaskPart | None
-    after_launches: list[str] = []
+    after_launches: Names = []
     urgent: StrictBool | None = None
 
 
@@ -127,11 +131,11 @@ class ScheduleDocument(_Document):
 
     format: Literal["themis-opt/schedule/1"] = SCHEDULE_FORMAT
     summary: MakespanSummary
-    collectives: list[ChunksPart]
-    sequences: dict[str, list[WholeNumber] | None]
-    start_ps: list[WholeNumber]
-    end_ps: list[WholeNumber]
-    ready_ps: list[WholeNumber]
+    collectives: Annotated[list[ChunksPart], Field(fail_fast=True)]
+    sequences: dict[str, Numbers | None]
+    start_ps: Numbers
+    end_ps: Numbers
+    ready_ps: Numbers
 
     @classmethod
     def of(cls, schedule: Schedule, **common: Any) -> Self:
@@ -187,11 +191,13 @@ class PeriodDocument(_Document):
     format: Literal["themis-opt/iteration-schedule/1"] = PERIOD_FORMAT
     summary: PeriodSummary
     order: Order
-    launches: Annotated[list[LaunchPart], Field(min_length=1)]
-    keys: list[float] | None = None
-    sequences: list[list[tuple[Number, Number]] | None] = []
-    task_start_ps: list[list[Time]]
-    stage_start_ps: list[list[Time | None]]
+    launches: Annotated[list[LaunchPart], Field(min_length=1, fail_fast=True)]
+    keys: Annotated[list[float], Field(fail_fast=True)] | None = None
+    sequences: Annotated[
+        list[Annotated[list[tuple[Number, Number]], Field(fail_fast=True)] | None], Field(fail_fast=True)
+    ] = []
+    task_start_ps: Annotated[list[Annotated[list[Time], Field(fail_fast=True)]], Field(fail_fast=True)]
+    stage_start_ps: Annotated[list[Annotated[list[Time | None], Field(fail_fast=True)]], Field(fail_fast=True)]
 
     @classmethod
     def of(cls, schedule: Schedule, **common: Any) -> Self:

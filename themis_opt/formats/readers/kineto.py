@@ -20,7 +20,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-from themis_opt.base.documents import check_values
+from themis_opt.base.documents import MAX_VALUES, check_values
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, format_percent, format_short_time
@@ -36,7 +36,6 @@ GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 STEP = re.compile(r"ProfilerStep#(\d+)")
 STEP_MARKS = ("gpu_user_annotation", "user_annotation")
 MAX_TRACE_EVENTS = 5_000_000
-MAX_TRACE_VALUES = 10_000_000
 MAX_KEPT = 1_000_000
 
 NCCL_KINDS: Mapping[str, CollectiveKind] = MappingProxyType(
@@ -106,7 +105,7 @@ def events(source: Source) -> Iterator[Mapping[str, Any]]:
     Raises InputError if the file is no such trace.
     """
     text = source.text
-    check_values(text, str(source), MAX_TRACE_VALUES)
+    check_values(text, str(source), MAX_VALUES)
     opening = re.compile(r'"traceEvents"\s*:\s*\[\s*').search(text)
     if opening is None:
         raise source.error("must hold a list 'traceEvents'")
