@@ -13,7 +13,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 from psutil import Process
 
-from formulations.interruption import INTERRUPTION
+from formulations.interruption import INTERRUPTION, TimeUp
 from formulations.limits import Limits, Relaxation
 
 SolverProgress = Callable[[float, float], None]
@@ -75,15 +75,15 @@ def search(
     and the best solution so far is returned with status ``interrupted``.  It is also stopped when it overruns its
     time, when the process holds more memory than it may, or when another thread sets `stop`.
     """
-    solver, interrupted = limits.solver(relaxation), Event()
-    tracker, stops = _Tracker(variables, report), [interrupted, *([stop] if stop else [])]
+    solver, interrupted, late = limits.solver(relaxation), Event(), Event()
+    tracker, stops = _Tracker(variables, report), [interrupted, late, *([stop] if stop else [])]
     solver.best_bound_callback = lambda bound: report(float("inf"), bound)
     with ThreadPoolExecutor(max_workers=1) as executor:
         try:
             solving = executor.submit(_solve, model, tracker, solver, limits, stops)
-            _wait(solving, interrupted)
-        except KeyboardInterrupt:  # between two statements
-            interrupted.set()
+            _wait(solving, interrupted, late)
+        except (KeyboardInterrupt, TimeUp):  # between two statements
+            late.set()
             raise
     was_interrupted = interrupted.is_set() or INTERRUPTION.came
     status = "interrupted" if was_interrupted else solver.status_name(solving.result()).lower()
@@ -109,13 +109,15 @@ def hinted_objective(model: cp_model.CpModel) -> int | None:
     return int(solver.objective_value) if solved else None
 
 
-def _wait(solving: Future[Any], interrupted: Event) -> None:
-    """Wait for the solver, whatever comes; Ctrl-C is left in the event."""
+def _wait(solving: Future[Any], interrupted: Event, late: Event) -> None:
+    """Wait for the solver, whatever comes; Ctrl-C and the end of the time are left in events."""
     while not solving.done():
         try:
             wait([solving])
         except KeyboardInterrupt:
             interrupted.set()
+        except TimeUp:
+            late.set()
 
 
 def _solve(

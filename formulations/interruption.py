@@ -1,10 +1,16 @@
-"""Ctrl-C that is not lost: Python drops an exception that a signal raises within a callback or a finaliser."""
+"""What ends work in the middle: time that is up, and Ctrl-C, which is not lost where Python drops its exception."""
 
 from types import FrameType
 
 
+class TimeUp(BaseException):
+    """The end of work whose time is up; no Exception, since the work may handle those."""
+
+
 class Interruption:
     """What a handler of signals leaves behind, for every loop that looks whether to go on.
+
+    Python drops an exception that a signal raises within a callback or a finaliser.
 
     Attributes
     ----------

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import PlainSerializer, ValidationError
 
+from formulations.interruption import TimeUp
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_DIMENSIONS, MAX_NPUS, Model, located
 from themis_opt.problem.instance import Instance
@@ -163,15 +164,14 @@ def test_lines_and_grids_are_refused_what_they_have_no_links_for(fields: dict[st
     assert "line" in message or "mesh2d" in message
 
 
-def _interrupt(_: object) -> str:
-    raise KeyboardInterrupt
-
-
-class _Interrupted(Model):
-    field: Annotated[str, PlainSerializer(_interrupt)] = ""
-
-
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, TimeUp])
 @pytest.mark.parametrize("method", ["model_dump", "model_dump_json"])
-def test_ctrl_c_while_a_model_is_written_is_no_error(method: str) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        getattr(_Interrupted(), method)()
+def test_an_interruption_while_a_model_is_written_is_no_error(method: str, kind: type[BaseException]) -> None:
+    def interrupt(_: object) -> str:
+        raise kind
+
+    class Interrupted(Model):
+        field: Annotated[str, PlainSerializer(interrupt)] = ""
+
+    with pytest.raises(kind):
+        getattr(Interrupted(), method)()

@@ -1,9 +1,15 @@
 """What is left of the time of a search."""
 
+import signal
+from contextlib import suppress
+from time import process_time
+from typing import Any
+
 import pytest
 
+from formulations.interruption import TimeUp
 from themis_opt.search import allowance
-from themis_opt.search.allowance import Allowance
+from themis_opt.search.allowance import Allowance, cut_off
 
 
 class Clock:
@@ -55,3 +61,60 @@ def test_a_turn_ends_before_the_allowance_and_a_turn_within_it_no_later(clock: C
         with allowance.turn(9.0):
             assert allowance.left == 2.0
     assert allowance.left == 4.0
+
+
+def endless() -> None:
+    while True:
+        pass
+
+
+def test_work_is_cut_off_where_time_is_up() -> None:
+    with pytest.raises(TimeUp), cut_off(Allowance(0.01)):
+        endless()
+
+
+def test_an_exception_that_is_lost_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowance, "AGAIN_SECONDS", 0.01)
+    lost: list[str] = []
+    with suppress(TimeUp), cut_off(Allowance(0.01)):
+        with suppress(TimeUp):
+            endless()
+        lost.append("the first")
+        endless()
+    assert lost == ["the first"]
+
+
+def test_overtime_is_for_all_work_together() -> None:
+    late = Allowance(0.0)
+    with pytest.raises(TimeUp), cut_off(late, 0.05):
+        endless()
+    assert late.overtime >= 0.05
+    reached: list[str] = []
+    with suppress(TimeUp), cut_off(late, 0.05):
+        endless()
+        reached.append("the end")
+    assert not reached
+
+
+def test_a_compiler_may_end_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowance, "AGAIN_SECONDS", 0.01)
+    compiler: dict[str, Any] = {"__name__": "numba.core", "process_time": process_time}
+    exec("def compile():\n end = process_time() + 0.05\n while process_time() < end: pass", compiler)
+    ended: list[str] = []
+    with suppress(TimeUp), cut_off(Allowance(0.0)):
+        compiler["compile"]()
+        ended.append("compiled")
+        endless()
+    assert ended == ["compiled"]
+
+
+def test_work_that_ends_in_time_is_left_alone() -> None:
+    with cut_off(Allowance(100.0)):
+        pass
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+
+
+def test_work_that_is_counted_is_not_cut_off() -> None:
+    with cut_off(Allowance(0.0, counts_work=True)):
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

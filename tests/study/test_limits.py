@@ -6,6 +6,10 @@ import themis_opt
 from themis_opt.base.errors import InputError
 from themis_opt.formats import tables
 from themis_opt.formats.bundle import write_schedule
+from themis_opt.search.exact import Exact
+from themis_opt.search.steps import Turn
+from themis_opt.solving import makespan_bounds
+from themis_opt.study import comparison
 from themis_opt.study.comparison import compare
 
 POLICIES = ("baseline+fifo", "themis+scf", "hourglass")
@@ -28,6 +32,38 @@ def test_small_instances_have_all_policies_whatever_the_limit():
     compared = compare(themis_opt.load("fig5.all_reduce.256MB"), (*POLICIES, "exact"), time_limit=0.01)
     assert compared.left_out == ()
     assert len(compared.results) == 4
+
+
+def endless(instance):
+    while True:
+        pass
+
+
+def test_a_policy_that_does_not_end_is_cut_off_and_left_out():
+    compared = compare(themis_opt.load("fig5.all_reduce.256MB"), ("baseline", endless), time_limit=0.05)
+    assert compared.left_out == ("endless",)
+    assert [result.policy for result in compared.results] == ["baseline"]
+
+
+def test_a_bound_that_does_not_end_is_cut_off(monkeypatch):
+    kinds = {"ideal": makespan_bounds.MAKESPAN_BOUNDS["ideal"], "slow": makespan_bounds.Bound(endless, False, "")}
+    monkeypatch.setattr(comparison, "bounds_of", lambda instance: kinds)
+    compared = compare(themis_opt.load("fig5.all_reduce.256MB"), ("baseline",), time_limit=0.05)
+    assert list(compared.bounds) == ["ideal"]
+
+
+def test_a_step_that_does_not_end_is_cut_off():
+    class Endless:
+        engine = ""
+
+        def applies(self, incumbent):
+            return True
+
+        def run(self, incumbent):
+            endless(incumbent)
+
+    instance = themis_opt.load("fig5.all_reduce.256MB")
+    assert Exact(seconds=0.05).solve(instance, steps=[Turn(Endless(), 1.0)]).status == "finished"
 
 
 def test_instances_that_do_not_fit_the_memory_are_refused(large):

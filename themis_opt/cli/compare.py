@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from themis_opt.study.robust import RobustChoice
 
 
-WRITE_SECONDS = 8e-6
-"""What the files of a schedule take for each stage; the search ends so much earlier."""
+PICTURE_SECONDS, PICTURES_SECONDS, WRITE_SECONDS = 1e-3, 2.0, 8e-6
+"""What pictures take for each stage, and at most, and what other files take for each stage."""
+
+MAX_WRITING = 0.5
+"""Share of the time limit by which the search ends earlier for the files at most."""
 
 FREE_SIZES = options.SearchOptions(sizes="free")
 
@@ -131,8 +134,9 @@ def _seconds_to_search(instance: "Instance", search: options.SearchOptions, fold
     """What is left of the time limit of the command, but for its files."""
     from themis_opt.problem.cost import count_stages
 
-    writing = 0.0 if folder is None else WRITE_SECONDS * count_stages(instance)
-    return max(remaining(search.time_limit) - writing, 0.0)
+    stages = 0 if folder is None else count_stages(instance)
+    writing = min(PICTURE_SECONDS * stages, PICTURES_SECONDS) + WRITE_SECONDS * stages
+    return max(remaining(search.time_limit) - min(writing, MAX_WRITING * search.time_limit), 0.0)
 
 
 def _searched(

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from formulations.interruption import TimeUp
 from themis_opt.base.errors import InputError, suggestion
 
 MAX_DIMENSIONS = 12
@@ -61,8 +62,9 @@ def _interruptible() -> Iterator[None]:
     try:
         yield
     except PydanticSerializationError as error:
-        if KeyboardInterrupt.__name__ in str(error):
-            raise KeyboardInterrupt from error
+        for kind in (KeyboardInterrupt, TimeUp):
+            if kind.__name__ in str(error):
+                raise kind from error
         raise
 
 

@@ -1,10 +1,23 @@
 """What is left of the time that a search may take, and of the turn of one of its steps."""
 
+import math
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import monotonic
+from threading import current_thread, main_thread
+from time import monotonic, process_time
+from types import FrameType
 
-from formulations.interruption import INTERRUPTION
+from formulations.interruption import INTERRUPTION, TimeUp
+
+LEAST_TIMER = 1e-3
+"""Seconds of a timer that is to ring at once: 0 would stop it."""
+
+AGAIN_SECONDS = 1.0
+"""After which a timer rings again, as its exception may have been lost, or had to wait for the compiler."""
+
+COMPILERS = ("numba", "llvmlite")
+"""Packages that are left to end what they do: what they compile is kept for the next time."""
 
 
 class Allowance:
@@ -22,6 +35,8 @@ class Allowance:
         self.counts_work, self._was_interrupted = counts_work, False
         self._end = seconds if counts_work else monotonic() + seconds
         self._kept = 0.0  # for the turns after this one
+        self.overtime = 0.0  # seconds of processor that work took after the end, before it was cut off
+        self.is_cut_off = False  # whether a timer runs for it
 
     @property
     def left(self) -> float:
@@ -51,3 +66,51 @@ class Allowance:
             yield
         finally:
             self._kept = kept
+
+
+@contextmanager
+def cut_off(allowance: Allowance, overtime: float = 0.0) -> Iterator[None]:
+    """Raise :class:`TimeUp` where wall time is up, and so many seconds of processor after it for all that is cut off.
+
+    Only in the main thread, which alone hears signals.
+    """
+    is_heard = current_thread() is main_thread() and hasattr(signal, "setitimer")
+    if allowance.counts_work or allowance.left == math.inf or allowance.is_cut_off or not is_heard:
+        yield
+        return
+    ended: list[float] = []  # the time of the processor when time was up
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if not ended:
+            ended.append(process_time())
+        if (left := overtime - allowance.overtime - (process_time() - ended[0])) > 0:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_PROF, max(left, LEAST_TIMER), AGAIN_SECONDS)
+        elif not _compiles(frame):
+            raise TimeUp
+
+    numbers = (signal.SIGALRM, signal.SIGPROF)
+    before = [signal.signal(number, end) for number in numbers]
+    try:
+        allowance.is_cut_off = True
+        signal.setitimer(signal.ITIMER_REAL, max(allowance.left, LEAST_TIMER), AGAIN_SECONDS)
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+        for timer in (signal.ITIMER_REAL, signal.ITIMER_PROF):
+            signal.setitimer(timer, 0)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+        allowance.is_cut_off = False
+        if ended:
+            allowance.overtime += process_time() - ended[0]
+
+
+def _compiles(frame: FrameType | None) -> bool:
+    """Whether a compiler is at work in a frame, or in one that waits for it."""
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).partition(".")[0] in COMPILERS:
+            return True
+        frame = frame.f_back
+    return False

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from formulations.interruption import TimeUp
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.refinement import even_counts, mirrored, refined
 from themis_opt.schedules.schedule import Schedule
@@ -180,6 +181,8 @@ def run_wave(incumbent: Incumbent, tasks: list[Task], most_work: float) -> float
                 wait(running)
             except KeyboardInterrupt:
                 incumbent.interrupt()
+            except TimeUp:  # which the tasks see for themselves
+                continue
     proven = incumbent.launch_bound
     for schedule, _ in (future.result() for future in running):
         if incumbent.offer(adopted(schedule, incumbent.instance)) and schedule.has_period:

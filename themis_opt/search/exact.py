@@ -1,9 +1,11 @@
 """The reference policy: near-optimal schedules with a proven bound."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
+from formulations.interruption import TimeUp
 from formulations.limits import Limits
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import count_stages
@@ -11,7 +13,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Plan, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.search.allowance import Allowance
+from themis_opt.search.allowance import Allowance, cut_off
 from themis_opt.search.incumbent import Incumbent, Progress, Reference, ignore
 from themis_opt.search.start import starting_schedule
 from themis_opt.search.steps import Turn, take_turns
@@ -23,6 +25,9 @@ START_SECONDS = 1e-5
 
 START_SHARE = 0.3
 """Share of the time that hourglass may take for a start: only where it has to be compiled does it take any."""
+
+OVERTIME = 0.5
+"""Seconds of processor after the end of its time in which a step may end what it does, before it is cut off."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,8 @@ class Exact(Limits):
         free_sizes = self.sizes == "free" and not is_period
         engines = {"", *(["annealing"] if self.local_search else []), *(["cp_sat"] if self.cp_sat else [])}
         incumbent = Incumbent(self, best, bound, progress, free_sizes=free_sizes, engines=engines, allowance=allowance)
-        take_turns(incumbent, steps or (PERIOD_STEPS if is_period else STEPS))
+        with suppress(TimeUp), cut_off(allowance, OVERTIME):
+            take_turns(incumbent, steps or (PERIOD_STEPS if is_period else STEPS))
         return incumbent.reference
 
     def _start(self, instance: Instance, allowance: Allowance, given: Schedule | None) -> Schedule:

@@ -47,12 +47,15 @@ class Bound:
         What it says, in a few words.
     any_algorithm : bool
         Whether it holds against any algorithm, and not only within the model: one stage per dimension and phase.
+    is_slow : bool
+        Whether it asks a solver, and has to wait for the others where time is short.
     """
 
     compute: Callable[[Instance], float]
     equal_sizes_only: bool
     meaning: str
     any_algorithm: bool = False
+    is_slow: bool = False
 
     @property
     def scope(self) -> str:
@@ -169,7 +172,7 @@ MAKESPAN_BOUNDS: Mapping[str, Bound] = MappingProxyType(
     {
         "ideal": Bound(ideal, False, "all bytes at the full bandwidth of the network"),
         "fluid": Bound(fluid, False, "load of the busiest dimension, best split of the bytes over orders"),
-        "order_count": Bound(order_count, True, "load of the busiest dimension, whole chunks per order"),
+        "order_count": Bound(order_count, True, "load of the busiest dimension, whole chunks per order", is_slow=True),
         "head_tail": Bound(head_tail, False, "load of a dimension between the stages before and after, lags alone"),
         "head_tail_equal": Bound(head_tail_equal, True, "load of a dimension between the stages before and after"),
         "chain": Bound(chain, False, "one chunk through all its stages"),

@@ -1,12 +1,13 @@
 """Comparison of policies on one instance, against the best proven bound."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
-from formulations.interruption import INTERRUPTION
+from formulations.interruption import INTERRUPTION, TimeUp
 from formulations.limits import MIN_SECONDS, PROVEN_GAP, Limits
 from themis_opt.base.errors import InputError, InvalidSchedule, ThemisError
 from themis_opt.base.units import format_short_time
@@ -26,7 +27,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.search.allowance import Allowance
+from themis_opt.search.allowance import Allowance, cut_off
 from themis_opt.search.incumbent import Reference
 from themis_opt.solving.bounds import bounds_of
 from themis_opt.study.columns import Value, result_row
@@ -49,8 +50,8 @@ SECONDS_PER_STAGE: Mapping[str, float] = MappingProxyType({"baseline": 1e-6, "th
 
 SLOWEST = 1e-5
 
-SLACK = 1.0
-"""Seconds past the limit in which policies and bounds still begin, so that small instances have all of them."""
+SLACK = 0.5
+"""Seconds of processor past the limit for policies and bounds, so that small instances have all of them."""
 
 SIMILAR_TIME = 0.8
 """Share of the time now left that the search for it must have had."""
@@ -227,10 +228,10 @@ def compare(
             INTERRUPTION.check()
             if is_reference(policy):
                 continue
-            if run.schedules and _is_too_slow(name, instance, clock):
-                run.left_out.append(name)
-            else:
+            if not run.schedules:
                 run.heuristic(name, shares.within(policy))
+            elif _is_too_slow(name, instance, clock) or not run.heuristic_in_time(name, shares.within(policy), clock):
+                run.left_out.append(name)
         run.prove(clock)
         for name, policy in made.items():
             if is_reference(policy):
@@ -316,14 +317,26 @@ class _Run:
         self.schedules[name] = schedule
         self.tell(name, schedule.makespan, 0.0)
 
+    def heuristic_in_time(self, name: str, policy: Policy, clock: Allowance) -> bool:
+        """The same, unless time is up before; whether it was in time."""
+        try:
+            with cut_off(clock, SLACK):
+                self.heuristic(name, policy)
+        except TimeUp:
+            return False
+        return True
+
     def prove(self, clock: Allowance) -> None:
         """Compute the bounds that hold for all rows, while there is time, the first one anyway."""
-        began = monotonic()
         self.equal_sizes &= all(schedule.has_equal_sizes for schedule in self.schedules.values())
-        for name, bound in bounds_of(self.instance).items():
-            is_late = clock.left <= 0 and monotonic() - began > SLACK
-            if (self.equal_sizes or not bound.equal_sizes_only) and not (self.bounds and is_late):
-                self.bounds[name] = bound.compute(self.instance)
+        kinds = bounds_of(self.instance)
+        valid = [name for name, bound in kinds.items() if self.equal_sizes or not bound.equal_sizes_only]
+        first, *others = sorted(valid, key=lambda name: kinds[name].is_slow)
+        proven = {first: kinds[first].compute(self.instance)}
+        with suppress(TimeUp), cut_off(clock, SLACK):
+            for name in others:
+                proven[name] = kinds[name].compute(self.instance)
+        self.bounds = {name: proven[name] for name in valid if name in proven}
 
     def recalled(self, policy: "Exact") -> Recalled | None:
         """What the cache knows for a reference, which it must not influence in deterministic mode."""

@@ -30,6 +30,9 @@ LAUNCHING_KNOBS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The knobs of every launching policy that has some, besides the order."""
 
+MAX_COMPARED = 1_000_000
+"""Settings times tensors up to which settings that launch the same are one, in a minute at most."""
+
 DEFAULT: Mapping[str, ParameterValue] = MappingProxyType(
     {"launching": "ddp", **{name: USUAL_KNOBS[name] for name in LAUNCHING_KNOBS["ddp"]}}
 )
@@ -71,7 +74,7 @@ class LaunchingChoices:
         launches = self.launches(choice)
         names = {parameter.name for parameter in self.parameters}
         result = {name: value for name, value in choice.items() if name not in names}
-        result |= self._first_settings[_traits(launches)]
+        result |= self._first_setting(launches) or {name: choice[name] for name in choice if name in names - {"order"}}
         order = "layer" if choice["launching"] == "priority" else choice.get("order", USUAL_KNOBS["order"])
         if _is_alone(launches):
             return result
@@ -79,15 +82,33 @@ class LaunchingChoices:
             return result | {"launching": "priority"}
         return result | {"order": order}
 
+    def _first_setting(self, launches: tuple[Launch, ...]) -> dict[str, ParameterValue] | None:
+        """The first of all settings that launch the same; None where there are too many tensors to find it."""
+        if not self._is_comparable:
+            return None
+        wanted, known = _traits(launches), self._first_settings
+        while wanted not in known:
+            setting = self._settings[-1]
+            known.setdefault(_traits(self.launches(setting)), setting)
+            self._settings.pop()
+        return known[wanted]
+
+    @cached_property
+    def _is_comparable(self) -> bool:
+        """Whether the settings are compared by what they launch."""
+        return len(self.instance.exchanges) * len(self._settings) <= MAX_COMPARED
+
     @cached_property
     def _first_settings(self) -> dict[object, dict[str, ParameterValue]]:
-        """By what they launch, the first of all settings; the default before all others, if it is among them."""
-        settings: dict[object, dict[str, ParameterValue]] = {}
+        """By what they launch, the first of the settings that were looked at."""
+        return {}
+
+    @cached_property
+    def _settings(self) -> list[dict[str, ParameterValue]]:
+        """The settings not looked at yet, the next one last: the default is the first if it is among them."""
         unordered = [parameter for parameter in self.parameters if parameter.name != "order"]
         every = [dict(DEFAULT), *every_choice(unordered)]
-        for setting in every if DEFAULT["launching"] in self.names else every[::-1]:
-            settings.setdefault(_traits(self.launches(setting)), setting)
-        return settings
+        return every[::-1] if DEFAULT["launching"] in self.names else every
 
 
 @lru_cache(maxsize=2**12)

@@ -85,12 +85,12 @@ class Space:
     @cached_property
     def proven(self) -> tuple[float, ...]:
         """The best bound of each case in picoseconds, on chunks of any sizes and as many as can be chosen."""
+        if self.launching:
+            return self.ideals
         return tuple(max(bounds(self._at_most(instance), equal_sizes=False).values()) for instance in self.instances)
 
     def _at_most(self, instance: Instance) -> Instance:
         """A case with the most chunks that any choice has, what users do today included."""
-        if self.launching:
-            return instance
         offered = (value for parameter in self.parameters if parameter.name == "chunks" for value in parameter.values)
         most = max(int(value) for value in (self.reference["chunks"], *offered))
         pairs = zip(instance.collectives, instance.exchanges, strict=True)
@@ -158,17 +158,34 @@ class Space:
 
         Raises ThemisError if it cannot be made, or needs more than the memory allowed.
         """
+        counts, kept = self.counts(choice, case), self._kept.setdefault(case, {})
+        profile, ratio = _effective_profile(choice, [counts]), int(choice.get("ratio", 1))
+        key = self.specification(choice), counts, profile, ratio
+        if key not in kept:
+            schedule = self._made(choice, case, profile, ratio)
+            if any(other.makespan <= schedule.makespan for other in kept.values()):
+                return schedule
+            for worse in list(kept)[1:]:
+                del kept[worse]
+            kept[key] = schedule
+        return kept[key]
+
+    @cached_property
+    def _kept(self) -> dict[int, dict[object, Schedule]]:
+        """By case the first schedule, and the best one, so that they are not made again."""
+        return {}
+
+    def _made(self, choice: Choice, case: int, profile: str, ratio: int) -> Schedule:
         instance = self.instance(choice, case)
         check_memory(instance, self.memory)
-        make = PROFILES[_effective_profile(choice, [self.counts(choice, case)])]
-        policy = make_policy(self.specification(choice))
-        schedule = make(instance, policy, int(choice.get("ratio", 1)))
+        schedule = PROFILES[profile](instance, make_policy(self.specification(choice)), ratio)
         validate(schedule)
         return schedule
 
     def reference_schedule(self, case: int) -> Schedule:
         """The schedule of what users do today, however small its chunks are."""
-        return replace(self, min_chunk=1).schedule(self.reference, case)
+        space = self if self.min_chunk == 1 else replace(self, min_chunk=1)
+        return space.schedule(self.reference, case)
 
     def measure(self, choice: Choice, case: int) -> CaseMeasurement:
         """Simulate and validate a choice in a case; raises as :meth:`schedule` does."""

@@ -2,20 +2,18 @@
 
 import math
 import os
-import signal
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
-from itertools import chain, count, islice, takewhile
-from threading import current_thread, main_thread
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from formulations.interruption import INTERRUPTION
+from formulations.interruption import INTERRUPTION, TimeUp
 from themis_opt.base.errors import ThemisError
-from themis_opt.search.allowance import Allowance
+from themis_opt.search.allowance import Allowance, cut_off
 from themis_opt.tuning.history import OUTCOME, History, Objective, Trial, key_of, ratio_of
 from themis_opt.tuning.parameters import ParameterValue, TunedParameter, every_choice, nearest_choice
 from themis_opt.tuning.space import CaseMeasurement, Space
@@ -25,37 +23,14 @@ from themis_opt.tuning.study import sampler
 if TYPE_CHECKING:
     import optuna
 
-LEAST_TIMER = 1e-3
-"""Seconds of a timer that is to ring at once: 0 would stop it."""
+COUNTING_SHARE = 0.3
+"""Share of the time in which the choices are counted, to see whether they can be tried as a whole."""
 
 MOST_REPEATS = 8
 """Known choices in a row after which an unknown one is tried."""
 
 TrialProgress = Callable[[int, int, Trial], None]
 """Called with the number of trials run, the number to run, and the latest."""
-
-
-class TimeUp(BaseException):
-    """The end of a trial whose time is up; no Exception, since planning may handle those."""
-
-
-@contextmanager
-def cut_off(allowance: Allowance) -> Iterator[None]:
-    """Raise :class:`TimeUp` where the allowance ends, if this is the main thread, which alone hears signals."""
-    if allowance.left == math.inf or current_thread() is not main_thread() or not hasattr(signal, "setitimer"):
-        yield
-        return
-
-    def ring(number: int, frame: object) -> None:
-        raise TimeUp
-
-    before = signal.signal(signal.SIGALRM, ring)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, max(allowance.left, LEAST_TIMER))
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 class Search:
@@ -67,7 +42,9 @@ class Search:
 
     def __init__(self, study: "optuna.Study", space: Space, objective: Objective, seed: int, url: str | None) -> None:
         self.study, self.space, self.objective, self.seed, self.url = study, space, objective, seed, url
-        self._rest, self._listed = self._distinct(), list[tuple[str, dict[str, ParameterValue]]]()
+        first = nearest_choice(space.parameters, space.reference)
+        self._candidates = [first, *every_choice(space.parameters)][::-1]
+        self._listed: dict[str, dict[str, ParameterValue]] = {}
         with storage_errors(url):
             self.history = History(study)
 
@@ -82,20 +59,33 @@ class Search:
         The first one, nearest to what users do today, is tried whatever the clock says; the one at work when time is up
         is cut off.
         """
-        first = list(islice(takewhile(lambda _: allowance.left > 0, self._each()), trials + 1))
-        exhaustive = allowance.left > 0 and len(first) <= trials
-        total = len(first) if exhaustive else trials
+        few = self._few(trials, Allowance(COUNTING_SHARE * allowance.left))
+        total = few or trials
         while self._num_known() < total and (allowance.left > 0 or not self.history.known):
             INTERRUPTION.check()
-            if exhaustive or not self.history.known:
-                self._enqueue(self._next_unknown())
-            elif self._repeats_in_a_row() >= MOST_REPEATS:
-                self._enqueue(self._any_unknown())
+            limit = allowance if self.history.known else Allowance(math.inf)
             try:
-                trial = self._try_next(allowance if self.history.known else Allowance(math.inf))
+                with cut_off(limit):
+                    choice = self._next_choice(is_small=few is not None)
+                if choice is not None:
+                    self._enqueue(choice)
+                trial = self._try_next(limit)
             except TimeUp:
                 return
             progress(len(self.history.known), total, trial)
+
+    def _few(self, most: int, allowance: Allowance) -> int | None:
+        """How many different choices there are, if they are few enough and counted in time."""
+        with suppress(TimeUp), cut_off(allowance):
+            count = len(list(islice(self._each(), most + 1)))
+            return count if count <= most else None
+        return None
+
+    def _next_choice(self, is_small: bool) -> dict[str, ParameterValue] | None:
+        """The choice to try next, where the sampler is not to be asked."""
+        if is_small or not self.history.known:
+            return self._next_unknown()
+        return self._any_unknown() if self._repeats_in_a_row() >= MOST_REPEATS else None
 
     def _num_known(self) -> int:
         """Choices that were tried by now, also by other processes."""
@@ -103,25 +93,19 @@ class Search:
             self.history.read()
         return len(self.history.known)
 
-    def _distinct(self) -> Iterator[tuple[str, dict[str, ParameterValue]]]:
-        """One choice of every canonical form, with its key; the one nearest to what users do today comes first."""
-        seen = set()
-        first = nearest_choice(self.space.parameters, self.space.reference)
-        for choice in chain([first], every_choice(self.space.parameters)):
-            key = key_of(self.space.canonical(choice))
-            if key not in seen:
-                seen.add(key)
-                yield key, choice
-
     def _each(self) -> Iterator[tuple[str, dict[str, ParameterValue]]]:
-        """The same, but each made once, since finding the canonical form of a large iteration takes long."""
-        for number in count():
-            if number == len(self._listed):
-                following = next(self._rest, None)
-                if following is None:
-                    return
-                self._listed.append(following)
-            yield self._listed[number]
+        """One choice of every canonical form, with its key; the one nearest to what users do today comes first.
+
+        Each form is found once, since that of a large iteration takes long; if time is up, it is found the next time.
+        """
+        yield from list(self._listed.items())
+        while self._candidates:
+            choice = self._candidates[-1]
+            key = key_of(self.space.canonical(choice))
+            self._candidates.pop()
+            if key not in self._listed:
+                self._listed[key] = choice
+                yield key, choice
 
     @cached_property
     def _everything(self) -> dict[str, dict[str, ParameterValue]]:
@@ -164,7 +148,9 @@ class Search:
                 for parameter in self.space.parameters:
                     if parameter.matters(raw):
                         raw[parameter.name] = suggested(asked, parameter)
-            trial = self._outcome(asked, self.space.canonical(raw), allowance)
+            with cut_off(allowance):
+                choice = self.space.canonical(raw)
+            trial = self._outcome(asked, choice, allowance)
             self._tell(asked, trial)
         self.history.add(trial)
         return trial
