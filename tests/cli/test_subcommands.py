@@ -340,7 +340,11 @@ def test_validate_names_its_rules_and_can_move_data(rows, succeed, arguments, ki
     assert (report["valid"], report["rules"]) == (True, list(VALIDATION_RULES))
     assert report["data"]["num_npus"] == 16
     assert npus is None or report["data"]["sizes"] == npus
-    assert "data: every NPU" in succeed(*arguments[kind]["validate"], "--data")
+    port = report["data"]["busiest_port"]
+    assert (port["direction"], 0 < port["share"] <= 1) == ("sent", True)
+    lines = succeed(*arguments[kind]["validate"], "--data").splitlines()
+    assert any(line.startswith("data: every NPU") for line in lines)
+    assert any(line.startswith(f"busiest port: {port['port']} ") for line in lines)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -83,6 +83,13 @@ def test_all_to_all_in_one_step_tells_launch_overhead_on_a_switch():
     assert fit.launch_overhead == pytest.approx(10 * US, rel=1e-3)
 
 
+def test_all_to_all_on_a_ring_is_passed_on():
+    """Sixteen of eight blocks, where an all-gather sends seven."""
+    ring = dimension(8)
+    fit = calibrate(simulated(ring, AG) + simulated(ring, A2A))
+    assert fit.bandwidth == pytest.approx(200e9, rel=1e-3)
+
+
 def protocols(size):
     """A ring of 8 GPUs with the constants of NCCL for LL, LL128 and Simple, which takes the fastest."""
     sent = 2 * size * 7 / 8

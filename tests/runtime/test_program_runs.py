@@ -18,7 +18,7 @@ from themis_opt.problem.random_networks import random_instance
 from themis_opt.runtime import threads
 from themis_opt.runtime.elements import DTYPES, REDUCTIONS
 from themis_opt.runtime.links import RankFailure
-from themis_opt.runtime.program import Program, RunOptions, compile_program
+from themis_opt.runtime.program import Program, RunOptions, compile_program, prediction
 from themis_opt.runtime.reference import sources
 from themis_opt.runtime.threads import run_in_threads
 from themis_opt.schedules.simulator import simulate
@@ -46,6 +46,13 @@ def test_every_type_and_reduction_is_exact(dtype, reduction):
 def test_messages_between_neighbours_are_refused():
     with pytest.raises(InputError, match="kind = 'send': the runtime runs no messages"):
         program("s4 r2", CollectiveKind.SEND)
+
+
+def test_ranks_of_a_ring_are_predicted_to_reach_each_other():
+    """Around a ring of 8, 16 of 8 blocks pass each rank; ranks send the 7 that are for others straight."""
+    planned = schedule("r8", CollectiveKind.ALL_TO_ALL, "baseline", size=80_000, chunks=1)
+    ran = prediction(planned, RunOptions(paced=False))
+    assert (planned.costs.sent.tolist(), ran.costs.sent.tolist()) == ([160_000], [70_000])
 
 
 def test_random_schedules_are_exact():

@@ -6,34 +6,37 @@ import numpy as np
 import pytest
 
 from themis_opt.base.errors import InputError
-from themis_opt.problem.cost import path_costs, steps
-from themis_opt.problem.exchanges import Collective
-from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import Dimension, Network
-from themis_opt.problem.phases import Blocks, CollectiveKind, Phase
-from themis_opt.problem.wiring import ALGORITHM_RULES, KIND_RULES, Algorithm, Kind, grid
+from themis_opt.problem.network import Dimension
+from themis_opt.problem.phases import Blocks, Phase
+from themis_opt.problem.wiring import ALGORITHM_RULES, KIND_RULES, Algorithm, Kind, blocks_sent, grid, steps
 from themis_opt.schedules.data_movement import move
-from themis_opt.schedules.messages import PATTERNS, Messages, algorithm_messages, stage_messages, stage_ways
+from themis_opt.schedules.messages import (
+    PATTERNS,
+    Messages,
+    algorithm_messages,
+    algorithm_ways,
+    stage_messages,
+    stage_ways,
+)
 
 SIZES = (2, 3, 4, 5, 6, 7, 8, 12, 16, 21)
 GATHERS = (Phase.ALL_GATHER, Phase.GATHER)
-FIRST_PATH = {kind: list(kind.rule.phases) for kind in reversed(CollectiveKind)}
-WHERE = {phase: (kind, path.index(phase)) for kind, path in FIRST_PATH.items() for phase in path}
-"""A collective with every phase, and the position of the phase on a path on one dimension."""
 KIND_OF = {algorithm: kind for kind in Kind for algorithm in kind.rule.algorithms}
+ON_OTHER_WIRES = [Algorithm.RING, Algorithm.DIRECT, Algorithm.HALVING_DOUBLING]
 WIRED = [
-    *((algorithm, size) for algorithm in Algorithm if algorithm is not Algorithm.ADASUM for size in SIZES),
-    *(("in_network", size) for size in SIZES),
+    (kind, algorithm, size)
+    for kind, algorithm in [*((KIND_OF[a], a) for a in KIND_OF), *((Kind.RING, a) for a in ON_OTHER_WIRES)]
+    for size in SIZES
+    if algorithm is not Algorithm.ADASUM and not kind.rule.flaw(size)
 ]
-WIRED = [(name, size) for name, size in WIRED if name == "in_network" or not KIND_OF[name].rule.flaw(size)]
 
 
-@pytest.fixture(params=WIRED, ids=lambda param: f"{param[0]}-{param[1]}")
+@pytest.fixture(params=[*WIRED, *SIZES], ids=lambda param: "-".join(map(str, np.atleast_1d(param))))
 def dimension(request: pytest.FixtureRequest) -> Dimension:
-    algorithm, size = request.param
-    if algorithm == "in_network":
-        return Dimension(kind=Kind.SWITCH, size=size, bandwidth=1e9, in_network=True)
-    return Dimension(kind=KIND_OF[algorithm], size=size, bandwidth=1e9, algorithm=algorithm)
+    if request.param in SIZES:
+        return Dimension(kind=Kind.SWITCH, size=request.param, bandwidth=1e9, in_network=True)
+    kind, algorithm, size = request.param
+    return Dimension(kind=kind, size=size, bandwidth=1e9, algorithm=algorithm)
 
 
 def random_blocks(*shape: int) -> Blocks:
@@ -70,20 +73,15 @@ def test_a_stage_ends_with_what_it_is_for(dimension: Dimension, phase: Phase) ->
 
 @pytest.mark.parametrize("phase", Phase)
 def test_a_stage_takes_the_steps_and_sends_the_bytes_of_the_cost_model(dimension: Dimension, phase: Phase) -> None:
-    kind, position = WHERE[phase]
-    size = dimension.size
-    collective = Collective(kind=kind, size=size, element_bytes=1, chunks=1)
-    instance = Instance(network=Network(dimensions=(dimension,)), collectives=(collective,))
-    costs = path_costs(instance, kind, np.array([size]), np.zeros((1, len(kind.rule.phases)), dtype=np.int64))
-    _, traffic = move(blocks_before(phase, size), 0, phase, dimension)
-    assert traffic == (steps(dimension, phase), costs.sent[0, position])
+    _, traffic = move(blocks_before(phase, dimension.size), 0, phase, dimension)
+    assert traffic == (steps(dimension, phase), blocks_sent(dimension, phase))
 
 
-@pytest.mark.parametrize(("algorithm", "size"), [case for case in WIRED if case[0] != "in_network"])
-def test_the_busiest_npu_adds_up_what_the_cost_model_counts(algorithm: Algorithm, size: int) -> None:
+@pytest.mark.parametrize(("kind", "algorithm", "size"), WIRED)
+def test_the_busiest_npu_adds_up_what_the_cost_model_counts(kind: Kind, algorithm: Algorithm, size: int) -> None:
     received = sum(
         way.share * np.bincount(step.target.ravel(), minlength=size).astype(object)
-        for way in stage_ways(Phase.REDUCE_SCATTER, algorithm, size)
+        for way in stage_ways(Phase.REDUCE_SCATTER, kind, algorithm, size)
         for step in way.pattern
     )
     assert max(received) == ALGORITHM_RULES[algorithm].sums(size)
@@ -93,7 +91,7 @@ def test_the_busiest_npu_adds_up_what_the_cost_model_counts(algorithm: Algorithm
 @pytest.mark.parametrize("algorithm", Algorithm)
 def test_no_message_of_a_step_sends_what_the_step_brings(algorithm: Algorithm, phase: Phase) -> None:
     for size in (size for size in SIZES if not KIND_OF[algorithm].rule.flaw(size)):
-        for way in stage_ways(phase, algorithm, size):
+        for way in algorithm_ways(phase, algorithm, size):
             for step in way.pattern:
                 source, target, block = (ends.ravel().tolist() for ends in step[:3])
                 assert not set(zip(source, block, strict=True)) & set(zip(target, block, strict=True))
@@ -115,7 +113,7 @@ def test_on_a_grid_every_message_goes_to_a_neighbour(phase: Phase) -> None:
     """Six NPUs in two rows, the second numbered backwards: 0 1 2 above 5 4 3."""
     beside = {*pairwise(range(6)), (0, 5), (1, 4)}
     neighbours = beside | {(two, one) for one, two in beside}
-    for way in stage_ways(phase, Algorithm.MESH2D, 6):
+    for way in algorithm_ways(phase, Algorithm.MESH2D, 6):
         assert set().union(*map(links_of, way.pattern)) <= neighbours
 
 
@@ -126,7 +124,7 @@ def test_a_grid_is_as_square_as_can_be(size: int, shape: tuple[int, int]) -> Non
 
 def test_blocks_that_went_two_ways_must_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of both ways that leaves out its last steps is seen in the result."""
-    whole = stage_ways(Phase.ALL_GATHER, Algorithm.MESH2D, 6)
+    whole = algorithm_ways(Phase.ALL_GATHER, Algorithm.MESH2D, 6)
     broken = (whole[0], whole[1]._replace(pattern=type(whole[1].pattern)(2, whole[1].pattern.step)))
     monkeypatch.setattr("themis_opt.schedules.data_movement.stage_ways", lambda *_: broken)
     dimension = Dimension(kind=Kind.MESH2D, size=6, bandwidth=1e9)
@@ -136,7 +134,7 @@ def test_blocks_that_went_two_ways_must_agree(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_block_that_an_npu_does_not_have_is_not_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
-    (way,) = stage_ways(Phase.ALL_TO_ALL, Algorithm.LINE, 4)
+    (way,) = algorithm_ways(Phase.ALL_TO_ALL, Algorithm.LINE, 4)
     late = way._replace(pattern=type(way.pattern)(2, lambda number: way.pattern.step(number + 1)))
     monkeypatch.setattr("themis_opt.schedules.data_movement.stage_ways", lambda *_: (late,))
     after, _ = move(random_blocks(4, 4), 0, Phase.ALL_TO_ALL, Dimension(kind=Kind.LINE, size=4, bandwidth=1e9))

@@ -44,7 +44,7 @@ class CyclicPlan(InputError):
 class InvalidSchedule(ThemisError):
     """A schedule that breaks a rule of the model.
 
-    `rule`: name of the broken rule: a key of :data:`themis_opt.schedules.validation.RULES`, or ``data``.
+    `rule`: name of the broken rule: a key of :data:`themis_opt.schedules.validation.RULES`, ``data`` or ``port``.
     `detail`: where and how it is broken.
     `source`: the file that holds the schedule.
     """

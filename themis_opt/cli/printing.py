@@ -144,9 +144,14 @@ def note_free_cuts(schedules: Sequence["Schedule"]) -> None:
 
 def print_moved_data(report: "VerifyReport") -> None:
     """Print what a verification on data has run."""
+    from themis_opt.base.units import format_bandwidth, format_short_size
+
     shapes = ", ".join("x".join(str(size) for size in sizes) for sizes in report.sizes)
     reduced = "reduced to " if report.reduced else ""
     say(f"data: every NPU ends with its result, on {reduced}{shapes} NPUs, {report.num_paths} paths")
+    port = report.busiest_port
+    carried = f"{format_short_size(port.bytes)} on {port.dimension}, at {format_bandwidth(port.bandwidth)}"
+    say(f"busiest port: {port.port} {carried} for {port.share:.2%} of the makespan")
 
 
 def strongest(bounds: Mapping[str, float]) -> tuple[str, float]:

@@ -30,7 +30,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_percent, format_rate, format_short_time, format_size
 from themis_opt.problem.network import Algorithm, Dimension, Kind
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.problem.wiring import steps
+from themis_opt.problem.wiring import blocks_sent, steps
 
 
 class Measurement(NamedTuple):
@@ -196,7 +196,8 @@ def _row(measurement: Measurement, topology: Kind, algorithm: Algorithm) -> tupl
     dimension = Dimension(kind=topology, size=measurement.num_npus, bandwidth=1.0, algorithm=algorithm)
     phases = measurement.kind.rule.phases
     num_steps = sum(steps(dimension, phase) for phase in phases)
-    return len(phases), num_steps, len(phases) * measurement.size * (measurement.num_npus - 1) / measurement.num_npus
+    num_blocks = sum(blocks_sent(dimension, phase) for phase in phases)
+    return len(phases), num_steps, measurement.size * num_blocks / measurement.num_npus
 
 
 def _times(measurements: Sequence[Measurement]) -> FloatArray:

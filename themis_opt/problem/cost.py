@@ -8,8 +8,9 @@ from :math:`W \setminus k` to :math:`W`, an all-gather back, and either sends
 
 A scatter on :math:`k` sends as much from the root, which is the busiest NPU and stands for all; in a gather the root
 receives as much.  An all-to-all on :math:`k` sends :math:`m (P_k - 1) / P_k` whatever came before (Themis, ISCA 2022,
-section 2), on a line however :math:`m \lfloor P_k^2 / 4 \rfloor / P_k`,
-which is what crosses the link in its middle.  What is sent on a line is what its busiest link carries in one direction.
+section 2), on a ring or line however :math:`m \lfloor P_k^2 / 4 \rfloor / P_k`, which is what crosses both links of an
+NPU, or the link in the middle.  What is sent on a line is what its busiest link carries in one direction, on a ring
+twice as much.
 With in-network reduction an NPU sends all it holds in a reduce-scatter, and in an all-gather it receives as much as
 without; where both overlap, each takes the time of :math:`P_k + 1` blocks (:mod:`themis_opt.problem.ports`).
 Bytes come from the set, in one product and one division, so equal states have equal bytes to the last bit.

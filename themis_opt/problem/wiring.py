@@ -6,7 +6,7 @@ of a stage.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import cache
@@ -62,12 +62,34 @@ class AlgorithmRule:
     links : callable, optional
         From P to the links that the bandwidth of the dimension is the sum of; then blocks go from neighbour to
         neighbour, and the busiest link counts.  Without, all NPUs use all their links evenly.
+    crossings : callable, optional
+        From P to the blocks, counted so, that cross the wires of a ring in a reduce-scatter or all-gather; P - 1
+        where it is not given.
     """
 
     steps: Callable[[int, Phase], int]
     blocks: Callable[[int, Phase], int]
     sums: Callable[[int], Fraction]
     links: Callable[[int], int] | None = None
+    crossings: Callable[[int], int] = lambda size: size - 1
+
+    @property
+    def on_ring(self) -> "AlgorithmRule":
+        """What takes its place where wires join neighbours in a ring, so that blocks for others pass through NPUs.
+
+        Each of the two links of an NPU has half of the bandwidth.  An all-to-all is passed on both ways, whatever the
+        algorithm: of the P - 1 blocks of an NPU, at distances up to P / 2, floor(P^2 / 4) cross a wire.
+        """
+
+        def steps(size: int, phase: Phase) -> int:
+            return size // 2 if phase.rule.data is Data.STAY else self.steps(size, phase)
+
+        def blocks(size: int, phase: Phase) -> int:
+            if phase.rule.data is Data.STAY:
+                return size**2 // 4
+            return size - 1 if phase.rule.rooted else self.crossings(size)
+
+        return replace(self, steps=steps, blocks=blocks, links=lambda size: min(2, size - 1))
 
     @property
     def shift(self) -> "AlgorithmRule":
@@ -90,6 +112,8 @@ class KindRule:
         Whether messages pass a switch, which has a price and a latency.
     can_reduce : bool
         Whether something in it can sum and copy in the place of the NPUs.
+    is_ring : bool
+        Whether wires join every NPU to the next one, the last one to the first, and to no other.
     flaw : callable
         From P to what keeps so many NPUs from being wired like that, if anything does.
     few_npus : tuple of int
@@ -100,6 +124,7 @@ class KindRule:
     capacity: Callable[[int], Fraction]
     is_switched: bool = False
     can_reduce: bool = True
+    is_ring: bool = False
     flaw: Callable[[int], str | None] = lambda size: None
     few_npus: tuple[int, int] = (2, 3)
 
@@ -116,6 +141,18 @@ def _levels(size: int, phase: Phase) -> int:
 def _adasum_steps(size: int, phase: Phase) -> int:
     levels = _levels(size, phase)
     return levels + (levels * (levels + 1) // 2 if phase.rule.reduces else 0)
+
+
+def _crossings_of_halving(size: int) -> int:
+    """Blocks that cross the wires of a ring in recursive doubling, or in that of Bruck et al.
+
+    Where P is a power of two, P / 2 blocks go to the opposite NPU by either way: P^2 / 4 in all.  Before, P / 4 NPUs
+    swap P / 4 blocks each over the wire in the middle of either half; no other wire carries more in all steps.  Else
+    min(d, P - d) blocks go as many hops in the step of distance d.
+    """
+    if size & (size - 1) == 0:
+        return 3 * size**2 // 8
+    return sum(min(2**level, size - 2**level) ** 2 for level in range(size.bit_length()))
 
 
 def _relayed_sums(size: int) -> int:
@@ -174,9 +211,15 @@ def _blocks_without_relays(size: int) -> Fraction:
 ALGORITHM_RULES: Mapping[Algorithm, AlgorithmRule] = MappingProxyType(
     {
         Algorithm.RING: AlgorithmRule(_all_but_one, _all_but_one, _blocks_without_relays),
-        Algorithm.DIRECT: AlgorithmRule(lambda size, phase: 1, _all_but_one, _blocks_without_relays),
-        Algorithm.HALVING_DOUBLING: AlgorithmRule(_levels, _all_but_one, _blocks_without_relays),
-        Algorithm.ADASUM: AlgorithmRule(_adasum_steps, _all_but_one, _blocks_without_relays),
+        Algorithm.DIRECT: AlgorithmRule(
+            lambda size, phase: 1, _all_but_one, _blocks_without_relays, crossings=lambda size: size**2 // 4
+        ),
+        Algorithm.HALVING_DOUBLING: AlgorithmRule(
+            _levels, _all_but_one, _blocks_without_relays, crossings=_crossings_of_halving
+        ),
+        Algorithm.ADASUM: AlgorithmRule(
+            _adasum_steps, _all_but_one, _blocks_without_relays, crossings=_crossings_of_halving
+        ),
         Algorithm.LINE: AlgorithmRule(
             _all_but_one,
             lambda size, phase: size**2 // 4 if phase.rule.data is Data.STAY else size - 1,
@@ -206,7 +249,7 @@ def _usually(usual: Algorithm) -> tuple[Algorithm, ...]:
 
 KIND_RULES: Mapping[Kind, KindRule] = MappingProxyType(
     {
-        Kind.RING: KindRule(_usually(Algorithm.RING), lambda size: Fraction(1)),
+        Kind.RING: KindRule(_usually(Algorithm.RING), lambda size: Fraction(1), is_ring=True),
         Kind.FULLY_CONNECTED: KindRule(_usually(Algorithm.DIRECT), lambda size: Fraction(1)),
         Kind.SWITCH: KindRule(_usually(Algorithm.HALVING_DOUBLING), lambda size: Fraction(1), is_switched=True),
         Kind.LINE: KindRule((Algorithm.LINE,), lambda size: Fraction(2 * (size - 1), size), can_reduce=False),
@@ -224,10 +267,12 @@ def exactly(value: float) -> Fraction:
 
 
 def algorithm_rule(dimension: "Dimension", phase: Phase) -> AlgorithmRule:
-    """What a stage does: a shift and a switch that sums take the place of the algorithm."""
+    """What a stage does: shifts and switches that sum take the place of the algorithm, and rings pass on its blocks."""
     if dimension.in_network and phase.rule.in_network:
         return IN_NETWORK
     rule = ALGORITHM_RULES[dimension.basic_algorithm]
+    if dimension.kind.rule.is_ring:
+        rule = rule.on_ring
     return rule.shift if phase.rule.shifts else rule
 
 
@@ -236,8 +281,9 @@ def steps(dimension: "Dimension", phase: Phase) -> int:
 
     Ring and line P-1, a grid of R rows and C columns R+C-2, direct 1, halving-doubling ceil(log2 P): for sizes that are
     no power of two the algorithm of Bruck et al. (1997, https://doi.org/10.1109/71.642949), which sends the same bytes
-    in that many steps, and binomial trees from or to a root.  All-to-all takes 1 step, as many as the others on a ring,
-    line or grid; in-network reduction and multicast take 1, and so does a send.
+    in that many steps, and binomial trees from or to a root.  All-to-all takes 1 step, on a line or grid and by
+    a ring on other wires as many as the others, and floor(P/2) where the wires are a ring; in-network reduction and
+    multicast take 1, and so does a send.
 
     Adasum (S. Maleki et al., https://arxiv.org/abs/2006.02924) is halving-doubling that, to combine two gradients at
     level l of a reduce-scatter, all-reduces three scalars among the 2**l NPUs that hold them, in l steps more; their

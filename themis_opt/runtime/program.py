@@ -21,7 +21,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension
 from themis_opt.problem.phases import CollectiveKind, Phase
 from themis_opt.problem.rails import refuse_rails
-from themis_opt.problem.wiring import ALGORITHM_RULES
+from themis_opt.problem.wiring import ALGORITHM_RULES, Kind
 from themis_opt.runtime.elements import REDUCTIONS, element_type
 from themis_opt.runtime.layout import cut_columns
 from themis_opt.schedules.schedule import Schedule
@@ -170,12 +170,24 @@ class RunOptions:
 
 
 def prediction(schedule: Schedule, options: RunOptions) -> Schedule:
-    """The schedule as the model predicts its run: with its order enforced, as a runtime does."""
-    instance = schedule.instance
+    """The schedule as the model predicts its run: with its order enforced, and between ranks that reach each other.
+
+    Ranks send straight to any other, so that nothing is passed on around a ring.
+    """
+    instance = _with_direct_links(schedule.instance)
     if options.in_flight == 1 and instance.latency == "lag":
         instance = instance.replace(latency="occupy")
     plan = schedule.enforced_plan()
     return simulate(instance, plan, options.iterations if schedule.has_period else None)
+
+
+def _with_direct_links(instance: Instance) -> Instance:
+    """The instance with direct links in the place of rings."""
+    dimensions = tuple(
+        d.replace(kind=Kind.FULLY_CONNECTED, algorithm=d.basic_algorithm) if d.kind.rule.is_ring else d
+        for d in instance.network.dimensions
+    )
+    return instance.replace(network=instance.network.varied(dimensions=dimensions))
 
 
 def compile_program(schedule: Schedule, options: RunOptions | None = None) -> Program:

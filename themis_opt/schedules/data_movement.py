@@ -6,7 +6,7 @@ coordinate along that axis, the all-gather brings the others back.  Who sends wh
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -15,13 +15,14 @@ import numpy as np
 from themis_opt.base.arrays import IntArray
 from themis_opt.problem.network import Dimension
 from themis_opt.problem.phases import Blocks, Data, Phase
-from themis_opt.problem.wiring import Algorithm, algorithm_rule
+from themis_opt.problem.wiring import Algorithm
 from themis_opt.schedules import adasum
-from themis_opt.schedules.messages import Messages, Pattern, Way, stage_ways
+from themis_opt.schedules.messages import Messages, Pattern, stage_ways
+from themis_opt.schedules.port_traffic import port_blocks
 
 
 class Traffic(NamedTuple):
-    """Steps of a stage, and blocks in it: of the busiest NPU, or of the busiest link times the links of the fewest."""
+    """Steps of a stage, and blocks at its busiest port, over the part of the bandwidth that the port has."""
 
     num_steps: int
     num_blocks: int | Fraction
@@ -60,10 +61,10 @@ def _run(held: Blocks, phase: Phase, dimension: Dimension, others: int) -> tuple
     """A stage on an array of shape (NPUs, blocks, all the rest), which it may overwrite; traffic for a rest of one."""
     size, rule, algorithm = len(held), phase.rule, dimension.basic_algorithm
     if dimension.in_network and rule.in_network:
-        return _through_switch(held, rule.data)
-    ways = stage_ways(phase, algorithm, size)
-    num_steps, links = max(way.pattern.num_steps for way in ways), algorithm_rule(dimension, phase).links
-    num_blocks = _busiest_npu(ways, size) if links is None else links(size) * _busiest_link(ways, size)
+        return _through_switch(held, rule.data), Traffic(1, max(port_blocks(phase, dimension, size).values()))
+    ways = stage_ways(phase, dimension.kind, algorithm, size)
+    num_steps = max(way.pattern.num_steps for way in ways)
+    num_blocks = max(port_blocks(phase, dimension, size).values())
     if algorithm is Algorithm.ADASUM and rule.reduces:
         scalars = sum(range(1, num_steps + 1))  # at level l products are all-reduced in l steps more
         return _reduced_by_pairs(held, ways[0].pattern, others), Traffic(num_steps + scalars, num_blocks)
@@ -71,37 +72,18 @@ def _run(held: Blocks, phase: Phase, dimension: Dimension, others: int) -> tuple
     return _agreed(results), Traffic(num_steps, num_blocks)
 
 
-def _through_switch(held: Blocks, data: Data) -> tuple[Blocks, Traffic]:
+def _through_switch(held: Blocks, data: Data) -> Blocks:
     """Send all to the switch, which returns to each NPU the sum of its block, or copies every block to all."""
     if data is Data.SHRINK:
-        return held.sum(axis=0, dtype=held.dtype)[:, None], Traffic(1, held.shape[1])
-    return np.repeat(held[None, :, 0], len(held), axis=0), Traffic(1, 1)
+        summed: Blocks = held.sum(axis=0, dtype=held.dtype)[:, None]
+        return summed
+    return np.repeat(held[None, :, 0], len(held), axis=0)
 
 
 def _agreed(results: Sequence[Blocks]) -> Blocks:
     """What NPUs hold when parts of blocks went different ways, each of which was tried on the whole: zeros if wrong."""
     first, *others = results
     return np.where(np.logical_and.reduce([first == other for other in others]), first, 0) if others else first
-
-
-def _busiest_npu(ways: Sequence[Way], size: int) -> Fraction:
-    """Blocks that the busiest NPU sends, or receives where that is more."""
-    return max(_most(ways, lambda step: step.source, size), _most(ways, lambda step: step.target, size))
-
-
-def _busiest_link(ways: Sequence[Way], size: int) -> Fraction:
-    """Blocks that the busiest link carries in one direction."""
-    return _most(ways, lambda step: step.source * size + step.target, size * size)
-
-
-def _most(ways: Sequence[Way], place_of: Callable[[Messages], IntArray], num_places: int) -> Fraction:
-    """The largest share of messages at one of some places, counted in whole parts of a block."""
-    unit = math.lcm(*(way.share.denominator for way in ways))
-    counts = np.zeros(num_places, dtype=np.int64)
-    for share, pattern in ways:
-        for step in pattern:
-            counts += int(share * unit) * np.bincount(place_of(step).ravel(), minlength=num_places)
-    return Fraction(int(counts.max()), unit)
 
 
 def _moved(held: Blocks, phase: Phase, pattern: Pattern) -> Blocks:

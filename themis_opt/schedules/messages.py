@@ -3,6 +3,10 @@
 Each algorithm is written once, as an all-gather; its reduce-scatter is the mirror image, with steps and messages turned
 round and sums in the place of copies.  So recursive doubling becomes recursive halving.  Scatter and gather are mirror
 images too, along a tree whose root is the first NPU of the dimension.
+
+Where wires join neighbours in a ring, half of every block takes the way of the algorithm, and half its mirror image in
+the other direction.  An all-to-all there is passed on from neighbour to neighbour; other algorithms are left to
+messages that pass through NPUs, counted by :mod:`themis_opt.schedules.port_traffic`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +22,7 @@ from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InputError
 from themis_opt.problem.network import Dimension
 from themis_opt.problem.phases import Data, Phase
-from themis_opt.problem.wiring import Algorithm, grid, row_first_share
+from themis_opt.problem.wiring import Algorithm, Kind, grid, row_first_share
 
 
 class Messages(NamedTuple):
@@ -62,6 +66,11 @@ class Pattern:
         source, target, block, _ = self.step(self.num_steps - 1 - number)
         return _messages(target, source, block)
 
+    def in_other_direction(self, size: int, rooted: bool) -> "Pattern":
+        """The same around a ring of so many NPUs the other way, from or to the same root if there is one."""
+        last = 0 if rooted else size - 1
+        return Pattern(self.num_steps, lambda number: Messages(*((last - ends) % size for ends in self.step(number))))
+
 
 class Way(NamedTuple):
     """A share of every block, and the messages that move it."""
@@ -70,8 +79,19 @@ class Way(NamedTuple):
     pattern: Pattern
 
 
-def stage_ways(phase: Phase, algorithm: Algorithm, size: int) -> tuple[Way, ...]:
-    """The messages of a stage on so many NPUs; most algorithms send whole blocks by one way."""
+def stage_ways(phase: Phase, kind: Kind, algorithm: Algorithm, size: int) -> tuple[Way, ...]:
+    """The messages of a stage on so many NPUs, as the links of the kind carry them."""
+    rule = phase.rule
+    if not kind.rule.is_ring or size == 2 or rule.shifts:
+        return algorithm_ways(phase, algorithm, size)
+    if rule.data is Data.STAY:
+        return _ring_exchange(size)
+    ((_, pattern),) = algorithm_ways(phase, algorithm, size)
+    return tuple(Way(Fraction(1, 2), one) for one in (pattern, pattern.in_other_direction(size, rule.rooted)))
+
+
+def algorithm_ways(phase: Phase, algorithm: Algorithm, size: int) -> tuple[Way, ...]:
+    """The messages of a stage of an algorithm on so many NPUs; most send whole blocks by one way."""
     rule, patterns = phase.rule, PATTERNS[algorithm]
     if rule.shifts:
         return _whole(Pattern(1, partial(_shift, size)))
@@ -84,7 +104,7 @@ def stage_ways(phase: Phase, algorithm: Algorithm, size: int) -> tuple[Way, ...]
 
 
 def stage_messages(phase: Phase, dimension: Dimension) -> list[Messages]:
-    """The steps of a stage, for runtimes whose NPUs send whole blocks.
+    """The steps of a stage, for runtimes whose NPUs send whole blocks to any other NPU, also on a ring.
 
     Raises
     ------
@@ -104,7 +124,7 @@ def algorithm_messages(phase: Phase, algorithm: Algorithm, size: int) -> list[Me
     InputError
         If parts of blocks go separate ways, or an all-to-all passes on blocks that are for others.
     """
-    ways = stage_ways(phase, algorithm, size)
+    ways = algorithm_ways(phase, algorithm, size)
     steps = [Messages(*map(np.ravel, step)) for step in ways[0].pattern]
     exchanges = phase.rule.data is Data.STAY
     if len(ways) > 1 or (exchanges and any((step.source != step.origin).any() for step in steps)):
@@ -200,6 +220,20 @@ def _at_once(size: int, step: int) -> Messages:
     npus, distances = np.arange(size), np.arange(1, size)[:, None]
     target = (npus + distances) % size
     return _messages(npus, target, target)
+
+
+def _around(size: int, forward: int, step: int) -> Messages:
+    """Pass on to the next NPU what is for the `forward` NPUs after its origin, to the previous one the rest."""
+    distance = np.concatenate([np.arange(step + 1, forward + 1), -np.arange(step + 1, size - forward)])
+    origin, hop = _ranks(size), np.sign(distance)
+    source = origin + step * hop
+    return _messages(source % size, (source + hop) % size, (origin + distance) % size, origin)
+
+
+def _ring_exchange(size: int) -> tuple[Way, ...]:
+    """Every block by the shorter way; of those for the opposite NPU half by either."""
+    ways = sorted({size // 2, (size - 1) // 2})
+    return tuple(Way(Fraction(1, len(ways)), Pattern(size // 2, partial(_around, size, forward))) for forward in ways)
 
 
 _Step = Callable[[int, int], Messages]

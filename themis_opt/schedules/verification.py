@@ -14,14 +14,19 @@ import numpy as np
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InvalidSchedule
+from themis_opt.base.units import format_bandwidth, format_short_size, format_short_time
 from themis_opt.problem.cost import stage_phases
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import Blocks, CollectiveKind, Data, Phase
 from themis_opt.schedules.data_movement import Traffic, move
+from themis_opt.schedules.port_traffic import BusiestPort, busiest_port
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import shape
 from themis_opt.schedules.virtual_npus import DataTrial, virtual_sizes
+
+_FULL_SHARE = 1 + 1e-9
+"""Of the makespan: sums of bytes in floating point are surely closer."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,15 @@ class VerifyReport:
         Whether some collective was run on smaller dimensions than it has.
     sizes : tuple of tuple of int
         Per collective, virtual NPUs along each dimension it spans, innermost first.
+    busiest_port : BusiestPort
+        Of the network as it is.
     """
 
     num_npus: int
     num_paths: int
     reduced: bool
     sizes: tuple[tuple[int, ...], ...]
+    busiest_port: BusiestPort
 
 
 class _Chunk(NamedTuple):
@@ -76,7 +84,8 @@ def verify(schedule: Schedule, seed: int = 0) -> VerifyReport:
     ------
     InvalidSchedule
         With the rule ``data``, if an NPU ends with a wrong block, if a stage finds data scattered that it needs
-        whole or the reverse, or if it sends other bytes or takes other steps than the cost model counts.
+        whole or the reverse, or if it sends other bytes or takes other steps than the cost model counts; with the
+        rule ``port``, if more bytes pass a port until the makespan than its bandwidth allows.
     """
     malformed = shape(schedule) or _malformed_path(schedule)
     if malformed:
@@ -84,7 +93,17 @@ def verify(schedule: Schedule, seed: int = 0) -> VerifyReport:
     groups = _distinct_chunks(schedule)
     for chunks in groups.values():
         _run(schedule.instance, list(chunks.values()), seed)
-    return _report(schedule, sum(map(len, groups.values())))
+    return _report(schedule, sum(map(len, groups.values())), _checked_port(schedule))
+
+
+def _checked_port(schedule: Schedule) -> BusiestPort:
+    """The busiest port, if it keeps to its bandwidth."""
+    port = busiest_port(schedule)
+    if port.share > _FULL_SHARE:
+        carried = f"{format_short_size(port.bytes)} within {format_short_time(schedule.makespan)}"
+        allowed = format_bandwidth(port.bandwidth)
+        raise InvalidSchedule("port", f"{port.port} {carried} on {port.dimension}, more than the {allowed} it has")
+    return port
 
 
 def _malformed_path(schedule: Schedule) -> str | None:
@@ -158,8 +177,8 @@ def _wrong_block(state: Blocks, expected: Blocks) -> str | None:
     return f"NPU {tuple(place[:num_axes])} ends with a wrong block {tuple(place[num_axes:])}"
 
 
-def _report(schedule: Schedule, num_paths: int) -> VerifyReport:
+def _report(schedule: Schedule, num_paths: int, port: BusiestPort) -> VerifyReport:
     instance, spans = schedule.instance, [exchange.span for exchange in schedule.launched]
     sizes = tuple(virtual_sizes(instance, span) for span in spans)
     real = tuple(tuple(instance.fabric.sizes[k] for k in span) for span in spans)
-    return VerifyReport(max(map(math.prod, sizes)), num_paths, sizes != real, sizes)
+    return VerifyReport(max(map(math.prod, sizes)), num_paths, sizes != real, sizes, port)

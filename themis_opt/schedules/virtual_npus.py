@@ -7,12 +7,12 @@ from typing import Self
 import numpy as np
 
 from themis_opt.base.arrays import IntArray
-from themis_opt.problem.cost import path_costs, stage_phases
+from themis_opt.problem.cost import path_divisors, stage_phases
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension
 from themis_opt.problem.phases import Blocks, CollectiveKind, Data, Phase
-from themis_opt.problem.wiring import ALGORITHM_RULES, steps
+from themis_opt.problem.wiring import algorithm_rule, blocks_sent, steps
 from themis_opt.schedules import adasum
 from themis_opt.schedules.data_movement import Traffic
 
@@ -20,7 +20,7 @@ MAX_VIRTUAL_NPUS = 4096
 """Above it a collective is tried on smaller dimensions: one array holds the square of it in blocks."""
 
 MAX_RELAYING_NPUS = 256
-"""The same of one line or grid, whose NPUs pass on the blocks of an all-to-all one by one in as many steps."""
+"""The same of one ring, line or grid, whose NPUs pass on the blocks of an all-to-all one by one in as many steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +77,15 @@ class DataTrial:
 
     def charged(self, path: IntArray) -> list[Traffic]:
         """What the cost model counts for each stage of a path, when a block is one byte."""
-        num_npus = np.array([math.prod(self.dimension(k).size for k in self.exchange.span)])
-        sent = path_costs(self.instance, self.exchange.kind, num_npus, path[None]).sent[0]
-        phases = stage_phases(self.exchange.kind, len(path))
-        num_steps = [steps(self.dimension(k), Phase(phase)) for k, phase in zip(path, phases, strict=True)]
-        return [Traffic(count, int(blocks)) for count, blocks in zip(num_steps, sent, strict=True)]
+        num_npus = math.prod(self.dimension(k).size for k in self.exchange.span)
+        blocks = num_npus // path_divisors(self.instance, self.exchange.kind, path[None])[0]
+        stages = zip(
+            path, map(Phase, stage_phases(self.exchange.kind, len(path)).tolist()), blocks.tolist(), strict=True
+        )
+        return [
+            Traffic(steps(self.dimension(k), phase), size * blocks_sent(self.dimension(k), phase))
+            for k, phase, size in stages
+        ]
 
 
 def virtual_sizes(instance: Instance, span: tuple[int, ...]) -> tuple[int, ...]:
@@ -92,7 +96,7 @@ def virtual_sizes(instance: Instance, span: tuple[int, ...]) -> tuple[int, ...]:
     """
     dimensions = [instance.fabric.dimensions[k] for k in span]
     real = tuple(dimension.size for dimension in dimensions)
-    relaying = [d.size for d in dimensions if ALGORITHM_RULES[d.basic_algorithm].links is not None]
+    relaying = [d.size for d in dimensions if algorithm_rule(d, Phase.ALL_TO_ALL).links is not None]
     if math.prod(real) <= MAX_VIRTUAL_NPUS and max(relaying, default=0) <= MAX_RELAYING_NPUS:
         return real
     few = [dimension.kind.rule.few_npus for dimension in dimensions]
