@@ -9,34 +9,10 @@ from themis_opt.base.errors import InputError
 from themis_opt.formats.readers.registry import import_files
 
 NASTY = (
-    *(
-        b"-1",
-        b"0",
-        b"1e999",
-        b"NaN",
-        b"null",
-        b"true",
-        b'"x"',
-        b"[]",
-        b"{}",
-        b"1" * 30,
-        b"99999999999",
-        b"0.5",
-        b"1e-300",
-    ),
-    *(
-        b"\xff\xfe",
-        b"\x00",
-        b"\n",
-        b"\t",
-        b"\xe2\x80\xa8",
-        b"<!DOCTYPE a [<!ENTITY b 'c'>]>",
-        b"&b;",
-        b"*a",
-        b"&a",
-        b"!!x",
-    ),
-)
+    b"-1", b"0", b"1e999", b"NaN", b"null", b"true", b'"x"', b"[]", b"{}", b"1" * 30, b"99999999999", b"0.5", b"1e-300",
+    b"\xff\xfe", b"\x00", b"\n", b"\t", b"\xe2\x80\xa8", b"<!DOCTYPE a [<!ENTITY b 'c'>]>", b"&b;", b"*a", b"&a",
+    b"!!x",
+)  # fmt: skip
 
 
 def damaged(name: str, generator: random.Random) -> tuple[str, bytes]:

@@ -156,51 +156,6 @@ def _sized_runs(block, dimensions, npus, chunks):
     ]
 
 
-def paper_rows():
-    """A few runs for every figure of the Themis paper."""
-    made = [*_single_rows(), *_size_rows(), *_activity_rows(), *_chunk_rows()]
-    for workload in ("resnet-152", "gnmt", "dlrm"):
-        made += panel_rows(f"2d-sw_sw.{workload}", "figure 12", "2D-SW_SW")
-    return made
-
-
-def _single_rows():
-    four, five = ({"block": f"figure {n}", "instance": f"fig{n}", "fingerprint": f"fig{n}"} for n in (4, 5))
-    made = [row(**four, policy=policy, utilisation=0.97) for policy in ("baseline+fifo", "themis+scf")]
-    units = {"baseline+fifo": 8, "themis+fifo": 8, "themis+scf": 7, "exact": 7}
-    made += [row(**five, policy=policy, makespan_ns=1e6 * number) for policy, number in units.items()]
-    return [*made, bound(**five, bound_ns=6.9e6, bound_equal_ns=7e6)]
-
-
-def _size_rows():
-    made = []
-    for size in (100 * MIB, 150 * MIB):
-        place = {"block": "figures 8 and 11", "instance": "2d-sw_sw.all_reduce.100MiB", "network": "2D-SW_SW",
-                 "fingerprint": f"size{size}", "size_bytes": size}  # fmt: skip
-        made.append(bound(**place, bound_ns=size / 140))
-        for policy, gap in HEURISTICS.items():
-            made.append(row(**place, policy=policy, makespan_ns=size / 135 * (1 + gap), utilisation=0.99 / (1 + gap)))
-    return made
-
-
-def _activity_rows():
-    shares = {"activity": {"window_ns": 400, "dimensions": [[1, 1, 0.5], [0.5, 0.5, 0]]}}
-    return [
-        row(block="figure 9", policy=policy, makespan_ns=1000, extra=json.dumps(shares))
-        for policy in ("baseline+fifo", "hourglass")
-    ]
-
-
-def _chunk_rows():
-    return [
-        row(block="figure 10", network=network, fingerprint=f"{network}.{count}", chunks=count, policy=policy,
-            utilisation=0.99 - gap / count)
-        for network in ("3D-SW_SW_SW_hetero", "4D-Ring_FC_Ring_SW")
-        for count in (4, 64, 512)
-        for policy, gap in HEURISTICS.items()
-    ]  # fmt: skip
-
-
 def iteration(compute, exposed, *, model=0.0, **changes):
     """A training iteration: its compute, and what it exposes of data and of model parallelism, in ns."""
     extra = {"compute_ns": compute, "exposed_ns": exposed + model, "exposed_data_ns": exposed,
@@ -244,32 +199,6 @@ def workload_rows(block, choices, times, policy="ddp/hourglass", model="vgg-16-c
     ]  # fmt: skip
 
 
-def iterations_rows():
-    """A few runs for every block of the report on iterations."""
-    groups = [{"group": k, "npus": n, "memory": 1000 // k} for n in (8, 16) for k in (1, 2, 4)]
-    return [
-        *panel_rows("v100-256.resnet-50", "overlap"),
-        *bucket_rows({"256KiB": 1500, "1MiB": 1300, "25MiB": 1350, "400MiB": 1600}),
-        *panel_rows("2d-sw_sw.gnmt", "panels", "2D-SW_SW", ("fused/themis+scf", "fused/hourglass", "exact")),
-        *workload_rows("scaling", [{"npus": n} for n in (8, 16, 32)], [(1000, 100), (1000, 200), (1000, 300)]),
-        *workload_rows(
-            "skipped synchronisation", [{"accumulate": k} for k in (1, 2, 4)], [(1000, 400), (2000, 410), (4000, 420)]
-        ),
-        *workload_rows("splitbrain", groups, [(1000, 100 * choice["group"]) for choice in groups]),
-    ]
-
-
-def tuning_rows():
-    """Policies over chunks with two kinds of costs."""
-    made = []
-    for block, cost, packet in (("ideal costs", 0.0, "none"), ("real costs", 2000.0, "4 KiB/30 B")):
-        for cells in grid_rows(chunks=(2, 8, 64, 512), sizes=(MIB, 100 * MIB)):
-            if cells["policy"] in ("themis+scf", "hourglass"):
-                cells["makespan_ns"] += cost * cells["chunks"]
-                made.append(cells | {"block": block, "launch_overhead_ns": cost, "packet": packet})
-    return made
-
-
 def sample(report):
     """Rows that show everything a report has to say."""
     return _SAMPLES[report]()
@@ -279,18 +208,18 @@ _SAMPLES = {
     "table": lambda: [*grid_rows(), row(fingerprint="none", status="failed", error="no answer", makespan_ns="")],
     "policies": lambda: [*grid_rows(), *random_rows(60, sample=20)],
     "scaling": scaling_rows,
-    "paper_reproduction": paper_rows,
-    "chunk_tuning": tuning_rows,
-    "iterations": iterations_rows,
 }
 
 SAMPLED = tuple(_SAMPLES)
 """Reports that have sample rows."""
 
 
+DRAWN = ("policies", "scaling", "paper_reproduction", "chunk_tuning", "iterations")
+
+
 def path_of(report):
     """The name by which experiments ask for a report: those of this repository are its functions."""
-    return f"drawing.{report}:{report}" if report in SAMPLED[1:] else report
+    return f"drawing.{report}:{report}" if report in DRAWN else report
 
 
 def draw(report, rows, experiment=None):

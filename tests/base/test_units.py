@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from themis_opt.base.units import (
-    SIZE_UNITS,
     format_bandwidth,
     format_clock,
     format_duration,
@@ -99,12 +98,6 @@ def test_an_unknown_unit_is_refused_with_the_known_ones(parse: object, text: str
         parse(text)  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_numbers_must_be_finite(value: float) -> None:
-    with pytest.raises(ValueError, match="finite"):
-        parse_time(value)
-
-
 @pytest.mark.parametrize("text", ["1e31 s", "1e-31 s", "1e400 s"])
 def test_numbers_beyond_all_reason_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must lie between"):
@@ -132,12 +125,6 @@ def test_times_survive_printing(picoseconds: int) -> None:
 @given(st.integers(0, 2**50))
 def test_sizes_survive_printing(size: int) -> None:
     assert parse_size(format_size(size)) == size
-
-
-@pytest.mark.parametrize("size", [10**40 + 1, 10**40, int(1e308)])
-def test_sizes_beyond_all_limits_are_printed_exactly(size: int) -> None:
-    number, unit = format_size(size).split()
-    assert int(number) * int(SIZE_UNITS[unit]) == size
 
 
 @given(st.floats(1e-3, 1e18))

@@ -3,28 +3,21 @@
 import json
 import multiprocessing
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor
 
 import psutil
 import pytest
 from background import LISTENING, PATIENCE, has_rows, kill, wait_until
 
-from themis_opt.batches import runner
-from themis_opt.batches.executors import Site, processes
-from themis_opt.batches.expansion import expand
-from themis_opt.batches.experiment import read_experiment
-from themis_opt.batches.output import finished_rows
+from themis_opt.batches.executors import processes
 from themis_opt.batches.status import status_of
 from themis_opt.batches.store import RunStore
 from themis_opt.reports.making import make_report
 
-KILLS, SEED, RUNS = 24, 0, 400
-PRELOADED = ["pytest", "psutil", "themis_opt.batches.output", "themis_opt.policies.random_orders"]
 COMMAND = (sys.executable, "-c", LISTENING, "batch", "--jobs", "2", "--json")
 
 
@@ -41,55 +34,10 @@ def experiment(folder, num_seeds, policy="random+fifo"):
     return path
 
 
-def work(path):
-    """Run a batch in this process, with many small commits."""
-    params = runner.RunnerParams(commit_seconds=0.0, largest_group=1)
-    site = Site(1, ThreadPoolExecutor(1).submit)
-    with RunStore(path.with_name("runs.sqlite")) as store:
-        runner.run_batch(expand(read_experiment(path), path), store, site, params=params)
-
-
 def committed(path):
     with RunStore(path.with_name("runs.sqlite")) as store:
         texts = store.connection.execute("SELECT key, row FROM runs").fetchall()
     return dict(texts)
-
-
-@pytest.mark.benchmarks
-def test_kills_at_random_moments_lose_and_repeat_nothing(tmp_path):
-    """Every other kill comes after a commit, and tells how long that takes at the present load of the machine."""
-    path, moments = experiment(tmp_path, RUNS), random.Random(SEED)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
-    first = context.Process(target=int)  # starts the server that forks all others
-    first.start()
-    first.join()
-    usual, before, growths = 0.0, {}, 0
-    for number in range(KILLS):
-        process, began = context.Process(target=work, args=(path,)), time.monotonic()
-        process.start()
-        if number % 2 == 0:
-            wait_until(lambda: has_rows(path.with_name("runs.sqlite")) or not process.is_alive())  # noqa: B023
-            usual = time.monotonic() - began
-            process.join(usual * moments.uniform(0.0, 0.1))
-        else:
-            process.join(usual * moments.uniform(0.3, 1.3))
-        process.kill()
-        process.join()
-        after = committed(path)
-        assert before.items() <= after.items()  # with the times at which they ran: none ran again
-        growths += len(after) > len(before)
-        before = after
-    assert growths >= 7, "the kills came too early to tell anything"
-    process = context.Process(target=work, args=(path,))
-    process.start()
-    process.join()
-    runs = expand(read_experiment(path), path)
-    after = committed(path)
-    assert before.items() <= after.items()
-    assert after.keys() == {run.key for run in runs}
-    with RunStore(path.with_name("runs.sqlite")) as store:
-        assert [row["seed"] for row in finished_rows(runs, store)] == list(range(RUNS))
 
 
 def test_a_process_that_dies_takes_no_other_along_and_is_replaced():

@@ -76,15 +76,6 @@ def test_overrides_reach_the_network_and_the_rules(runs_of, name):
     assert run.columns["fingerprint"] == instance.fingerprint != load(name).fingerprint
 
 
-@pytest.mark.parametrize(("name", "sizes"), [(FIG5, {"size": 10**6}), (RESNET, {})])
-def test_an_overridden_instance_is_like_one_made_with_these_values(runs_of, name, sizes):
-    more = 'size = ["1 MB"]' if sizes else ""
-    (run,) = runs_of(f'{on(name)}\n{more}\nchunks = [8]\nlatency = ["occupy"]\n{BASELINE}')
-    expected = load(name).overridden(chunks=8, latency="occupy", **sizes)
-    assert run.columns["fingerprint"] == run.task.instance.fingerprint == expected.fingerprint
-    assert run.task.instance.exchanges == expected.exchanges
-
-
 def test_seeds_are_crossed_with_policies_that_have_one(runs_of):
     runs = runs_of(f'{ON_FIG5}\nseeds = [0, 1]\npolicies = ["baseline+fifo", "random+fifo"]')
     assert list(zip(values(runs, "policy"), values(runs, "seed"), strict=True)) == [
@@ -92,11 +83,6 @@ def test_seeds_are_crossed_with_policies_that_have_one(runs_of):
         ("random+fifo", 0),
         ("random+fifo", 1),
     ]
-
-
-def test_a_seed_in_the_specification_wins(runs_of):
-    runs = runs_of(f'{ON_FIG5}\nseeds = [0, 1]\npolicies = ["random:seed=5+fifo"]')
-    assert values(runs, "seed") == [5]
 
 
 @pytest.mark.parametrize(
@@ -124,20 +110,11 @@ def test_sizes_are_told_for_policies_that_have_them(runs_of):
     assert values(runs, "workers") == [1, None, None]
 
 
-def test_several_time_limits_are_crossed_with_policies_that_search(runs_of):
-    runs = runs_of(f'{ON_FIG5}\ntime_limit = [3, 9]\nworkers = 1\npolicies = ["exact", "themis"]')
-    assert values(runs, "time_limit") == [3.0, 9.0, None]
-
-
 def test_patterns_match_names_with_their_folders(runs_of):
     runs = runs_of(f'instances = ["paper/*.all_reduce.100MiB"]\n{BASELINE}')
     assert values(runs, "instance") == sorted(
         n for n, p in shipped().items() if p.parent.name == "paper" and n.endswith(".all_reduce.100MiB")
     )
-
-
-def test_random_instances_are_a_range_of_seeds(runs_of):
-    assert values(runs_of(f'instances = ["random:3-5"]\n{BASELINE}'), "instance") == [f"random:{n}" for n in (3, 4, 5)]
 
 
 def test_files_are_found_beside_the_experiment(runs_of, tmp_path):
@@ -253,18 +230,6 @@ def test_quick_keeps_its_limit_where_kinds_are_mixed(runs_of):
     assert len(runs_of(block, quick=True, head="[quick]\nlimit = 3\n")) <= 3
 
 
-@pytest.mark.parametrize(
-    ("policies", "rule"),
-    [
-        ('["magic/themis"]', "runs[0].policy = 'magic': unknown policy"),
-        ('["ddp/magic"]', "runs[0].policy = 'magic': unknown policy"),
-        ('["fused", "ddp:cap=much"]', "runs[0].policy = 'ddp:cap=much': knob cap"),
-    ],
-)
-def test_policies_are_checked_before_anything_runs(runs_of, policies, rule):
-    assert rule in refusal(runs_of, f"{on(RESNET)}\npolicies = {policies}")
-
-
 def test_iterations_that_only_policies_and_columns_see_as_different_are_told_apart(runs_of, tmp_path):
     """Tensors of another parallelism, and an iteration that stands for several batches."""
     instance = load(RESNET)
@@ -301,17 +266,6 @@ def test_groups_are_crossed(workloads_of):
     assert names(runs) == [f"bert-base hybrid 8x4 group {n}" for n in (1, 2, 8, 16)]
     memory = [run.task.instance.memory for run in runs]
     assert memory == sorted(memory, reverse=True)
-
-
-def test_workloads_stand_beside_instances_and_are_sampled_with_them(runs_of):
-    block = f"{on(RESNET)}\nworkloads = [{{{SMALL}, batch = [1, 2, 4]}}]\nsample = {{count = 3, seed = 0}}\n{BASELINE}"
-    assert len(runs_of(block)) == 3
-
-
-def test_rows_of_a_failed_run_tell_its_workload_too(workloads_of):
-    (run,) = workloads_of(SMALL)
-    row = run.row({"status": "failed", "error": "no way"})
-    assert json.loads(row["extra"])["workload"]["model"] == "resnet-50"
 
 
 def test_measured_times_are_found_beside_the_experiment(workloads_of, tmp_path):

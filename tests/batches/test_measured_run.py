@@ -8,8 +8,7 @@ from themis_opt.batches import measured_run
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import Experiment
 from themis_opt.batches.measured_run import RECORDED, activity, code_version, execute, run_one, task_of
-from themis_opt.batches.output import ROW_COLUMNS, finished_rows
-from themis_opt.batches.store import RunStore
+from themis_opt.batches.output import ROW_COLUMNS
 from themis_opt.policies.registry import make_policy, specify, usual_policies
 from themis_opt.problem.catalog import load
 from themis_opt.schedules.simulator import simulate
@@ -66,11 +65,6 @@ def test_every_column_of_results_that_needs_no_comparison_reaches_the_rows():
     rows = [run_one(load(name).overridden(chunks=2), "baseline", {}) for name in (FIG5, RESNET)]
     columns = {name for row in rows for name in row.keys() | extra(row).keys()}
     assert {column.name for column in RESULT_COLUMNS if not column.judged} - {"iteration_ns"} <= columns
-
-
-def test_an_iteration_has_no_bandwidth_of_a_collective(row_of):
-    row = row_of("baseline", instances=[RESNET], chunks=[4])
-    assert row.get("algbw_bytes_per_s") is row.get("busbw_bytes_per_s") is None
 
 
 @BOTH
@@ -132,14 +126,6 @@ def test_only_what_a_run_can_record_is_a_limit(name, policy, record):
     assert task_of(load(name), policy, {}, ("trajectory", "activity")).record == record
 
 
-def test_a_block_may_have_collectives_and_iterations(tmp_path):
-    block = {"instances": [RESNET, FIG5], "chunks": [2], "policies": ["baseline", "bound"]}
-    runs = expand(Experiment.model_validate({"name": "trial", "runs": [block]}), tmp_path / "experiment.toml")
-    results = execute([run.task for run in runs], code_version())
-    assert [run.columns["kind"] for run in runs] == ["iteration", "iteration", "all_reduce", "all_reduce"]
-    assert {result["status"] for result in results} == {"ok"}
-
-
 def test_rows_tell_the_choices_of_their_workload(row_of):
     columns = extra(row_of("baseline", workloads=[SMALL | {"accumulate": 2}]))
     assert columns["exposed_ns"] > 0
@@ -150,17 +136,6 @@ def test_rows_tell_the_choices_of_their_workload(row_of):
         2,
         None,
     )
-
-
-def test_rows_survive_the_store_with_their_workloads(tmp_path):
-    block = {"workloads": [SMALL | {"batch": [8, 16]}], "policies": ["baseline"]}
-    runs = expand(Experiment.model_validate({"name": "trial", "runs": [block]}), tmp_path / "experiment.toml")
-    with RunStore(tmp_path / "runs.sqlite") as store:
-        results = execute([run.task for run in runs], code_version())
-        store.add({"key": run.key} | run.columns | result for run, result in zip(runs, results, strict=True))
-        rows = finished_rows(runs, store)
-    assert [extra(row)["workload"]["batch"] for row in rows] == [8, 16]
-    assert all("exposed_ns" in extra(row) for row in rows)
 
 
 def test_the_first_run_of_a_policy_in_a_process_is_not_timed(monkeypatch):

@@ -63,7 +63,7 @@ FOLDERS = {
 }
 """Tests of a folder, for mutants that those of the module leave alive."""
 
-SLOW = ("hash_seed", "two_processes", "ctrl_c", "unequal_sizes_stay_legal", "moving_launches_alone")
+SLOW = ("hash_seed", "two_processes", "ctrl_c", "moving_launches_alone")
 """Tests that take seconds and say nothing about a single operator."""
 
 COPIED = ("formulations", "themis_opt", "tests", "instances", "reports", "docs")

@@ -1,33 +1,28 @@
-import math
-
 import pytest
-from held_out import FAMILIES, held_out, networks
+from ablation import MECHANISMS, taken_out
+from held_out import FAMILIES, held_out
 
+from themis_opt.policies.hourglass.policy import Hourglass
+from themis_opt.problem.instance import Instance
 from themis_opt.workloads.files import instance_text
 
 
-def test_networks_are_realistic():
-    for member in networks():
-        network = member.instance.network
-        assert 2 <= len(network.dimensions) <= 5
-        assert network.num_npus <= 1_000_000
-        for inner, outer in zip(network.dimensions, network.dimensions[1:], strict=False):
-            assert abs(math.log(inner.bandwidth / outer.bandwidth)) <= math.log(20.1)
-        for dimension in network.dimensions:
-            assert 2 <= dimension.size <= 64
-            assert dimension.bandwidth >= 1e9
-            assert 300_000 <= dimension.latency <= 5_000_000
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_mechanism_can_be_taken_out_of_the_search_as_it_is(name: str) -> None:
+    with taken_out(name):
+        pass
+
+
+def test_a_mechanism_is_out_within_the_block_alone(hetero: Instance) -> None:
+    instance = hetero.overridden(chunks=9, size="1 MiB")
+    usual = Hourglass()(instance)
+    with taken_out("hourglass: mirrored paths"):
+        assert Hourglass()(instance) != usual
+    assert Hourglass()(instance) == usual
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_instances_are_the_same_each_time_and_differ_from_each_other(family):
-    members = held_out([family])
-    problems = [(instance_text(member.instance), member.sizes) for member in members]
-    assert problems == [(instance_text(member.instance), member.sizes) for member in held_out([family])]
-    assert len(set(problems)) == len({member.name for member in members}) == len(members)
-
-
-def test_a_selection_holds_at_most_so_many_of_each_class():
-    assert len(held_out(["paper", "costs"], most=5)) == 10
-    assert held_out(["paper"], most=4) == held_out(["paper"], most=5)[:4]
-    assert held_out(["paper"], every=6) == held_out(["paper"])[::6]
+def test_held_out_instances_are_the_same_each_time_and_differ_from_each_other(family: str) -> None:
+    members, again = ([(instance_text(one.instance), one.sizes) for one in held_out([family])] for _ in range(2))
+    assert members == again
+    assert len(set(members)) == len(members)

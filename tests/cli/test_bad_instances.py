@@ -11,64 +11,35 @@ FIELDS = [
     # path, value, what the message must say
     ("format", ABSENT, "format: must be 'themis-opt/instance/1'"),
     ("format", "themis-opt/instance/2", "format = 'themis-opt/instance/2': must be 'themis-opt/instance/1'"),
-    ("network", ABSENT, "network: required field is missing"),
     ("network", 5, "network = 5: "),
-    ("collectives", ABSENT, "collectives: required field is missing"),
-    ("collectives", [], "collectives: "),
-    ("collectives.0", 5, "collectives[0] = 5: "),
     ("surprise", 1, "surprise = 1: unknown field"),
     ("latency", "wait", "latency = 'wait': "),
-    ("ag_order", "any", "ag_order = 'any': "),
-    ("name", 5, "name = 5: "),
-    ("network.surprise", 1, "network.surprise = 1: unknown field"),
     ("network.dimensions", ABSENT, "network.dimensions: required field is missing"),
-    ("network.dimensions", [], "network.dimensions: "),
     ("network.dimensions", [{"kind": "ring", "size": 2, "bandwidth": "1 GB/s"}] * 40, "network.dimensions: "),
     ("network.dimensions.0.surprise", 1, "network.dimensions[0].surprise = 1: unknown field"),
-    ("network.dimensions.1.kind", ABSENT, "network.dimensions[1].kind: required field is missing"),
     ("network.dimensions.1.kind", "mesh", "network.dimensions[1].kind = 'mesh': "),
-    ("network.dimensions.1.size", ABSENT, "network.dimensions[1].size: required field is missing"),
-    ("network.dimensions.1.size", 1, "network.dimensions[1].size = 1: "),
     ("network.dimensions.1.size", 2.5, "network.dimensions[1].size = 2.5: must be a whole number"),
     ("network.dimensions.1.size", 10**300, "network.dimensions[1].size = 1000"),
     ("network.dimensions.1.size", 2**40, "NPUs"),
-    ("network.dimensions.1.bandwidth", ABSENT, "network.dimensions[1].bandwidth: required field is missing"),
-    ("network.dimensions.1.bandwidth", "0 GB/s", "network.dimensions[1].bandwidth = '0 GB/s': "),
     ("network.dimensions.1.bandwidth", "1e-9 B/s", "clock"),
-    ("network.dimensions.1.latency", "-1 ns", "network.dimensions[1].latency = '-1 ns': "),
     ("network.dimensions.1.latency", "5 parsec", "network.dimensions[1].latency = '5 parsec': unknown unit 'parsec'"),
     ("network.dimensions.1.latency", "1e20 s", "clock"),
-    ("network.dimensions.1.launch_overhead", "-1 ns", "network.dimensions[1].launch_overhead = '-1 ns': "),
     ("network.dimensions.1.latency", "1e29 s", "error: "),
     ("network.dimensions.1.launch_overhead", "1e29 s", "error: "),
     ("network.dimensions.1.packet", {"payload": "1e29 TB", "header": 1}, "error: "),
     ("network.dimensions.1.packet", {"payload": 1, "header": "1e29 TB"}, "error: "),
-    ("network.dimensions.1.algorithm", "magic", "network.dimensions[1].algorithm = 'magic': "),
-    ("network.dimensions.1.compression", 0.5, "network.dimensions[1].compression = 0.5: "),
     ("network.dimensions.1.packet", {"payload": 0, "header": 1}, "network.dimensions[1].packet.payload = 0: "),
     ("network.dimensions.1.packet", {"payload": 1}, "network.dimensions[1].packet.header: required"),
-    ("network.dimensions.1.packet", {"payload": 1, "header": -1}, "network.dimensions[1].packet.header = -1: "),
     ("network.dimensions.1.name", "dim1", "dimension names must differ"),
-    ("collectives.0.surprise", 1, "collectives[0].surprise = 1: unknown field"),
     ("collectives.0.kind", ABSENT, "collectives[0].kind: required field is missing"),
-    ("collectives.0.kind", "barrier", "collectives[0].kind = 'barrier': "),
-    ("collectives.0.size", ABSENT, "collectives[0].size: required field is missing"),
     ("collectives.0.size", "256 XB", "collectives[0].size = '256 XB': unknown unit 'XB'"),
-    ("collectives.0.size", "0 B", "collectives[0].size = '0 B': "),
-    ("collectives.0.size", -2, "collectives[0].size = -2: "),
     ("collectives.0.size", "1.5 B", "collectives[0].size = '1.5 B': must be a whole number of bytes"),
     ("collectives.0.size", "1e999999999 B", "collectives[0].size = '1e999999999 B': "),
     ("collectives.0.size", "1e20 B", "collectives[0].size = '1e20 B': "),
     ("collectives.0.element_bytes", 3, "element_bytes = 3"),
-    ("collectives.0.element_bytes", 0, "collectives[0].element_bytes = 0: "),
-    ("collectives.0.chunks", 0, "collectives[0].chunks = 0: "),
     ("collectives.0.chunks", 10**9, "collectives[0].chunks = 1000000000: "),
     ("collectives.0.chunks", 1.5, "collectives[0].chunks = 1.5: must be a whole number"),
-    ("collectives.0.release", "-1 ns", "collectives[0].release = '-1 ns': "),
-    ("collectives.0.release", "1e20 s", "collectives[0].release = '1e20 s': "),
-    ("collectives.0.dimensions", [], "collectives[0].dimensions: "),
     ("collectives.0.dimensions", ["dim9"], "collectives[0].dimensions names 'dim9'"),
-    ("collectives.0.dimensions", ["dim1", "dim1"], "collectives[0].dimensions repeats a dimension"),
     ("collectives.0.dimensions", "dim1", "collectives[0].dimensions = 'dim1': "),
 ]
 
@@ -112,14 +83,6 @@ def test_huge_number_literal_is_refused(refuse, save, document, literal):
     assert f"{file}: " in refuse("show", file)
 
 
-def test_missing_file_is_refused(refuse, tmp_path):
-    assert f"{tmp_path / 'none.json'}: no such file" in refuse("show", tmp_path / "none.json")
-
-
-def test_unknown_name_is_refused(refuse):
-    assert "fig6: no such file, and no shipped instance of that name" in refuse("show", "fig6")
-
-
 @pytest.mark.parametrize("name", ["", ".", "..", "x" * 5000, "a\0b", "\n"], ids=lambda name: repr(name[:8]))
 def test_strange_name_is_refused(refuse, name):
     refuse("show", name)
@@ -127,12 +90,6 @@ def test_strange_name_is_refused(refuse, name):
 
 def test_name_of_a_field_cannot_break_the_line(refuse, save, document):
     assert "unknown field" in refuse("show", save(edited(document, "first\nsecond", 1)))
-
-
-def test_instance_whose_schedule_would_take_no_time_is_refused(refuse, save, document):
-    fast = edited(document, "network.dimensions.0.bandwidth", "1e30 B/s")
-    fast = edited(fast, "network.dimensions.1.bandwidth", "1e30 B/s")
-    refuse("simulate", save(fast))
 
 
 @pytest.mark.parametrize("name", ["\ud800", "\x1b[31m", "two\nlines", "[/red]", "$x_{$", "ünï", "a/b"], ids=ascii)
@@ -146,13 +103,3 @@ def test_any_text_will_do_as_a_name(invoke, save, document, name):
 def test_every_command_refuses_a_bad_instance(refuse, save, document, command):
     file = save(edited(document, "network.dimensions.0.size", 1))
     assert f"{file}: network.dimensions[0].size = 1: " in refuse(command, file)
-
-
-def test_clock_overflow_is_refused(refuse, save, document):
-    slow = edited(document, "network.dimensions.1.bandwidth", "1 MB/s")
-    refuse("show", save(edited(slow, "collectives.0.size", "1 PB")))
-
-
-def test_refusal_leaves_no_folder(refuse, save, document, tmp_path):
-    refuse("solve", save(edited(document, "collectives.0.chunks", 0)), "-o", tmp_path / "out")
-    assert not (tmp_path / "out").exists()

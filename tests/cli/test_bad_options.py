@@ -12,28 +12,15 @@ HARD = "3d-sw_sw_sw_hetero.all_reduce.100MiB"
 POLICIES = [
     # policies, what the message must say
     ("magic", "'magic': unknown policy; use one of baseline, cyclic"),
-    ("Baseline", "'Baseline': unknown policy"),
     ("baseline,magic", "'magic': unknown policy"),
-    ("baseline+magic", "'baseline+magic': unknown dispatch rule; use one of fifo"),
     ("baseline+fifo+scf", "unknown dispatch rule"),
     ("exact+fifo", "takes no dispatch rule"),
     ("themis:magic=1", "unknown knob 'magic'; use one of threshold_divisor"),
-    ("baseline:seed=1", "unknown knob 'seed'"),
-    ("themis:", "unknown knob ''"),
-    ("themis:threshold_divisor", "knob threshold_divisor: "),
-    ("themis:threshold_divisor=", "knob threshold_divisor: "),
     ("themis:threshold_divisor=many", "knob threshold_divisor: "),
-    ("themis:threshold_divisor=1.5", "knob threshold_divisor: "),
     ("themis:threshold_divisor=0", "threshold_divisor"),
-    ("themis:threshold_divisor=-1", "threshold_divisor"),
-    ("themis:threshold_latency=perhaps", "knob threshold_latency: "),
-    ("themis:initial_loads=full", "knob initial_loads: "),
-    ("random:seed=-1", "seed"),
-    ("random:seed=1e3", "knob seed: "),
     ("random:seed=" + "9" * 5000, "knob seed: "),
     ("ddp", "'ddp': launching policies are for training iterations"),
     ("baseline,fused/themis", "'fused/themis': launching policies are for training iterations"),
-    ("/themis", "'': unknown policy"),
     ("baseline,baseline", "each once"),
     ("", "one or more policies"),
     (",", "one or more policies"),
@@ -131,19 +118,6 @@ def test_folder_in_place_of_an_output_file(invoke, tmp_path, name):
     (tmp_path / name).mkdir()
     result = invoke("solve", NAME, *QUICK, "--policies", "baseline", "-o", tmp_path)
     assert str(tmp_path / name) in last_line(result)
-
-
-def test_files_written_before_an_unwritable_one_are_kept(invoke, succeed, tmp_path):
-    (tmp_path / "trace.json").mkdir()
-    assert invoke("solve", NAME, *QUICK, "--policies", "baseline", "-o", tmp_path).exit_code == 2
-    assert succeed("validate", tmp_path / "schedule.json")
-
-
-def test_refused_request_keeps_the_results_of_an_earlier_one(succeed, refuse, tmp_path):
-    succeed("solve", NAME, *QUICK, "--policies", "baseline", "-o", tmp_path)
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    refuse("solve", NAME, *QUICK, "--policies", "magic", "-o", tmp_path)
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 @pytest.mark.parametrize(

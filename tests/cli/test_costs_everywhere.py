@@ -53,19 +53,6 @@ def test_a_plan_is_explained_with_sizes_that_suit_it(succeed, solution):
     assert makespan("--chunk-sizes", "free") < makespan("--chunk-sizes", "equal") == makespan()
 
 
-def test_sizes_of_a_plan_are_equal_or_free(refuse, solution):
-    line = refuse("explain", solution / "schedule.json", "--chunk-sizes", "round")
-    assert "--chunk-sizes = 'round': must be equal or free" in line
-
-
-def test_bounds_for_free_sizes_are_fewer(succeed):
-    every, free = (
-        json.loads(succeed("bound", NAME, "--json", *options)) for options in ((), ("--chunk-sizes", "free"))
-    )
-    assert [row for row in every if not row["equal_sizes_only"]] == free
-    assert len(free) < len(every)
-
-
 def test_a_simulation_with_free_sizes_says_so(succeed):
     def run(*options):
         return succeed("simulate", NAME, "--policies", "hourglass", *options)
@@ -104,7 +91,3 @@ def test_a_batch_runs_with_other_costs(succeed, experiment):
     assert (usual["size_bytes"], usual["launch_overhead_ns"], usual["sizes"]) == ("64000000", "0.0", "equal")
     assert (costly["launch_overhead_ns"], costly["sizes"]) == ("1000000.0", "free")
     assert float(costly["makespan_ns"]) > float(usual["makespan_ns"])
-
-
-def test_costs_of_a_batch_are_checked(refuse, experiment):
-    assert "command line: latency" in refuse("batch", experiment, "--latency", "round")

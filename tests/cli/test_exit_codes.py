@@ -18,11 +18,6 @@ def test_unmet_gap_is_1_and_keeps_the_schedule(invoke, succeed, tmp_path):
     assert succeed("validate", tmp_path / "schedule.json")
 
 
-def test_reached_gap_is_0(invoke, tmp_path):
-    result = invoke("compare", NAME, *QUICK, "--policies", "baseline,themis+scf", "--gap", 0.001)
-    assert result.exit_code == 0
-
-
 @pytest.fixture
 def interrupted(monkeypatch):
     """Ctrl-C when the given policy reports."""
@@ -72,11 +67,6 @@ def test_second_interruption_does_not_lose_the_schedule(invoke, succeed, interru
     interrupted("exact")
     assert invoke("solve", NAME, *QUICK, "-o", tmp_path).exit_code == 130
     assert succeed("validate", tmp_path / "schedule.json")
-
-
-@pytest.mark.usefixtures("impatient")
-def test_interruption_while_writing_waits(invoke, tmp_path):
-    assert invoke("solve", NAME, *QUICK, "--policies", "baseline", "-o", tmp_path).exit_code == 0
 
 
 def test_interruption_among_disturbed_networks_keeps_the_schedule(invoke, succeed, monkeypatch, tmp_path):

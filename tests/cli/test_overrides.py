@@ -5,7 +5,6 @@ import json
 import pytest
 
 NAME = "fig5.all_reduce.256MB"
-RING = "one_ring.all_reduce.4MB"
 QUICK = ("--time-limit", 5, "--workers", 1)
 COMMANDS = ("show", "bound", "simulate", "compare", "solve")
 
@@ -37,25 +36,6 @@ def makespans(succeed):
 def test_every_collective_is_overridden(succeed):
     content = json.loads(succeed("show", "3d-sw_sw_sw_hetero.mixed.100MiB", "--json", "--chunks", 2, "--size", "2MiB"))
     assert {(c["chunks"], c["size"]) for c in content["collectives"]} == {(2, "2 MiB")}
-
-
-@pytest.mark.parametrize("option", [("--size", "256MB"), ("--chunks", 4), ("--latency", "lag"), ("--ag-order", "free")])
-def test_override_with_the_same_value_keeps_the_fingerprint(shown, option):
-    assert shown(*option)["fingerprint"] == shown()["fingerprint"]
-
-
-def test_twice_the_size_takes_twice_the_time(makespans):
-    once, twice = makespans(NAME), makespans(NAME, "--size", "512MB")
-    assert twice == {policy: 2 * makespan for policy, makespan in once.items()}
-
-
-def test_occupying_latency_holds_the_dimension(makespans):
-    assert makespans(RING)["baseline+fifo"] == 6_030_000
-    assert makespans(RING, "--latency", "occupy")["baseline+fifo"] == 6_120_000
-
-
-def test_one_chunk_has_nothing_to_overlap(makespans):
-    assert set(makespans(NAME, "--chunks", 1).values()) == {12_000_000}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from report_rows import COLUMNS, grid_rows, row, sample, write_experiment, write_rows
+from report_rows import grid_rows, row, sample, write_experiment, write_rows
 from typer.testing import CliRunner
 
 from themis_opt.cli.main import application
@@ -58,12 +58,6 @@ def test_the_report_may_go_elsewhere(folder, tmp_path):
     assert not (folder / "README.md").exists()
 
 
-def test_files_are_named_apart_from_results(folder):
-    result = invoke(folder)
-    assert "wrote" not in result.stdout
-    assert result.stderr.endswith("README.md, report.html\n")
-
-
 def test_a_folder_with_rows_alone_is_a_table(tmp_path):
     write_rows(tmp_path / "rows.csv", [row()])
     files_of(tmp_path, "--no-html")
@@ -89,17 +83,6 @@ def test_rows_of_several_versions_of_the_code_are_pointed_out(tmp_path):
     assert "made by 2 versions of the code" in (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
 
 
-def test_missing_rows_are_refused(folder):
-    (folder / "rows.csv").unlink()
-    assert refuse(folder) == f"error: {folder / 'rows.csv'}: cannot be read: No such file or directory\n"
-
-
-def test_a_missing_column_is_refused_and_nothing_is_written(folder):
-    write_rows(folder / "rows.csv", [row()], [name for name in COLUMNS if name != "makespan_ns"])
-    assert f"{folder / 'rows.csv'}: column makespan_ns: is missing" in refuse(folder)
-    assert not (folder / "README.md").exists()
-
-
 def test_an_unknown_report_is_refused(tmp_path):
     made = write_experiment(tmp_path / "made", "novel", [row()])
     said = refuse(made)
@@ -119,16 +102,6 @@ def test_a_bad_experiment_file_is_refused(folder, text, said):
     assert f"{folder / 'experiment.toml'}: {said}" in refuse(folder)
 
 
-def test_provenance_that_is_no_object_is_refused(folder):
-    (folder / "provenance.json").write_text("[", encoding="utf-8")
-    assert f"{folder / 'provenance.json'}: not JSON" in refuse(folder)
-
-
-def test_a_place_that_cannot_be_written_is_refused(folder, tmp_path):
-    (tmp_path / "file").write_text("")
-    assert "cannot be written" in refuse(folder, "-o", tmp_path / "file")
-
-
 @pytest.mark.parametrize("name", ["README.md", "report.html"])
 def test_files_that_no_report_left_are_not_replaced(folder, name):
     (folder / name).write_text("my notes", encoding="utf-8")
@@ -145,12 +118,6 @@ def test_any_report_shows_figures_for_any_rows_if_asked(tmp_path):
     text = (made / "README.md").read_text(encoding="utf-8")
     assert {"boxes", "ecdf"} <= drawn
     assert all(f"{name}: needs" in text for name in names - drawn)
-
-
-def test_the_table_shows_figures_for_any_rows_by_itself(tmp_path):
-    made = write_experiment(tmp_path / "made", "table", grid_rows(chunks=(4,), sizes=(2**20, 2**24)))
-    files = {file.rpartition("/")[2] for file in files_of(made, "--no-html")}
-    assert {f"policies-{name}.svg" for name in ("boxes", "ecdf", "duel", "algbw")} <= files
 
 
 def test_an_unknown_figure_is_refused(folder):

@@ -9,7 +9,7 @@ from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import load
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.allowance import Allowance
-from themis_opt.study import comparison, robust
+from themis_opt.study import robust
 from themis_opt.study.comparison import compare
 from themis_opt.study.robust import FEWEST_SAMPLES, SAMPLES, choose_robust, num_samples, pool
 from themis_opt.study.robustness import executions
@@ -108,14 +108,3 @@ def test_without_time_for_disturbed_networks_the_fastest_is_kept(invoke, tmp_pat
     assert "no disturbed network was simulated within --time-limit" in result.stderr
     assert "disturbed networks, the same for all" not in result.stdout
     assert (tmp_path / "schedule.json").exists()
-
-
-def test_the_search_leaves_time_for_disturbed_networks(succeed, tmp_path, monkeypatch):
-    limits, allowances = [], []
-    monkeypatch.setattr(comparison, "compare", lambda *_, **given: limits.append(given["time_limit"]) or compared)
-    monkeypatch.setattr(robust, "choose_robust", lambda *_, allowance, **__: allowances.append(allowance.left))
-    compared = compare(load("fig5.all_reduce.256MB"), ("baseline",))
-    monkeypatch.setattr("themis_opt.cli.compare.remaining", lambda limit: limit)
-    succeed("solve", "fig5.all_reduce.256MB", "--robust", "--time-limit", 1000, "-o", tmp_path)
-    assert limits[0] < 1000 * (1 - robust.SAMPLING_SHARE)
-    assert limits[0] < allowances[0] < 1000

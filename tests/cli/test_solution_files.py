@@ -6,23 +6,14 @@ import shutil
 
 import pytest
 
-from themis_opt.schedules.schedule_file import read_schedule, schedule_document
+from themis_opt.schedules.schedule_file import read_schedule
 
 NAME = "fig5.all_reduce.256MB"
 QUICK = ("--time-limit", 5, "--workers", 1, "--chunk-sizes", "equal")
 FILES = {
-    "comparison.csv",
-    "comparison.json",
-    "comparison.tex",
-    "gantt.png",
-    "gantt.svg",
-    "schedule.html",
-    "order.csv",
-    "order.json",
-    "schedule.json",
-    "stages.csv",
-    "trace.json",
-}
+    "comparison.csv", "comparison.json", "comparison.tex", "gantt.png", "gantt.svg", "schedule.html", "order.csv",
+    "order.json", "schedule.json", "stages.csv", "trace.json",
+}  # fmt: skip
 
 
 def rows_of(path):
@@ -47,19 +38,6 @@ def test_csv_file_has_a_header_and_full_rows(solution, name):
     rows = rows_of(solution / name)
     assert rows
     assert all(None not in row and None not in row.values() for row in rows)
-
-
-def test_default_folder_carries_the_name_of_the_instance(succeed, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    succeed("solve", NAME, *QUICK, "--policies", "baseline")
-    assert [path.name for path in tmp_path.iterdir()] == [f"{NAME}.solution"]
-
-
-def test_schedule_reads_back_equal(solution):
-    schedule = read_schedule(solution / "schedule.json")
-    document = json.loads((solution / "schedule.json").read_text(encoding="utf-8"))
-    again = schedule_document(schedule) | {"summary": document["summary"]}
-    assert again == document
 
 
 def test_schedule_is_the_best_of_the_comparison(solution):

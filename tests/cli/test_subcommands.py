@@ -6,7 +6,6 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 from small_iterations import PAIR, iteration, tensor
 
-import themis_opt
 from themis_opt.cli import printing
 from themis_opt.cli.main import COMMANDS
 from themis_opt.formats.readers.registry import load
@@ -21,7 +20,6 @@ NAME = "fig5.all_reduce.256MB"
 QUICK = ("--time-limit", 5, "--workers", 1, "--chunk-sizes", "equal")
 NAMES = ["fused/baseline", "wait_free/themis+scf", "dear/hourglass"]
 SOME = ("--policies", ",".join(NAMES))
-NS_PER_MS = 10**6
 
 KINDS = ("collectives", "iteration")
 FOR_BOTH = ("solve", "compare", "bound", "simulate", "validate", "robustness", "explain", "tune", "show")
@@ -90,15 +88,6 @@ def rows(succeed, arguments):
     return lambda kind, command, *more: json.loads(succeed(*arguments[kind][command], *more, "--json"))
 
 
-def test_version(succeed):
-    assert succeed("--version") == f"themis_opt {themis_opt.__version__}\n"
-
-
-def test_help_lists_every_subcommand(succeed):
-    text = succeed("--help")
-    assert [name for name in COMMANDS if name not in text] == []
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_subcommand_has_help(succeed, command):
     assert "Usage:" in succeed(command, "--help")
@@ -138,11 +127,6 @@ def test_compare_runs_every_policy_with_every_dispatch_rule(rows):
     dispatched = [f"{policy}+{rule}" for policy in POLICIES if takes_dispatch(policy) for rule in DISPATCH]
     others = [policy for policy in POLICIES if not takes_dispatch(policy)]
     assert sorted(row["policy"] for row in rows("collectives", "compare")) == sorted([*dispatched, *others])
-
-
-@pytest.mark.parametrize("command", ["compare", "simulate", "solve"])
-def test_policies_are_shown_in_the_order_asked_for(rows, command):
-    assert [row["policy"] for row in rows("iteration", command)] == NAMES
 
 
 @pytest.mark.parametrize(("option", "cached"), [((), True), (("--no-cache",), False), (("--deterministic",), False)])
@@ -263,18 +247,6 @@ def test_times_that_vary_are_noted(succeed, save):
     assert [cell for cell in line if cell.endswith(" (varies)")] == [line[header.index("iteration")]]
 
 
-def test_exposed_time_is_that_of_data_and_model_parallelism(rows):
-    for row in rows("iteration", "compare"):
-        assert row["exposed_ns"] == pytest.approx(row["exposed_data_ns"] + row["exposed_model_ns"])
-        assert row["exposed_ns"] == pytest.approx(row["iteration_ns"] - row["compute_ns"])
-
-
-def test_bound_prints_every_bound_in_nanoseconds(rows):
-    bounds_ns = {row["bound"]: row["bound_ns"] for row in rows("collectives", "bound")}
-    assert bounds_ns["fluid"] == pytest.approx(20 / 3 * NS_PER_MS)
-    assert bounds_ns["order_count"] == pytest.approx(7 * NS_PER_MS, rel=1e-4)
-
-
 def test_bound_says_which_bounds_need_equal_chunks(rows):
     bound_rows = rows("collectives", "bound")
     assert [row["bound"] for row in bound_rows if row["equal_sizes_only"]] == ["order_count", "head_tail_equal"]
@@ -306,11 +278,6 @@ def test_simulate_writes_a_folder_per_policy(succeed, trained, tmp_path, kind, f
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(folders.values())
     for name in folders.values():
         assert json.loads(succeed("validate", tmp_path / "out" / name / "schedule.json", "--json"))["valid"] is True
-
-
-def test_rules_of_an_iteration_can_be_overridden(succeed, arguments):
-    options = ("--chunks", 1, "--latency", "occupy", "--ag-order", "reverse")
-    assert succeed(*arguments["iteration"]["simulate"], *options) != succeed(*arguments["iteration"]["simulate"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -352,25 +319,6 @@ def test_validate_says_how_long_it_takes(succeed, arguments, rows, kind):
     time, word = ("makespan_ns", "makespan ") if kind == "collectives" else ("iteration_ns", "iteration ")
     assert word in succeed(*arguments[kind]["validate"])
     assert rows(kind, "validate")[time] == rows(kind, "explain")[time]
-
-
-@pytest.mark.parametrize(
-    ("kind", "names"), [("collectives", ["dim1", "dim2"]), ("iteration", ["compute", "dim1", "dim2"])]
-)
-def test_explain_accounts_for_all_the_time_of_a_resource(rows, kind, names):
-    explained = rows(kind, "explain")
-    whole = explained["makespan_ns" if kind == "collectives" else "iteration_ns"]
-    times = {
-        resource["name"]: resource["busy_ns"] + resource["lag_ns"] + resource["idle_ns"]
-        for resource in explained["resources"]
-    }
-    assert times == pytest.approx(dict.fromkeys(names, whole))
-
-
-def test_explain_accounts_for_all_exposed_time(rows):
-    explained = rows("iteration", "explain")
-    assert sum(wait["wait_ns"] for wait in explained["waits"]) == pytest.approx(explained["exposed_ns"])
-    assert rows("collectives", "explain")["waits"] == []
 
 
 def parts(text):

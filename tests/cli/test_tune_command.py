@@ -93,13 +93,6 @@ def test_the_schedule_belongs_to_the_instance_and_is_the_best_trial(folder, sear
     assert schedule.makespan / 1000 == min(float(row[f"{search.measured}_ns"]) for row in trials(folder))
 
 
-@pytest.mark.parametrize("search", ["iteration"], indirect=True, scope="module")
-def test_the_policy_of_an_iteration_can_be_passed_back(succeed, folder):
-    policy, results = best(folder)["policy"], best(folder)["results"]
-    (row,) = json.loads(succeed("simulate", folder / "instance.json", "--policies", policy, "--json"))
-    assert row["iteration_ns"] == results[1]["iteration_ns"]
-
-
 def test_the_table_has_the_default_and_the_best(again, folder, search):
     chosen, gained, title, *lines = again().splitlines()
     assert chosen == f"Best of 6 settings: {best(folder)['description']}."
@@ -126,12 +119,6 @@ def test_json_has_gain_and_setting(again, folder, search):
     assert (report["policy"], report["setting"]) == (best(folder)["policy"], best(folder)["setting"])
 
 
-def test_the_folder_is_named_after_the_instance(succeed, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    succeed("tune", NAME, *COSTS, "--trials", 1)
-    assert (tmp_path / f"tuned-{NAME}" / "instance.json").is_file()
-
-
 def test_every_size_has_a_folder(succeed, tmp_path):
     text = succeed("tune", NAME, *FEW, "--size", "1MiB, 10MiB", "-o", tmp_path / "t")
     assert [row.split("\t")[:2] for row in text.splitlines()[4:]] == [
@@ -144,11 +131,6 @@ def test_every_size_has_a_folder(succeed, tmp_path):
         instance = load(tmp_path / "t" / size / "instance.json")
         assert instance.collectives[0].size == amount
         validate(read_schedule(tmp_path / "t" / size / "schedule.json", instance))
-
-
-def test_compromises_are_printed(succeed, tmp_path):
-    text = succeed("tune", NAME, *FEW, "--objective", "pareto", "-o", tmp_path / "t")
-    assert "# compromises between makespan and chunks" in text
 
 
 def test_a_study_in_a_journal_leaves_no_database(succeed, tmp_path):
@@ -185,19 +167,6 @@ def test_progress_and_notes_go_to_the_error_stream(invoke, tmp_path):
 )
 def test_bad_options_are_one_line(refuse, tmp_path, options, said):
     assert said in refuse("tune", NAME, *COSTS, *options, "-o", tmp_path / "t")
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--size", "1MiB,2MiB"), "--size = "),
-        (("--chunk-sizes", "equal"), "--chunk-sizes = "),
-        (("--min-chunk", "64KiB"), "--min-chunk = '64KiB': is for collectives"),
-        (("--size", "1MiB"), "an iteration has none"),
-    ],
-)
-def test_options_of_collectives_are_refused_for_an_iteration(refuse, tmp_path, options, said):
-    assert said in refuse("tune", SEARCHES["iteration"].name, *options, "-o", tmp_path / "t")
 
 
 def test_a_full_disk_ends_in_one_error_and_keeps_the_best(invoke, tmp_path):
@@ -251,9 +220,3 @@ def test_a_launching_policy_is_answered_in_the_words_of_its_framework(succeed, t
     assert all(float(row["bound_ns"]) <= float(row["iteration_ns"]) for row in rows)
     assert "# size of buckets with ddp" in text
     assert (tmp_path / "buckets.svg").stat().st_size > 0
-
-
-def test_launching_is_for_iterations(refuse, tmp_path):
-    assert "--launching = 'ddp': is for training iterations" in refuse(
-        "tune", NAME, "--launching", "ddp", "-o", tmp_path
-    )

@@ -24,11 +24,6 @@ def test_list_names_every_model_with_parameters_and_source(succeed):
     assert "https://arxiv.org/abs/1512.03385" in text
 
 
-def test_list_as_json(succeed):
-    rows = {row["model"]: row for row in json.loads(succeed("workload", "--list", "--json"))}
-    assert rows["resnet-152"]["weights"] == 60_040_384
-
-
 def test_written_file_is_an_instance_with_the_printed_fingerprint(succeed, tmp_path):
     path = tmp_path / "made.json"
     summary = json.loads(succeed("workload", "bert-base", "--network", NETWORK, *HYBRID, "-o", path, "--json"))
@@ -42,12 +37,6 @@ def test_summary_adds_up_the_exchanges(succeed):
         succeed("workload", "resnet-50", "--network", NETWORK, "--weights-only", "--dtype", "fp32", "--json")
     )
     assert summary["exchanges"] == [{"kind": "all_reduce", "parallelism": "data", "tensors": 54, "bytes": 102_011_648}]
-
-
-def test_table_states_compute_and_bytes(succeed):
-    text = succeed("workload", "resnet-50", "--network", NETWORK, "--granularity", "fused")
-    assert "51,114,064" in text
-    assert "ms" in text
 
 
 def test_network_may_come_from_a_training_iteration(succeed):
@@ -103,9 +92,3 @@ def test_times_come_from_a_file(succeed, tmp_path):
 def test_bad_choices_are_refused(refuse, arguments, words):
     message = refuse("workload", *arguments)
     assert [word for word in words if word not in message] == []
-
-
-def test_file_that_cannot_be_written_is_refused(refuse, tmp_path):
-    (tmp_path / "file").write_text("")
-    message = refuse("workload", "gnmt", "--network", NETWORK, "-o", tmp_path / "file" / "made.json")
-    assert "cannot be written" in message

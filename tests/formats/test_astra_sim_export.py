@@ -152,12 +152,6 @@ def test_a_release_must_be_whole_microseconds(tmp_path):
         export(schedule(instance(part)), "astra-sim", tmp_path)
 
 
-def test_many_nodes_are_told():
-    made = schedule(themis_opt.load("3d-sw_sw_sw_homo.all_reduce.100MiB"))
-    assert any("nodes, about" in note for note in make_exporter("astra-sim:level=step").notes(made))
-    assert not any("nodes, about" in note for note in make_exporter("astra-sim:level=stage").notes(made))
-
-
 def changed(folder, npu, number, **fields):
     path = folder / f"collective.{npu}.et"
     nodes = read_trace(path)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from iteration_schedules import SHARED, layers, scheduled, with_compute
 
-from themis_opt.formats.order_table import ORDER_FORMAT, order_rows, order_table
+from themis_opt.formats.order_table import order_rows, order_table
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
@@ -29,12 +29,6 @@ def schedule() -> Schedule:
     )
     instance = Instance(name="mixed", network=Network(dimensions=dimensions), collectives=collectives)
     return simulate(instance, make_policy("random:seed=3+scf")(instance))
-
-
-def test_the_table_names_its_format_and_instance(schedule):
-    table = order_table(schedule)
-    assert (table["format"], table["name"]) == (ORDER_FORMAT, "mixed")
-    assert table["fingerprint"] == schedule.instance.fingerprint
 
 
 def test_chunks_have_an_order_for_each_phase_of_their_collective(schedule):
@@ -115,12 +109,3 @@ def test_dimensions_that_are_one_resource_issue_together():
     assert {issue["dimension"] for issue in entry["issue_order"]} == {"near", "far"}
     rows = order_rows(scheduled(instance=layers(**SHARED)))
     assert [row["position"] for row in rows if row["dimension"] != "dim1"] == list(range(len(entry["issue_order"])))
-
-
-def test_rows_repeat_the_issue_orders(schedule):
-    rows = order_rows(schedule)
-    for dimension in order_table(schedule)["dimensions"]:
-        issues = [row for row in rows if row["dimension"] == dimension["name"]]
-        assert [row["position"] for row in issues] == list(range(len(issues)))
-        kept = ("collective", "chunk", "phase")
-        assert [{key: row[key] for key in kept} for row in issues] == dimension["issue_order"]

@@ -1,11 +1,10 @@
 from itertools import pairwise
 
 import pytest
-from iteration_schedules import layers, scheduled, texts, with_compute
+from iteration_schedules import scheduled, texts, with_compute
 from matplotlib.collections import PolyCollection
 
 from themis_opt.formats.gantt import gantt
-from themis_opt.formats.palette import RAMPS, launch_groups, launch_ramps
 
 
 def boxes(figure, row):
@@ -47,21 +46,3 @@ def test_legend_tells_kinds_of_parallelism_apart():
     shown = texts(gantt(scheduled()))
     assert "model parallel: rows" in shown
     assert "data parallel: w2" in shown
-
-
-def test_many_launches_share_colours_in_groups_of_neighbours():
-    schedule = scheduled(instance=layers(9))
-    groups = launch_groups(schedule, "data")
-    numbers = [number for members in groups for number in members]
-    assert len(groups) == len(RAMPS["data"])
-    assert numbers == [n for n, launch in enumerate(schedule.launched) if launch.parallelism == "data"]
-    shown = texts(gantt(schedule))
-    assert f"data parallel: 1 to {len(groups[0])} of {len(numbers)}" in shown
-    assert f"to {len(numbers)}" in shown
-
-
-def test_launches_have_the_colours_of_their_parallelism():
-    schedule = scheduled()
-    for number, ramp in enumerate(launch_ramps(schedule)):
-        ends = {pair[0] for pair in RAMPS[schedule.launched[number].parallelism]}
-        assert "#{:02x}{:02x}{:02x}".format(*(round(255 * x) for x in ramp(0.0)[:3])) in ends

@@ -106,12 +106,6 @@ def test_a_training_iteration_is_a_model_without_a_linear_programme(tmp_path):
         export(scheduled, "model:form=lp", tmp_path)
 
 
-@pytest.mark.parametrize(("form", "words"), [("text", "whole ticks"), ("mps", "linear programme")])
-def test_notes_are_about_the_files_that_are_written(form, words):
-    (note,) = make_exporter(f"model:form={form}").notes(schedule())
-    assert words in note
-
-
 def test_models_that_no_solver_reads_are_refused(tmp_path):
     with pytest.raises(InputError, match="use fewer chunks"):
         export(schedule(chunks=10_000), "model", tmp_path)

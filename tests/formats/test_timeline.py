@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from iteration_schedules import SHARED, layers, scheduled, with_and_without_compute, with_compute
+from iteration_schedules import scheduled, with_and_without_compute, with_compute
 
 from themis_opt.formats.timeline import last_iterations, last_periods
 from themis_opt.policies.registry import make_policy
@@ -97,16 +97,3 @@ def test_the_mean_of_the_busy_bandwidth_of_a_period_is_what_is_sent(schedule):
     bandwidth = sum(dict(zip(instance.links, instance.fabric.bandwidths, strict=True)).values())
     expected = schedule.costs.sent.sum() * 1e12 / bandwidth / schedule.makespan
     assert mean_share(last_periods(schedule, 1)) == pytest.approx(expected, rel=1e-4)
-
-
-@with_and_without_compute
-def test_the_busy_bandwidth_lists_changes_only(schedule):
-    times, shares = last_periods(schedule, 2).busy_bandwidth
-    assert (np.diff(times) > 0).all()
-    assert (np.diff(shares) != 0).all()
-
-
-def test_dimensions_that_are_one_resource_can_use_all_bandwidth():
-    schedule = scheduled("fused/baseline", layers(**SHARED))
-    _, shares = last_periods(schedule, 2).busy_bandwidth
-    assert shares.max() == pytest.approx(1.0)

@@ -8,7 +8,7 @@ from iteration_schedules import with_and_without_compute, with_compute
 
 from themis_opt.base.errors import InputError
 from themis_opt.formats import trace
-from themis_opt.formats.trace import IN_FLIGHT, NETWORK, NPU, chrome_trace, trace_json
+from themis_opt.formats.trace import IN_FLIGHT, NETWORK, NPU, chrome_trace
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
@@ -64,10 +64,6 @@ def nanoseconds(microseconds: float) -> int:
 @with_and_without_compute
 def test_the_trace_is_valid_json(schedule):
     assert json.loads(json.dumps(chrome_trace(schedule), allow_nan=False)) == chrome_trace(schedule)
-
-
-def test_every_stage_is_one_slice(mixed):
-    assert len(events(mixed, "X")) == mixed.plan.num_stages
 
 
 def test_a_slice_carries_bytes_and_the_time_of_its_result(gradients):
@@ -143,16 +139,6 @@ def test_latencies_are_slices_in_flight(gradients):
     assert durations == dict.fromkeys(("dim1 RS", "dim1 AG", "dim2 RS", "dim2 AG"), 3.4)
 
 
-def test_counters_start_at_0_and_end_idle(mixed):
-    series = defaultdict(list)
-    for e in events(mixed, "C"):
-        series[e["name"]].append(e)
-    assert set(series) == {"busy dim1", "busy dim2", "utilisation"}
-    for counter in series.values():
-        assert counter[0]["ts"] == 0
-        assert set(counter[-1]["args"].values()) == {0}
-
-
 def test_the_utilisation_counter_weighs_dimensions_by_bandwidth():
     schedule = scheduled(
         Collective(kind="all_to_all", size="4 MB", chunks=1, dimensions=("dim1",)),
@@ -220,18 +206,3 @@ def test_only_the_last_iterations_are_shown_where_all_are_too_many(monkeypatch, 
     shown = {e["args"]["iteration"] for e in events(schedule, "X", NPU)}
     assert shown == {schedule.num_iterations - 2, schedule.num_iterations - 1}
     assert len(events(schedule, "X")) == schedule.plan.num_stages
-
-
-def test_an_iteration_with_too_many_stages_is_refused(monkeypatch):
-    schedule = iteration_schedules.scheduled()
-    monkeypatch.setattr(trace, "MAX_TRACED_STAGES", schedule.plan.num_stages - 1)
-    with pytest.raises(InputError, match="fewer chunks"):
-        chrome_trace(schedule)
-
-
-def test_the_file_has_few_tracks():
-    """Of results on their way, as many as there are at once, not one for every chunk."""
-    schedule = iteration_schedules.scheduled(instance=iteration_schedules.layers(9))
-    events = [e for e in json.loads(trace_json(schedule))["traceEvents"] if e["name"] == "thread_name"]
-    every = [e for e in chrome_trace(schedule)["traceEvents"] if e["name"] == "thread_name"]
-    assert len(events) < len(every) / 4

@@ -22,30 +22,19 @@ def data(**changes: object) -> SizingData:
     return SizingData(**(fields | changes))
 
 
-def test_parallel_jobs_end_together() -> None:
-    assert best_shares(data()) == pytest.approx([0.75, 0.25])
-
-
-def test_a_lag_takes_from_the_share_of_its_job() -> None:
-    """y + 1/2 = 3 (1 - y)."""
-    assert best_shares(data(lag=np.array([0.5, 0.0]))) == pytest.approx([0.625, 0.375])
-
-
-def test_a_late_release_takes_from_the_share_of_its_job() -> None:
-    """y = 1/5 + 3 (1 - y)."""
-    assert best_shares(data(release=np.array([0.0, 0.2]))) == pytest.approx([0.8, 0.2])
-
-
-def test_a_job_that_only_hurts_gets_nothing() -> None:
-    assert best_shares(data(rate=np.array([1.0, 1.0]), lag=np.array([0.0, 2.0]))) == pytest.approx([1.0, 0.0])
-
-
-def test_jobs_in_sequence_prefer_the_faster() -> None:
-    assert best_shares(data(waits=np.array([[0, 1, 0, 0], *ENDS]))) == pytest.approx([1.0, 0.0])
-
-
-def test_shares_sum_to_one_in_every_group() -> None:
-    assert best_shares(data(group=np.array([0, 1]))) == pytest.approx([1.0, 1.0])
+@pytest.mark.parametrize(
+    ("changes", "shares"),
+    [
+        ({}, [0.75, 0.25]),  # both end together
+        ({"lag": np.array([0.5, 0.0])}, [0.625, 0.375]),  # y + 1/2 = 3 (1 - y)
+        ({"release": np.array([0.0, 0.2])}, [0.8, 0.2]),  # y = 1/5 + 3 (1 - y)
+        ({"rate": np.ones(2), "lag": np.array([0.0, 2.0])}, [1.0, 0.0]),  # the second only hurts
+        ({"waits": np.array([[0, 1, 0, 0], *ENDS])}, [1.0, 0.0]),  # in sequence the faster is better
+        ({"group": np.array([0, 1])}, [1.0, 1.0]),
+    ],
+)
+def test_shares_of_two_jobs(changes: dict[str, np.ndarray], shares: list[float]) -> None:
+    assert best_shares(data(**changes)) == pytest.approx(shares)
 
 
 def test_a_cycle_is_refused() -> None:

@@ -45,13 +45,6 @@ def test_one_job_passes_its_machines_one_after_the_other() -> None:
     assert not is_refuted(whole, fixed, 1, 31)
 
 
-def test_two_jobs_cross() -> None:
-    """Halves on two machines: each holds both for 5 + 1 twice."""
-    whole, fixed = jobs(10, 10), jobs(1, 1)
-    assert is_refuted(whole, fixed, 2, 12 * (1 - ROUNDING))
-    assert not is_refuted(whole, fixed, 2, 12 * (1 + ROUNDING))
-
-
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_any_number_of_stages(count: int) -> None:
     """One phase of three machines, on each of which whole jobs take 12 in all and 1 each."""

@@ -110,11 +110,6 @@ def test_what_is_learnt_is_kept() -> None:
     assert (again.status, again.work) == ("infeasible", 0.0)
 
 
-def test_no_time_says_nothing() -> None:
-    outcome = model(jobs(20, 20), jobs(1, 1), 2, 21).solve(2, 200, Limits(seconds=0.0))
-    assert (outcome.status, outcome.work) == ("unknown", 0.0)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_cheapest_cells_are_the_least_of_all(seed: int) -> None:
     generator = np.random.default_rng(seed)

@@ -162,30 +162,9 @@ def test_one_machine_bound_is_the_greatest_over_all_subsets(stages: list[tuple[P
     )
 
 
-class WithoutNoOverlap(Sequencing):
-    """The model without (2) and (4), so that only (5) is left to count loads."""
-
-    def _no_overlap(self) -> None:
-        pass
-
-    def _symmetry(self, group: object) -> None:
-        pass
-
-
-def test_the_makespan_is_at_least_the_one_machine_bound() -> None:
-    """(5): machine 0 scatters both jobs from 3 on, and its last one has 1 + 2 + 2 + 2 + 2 + 4 + 1 to follow."""
-    jobs = [replace(ONE_JOB, count=2)]
-    outcome = WithoutNoOverlap(jobs, [[TO_AND_FRO] * 2], horizon=100).solve(EXACTLY, ignore)
-    assert outcome.bound == 3 + 2 * 4 + 14
-
-
 def test_a_horizon_below_the_optimum_is_infeasible() -> None:
     outcome = Sequencing([TWO_ALIKE], [[((0,),)] * 2], horizon=8).solve(EXACTLY, ignore)
     assert (outcome.jobs, outcome.status) == (None, "infeasible")
-
-
-def test_the_bound_of_bad_paths_exceeds_the_optimum_of_others() -> None:
-    assert solved([ONE_JOB], [[((1, 0), (0, 1))]])[1] > brute_force([ONE_JOB])
 
 
 def test_stages_of_no_length_share_an_instant() -> None:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from strategies import instances
 
 from themis_opt.base.errors import InputError
-from themis_opt.policies.random_orders import RandomOrders
 from themis_opt.policies.registry import POLICIES, make_policy, takes_dispatch
 from themis_opt.policies.themis import Themis
 from themis_opt.problem.exchanges import Collective
@@ -52,11 +51,6 @@ def test_plans_of_random_instances_lead_to_valid_schedules(instance: Instance, s
 @pytest.mark.parametrize("specification", COMBINATIONS)
 def test_equal_instances_get_equal_plans(mixed: Instance, specification: str) -> None:
     assert make_policy(specification)(mixed) == make_policy(specification)(mixed.replace(name="other"))
-
-
-@pytest.mark.parametrize("specification", COMBINATIONS)
-def test_a_plan_carries_its_dispatch_rule(figure_5: Instance, specification: str) -> None:
-    assert make_policy(specification)(figure_5).dispatch == specification.partition("+")[2]
 
 
 def test_a_specification_sets_knobs_and_dispatch() -> None:
@@ -186,10 +180,6 @@ def test_a_threshold_with_latency_keeps_small_chunks_in_the_fixed_order(hetero: 
     """A chunk of 16 KiB takes less time to send than a step."""
     small = hetero.overridden(size="1 MiB")
     assert paths(small, "themis:threshold_latency=true") != paths(small, "themis")
-
-
-def test_random_orders_repeat_with_their_seed(hetero: Instance) -> None:
-    assert RandomOrders(seed=7)(hetero) == RandomOrders(seed=7)(hetero)
 
 
 def test_random_orders_meet_every_order(hetero: Instance) -> None:

@@ -68,29 +68,3 @@ def test_a_broken_rule_is_reported_with_file_field_and_value(
     with pytest.raises(InputError, match=message) as caught:
         load(path)
     assert caught.value.source == str(path)
-
-
-def test_further_errors_are_told(document: dict[str, Any], tmp_path: Path) -> None:
-    for dimension in document["network"]["dimensions"]:
-        dimension["size"] = 0
-    with pytest.raises(InputError) as caught:
-        load(written(tmp_path / "x.json", document))
-    assert len(caught.value.others) == len(document["network"]["dimensions"]) - 1
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("bandwidth", "1 B/s"),
-        ("latency", "1000000 s"),
-        ("latency", "1e30 s"),
-        ("launch_overhead", "1e30 s"),
-        ("packet", {"payload": "1 B", "header": "1 TB"}),
-    ],
-)
-def test_an_instance_that_outlasts_the_clock_is_refused(
-    document: dict[str, Any], tmp_path: Path, field: str, value: object
-) -> None:
-    document["network"]["dimensions"][0][field] = value
-    with pytest.raises(InputError):
-        load(written(tmp_path / "x.json", document))

@@ -1,7 +1,6 @@
 """The names that ``import themis_opt`` offers."""
 
 import doctest
-import importlib
 import inspect
 import subprocess
 import sys
@@ -49,13 +48,6 @@ def functions_beside_modules():
 @pytest.mark.parametrize("name", [n for n in themis_opt.__all__ if n.islower()])
 def test_function_is_not_hidden_by_a_module_of_its_name(functions_beside_modules, name):
     assert name in functions_beside_modules
-
-
-def test_simulate_is_a_function_after_importing_its_module():
-    importlib.import_module("themis_opt.schedules.simulator")
-    from themis_opt import simulate
-
-    assert inspect.isfunction(simulate)
 
 
 def test_examples_of_the_package_docstring_hold():

@@ -66,24 +66,6 @@ def test_the_policy_beyond_the_paper_has_a_speedup_and_no_published_one():
     assert cells["hourglass"][:2] == (pytest.approx(4), None)
 
 
-def test_mean_utilisation_is_over_all_networks_and_sizes():
-    rows = sizes("themis+scf", 1, 1, utilisation=0.9) + [
-        r | {"network": "b"} for r in sizes("themis+scf", 1, utilisation=0.6)
-    ]
-    report = made(rows, figure_11_mean_utilisation={"themis+scf": 0.95})
-    assert section(report, "Fig. 11").tables[0].rows == (("themis+scf", pytest.approx(0.8), 0.95),)
-    assert "Fig. 11, use of the bandwidth: themis+scf 80.0 % (95.0 % published)." in report.summary
-
-
-def test_figure_4_is_set_beside_its_number():
-    rows = [row(block="figure 4", policy="baseline+fifo", utilisation=0.9)]
-    report = made(rows, figure_4_utilisation={"baseline+fifo": 0.977})
-    assert section(report, "Fig. 4").tables[0].rows == (("baseline+fifo", 0.9, 0.977),)
-    assert report.summary == (
-        "1 published number met within 7.88 % on average; furthest off is Fig. 4, utilisation, by 7.88 %.",
-    )
-
-
 def five(**makespans):
     return [row(block="figure 5", policy=policy, makespan_ns=makespan) for policy, makespan in makespans.items()]
 
@@ -95,27 +77,11 @@ def test_figure_5_is_in_units_of_which_the_baseline_takes_eight():
     assert "Fig. 5: the best schedule, of 7 units, is proven optimal for equal chunks." in report.summary
 
 
-def test_a_best_schedule_above_its_bound_is_not_called_optimal():
-    rows = [*five(**{"baseline+fifo": 16, "exact": 15}), bound(block="figure 5", bound_ns=14)]
-    report = made(rows, figure_5_units={"baseline+fifo": 8})
-    assert "Fig. 5: the best schedule, of 7.5 units, is not proven optimal." in report.summary
-
-
 def test_the_last_window_of_activity_ends_with_the_schedule():
     extra = json.dumps({"activity": {"window_ns": 400, "dimensions": [[1, 1, 0.5], [0.5, 0, 0]]}})
     report = made([row(block="figure 9", makespan_ns=1000, extra=extra)])
     assert section(report, "Fig. 9").tables[0].rows == (("themis+scf", 1000, pytest.approx(0.9), pytest.approx(0.2)),)
     assert drawn(report, "figure-9-1")["dimension 1"].x == (0, 400, 800)
-
-
-def test_utilisation_at_many_chunks_is_a_mean_over_networks():
-    rows = [
-        row(block="figure 10", network=name, fingerprint=name, chunks=512, utilisation=used)
-        for name, used in (("a", 0.95), ("b", 0.97))
-    ]
-    report = made(rows, figure_10_utilisation={"512": {"themis+scf": 0.9118}})
-    ours, theirs = section(report, "Fig. 10").tables[0].rows
-    assert (ours[1], theirs[1]) == (pytest.approx(0.96), 0.9118)
 
 
 PANEL = panel_rows("2d-sw_sw.gnmt", "figure 12", "2D-SW_SW")
@@ -129,20 +95,6 @@ def test_speedups_of_iterations_are_over_the_fixed_order():
     assert cells["themis+scf_largest"] == pytest.approx((2020 / 1630, 1.3))
     assert cells["ideal"] == pytest.approx((2020 / 1350, 1.5))
     assert cells["exact"] == (pytest.approx(2020 / 1400), None)
-
-
-def test_less_exposed_communication_leaves_out_compute():
-    table = section(made(PANEL, figure_12_less_exposed={"ideal": 1.72}), "Fig. 12").tables[1]
-    cells = {c[0]: c[1:] for c in table.rows}
-    assert cells["themis+scf"] == (pytest.approx(1020 / 620), None)
-    assert cells["ideal"] == pytest.approx((1020 / 350, 1.72))
-
-
-def test_bars_are_split_and_relative_to_the_fixed_order():
-    (panel,) = section(made(PANEL), "Fig. 12").tables[2:]
-    cells = {c[1]: c[2:] for c in panel.rows}
-    assert cells["themis+scf"] == (1620, *(pytest.approx(part / 2020) for part in (1620, 1000, 600, 20)), None)
-    assert cells["ideal"][4] is None
 
 
 def test_an_unknown_published_field_is_refused():

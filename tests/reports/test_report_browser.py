@@ -180,12 +180,6 @@ def test_an_error_of_a_script_is_noticed(tmp_path, profile):
     assert "vegaEmbed.nothing is not a function" in Page(browse(page, profile, "--dump-dom").stdout).errors
 
 
-def test_an_error_of_a_chart_is_noticed(tmp_path, profile):
-    page, _ = write("scaling", tmp_path)
-    replace(page, '"type":"line"', '"type":"nothing"')
-    assert "TypeError" in Page(browse(page, profile, "--dump-dom").stdout).errors
-
-
 def after(page, profile, script):
     """The page as text, after a script that runs when the charts are drawn."""
     replace(page, "</body>\n</html>", f"<script>setTimeout(() => {{ {script} }}, 2000);</script></body></html>")
@@ -254,10 +248,3 @@ def test_the_wheel_zooms_a_schedule(solved, profile, tmp_path):
         setTimeout(() => {{ document.documentElement.dataset.zoomed = shape() !== before; }}, 500);
     """
     assert 'data-zoomed="true"' in after(page, profile, script)
-
-
-def test_a_request_to_elsewhere_is_noticed(tmp_path, profile):
-    page, _ = write("table", tmp_path)
-    image = '<main><img src="http://127.0.0.1:9/a.png">'
-    replace(page, "<main>", image)
-    assert "img-src" in Page(browse(page, profile, "--dump-dom").stdout).errors

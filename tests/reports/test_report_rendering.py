@@ -86,18 +86,6 @@ class Elements(HTMLParser):
         return [attributes for tag, attributes in self.opened if tag == name]
 
 
-def test_names_of_figures_are_unique_and_fit_for_files(report):
-    names = [figure.name for figure in report.figures]
-    assert len(set(names)) == len(names)
-    assert all(re.fullmatch(r"[A-Za-z0-9-]+", name) for name in names)
-
-
-def test_tables_have_a_cell_for_every_column(report):
-    tables = [table for section in report.sections for table in section.tables]
-    assert tables
-    assert all(len(row) == len(table.columns) for table in tables for row in table.rows)
-
-
 def test_every_report_is_written_and_its_pictures_are_linked(report, tmp_path):
     files = write_report(report, tmp_path)
     links = re.findall(r"!\[[^]]*\]\(([^)]+)\)", (tmp_path / "README.md").read_text(encoding="utf-8"))
@@ -118,10 +106,6 @@ def test_the_page_loads_nothing_from_elsewhere(report):
     (policy,) = [meta["content"] for meta in elements.tags("meta") if "http-equiv" in meta]
     assert policy.startswith("default-src 'none';")
     assert "http" not in policy
-
-
-def test_the_libraries_are_in_the_page_once():
-    assert render_html(page(*map(figure, KINDS))).count("window.vegaEmbed=") == 1
 
 
 def svg(chart, folder, title="Title"):
@@ -166,15 +150,6 @@ def test_the_page_has_the_same_chart_as_the_picture(kind):
     assert data["config"] == CONFIG
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_colour_has_another_one_on_dark_pages(kind):
-    data = json.loads(Elements(render_html(page(figure(kind)))).data)
-    charts = json.dumps([data["charts"], data["config"]])
-    colours = set(re.findall(r'"(#[0-9a-f]{6})"', charts))
-    assert colours <= set(data["onDark"])
-    assert colours.isdisjoint(data["onDark"][colour] for colour in colours)
-
-
 def test_a_range_is_drawn_around_its_line():
     drawn = series_of(KINDS["line"])["themis+scf"]
     assert (drawn.low, drawn.high) == (tuple(LINE["low"]), tuple(LINE["high"]))
@@ -187,11 +162,6 @@ def test_the_parts_of_a_stack_lie_on_one_another():
     assert lower["x"] == upper["x"] != alone["x"]
     assert upper["y"] + upper["height"] == pytest.approx(lower["y"])
     assert [bar["height"] / alone["height"] for bar in (lower, upper)] == pytest.approx([2, 3])
-
-
-def test_a_curve_keeps_its_value_until_the_next_place_where_it_steps():
-    assert {item["interpolate"] for item in items(KINDS["ecdf"], "mark", "line")} == {"step-after"}
-    assert {item["interpolate"] for item in items(KINDS["line"], "mark", "line")} == {"linear"}
 
 
 def test_a_box_has_quartiles_median_and_whiskers():
@@ -207,11 +177,6 @@ def test_cells_of_a_heatmap_have_readable_texts():
         "10.0 %": "black", "0.020 %": "white", "40.0 %": "black",
     }  # fmt: skip
     assert len({cell["fill"] for cell in cells}) == 3
-
-
-def test_a_picture_has_all_series_in_its_legend(tmp_path):
-    _, texts = svg(KINDS["line"], tmp_path)
-    assert texts[-3:] == ["themis+scf", "guide", "Title"]
 
 
 def colours_of(chart):
@@ -232,13 +197,6 @@ def test_a_series_has_one_style_in_all_charts_of_a_report():
     styles = [colours_of(chart) for chart in charts]
     assert styles[0]["exact"] == styles[1]["exact"] == styles[2]["exact"]
     assert list(styles[1]) == ["exact"]
-
-
-def test_a_guide_has_the_colour_of_the_curve_it_is_compared_with():
-    guides = pd.concat([frame("themis+scf, published"), frame("linear")])
-    styles = colours_of(lines(LINE, X, Y, "policy", guides=guides))
-    assert styles["themis+scf, published"][0] == styles["themis+scf"][0] != styles["linear"][0]
-    assert styles["themis+scf, published"][1] == styles["linear"][1] != styles["themis+scf"][1]
 
 
 def test_pictures_do_without_what_answers_to_the_pointer():
@@ -292,16 +250,6 @@ def test_names_in_figures_cannot_end_the_script():
     assert chart["layer"][0]["encoding"]["color"]["scale"]["domain"] == [NASTY]
 
 
-def test_names_in_pictures_are_as_they_are(tmp_path):
-    _, texts = svg(lines(frame(NASTY), X, Y, "policy"), tmp_path, title=r"$\nonsense$")
-    assert {NASTY, r"$\nonsense$"} <= set(texts)
-
-
-def test_a_chart_may_be_a_png(tmp_path):
-    save(KINDS["line"], tmp_path / "chart.PNG")
-    assert (tmp_path / "chart.PNG").read_bytes().startswith(b"\x89PNG")
-
-
 def test_a_chart_of_an_unknown_kind_of_file_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"pictures end in \.png or \.svg"):
         save(KINDS["line"], tmp_path / "chart.gif")
@@ -342,11 +290,6 @@ def test_open_sections_of_a_page_keep_their_figures():
     assert opened.index("<h2>Now</h2>") < opened.index("<figure>")
     assert "A text." in folded
     assert "<figure>" not in folded
-
-
-def test_numbers_stand_at_the_right():
-    assert "| --- | ---: |" in render_markdown(page())
-    assert '<td class="number">25.0 %</td>' in render_html(page())
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,6 @@ def test_a_makespan_without_a_bound_has_no_gap():
     assert not result.is_optimal
 
 
-def test_the_best_bound_counts():
-    assert bounds_of(row(), bound(bound_ns=900), bound(bound_ns=950), bound(bound_ns=920)) == [950]
-
-
 def test_a_bound_for_equal_chunks_does_not_judge_free_ones():
     proven = bound(bound_ns=900, bound_equal_ns=990)
     assert bounds_of(row(sizes="equal"), row(sizes="free"), proven) == [990, 900]
@@ -78,10 +74,6 @@ def test_a_makespan_below_its_bound_is_noticed(makespan, said):
 def test_searches_with_other_limits_are_told_apart():
     runs = row(policy="exact", time_limit=1), row(policy="exact", time_limit=10), row(time_limit=1), row()
     assert policies_of(*runs) == ["exact, 1 s", "exact, 10 s", "themis+scf"]
-
-
-def test_searches_with_one_setting_have_the_name_of_the_policy():
-    assert policies_of(row(policy="exact", time_limit=1, sizes="free")) == ["exact"]
 
 
 def test_the_fixed_order_is_that_of_the_first_dispatch_rule():

@@ -55,22 +55,6 @@ def test_a_bar_says_how_long_its_chunk_waited(comparison: Comparison) -> None:
     assert said == waited != set()
 
 
-def test_times_of_a_column_have_one_unit() -> None:
-    compared = compare(themis_opt.load("v100-256.resnet-50"), ["fused/baseline", "priority/baseline"])
-    units = {}
-    for section in solution_page(compared).sections[1:]:
-        (table,) = section.tables
-        for place, column in enumerate(table.columns):
-            if column.format == "amount":
-                units[column.name] = {str(row[place]).partition(" ")[2] for row in table.rows if row[place] != "0"}
-    assert units == {"iteration": {"ms"}, "exposed": {"ms"}, "data": {"ms"}, "model": set(), "time": {"ms"}}
-
-
-def test_the_best_policy_alone_has_one_picture(comparison: Comparison) -> None:
-    alone = compare(comparison.instance, ["baseline+fifo"])
-    assert {bar["row"].split()[0] for bar in bars_of(alone)} == {"baseline+fifo"}
-
-
 @pytest.mark.parametrize(("most", "shown"), [(192, 2), (191, 1), (95, 0)])
 def test_too_many_stages_are_left_out(
     comparison: Comparison, monkeypatch: pytest.MonkeyPatch, most: int, shown: int

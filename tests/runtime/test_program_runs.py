@@ -14,7 +14,6 @@ from themis_opt.problem.exchanges import Collective, Tensor
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import ComputeTask, Iteration
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.problem.random_networks import random_instance
 from themis_opt.runtime import threads
 from themis_opt.runtime.elements import DTYPES, REDUCTIONS
 from themis_opt.runtime.links import RankFailure
@@ -93,12 +92,6 @@ def test_more_chunks_than_elements_leave_some_without_any():
 def test_programs_survive_json():
     compiled = program("s4 r2", options=RunOptions(paced=True))
     assert Program.read(json.loads(json.dumps(compiled.document()))) == compiled
-
-
-def test_padding_is_less_than_an_element_per_rank():
-    compiled = program("s3 r5", size=2 * 7_919, options=RunOptions(dtype="int16", paced=False))
-    (launch,) = compiled.launches
-    assert 0 <= compiled.elements(launch) - 7_919 < compiled.num_ranks
 
 
 def test_sources_are_those_of_the_definition():
@@ -184,10 +177,3 @@ def test_unknown_options_are_refused(name, value):
 def test_buffers_beyond_the_limit_are_refused():
     with pytest.raises(InputError, match=r"needs .* on every rank"):
         program("s2", size=2**40, chunks=4)
-
-
-def test_random_instances_compile():
-    for seed in range(6):
-        problem = random_instance(seed).overridden(size="64 KiB", chunks=8)
-        planned = simulate(problem, make_policy("themis+scf")(problem))
-        assert compile_program(planned).num_ranks == problem.fabric.num_npus

@@ -219,44 +219,19 @@ def test_other_versions_are_refused(monkeypatch):
     assert workers() == []
 
 
-def test_strangers_are_turned_away():
-    """A connection without the token is closed, and the run goes on."""
-    words = []
-
-    def start(address, token):
-        host, port = address.split(":")
-        for greeting in (b"GET / HTTP/1.0\r\n\r\n", None):
-            stranger = socket.create_connection((host, int(port)))
-            if greeting:
-                stranger.sendall(greeting)
-                stranger.shutdown(socket.SHUT_WR)
-            else:
-                ControlLine(stranger).say(token="guess", rank=0, version="0", address=["127.0.0.1", 1])
-            words.append(stranger)
-        return local(2)(address, token)
-
-    with Coordinator(2, start) as coordinator:
-        compiled = program("s2", size=1_000, chunks=2)
-        coordinator.connect(compiled)
-        coordinator.load(0, compiled)
-        assert coordinator.run(0, 0, longest=1.0).seconds > 0
-    for stranger in words:
-        stranger.settimeout(5)
-        with suppress(ConnectionResetError):
-            assert stranger.recv(1) == b""
-        stranger.close()
-
-
 def connected(address):
     host, port = address.split(":")
     return socket.create_connection((host, int(port)))
 
 
 NESTED = b"[" * 2000
+GUESS = json.dumps({"token": "guess", "rank": 0, "version": "0", "address": ["127.0.0.1", 1]}).encode()
 BEFORE_THE_TOKEN = {
     "nested": struct.pack("<I", len(NESTED)) + NESTED,
     "huge": struct.pack("<I", 2**30) + bytes(2**20),
     "no object": struct.pack("<I", 2) + b"[]",
+    "of a browser": b"GET / HTTP/1.0\r\n\r\n",
+    "another token": struct.pack("<I", len(GUESS)) + GUESS,
 }
 
 

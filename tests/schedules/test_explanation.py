@@ -54,12 +54,6 @@ def test_the_critical_path_begins_at_a_release(schedule: Schedule) -> None:
     assert (first.waited_for, first.start) == ("release", schedule.instance.exchanges[launch].release)
 
 
-@given(schedules())
-def test_each_step_starts_when_what_it_waited_for_is_over(schedule: Schedule) -> None:
-    for before, step in pairwise(critical_path(schedule)):
-        assert step.start == passed(before, step.waited_for)
-
-
 @with_compute
 def test_each_step_of_a_period_starts_when_what_it_waited_for_is_over(schedule: Schedule) -> None:
     for before, step in pairwise(critical_path(schedule)):
@@ -84,25 +78,6 @@ def test_steps_of_a_period_name_their_iteration_and_what_they_are(schedule: Sche
         assert iteration == f"iteration {step.iteration}"
         names = [task.name for task in instance.tasks] if step.stage is None else [plan.label(instance, step.stage)]
         assert name in names
-
-
-@with_compute
-def test_tasks_hold_the_npu_and_have_no_lag(schedule: Schedule) -> None:
-    durations = {task.name: task.duration for task in schedule.instance.tasks}
-    steps = [step for step in critical_path(schedule) if step.stage is None]
-    assert [(step.busy, step.lag) for step in steps] == [(durations[step.label.split(": ")[1]], 0) for step in steps]
-
-
-@with_compute
-def test_steps_of_a_period_have_the_times_of_the_schedule(schedule: Schedule) -> None:
-    for step in critical_path(schedule):
-        starts = schedule.task_start if step.stage is None else schedule.period.stage_start
-        column = (
-            [t.name for t in schedule.instance.tasks].index(step.label.split(": ")[1])
-            if step.stage is None
-            else step.stage
-        )
-        assert step.start == starts[step.iteration, column]
 
 
 @given(schedules())
@@ -182,11 +157,6 @@ def test_busy_time_of_a_period_is_what_its_tasks_and_stages_hold(schedule: Sched
     held = [schedule.costs.occupancy[resources == k].sum() for k in range(instance.num_resources)]
     expected = dict(zip(("compute", *instance.resource_names), (instance.compute, *held), strict=True))
     assert {time.name: time.busy for time in explain(schedule).resources} == expected
-
-
-@given(schedules(latency="occupy"))
-def test_without_lags_no_time_is_lag(schedule: Schedule) -> None:
-    assert all(time.lag == 0 for time in explain(schedule).resources)
 
 
 @pytest.fixture

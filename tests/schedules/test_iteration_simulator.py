@@ -102,11 +102,8 @@ def alternating() -> Schedule:
     return run(instance, "fused/themis+fifo")
 
 
-def test_iterations_that_alternate_are_not_steady(alternating: Schedule) -> None:
-    assert not alternating.period.is_steady
-
-
 def test_the_longest_period_counts_where_iterations_alternate(alternating: Schedule) -> None:
+    assert not alternating.period.is_steady
     assert alternating.makespan == np.diff(alternating.task_start[:, 0])[-8:].max()
 
 
@@ -176,10 +173,6 @@ def test_communication_counts_once_where_collectives_overlap() -> None:
 
 def test_overlap_is_the_hidden_share_of_communication() -> None:
     assert run(two_layers(), f"wait_free/{FIFO}").period.overlap == pytest.approx(1 - 4 / 14)
-
-
-def test_one_dimension_without_lags_is_fully_used() -> None:
-    assert run(two_layers(), f"wait_free/{FIFO}").utilisation == pytest.approx(1)
 
 
 def test_one_chunk_uses_one_of_two_dimensions_at_a_time() -> None:

@@ -12,7 +12,6 @@ from themis_opt.base.errors import InvalidSchedule
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import VALIDATION_RULES, validate
 
 SCATTER2, SCATTER1, GATHER1, GATHER2 = range(1, 5)
@@ -272,10 +271,6 @@ def test_a_gather_of_other_chunks_than_its_scatter_does_not_mirror_it(valid: Sch
 def test_every_rule_is_broken_by_a_test() -> None:
     # Those of whole all-reduces and of rails are broken among collectives.
     assert {*BROKEN, "no_overlap", "ag_order", "rails"} == set(VALIDATION_RULES)
-
-
-def test_the_enforced_schedule_obeys_its_sequences(valid: Schedule) -> None:
-    validate(simulate(valid.instance, valid.enforced_plan()))
 
 
 def test_launches_are_described_in_words(valid: Schedule) -> None:

@@ -38,53 +38,36 @@ def starts(*arguments: Any, **fields: Any) -> list[int]:
     return start_times(operations(*arguments, **fields)).tolist()
 
 
-def test_one_resource_serves_one_after_another() -> None:
-    assert starts([0, 0, 0], [3, 4, 5]) == [0, 3, 7]
+CASES: dict[str, tuple[list[int], list[int], list[tuple[int, int]], dict[str, Any], list[int]]] = {
+    "one resource serves one after another": ([0, 0, 0], [3, 4, 5], [], {}, [0, 3, 7]),
+    "two resources serve side by side": ([0, 1], [3, 4], [], {}, [0, 0]),
+    "a successor waits for duration and lag": ([0, 1], [3, 4], [(0, 1)], {"lag": [2, 0]}, [0, 5]),
+    "a lag does not hold the resource": ([0, 0], [3, 4], [], {"lag": [100, 0]}, [0, 3]),
+    "an operation waits for all predecessors": ([0, 1, 2], [3, 8, 1], [(0, 2), (1, 2)], {}, [0, 0, 8]),
+    "nothing starts before its release": ([0, 0], [3, 4], [], {"release": [10, 0]}, [10, 0]),
+    "a release later than a result counts": ([0, 1], [3, 4], [(0, 1)], {"release": [0, 7]}, [0, 7]),
+    "smaller major keys go first": ([0, 0, 0], [3, 4, 5], [], {"major": [2.0, 1.5, 1.0]}, [9, 5, 0]),
+    "minor keys break ties": ([0, 0, 0], [3, 4, 5], [], {"minor": [2, 1, 0]}, [9, 5, 0]),
+    "a negative time sign serves the newest first": (
+        [0, 0, 0], [9, 4, 5], [], {"release": [0, 1, 2], "time_sign": [-1, -1, -1]}, [0, 14, 9],
+    ),
+    "an enforced resource waits for the next in sequence": (
+        [0, 0], [3, 4], [], {"release": [0, 10], "major": [1.0, 0.0], "enforced": [True]}, [14, 10],
+    ),
+    "what holds nothing follows in one instant": ([0, 0, 1], [0, 0, 0], [(0, 2)], {}, [0, 0, 0]),
+}  # fmt: skip
+"""Resources, durations, arcs and more of operations, and when they start."""
 
 
-def test_two_resources_serve_side_by_side() -> None:
-    assert starts([0, 1], [3, 4]) == [0, 0]
-
-
-def test_a_successor_waits_for_duration_and_lag() -> None:
-    assert starts([0, 1], [3, 4], [(0, 1)], lag=[2, 0]) == [0, 5]
-
-
-def test_a_lag_does_not_hold_the_resource() -> None:
-    assert starts([0, 0], [3, 4], lag=[100, 0]) == [0, 3]
-
-
-def test_an_operation_waits_for_all_predecessors() -> None:
-    assert starts([0, 1, 2], [3, 8, 1], [(0, 2), (1, 2)]) == [0, 0, 8]
-
-
-def test_nothing_starts_before_its_release() -> None:
-    assert starts([0, 0], [3, 4], release=[10, 0]) == [10, 0]
-
-
-def test_a_release_later_than_the_result_of_the_predecessor_counts() -> None:
-    assert starts([0, 1], [3, 4], [(0, 1)], release=[0, 7]) == [0, 7]
-
-
-def test_smaller_major_keys_go_first() -> None:
-    assert starts([0, 0, 0], [3, 4, 5], major=[2.0, 1.5, 1.0]) == [9, 5, 0]
-
-
-def test_minor_keys_break_ties_of_major_keys() -> None:
-    assert starts([0, 0, 0], [3, 4, 5], minor=[2, 1, 0]) == [9, 5, 0]
-
-
-def test_a_negative_time_sign_serves_the_newest_first() -> None:
-    assert starts([0, 0, 0], [9, 4, 5], release=[0, 1, 2], time_sign=[-1, -1, -1]) == [0, 14, 9]
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_operations_start_as_early_as_rules_and_keys_allow(case: tuple[Any, ...]) -> None:
+    resource, duration, edges, fields, expected = case
+    assert starts(resource, duration, edges, **fields) == expected
 
 
 def test_all_arrivals_of_one_instant_are_queued_before_any_choice() -> None:
     """Operations 0 and 1 end at 3; of their successors the second has the smaller key."""
     assert starts([0, 1, 2, 2], [3, 3, 1, 1], [(0, 2), (1, 3)], major=[0.0, 0.0, 2.0, 1.0]) == [0, 0, 4, 3]
-
-
-def test_an_enforced_resource_waits_for_the_next_in_sequence() -> None:
-    assert starts([0, 0], [3, 4], release=[0, 10], major=[1.0, 0.0], enforced=[True]) == [14, 10]
 
 
 def test_operations_that_wait_for_each_other_never_start() -> None:
@@ -97,10 +80,6 @@ def test_operations_that_wait_for_each_other_never_start() -> None:
         enforced=[True, True, False],
     )
     assert cyclic == [-1, -1, -1, -1, 0]
-
-
-def test_operations_that_hold_nothing_follow_each_other_in_one_instant() -> None:
-    assert starts([0, 0, 1], [0, 0, 0], [(0, 2)]) == [0, 0, 0]
 
 
 @st.composite

@@ -21,19 +21,12 @@ UNIT = 10**9
 Run = Callable[[Instance, str], Schedule]
 
 
-def test_figure_5_takes_eight_units_in_the_fixed_order(figure_5: Instance, run: Run) -> None:
-    """Themis (ISCA 2022), section 4.1, figure 5: the baseline."""
-    assert run(figure_5, "baseline+fifo").makespan == 8 * UNIT
-
-
-def test_figure_5_takes_seven_units_with_themis_and_smallest_chunk_first(figure_5: Instance, run: Run) -> None:
-    """Themis (ISCA 2022), section 4.4, figure 7: smallest chunk first."""
-    assert run(figure_5, "themis+scf").makespan == 7 * UNIT
-
-
-def test_figure_5_takes_eight_units_with_themis_and_first_in_first_out(figure_5: Instance, run: Run) -> None:
-    """Themis (ISCA 2022), section 4.4, figure 7: what smallest chunk first avoids."""
-    assert run(figure_5, "themis+fifo").makespan == 8 * UNIT
+@pytest.mark.parametrize(("policy", "units"), [("baseline+fifo", 8), ("themis+scf", 7), ("themis+fifo", 8)])
+def test_figure_5_takes_seven_units_with_themis_and_smallest_chunk_first(
+    figure_5: Instance, run: Run, policy: str, units: int
+) -> None:
+    """Themis (ISCA 2022), sections 4.1 and 4.4, figures 5 and 7."""
+    assert run(figure_5, policy).makespan == units * UNIT
 
 
 def two_dimensions(*collectives: Collective, latency: str = "0 ns") -> Instance:
@@ -54,14 +47,20 @@ def chunks(*paths: tuple[int, ...]) -> Chunks:
 MICROSECOND = 10**6
 
 
-def test_chunks_pipeline_through_the_dimensions() -> None:
-    schedule = simulate(two_dimensions(all_to_all(2)), Plan((chunks((0, 1), (0, 1)),)))
-    assert (schedule.start / MICROSECOND).tolist() == [0, 1, 1, 2]
-
-
-def test_chunks_in_opposite_orders_fill_both_dimensions() -> None:
-    schedule = simulate(two_dimensions(all_to_all(2)), Plan((chunks((0, 1), (1, 0)),)))
-    assert (schedule.start / MICROSECOND).tolist() == [0, 1, 0, 1]
+@pytest.mark.parametrize(
+    ("second", "latency", "rule", "starts"),
+    [
+        ((0, 1), "0 us", "lag", [0, 1, 1, 2]),
+        ((1, 0), "0 us", "lag", [0, 1, 0, 1]),
+        ((0, 1), "3 us", "lag", [0, 4, 1, 5]),
+        ((0, 1), "3 us", "occupy", [0, 4, 4, 8]),
+    ],
+    ids=["pipeline", "opposite orders", "beside a lag", "held by a latency"],
+)
+def test_two_chunks_share_the_dimensions(second: tuple[int, int], latency: str, rule: str, starts: list[int]) -> None:
+    instance = two_dimensions(all_to_all(2), latency=latency).replace(latency=rule)
+    schedule = simulate(instance, Plan((chunks((0, 1), second),)))
+    assert (schedule.start / MICROSECOND).tolist() == starts
 
 
 def test_the_result_of_a_stage_lags_behind_its_end() -> None:
@@ -71,17 +70,6 @@ def test_the_result_of_a_stage_lags_behind_its_end() -> None:
         [1, 5],
         [4, 8],
     ]
-
-
-def test_other_chunks_use_a_dimension_during_a_lag() -> None:
-    schedule = simulate(two_dimensions(all_to_all(2), latency="3 us"), Plan((chunks((0, 1), (0, 1)),)))
-    assert (schedule.start / MICROSECOND).tolist() == [0, 4, 1, 5]
-
-
-def test_latency_that_occupies_holds_the_dimension() -> None:
-    instance = two_dimensions(all_to_all(2), latency="3 us").replace(latency="occupy")
-    schedule = simulate(instance, Plan((chunks((0, 1), (0, 1)),)))
-    assert (schedule.start / MICROSECOND).tolist() == [0, 4, 4, 8]
 
 
 def test_a_collective_starts_at_its_release() -> None:
@@ -159,11 +147,6 @@ def test_stages_shorter_than_a_tick_of_the_clock_keep_their_order() -> None:
     schedule = simulate(instance, make_policy("random+lifo")(instance))
     assert schedule.costs.occupancy.min() == 1
     assert simulate(instance, schedule.enforced_plan()).start.tolist() == schedule.start.tolist()
-
-
-def test_the_makespan_is_the_last_result() -> None:
-    schedule = simulate(two_dimensions(all_to_all(), latency="3 us"), Plan((chunks((0, 1)),)))
-    assert schedule.makespan == 8 * MICROSECOND
 
 
 def test_utilisation_is_bytes_over_what_could_have_been_sent(figure_5: Instance, run: Run) -> None:

@@ -1,10 +1,7 @@
 """Virtual NPUs: their number, and what the collectives have to make of their data."""
 
 import math
-from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import pytest
 
 from themis_opt.problem.exchanges import Collective
@@ -52,31 +49,3 @@ def trial_of(instance: Instance, seed: int) -> DataTrial:
 def test_npus_hold_the_blocks_of_the_collective(kind: CollectiveKind, initial: tuple, expected: tuple) -> None:
     trial = trial_of(instance_of(2, 3, kind=kind), seed=0)
     assert (trial.initial.shape, trial.expected.shape) == (initial, expected)
-
-
-def test_all_to_all_wants_block_i_of_npu_j_from_block_j_of_npu_i() -> None:
-    trial = trial_of(instance_of(2, 3, kind=CollectiveKind.ALL_TO_ALL), seed=0)
-    assert trial.expected[1, 2, 0, 1] == trial.initial[0, 1, 1, 2]
-
-
-def test_all_reduce_wants_the_sum_over_all_npus() -> None:
-    trial = trial_of(instance_of(2, 3), seed=0)
-    total = sum(int(trial.initial[i, j, 1, 2]) for i in range(2) for j in range(3))
-    assert (trial.expected[:, :, 1, 2] == total % 2**32).all()
-
-
-def test_broadcast_wants_what_the_root_held_on_every_npu() -> None:
-    trial = trial_of(instance_of(2, 3, kind=CollectiveKind.BROADCAST), seed=0)
-    assert (trial.expected == trial.initial[0, 0]).all()
-
-
-def test_reduce_wants_the_sum_over_all_npus_on_the_root() -> None:
-    trial = trial_of(instance_of(2, 3, kind=CollectiveKind.REDUCE), seed=0)
-    np.testing.assert_array_equal(trial.expected[0, 0], trial.initial.sum(axis=(0, 1), dtype=np.uint32))
-
-
-def test_an_unknown_kind_is_refused() -> None:
-    instance = instance_of(2, 3)
-    unknown: Any = "barrier"
-    with pytest.raises(ValueError, match="'barrier' is not a valid CollectiveKind"):
-        DataTrial.of(instance, replace(instance.exchanges[0], kind=unknown), 0)

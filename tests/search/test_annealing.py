@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ from themis_opt.search.annealing import Annealing, can_anneal
 from themis_opt.search.annealing_state import CURRENT, USUAL_MOVES, MoveParams, State
 from themis_opt.search.start import usual_schedule
 from themis_opt.solving.makespan_bounds import fluid, resource_prices
-from themis_opt.solving.sizing import granule, resized
+from themis_opt.solving.sizing import granule
 
 Run = Callable[[Instance, str], Schedule]
 
@@ -99,21 +98,6 @@ def test_chunk_sizes_are_kept(start: Schedule) -> None:
         assert np.array_equal(before.sizes, after.sizes)
 
 
-@given(STARTS)
-def test_the_kernel_sees_the_costs_of_the_current_plan_in_every_iteration(start: Schedule) -> None:
-    annealing, tasks = annealed(start), len(start.instance.tasks)
-    state, current = state_of(annealing), current_schedule(annealing, start)
-    resources = current.plan.stage_resources(start.instance)
-    majors = state.operations.major.reshape(start.num_iterations, -1)[:, tasks:]
-    for seen, expected in (
-        (state.operations.resource, resources),
-        (state.operations.duration, current.costs.occupancy),
-        (state.operations.lag, current.costs.lag),
-    ):
-        assert (seen.reshape(start.num_iterations, -1)[:, tasks:] == expected).all()
-    assert (np.diff(majors, axis=0) == state.makespans[CURRENT]).all()
-
-
 @given(repeated())
 def test_a_repeated_plan_takes_no_longer_than_its_annealing_says_and_keeps_its_launches(start: Schedule) -> None:
     annealing = annealed(start)
@@ -126,15 +110,6 @@ def test_a_repeated_plan_takes_no_longer_than_its_annealing_says_and_keeps_its_l
 @given(STARTS)
 def test_equal_seeds_and_calls_give_equal_schedules(start: Schedule) -> None:
     assert annealed(start, seed=7).best() == annealed(start, seed=7).best()
-
-
-def test_further_calls_take_other_steps(hetero: Instance, run: Run) -> None:
-    annealing = Annealing(run(hetero, "baseline+fifo"))
-    paths = []
-    for _ in range(3):
-        annealing.run(200, HOT, HOT)
-        paths.append(state_of(annealing).current_path.copy())
-    assert not any(np.array_equal(one, other) for one, other in pairwise(paths))
 
 
 def test_no_steps_leave_the_start(hetero: Instance, run: Run) -> None:
@@ -175,27 +150,11 @@ def test_every_kind_of_collective_gets_shorter(hetero: Instance, run: Run, kind:
     assert best.makespan < start.makespan
 
 
-@pytest.mark.parametrize(("latency", "ag_order"), [("lag", "reverse"), ("occupy", "free")])
-def test_mixes_with_releases_and_different_spans_get_shorter(
-    mixed: Instance, run: Run, latency: str, ag_order: str
-) -> None:
-    start = run(mixed.overridden(latency=latency, ag_order=ag_order), "themis+fifo")
-    best = annealed(start, steps=2000).best()
-    validate(best)
-    assert best.makespan < start.makespan
-
-
 def test_gather_orders_mirror_scatter_orders_where_the_instance_asks_for_it(hetero: Instance, run: Run) -> None:
     start = run(hetero.overridden(chunks=16, ag_order="reverse"), "baseline+fifo")
     (chunks,) = annealed(start, steps=2000).best().plan.chunks
     assert np.array_equal(chunks.paths, chunks.paths[:, ::-1])
     assert len(np.unique(chunks.paths, axis=0)) > 1
-
-
-def test_gather_orders_are_free_where_the_instance_leaves_them_free(hetero: Instance, run: Run) -> None:
-    start = run(hetero.overridden(chunks=16), "baseline+fifo")
-    (chunks,) = annealed(start, steps=2000).best().plan.chunks
-    assert not np.array_equal(chunks.paths, chunks.paths[:, ::-1])
 
 
 @pytest.fixture
@@ -236,13 +195,6 @@ def test_iterations_that_do_not_repeat_each_other_soon_are_left_alone(layers: In
     assert can_anneal(simulate(layers, plan))
     assert not can_anneal(simulate(layers, plan, iterations=2))
     assert not can_anneal(simulate(layers, plan, iterations=16))
-
-
-def test_unequal_sizes_stay_legal(hetero: Instance, run: Run) -> None:
-    start = resized(run(hetero.overridden(chunks=8), "themis+scf"))
-    best = annealed(start, steps=2000).best()
-    validate(best)
-    assert not best.has_equal_sizes
 
 
 def test_sizes_that_change_stay_whole(hetero: Instance, run: Run) -> None:
@@ -305,14 +257,3 @@ def test_interpreted_no_index_leaves_its_array_in_iterations(layers: Instance, r
     state = state_of(annealing)
     annealing_loop.anneal(annealing._problem, state, 100, HOT * start.makespan, COLD * start.makespan, 0)
     assert set(state.touched.tolist()) <= set(range(sum(len(launch.sizes) for launch in start.plan.chunks)))
-
-
-def test_the_loop_is_compiled_once_for_all_instances(
-    hetero: Instance, mixed: Instance, layers: Instance, run: Run
-) -> None:
-    starts = [run(hetero, "themis+scf"), run(mixed.overridden(ag_order="reverse"), "baseline+fifo")]
-    starts.append(run(layers, "priority/hourglass"))
-    starts += [resized(run(hetero.overridden(chunks=4), "themis+fifo")), starts[0]]
-    for start in starts:
-        annealed(start)
-    assert len(annealing_loop.ANNEAL.compiled.signatures) == 1

@@ -1,8 +1,5 @@
 """How many chunks, where each costs something: a decision of the free-size policies."""
 
-from dataclasses import replace
-
-import numpy as np
 import pytest
 
 import themis_opt
@@ -10,11 +7,10 @@ from themis_opt.policies.hourglass.policy import Hourglass
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Packet
-from themis_opt.schedules.plan import equal_sizes
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.annealing import Annealing
-from themis_opt.solving.lowering import chunk_overhead, occupancies, occupancy_parts
+from themis_opt.solving.lowering import chunk_overhead
 
 COSTS = {"launch_overhead": 2_000_000, "packet": Packet(payload=4096, header=30)}
 
@@ -73,18 +69,6 @@ def test_annealing_resizes_every_kind_of_collective(every_kind: Instance) -> Non
     annealing = Annealing(start, resizes=True)
     annealing.run(5_000, 2e-2, 5e-4)
     validate(annealing.best())
-
-
-def test_durations_of_any_size_are_those_of_the_cost_model(every_kind: Instance) -> None:
-    """But for the last picosecond, which is rounded exactly there."""
-    instance = with_costs(every_kind)
-    for exchange in instance.exchanges:
-        sizes = equal_sizes(replace(exchange, max_chunks=7))[:2]
-        parts = occupancy_parts(instance, exchange)
-        table = sizes[:, None, None, None]
-        packets = np.ceil(parts.packets * table)
-        times = np.ceil(parts.rate * table + packets * parts.header) + (packets > 0) * parts.fixed
-        assert np.abs(times - occupancies(instance, exchange, sizes)).max() <= 1
 
 
 def test_overhead_of_chunks_is_what_they_hold_the_busiest_dimension_for() -> None:

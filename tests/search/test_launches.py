@@ -13,7 +13,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Incumbent
-from themis_opt.search.launches import Launches, candidates, even_buckets, neighbours, with_buckets
+from themis_opt.search.launches import Launches, candidates
 from themis_opt.search.steps import Turn, take_turns
 
 
@@ -22,27 +22,6 @@ def improved(start: Schedule, seconds: float = 1.0) -> Incumbent:
     incumbent = Incumbent(Limits(seconds=seconds, deterministic=True), start)
     take_turns(incumbent, [Turn(Launches(), 1.0)])
     return incumbent
-
-
-def test_every_candidate_is_a_legal_plan() -> None:
-    instance = layers(5)
-    for candidate in candidates(instance):
-        policy = make_policy("themis+scf")
-        plan = plan_launches(instance, candidate.launches, candidate.order, policy)
-        validate(simulate(instance, plan))
-
-
-def test_neighbours_carry_every_tensor_once() -> None:
-    instance = layers(6)
-    for candidate in neighbours(instance, with_buckets(instance, even_buckets(instance, 3))):
-        assert sorted(t for launch in candidate.launches for t in launch.tensors) == list(range(6))
-
-
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_even_buckets_are_at_most_as_many_as_asked_for(count: int) -> None:
-    buckets = even_buckets(layers(5), count)
-    assert len(buckets) <= count
-    assert sorted(t for bucket in buckets for t in bucket) == list(range(5))
 
 
 @pytest.mark.parametrize("launching", LAUNCHING)
@@ -58,20 +37,6 @@ def test_changed_buckets_are_faster_than_all_candidates() -> None:
     plans = (plan_launches(instance, c.launches, c.order, policy) for c in candidates(instance))
     best = improved(scheduled(instance, "fused"), seconds=3.0).best
     assert best.makespan < min(simulate(instance, plan).makespan for plan in plans)
-
-
-def test_ctrl_c_keeps_the_best_launches() -> None:
-    instance, reports = layers(4), []
-
-    def stop(makespan: float, bound: float) -> None:
-        reports.append(makespan)
-        if len(reports) == 2:
-            raise KeyboardInterrupt
-
-    incumbent = Incumbent(Limits(seconds=1.0, deterministic=True), scheduled(instance, "fused"), report=stop)
-    take_turns(incumbent, [Turn(Launches(), 1.0)])
-    assert incumbent.interrupted
-    assert [incumbent.best.makespan] == reports[1:]
 
 
 def test_candidates_that_take_too_long_are_left_out() -> None:

@@ -6,20 +6,14 @@ import pytest
 from layered_iterations import layers, scheduled
 
 from formulations.limits import Limits
-from themis_opt.policies.registry import LAUNCHING, make_policy
-from themis_opt.problem.catalog import load
+from themis_opt.policies.registry import LAUNCHING
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.steps import take_turns
 from themis_opt.search.table import PERIOD_STEPS
 from themis_opt.solving.bounds import bounds
-from themis_opt.workloads.models import MODELS
-from themis_opt.workloads.parallelisms import make_workload
-from themis_opt.workloads.setup import Setup
-from themis_opt.workloads.timing import Rate
 
 
 def searched(
@@ -47,23 +41,6 @@ def test_the_search_is_better_than_every_policy_where_these_expose_communication
     instance = layers(5, task=50)
     best = min(scheduled(instance, launching).makespan for launching in LAUNCHING)
     assert searched(instance, 2.0).best.makespan < best
-
-
-@pytest.mark.benchmarks
-def test_the_search_is_no_worse_where_blocking_exchanges_suit_the_fixed_order() -> None:
-    """Hourglass is worse there."""
-    setup = Setup(network=load("v100-256.resnet-50").network, timing=Rate(10**13), batch=64, group=16)
-    instance = make_workload(MODELS["vgg-16"], MODELS["vgg-16"].layers(), setup, parallelism="splitbrain", chunks=2)
-    plans = [make_policy(f"priority/{chunks}")(instance) for chunks in ("hourglass", "baseline+fifo")]
-    usual, fixed = (simulate(instance, plan).makespan for plan in plans)
-    assert fixed < usual
-    assert searched(instance, 4.0).best.makespan <= fixed
-
-
-def test_equal_seeds_repeat_the_schedule() -> None:
-    one, other = (searched(layers(3)).best for _ in range(2))
-    assert (one.task_start == other.task_start).all()
-    assert (one.period.stage_start == other.period.stage_start).all()
 
 
 def test_collectives_that_compute_hides_are_proven_optimal() -> None:

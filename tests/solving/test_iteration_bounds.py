@@ -126,19 +126,6 @@ def test_figures_of_a_schedule_agree_with_each_other(data: st.DataObject) -> Non
     assert 0 < schedule.utilisation <= 1 + ROUNDING
 
 
-@given(st.data())
-def test_plans_and_their_enforced_sequences_repeat(data: st.DataObject) -> None:
-    instance, specification = data.draw(iteration_instances()), data.draw(specifications)
-    policy = make_policy(specification)
-    schedule = simulate(instance, policy(instance))
-    again = simulate(instance, policy(instance))
-    assert (schedule.period.stage_start == again.period.stage_start).all()
-    assume(schedule.period.is_steady)
-    enforced = simulate(instance, schedule.enforced_plan())
-    validate(enforced)
-    assert enforced.makespan == schedule.makespan
-
-
 def test_the_window_of_every_tensor_counts_in_a_step_of_many() -> None:
     """Of 1200 tensors of 2 us each only one task of 1 us hides a part: half as long again as the tasks."""
     count = 2400

@@ -31,9 +31,38 @@ def instance(kind: str, *bandwidths: str, chunks: int = 1, size: int = 6000, **d
     return Instance(network=network, collectives=(collective,))
 
 
-def test_ideal_of_figure_5(figure_5: Instance) -> None:
-    """2 x 256 MB x 15/16 at 72 GB/s."""
-    assert bound("ideal", figure_5) == pytest.approx(480 / 72 * UNIT)
+@pytest.mark.parametrize(
+    ("name", "units"),
+    [
+        ("ideal", 480 / 72),  # 2 x 256 MB x 15/16 at 72 GB/s
+        ("fluid", 20 / 3),  # both dimensions can be filled
+        ("order_count", 7),  # n of 8 half paths visit dim2 first: 8 - 0.75 n and 4 + 1.5 n units on the two; n = 2
+        ("chain", 3),  # one chunk scatters in 1 + 0.5 units, and gathers back in as much
+    ],
+)
+def test_bounds_of_figure_5(figure_5: Instance, name: str, units: float) -> None:
+    assert bound(name, figure_5) == pytest.approx(units * UNIT, rel=1e-6)
+
+
+LATE = {"latency": "5 us"}
+LAUNCHED = {"launch_overhead": "5 us", "chunks": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "microseconds"),
+    [
+        ("fluid", instance("reduce_scatter", "1 GB/s", **LATE), 3 + 5),
+        ("fluid", instance("all_reduce", "1 GB/s", **LATE).replace(latency="occupy"), 2 * (3 + 5)),
+        ("fluid", instance("reduce_scatter", "1 GB/s", **LAUNCHED), 3 + 5),  # those of one chunk
+        ("fluid", instance("all_to_all", "1 GB/s", "100 GB/s"), 3),  # whatever the order
+        ("order_count", instance("reduce_scatter", "1 GB/s", **LAUNCHED), 3 + 15),
+        ("order_count", instance("all_to_all", "1 GB/s", "1 GB/s", **LATE), 2 * (3 + 5)),  # comes second somewhere
+        ("chain", instance("all_reduce", "1 GB/s", chunks=3, **LATE), 2 * (1 + 5)),
+        ("chain", instance("reduce_scatter", "1 GB/s", chunks=2, size=10), 0.003),  # the larger chunk, of 3 elements
+    ],
+)
+def test_what_bounds_count(name: str, one: Instance, microseconds: float) -> None:
+    assert bound(name, one) == pytest.approx(microseconds * MICROSECOND, rel=1e-6)
 
 
 def test_time_is_worth_what_it_carries(figure_5: Instance) -> None:
@@ -43,21 +72,6 @@ def test_time_is_worth_what_it_carries(figure_5: Instance) -> None:
 
 def test_a_dimension_that_is_never_full_is_worth_nothing() -> None:
     assert resource_prices(instance("all_to_all", "1 GB/s", "100 GB/s")) == pytest.approx((1, 0))
-
-
-def test_fluid_of_figure_5_is_six_and_two_thirds_units(figure_5: Instance) -> None:
-    """Both dimensions can be filled: the ideal time."""
-    assert bound("fluid", figure_5) == pytest.approx(20 / 3 * UNIT)
-
-
-def test_order_count_of_figure_5_is_seven_units(figure_5: Instance) -> None:
-    """Of eight half paths n visit dim2 first: dim1 is busy for 8 - 0.75 n and dim2 for 4 + 1.5 n units; n = 2."""
-    assert bound("order_count", figure_5) == pytest.approx(7 * UNIT, rel=1e-6)
-
-
-def test_chain_of_figure_5(figure_5: Instance) -> None:
-    """One chunk scatters in 1 + 0.5 units on dim1 and dim2, and gathers back in as much."""
-    assert bound("chain", figure_5) == pytest.approx(3 * UNIT)
 
 
 def test_ideal_counts_only_the_dimensions_in_use() -> None:
@@ -74,30 +88,10 @@ def test_ideal_takes_the_order_with_least_bytes() -> None:
     assert bound("ideal", problem) == pytest.approx((4500 + 1500) / 2 * 1000)
 
 
-def test_fluid_adds_the_lag_of_the_last_stage() -> None:
-    one = instance("reduce_scatter", "1 GB/s", latency="5 us")
-    assert bound("fluid", one) == pytest.approx((3 + 5) * MICROSECOND)
-
-
-def test_fluid_counts_latency_that_occupies_once_per_stage() -> None:
-    one = instance("all_reduce", "1 GB/s", latency="5 us").replace(latency="occupy")
-    assert bound("fluid", one) == pytest.approx(2 * (3 + 5) * MICROSECOND)
-
-
-def test_fluid_counts_launch_overheads_of_one_chunk() -> None:
-    one = instance("reduce_scatter", "1 GB/s", launch_overhead="5 us", chunks=3)
-    assert bound("fluid", one) == pytest.approx((3 + 5) * MICROSECOND)
-
-
 def test_fluid_starts_at_the_release() -> None:
     one = instance("reduce_scatter", "1 GB/s")
     late = one.replace(collectives=(one.collectives[0].replace(release="10 us"),))
     assert bound("fluid", late) == pytest.approx(13 * MICROSECOND)
-
-
-def test_fluid_sees_that_a_dimension_alone_is_the_bottleneck() -> None:
-    """All-to-all: 3 us on the slow dimension whatever the order."""
-    assert bound("fluid", instance("all_to_all", "1 GB/s", "100 GB/s")) == pytest.approx(3 * MICROSECOND)
 
 
 def test_fluid_counts_sums() -> None:
@@ -105,31 +99,9 @@ def test_fluid_counts_sums() -> None:
     assert bound("fluid", one) == pytest.approx(3 * bound("fluid", free))
 
 
-def test_order_count_counts_launch_overheads_of_every_chunk() -> None:
-    one = instance("reduce_scatter", "1 GB/s", launch_overhead="5 us", chunks=3)
-    assert bound("order_count", one) == pytest.approx((3 + 15) * MICROSECOND, rel=1e-6)
-
-
-def test_order_count_waits_for_the_first_stage_elsewhere() -> None:
-    """One chunk of 6000 bytes: on one of the dimensions it comes second, after 3 us and 5 us of lag."""
-    two = instance("all_to_all", "1 GB/s", "1 GB/s", latency="5 us")
-    assert bound("order_count", two) == pytest.approx(2 * (3 + 5) * MICROSECOND, rel=1e-6)
-
-
 def test_order_count_without_time_is_still_a_bound(figure_5: Instance) -> None:
     bound = order_count(figure_5, work=1e-6)
     assert bound <= 7 * UNIT * (1 + 1e-9)
-
-
-def test_chain_follows_one_chunk_with_all_lags() -> None:
-    one = instance("all_reduce", "1 GB/s", latency="5 us", chunks=3)
-    assert bound("chain", one) == pytest.approx(2 * (1 + 5) * MICROSECOND)
-
-
-def test_chain_takes_the_largest_chunk() -> None:
-    """Of 5 elements in 2 chunks one has 3: half of 6 bytes at 1 GB/s."""
-    one = instance("reduce_scatter", "1 GB/s", chunks=2, size=10)
-    assert bound("chain", one) == pytest.approx(3000)
 
 
 def test_a_reversed_gather_order_never_lowers_a_bound(mixed: Instance) -> None:

@@ -33,11 +33,6 @@ def test_enforced_plans_repeat_their_schedule(schedule: Schedule) -> None:
         assert np.array_equal(getattr(again, name), getattr(schedule, name))
 
 
-@given(enforced_plans())
-def test_schedules_of_enforced_plans_are_valid(enforced: tuple[Instance, Plan]) -> None:
-    validate(simulate(*enforced))
-
-
 @given(SMALL_NETWORKS.flatmap(lambda n: schedules(network=n)))
 def test_simulated_schedules_move_all_data(schedule: Schedule) -> None:
     verify(schedule)

@@ -51,15 +51,6 @@ def hard():
     return themis_opt.load("3d-sw_sw_sw_hetero.all_reduce.100MiB").overridden(chunks=8)
 
 
-@pytest.fixture(scope="module")
-def unfinished(hard):
-    return solve(hard, time_limit=2, workers=1)
-
-
-def test_baseline_has_speedup_1(compared):
-    assert compared.results[0].speedup == 1
-
-
 def test_speedup_is_the_makespan_of_the_baseline_over_the_own(compared):
     baseline = compared.results[0].makespan
     assert [r.speedup for r in compared.results] == [pytest.approx(baseline / r.makespan) for r in compared.results]
@@ -71,25 +62,16 @@ def test_speedup_is_relative_to_the_baseline_even_if_that_is_not_asked_for(toy):
     assert alone.speedup == of_both[1].speedup == of_both[0].makespan / alone.makespan
 
 
-def test_bound_is_never_above_a_makespan(compared):
-    assert all(r.bound <= r.makespan * (1 + TOLERANCE) for r in compared.results)
-
-
-def test_gap_is_makespan_over_bound_minus_1(compared):
-    assert all(r.gap == pytest.approx(r.makespan / r.bound - 1) for r in compared.results)
-
-
-def test_toys_are_solved_to_optimality(compared):
-    assert compared.best.status == "optimal"
+def test_valid_schedules_have_a_bound_below_and_the_gap_to_it(compared):
+    for result in compared.results:
+        validate(result.schedule)
+        assert result.bound <= result.makespan * (1 + TOLERANCE)
+        assert result.gap == pytest.approx(result.makespan / result.bound - 1)
 
 
 def test_status_is_optimal_only_within_the_proven_gap(compared):
+    assert compared.best.status == "optimal"
     assert all((r.status == "optimal") == (r.gap <= 1e-4) for r in compared.results)
-
-
-def test_schedules_are_valid(compared):
-    for result in compared.results:
-        validate(result.schedule)
 
 
 def test_row_has_times_in_ns(compared):
@@ -102,10 +84,6 @@ def test_exposed_gap_is_0_where_everything_hides():
     instance = iteration({"first": 10, "second": 20}, [tensor("t", 5, "first", "first", needed_in="next")])
     (result,) = compare(instance, ["wait_free/baseline+fifo"], **QUICK).results
     assert (result.schedule.period.exposed, result.exposed_gap) == (0, 0)
-
-
-def test_unfinished_search_still_has_a_bound_below_its_makespans(unfinished):
-    assert all(0 < r.bound <= r.makespan for r in unfinished.results)
 
 
 def test_equal_runs_give_equal_heuristic_rows(hard):
@@ -172,14 +150,7 @@ def interrupting(policy):
 def test_interruption_keeps_what_is_there(hard, policy, kept):
     comparison = solve(hard, **QUICK, progress=interrupting(policy))
     assert [r.policy for r in comparison.results] == list(HEURISTICS[:kept])
-
-
-@pytest.mark.parametrize("number", range(5))
-def test_interruption_is_reported(toy, number):
-    policy = [*usual_policies(toy), REFERENCE][number]
-    comparison = solve(toy, **QUICK, progress=interrupting(policy))
     assert comparison.interrupted is True
-    assert all(0 < r.bound <= r.makespan * (1 + TOLERANCE) for r in comparison.results)
 
 
 def test_a_lost_ctrl_c_ends_the_comparison_after_the_policy(toy, loses_ctrl_c):

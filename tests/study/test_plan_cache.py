@@ -14,7 +14,6 @@ from iteration_strategies import iteration_instances, specifications
 from small_iterations import PAIR, iteration, tensor
 from strategies import schedules
 
-from themis_opt.base.errors import InvalidSchedule
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.refinement import refined
@@ -39,22 +38,6 @@ def with_sizes_of(instance: Instance, schedule: Schedule) -> Plan:
     """The paths and sequences of a schedule, in chunks of another instance."""
     plan = schedule.enforced_plan()
     return refined(plan, instance, [np.ones(len(chunks.sizes), dtype=np.int64) for chunks in plan.chunks])
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> PlanCache:
-    return PlanCache(tmp_path / "plans")
-
-
-@pytest.fixture
-def few(hetero: Instance) -> Instance:
-    """An all-reduce of 100 MiB in 8 chunks."""
-    return hetero.overridden(chunks=8)
-
-
-def test_an_empty_cache_recalls_nothing(cache: PlanCache, few: Instance) -> None:
-    assert cache.recall(few, "equal") is None
-    assert cache.recall(few, "free") is None
 
 
 def test_the_same_instance_gets_its_schedule_back(cache: PlanCache, few: Instance) -> None:
@@ -174,15 +157,6 @@ def test_only_so_many_stages_are_timed(cache: PlanCache, few: Instance) -> None:
         recalled = replace(cache, params=CacheParams(max_stages=stages)).recall(few, "equal")
         assert recalled is not None
         assert recalled.seconds == seconds
-
-
-def test_what_breaks_a_rule_is_not_recalled(cache: PlanCache, few: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: Schedule) -> None:
-        raise InvalidSchedule("lag", "for the test")
-
-    cache.keep(scheduled(few), "equal", 1.0)
-    monkeypatch.setattr(plan_cache, "validate", refuse)
-    assert cache.recall(few, "equal") is None
 
 
 @pytest.mark.parametrize("size", ["1 MiB", "1000 MiB", "123457 kB"])

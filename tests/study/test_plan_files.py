@@ -21,17 +21,6 @@ from themis_opt.study.plan_cache import PlanCache
 from themis_opt.study.plan_files import plan_key, read_plan
 
 
-@pytest.fixture
-def cache(tmp_path: Path) -> PlanCache:
-    return PlanCache(tmp_path / "plans")
-
-
-@pytest.fixture
-def few(hetero: Instance) -> Instance:
-    """An all-reduce of 100 MiB in 8 chunks."""
-    return hetero.overridden(chunks=8)
-
-
 def test_names_are_not_in_the_key(cache: PlanCache, few: Instance) -> None:
     cache.keep(scheduled(few), "equal", 1.0)
     network = few.network
@@ -226,14 +215,6 @@ def test_an_entry_of_another_network_in_this_place_is_passed_over(cache: PlanCac
     (foreign,) = set(cached_files(cache)) - {entry}
     foreign.replace(entry)
     assert cache.recall(few, "equal") is None
-
-
-def test_a_damaged_entry_does_not_hide_another(cache: PlanCache, few: Instance, entry: Path) -> None:
-    cache.keep(scheduled(few.overridden(chunks=4)), "equal", 2.0)
-    entry.write_text("{")
-    recalled = cache.recall(few, "equal")
-    assert recalled is not None
-    assert recalled.seconds == 2.0
 
 
 def test_a_folder_in_the_place_of_a_file_is_passed_over(cache: PlanCache, few: Instance, entry: Path) -> None:

@@ -59,15 +59,6 @@ def test_without_disturbance_every_makespan_is_the_simulated_one(schedule: Sched
         assert distribution.nominal_makespan == schedule.makespan
 
 
-@pytest.mark.parametrize("rule", ["lag", "occupy"])
-def test_all_kinds_of_collectives_are_run(every_kind: Instance, run: Run, rule: str) -> None:
-    schedule = run(every_kind.replace(latency=rule), "themis+scf")
-    assert {c.kind for c in every_kind.collectives} == set(CollectiveKind)
-    for distribution in loss_distributions(schedule.instance, executions("it", schedule), samples=5):
-        assert distribution.nominal_makespan == schedule.makespan
-        assert len(set(distribution.makespans.tolist())) == 5
-
-
 @pytest.mark.parametrize(
     ("rule", "first_three"), [("lag", [492526643, 507534321, 497826987]), ("occupy", [931308666, 930421487, 905592207])]
 )
@@ -169,14 +160,6 @@ def test_no_sample_beats_its_bound(case: tuple[Instance, Plan]) -> None:
     instance, plan = case
     (distribution,) = loss_distributions(instance, {"it": Execution(plan)}, samples=3)
     assert distribution.losses[0] >= -1e-9
-
-
-@settings(max_examples=30)
-@given(enforced_plans())
-def test_an_enforced_order_is_never_faster_on_a_slower_network(case: tuple[Instance, Plan]) -> None:
-    instance, plan = case
-    usual = makespans(instance, Execution(plan), samples=3)
-    assert (makespans(slower(instance, bandwidth=0.7, latency=2), Execution(plan), samples=3) >= usual).all()
 
 
 @settings(max_examples=30)

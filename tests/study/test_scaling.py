@@ -1,6 +1,5 @@
 """Scaling factors: closed forms, limits and the least compression."""
 
-import json
 from typing import Any
 
 import pytest
@@ -93,15 +92,3 @@ def test_guidelines_are_their_formulas() -> None:
     assert efficiency(0.1, 8) == pytest.approx(1.1 / 1.8)
     assert parameter_servers(10**9, 8, 10**9, 4 * 10**12) == 4
     assert parameter_servers(1, 1, 1e12, 10**12) == 1
-
-
-def test_command_prints_the_same_figures() -> None:
-    from typer.testing import CliRunner
-
-    from themis_opt.cli.main import application
-
-    line = ["scaling", "resnet-50", "--network", "v100-256.resnet-50", "--npus", "1,8,16", "--json"]
-    document = json.loads(CliRunner().invoke(application(), line).stdout)
-    assert [row["npus"] for row in document["scaling"]] == [1, 8, 16]
-    assert document["scaling"][0]["scaling_factor"] == 1.0
-    assert document["least_compression"][0]["npus"] == 16

@@ -60,9 +60,6 @@ def trial(number, makespan, pieces, **fields):
 
 
 class TestHistory:
-    def test_the_value_of_one_case_is_its_makespan_in_ns(self):
-        assert value_of([CaseMeasurement(5000, 1000.0, 1.0, 2)]) == 5.0
-
     def test_the_value_of_several_cases_is_the_geometric_mean_over_the_ideal(self):
         assert value_of([CaseMeasurement(200, 100.0, 1.0, 2), CaseMeasurement(800, 100.0, 1.0, 2)]) == pytest.approx(
             4.0
@@ -176,14 +173,6 @@ class TestTune:
         assert tuned.interrupted
         assert len(tuned.trials) == 1
 
-    def test_ctrl_c_before_the_first_trial_is_passed_on(self, instance, monkeypatch):
-        def stopped(self, choice, case):
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(Space, "measure", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            tune(instance, trials=2)
-
     def test_a_trial_whose_time_is_up_is_cut_off_and_counts_as_not_tried(self, instance, monkeypatch):
         measure, begun = Space.measure, []
 
@@ -212,16 +201,6 @@ class TestStudies:
         tune(instance, **options | {"trials": 9}, study="one", storage=storage)
         assert settings(tune(instance, **options, study="one", storage=storage)) == settings(tuned)
 
-    @pytest.mark.parametrize("scheme", ["sqlite", "journal"])
-    def test_a_finished_study_is_not_run_again(self, instance, tmp_path, scheme):
-        url = sqlite_url(tmp_path / "s.db") if scheme == "sqlite" else f"journal:{tmp_path / 's.log'}"
-        first = tune(instance, trials=4, study="one", storage=url, **COSTLY)
-        heard = []
-        again = tune(instance, trials=4, study="one", storage=url, progress=lambda *news: heard.append(news), **COSTLY)
-        assert not heard
-        assert settings(again) == settings(first)
-        assert again.schedule == first.schedule
-
     def test_processes_that_share_a_study_try_nothing_twice(self, instance, tmp_path):
         """One searches while the other one is at a trial, as on two machines."""
         space, url = make_space(instance, **COSTLY), f"journal:{tmp_path / 'study.log'}"
@@ -232,11 +211,6 @@ class TestStudies:
         one.run(24, ENDLESS, lambda *_: None)
         keys = [key_of(trial.choice) for trial in fresh(one.trials)]
         assert len(set(keys)) == len(keys) == 24
-
-    def test_without_a_name_every_study_is_new(self, instance, tmp_path):
-        url = sqlite_url(tmp_path / "study.db")
-        names = [tune(instance, trials=1, storage=url, **COSTLY).study for _ in range(2)]
-        assert len(set(names)) == 2
 
     @pytest.mark.parametrize(
         ("changes", "part"),
