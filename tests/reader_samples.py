@@ -11,24 +11,14 @@ THREE_LEVELS = (
     "bandwidth: [ 200.0, 25.0, 12.5 ]\nlatency: [ 20.0, 100, 500.5 ]\n"
 )
 SYSTEM = {
-    "scheduling-policy": "LIFO",
-    "endpoint-delay": 10,
-    "active-chunks-per-dimension": 1,
-    "preferred-dataset-splits": 4,
-    "all-reduce-implementation": ["ring"],
-    "all-gather-implementation": ["ring"],
-    "collective-optimization": "localBWAware",
-    "local-mem-bw": 50,
-    "boost-mode": 0,
-}
+    "scheduling-policy": "LIFO", "endpoint-delay": 10, "active-chunks-per-dimension": 1,
+    "preferred-dataset-splits": 4, "all-reduce-implementation": ["ring"], "all-gather-implementation": ["ring"],
+    "collective-optimization": "localBWAware", "local-mem-bw": 50, "boost-mode": 0,
+}  # fmt: skip
 DGX_2 = {
-    "dimensions-count": 2,
-    "topologies-per-dim": ["Switch", "Switch"],
-    "units-count": [16, 4],
-    "links-count": [6, 1],
-    "link-latency": [500, 1000],
-    "link-bandwidth": [25, 12.5],
-}
+    "dimensions-count": 2, "topologies-per-dim": ["Switch", "Switch"], "units-count": [16, 4], "links-count": [6, 1],
+    "link-latency": [500, 1000], "link-bandwidth": [25, 12.5],
+}  # fmt: skip
 SYSTEM_1 = (
     "scheduling-policy: LIFO\nendpoint-delay: 1\nactive-chunks-per-dimension: 1\npreferred-dataset-splits: 64\n"
     "all-reduce-implementation: halvingDoubling_halvingDoubling\ncollective-optimization: localBWAware\n"
@@ -111,16 +101,11 @@ MATRIX = (
 )
 
 DDP = {
-    "world_size": 16,
-    "backend_name": "nccl",
-    "bucket_sizes": "41984000",
-    "rebuilt_bucket_sizes": "8396800, 8396800, 8396800, 16793600",
-    "has_rebuilt_buckets": 1,
-    "avg_forward_compute_time": 1_000_000,
-    "avg_backward_compute_time": 5_000_000,
-    "avg_backward_comm_time": 4_000_000,
-    "avg_backward_compute_comm_overlap_time": 3_000_000,
-}
+    "world_size": 16, "backend_name": "nccl", "bucket_sizes": "41984000",
+    "rebuilt_bucket_sizes": "8396800, 8396800, 8396800, 16793600", "has_rebuilt_buckets": 1,
+    "avg_forward_compute_time": 1_000_000, "avg_backward_compute_time": 5_000_000,
+    "avg_backward_comm_time": 4_000_000, "avg_backward_compute_comm_overlap_time": 3_000_000,
+}  # fmt: skip
 DDP_LINES = "DDP Initialized with:\n" + "".join(f"{name}: {value} \n" for name, value in DDP.items())
 SHAPES = (
     "conv1.weight torch.Size([64, 3, 7, 7])\nbn1.weight torch.Size([64])\nbn1.bias torch.Size([64])\n"
@@ -128,17 +113,10 @@ SHAPES = (
     "fc.bias: [1000]\n"
 )
 CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 256,
-    "intermediate_size": 512,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 2,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 128,
-    "vocab_size": 1000,
-    "tie_word_embeddings": False,
-}
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 256, "intermediate_size": 512,
+    "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "max_position_embeddings": 128,
+    "vocab_size": 1000, "tie_word_embeddings": False,
+}  # fmt: skip
 
 LINEAR = [(size, 42 + 1.75 * size / 200_000, 42 + 1.75 * size / 200_000) for size in (2**k for k in range(10, 31, 2))]
 """A ring of 8 with 3 us per step and 200 GB/s."""
@@ -169,16 +147,8 @@ def kernel(start: float, end: float, stream: int = 7, **collective: object) -> d
     """A kernel of a PyTorch trace; a collective if it has arguments."""
     name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL" if collective else "gemm"
     args = {"stream": stream} | collective
-    return {
-        "ph": "X",
-        "cat": "kernel",
-        "name": name,
-        "pid": 0,
-        "tid": stream,
-        "ts": start,
-        "dur": end - start,
-        "args": args,
-    }
+    event = {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream, "ts": start, "dur": end - start}
+    return event | {"args": args}
 
 
 def collective_arguments(

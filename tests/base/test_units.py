@@ -12,7 +12,6 @@ from themis_opt.base.units import (
     format_percent,
     format_rate,
     format_seconds,
-    format_short_size,
     format_short_time,
     format_size,
     format_sizes,
@@ -185,20 +184,6 @@ def test_times_share_the_unit_in_which_the_least_is_at_least_ten(picoseconds: li
 )
 def test_sizes_of_a_column_share_a_unit(sizes: list[int], texts: list[str]) -> None:
     assert format_sizes(sizes) == texts
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (100 * 2**20, "100 MiB"),
-        (102_228_128, "102.2 MB"),
-        (16_060_522_496, "16.06 GB"),
-        (38_144, "38.14 kB"),
-        (0, "0 B"),
-    ],
-)
-def test_a_short_size_has_four_digits_at_most(size: int, text: str) -> None:
-    assert format_short_size(size) == text
 
 
 def test_a_time_below_the_smallest_unit_is_shown_in_it() -> None:

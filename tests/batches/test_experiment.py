@@ -138,11 +138,6 @@ def test_quick_spreads_its_runs_over_instances_with_all_policies(runs_of):
     assert values(runs, "instance") == ["random:0", "random:0", "random:5", "random:5"]
 
 
-def test_quick_replaces_the_time_limit(runs_of):
-    runs = runs_of(f'{ON_FIG5}\ntime_limit = 50\npolicies = ["exact"]', quick=True, head="[quick]\ntime_limit = 1\n")
-    assert values(runs, "time_limit") == [1.0]
-
-
 def test_keys_depend_on_what_decides_about_the_result(runs_of):
     blocks = [
         f'{ON_FIG5}\nblock = "{number}"\ntime_limit = 3\n{more}\npolicies = ["exact"]'
@@ -260,14 +255,6 @@ def test_npus_replace_the_sizes_of_dimensions(workloads_of):
     assert runs[2].task.instance.network.dimension_names == ("ethernet",)
 
 
-def test_groups_are_crossed(workloads_of):
-    table = 'model = "bert-base", network = "v100-256.resnet-50", npus = [8, 4], parallelism = "hybrid", chunks = 2'
-    runs = workloads_of(f"{table}, group = [1, 2, 8, 16]")
-    assert names(runs) == [f"bert-base hybrid 8x4 group {n}" for n in (1, 2, 8, 16)]
-    memory = [run.task.instance.memory for run in runs]
-    assert memory == sorted(memory, reverse=True)
-
-
 def test_measured_times_are_found_beside_the_experiment(workloads_of, tmp_path):
     times = {"forward": "1 us", "weight_gradient": "1 us", "input_gradient": "1 us"}
     layers = {layer.name: times for layer in find_model("resnet-50").layers()}
@@ -322,11 +309,6 @@ def test_wrong_npus_are_refused(workloads_of, npus, rule):
 )
 def test_a_missing_model_or_network_is_refused(workloads_of, table, rule):
     assert rule in refusal(workloads_of, table)
-
-
-def test_too_many_workloads_are_refused(workloads_of):
-    many = ", ".join(map(str, range(1, 401)))
-    assert "must stand for at most" in refusal(workloads_of, f"{SMALL}, batch = [{many}], accumulate = [{many}]")
 
 
 def test_a_block_without_instances_and_workloads_is_refused(runs_of):

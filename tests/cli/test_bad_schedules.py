@@ -96,9 +96,6 @@ FIELDS = [
     ("sequences.dim1.0", 99, "sequence"),
     ("sequences.dim1.0", -1, "sequences.dim1[0]"),
     ("sequences.dim9", None, "sequences"),
-    ("summary.makespan_ns", 1, "makespan"),
-    ("summary.gap", 0.0, "summary.gap"),
-    ("summary.bounds_ns", {"ideal": 8e6}, "summary.bounds_ns.ideal"),
 ]
 
 LATE = 2**62
@@ -112,9 +109,6 @@ FIELDS_OF_PERIODS = [
     ("instance.iteration.tensors.0.dimensions", ["dim9"], "instance: iteration.tensors[0].dimensions names 'dim9'"),
     ("order", "random", "order = 'random'"),
     ("dispatch", "magic", "dispatch"),
-    ("summary.iteration_ns", 1, "summary.iteration_ns"),
-    ("summary.gap", 0.0, "summary.gap"),
-    ("summary.bounds_ns", {"ideal": 8e9}, "summary.bounds_ns.ideal"),
     ("launches", [], "launches"),
     ("launches.0.tensors", ["nothing"], "launches[0].tensors = 'nothing'"),
     ("launches.0.tensors", [], "launches[0].tensors"),
@@ -226,22 +220,6 @@ def test_every_rule_can_be_broken():
 def test_broken_rule_is_named(refuse, save, command, rule):
     file = save(BREAKS[rule])
     assert refuse(command, file).startswith(f"error: {file}: schedule breaks rule '{rule}': ")
-
-
-def test_late_schedule_is_no_error(succeed, save, schedule):
-    """Waiting longer than needed breaks no rule of the model."""
-    later = schedule
-    for name in ("start_ps", "end_ps", "ready_ps"):
-        later = edited(later, name, [time + 10**9 for time in schedule[name]])
-    later = edited(later, "summary.makespan_ns", schedule["summary"]["makespan_ns"] + 10**6)
-    later = edited(later, "summary.utilisation", schedule["summary"]["utilisation"] * 7 / 8)
-    assert succeed("validate", save(later))
-
-
-def test_swapped_collectives_are_refused(refuse, succeed, save, tmp_path):
-    succeed("simulate", "release_and_subset.mixed.8MB", "--policies", "baseline", "-o", tmp_path)
-    schedule = json.loads((tmp_path / "baseline" / "schedule.json").read_text(encoding="utf-8"))
-    assert "collectives = " in refuse("validate", save(edited(schedule, "collectives", schedule["collectives"][::-1])))
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)

@@ -3,7 +3,6 @@ import json
 import sys
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
@@ -163,13 +162,6 @@ def test_provenance_tells_of_all_rows_also_if_none_is_new(succeed, experiment_fi
     before = provenance.read_bytes()
     succeed("batch", experiment_file, "--jobs", 1)
     assert provenance.read_bytes() == before
-
-
-@pytest.mark.skipif(not Path("/dev/null").is_char_device(), reason="needs a device file")
-@pytest.mark.usefixtures("in_threads")
-def test_rows_may_go_to_a_device(succeed, experiment_file):
-    succeed("batch", experiment_file, "--jobs", 1, "-o", "/dev/null")
-    assert not Path("/dev/null.provenance.json").exists()
 
 
 @pytest.mark.usefixtures("in_threads")

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from themis_opt.study import bundle, comparison, robust
+from themis_opt.study import bundle, comparison
 
 NAME = "fig5.all_reduce.256MB"
 QUICK = ("--time-limit", 5, "--workers", 1, "--no-cache")
@@ -66,15 +66,6 @@ def impatient(monkeypatch):
 def test_second_interruption_does_not_lose_the_schedule(invoke, succeed, interrupted, tmp_path):
     interrupted("exact")
     assert invoke("solve", NAME, *QUICK, "-o", tmp_path).exit_code == 130
-    assert succeed("validate", tmp_path / "schedule.json")
-
-
-def test_interruption_among_disturbed_networks_keeps_the_schedule(invoke, succeed, monkeypatch, tmp_path):
-    def interrupt(*arguments, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(robust, "choose_robust", interrupt)
-    assert invoke("solve", NAME, *QUICK, "--policies", "baseline", "--robust", "-o", tmp_path).exit_code == 130
     assert succeed("validate", tmp_path / "schedule.json")
 
 

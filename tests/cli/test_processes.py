@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from background import LISTENING, PATIENCE, read_until
-from test_many_dimensions import twelve_dimensions
 
 import themis_opt
 from themis_opt.cli.main import COMMANDS
@@ -49,11 +48,6 @@ def test_piped_output_is_plain(piped):
 
 def test_piped_table_has_tabs(piped):
     assert [len(line.split("\t")) for line in piped.stdout.splitlines() if "\t" in line] == [8] * 6
-
-
-def test_piped_progress_is_apart_from_the_results(piped):
-    assert "makespan" in piped.stderr
-    assert "wrote" not in piped.stdout
 
 
 @pytest.mark.parametrize("command", [("list",), ("simulate", NAME, "--json")])
@@ -153,14 +147,6 @@ def test_reader_that_goes_away_gives_no_traceback(arguments):
     assert result.stderr == ""
 
 
-def test_head_of_the_output(tmp_path):
-    command = f"'{sys.executable}' -m themis_opt compare {NAME} --workers 1 --time-limit 5 | head -1"
-    result = run("sh", "-c", command, cwd=tmp_path)
-    assert result.stdout.count("\n") == 1
-    assert "times as fast as the fixed order" in result.stdout
-    assert "Traceback" not in result.stderr
-
-
 def test_reader_that_goes_away_does_not_lose_the_schedule(tmp_path):
     read, write = os.pipe()
     os.close(read)
@@ -198,12 +184,6 @@ def test_terminal_shows_ruled_tables():
     code, shown = on_a_terminal("show", NAME)
     assert code == 0
     assert "─" in shown
-
-
-def test_terminal_shows_the_result_of_solve(tmp_path):
-    code, shown = on_a_terminal("solve", NAME, "--time-limit", ENOUGH, "--workers", 1, "-o", tmp_path)
-    assert code == 0
-    assert "optimal" in shown
 
 
 def test_terminal_shows_brackets_as_they_are(save, document):
@@ -246,20 +226,3 @@ def test_an_interrupted_search_ends_with_all_results_and_a_valid_schedule(interr
     assert [row["policy"] for row in rows] == ["baseline+fifo", "themis+fifo", "themis+scf", "hourglass", "exact"]
     assert rows[-1]["makespan_ns"] == min(row["makespan_ns"] for row in rows)
     assert all(row["gap"] >= 0 for row in rows)
-
-
-@pytest.mark.benchmarks
-def test_time_limit_counts_from_the_start_of_the_process(tmp_path):
-    began = time.monotonic()
-    result = run(*PYTHON, "solve", *HARD, "--time-limit", 8, "--workers", 1, "-o", tmp_path)
-    assert result.returncode == 0
-    assert time.monotonic() - began < 2 * 8
-
-
-@pytest.mark.benchmarks
-def test_time_limit_holds_on_twelve_dimensions(tmp_path, save):
-    path, limit = save(twelve_dimensions(chunks=64)), 5
-    began = time.monotonic()
-    result = run(*PYTHON, "solve", path, "--time-limit", limit, "--workers", 1, "-o", tmp_path / "out")
-    assert result.returncode == 0
-    assert time.monotonic() - began < limit + 3

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from report_rows import grid_rows, row, sample, write_experiment, write_rows
+from report_rows import grid_rows, row, write_experiment, write_rows
 from typer.testing import CliRunner
 
 from themis_opt.cli.main import application
@@ -108,16 +108,6 @@ def test_files_that_no_report_left_are_not_replaced(folder, name):
     assert "is no file of a report" in refuse(folder)
     assert (folder / name).read_text(encoding="utf-8") == "my notes"
     assert {path.name for path in folder.iterdir()} == {"experiment.toml", "rows.csv", name}
-
-
-def test_any_report_shows_figures_for_any_rows_if_asked(tmp_path):
-    made = write_experiment(tmp_path / "made", "scaling", sample("scaling"))
-    names = {"boxes", "ecdf", "duel", "algbw"}
-    files = {file.rpartition("/")[2] for file in files_of(made, "--no-html", "--figures", ",".join(sorted(names)))}
-    drawn = {name for name in names if f"policies-{name}.svg" in files}
-    text = (made / "README.md").read_text(encoding="utf-8")
-    assert {"boxes", "ecdf"} <= drawn
-    assert all(f"{name}: needs" in text for name in names - drawn)
 
 
 def test_an_unknown_figure_is_refused(folder):

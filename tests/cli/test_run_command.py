@@ -84,10 +84,6 @@ def test_wrong_options_are_refused(refuse, solution, arguments, rule):
     assert rule in refuse("run", solution / "instance.json", *arguments)
 
 
-def test_sizes_of_schedules_stay(refuse, solution):
-    assert "--size: a schedule states its sizes" in refuse("run", solution / "schedule.json", "--size", "1MiB")
-
-
 @pytest.mark.parametrize(
     ("text", "rule"),
     [

@@ -89,10 +89,6 @@ def test_what_is_hardly_true_is_doubted(bandwidths, said):
     assert list(doubts(network(*bandwidths))) == [said]
 
 
-def test_nothing_is_doubted_about_usual_networks():
-    assert list(doubts(network("900 GB/s", "400 Gb/s", "400 Gb/s"))) == []
-
-
 def test_doubts_about_files_are_warnings(invoke, tmp_path):
     document = json.loads(shipped()["fig5.all_reduce.256MB"].read_text(encoding="utf-8"))
     document["network"]["dimensions"][0]["bandwidth"] = 450

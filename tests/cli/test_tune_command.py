@@ -133,12 +133,6 @@ def test_every_size_has_a_folder(succeed, tmp_path):
         validate(read_schedule(tmp_path / "t" / size / "schedule.json", instance))
 
 
-def test_a_study_in_a_journal_leaves_no_database(succeed, tmp_path):
-    succeed("tune", NAME, *FEW, "-o", tmp_path / "t", "--storage", f"journal:{tmp_path / 'study.log'}")
-    assert (tmp_path / "study.log").stat().st_size > 0
-    assert not (tmp_path / "t" / "study.db").exists()
-
-
 def test_the_time_limit_ends_the_search_with_what_was_found(succeed, tmp_path):
     """It counts from the start of the process, so that a study that has trials already is only printed here."""
     succeed("tune", NAME, *FEW, "-o", tmp_path, "--study", "one")
@@ -152,21 +146,6 @@ def test_progress_and_notes_go_to_the_error_stream(invoke, tmp_path):
     assert "1/1 trials" in result.stderr
     assert "nothing makes small chunks costly" in result.stderr
     assert json.loads(result.stdout)["trials"] == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--launch-overhead", "soon"), "--launch-overhead = 'soon'"),
-        (("--objective", "beauty"), "--objective = 'beauty': must be makespan or pareto"),
-        (("--policies", "exact"), "--policies = 'exact'"),
-        (("--chunk-sizes", "round"), "--chunk-sizes = 'round'"),
-        (("--max-chunks", 0), "--max-chunks = 0"),
-        (("--size", "1MiB,1MiB"), "--size"),
-    ],
-)
-def test_bad_options_are_one_line(refuse, tmp_path, options, said):
-    assert said in refuse("tune", NAME, *COSTS, *options, "-o", tmp_path / "t")
 
 
 def test_a_full_disk_ends_in_one_error_and_keeps_the_best(invoke, tmp_path):

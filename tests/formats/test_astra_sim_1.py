@@ -10,18 +10,10 @@ from themis_opt.policies.registry import make_policy
 from themis_opt.schedules.simulator import simulate
 
 HETERO_3D = {
-    "topology-name": "Hierarchical",
-    "dimensions-count": 3,
-    "topologies-per-dim": ["Switch"] * 3,
-    "dimension-type": ["T", "N", "P"],
-    "units-count": [16, 8, 8],
-    "links-count": [4, 2, 1],
-    "link-latency": [1, 1, 1],
-    "link-bandwidth": [50, 50, 50],
-    "hbm-latency": [500] * 3,
-    "hbm-bandwidth": [370] * 3,
-    "hbm-scale": [0] * 3,
-}
+    "topology-name": "Hierarchical", "dimensions-count": 3, "topologies-per-dim": ["Switch"] * 3,
+    "dimension-type": ["T", "N", "P"], "units-count": [16, 8, 8], "links-count": [4, 2, 1], "link-latency": [1] * 3,
+    "link-bandwidth": [50] * 3, "hbm-latency": [500] * 3, "hbm-bandwidth": [370] * 3, "hbm-scale": [0] * 3,
+}  # fmt: skip
 LINKS = {"topologies-per-dim": ["Ring"], "dimensions-count": 1, "link-latency": [10], "link-bandwidth": [25]}
 
 
@@ -49,12 +41,6 @@ def test_a_ring_uses_an_even_number_of_links_and_full_connection_as_many_to_each
     document = LINKS | {"topologies-per-dim": [kind], "units-count": [size], "links-count": [links]}
     network = import_files(write(net__json=document)).instance.network
     assert network.bandwidths[0] / 2**30 == 25 * used
-
-
-def test_nics_and_routers_add_to_the_latency(write):
-    document = DGX_2 | {"nic-latency": [0, 30], "router-latency": [7, 9]}
-    network = import_files(write(net__json=document)).instance.network
-    assert [d.latency for d in network.dimensions] == [1_007_000, 2_069_000]
 
 
 def test_a_system_in_text_says_algorithms_chunks_and_delays(write):

@@ -84,13 +84,6 @@ def test_every_stage_is_a_bar_at_its_time_in_the_row_of_its_dimension():
     np.testing.assert_allclose(corners(gantt(schedule)), expected)
 
 
-def test_the_caption_gives_the_makespan_and_the_busiest_dimension():
-    schedule = scheduled(all_reduce())
-    name, share = max(schedule.busy.items(), key=lambda item: item[1])
-    caption = f"makespan {schedule.makespan / 1e9:.4g} ms, {name} busy {share:.1%} of the time"
-    assert caption in texts(gantt(schedule))
-
-
 def test_the_title_is_drawn_literally(tmp_path):
     figure = gantt(scheduled(all_reduce()), title="cost $$ { of $x_")
     assert r"cost \$\$ { of \$x_" in texts(figure)

@@ -16,11 +16,6 @@ def plan_of(made, **knobs):
     return PlusPlan.model_validate_json(text)
 
 
-def test_messages_between_neighbours_are_refused():
-    with pytest.raises(InputError, match="runs no messages between neighbours"):
-        plan_of(schedule(NETWORKS["8 GPUs"], CollectiveKind.SEND, chunks=2))
-
-
 @pytest.mark.parametrize("kind", [kind for kind in CollectiveKind if kind is not CollectiveKind.SEND])
 @pytest.mark.parametrize("name", ["8 GPUs", "three dimensions"])
 def test_every_collective_ends_with_its_result(tmp_path, name, kind):

@@ -74,13 +74,6 @@ def test_busy_intervals_last_as_long_as_the_stages(schedule):
         assert np.diff(window.busy_intervals(k)).sum() == held
 
 
-@with_and_without_compute
-def test_busy_intervals_are_maximal(schedule):
-    for k in schedule.dimensions_in_use:
-        intervals = last_periods(schedule, 2).busy_intervals(k)
-        assert (intervals[1:, 0] > intervals[:-1, 1]).all()
-
-
 def mean_share(window):
     times, shares = window.busy_bandwidth
     return (shares * np.diff(np.append(times, window.length))).sum() / window.length

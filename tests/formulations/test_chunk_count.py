@@ -85,10 +85,6 @@ def test_a_job_without_fixed_costs_may_bring_work_at_once() -> None:
     assert ChunkCount([jobs(9, 9, 9), jobs(10, 10, 10)], [costly, free], [1, 1]).loads((1, 1)) == pytest.approx(20)
 
 
-def test_what_is_known_is_a_bound() -> None:
-    assert counted(jobs(10), jobs(3), 8).bound(known=50) == 50
-
-
 def partitions(units: int, count: int) -> Iterator[tuple[int, ...]]:
     """Sizes of `count` jobs, the largest first."""
     if count == 1:

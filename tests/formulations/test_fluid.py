@@ -16,36 +16,21 @@ TWO_ORDERS = JobClass((0, 1), (JobPhase({(0, 0): 3, (1, 1): 1, (0, 1): 6, (2, 0)
 """Machine 0 first: loads 3 and 1.  Machine 1 first: loads 1 and 6.  Best: 5/7 and 2/7, both loads 17/7."""
 
 
-def test_one_stage_takes_its_duration_and_lag() -> None:
-    assert fluid_bound([one_machine(5, lag=2)]) == pytest.approx(7)
-
-
-def test_loads_of_one_machine_add_up() -> None:
-    assert fluid_bound([one_machine(5), one_machine(7)]) == pytest.approx(12)
-
-
-def test_loads_of_two_machines_run_side_by_side() -> None:
-    assert fluid_bound([one_machine(5), one_machine(7, machine=1)]) == pytest.approx(7)
-
-
-def test_the_best_mix_of_orders_balances_the_machines() -> None:
-    assert fluid_bound([TWO_ORDERS]) == pytest.approx(17 / 7)
-
-
-def test_a_release_delays_the_load_behind_it() -> None:
-    assert fluid_bound([one_machine(5, release=10)]) == pytest.approx(15)
-
-
-def test_load_released_later_does_not_wait_for_that_released_earlier() -> None:
-    assert fluid_bound([one_machine(2), one_machine(5, release=10)]) == pytest.approx(15)
-
-
-def test_all_load_counts_from_the_first_release() -> None:
-    assert fluid_bound([one_machine(20), one_machine(5, release=10)]) == pytest.approx(25)
-
-
-def test_the_least_lag_of_all_stages_on_the_machine_counts() -> None:
-    assert fluid_bound([one_machine(5, lag=2), one_machine(5, lag=1)]) == pytest.approx(11)
+@pytest.mark.parametrize(
+    ("jobs", "bound"),
+    [
+        ([one_machine(5, lag=2)], 7),
+        ([one_machine(5), one_machine(7)], 12),
+        ([one_machine(5), one_machine(7, machine=1)], 7),
+        ([TWO_ORDERS], 17 / 7),
+        ([one_machine(5, release=10)], 15),
+        ([one_machine(2), one_machine(5, release=10)], 15),  # what comes later does not wait for what came before
+        ([one_machine(20), one_machine(5, release=10)], 25),  # all load counts from the first release
+        ([one_machine(5, lag=2), one_machine(5, lag=1)], 11),  # the least lag on the machine counts
+    ],
+)
+def test_loads_lags_and_releases_count(jobs: list[JobClass], bound: float) -> None:
+    assert fluid_bound(jobs) == pytest.approx(bound)
 
 
 def test_the_least_lag_ignores_classes_released_earlier() -> None:

@@ -90,11 +90,6 @@ def test_a_higher_bound_takes_the_place_of_a_lower_one(slow: Schedule) -> None:
     assert bounds((record,)) == {"equal": 6.5}
 
 
-def test_a_bound_is_rounded_down(slow: Schedule) -> None:
-    (record,) = improved((), finding(slow, bound=6.0 * UNIT + 0.9))
-    assert 0 <= 6.0 * UNIT - record.bound_ps <= 6
-
-
 def test_equal_and_free_sizes_have_rows_of_their_own(fast: Schedule, free: Schedule) -> None:
     records = improved(improved((), finding(fast)), finding(free, sizes="free"))
     assert makespans(records) == {"equal": 7 * UNIT, "free": free.makespan}

@@ -1,7 +1,5 @@
 """The hourglass policy: its plans, and the parts it is made of."""
 
-from collections import Counter
-from itertools import permutations
 from statistics import fmean
 
 import numpy as np
@@ -18,15 +16,7 @@ from themis_opt.policies.hourglass import policy as hourglass
 from themis_opt.policies.hourglass.candidates import (
     SEARCH,
 )
-from themis_opt.policies.hourglass.paths import Pool, choose_paths, empty_pool
-from themis_opt.policies.hourglass.policy import USUAL_HOURGLASS, Hourglass, HourglassParams, balanced
-from themis_opt.policies.hourglass.tables import (
-    Tables,
-    add_load,
-    cheapest_path,
-    least_lags,
-    tables_of,
-)
+from themis_opt.policies.hourglass.policy import Hourglass, HourglassParams, balanced
 from themis_opt.policies.themis import Themis
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
@@ -35,7 +25,7 @@ from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.solving.makespan_bounds import fluid, order_count
+from themis_opt.solving.makespan_bounds import fluid
 
 
 def scheduled(instance: Instance, sizes: str = "equal") -> Schedule:
@@ -44,17 +34,6 @@ def scheduled(instance: Instance, sizes: str = "equal") -> Schedule:
 
 def of_kind(instance: Instance, kind: CollectiveKind, chunks: int = 8) -> Instance:
     return instance.replace(collectives=(instance.collectives[0].replace(kind=kind, chunks=chunks),))
-
-
-def chosen(instance: Instance, weight: float = 0.0) -> tuple[Tables, Pool, float]:
-    """Paths balanced with lags as tails: the tables, the pool and the latest finish."""
-    tables, count = tables_of(instance), len(instance.network.dimensions)
-    pool, tail = empty_pool(tables, count, USUAL_HOURGLASS.paths), least_lags(tables, count) + tables.threshold[:, None]
-    return tables, pool, choose_paths(tables, pool, tail, weight, USUAL_HOURGLASS.paths)
-
-
-def encoded(path: tuple[int, ...]) -> int:
-    return sum(local << 4 * position for position, local in enumerate(path))
 
 
 @pytest.mark.parametrize("sizes", ["equal", "free"])
@@ -157,34 +136,3 @@ def test_the_interpreted_search_finds_the_same_plan_as_the_compiled_one(
     compiled = balanced(instance)
     monkeypatch.setattr(SEARCH, "patience", 10**12)
     assert balanced(instance) == compiled
-
-
-@pytest.mark.parametrize("ag_order", ["free", "reverse"])
-@pytest.mark.parametrize("kind", CollectiveKind)
-def test_the_cheapest_path_is_the_best_of_all_orders(hetero: Instance, kind: CollectiveKind, ag_order: str) -> None:
-    tables = tables_of(of_kind(hetero, kind).overridden(ag_order=ag_order))
-    price, least, choice = np.array([0.2, 0.5, 0.9]), np.zeros(8), np.zeros(8, dtype=np.int64)
-
-    def cost(path: int) -> float:
-        load = np.zeros(3)
-        middle = add_load(tables, load, 0, 0, path)
-        return float(load @ price) + 0.4 * middle
-
-    path = cheapest_path(tables, 0, 0, price, 0.4, least, choice)
-    assert cost(path) == pytest.approx(min(cost(encoded(path)) for path in permutations(range(3))))
-
-
-@pytest.mark.parametrize("network", PAPER_NETWORKS)
-def test_chunks_are_balanced_almost_as_the_order_count_bound_allows(network: str) -> None:
-    instance = themis_opt.load(f"{network}.all_reduce.100MiB").overridden(chunks=16)
-    assert chosen(instance)[2] <= 1.03 * order_count(instance)
-
-
-@pytest.mark.parametrize("weight", USUAL_HOURGLASS.weights)
-def test_every_layer_gets_all_its_chunks(every_kind: Instance, weight: float) -> None:
-    tables, pool, _ = chosen(every_kind.overridden(chunks=9), weight)
-    dealt = Counter[tuple[int, int]]()
-    for i in range(pool.size[0]):
-        dealt[int(pool.collective[i]), int(pool.layer[i])] += int(pool.chunks[i])
-    layers = [(c, layer) for c, phases in enumerate(tables.phases) for layer in range(phases)]
-    assert dealt == Counter(dict.fromkeys(layers, 9))

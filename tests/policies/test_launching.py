@@ -82,10 +82,6 @@ def test_ddp_launches_a_bucket_no_earlier_than_the_one_before_it() -> None:
     assert [launch.after.task for launch in launches] == [4, 6, 7]
 
 
-def test_ddp_ends_the_iteration_with_the_last_bucket() -> None:
-    assert {launch.before for launch in Ddp(first_cap=1, cap=1)(layers([4, 9, 3, 1]))} == {TaskOf(0, 1)}
-
-
 def test_ddp_waits_for_all_gradients_before_the_next_forward_pass() -> None:
     """With 10 us of the second layer and 4 us of the first, nothing is hidden behind forward1."""
     instance = two_layers(4, 30)
@@ -121,12 +117,6 @@ def test_horovod_fuses_what_is_ready_in_one_cycle() -> None:
     assert names(instance, Horovod(cycle=5 * 10**9)(instance)) == [["g2"], ["g1", "g0"]]
 
 
-def test_horovod_fuses_no_more_than_its_buffer_holds() -> None:
-    instance = layers([3, 4, 5, 20, 2, 8])
-    buckets = names(instance, Horovod(buffer=10_000, cycle=10**12)(instance))
-    assert buckets == [["g5", "g4"], ["g3"], ["g2", "g1"], ["g0"]]
-
-
 def test_dear_halves_every_all_reduce() -> None:
     launches = Dear(threshold=1)(layers([3, 3]))
     assert [(launch.part, launch.kind) for launch in launches] == [
@@ -160,11 +150,6 @@ def test_dear_hides_scatters_behind_the_backward_and_gathers_behind_the_forward_
 def test_dear_mirrors_what_the_chunk_policy_decides_where_gathers_must_reverse(order: str, chunk_policy: str) -> None:
     instance = two_layers(3000, 7000, dimensions=3, chunks=6, ag_order=order)
     assert run(instance, f"dear:threshold=1B/{chunk_policy}").period.is_steady
-
-
-@pytest.mark.parametrize("name", LAUNCHING)
-def test_every_launching_policy_makes_a_valid_schedule(name: str) -> None:
-    assert run(mixed(), f"{name}/themis+scf").period.exposed >= 0
 
 
 @pytest.mark.parametrize(

@@ -72,30 +72,18 @@ def test_reducing_in_the_network_takes_one_step(phase: Phase, number: int) -> No
 FOUR, THREE = dimension(size=4), dimension(size=3)
 
 
-def test_reduce_scatter_sends_and_keeps_its_share() -> None:
-    """960 bytes: 3/4 on four NPUs, 240 left; 2/3 of those on three, 80 left."""
-    result = costs("reduce_scatter", [0, 1], FOUR, THREE)
-    assert result.sent.tolist() == [[720, 160]]
-
-
-def test_all_gather_is_counted_by_its_output() -> None:
-    """80 bytes x 2 on three NPUs, then 240 x 3 on four."""
-    result = costs("all_gather", [1, 0], FOUR, THREE)
-    assert result.sent.tolist() == [[160, 720]]
-
-
-def test_all_reduce_is_a_reduce_scatter_and_an_all_gather() -> None:
-    assert costs("all_reduce", [0, 1, 0, 1], FOUR, THREE).sent.tolist() == [[720, 160, 240, 640]]
-
-
-def test_broadcast_is_a_scatter_and_an_all_gather() -> None:
-    """The root sends 3/4 of 960 bytes, then it and its three peers 2/3 of 240 each; all-gather brings them back."""
-    assert costs("broadcast", [0, 1, 0, 1], FOUR, THREE).sent.tolist() == [[720, 160, 240, 640]]
-
-
-def test_reduce_is_a_reduce_scatter_and_a_gather() -> None:
-    """In the gather the root receives 80 bytes from three peers, then 320 from two."""
-    assert costs("reduce", [0, 1, 0, 1], FOUR, THREE).sent.tolist() == [[720, 160, 240, 640]]
+@pytest.mark.parametrize(
+    ("kind", "path", "sent"),
+    [
+        ("reduce_scatter", [0, 1], [720, 160]),  # 3/4 on four NPUs, 240 left; 2/3 of those on three, 80 left
+        ("all_gather", [1, 0], [160, 720]),  # 80 bytes x 2 on three NPUs, then 240 x 3 on four
+        ("all_reduce", [0, 1, 0, 1], [720, 160, 240, 640]),
+        ("broadcast", [0, 1, 0, 1], [720, 160, 240, 640]),  # the root sends 3/4, and it and its peers 2/3 of 240 each
+        ("reduce", [0, 1, 0, 1], [720, 160, 240, 640]),  # the root receives 80 bytes from three, then 320 from two
+    ],
+)
+def test_bytes_of_960_that_the_busiest_npu_sends(kind: str, path: list[int], sent: list[float]) -> None:
+    assert costs(kind, path, FOUR, THREE).sent.tolist() == [sent]
 
 
 @pytest.mark.parametrize("kind", ["broadcast", "reduce"])
@@ -139,13 +127,29 @@ def test_a_stage_and_its_mirror_send_equal_bytes_to_the_last_bit() -> None:
     assert sent.tolist() == sent[::-1].tolist()
 
 
-def test_occupation_is_bytes_over_bandwidth() -> None:
-    assert costs("reduce_scatter", [0], dimension(bandwidth="2 GB/s")).occupancy.tolist() == [[360_000]]
+OVERHEAD, PACKETS = {"launch_overhead": "5 ns"}, {"payload": "100 B", "header": "7 B"}
 
 
-def test_occupation_is_rounded_up_to_picoseconds() -> None:
-    """720 bytes at 7 GB/s take 102857.14 ps."""
-    assert costs("reduce_scatter", [0], dimension(bandwidth="7 GB/s")).occupancy.tolist() == [[102_858]]
+@pytest.mark.parametrize(
+    ("fields", "rules", "occupancy", "lag"),
+    [
+        ({"bandwidth": "2 GB/s"}, {}, 360_000, 0),
+        ({"bandwidth": "7 GB/s"}, {}, 102_858, 0),  # 102857.14 ps, rounded up
+        ({"latency": "5 ns"}, {}, 720_000, 2 * 5_000),
+        ({"latency": "5 ns"}, {"latency": "occupy"}, 720_000 + 2 * 5_000, 0),
+        (OVERHEAD, {"latency": "lag"}, 725_000, 0),
+        (OVERHEAD, {"latency": "occupy"}, 725_000, 0),
+        ({"packet": PACKETS}, {}, (720 + 8 * 7) * 1000, 0),  # 8 packets of up to 100
+        ({"size": 2, "compression": 2.3, "packet": PACKETS | {"payload": "10 B"}}, {"size": 46}, 17_000, 0),  # of 10 B
+        ({"reduction": "2 GB/s"}, {}, (720 + 360) * 1000, 0),  # as many bytes are received and added
+        ({"reduction": "2 GB/s", "compression": 3}, {}, 600_000, 0),  # in full
+        ({"reduction": "2 GB/s", "in_network": True}, {}, 960_000, 0),  # by the switch
+    ],
+)
+def test_a_reduce_scatter_of_720_bytes(fields: dict[str, Any], rules: dict[str, Any], occupancy: int, lag: int) -> None:
+    """Sent at 1 GB/s, unless told otherwise."""
+    result = costs("reduce_scatter", [0], dimension(**fields), **rules)
+    assert (result.occupancy.item(), result.lag.item()) == (occupancy, lag)
 
 
 @given(
@@ -183,41 +187,8 @@ def test_occupation_is_exact(
     assert result.occupancy[0, 1] == math.ceil(exact * 10**12)
 
 
-def test_latency_lags_behind_the_occupation() -> None:
-    result = costs("reduce_scatter", [0], dimension(latency="5 ns"))
-    assert (result.occupancy.item(), result.lag.item()) == (720_000, 2 * 5_000)
-
-
-def test_latency_may_occupy_the_dimension() -> None:
-    result = costs("reduce_scatter", [0], dimension(latency="5 ns"), latency="occupy")
-    assert (result.occupancy.item(), result.lag.item()) == (720_000 + 2 * 5_000, 0)
-
-
-@pytest.mark.parametrize("latency", ["lag", "occupy"])
-def test_launch_overhead_always_occupies(latency: str) -> None:
-    result = costs("reduce_scatter", [0], dimension(launch_overhead="5 ns"), latency=latency)
-    assert (result.occupancy.item(), result.lag.item()) == (725_000, 0)
-
-
-def test_every_started_packet_costs_a_header() -> None:
-    """720 bytes are 8 packets of up to 100."""
-    packet = {"payload": "100 B", "header": "7 B"}
-    assert costs("reduce_scatter", [0], dimension(packet=packet)).occupancy.item() == (720 + 8 * 7) * 1000
-
-
 def test_compression_shrinks_what_is_sent() -> None:
     assert costs("reduce_scatter", [0], dimension(compression=3)).sent.item() == 240
-
-
-def test_a_full_packet_is_one_packet() -> None:
-    """46 / 2 / 2.3 is 10 bytes, though floating point says a little more."""
-    packed = dimension(size=2, compression=2.3, packet={"payload": "10 B", "header": "7 B"})
-    assert costs("reduce_scatter", [0], packed, size=46).occupancy.item() == (10 + 7) * 1000
-
-
-def test_sums_hold_the_dimension_too() -> None:
-    """720 bytes at 1 GB/s, and as many received and added at 2 GB/s."""
-    assert costs("reduce_scatter", [0], dimension(reduction="2 GB/s")).occupancy.item() == (720 + 360) * 1000
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "direct", "halving_doubling"])
@@ -285,15 +256,6 @@ def test_only_phases_that_reduce_add_up(kind: str, occupancy: list[int]) -> None
 def test_chunks_that_are_scattered_already_have_less_to_add_up() -> None:
     summing = [dimension(size=size, reduction="2 GB/s") for size in (4, 3)]
     assert (costs("reduce_scatter", [0, 1], *summing).occupancy // 1000).tolist() == [[720 + 360, 160 + 80]]
-
-
-def test_a_switch_that_reduces_takes_the_sums_from_the_npus() -> None:
-    summing = dimension(in_network=True, reduction="2 GB/s")
-    assert costs("reduce_scatter", [0], summing).occupancy.item() == 960_000
-
-
-def test_compressed_bytes_are_added_up_in_full() -> None:
-    assert costs("reduce_scatter", [0], dimension(compression=3, reduction="2 GB/s")).occupancy.item() == 600_000
 
 
 SHARP = dimension(in_network=True)

@@ -71,11 +71,6 @@ def test_without_launches_of_a_plan_each_waits_too() -> None:
     assert made.makespan == ALONE
 
 
-def test_chains_decide_about_the_fingerprint() -> None:
-    loose = instance(*(tensor.replace(after=()) for tensor in CHAIN.iteration.tensors))
-    assert loose.fingerprint != CHAIN.fingerprint
-
-
 def test_launches_of_a_chain_are_never_fused() -> None:
     plan = make_policy("fused/hourglass")(CHAIN)
     assert [launch.tensors for launch in plan.launches] == [(0,), (1,), (2,)]

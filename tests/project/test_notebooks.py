@@ -67,11 +67,6 @@ def test_notebooks_show_them_as_html(results, name):
     assert "<table" in text
 
 
-def test_functions_are_compared_by_their_names(results):
-    first, result = results["comparison"].results
-    assert (result.policy, result.makespan) == ("outwards", first.makespan)
-
-
 def test_a_period_waits_as_long_as_it_is_exposed(results):
     assert results["period"].to_frame()["length"].sum() == results["period"].exposed
 

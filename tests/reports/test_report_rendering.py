@@ -179,36 +179,6 @@ def test_cells_of_a_heatmap_have_readable_texts():
     assert len({cell["fill"] for cell in cells}) == 3
 
 
-def colours_of(chart):
-    """Colour and dash of every series."""
-    channels = [layer["encoding"] for layer in specification(chart)["layer"] if "strokeDash" in layer["encoding"]]
-    scales = [channels[0][channel]["scale"] for channel in ("color", "strokeDash")]
-    return dict(
-        zip(scales[0]["domain"], zip(*(map(str, scale["range"]) for scale in scales), strict=True), strict=True)
-    )
-
-
-def test_a_series_has_one_style_in_all_charts_of_a_report():
-    both = pd.concat([frame("hourglass"), LINE, frame("exact")])
-    both["policy"] = pd.Categorical(both["policy"], categories=both["policy"].unique())
-    alone = both[both["policy"] == "exact"]
-    charts = [lines(part, X, Y, "policy") for part in (both, alone)]
-    charts.append(ecdf(alone, Axis("gap", "gap"), "networks", "policy"))
-    styles = [colours_of(chart) for chart in charts]
-    assert styles[0]["exact"] == styles[1]["exact"] == styles[2]["exact"]
-    assert list(styles[1]) == ["exact"]
-
-
-def test_pictures_do_without_what_answers_to_the_pointer():
-    chart = KINDS["line"]
-    places = 6  # of the curve and of its guide
-    on_page = json.loads(json.dumps(specification(chart)).replace('"value": false', '"value": true'))
-    counts = [
-        len(re.findall(r'opacity="0"', vl_convert.vegalite_to_svg(spec))) for spec in (specification(chart), on_page)
-    ]
-    assert counts == [0, places]
-
-
 def labels(axis, values):
     """Texts of the ticks of an axis."""
     count = len(values)
@@ -274,22 +244,6 @@ def test_five_sentences_and_one_figure_are_open():
     opened, folded = html.partition('<details class="part">')[::2]
     assert (opened.count('class="chart"'), folded.count('class="chart"')) == (1, 1)
     assert opened.count("<figure>") == 1
-
-
-def test_markdown_shows_the_figures_of_a_section_or_the_beginning_of_its_first_table():
-    long = Table((Column("row"),), tuple((f"row {n}",) for n in range(20)))
-    drawn, listed = Section("Drawn", (), (long,), (figure("line"),)), Section("Listed", (), (long, long))
-    first, second = render_markdown(Report("Title", (), (drawn, listed))).partition("Listed")[::2]
-    assert "| row 0 |" not in first
-    assert (second.count("| row 0 |"), second.count("| row 11 |"), second.count("| row 12 |")) == (1, 1, 0)
-
-
-def test_open_sections_of_a_page_keep_their_figures():
-    sections = (Section("Now", figures=(figure("line"),), is_open=True), Section("Later", ("A text.",)))
-    opened, folded = render_html(Report("Title", (), sections)).partition('<details class="part">')[::2]
-    assert opened.index("<h2>Now</h2>") < opened.index("<figure>")
-    assert "A text." in folded
-    assert "<figure>" not in folded
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
-from iteration_schedules import layers, scheduled, with_and_without_compute, with_compute
+from iteration_schedules import scheduled, with_and_without_compute, with_compute
 from strategies import schedules
 
 import themis_opt
@@ -102,17 +102,6 @@ def test_a_gather_waits_for_its_scatter() -> None:
         (a.label, b.waited_for) for a, b in pairwise(steps) if "gather chunk" in b.label and "scatter" in a.label
     ]
     assert [(waited_for, "scatter chunk" in label) for label, waited_for in gathers] == [("data", True)]
-
-
-def test_a_launch_of_one_iteration_may_wait_for_a_task_of_the_next() -> None:
-    """The gradient of the last layer is exchanged while the first computes again."""
-    plan = scheduled().plan
-    rows, last, *rest = plan.launches
-    launches = (rows, replace(last, after=TaskOf(0, 1)), *rest)
-    steps = critical_path(simulate(layers(), replace(plan, launches=launches)))
-    late = [(task, step) for task, step in pairwise(steps) if step.waited_for == "task" and "w2" in step.label]
-    ((task, step),) = late
-    assert task.label == f"iteration {step.iteration + 1}: layer0_forward"
 
 
 @pytest.mark.parametrize("later", [1, 3])

@@ -21,10 +21,6 @@ def test_a_fused_all_reduce_is_fully_exposed() -> None:
     assert microseconds(schedule.period.exposed) == 7
 
 
-def test_fused_gradients_wait_for_the_last_of_them() -> None:
-    assert microseconds(run(two_layers(), f"fused/{FIFO}").makespan) == 40 + 14
-
-
 def test_gradients_of_a_layer_hide_behind_the_backward_pass_of_the_next() -> None:
     assert microseconds(run(two_layers(), f"wait_free/{FIFO}").makespan) == 40 + 4
 
@@ -78,12 +74,6 @@ def test_the_newest_launch_can_go_first() -> None:
     schedule = run(LARGE_BEHIND_SMALL, f"wait_free:order=newest/{FIFO}")
     names = [launch.name for launch in schedule.plan.launches]
     assert microseconds(schedule.period.launch_ready[0, names.index("gradients1")]) == 49
-
-
-def test_two_iterations_cannot_be_called_steady() -> None:
-    schedule = run(two_layers(), f"fused/{FIFO}", iterations=2)
-    assert not schedule.period.is_steady
-    assert microseconds(schedule.makespan) == 54
 
 
 def test_iterations_are_added_until_they_repeat_each_other() -> None:

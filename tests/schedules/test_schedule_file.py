@@ -97,12 +97,6 @@ def test_urgency_can_be_said(read):
     assert [launch.urgent for launch in read(changed).plan.launches] == [False, True, False, False]
 
 
-def test_names_stand_for_tasks_tensors_and_dimensions():
-    launch = schedule_document(scheduled())["launches"][0]
-    assert (launch["tensors"], launch["after"]) == (["rows"], {"task": "layer0_forward", "later": 0})
-    assert launch["paths"] == [["dim1"], ["dim1"]]
-
-
 def test_unknown_times_are_null():
     rows = schedule_document(scheduled("dear:threshold=6MB/themis"))["stage_start_ps"]
     assert None in rows[-1]

@@ -249,11 +249,3 @@ def test_interpreted_no_index_leaves_its_array(every_kind: Instance, run: Run) -
     annealing_loop.anneal(annealing._problem, state, 300, HOT * start, COLD * start, 0)
     assert set(state.touched.tolist()) <= set(range(2 * len(every_kind.collectives)))
     assert annealing.makespan == annealing.best().makespan
-
-
-def test_interpreted_no_index_leaves_its_array_in_iterations(layers: Instance, run: Run) -> None:
-    start = run(layers.overridden(chunks=2, ag_order="reverse"), "dear:threshold=50kB/hourglass")
-    annealing = Annealing(start)
-    state = state_of(annealing)
-    annealing_loop.anneal(annealing._problem, state, 100, HOT * start.makespan, COLD * start.makespan, 0)
-    assert set(state.touched.tolist()) <= set(range(sum(len(launch.sizes) for launch in start.plan.chunks)))

@@ -163,24 +163,10 @@ def test_free_sizes_are_whole_granules_of_no_more_chunks_than_allowed(hetero: In
     assert (chunk_sizes.sizes % granule(hetero, hetero.exchanges[0]) == 0).all()
 
 
-def test_many_chunks_are_searched_as_few(hetero: Instance) -> None:
-    many = hetero.overridden(chunks=500)
-    schedule = SHORT.solve(many).schedule
-    validate(schedule)
-    assert schedule.has_equal_sizes
-    assert schedule.makespan < usual_schedule(many).makespan
-
-
 @pytest.mark.usefixtures("weak_start")
 def test_a_given_start_is_used_if_it_is_better(hetero: Instance) -> None:
     good = Exact(seconds=0.2, workers=1, deterministic=True).solve(hetero).schedule
     assert Exact(local_search=False, cp_sat=False).solve(hetero, start=good).schedule is good
-
-
-def test_a_given_start_is_ignored_if_it_is_worse(hetero: Instance, run: Callable[[Instance, str], Schedule]) -> None:
-    bad = run(hetero, "baseline+fifo")
-    policy = Exact(seconds=LONG, local_search=False, cp_sat=False)
-    assert policy.solve(hetero, start=bad).schedule == starting_schedule(hetero)
 
 
 @pytest.mark.parametrize("deterministic", [False, True])

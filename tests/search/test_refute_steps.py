@@ -14,11 +14,12 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Incumbent
-from themis_opt.search.refute_counts import RefuteCounts
+from themis_opt.search.refute_counts import RefuteCounts, usual_oracles
 from themis_opt.search.refute_ends import RefuteEnds
 from themis_opt.search.start import starting_schedule
 from themis_opt.search.steps import Step
 from themis_opt.solving.bounds import bounds
+from themis_opt.solving.makespan_bounds import chunk_counts
 
 GAP = 0.01
 STEPS = {"counts": RefuteCounts(), "ends": RefuteEnds()}
@@ -155,3 +156,18 @@ def applies(step: Step, instance: Instance, free_sizes: bool) -> bool:
 )
 def test_steps_apply_where_they_help(step: Step, instance: Instance, free_sizes: bool, expected: bool) -> None:
     assert applies(step, instance, free_sizes) is expected
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "names"),
+    [
+        (2, ["LoadsOracle", "TreeOracle", "SizedOracle"]),
+        (6, ["LoadsOracle", "TreeOracle", "SizedOracle"]),
+        (7, ["LoadsOracle", "SizedOracle"]),
+        (8, ["SizedOracle"]),
+    ],
+)
+def test_fast_oracles_are_asked_where_their_tables_are_small(dimensions: int, names: list[str]) -> None:
+    instance = problem(dimensions=dimensions)
+    oracles = usual_oracles(instance, chunk_counts(instance), 4, 1e12)
+    assert [type(oracle).__name__ for oracle in oracles] == names

@@ -182,17 +182,6 @@ def test_latency_is_disturbed_whether_it_occupies_or_not(rule: str) -> None:
     assert 22 * US < sampled.min() < 32 * US < sampled.max() < 42 * US
 
 
-def test_latency_that_occupies_delays_the_next_chunk() -> None:
-    """Two chunks of 1 us, each with at least 10 us of latency, one after the other or overlapping."""
-    plan = Plan((chunks((0, 1), (0, 1)),))
-    lag, occupy = (
-        makespans(two_dimensions(all_to_all(2), latency="10 us", rule=rule), Execution(plan), samples=20)
-        for rule in ("lag", "occupy")
-    )
-    assert occupy.min() >= 32 * US
-    assert (occupy > lag).all()
-
-
 def test_bandwidths_are_off_by_at_most_the_spread() -> None:
     network = Network(dimensions=(Dimension(kind=Kind.SWITCH, size=2, bandwidth="1 GB/s"),))
     instance = Instance(network=network, collectives=(all_to_all(),))
@@ -209,12 +198,6 @@ def test_launch_overheads_and_releases_are_not_disturbed() -> None:
     instance = Instance(network=Network(dimensions=(dimension,)), collectives=(late,))
     sampled = makespans(instance, Execution(Plan((chunks((0,)),))), samples=5)
     assert sampled == pytest.approx(8 * US, rel=1e-5)
-
-
-def test_fewer_samples_are_the_first_of_many(mixed: Instance, run: Run) -> None:
-    execution = Execution(run(mixed, "themis+scf").enforced_plan())
-    few, many = (makespans(mixed, execution, samples=count) for count in (3, 6))
-    assert few.tolist() == many[:3].tolist()
 
 
 def test_all_policies_see_the_same_samples(mixed: Instance, run: Run) -> None:

@@ -9,11 +9,10 @@ import pytest
 from themis_opt.base.errors import InputError
 from themis_opt.problem.catalog import load
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.workloads.layers import count
 from themis_opt.workloads.models import MODELS
-from themis_opt.workloads.parallelisms import PARALLELISMS, make_workload
+from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.setup import Setup, element_bytes
 from themis_opt.workloads.timing import Rate
 
@@ -91,17 +90,6 @@ def test_zero_scatters_gradients_and_gathers_parameters() -> None:
     }
 
 
-def test_zero_sends_as_much_as_an_all_reduce() -> None:
-    plain, sharded = make("bert-base"), make("bert-base", zero=2)
-    assert sum(t.size for t in sharded.iteration.tensors) == 2 * sum(t.size for t in plain.iteration.tensors)
-
-
-def test_time_of_the_optimizer_is_kept_by_zero() -> None:
-    layers = len(MODELS["bert-base"].layers())
-    more = make("bert-base", zero=2, update=10**9).compute - make("bert-base", zero=2).compute
-    assert 10**9 - layers <= more <= 10**9
-
-
 @pytest.mark.parametrize(("recompute", "exchanges"), [(False, 4 * BLOCKS), (True, 6 * BLOCKS)])
 def test_tensor_parallelism_reduces_each_block_twice_in_each_pass(recompute: bool, exchanges: int) -> None:
     assert kinds(make("bert-base", "tensor", recompute=recompute)) == {("all_reduce", "model"): exchanges}
@@ -171,19 +159,3 @@ def test_tables_are_exchanged_and_not_reduced() -> None:
 def test_choices_that_do_not_fit_together(model: str, parallelism: str, choices: dict[str, Any], rule: str) -> None:
     with pytest.raises(InputError, match=rule):
         make(model, parallelism, **choices)
-
-
-@pytest.mark.parametrize("parallelism", PARALLELISMS)
-def test_equal_choices_make_equal_instances(parallelism: str) -> None:
-    kind = parallelism.rpartition("+")[2]
-    convolutional = dict.fromkeys(("data", "splitbrain", "filter", "channel"), "vgg-16-cifar") | {"spatial": "vgg-16"}
-    experts = {"expert": "mixtral-8x7b"}
-    model = (convolutional | experts).get(kind, "bert-base")
-    few = Network(dimensions=[Dimension(kind="ring", size=2, bandwidth="1 GB/s", name=name) for name in "ab"])
-    choices = {
-        "pipeline": {"stages": 2},
-        "spatial": {"network": few},
-        "expert": {"network": few},
-        "out-of-core": {"memory": 2 * 10**9, "host_link": 1e10},
-    }.get(kind, {})
-    assert make(model, parallelism, **choices) == make(model, parallelism, **choices)

@@ -25,7 +25,6 @@ from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.pipeline import balanced, in_order, pipeline
 from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.timing import Rate
-from themis_opt.workloads.transformers import TransformerShape, transformer
 
 Order = Literal["gpipe", "1f1b"]
 
@@ -124,16 +123,6 @@ def test_messages_and_gradients_share_the_adapter() -> None:
 
 def test_memory_is_that_of_the_largest_stage() -> None:
     assert make(stages=8).memory == 2 * (512 + 512 * 513)
-
-
-def test_doubling_the_hidden_size_halves_the_share_of_messages() -> None:
-    def share(hidden: int) -> float:
-        layers = transformer(TransformerShape(4, hidden, 64, 64), 16)
-        instance = make(layers, network=NETWORK.replace(dimensions=NETWORK.dimensions[1:]), stages=2, microbatches=1)
-        sent = sum(exchange.size for exchange in instance.exchanges if exchange.kind == "send")
-        return sent / instance.compute
-
-    assert share(8192) / share(4096) == pytest.approx(0.5, rel=0.01)
 
 
 def test_explanation_pictures_and_trace_show_every_stage() -> None:

@@ -73,12 +73,6 @@ def test_hybrid_sharding_overlaps_inside_and_between_groups() -> None:
     assert schedule.makespan < instance.compute + alone * 1e12
 
 
-def test_hybrid_sharding_is_between_full_sharding_and_copies_where_nodes_are_far_apart() -> None:
-    times = {name: run(make(name, batch=1)).makespan for name in ("fsdp", "hsdp", "data")}
-    assert times["hsdp"] < times["fsdp"]
-    assert make("fsdp").memory < make("hsdp").memory < make("data").memory
-
-
 def test_without_skipping_and_waiting_it_is_hierarchical_data_parallelism_that_blocks() -> None:
     instance = make("daso", granularity="fused")
     size = 2 * WEIGHTS
