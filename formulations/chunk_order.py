@@ -49,7 +49,7 @@ from formulations.end_counts import BeginCounts, EndPairs, Ends, add_direction, 
 from formulations.job_model import JobVariables, PhaseVariables, add_job, decisions, extracted, hint_job
 from formulations.job_plans import JobPlans, PlanOutcome, start_on
 from formulations.lattice import JobClass, arcs
-from formulations.limits import Limits
+from formulations.limits import SECONDS_PER_WORK, Limits
 from formulations.order_count import EndRow, add_load_bounds
 
 
@@ -92,7 +92,9 @@ class ChunkOrder:
             key=lambda v: v.index,
         )
         # A relaxation of these rules says less than the loads of (8), and takes most of the time.
-        outcome = search(self.model, variables, limits, report, relaxation="none", stop=stop)
+        outcome = search(
+            self.model, variables, limits, report, relaxation="none", pace=SECONDS_PER_WORK["chunk_order"], stop=stop
+        )
         bound = max(self.lower_bound, int(outcome.bound))
         if outcome.values is None:
             return PlanOutcome(None, bound, outcome.status, outcome.work)

@@ -36,7 +36,8 @@ GRACE_SECONDS = 1.0
 class SearchOutcome:
     """The answer of the solver.
 
-    `values` are those of the tracked variables, None without a solution; `work` is deterministic time.
+    `values` are those of the tracked variables, None without a solution; `work` is deterministic time, in seconds
+    of a core.
     """
 
     status: str
@@ -67,15 +68,16 @@ def search(
     report: SolverProgress,
     *,
     relaxation: Relaxation = "usual",
+    pace: float = 1.0,
     stop: Event | None = None,
 ) -> SearchOutcome:
-    """Minimise `model` within `limits`; `relaxation` as in :data:`formulations.limits.Relaxation`.
+    """Minimise `model` within `limits`; `relaxation` and `pace` as of :meth:`formulations.limits.Limits.solver`.
 
     The solver runs in a separate thread, so that Ctrl-C reaches this one; KeyboardInterrupt stops the solver
     and the best solution so far is returned with status ``interrupted``.  It is also stopped when it overruns its
     time, when the process holds more memory than it may, or when another thread sets `stop`.
     """
-    solver, interrupted, late = limits.solver(relaxation), Event(), Event()
+    solver, interrupted, late = limits.solver(relaxation, pace), Event(), Event()
     tracker, stops = _Tracker(variables, report), [interrupted, late, *([stop] if stop else [])]
     solver.best_bound_callback = lambda bound: report(float("inf"), bound)
     with ThreadPoolExecutor(max_workers=1) as executor:
@@ -88,7 +90,7 @@ def search(
     was_interrupted = interrupted.is_set() or INTERRUPTION.came
     status = "interrupted" if was_interrupted else solver.status_name(solving.result()).lower()
     bound = solver.best_objective_bound
-    work = solver.response_proto.deterministic_time
+    work = pace * solver.response_proto.deterministic_time
     return SearchOutcome(status, bound if math.isfinite(bound) else 0.0, tracker.values, work)
 
 

@@ -28,6 +28,11 @@ CONFLICTS_PER_SECOND = 30_000
 MAX_SECONDS, MAX_GAP, MAX_MEMORY = 1e9, 1e9, 1e6
 """No user means more, and NaN and infinity are none of them."""
 
+SECONDS_PER_WORK: Mapping[str, float] = MappingProxyType(
+    {"chunk_order": 5.0, "period": 3.0, "sequencing": 15.0, "sized_order": 4.0}
+)
+"""What a core takes for a unit of CP-SAT's deterministic time, by model: that of propagation is counted too low."""
+
 Relaxation = Literal["usual", "mixed", "none"]
 """Which threads of CP-SAT hold a linear relaxation of a part of the model: those it usually does, every other, or none.
 
@@ -78,16 +83,17 @@ class Limits:
         same = {field.name: getattr(self, field.name) for field in fields(Limits)}
         return Limits(**same | {"seconds": max(seconds, least), "seed": self.seed if seed is None else seed})
 
-    def solver(self, relaxation: Relaxation = "usual") -> cp_model.CpSolver:
+    def solver(self, relaxation: Relaxation = "usual", pace: float = 1.0) -> cp_model.CpSolver:
         """A CP-SAT solver with these limits.
 
         Half of the asked gap is left for what rounding to ticks hides.  A single thread that should be one of a mixture
-        searches as usual.
+        searches as usual.  `pace` is how many seconds a core takes for a unit of what CP-SAT counts as deterministic
+        time, which depends on the model.
         """
         solver = cp_model.CpSolver()
         parameters = solver.parameters
         if self.deterministic:
-            parameters.max_deterministic_time = self.seconds
+            parameters.max_deterministic_time = self.seconds / pace
             parameters.max_number_of_conflicts = ceil(CONFLICTS_PER_SECOND * self.seconds)
         else:
             parameters.max_time_in_seconds = self.seconds

@@ -64,7 +64,7 @@ from formulations.cp_sat import SolverProgress, search
 from formulations.job_model import JobVariables, add_job, decisions, extracted, hint_job
 from formulations.job_plans import JobPlans, JobTimes, start_on
 from formulations.lattice import Arc, arcs
-from formulations.limits import Limits
+from formulations.limits import SECONDS_PER_WORK, Limits
 from formulations.order_count import add_load_bounds
 from formulations.period_variables import (
     FoldedStage,
@@ -120,7 +120,7 @@ class PeriodModel:
         held += [v for launch in self.launches for job in launch.jobs for v in decisions(job)]
         variables = sorted({v.index: v for v in held}.values(), key=lambda v: v.index)
         # Some periods are proven several times as fast without a relaxation, others only with one.
-        outcome = search(self.model, variables, limits, report, relaxation="mixed")
+        outcome = search(self.model, variables, limits, report, relaxation="mixed", pace=SECONDS_PER_WORK["period"])
         bound = max(self.lower_bound, int(outcome.bound))
         if outcome.values is None:
             return PeriodOutcome(None, bound, outcome.status, outcome.work)

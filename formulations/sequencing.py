@@ -47,7 +47,7 @@ from ortools.sat.python import cp_model
 from formulations.cp_sat import SolverProgress, search
 from formulations.job_plans import JobPlans, JobTimes, PlanOutcome
 from formulations.lattice import JobClass
-from formulations.limits import Limits
+from formulations.limits import SECONDS_PER_WORK, Limits
 
 JobPath = tuple[tuple[int, ...], ...]
 """Per phase the machines in the order visited."""
@@ -133,7 +133,7 @@ class Sequencing:
         """
         variables = [start for jobs in self.starts for starts in jobs for start in starts]
         # A relaxation says less than (5), and delays what propagation finds.
-        outcome = search(self.model, variables, limits, report, relaxation="none")
+        outcome = search(self.model, variables, limits, report, relaxation="none", pace=SECONDS_PER_WORK["sequencing"])
         bound = int(outcome.bound)
         if outcome.values is None:
             return PlanOutcome(None, bound, outcome.status, outcome.work)

@@ -51,7 +51,7 @@ from formulations.job_model import (
 )
 from formulations.job_plans import JobPlans
 from formulations.lattice import Arc, JobClass
-from formulations.limits import Limits
+from formulations.limits import SECONDS_PER_WORK, Limits
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,14 @@ class SizedOrder:
         held = [v for sizes in self._sizes for v in sizes]
         held += [v for jobs in self._jobs for job in jobs for v in decisions(job)]
         variables = list({v.index: v for v in held}.values())
-        outcome = search(self.model, variables, limits, lambda objective, bound: None, stop=stop)
+        outcome = search(
+            self.model,
+            variables,
+            limits,
+            lambda objective, bound: None,
+            pace=SECONDS_PER_WORK["sized_order"],
+            stop=stop,
+        )
         if outcome.values is None:
             return SizedOutcome(outcome.status, None, None, outcome.work)
         value = {v.index: x for v, x in zip(variables, outcome.values, strict=True)}
