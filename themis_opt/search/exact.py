@@ -26,7 +26,7 @@ START_SECONDS = 1e-5
 START_SHARE = 0.3
 """Share of the time that hourglass may take for a start: only where it has to be compiled does it take any."""
 
-OVERTIME = 0.5
+OVERTIME = 0.25
 """Seconds of processor after the end of its time in which a step may end what it does, before it is cut off."""
 
 
