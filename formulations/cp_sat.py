@@ -13,14 +13,11 @@ from typing import Any
 from ortools.sat.python import cp_model
 from psutil import Process
 
-from formulations.interruption import INTERRUPTION, TimeUp
+from formulations.interruption import INTERRUPTION, POLL_SECONDS, TimeUp
 from formulations.limits import Limits, Relaxation
 
 SolverProgress = Callable[[float, float], None]
 """Called with the objective and the bound, whenever one of them improves."""
-
-POLL_SECONDS = 0.1
-"""Between two looks at the clock, the memory and Ctrl-C: shorter than a user notices."""
 
 MEMORY_SHARE = 0.9
 """Share of the memory limit at which the solver is told to stop, since it goes on to take some."""
@@ -115,7 +112,7 @@ def _wait(solving: Future[Any], interrupted: Event, late: Event) -> None:
     """Wait for the solver, whatever comes; Ctrl-C and the end of the time are left in events."""
     while not solving.done():
         try:
-            wait([solving])
+            wait([solving], timeout=POLL_SECONDS)
         except KeyboardInterrupt:
             interrupted.set()
         except TimeUp:

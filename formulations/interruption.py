@@ -2,6 +2,9 @@
 
 from types import FrameType
 
+POLL_SECONDS = 0.1
+"""Longest wait of the main thread, which alone handles signals, and does not wake if another thread takes one."""
+
 
 class TimeUp(BaseException):
     """The end of work whose time is up; no Exception, since the work may handle those."""

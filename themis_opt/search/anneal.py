@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from formulations.interruption import TimeUp
+from formulations.interruption import POLL_SECONDS, TimeUp
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.refinement import even_counts, mirrored, refined
 from themis_opt.schedules.schedule import Schedule
@@ -178,7 +178,7 @@ def run_wave(incumbent: Incumbent, tasks: list[Task], most_work: float) -> float
         while len(running) < len(tasks) or not all(future.done() for future in running):
             try:
                 running.extend(threads.submit(task, most_work, stops) for task in tasks[len(running) :])
-                wait(running)
+                wait(running, timeout=POLL_SECONDS)
             except KeyboardInterrupt:
                 incumbent.interrupt()
             except TimeUp:  # which the tasks see for themselves

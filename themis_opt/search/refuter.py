@@ -15,6 +15,7 @@ from threading import Event
 from time import monotonic
 from typing import Generic, Protocol, TypeVar
 
+from formulations.interruption import INTERRUPTION, POLL_SECONDS
 from formulations.limits import Limits
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.search.incumbent import Incumbent
@@ -228,5 +229,7 @@ class _Question(Generic[Cell]):
 
 def _take_out(running: dict[Future[Answer[Cell]], Cell]) -> Iterator[tuple[Cell, Answer[Cell]]]:
     """Take out what is answered, at least one."""
-    for future in wait(running, return_when=FIRST_COMPLETED).done:
+    while not (answered := wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED).done):
+        INTERRUPTION.check()
+    for future in answered:
         yield running.pop(future), future.result()
