@@ -1,5 +1,8 @@
 """What ends work in the middle: time that is up, and Ctrl-C, which is not lost where Python drops its exception."""
 
+import math
+from threading import Thread
+from time import monotonic
 from types import FrameType
 
 POLL_SECONDS = 0.1
@@ -37,3 +40,12 @@ class Interruption:
 
 INTERRUPTION = Interruption()
 """That of this process, where the command line listens to it; otherwise none ever came."""
+
+
+def is_over(thread: Thread, seconds: float | None) -> bool:
+    """Whether a thread ends within some seconds (None: however long it takes), in which signals are handled."""
+    end = math.inf if seconds is None else monotonic() + seconds
+    while thread.is_alive() and (left := end - monotonic()) > 0:
+        thread.join(min(left, POLL_SECONDS))
+        INTERRUPTION.check()
+    return not thread.is_alive()

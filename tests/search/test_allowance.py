@@ -2,12 +2,13 @@
 
 import signal
 from contextlib import suppress
+from threading import Event, Thread, Timer
 from time import process_time
 from typing import Any
 
 import pytest
 
-from formulations.interruption import TimeUp
+from formulations.interruption import TimeUp, is_over
 from themis_opt.search import allowance
 from themis_opt.search.allowance import Allowance, cut_off
 
@@ -118,3 +119,16 @@ def test_work_that_ends_in_time_is_left_alone() -> None:
 def test_work_that_is_counted_is_not_cut_off() -> None:
     with cut_off(Allowance(0.0, counts_work=True)):
         assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
+def test_ctrl_c_that_another_thread_takes_is_heard_while_a_thread_is_waited_for() -> None:
+    """Without waking the main thread would wait until it ends, for a minute."""
+    released = Event()
+    thread = Thread(target=released.wait, args=(60.0,), daemon=True)
+    thread.start()
+    Timer(0.05, signal.raise_signal, [signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        is_over(thread, None)
+    assert thread.is_alive()
+    released.set()

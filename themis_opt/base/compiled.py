@@ -11,6 +11,8 @@ from threading import Thread
 from types import ModuleType
 from typing import Any
 
+from formulations.interruption import is_over
+
 # With colours numba swaps the standard streams while it compiles in the background: what is printed is lost.
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
@@ -40,8 +42,7 @@ class FirstUse:
 
     def is_over(self, seconds: float | None) -> bool:
         """Begin it, if it has not begun; whether it is over within some seconds (None: however long it takes)."""
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
+        return is_over(self._thread, seconds)
 
 
 class Compilable:

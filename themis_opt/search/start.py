@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from threading import Thread
 
+from formulations.interruption import is_over
 from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.hourglass.policy import balanced, with_free_sizes
 from themis_opt.policies.themis import Themis
@@ -47,7 +48,7 @@ def _hourglass_schedules(instance: Instance, seconds: float | None, free_sizes: 
     if len(instance.exchanges) * 2 * 2**widest * widest <= MAX_DURATIONS:
         thread = Thread(target=lambda: schedules.append(_hourglass_schedule(instance, free_sizes)), daemon=True)
         thread.start()
-        thread.join(seconds)
+        is_over(thread, seconds)
     return schedules[:1]
 
 
