@@ -47,5 +47,4 @@ def is_over(thread: Thread, seconds: float | None) -> bool:
     end = math.inf if seconds is None else monotonic() + seconds
     while thread.is_alive() and (left := end - monotonic()) > 0:
         thread.join(min(left, POLL_SECONDS))
-        INTERRUPTION.check()
     return not thread.is_alive()
