@@ -134,8 +134,9 @@ def test_busy_lag_and_idle_time_fill_an_iteration(schedule: Schedule) -> None:
 
 @given(schedules())
 def test_busy_time_is_what_the_stages_hold(schedule: Schedule) -> None:
+    resources = schedule.plan.stage_resources(schedule.instance)
     for k, time in enumerate(explain(schedule).resources):
-        assert time.busy == schedule.costs.occupancy[schedule.plan.stage_dimensions == k].sum()
+        assert time.busy == schedule.costs.occupancy[resources == k].sum()
 
 
 @with_compute

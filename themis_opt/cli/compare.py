@@ -50,9 +50,10 @@ def solve(
 
     from themis_opt.base.documents import file_name
     from themis_opt.policies.registry import REFERENCE, usual_policies
-    from themis_opt.study.robust import pool
 
     chosen = options.choose_policies(instance, policies, lambda _: (*usual_policies(instance), REFERENCE))
+    from themis_opt.study.robust import pool
+
     names = dict.fromkeys([*chosen, *pool(instance)] if robust else chosen)
     folder = output or Path(file_name(f"{Path(source).name.removesuffix('.json')}.solution"))
     with options.solver_logged(search.solver_log):
