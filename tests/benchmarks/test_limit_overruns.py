@@ -1,7 +1,7 @@
 """How far commands run past their time limit: 30 cases, each with the CPU time that it takes over the limit.
 
-``python -m pytest -m benchmarks tests/benchmarks/test_limits.py -s`` prints the table.  Imports and compilation do not
-count: each command runs in a process that has run all of them before.
+``python -m pytest -m benchmarks tests/benchmarks/test_limit_overruns.py -s`` prints the table.  Imports and
+compilation do not count: each command runs in a process that has run all of them before.
 """
 
 import json
