@@ -121,3 +121,11 @@ def no_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("no_cache")
 def test_a_function_is_compiled_where_it_cannot_be_cached() -> None:
     assert Compilable(doubled).compiled(NUMBERS) == doubled(NUMBERS)
+
+
+def test_a_process_ends_after_what_it_compiles() -> None:
+    """LLVM aborts where an interpreter ends under it."""
+    use = "lambda: (time.sleep(0.5), print('over'))"
+    code = f"import time; from themis_opt.base.compiled import FirstUse; FirstUse({use}).is_over(0.0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
+    assert done.stdout == "over\n"

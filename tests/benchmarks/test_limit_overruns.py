@@ -130,7 +130,7 @@ def table() -> Iterator[list[tuple[LimitCase, float]]]:
         print(f"| {case} | {seconds:.2f} s | {case.allowed:g} s |")
 
 
-@pytest.mark.parametrize("case", cases(), ids=str)
+@pytest.mark.parametrize("case", list(cases()), ids=str)
 def test_limit_holds(case: LimitCase, table: list[tuple[LimitCase, float]], tmp_path: Path) -> None:
     seconds = overrun(case, tmp_path)
     table.append((case, seconds))

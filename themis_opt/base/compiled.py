@@ -36,7 +36,7 @@ class FirstUse:
 
     @cached_property
     def _thread(self) -> Thread:
-        thread = Thread(target=self._use, daemon=True)
+        thread = Thread(target=self._use)  # no daemon: LLVM aborts where the process ends under it
         thread.start()
         return thread
 
