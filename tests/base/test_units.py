@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from themis_opt.base.units import (
+    SIZE_UNITS,
     format_bandwidth,
     format_clock,
     format_duration,
@@ -12,6 +13,7 @@ from themis_opt.base.units import (
     format_percent,
     format_rate,
     format_seconds,
+    format_short_size,
     format_short_time,
     format_size,
     format_sizes,
@@ -97,6 +99,12 @@ def test_an_unknown_unit_is_refused_with_the_known_ones(parse: object, text: str
         parse(text)  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_numbers_must_be_finite(value: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        parse_time(value)
+
+
 @pytest.mark.parametrize("text", ["1e31 s", "1e-31 s", "1e400 s"])
 def test_numbers_beyond_all_reason_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must lie between"):
@@ -124,6 +132,12 @@ def test_times_survive_printing(picoseconds: int) -> None:
 @given(st.integers(0, 2**50))
 def test_sizes_survive_printing(size: int) -> None:
     assert parse_size(format_size(size)) == size
+
+
+@pytest.mark.parametrize("size", [10**40 + 1, 10**40, int(1e308)])
+def test_sizes_beyond_all_limits_are_printed_exactly(size: int) -> None:
+    number, unit = format_size(size).split()
+    assert int(number) * int(SIZE_UNITS[unit]) == size
 
 
 @given(st.floats(1e-3, 1e18))
@@ -184,6 +198,20 @@ def test_times_share_the_unit_in_which_the_least_is_at_least_ten(picoseconds: li
 )
 def test_sizes_of_a_column_share_a_unit(sizes: list[int], texts: list[str]) -> None:
     assert format_sizes(sizes) == texts
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (100 * 2**20, "100 MiB"),
+        (102_228_128, "102.2 MB"),
+        (16_060_522_496, "16.06 GB"),
+        (38_144, "38.14 kB"),
+        (0, "0 B"),
+    ],
+)
+def test_a_short_size_has_four_digits_at_most(size: int, text: str) -> None:
+    assert format_short_size(size) == text
 
 
 def test_a_time_below_the_smallest_unit_is_shown_in_it() -> None:

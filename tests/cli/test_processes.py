@@ -126,6 +126,11 @@ def test_heavy_imports_are_noticed():
     assert "ortools" in line
 
 
+def test_importing_the_package_imports_nothing_heavy():
+    program = f"import sys, themis_opt; print(sorted({HEAVY!r} & sys.modules.keys()))"
+    assert run(sys.executable, "-c", program).stdout == "[]\n"
+
+
 def test_help_imports_nothing_heavy():
     assert heavy_imports(("--help",), ("show", NAME), *((command, "--help") for command in COMMANDS)) == []
 

@@ -59,6 +59,12 @@ def test_libra_gpt_3_with_500_gigabytes_per_second() -> None:
     assert f"{answer.time / 1000:.0f}" == f"{answer.bound / 1000:.0f}" == "37963539"
 
 
+def test_libra_resnet_50_with_500_gigabytes_per_second() -> None:
+    answer = design("libra.resnet-50_4d.sum500", "fixed")
+    assert [f"{b / GIGABYTE:.2f}" for b in answer.bandwidths[:2]] == ["375.09", "109.40"]
+    assert f"{answer.time / 1000:.0f}" == "203973"
+
+
 def test_free_orders_beat_the_best_fixed_order_on_libras_own_constraints() -> None:
     """By exactly a half: 765 GB/s sum over the fixed order's 500 GB/s of the innermost dimension."""
     fixed, free = (design("libra.resnet-50_4d.multiple", reading) for reading in ("fixed", "free"))
@@ -96,6 +102,11 @@ def test_the_bound_holds_for_what_policies_make_of_the_network() -> None:
     (instance,) = answer.instances().values()
     assert answer.times["free"] <= max(bounds(instance).values()) * (1 + 1e-9)
     assert (answer.utilisation <= 1 + 1e-9).all()
+
+
+def test_simulated_designs_are_at_least_as_fast_as_those_they_start_from() -> None:
+    free, simulated = (design(problem(), r, params=SearchParams(evaluations=20)) for r in ("free", "simulated"))
+    assert simulated.times["simulated"] <= free.times["simulated"]
 
 
 def test_links_come_in_whole_numbers() -> None:

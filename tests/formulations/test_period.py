@@ -190,6 +190,14 @@ def test_a_resource_cannot_work_longer_than_the_period() -> None:
     assert PeriodModel(long, horizon=13).solve(EXACTLY, ignore).bound == 13
 
 
+@pytest.mark.parametrize(("length", "status"), [(9, "optimal"), (8, "infeasible")])
+def test_windows_are_as_long_as_the_launches_inside_need(length: int, status: str) -> None:
+    """(8): the two chunks of 4 and the lag of 1 in the window from 5 to the start of the second task."""
+    model = PeriodModel(TWO_TASKS, 30)
+    model.model.add(model.windows[0].length <= length)
+    assert model.solve(EXACTLY, ignore).status == status
+
+
 def test_the_period_stays_within_its_bounds() -> None:
     """(10)."""
     assert optimum(TWO_TASKS) == LEGAL.period

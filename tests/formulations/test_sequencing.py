@@ -15,6 +15,7 @@ from formulations.lattice import JobClass, JobPhase, arcs
 from formulations.limits import Limits
 from formulations.sequencing import JobPath, JobPaths, PathStage, Sequencing, one_machine_bound, stages_along
 from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import equal_sizes
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
@@ -135,6 +136,14 @@ def test_stages_depend_on_the_machines_visited_before_in_the_phase() -> None:
     )
 
 
+ONE_PHASE = JobClass((0,), (JobPhase(duration={(0, 0): 4}, lag={0: 1}),), count=1)
+TWO_ALIKE = replace(ONE_PHASE, count=2)
+
+
+QUICK = JobPhase(duration=dict.fromkeys(arcs((0, 1)), 1), lag={0: 0, 1: 0})
+TWO_STAGES = JobClass((0, 1), (QUICK,), count=2)
+
+
 windows = st.tuples(
     st.builds(PathStage, resource=st.sampled_from([0, 0, 1]), duration=st.integers(0, 9), lag=st.just(0)),
     st.integers(0, 20),
@@ -151,6 +160,32 @@ def test_one_machine_bound_is_the_greatest_over_all_subsets(stages: list[tuple[P
         for chosen in subsets
         if len({stage.resource for stage, _, _ in chosen}) == 1
     )
+
+
+class WithoutNoOverlap(Sequencing):
+    """The model without (2) and (4), so that only (5) is left to count loads."""
+
+    def _no_overlap(self) -> None:
+        pass
+
+    def _symmetry(self, group: object) -> None:
+        pass
+
+
+def test_the_makespan_is_at_least_the_one_machine_bound() -> None:
+    """(5): machine 0 scatters both jobs from 3 on, and its last one has 1 + 2 + 2 + 2 + 2 + 4 + 1 to follow."""
+    jobs = [replace(ONE_JOB, count=2)]
+    outcome = WithoutNoOverlap(jobs, [[TO_AND_FRO] * 2], horizon=100).solve(EXACTLY, ignore)
+    assert outcome.bound == 3 + 2 * 4 + 14
+
+
+def test_a_horizon_below_the_optimum_is_infeasible() -> None:
+    outcome = Sequencing([TWO_ALIKE], [[((0,),)] * 2], horizon=8).solve(EXACTLY, ignore)
+    assert (outcome.jobs, outcome.status) == (None, "infeasible")
+
+
+def test_the_bound_of_bad_paths_exceeds_the_optimum_of_others() -> None:
+    assert solved([ONE_JOB], [[((1, 0), (0, 1))]])[1] > brute_force([ONE_JOB])
 
 
 def test_stages_of_no_length_share_an_instant() -> None:
@@ -191,6 +226,12 @@ def test_an_infeasible_hint_is_refused() -> None:
     assert not feasible(model, hinted_only=True)
 
 
+def test_a_hint_in_which_alike_jobs_overtake_is_feasible() -> None:
+    model = Sequencing([TWO_STAGES], [[((0, 1),)] * 2], horizon=100)
+    model.hint([[JobTimes(((0, 1),), ((0, 6),)), JobTimes(((0, 1),), ((1, 5),))]])
+    assert feasible(model, hinted_only=True)
+
+
 def test_the_solution_is_a_legal_plan_never_worse_than_the_hint(prepared: tuple[Schedule, ChunkOrderData]) -> None:
     schedule, data = prepared
     model = model_of(schedule, data)
@@ -200,3 +241,12 @@ def test_the_solution_is_a_legal_plan_never_worse_than_the_hint(prepared: tuple[
     solution = simulate(schedule.instance, enforced_plan(schedule.instance, data, outcome.jobs))
     validate(solution)
     assert outcome.bound * data.tick <= solution.makespan <= schedule.makespan
+
+
+def test_figure_5_on_the_paths_of_themis_takes_seven_units(
+    figure_5: Instance, run: Callable[[Instance, str], Schedule]
+) -> None:
+    """Themis (ISCA 2022), section 4.2, figure 5; a unit is 1 ms, a quarter of it a tick."""
+    data = chunk_order_data(figure_5, (equal_sizes(figure_5.exchanges[0]),), tick=10**9 // 4)
+    paths = [[times.paths for times in plans] for plans in job_plans(data, run(figure_5, "themis+fifo"))]
+    assert solved(list(data.jobs), paths) == (7 * 4, 7 * 4, "optimal")

@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
-from iteration_schedules import scheduled, with_and_without_compute, with_compute
+from iteration_schedules import layers, scheduled, with_and_without_compute, with_compute
 from strategies import schedules
 
 import themis_opt
@@ -54,6 +54,12 @@ def test_the_critical_path_begins_at_a_release(schedule: Schedule) -> None:
     assert (first.waited_for, first.start) == ("release", schedule.instance.exchanges[launch].release)
 
 
+@given(schedules())
+def test_each_step_starts_when_what_it_waited_for_is_over(schedule: Schedule) -> None:
+    for before, step in pairwise(critical_path(schedule)):
+        assert step.start == passed(before, step.waited_for)
+
+
 @with_compute
 def test_each_step_of_a_period_starts_when_what_it_waited_for_is_over(schedule: Schedule) -> None:
     for before, step in pairwise(critical_path(schedule)):
@@ -80,6 +86,25 @@ def test_steps_of_a_period_name_their_iteration_and_what_they_are(schedule: Sche
         assert name in names
 
 
+@with_compute
+def test_tasks_hold_the_npu_and_have_no_lag(schedule: Schedule) -> None:
+    durations = {task.name: task.duration for task in schedule.instance.tasks}
+    steps = [step for step in critical_path(schedule) if step.stage is None]
+    assert [(step.busy, step.lag) for step in steps] == [(durations[step.label.split(": ")[1]], 0) for step in steps]
+
+
+@with_compute
+def test_steps_of_a_period_have_the_times_of_the_schedule(schedule: Schedule) -> None:
+    for step in critical_path(schedule):
+        starts = schedule.task_start if step.stage is None else schedule.period.stage_start
+        column = (
+            [t.name for t in schedule.instance.tasks].index(step.label.split(": ")[1])
+            if step.stage is None
+            else step.stage
+        )
+        assert step.start == starts[step.iteration, column]
+
+
 @given(schedules())
 def test_a_schedule_that_waits_on_purpose_has_the_critical_path_of_its_orders(schedule: Schedule) -> None:
     waiting = waits_on_purpose(schedule)
@@ -102,6 +127,17 @@ def test_a_gather_waits_for_its_scatter() -> None:
         (a.label, b.waited_for) for a, b in pairwise(steps) if "gather chunk" in b.label and "scatter" in a.label
     ]
     assert [(waited_for, "scatter chunk" in label) for label, waited_for in gathers] == [("data", True)]
+
+
+def test_a_launch_of_one_iteration_may_wait_for_a_task_of_the_next() -> None:
+    """The gradient of the last layer is exchanged while the first computes again."""
+    plan = scheduled().plan
+    rows, last, *rest = plan.launches
+    launches = (rows, replace(last, after=TaskOf(0, 1)), *rest)
+    steps = critical_path(simulate(layers(), replace(plan, launches=launches)))
+    late = [(task, step) for task, step in pairwise(steps) if step.waited_for == "task" and "w2" in step.label]
+    ((task, step),) = late
+    assert task.label == f"iteration {step.iteration + 1}: layer0_forward"
 
 
 @pytest.mark.parametrize("later", [1, 3])
@@ -147,6 +183,11 @@ def test_busy_time_of_a_period_is_what_its_tasks_and_stages_hold(schedule: Sched
     held = [schedule.costs.occupancy[resources == k].sum() for k in range(instance.num_resources)]
     expected = dict(zip(("compute", *instance.resource_names), (instance.compute, *held), strict=True))
     assert {time.name: time.busy for time in explain(schedule).resources} == expected
+
+
+@given(schedules(latency="occupy"))
+def test_without_lags_no_time_is_lag(schedule: Schedule) -> None:
+    assert all(time.lag == 0 for time in explain(schedule).resources)
 
 
 @pytest.fixture

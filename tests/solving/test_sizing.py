@@ -43,6 +43,11 @@ def test_free_sizes_are_whole_granules(hetero: Instance) -> None:
     assert granule(hetero, hetero.exchanges[0]) == 1024 * 2
 
 
+def test_a_size_that_holds_no_whole_granules_is_cut_by_elements(hetero: Instance) -> None:
+    odd = hetero.overridden(size=1_000_002)
+    assert granule(odd, odd.exchanges[0]) == 2
+
+
 def test_rounding_keeps_the_total_and_the_unit() -> None:
     sizes = rounded(np.array([0.5, 0.3, 0.2]), 70, 10)
     assert sizes.tolist() == [40, 20, 10]

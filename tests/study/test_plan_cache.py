@@ -14,6 +14,7 @@ from iteration_strategies import iteration_instances, specifications
 from small_iterations import PAIR, iteration, tensor
 from strategies import schedules
 
+from themis_opt.base.errors import InvalidSchedule
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.refinement import refined
@@ -38,6 +39,22 @@ def with_sizes_of(instance: Instance, schedule: Schedule) -> Plan:
     """The paths and sequences of a schedule, in chunks of another instance."""
     plan = schedule.enforced_plan()
     return refined(plan, instance, [np.ones(len(chunks.sizes), dtype=np.int64) for chunks in plan.chunks])
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> PlanCache:
+    return PlanCache(tmp_path / "plans")
+
+
+@pytest.fixture
+def few(hetero: Instance) -> Instance:
+    """An all-reduce of 100 MiB in 8 chunks."""
+    return hetero.overridden(chunks=8)
+
+
+def test_an_empty_cache_recalls_nothing(cache: PlanCache, few: Instance) -> None:
+    assert cache.recall(few, "equal") is None
+    assert cache.recall(few, "free") is None
 
 
 def test_the_same_instance_gets_its_schedule_back(cache: PlanCache, few: Instance) -> None:
@@ -67,6 +84,18 @@ def test_sequences_that_wait_in_vain_give_way_to_a_rule(cache: PlanCache, hetero
     recalled = cache.recall(small, "equal")
     assert recalled is not None
     assert recalled.schedule.makespan < simulate(small, with_sizes_of(small, schedule)).makespan
+
+
+def test_equal_chunks_of_permuted_sizes_come_back_as_they_were(cache: PlanCache, few: Instance) -> None:
+    instance = few.overridden(size=1_000_006)
+    schedule = scheduled(instance)
+    (chunks,) = schedule.plan.chunks
+    turned = type(chunks)(chunks.sizes[::-1], chunks.paths)
+    schedule = simulate(instance, type(schedule.plan)((turned,)))
+    cache.keep(schedule, "equal", 1.0)
+    recalled = cache.recall(instance, "equal")
+    assert recalled is not None
+    assert recalled.schedule.plan.chunks == (turned,)
 
 
 def test_the_entry_with_the_least_makespan_is_recalled(cache: PlanCache, few: Instance, hetero: Instance) -> None:
@@ -125,6 +154,11 @@ def test_of_sizes_of_one_class_the_plan_that_is_shorter_now_stays(cache: PlanCac
     assert stored_seconds(cache, near) == 0.5
 
 
+def test_a_search_without_a_finite_duration_is_not_kept(cache: PlanCache, few: Instance) -> None:
+    cache.keep(scheduled(few), "equal", float("inf"))
+    assert cached_files(cache) == []
+
+
 def test_an_illegal_schedule_is_not_kept(cache: PlanCache, few: Instance) -> None:
     schedule = scheduled(few)
     (chunks,) = schedule.plan.chunks
@@ -140,6 +174,15 @@ def test_only_so_many_stages_are_timed(cache: PlanCache, few: Instance) -> None:
         recalled = replace(cache, params=CacheParams(max_stages=stages)).recall(few, "equal")
         assert recalled is not None
         assert recalled.seconds == seconds
+
+
+def test_what_breaks_a_rule_is_not_recalled(cache: PlanCache, few: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Schedule) -> None:
+        raise InvalidSchedule("lag", "for the test")
+
+    cache.keep(scheduled(few), "equal", 1.0)
+    monkeypatch.setattr(plan_cache, "validate", refuse)
+    assert cache.recall(few, "equal") is None
 
 
 @pytest.mark.parametrize("size", ["1 MiB", "1000 MiB", "123457 kB"])
@@ -180,6 +223,15 @@ def test_free_sizes_are_scaled(cache: PlanCache, few: Instance, size: str | int)
     assert (recalled.schedule.plan.chunks[0].sizes % granule(other, other.exchanges[0]) == 0).all()
     assert recalled.schedule.makespan == simulate(other, recalled.schedule.plan).makespan
     validate(recalled.schedule)
+
+
+def test_scaled_free_sizes_keep_their_ratios(tmp_path: Path, few: Instance) -> None:
+    cache = PlanCache(tmp_path, CacheParams(resized_chunks=0))
+    schedule = free(few)
+    cache.keep(schedule, "free", 1.0)
+    recalled = cache.recall(few.overridden(size="1000 MiB"), "free")
+    assert recalled is not None
+    assert recalled.schedule.plan.chunks[0].sizes == pytest.approx(10 * schedule.plan.chunks[0].sizes, abs=2048)
 
 
 def test_equal_chunks_get_the_best_free_sizes(tmp_path: Path, few: Instance) -> None:
@@ -310,6 +362,14 @@ def test_priorities_that_do_not_suit_give_way_to_a_rule(tmp_path: Path) -> None:
     assert recalled is not None
     ruled = simulate(instance, replace(plan, keys=None, dispatch=cache.params.rule))
     assert recalled.schedule.makespan == ruled.makespan < reversed_keys.makespan
+
+
+def test_iterations_count_as_often_as_they_are_simulated(tmp_path: Path, layers: Instance) -> None:
+    schedule = scheduled(layers, "wait_free/hourglass")
+    for room, kept in ((4 * schedule.plan.num_stages - 1, 0), (4 * schedule.plan.num_stages, 1)):
+        cache = PlanCache(tmp_path, CacheParams(max_stages=room))
+        cache.keep(schedule, "free", 1.0)
+        assert len(cached_files(cache)) == kept
 
 
 def test_a_larger_iteration_has_the_launches_of_a_smaller_one(cache: PlanCache, layers: Instance) -> None:

@@ -1,5 +1,6 @@
 """Scaling factors: closed forms, limits and the least compression."""
 
+import json
 from typing import Any
 
 import pytest
@@ -28,6 +29,16 @@ def trained(network: Network, model: str = "resnet-50", **choices: Any) -> Insta
 def test_all_reduce_of_resnet_50_takes_what_the_bandwidth_says(rate: str, milliseconds: float) -> None:
     (row,) = scaling(trained(adapters(rate)), "fused/baseline+fifo", npus=[64])
     assert float(row["exposed_ns"]) / 1e6 == pytest.approx(milliseconds, rel=1e-3)
+
+
+def test_no_compression_is_needed_at_100_gigabits() -> None:
+    assert least_compression(trained(adapters("100 Gb/s")), "wait_free/hourglass", npus=64) == 1.0
+
+
+def test_two_to_five_times_compression_is_needed_at_10_gigabits() -> None:
+    needed = least_compression(trained(adapters("10 Gb/s")), "horovod/hourglass", npus=64)
+    assert needed is not None
+    assert 2 < needed < 5
 
 
 def test_least_compression_reaches_the_target_and_a_little_less_does_not() -> None:
@@ -82,3 +93,15 @@ def test_guidelines_are_their_formulas() -> None:
     assert efficiency(0.1, 8) == pytest.approx(1.1 / 1.8)
     assert parameter_servers(10**9, 8, 10**9, 4 * 10**12) == 4
     assert parameter_servers(1, 1, 1e12, 10**12) == 1
+
+
+def test_command_prints_the_same_figures() -> None:
+    from typer.testing import CliRunner
+
+    from themis_opt.cli.main import application
+
+    line = ["scaling", "resnet-50", "--network", "v100-256.resnet-50", "--npus", "1,8,16", "--json"]
+    document = json.loads(CliRunner().invoke(application(), line).stdout)
+    assert [row["npus"] for row in document["scaling"]] == [1, 8, 16]
+    assert document["scaling"][0]["scaling_factor"] == 1.0
+    assert document["least_compression"][0]["npus"] == 16
