@@ -84,6 +84,9 @@ def random_collective(generator: np.random.Generator, names: tuple[str, ...]) ->
 def random_instance(seed: int) -> Instance:
     generator = np.random.default_rng(seed)
     network = Network(dimensions=tuple(random_dimension(generator) for _ in range(generator.integers(1, 5))))
+    if len(network.dimensions) > 1 and generator.random() < 0.2:
+        first, second, *others = network.dimensions
+        network = Network(dimensions=(first, second.replace(shares=network.dimension_names[0]), *others))
     count = int(generator.choice([1, 1, 2]))
     return Instance(
         network=network,
@@ -140,7 +143,8 @@ def check(seed: int, plans: int) -> dict[str, float]:
         by_count[count] = min(by_count.get(count, schedule.makespan), schedule.makespan)
         of_equal += [schedule] if schedule.has_equal_sizes else []
     if len(instance.exchanges) == 1:
-        check_interval_loads(seed, instance, by_count)
+        if instance.ports.is_plain:  # they see each dimension as one resource
+            check_interval_loads(seed, instance, by_count)
         check_end_counts(seed, of_equal, max(equal.values()))
     return nearest
 
