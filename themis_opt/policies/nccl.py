@@ -79,10 +79,7 @@ class Nccl:
     not scattered, protocols and their bandwidths are in :func:`estimates` alone, and sums in switches are a property of
     the instance.  One algorithm serves all collectives of an instance, the one that is best for the largest.
 
-    Parameters
-    ----------
-    algorithm : {"auto", "ring", "tree", "nvls", "pat"}
-        What to use; ``auto`` is the one of least estimated time.
+    `algorithm`: what to use; ``auto`` is the one of least estimated time.
     """
 
     algorithm: Literal["auto", "ring", "tree", "nvls", "pat"] = "auto"
@@ -90,10 +87,7 @@ class Nccl:
     def __call__(self, instance: Instance) -> Plan:
         """Plan `instance`.
 
-        Raises
-        ------
-        InputError
-            If NCCL does not have the algorithm asked for.
+        Raises InputError if NCCL does not have the algorithm asked for.
         """
         largest = max(instance.exchanges, key=lambda exchange: exchange.size)
         ranked = estimates(instance, largest)

@@ -129,10 +129,7 @@ def make_policy(specification: str, **defaults: Any) -> Policy:
 def specify(specification: str, instance: Instance) -> str:
     """A specification with what an instance lets one leave out: a chunk policy alone fuses all that can be.
 
-    Raises
-    ------
-    InputError
-        If it says what is launched when, and the instance has nothing to launch at other times.
+    Raises InputError if it says what is launched when, and the instance has nothing to launch at other times.
     """
     launching, chunk = split_specification(specification)
     if launching and not has_launches(instance):
@@ -147,10 +144,7 @@ def specify(specification: str, instance: Instance) -> str:
 def split_specification(specification: str) -> tuple[str, str]:
     """The launching part of a specification, empty where it has none, and the chunk part, the usual one without it.
 
-    Raises
-    ------
-    InputError
-        If a slash stands first.
+    Raises InputError if a slash stands first.
     """
     head, slash, chunk = specification.partition("/")
     if slash and not head:
@@ -197,10 +191,7 @@ def _with_knobs(policy: Any, specification: str, knobs: dict[str, Any]) -> Any:
 def policy_name(specification: str) -> str:
     """The name at the head of the specification of a chunk policy, without importing the policy.
 
-    Raises
-    ------
-    InputError
-        If there is no such policy.
+    Raises InputError if there is no such policy.
     """
     name = _name(specification)
     if not _is_known(name):
@@ -242,12 +233,8 @@ def _known_dispatch(policy: Any, specification: str, dispatch: str) -> str:
 def knobs_of(policy: Any, specification: str, settings: list[str], field: str = "policy") -> dict[str, Any]:
     """The knobs of a policy that texts such as ``name=value`` set, checked against the types of its fields.
 
-    Errors name `field`, which is another one where knobs of something else are set.
-
-    Raises
-    ------
-    InputError
-        If a knob is unknown, set twice, or its value is not allowed.
+    Errors name `field`, which is another one where knobs of something else are set. Raises InputError if a knob is
+    unknown, set twice, or its value is not allowed.
     """
     from pydantic import TypeAdapter, ValidationError
 

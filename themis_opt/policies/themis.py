@@ -30,29 +30,18 @@ from themis_opt.schedules.plan import Chunks, Plan, equal_sizes, fixed_path
 class Themis:
     """Each chunk takes the dimensions by their load so far (algorithm 1 of the paper).
 
-    Reduce-scatter goes through the dimensions by ascending load, all-gather by descending load, and the
-    gather order of an all-reduce is its scatter order reversed.  While the loads differ by less than a
-    threshold, the fixed order is kept.  Collectives released at one instant share the loads.  All-to-all
-    keeps the fixed order.  Time: O(chunks x dimensions x log dimensions).
+    Reduce-scatter goes through the dimensions by ascending load, all-gather by descending load, and the gather order of
+    an all-reduce is its scatter order reversed.  While the loads differ by less than a threshold, the fixed order is
+    kept.  Collectives released at one instant share the loads.  All-to-all keeps the fixed order.  Time: O(chunks x
+    dimensions x log dimensions). The defaults are the reading of the paper that fits its figure 8 best.
 
-    Parameters
-    ----------
-    dispatch : str
-        Rule inside a dimension; the paper compares ``fifo`` and ``scf``.
-    threshold_divisor : int
-        The threshold is the time of a stage of 1/`threshold_divisor` of a chunk on the least loaded dimension.
-    threshold_latency : bool
-        Whether that time includes the step latency.
-    initial_loads : {"zero", "latency"}
-        Loads before the first chunk: nothing, or the step latency of each dimension.
-    load_latency : bool
-        Whether each stage adds its step latency to the load.
-    load_phases : {"first", "all"}
-        Whether an all-reduce chunk adds only its scatter stages to the loads, or its gather stages too.
-
-    Notes
-    -----
-    The defaults are the reading of the paper that fits its figure 8 best.
+    `dispatch`: rule inside a dimension; the paper compares ``fifo`` and ``scf``.
+    `threshold_divisor`: the threshold is the time of a stage of 1/`threshold_divisor` of a chunk on the least loaded
+      dimension.
+    `threshold_latency`: whether that time includes the step latency.
+    `initial_loads`: loads before the first chunk: nothing, or the step latency of each dimension.
+    `load_latency`: whether each stage adds its step latency to the load.
+    `load_phases`: whether an all-reduce chunk adds only its scatter stages to the loads, or its gather stages too.
     """
 
     dispatch: str = "fifo"

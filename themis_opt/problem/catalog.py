@@ -48,10 +48,7 @@ def is_random(source: str | Path) -> bool:
 def locate(source: str | Path) -> Path:
     """The file of that path, or of the shipped instance of that name.
 
-    Raises
-    ------
-    InputError
-        If there is none.
+    Raises InputError if there is none.
     """
     path = Path(source)
     try:
@@ -69,10 +66,7 @@ def locate(source: str | Path) -> Path:
 def read_instance(path: Path) -> Instance:
     """Read an instance from a document.
 
-    Raises
-    ------
-    InputError
-        If it is none, or breaks a rule; the message names file, field, value and rule.
+    Raises InputError if it is none, or breaks a rule; the message names file, field, value and rule.
     """
     document = read_json(path)
     if document.get("format") != INSTANCE_FORMAT:

@@ -64,17 +64,12 @@ _NOISE = 1e-14
 class StageCosts(NamedTuple):
     """Costs of stages, as arrays of one shape.
 
-    Attributes
-    ----------
-    held_before, held_after : float64
-        Bytes of the chunk on an NPU before and after the stage.
-    sent : float64
-        Bytes an NPU sends, after compression and without packet headers; the root receives them in a gather, and all in
-        one through a switch that copies.  Where the directions of a link are two resources, also what goes against.
-    occupancy : int64
-        Picoseconds for which the dimension is held.
-    lag : int64
-        Picoseconds from the release of the dimension to the result.
+    `held_before`, `held_after`: bytes of the chunk on an NPU before and after the stage.
+    `sent`: bytes an NPU sends, after compression and without packet headers; the root receives them in a gather, and
+      all in one through a switch that copies.  Where the directions of a link are two resources, also what goes
+      against.
+    `occupancy`: picoseconds for which the dimension is held.
+    `lag`: picoseconds from the release of the dimension to the result.
     """
 
     held_before: FloatArray
@@ -179,17 +174,11 @@ def bytes_sent(
 ) -> FloatArray:
     """Bytes an NPU sends in a stage, after compression.
 
-    Parameters
-    ----------
-    size : float64 or int64 array
-        Chunk bytes.
-    scattered : int64 array
-        Product of the sizes of the dimensions the chunk is scattered over on the scattered side of the stage
-        (after a reduce-scatter, before an all-gather), that of the stage included; for all-to-all that one alone.
-
-    Notes
-    -----
     The arrays broadcast; `phase` and `dimension` index what belongs to each element.
+
+    `size`: chunk bytes.
+    `scattered`: product of the sizes of the dimensions the chunk is scattered over on the scattered side of the stage
+      (after a reduce-scatter, before an all-gather), that of the stage included; for all-to-all that one alone.
     """
     rates = _rates(instance)
     sent: FloatArray = size * _at(rates.shares_sent, phase, dimension) / scattered
@@ -263,12 +252,8 @@ def occupancy(
 
     Floating point decides where it is sure on which side of a whole number it is, and whole numbers do elsewhere.
 
-    Parameters
-    ----------
-    size : int64 array
-        Chunk bytes.
-    scattered : int64 array
-        As :func:`bytes_sent` takes it.
+    `size`: chunk bytes.
+    `scattered`: as :func:`bytes_sent` takes it.
     """
     sent = bytes_sent(instance, phase, dimension, size, scattered)
     variable = np.asarray(variable_occupancy(instance, phase, dimension, sent))
@@ -366,12 +351,8 @@ def _times(ratios: _Ratios, size: Any, scattered: Any) -> tuple[Any, Any]:
 def path_costs(instance: Instance, kind: CollectiveKind, sizes: IntArray, paths: IntArray) -> StageCosts:
     """Costs of all stages of the chunks of one collective operation.
 
-    Parameters
-    ----------
-    sizes : int64 array, shape (chunks,)
-        Bytes of each chunk.
-    paths : int64 array, shape (chunks, stages)
-        Dimension of each stage; the phases of the collective follow each other.
+    `sizes`, shape (chunks,): bytes of each chunk.
+    `paths`, shape (chunks, stages): dimension of each stage; the phases of the collective follow each other.
     """
     phase = stage_phases(kind, paths.shape[1])
     dimension_sizes = _rates(instance).size.take(paths)
@@ -409,12 +390,9 @@ class Spread(NamedTuple):
 def spread(phase: Phase, dimension_sizes: IntArray, reached: IntArray, everything: IntArray | int) -> Spread:
     """How chunks are scattered around stages of one phase.
 
-    Parameters
-    ----------
-    dimension_sizes : int64 array
-        Sizes of the dimensions of the stages.
-    reached, everything : int64 array
-        Products of the sizes of the dimensions that the chunk has visited in the phase after the stage, and of all.
+    `dimension_sizes`: sizes of the dimensions of the stages.
+    `reached`, `everything`: products of the sizes of the dimensions that the chunk has visited in the phase after the
+      stage, and of all.
     """
     data = phase.rule.data
     if data is Data.STAY:
@@ -444,11 +422,9 @@ def _along(kind: CollectiveKind, dimension_sizes: IntArray) -> Spread:
 def check_clock(instance: Instance) -> None:
     """Refuse an instance whose schedules could outlast the integer clock, or fill the memory.
 
-    Raises
-    ------
-    InputError
-        If one stage after another would take longer than :data:`~themis_opt.base.units.MAX_CLOCK` picoseconds, or
-        chunks of collectives have more than :data:`~themis_opt.problem.fields.MAX_CHUNK_STAGES` stages together.
+    Raises InputError if one stage after another would take longer than :data:`~themis_opt.base.units.MAX_CLOCK`
+    picoseconds, or chunks of collectives have more than :data:`~themis_opt.problem.fields.MAX_CHUNK_STAGES` stages
+    together.
     """
     _check_stages(instance)
     total = float(instance.work + max(exchange.release for exchange in instance.exchanges))

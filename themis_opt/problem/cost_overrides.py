@@ -21,17 +21,10 @@ def with_costs(
 ) -> Instance:
     """The instance with other costs on all its dimensions.
 
-    Parameters
-    ----------
-    latency : {"lag", "occupy"}, optional
-        Whether step latencies occupy the dimension.
-    **costs : str or number, optional
-        Values of :data:`~themis_opt.problem.cost_terms.COST_TERMS`; a number is in SI units.
+    Raises InputError if one of them breaks a rule, or the clock cannot hold the times.
 
-    Raises
-    ------
-    InputError
-        If one of them breaks a rule, or the clock cannot hold the times.
+    `latency`: whether step latencies occupy the dimension.
+    `**costs`: values of :data:`~themis_opt.problem.cost_terms.COST_TERMS`; a number is in SI units.
     """
     given = {name: _read(name, value) for name, value in costs.items() if value is not None}
     result: Instance = _checked("--latency", latency, lambda: instance.overridden(latency=latency))

@@ -27,16 +27,10 @@ def _packet(text: str) -> dict[str, str]:
 class CostTerm(NamedTuple):
     """A cost.
 
-    Attributes
-    ----------
-    meaning : str
-        For the help of an option.
-    words : str
-        What its value stands behind in a description.
-    column : str
-        Of rows; in nanoseconds where the name says so, else in words.
-    read : callable
-        From a text to what the field of the dimension takes; raises ValueError.
+    `meaning`: for the help of an option.
+    `words`: what its value stands behind in a description.
+    `column`: of rows; in nanoseconds where the name says so, else in words.
+    `read`: from a text to what the field of the dimension takes; raises ValueError.
     """
 
     meaning: str

@@ -123,10 +123,7 @@ class Exchange:
 def refuse_sends(exchanges: Iterable[Exchange], runtime: str) -> None:
     """Refuse messages between neighbours where only collective operations can be run.
 
-    Raises
-    ------
-    InputError
-        For the first of them.
+    Raises InputError for the first of them.
     """
     for exchange in exchanges:
         if any(phase.rule.shifts for phase in exchange.kind.rule.phases):

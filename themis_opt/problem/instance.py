@@ -351,10 +351,7 @@ class Instance(Model):
     ) -> Self:
         """The instance with every bandwidth and every duration of a task multiplied, and a rule for latency.
 
-        Parameters
-        ----------
-        bandwidths, durations : sequence of float
-            One factor per dimension of the network, and one per task.
+        `bandwidths`, `durations`: one factor per dimension of the network, and one per task.
         """
         # Not `replace`, which checks everything again: this is called many thousand times.
         dimensions = (

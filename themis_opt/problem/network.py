@@ -144,10 +144,7 @@ class Dimension(Model):
 def links_of(names: Sequence[str], dimensions: Sequence[Dimension]) -> tuple[int, ...]:
     """For each dimension the first one behind its link.
 
-    Raises
-    ------
-    ValueError
-        If a dimension shares the link of one that there is not.
+    Raises ValueError if a dimension shares the link of one that there is not.
     """
     links = list(range(len(names)))
     for number, dimension in enumerate(dimensions):

@@ -79,22 +79,15 @@ class CollectiveKind(StrEnum):
 class PhaseRule:
     """What distinguishes a phase.
 
-    Attributes
-    ----------
-    label : str
-        The field's abbreviation.
-    data : Data
-        What becomes of the bytes of a chunk; stages that make them grow are drawn lighter.
-    reduces : bool
-        Whether NPUs sum what they receive.
-    relays : bool
-        Whether NPUs pass on what others sent, so that halving-doubling takes several steps.
-    in_network : bool
-        Whether a switch that reduces and multicasts takes part: an NPU sends what it holds, once, in one step.
-    rooted : bool
-        Whether all data come from one NPU of the dimension, the root, or go to it; it is the one that stages wait for.
-    shifts : bool
-        Whether every NPU sends all it holds to its neighbour, whatever the algorithm of the dimension.
+    `label`: the field's abbreviation.
+    `data`: what becomes of the bytes of a chunk; stages that make them grow are drawn lighter.
+    `reduces`: whether NPUs sum what they receive.
+    `relays`: whether NPUs pass on what others sent, so that halving-doubling takes several steps.
+    `in_network`: whether a switch that reduces and multicasts takes part: an NPU sends what it holds, once, in one
+      step.
+    `rooted`: whether all data come from one NPU of the dimension, the root, or go to it; it is the one that stages wait
+      for.
+    `shifts`: whether every NPU sends all it holds to its neighbour, whatever the algorithm of the dimension.
     """
 
     label: str
@@ -127,18 +120,12 @@ Halves = tuple[CollectiveKind, CollectiveKind]
 class CollectiveRule:
     """What distinguishes a collective.
 
-    Attributes
-    ----------
-    phases : tuple of Phase
-        In the order a chunk goes through them.
-    outcome : callable
-        Its definition: from what NPUs hold in the beginning, shape (NPUs, blocks), and the sizes of its dimensions, to
-        what they must hold in the end; the root is the first of them, and the only row where no other NPU must hold
-        anything.
-    halves : tuple of CollectiveKind, or None
-        The kinds that do the same one after the other, if it may be launched in halves.
-    urgent : bool
-        Whether a training iteration serves it before others by default.
+    `phases`: in the order a chunk goes through them.
+    `outcome`: its definition: from what NPUs hold in the beginning, shape (NPUs, blocks), and the sizes of its
+      dimensions, to what they must hold in the end; the root is the first of them, and the only row where no other NPU
+      must hold anything.
+    `halves`: the kinds that do the same one after the other, if it may be launched in halves.
+    `urgent`: whether a training iteration serves it before others by default.
     """
 
     phases: tuple[Phase, ...]
@@ -179,19 +166,12 @@ class CollectiveRule:
 
         :mod:`themis_opt.solving.cut` derives it.
 
-        Parameters
-        ----------
-        num_groups : int
-            Groups of equal size into which the NPUs are divided.
-        num_npus : int
-            NPUs of each group.
-        multicast : bool
-            Whether switches between the groups sum and copy, so that what an NPU sends to all of them, or receives of
-            all, counts once.
-        mean : bool
-            In the mean over all groups what they send, or of one group what it sends or receives.
-        receives : bool
-            In the mean what they receive; it differs from what they send with `multicast` alone.
+        `num_groups`: groups of equal size into which the NPUs are divided.
+        `num_npus`: NPUs of each group.
+        `multicast`: whether switches between the groups sum and copy, so that what an NPU sends to all of them, or
+          receives of all, counts once.
+        `mean`: in the mean over all groups what they send, or of one group what it sends or receives.
+        `receives`: in the mean what they receive; it differs from what they send with `multicast` alone.
         """
         if num_groups == 1:
             return Fraction(0)

@@ -34,17 +34,11 @@ if TYPE_CHECKING:
 class Ports:
     """The resources of a network.
 
-    Attributes
-    ----------
-    names : tuple of str
-        One per resource.
-    resource : int64 array, shape (phases, dimensions)
-        What a stage holds.
-    against : tuple of Fraction
-        Per dimension, what its stages carry against their direction over what they carry along it, where the two
-        directions are two resources; else 0.
-    is_plain : bool
-        Whether each dimension is one resource, with its number.
+    `names`: one per resource.
+    `resource`, shape (phases, dimensions): what a stage holds.
+    `against`: per dimension, what its stages carry against their direction over what they carry along it, where the two
+      directions are two resources; else 0.
+    `is_plain`: whether each dimension is one resource, with its number.
     """
 
     names: tuple[str, ...]
@@ -63,12 +57,8 @@ def ports_of(
 ) -> Ports:
     """The resources of dimensions.
 
-    Parameters
-    ----------
-    links : sequence of int
-        Per dimension the number of its link; those that share one have the same.
-    visits : iterable of (phase, dimension)
-        What stages do anywhere.
+    `links`: per dimension the number of its link; those that share one have the same.
+    `visits`: what stages do anywhere.
     """
     phases: list[set[Phase]] = [set() for _ in range(max(links) + 1)]
     for phase, k in visits:

@@ -61,16 +61,9 @@ def lateness(dimension: Dimension, phase: Phase) -> tuple[int, ...]:
 
 
 def parts(dimension: Dimension, phase: Phase, sizes: FloatArray) -> FloatArray:
-    """The bytes that each rail carries of stages; those that would be late carry none.
+    """The bytes that each rail carries of stages, shape (stages, rails); those that would be late carry none.
 
-    Parameters
-    ----------
-    sizes : float64 array, shape (stages,)
-        Bytes of each stage, with headers.
-
-    Returns
-    -------
-    float64 array, shape (stages, rails)
+    `sizes`, shape (stages,): bytes of each stage, with headers.
     """
     late = np.array(lateness(dimension, phase))
     extra = late - late.min()  # so that parts that take much less time than they are late are not lost in it
@@ -93,10 +86,7 @@ def used_from(dimension: Dimension, phase: Phase) -> FloatArray:
 def refuse_rails(dimensions: Sequence[Dimension], runtime: str) -> None:
     """Refuse links side by side where parts of a stage cannot be sent over chosen ones.
 
-    Raises
-    ------
-    InputError
-        For the first of them.
+    Raises InputError for the first of them.
     """
     for number, dimension in enumerate(dimensions):
         if dimension.rails:

@@ -38,15 +38,9 @@ MEGABYTE = 10**6
 def random_instance(seed: int) -> Instance:
     """The random instance of a seed, the same on every machine.
 
-    Parameters
-    ----------
-    seed : int
-        0 to :data:`MAX_SEED`.
+    Raises InputError if the seed lies outside.
 
-    Raises
-    ------
-    InputError
-        If the seed lies outside.
+    `seed`: 0 to :data:`MAX_SEED`.
     """
     if not 0 <= seed <= MAX_SEED:
         raise InputError(f"must be a seed from 0 to {MAX_SEED}", field="random", value=seed)

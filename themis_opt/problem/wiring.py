@@ -50,21 +50,14 @@ class Kind(StrEnum):
 class AlgorithmRule:
     """What an algorithm does in a stage.
 
-    Attributes
-    ----------
-    steps : callable
-        From P and the phase to the steps.
-    blocks : callable
-        From P and the phase to the blocks that the busiest NPU sends, or receives where it is the root.  Where `links`
-        is given, those that the busiest link carries in one direction, times `links`.
-    sums : callable
-        From P to the blocks that the busiest NPU adds up in a reduce-scatter.
-    links : callable, optional
-        From P to the links that the bandwidth of the dimension is the sum of; then blocks go from neighbour to
-        neighbour, and the busiest link counts.  Without, all NPUs use all their links evenly.
-    crossings : callable, optional
-        From P to the blocks, counted so, that cross the wires of a ring in a reduce-scatter or all-gather; P - 1
-        where it is not given.
+    `steps`: from P and the phase to the steps.
+    `blocks`: from P and the phase to the blocks that the busiest NPU sends, or receives where it is the root.  Where
+      `links` is given, those that the busiest link carries in one direction, times `links`.
+    `sums`: from P to the blocks that the busiest NPU adds up in a reduce-scatter.
+    `links`: from P to the links that the bandwidth of the dimension is the sum of; then blocks go from neighbour to
+      neighbour, and the busiest link counts.  Without, all NPUs use all their links evenly.
+    `crossings`: from P to the blocks, counted so, that cross the wires of a ring in a reduce-scatter or all-gather;
+      P - 1 where it is not given.
     """
 
     steps: Callable[[int, Phase], int]
@@ -102,22 +95,14 @@ class AlgorithmRule:
 class KindRule:
     """What distinguishes a kind of wires.
 
-    Attributes
-    ----------
-    algorithms : tuple of Algorithm
-        Those it can run, the usual one first (Themis, ISCA 2022, table 1).
-    capacity : callable
-        From P to what all links of the dimension carry in one direction, for each NPU in the mean, over the bandwidth.
-    is_switched : bool
-        Whether messages pass a switch, which has a price and a latency.
-    can_reduce : bool
-        Whether something in it can sum and copy in the place of the NPUs.
-    is_ring : bool
-        Whether wires join every NPU to the next one, the last one to the first, and to no other.
-    flaw : callable
-        From P to what keeps so many NPUs from being wired like that, if anything does.
-    few_npus : tuple of int
-        What large dimensions are tried on: a power of two, and what is none.
+    `algorithms`: those it can run, the usual one first (Themis, ISCA 2022, table 1).
+    `capacity`: from P to what all links of the dimension carry in one direction, for each NPU in the mean, over the
+      bandwidth.
+    `is_switched`: whether messages pass a switch, which has a price and a latency.
+    `can_reduce`: whether something in it can sum and copy in the place of the NPUs.
+    `is_ring`: whether wires join every NPU to the next one, the last one to the first, and to no other.
+    `flaw`: from P to what keeps so many NPUs from being wired like that, if anything does.
+    `few_npus`: what large dimensions are tried on: a power of two, and what is none.
     """
 
     algorithms: tuple[Algorithm, ...]

@@ -18,12 +18,8 @@ from themis_opt.base.arrays import FloatArray
 def combined(first: FloatArray, second: FloatArray, products: FloatArray) -> FloatArray:
     """Two gradients as one.
 
-    Parameters
-    ----------
-    first, second : float64 arrays
-    products : float64 array
-        Of first and second, first with itself and second with itself, along the first axis; a vector of length zero
-        has no weight to lose.
+    `products`: of first and second, first with itself and second with itself, along the first axis; a vector of length
+      zero has no weight to lose.
     """
     both, *squares = products
     weights = [1 - np.divide(both, 2 * square, out=np.zeros_like(both), where=square > 0) for square in squares]
@@ -32,21 +28,11 @@ def combined(first: FloatArray, second: FloatArray, products: FloatArray) -> Flo
 
 
 def outcome(initial: FloatArray, axes: Sequence[int], pairwise: Sequence[bool]) -> FloatArray:
-    """What a reduction has to end with, from the definition, whole vectors at a time.
+    """What a reduction has to end with on one NPU along each dimension, from the definition, whole vectors at a time.
 
-    Parameters
-    ----------
-    initial : float64 array, shape (NPUs along each dimension, blocks along each dimension)
-        What NPUs hold.
-    axes : sequence of int
-        The axes in the order in which they are reduced.
-    pairwise : sequence of bool
-        For each of them whether it combines pairs; else it sums.
-
-    Returns
-    -------
-    float64 array
-        Of the same shape but for one NPU along each dimension.
+    `initial`, shape (NPUs along each dimension, blocks along each dimension): what NPUs hold.
+    `axes`: the axes in the order in which they are reduced.
+    `pairwise`: for each of them whether it combines pairs; else it sums.
     """
     num_axes = initial.ndim // 2
     whole = {num_axes + axis for axis in range(num_axes)}
@@ -69,15 +55,11 @@ def _tree(vectors: FloatArray, axis: int, within: tuple[int, ...]) -> FloatArray
 def level(first: FloatArray, second: FloatArray, distance: int, others: int) -> FloatArray:
     """One level of a reduce-scatter: every NPU combines its blocks of two vectors.
 
-    Parameters
-    ----------
-    first, second : float64 arrays, shape (NPUs, blocks, all the rest)
-        Blocks of the vectors of the nearer and of the further NPU of each pair.
-    distance : int
-        Of the NPUs of a pair; NPUs whose numbers differ by multiples of it hold the two vectors together and all-reduce
-        their products.
-    others : int
-        NPUs along other dimensions, the first part of the rest: they have separate vectors.
+    `first`, `second`, shape (NPUs, blocks, all the rest): blocks of the vectors of the nearer and of the further NPU of
+      each pair.
+    `distance`: of the NPUs of a pair; NPUs whose numbers differ by multiples of it hold the two vectors together and
+      all-reduce their products.
+    `others`: NPUs along other dimensions, the first part of the rest: they have separate vectors.
     """
     shape = (len(first), first.shape[1], others, -1)
     one, other = first.reshape(shape), second.reshape(shape)

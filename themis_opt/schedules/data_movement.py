@@ -31,21 +31,12 @@ class Traffic(NamedTuple):
 def move(state: Blocks, axis: int, phase: Phase, dimension: Dimension) -> tuple[Blocks, Traffic]:
     """Run one stage on all NPUs.
 
-    Parameters
-    ----------
-    state : array, shape (NPUs along each dimension, blocks along each dimension)
-        What every NPU holds.
-    axis : int
-        Position of the dimension among the axes.
-    phase : Phase
-        Where data grow it needs one block along the axis, else one per NPU.
-    dimension : Dimension
-        Its algorithm, and whether its switch reduces and multicasts; the size comes from `state`.
+    Returns the new state, and what one NPU sent.
 
-    Returns
-    -------
-    tuple of array and Traffic
-        The new state, and what one NPU sent.
+    `state`, shape (NPUs along each dimension, blocks along each dimension): what every NPU holds.
+    `axis`: position of the dimension among the axes.
+    `phase`: where data grow it needs one block along the axis, else one per NPU.
+    `dimension`: its algorithm, and whether its switch reduces and multicasts; the size comes from `state`.
     """
     num_axes = state.ndim // 2
     pair = (axis, num_axes + axis)

@@ -14,22 +14,13 @@ NEVER = 2**63 - 1
 class Operations(NamedTuple):
     """Work for the kernel; arrays of shape (operations,) unless stated.
 
-    Attributes
-    ----------
-    resource : int64
-        Resource each operation holds.
-    duration, lag, release : int64
-        Picoseconds held, from then to the result, and earliest start.
-    successor_start : int64, shape (operations + 1,)
-        Where the successors of each operation begin in `successor`.
-    successor : int64
-        Operations that wait for the result.
-    num_predecessors : int64
-        How many operations each waits for.
-    major, minor, time_sign : float64, int64, int64
-        Priority: the smallest ``(major, minor, time_sign * ready, number)`` is served first.
-    enforced : bool, shape (resources,)
-        Whether a resource serves exactly in the order of `major` = 0, 1, 2...
+    `resource`: resource each operation holds.
+    `duration`, `lag`, `release`: picoseconds held, from then to the result, and earliest start.
+    `successor_start`, shape (operations + 1,): where the successors of each operation begin in `successor`.
+    `successor`: operations that wait for the result.
+    `num_predecessors`: how many operations each waits for.
+    `major`, `minor`, `time_sign`: priority: the smallest ``(major, minor, time_sign * ready, number)`` is served first.
+    `enforced`, shape (resources,): whether a resource serves exactly in the order of `major` = 0, 1, 2...
     """
 
     resource: IntArray
@@ -48,26 +39,17 @@ class Operations(NamedTuple):
 class Workspace(NamedTuple):
     """What the loop changes; int64 arrays of shape (operations,) unless stated.
 
-    Attributes
-    ----------
-    ready : int64
-        When all predecessors of an operation have their results, as far as they are served.
-    missing : int64
-        Predecessors that are not served.
-    arrivals : int64
-        Binary heap of operations that wait for nothing but their `ready`, the earliest first.
-    queues : int64
-        Per resource a binary heap of operations that wait for it, one after the other.
-    moment : int64
-        Last part of the priority: ``time_sign * ready``.
-    start : int64
-        Picoseconds; -1 as long as an operation is not served.
-    waiting, free, served : int64, shape (resources,)
-        Operations in the queue, end of the last operation, and operations served.
-    begin : int64, shape (resources,)
-        When a resource serves next: once it is free, or :data:`NEVER` if nothing waits that it may serve.
-    queue_start : int64, shape (resources + 1,)
-        Where the queue of each resource begins in `queues`.
+    `ready`: when all predecessors of an operation have their results, as far as they are served.
+    `missing`: predecessors that are not served.
+    `arrivals`: binary heap of operations that wait for nothing but their `ready`, the earliest first.
+    `queues`: per resource a binary heap of operations that wait for it, one after the other.
+    `moment`: last part of the priority: ``time_sign * ready``.
+    `start`: picoseconds; -1 as long as an operation is not served.
+    `waiting`, `free`, `served`, shape (resources,): operations in the queue, end of the last operation, and operations
+      served.
+    `begin`, shape (resources,): when a resource serves next: once it is free, or :data:`NEVER` if nothing waits that it
+      may serve.
+    `queue_start`, shape (resources + 1,): where the queue of each resource begins in `queues`.
     """
 
     ready: IntArray

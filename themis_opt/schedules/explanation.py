@@ -29,19 +29,13 @@ SOURCE = -1
 class CriticalStep:
     """One stage or compute task on the critical path.
 
-    Attributes
-    ----------
-    label : str
-        In words, with its iteration where there are several.
-    iteration : int
-        0 without compute.
-    stage : int or None
-        Number of the stage in the plan; None for a task.
-    start, busy, lag : int
-        When it starts, how long it holds its resource, and how much later its result is there, in picoseconds.
-    waited_for : str
-        What it had to wait for: the result of the stage before it in its chunk, or of launches (``data``), its
-        dimension (``dimension``), a task (``task``), or nothing but its release (``release``).
+    `label`: in words, with its iteration where there are several.
+    `iteration`: 0 without compute.
+    `stage`: number of the stage in the plan; None for a task.
+    `start`, `busy`, `lag`: when it starts, how long it holds its resource, and how much later its result is there, in
+      picoseconds.
+    `waited_for`: what it had to wait for: the result of the stage before it in its chunk, or of launches (``data``),
+      its dimension (``dimension``), a task (``task``), or nothing but its release (``release``).
     """
 
     label: str

@@ -26,19 +26,10 @@ def start_times(operations: Operations) -> IntArray:
 
 
 def start_times_of_runs(operations: Operations, runs: int) -> IntArray:
-    """The start times of many runs of equally many operations on the same resources.
+    """The start times of many runs of equally many operations on the same resources, shape (runs, operations).
 
-    Parameters
-    ----------
-    operations : Operations
-        Arrays of shape (runs * operations,), one run after the other; `successor_start`, `successor`,
-        `num_predecessors` and `release` are those of one run, and `enforced` has the shape (runs * resources,).
-    runs : int
-        How many there are.
-
-    Returns
-    -------
-    int64 array, shape (runs, operations)
+    `operations`: arrays of shape (runs * operations,), one run after the other; `successor_start`, `successor`,
+      `num_predecessors` and `release` are those of one run, and `enforced` has the shape (runs * resources,).
     """
     if LOOP.interprets(len(operations.resource)):
         each = [_interpreted_run(operations_of_run(operations, runs, run)) for run in range(runs)]

@@ -30,15 +30,10 @@ class Messages(NamedTuple):
 
     No message of a step needs what another message of that step brings.
 
-    Attributes
-    ----------
-    source, target : int64 array
-        NPUs of the dimension.
-    block : int64 array
-        Number of the block along the dimension; in an all-to-all the NPU for which it is.
-    origin : int64 array
-        In an all-to-all the NPU that had the block first, under whose number the last target keeps it; elsewhere the
-        source.
+    `source`, `target`: NPUs of the dimension.
+    `block`: number of the block along the dimension; in an all-to-all the NPU for which it is.
+    `origin`: in an all-to-all the NPU that had the block first, under whose number the last target keeps it; elsewhere
+      the source.
     """
 
     source: IntArray
@@ -106,10 +101,7 @@ def algorithm_ways(phase: Phase, algorithm: Algorithm, size: int) -> tuple[Way, 
 def stage_messages(phase: Phase, dimension: Dimension) -> list[Messages]:
     """The steps of a stage, for runtimes whose NPUs send whole blocks to any other NPU, also on a ring.
 
-    Raises
-    ------
-    InputError
-        If a switch takes part, or as for :func:`algorithm_messages`.
+    Raises InputError if a switch takes part, or as for :func:`algorithm_messages`.
     """
     if dimension.in_network and phase.rule.in_network:
         raise InputError("a switch that sums and copies sends no messages between NPUs", field="in_network", value=True)
@@ -119,10 +111,7 @@ def stage_messages(phase: Phase, dimension: Dimension) -> list[Messages]:
 def algorithm_messages(phase: Phase, algorithm: Algorithm, size: int) -> list[Messages]:
     """The steps of a stage of an algorithm on so many NPUs, each of flat arrays.
 
-    Raises
-    ------
-    InputError
-        If parts of blocks go separate ways, or an all-to-all passes on blocks that are for others.
+    Raises InputError if parts of blocks go separate ways, or an all-to-all passes on blocks that are for others.
     """
     ways = algorithm_ways(phase, algorithm, size)
     steps = [Messages(*map(np.ravel, step)) for step in ways[0].pattern]
@@ -294,11 +283,8 @@ def _relayed_exchange(rows: int, columns: int) -> Pattern:
 class AlgorithmPatterns:
     """The messages of an algorithm, from NPUs along the dimension.
 
-    Attributes
-    ----------
-    all_gather, to_root, exchange : callable
-        An all-gather, a gather at the first NPU, and an all-to-all.  The trees to the root are those of R. Thakur,
-        R. Rabenseifner, W. Gropp (2005), https://doi.org/10.1177/1094342005051521.
+    `all_gather`, `to_root`, `exchange`: an all-gather, a gather at the first NPU, and an all-to-all.  The trees to the
+      root are those of R. Thakur, R. Rabenseifner, W. Gropp (2005), https://doi.org/10.1177/1094342005051521.
     """
 
     all_gather: Callable[[int], tuple[Way, ...]]

@@ -36,15 +36,9 @@ def covered(starts: IntArray, ends: IntArray, begin: int, end: int) -> int:
 class Wait:
     """A time in which the NPU waits for communication.
 
-    Attributes
-    ----------
-    task : str
-        The task that waits.
-    start, length : int
-        Picoseconds, the start from that of the period on.
-    launch, parallelism : str
-        Of those that the task waits for, the launch whose result comes last, and why its tensors are exchanged; empty
-        where it waits for none.
+    `start`, `length`: picoseconds, the start from that of the period on.
+    `launch`, `parallelism`: of those that the task waits for, the launch whose result comes last, and why its tensors
+      are exchanged; empty where it waits for none.
     """
 
     task: str
@@ -58,11 +52,7 @@ class Wait:
 class Period:
     """Iterations in a row, in integer picoseconds; attributes as in :class:`themis_opt.schedules.schedule.Schedule`.
 
-    Attributes
-    ----------
-    task_start : int64 array, shape (iterations, tasks)
-    stage_start, stage_ready : int64 arrays, shape (iterations, stages)
-        Negative starts in the last iteration where they belong to a launch that waits for one more.
+    `task_start` has the shape (iterations, tasks), `stage_start` and `stage_ready` (iterations, stages).
     """
 
     instance: Instance

@@ -48,20 +48,12 @@ class Port(NamedTuple):
 class BusiestPort:
     """The port that is closest to its bandwidth.
 
-    Attributes
-    ----------
-    dimension : str
-        Name of its dimension, joined by a plus where several share it; NPUs are numbered along it.
-    port : str
-        Which port of the dimension, in words.
-    direction : str
-        Whether its bytes are ``sent`` or ``received``.
-    bytes : float
-        What passes it until the makespan, or in an iteration, compressed and with headers.
-    bandwidth : float
-        Its part of that of the dimension, in bytes per second.
-    share : float
-        Of the makespan that its bytes take at its bandwidth.
+    `dimension`: name of its dimension, joined by a plus where several share it; NPUs are numbered along it.
+    `port`: which port of the dimension, in words.
+    `direction`: whether its bytes are ``sent`` or ``received``.
+    `bytes`: what passes it until the makespan, or in an iteration, compressed and with headers.
+    `bandwidth`: its part of that of the dimension, in bytes per second.
+    `share`: of the makespan that its bytes take at its bandwidth.
     """
 
     dimension: str
@@ -130,10 +122,7 @@ def _blocks_or_largest(phase: Phase, dimension: Dimension) -> Mapping[Port, Frac
 def port_blocks(phase: Phase, dimension: Dimension, size: int) -> Mapping[Port, Fraction]:
     """Blocks at every port in a stage, over the port's part of the bandwidth.
 
-    Parameters
-    ----------
-    size : int
-        NPUs along the dimension, instead of its size.
+    `size`: NPUs along the dimension, instead of its size.
     """
     if dimension.in_network and phase.rule.in_network:
         sent, received = (size, 1) if phase.rule.data is Data.SHRINK else (1, size - 1)

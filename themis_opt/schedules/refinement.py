@@ -20,14 +20,10 @@ from themis_opt.schedules.schedule import Schedule
 def refined(plan: Plan, instance: Instance, counts: Sequence[IntArray]) -> Plan:
     """Put equal chunks in the place of the chunks of an enforced plan.
 
-    Parameters
-    ----------
-    plan : Plan
-        With a sequence for every dimension.
-    instance : Instance
-        Same network and collectives, other chunk counts.
-    counts : sequence of int64 array, shape (chunks of the plan,)
-        Per collective, how many equal chunks take the place of each; they sum to the chunks of `instance`.
+    `plan`: with a sequence for every dimension.
+    `instance`: same network and collectives, other chunk counts.
+    `counts`, shape (chunks of the plan,): per collective, how many equal chunks take the place of each; they sum to the
+      chunks of `instance`.
     """
     chunks, parts = [], []
     first = 0

@@ -268,15 +268,9 @@ def schedule_schema() -> str:
 def schedule_document(schedule: Schedule, summary: Summary | None = None) -> dict[str, Any]:
     """The schedule as plain JSON values.
 
-    Parameters
-    ----------
-    summary : Summary, optional
-        What is known of it beside what its times say.
+    Raises InputError if it has no compute, but launches, an order or keys, for which the format has no place.
 
-    Raises
-    ------
-    InputError
-        If it has no compute, but launches, an order or keys, for which the format has no place.
+    `summary`: what is known of it beside what its times say.
     """
     (model,) = (document for document in DOCUMENTS if document.has_compute == schedule.has_period)
     remarks = (summary or Summary()).model_dump()
@@ -307,19 +301,10 @@ def measures(schedule: Schedule, bounds_ns: Mapping[str, float]) -> dict[str, fl
 def read_schedule(path: str | Path, instance: Instance | None = None) -> Schedule:
     """Read a schedule file, with compute or without; not all rules of the model are checked yet.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    instance : Instance, optional
-        The instance it must belong to; by default the one inside the file.
+    Raises InputError if the file is no schedule file, belongs to another instance, or its summary contradicts its
+    times. Raises InvalidSchedule if its plan is so wrong that its stages have no costs.
 
-    Raises
-    ------
-    InputError
-        If the file is no schedule file, belongs to another instance, or its summary contradicts its times.
-    InvalidSchedule
-        If its plan is so wrong that its stages have no costs.
+    `instance`: the instance it must belong to; by default the one inside the file.
     """
     return read_solution(path, instance)[0]
 

@@ -71,20 +71,8 @@ goes back to the system and is cleared by it at every call."""
 def makespans(instance: Instance, plans: Sequence[Plan]) -> IntArray:
     """Makespans of many plans, as :func:`simulate` finds them; faster than one by one where they are alike.
 
-    Parameters
-    ----------
-    plans : sequence of Plan
-        Those with the same numbers of chunks and the same dispatch rule are simulated together.
-
-    Returns
-    -------
-    int64 array, shape (plans,)
-        Picoseconds.
-
-    Raises
-    ------
-    CyclicPlan, InputError
-        As :func:`simulate`.
+    Returns picoseconds, shape (plans,), and raises what :func:`simulate` raises.  Plans with the same numbers of chunks
+    and the same dispatch rule are simulated together.
     """
     _check_clock_once(instance)
     alike: dict[Any, list[int]] = {}

@@ -33,18 +33,11 @@ _FULL_SHARE = 1 + 1e-9
 class VerifyReport:
     """What was run.
 
-    Attributes
-    ----------
-    num_npus : int
-        Virtual NPUs of the largest collective.
-    num_paths : int
-        Distinct chunk paths.
-    reduced : bool
-        Whether some collective was run on smaller dimensions than it has.
-    sizes : tuple of tuple of int
-        Per collective, virtual NPUs along each dimension it spans, innermost first.
-    busiest_port : BusiestPort
-        Of the network as it is.
+    `num_npus`: virtual NPUs of the largest collective.
+    `num_paths`: distinct chunk paths.
+    `reduced`: whether some collective was run on smaller dimensions than it has.
+    `sizes`: per collective, virtual NPUs along each dimension it spans, innermost first.
+    `busiest_port`: of the network as it is.
     """
 
     num_npus: int

@@ -27,16 +27,12 @@ MAX_RELAYING_NPUS = 256
 class DataTrial:
     """A collective on virtual NPUs.
 
-    Attributes
-    ----------
-    instance : Instance
-        The real one with virtual sizes along its span, and without compression.
-    exchange : Exchange
-        What is run; every other of this kind on this span is tried alike.
-    initial, expected : uint32 or float64 array, shape (NPUs along each dimension, blocks along each dimension)
-        What the NPUs hold before and must hold after; only the first NPU if no other must hold anything.  Where a
-        dimension combines pairs (:mod:`themis_opt.schedules.adasum`) they are numbers with fractions, and what they
-        must hold depends on the order of the dimensions: see :meth:`expected_along`.
+    `instance`: the real one with virtual sizes along its span, and without compression.
+    `exchange`: what is run; every other of this kind on this span is tried alike.
+    `initial`, `expected`, shape (NPUs along each dimension, blocks along each dimension): what the NPUs hold before and
+      must hold after; only the first NPU if no other must hold anything.  Where a dimension combines pairs
+      (:mod:`themis_opt.schedules.adasum`) they are numbers with fractions, and what they must hold depends on the order
+      of the dimensions: see :meth:`expected_along`.
     """
 
     instance: Instance

@@ -71,11 +71,8 @@ def _job_phase(instance: Instance, phase: Phase, span: tuple[int, ...], size: in
 def occupancies(instance: Instance, exchange: Exchange, sizes: IntArray) -> IntArray:
     """Picoseconds that chunks of one collective hold a dimension, in every state they can be in.
 
-    Returns
-    -------
-    int64 array, shape (sizes, phases, 2**dimensions, dimensions)
-        By mask of the dimensions of the span already visited in the phase, and the next dimension; 0 where that is
-        visited already.
+    They have the shape (sizes, phases, 2**dimensions, dimensions), by mask of the dimensions of the span already
+    visited in the phase, and the next dimension; 0 where that is visited already.
     """
     span, phases = exchange.span, exchange.kind.rule.phases
     table = np.zeros((len(sizes), len(phases), 2 ** len(span), len(span)), dtype=np.int64)
@@ -92,14 +89,10 @@ class OccupancyParts(NamedTuple):
 
     On rails, where they are concave in the bytes, they are those of the line that touches where chunks are equal.
 
-    Attributes
-    ----------
-    rate, packets : float64, shape (phases, 2**dimensions, dimensions)
-        Picoseconds without headers, and packets, for each byte of the chunk, indexed as :func:`occupancies`.
-    fixed : int64, shape (phases, 2**dimensions, dimensions)
-        Picoseconds whatever is sent.
-    header : float64, shape (dimensions,)
-        Picoseconds for each packet.
+    `rate`, `packets`, shape (phases, 2**dimensions, dimensions): picoseconds without headers, and packets, for each
+      byte of the chunk, indexed as :func:`occupancies`.
+    `fixed`, shape (phases, 2**dimensions, dimensions): picoseconds whatever is sent.
+    `header`, shape (dimensions,): picoseconds for each packet.
     """
 
     rate: FloatArray
@@ -170,14 +163,9 @@ def _divisors(sizes: tuple[int, ...], phase: Phase, span: tuple[int, ...]) -> In
 class ChunkOrderData:
     """Job classes in whole ticks, and which chunk every job stands for.
 
-    Attributes
-    ----------
-    tick : int
-        Picoseconds of one tick; durations, lags and releases are rounded down to ticks.
-    jobs : tuple of JobClass
-        Chunks of one collective and equal size form a class.
-    members : tuple of (collective, chunks)
-        Indices of the chunks in each class.
+    `tick`: picoseconds of one tick; durations, lags and releases are rounded down to ticks.
+    `jobs`: chunks of one collective and equal size form a class.
+    `members`: indices of the chunks in each class.
     """
 
     tick: int

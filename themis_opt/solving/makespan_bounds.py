@@ -36,19 +36,13 @@ MAX_BOUND_ARCS = 5_000
 class Bound:
     """A bound and where it holds.
 
-    Attributes
-    ----------
-    compute : callable
-        From an instance to picoseconds.
-    equal_sizes_only : bool
-        Whether it needs chunks that differ by at most one element; the others hold for any sizes of at most
-        the instance's number of chunks.
-    meaning : str
-        What it says, in a few words.
-    any_algorithm : bool
-        Whether it holds against any algorithm, and not only within the model: one stage per dimension and phase.
-    is_slow : bool
-        Whether it asks a solver, and has to wait for the others where time is short.
+    `compute`: from an instance to picoseconds.
+    `equal_sizes_only`: whether it needs chunks that differ by at most one element; the others hold for any sizes of at
+      most the instance's number of chunks.
+    `meaning`: what it says, in a few words.
+    `any_algorithm`: whether it holds against any algorithm, and not only within the model: one stage per dimension and
+      phase.
+    `is_slow`: whether it asks a solver, and has to wait for the others where time is short.
     """
 
     compute: Callable[[Instance], float]

@@ -115,19 +115,12 @@ def _serial_path(instance: Instance, measure: Literal["ideal", "head_tail"]) -> 
 class _Windows:
     """Windows of one period that last longer than the tasks in them; arrays of shape (windows,), sorted by `start`.
 
-    Attributes
-    ----------
-    num_tasks : int
-        Tasks of one period; those of the next one are counted on.
-    groups : list
-        Groups of tensors.
-    end, start : int64 array
-        The task of the first period after which a window begins, and the task before which it ends, less than a period
-        later.
-    held : int64 array, shape (windows, groups)
-        Bytes of each group inside.
-    covered, gain : float64 array
-        Picoseconds of the tasks between, and how much longer the window lasts at least.
+    `num_tasks`: tasks of one period; those of the next one are counted on.
+    `groups`: groups of tensors.
+    `end`, `start`: the task of the first period after which a window begins, and the task before which it ends, less
+      than a period later.
+    `held`, shape (windows, groups): bytes of each group inside.
+    `covered`, `gain`: picoseconds of the tasks between, and how much longer the window lasts at least.
     """
 
     num_tasks: int

@@ -17,14 +17,9 @@ from themis_opt.solving.lowering import job_class, job_times, rounded_down
 class PeriodData:
     """One period in whole ticks, and which chunk every job stands for.
 
-    Attributes
-    ----------
-    tick : int
-        Picoseconds of one tick; durations and lags are rounded down to ticks.
-    period : PeriodJobs
-        Chunks of one launch and equal size form a class.
-    members : tuple of tuple of int64 arrays
-        Per launch and class, the chunks.
+    `tick`: picoseconds of one tick; durations and lags are rounded down to ticks.
+    `period`: chunks of one launch and equal size form a class.
+    `members`: per launch and class, the chunks.
     """
 
     tick: int

@@ -61,14 +61,9 @@ def granule(instance: Instance, exchange: Exchange) -> int:
 class AffineTimes:
     """How the holding times of a plan's stages depend on the shares that its chunks have of their collectives.
 
-    Attributes
-    ----------
-    rate, fixed : float64 arrays, shape (stages,)
-        Picoseconds for the whole collective, and whatever the share.
-    chunk : int64 array, shape (stages,)
-        Chunk of each stage, numbered through.
-    group : int64 array, shape (chunks,)
-        Collective of each chunk.
+    `rate`, `fixed`, shape (stages,): picoseconds for the whole collective, and whatever the share.
+    `chunk`, shape (stages,): chunk of each stage, numbered through.
+    `group`, shape (chunks,): collective of each chunk.
     """
 
     rate: FloatArray

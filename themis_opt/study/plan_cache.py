@@ -45,16 +45,12 @@ log = logging.getLogger(__name__)
 class CacheParams:
     """Limits of a recall.
 
-    Attributes
-    ----------
-    max_entries : int
-        Plans of one key that are tried at most, for time.
-    max_stages : int
-        Stages of all plans that one recall simulates twice, about half a second; larger plans are not kept.
-    rule : str
-        Dispatch rule that is tried in the place of the sequences: where latencies weigh otherwise these wait in vain.
-    resized_entries, resized_chunks : int
-        Best plans whose free sizes are optimised for the instance, and chunks up to which that takes milliseconds.
+    `max_entries`: plans of one key that are tried at most, for time.
+    `max_stages`: stages of all plans that one recall simulates twice, about half a second; larger plans are not kept.
+    `rule`: dispatch rule that is tried in the place of the sequences: where latencies weigh otherwise these wait in
+      vain.
+    `resized_entries`, `resized_chunks`: best plans whose free sizes are optimised for the instance, and chunks up to
+      which that takes milliseconds.
     """
 
     max_entries: int = 16
@@ -68,14 +64,9 @@ class CacheParams:
 class Recalled:
     """A schedule from the cache.
 
-    Attributes
-    ----------
-    schedule : Schedule
-        Simulated and validated on the instance asked for.
-    seconds : float
-        Duration of the search for the plan.
-    exact : bool
-        Whether it searched this very instance for this kind of sizes.
+    `schedule`: simulated and validated on the instance asked for.
+    `seconds`: duration of the search for the plan.
+    `exact`: whether it searched this very instance for this kind of sizes.
     """
 
     schedule: Schedule
@@ -87,12 +78,9 @@ class Recalled:
 class PlanCache:
     """Plans in files; instances share them as :func:`themis_opt.study.plan_files.plan_key` says.
 
-    Parameters
-    ----------
-    folder : Path, optional
-        Where the files are, by default in the user's cache folder.  Where nothing can be written, nothing is kept.
-    params : CacheParams
-        Limits of a recall.
+    `folder`: where the files are, by default in the user's cache folder.  Where nothing can be written, nothing is
+      kept.
+    `params`: limits of a recall.
     """
 
     folder: Path | None = None
@@ -104,19 +92,9 @@ class PlanCache:
         return self.folder or user_cache_path("themis_opt", appauthor=False) / "plans"
 
     def recall(self, instance: Instance, sizes: CachedSizes) -> Recalled | None:
-        """The best schedule that the plans of problems like this give, whatever size they were made for.
+        """The best schedule that the plans of problems like this give, whatever size they were made for, if one fits.
 
-        Parameters
-        ----------
-        instance : Instance
-            What to schedule.
-        sizes : {"equal", "free"}
-            The kind of sizes that the schedule must have; with compute they are free.
-
-        Returns
-        -------
-        Recalled or None
-            None if no plan fits.
+        `sizes`: the kind of sizes that the schedule must have; with compute they are free.
         """
         sizes = _searched(instance, sizes)
         candidates = sorted(self._fitting(instance, sizes), key=_rank)
@@ -128,14 +106,9 @@ class PlanCache:
     def keep(self, schedule: Schedule, sizes: CachedSizes, seconds: float) -> None:
         """Write a plan, unless a better one is there or it cannot be written.
 
-        Parameters
-        ----------
-        schedule : Schedule
-            The best of a search.
-        sizes : {"equal", "free"}
-            The kind of sizes that were searched; with compute they are free.
-        seconds : float
-            Duration of the search.
+        `schedule`: the best of a search.
+        `sizes`: the kind of sizes that were searched; with compute they are free.
+        `seconds`: duration of the search.
         """
         instance, sizes = schedule.instance, _searched(schedule.instance, sizes)
         if _num_simulated(instance, schedule.plan.num_stages) > self.params.max_stages:
@@ -209,13 +182,9 @@ def _most_stages(cached: CachedPlan, instance: Instance, sizes: CachedSizes) -> 
 def _adapted(cached: CachedPlan, instance: Instance, sizes: CachedSizes) -> Plan:
     """The plan of a file, which is legal for its instance, with chunks of the asked kind of sizes.
 
-    Equal sizes are those that the instance states; free ones are multiples of
-    :func:`themis_opt.solving.sizing.granule` unless they need no scaling, and chunks that get nothing are dropped.
-
-    Raises
-    ------
-    InvalidSchedule
-        If it has more chunks than the instance allows.
+    Equal sizes are those that the instance states; free ones are multiples of :func:`themis_opt.solving.sizing.granule`
+    unless they need no scaling, and chunks that get nothing are dropped. Raises InvalidSchedule if it has more chunks
+    than the instance allows.
     """
     plan = _renamed(cached.schedule.plan, instance)
     for chunks, exchange in zip(plan.chunks, plan.launched(instance), strict=True):

@@ -35,14 +35,9 @@ log = logging.getLogger(__name__)
 class CachedPlan:
     """A plan in a file of the cache.
 
-    Attributes
-    ----------
-    schedule : Schedule
-        On the instance that was searched.
-    sizes : {"equal", "free"}
-        The kind of sizes that was searched.
-    seconds : float
-        Duration of the search.
+    `schedule`: on the instance that was searched.
+    `sizes`: the kind of sizes that was searched.
+    `seconds`: duration of the search.
     """
 
     schedule: Schedule

@@ -32,21 +32,11 @@ def open_study(
 ) -> Study:
     """A new study, or the one of that name.
 
-    Parameters
-    ----------
-    url : str or None
-        Storage; in memory if None.
-    name : str or None
-        Of a study to resume, or to make if there is none; a new one beginning with `prefix` if None.
-    identity : mapping
-        What it is about; a study of that name must be about the same.
+    Raises StorageError if the storage fails. Raises InputError if the study of that name is about something else.
 
-    Raises
-    ------
-    StorageError
-        If the storage fails.
-    InputError
-        If the study of that name is about something else.
+    `url`: storage; in memory if None.
+    `name`: of a study to resume, or to make if there is none; a new one beginning with `prefix` if None.
+    `identity`: what it is about; a study of that name must be about the same.
     """
     import optuna
 

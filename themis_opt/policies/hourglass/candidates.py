@@ -43,24 +43,15 @@ MAKESPAN, RULE = 0, 1
 class Candidates(NamedTuple):
     """Candidates, and the plan in hand.
 
-    Attributes
-    ----------
-    collective, first_stage : int64, shape (chunks,)
-        The collective of each chunk, and its first stage.
-    path : int64, shape (chunks, 2)
-        Path of each chunk in each layer of the plan in hand.
-    candidate_path : int64, shape (candidates, chunks, 2)
-        Paths of the candidates.
-    candidate_makespan : int64, shape (candidates, NUM_RULES)
-        Makespans of the candidates in picoseconds; -1 of those that are not timed, or improved already.
-    best_path : int64, shape (chunks, 2)
-        Paths of the best plan.
-    best : int64, shape (2,)
-        Its makespan, -1 if there is none, and its rule.
-    operations : Operations
-        The plan in hand as the kernel sees it.
-    workspace : Workspace
-        Its start times, once it is timed.
+    `collective`, `first_stage`, shape (chunks,): the collective of each chunk, and its first stage.
+    `path`, shape (chunks, 2): path of each chunk in each layer of the plan in hand.
+    `candidate_path`, shape (candidates, chunks, 2): paths of the candidates.
+    `candidate_makespan`, shape (candidates, NUM_RULES): makespans of the candidates in picoseconds; -1 of those that
+      are not timed, or improved already.
+    `best_path`, shape (chunks, 2): paths of the best plan.
+    `best`, shape (2,): its makespan, -1 if there is none, and its rule.
+    `operations`: the plan in hand as the kernel sees it.
+    `workspace`: its start times, once it is timed.
     """
 
     collective: IntArray
@@ -77,17 +68,13 @@ class Candidates(NamedTuple):
 class Aims(NamedTuple):
     """What the paths of each candidate are balanced for.
 
-    Attributes
-    ----------
-    weight : float64, shape (candidates,)
-        Weight of the time in middle stages.
-    tail : float64, shape (candidates, thresholds, resources)
-        Picoseconds that a dimension finishes after its load.
-    is_bound : bool, shape (candidates,)
-        Whether the tail holds the least lags, so that no plan of these paths ends before the latest finish.
-    is_mirrored : bool, shape (candidates,)
-        Whether chunks gather in the reverse of the order in which they scatter, as few or as many of them last on a
-        dimension as first: where lags are long, a dimension with many last ones waits for them in the middle.
+    `weight`, shape (candidates,): weight of the time in middle stages.
+    `tail`, shape (candidates, thresholds, resources): picoseconds that a dimension finishes after its load.
+    `is_bound`, shape (candidates,): whether the tail holds the least lags, so that no plan of these paths ends before
+      the latest finish.
+    `is_mirrored`, shape (candidates,): whether chunks gather in the reverse of the order in which they scatter, as few
+      or as many of them last on a dimension as first: where lags are long, a dimension with many last ones waits for
+      them in the middle.
     """
 
     weight: FloatArray

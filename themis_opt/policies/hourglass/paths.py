@@ -20,16 +20,11 @@ ROUNDING = 1e-6
 class PathParams(NamedTuple):
     """How chunks are dealt out to paths; a named tuple, because compiled code takes no dataclass.
 
-    Attributes
-    ----------
-    batches : int
-        Batches in which the chunks of a layer are dealt out at most, for thousands of chunks not to take longer.
-    steepness : int
-        Power of its finish that prices a dimension: the steeper, the more the latest finish counts beside the others.
-    evenness : float
-        Weight of uneven finishes beside the latest one, which decides between equal ones.
-    least_price : float
-        Price of a dimension that has nothing to do so far, for paths to differ in it.
+    `batches`: batches in which the chunks of a layer are dealt out at most, for thousands of chunks not to take longer.
+    `steepness`: power of its finish that prices a dimension: the steeper, the more the latest finish counts beside the
+      others.
+    `evenness`: weight of uneven finishes beside the latest one, which decides between equal ones.
+    `least_price`: price of a dimension that has nothing to do so far, for paths to differ in it.
     """
 
     batches: int = 64
@@ -41,26 +36,15 @@ class PathParams(NamedTuple):
 class Pool(NamedTuple):
     """The paths in use, arrays of shape (paths,) unless stated, and work space.
 
-    Attributes
-    ----------
-    path, collective, layer, chunks : int64
-        A path, where it belongs, and how many chunks take it.
-    load : float64, shape (paths, resources)
-        Picoseconds for which one chunk holds each dimension.
-    middle : float64
-        Picoseconds of one chunk in stages between its first scatter and its last gather.
-    credit : int64
-        How far each path is behind its share while chunks are lined up.
-    size : int64, shape (1,)
-        How many paths there are.
-    total : float64, shape (thresholds, resources)
-        Load of the chunks that are released at or after each threshold.
-    total_middle : float64, shape (1,)
-        Sum of `middle` over the chunks.
-    price, change : float64, shape (resources,)
-        Prices of the dimensions, and the difference in load between two paths.
-    cost, choice : float64 and int64, shape (2**widest,)
-        Work space of :func:`~themis_opt.policies.hourglass.tables.cheapest_path`.
+    `path`, `collective`, `layer`, `chunks`: a path, where it belongs, and how many chunks take it.
+    `load`, shape (paths, resources): picoseconds for which one chunk holds each dimension.
+    `middle`: picoseconds of one chunk in stages between its first scatter and its last gather.
+    `credit`: how far each path is behind its share while chunks are lined up.
+    `size`, shape (1,): how many paths there are.
+    `total`, shape (thresholds, resources): load of the chunks that are released at or after each threshold.
+    `total_middle`, shape (1,): sum of `middle` over the chunks.
+    `price`, `change`, shape (resources,): prices of the dimensions, and the difference in load between two paths.
+    `cost`, `choice`, shape (2**widest,): work space of :func:`~themis_opt.policies.hourglass.tables.cheapest_path`.
     """
 
     path: IntArray

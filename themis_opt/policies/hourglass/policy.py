@@ -38,21 +38,13 @@ MOST_RESIZED_CHUNKS = 64
 class HourglassParams:
     """What the policy tries.
 
-    Attributes
-    ----------
-    weights : tuple of float
-        Weights of the time in middle stages for which paths are chosen; 0.0 balances loads alone.
-    trials_per_stage : int
-        Changes of a path to try for each stage of the plan, as long as that is not too much work.
-    most_work : int
-        Stages to simulate in all trials, and in all candidates but the first: what bounds the time.
-    free_chunks : int
-        Most chunks of free sizes of one collective.
-    resized, rebalanced : int
-        Where chunks cost something, of how many schedules the sizes are optimised, and how often the paths of the best
-        one are dealt out again for the sizes that suit them.
-    paths : PathParams
-        How chunks are dealt out to paths.
+    `weights`: weights of the time in middle stages for which paths are chosen; 0.0 balances loads alone.
+    `trials_per_stage`: changes of a path to try for each stage of the plan, as long as that is not too much work.
+    `most_work`: stages to simulate in all trials, and in all candidates but the first: what bounds the time.
+    `free_chunks`: most chunks of free sizes of one collective.
+    `resized`, `rebalanced`: where chunks cost something, of how many schedules the sizes are optimised, and how often
+      the paths of the best one are dealt out again for the sizes that suit them.
+    `paths`: how chunks are dealt out to paths.
     """
 
     weights: tuple[float, ...] = (0.3, 0.0)
@@ -85,12 +77,9 @@ class Hourglass:
     most 64 batches of chunks in each of 8 candidates, and O(n (D + log n)) for each of O(C D) simulations, whose
     number falls where n is large.
 
-    Parameters
-    ----------
-    sizes : {"equal", "free"}
-        Whether the chunks are equal, or may be fewer and of the sizes that suit the schedule best, from one linear
-        programme (:func:`themis_opt.solving.sizing.resized`).  Where each costs something, several numbers of them are
-        tried, and paths and sizes are suited to each other.  With very many collectives the chunks stay equal.
+    `sizes`: whether the chunks are equal, or may be fewer and of the sizes that suit the schedule best, from one linear
+      programme (:func:`themis_opt.solving.sizing.resized`).  Where each costs something, several numbers of them are
+      tried, and paths and sizes are suited to each other.  With very many collectives the chunks stay equal.
     """
 
     sizes: Literal["equal", "free"] = "equal"
@@ -98,10 +87,7 @@ class Hourglass:
     def __call__(self, instance: Instance, params: HourglassParams = USUAL_HOURGLASS) -> Plan:
         """Plan `instance`.
 
-        Raises
-        ------
-        InputError
-            If the clock is too small for it.
+        Raises InputError if the clock is too small for it.
         """
         check_clock(instance)
         schedule = balanced(instance, params) if self.sizes == "equal" else with_free_sizes(instance, params)

@@ -47,12 +47,8 @@ By whether the collective opens and closes: whether a chunk has most bytes at fi
 class Portion(NamedTuple):
     """Chunks of one collective of the instance that are dealt out as if they were a collective.
 
-    Attributes
-    ----------
-    number : int
-        Of the collective in the instance.
-    sizes : int64, shape (chunks,)
-        Bytes of each, equal but for one element, the largest first.
+    `number`: of the collective in the instance.
+    `sizes`, shape (chunks,): bytes of each, equal but for one element, the largest first.
     """
 
     number: int
@@ -70,25 +66,15 @@ def equal_portions(instance: Instance, most: int | None = None) -> list[Portion]
 class Tables(NamedTuple):
     """The collectives, or portions of them, in arrays of shape (collectives,) unless stated.
 
-    Attributes
-    ----------
-    width, phases, chunks, release : int64
-        Dimensions it spans, phases, equal chunks, and release in picoseconds.
-    mirrors, mirrored : bool
-        Whether the gather order can be the scatter order reversed, and whether it is.
-    opens, closes : bool
-        Whether its first stages scatter, and its last stages gather: the stages that move most bytes.
-    rank : int64, shape (collectives, 3)
-        As in :data:`RANKS`.
-    resource : int64, shape (collectives, 2, widest)
-        What a stage holds, by phase and local dimension.
-    duration : int64, shape (collectives, 2, 2**widest, widest)
-        Picoseconds a stage of a chunk holds its dimension, by phase, mask of the local dimensions visited in the phase,
-        and local dimension.
-    lag : int64, shape (collectives, 2, widest)
-        Picoseconds from then to the result.
-    threshold : int64, shape (thresholds,)
-        Releases, ascending.
+    `width`, `phases`, `chunks`, `release`: dimensions it spans, phases, equal chunks, and release in picoseconds.
+    `mirrors`, `mirrored`: whether the gather order can be the scatter order reversed, and whether it is.
+    `opens`, `closes`: whether its first stages scatter, and its last stages gather: the stages that move most bytes.
+    `rank`, shape (collectives, 3): as in :data:`RANKS`.
+    `resource`, shape (collectives, 2, widest): what a stage holds, by phase and local dimension.
+    `duration`, shape (collectives, 2, 2**widest, widest): picoseconds a stage of a chunk holds its dimension, by phase,
+      mask of the local dimensions visited in the phase, and local dimension.
+    `lag`, shape (collectives, 2, widest): picoseconds from then to the result.
+    `threshold`, shape (thresholds,): releases, ascending.
     """
 
     width: IntArray

@@ -13,12 +13,8 @@ Bucket = tuple[int, ...]
 class Launching:
     """What launching policies share: how dimensions choose among their launches.
 
-    Parameters
-    ----------
-    order : {"ready", "newest", "layer"}
-        Which launch a dimension serves first: the one ready first, the newest, or the one needed first.
-    urgent : bool
-        Whether kinds whose rule says so, all-to-all, go before all others (Themis, ISCA 2022, section 5).
+    `order`: which launch a dimension serves first: the one ready first, the newest, or the one needed first.
+    `urgent`: whether kinds whose rule says so, all-to-all, go before all others (Themis, ISCA 2022, section 5).
     """
 
     order: Order = "ready"

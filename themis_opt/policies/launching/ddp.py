@@ -19,10 +19,7 @@ class Ddp(Launching):
     used or not.  S. Li et al., *PyTorch Distributed*, VLDB 2020, https://arxiv.org/abs/2006.15704;
     https://pytorch.org/docs/stable/notes/ddp.html.
 
-    Parameters
-    ----------
-    first_cap, cap : bytes
-        Size from which the first bucket, and each other, is closed: 1 MiB and 25 MiB by default.
+    `first_cap`, `cap`: size from which the first bucket, and each other, is closed: 1 MiB and 25 MiB by default.
     """
 
     first_cap: Annotated[Bytes, Field(gt=0)] = 2**20

@@ -29,10 +29,7 @@ class Dear(Launching):
     the all-gather of group 0 is launched, at the end of the iteration; that of group g + 1 is launched when the first
     layer of group g begins.  L. Zhang et al., *DeAR*, ICDCS 2023, https://arxiv.org/abs/2302.12445.
 
-    Parameters
-    ----------
-    threshold : bytes
-        A group is closed if the next tensor would make it reach this size, 25 MB by default.
+    `threshold`: a group is closed if the next tensor would make it reach this size, 25 MB by default.
     """
 
     threshold: Annotated[Bytes, Field(gt=0)] = 25 * 10**6

@@ -20,12 +20,8 @@ class Horovod(Launching):
     The defaults are those since release 0.21 (https://github.com/horovod/horovod/pull/2468); before they were
     ``horovod:buffer=64MiB:cycle=5ms``.
 
-    Parameters
-    ----------
-    buffer : bytes
-        Capacity of the fusion buffer, 128 MiB by default; a larger tensor goes alone.
-    cycle : time
-        Time between two looks at what is ready, 1 ms by default.
+    `buffer`: capacity of the fusion buffer, 128 MiB by default; a larger tensor goes alone.
+    `cycle`: time between two looks at what is ready, 1 ms by default.
     """
 
     buffer: Annotated[Bytes, Field(gt=0)] = 128 * 2**20

@@ -20,11 +20,8 @@ class WaitFree(Launching):
 
     H. Zhang et al., *Poseidon*, USENIX ATC 2017, https://www.usenix.org/conference/atc17/technical-sessions/presentation/zhang.
 
-    Parameters
-    ----------
-    barrier : bool
-        Whether the iteration ends with the last collective, as in frameworks whose optimizer updates all parameters in
-        one step, rather than each layer waits for its gradients alone.
+    `barrier`: whether the iteration ends with the last collective, as in frameworks whose optimizer updates all
+      parameters in one step, rather than each layer waits for its gradients alone.
     """
 
     barrier: bool = False
