@@ -266,9 +266,8 @@ def main() -> int:
     arguments = parser.parse_args()
     token = os.environ.get(TOKEN_VARIABLE) or sys.stdin.readline().strip()
     if arguments.ranks == "mpi":
-        from themis_opt.runtime.transports.mpi import leave_no_names, own_rank
+        from themis_opt.runtime.transports.mpi import own_rank
 
-        leave_no_names()
         return serve(own_rank(), arguments.coordinator, arguments.host, arguments.transport, token)
     _serve_all([int(number) for number in arguments.ranks.split(",")], arguments, token)
     return 0

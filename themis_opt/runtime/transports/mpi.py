@@ -1,8 +1,6 @@
 """Links over MPI (extra ``mpi``): nonblocking messages between ranks that mpiexec has started."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
@@ -11,8 +9,10 @@ import numpy as np
 
 from themis_opt.base.errors import InputError
 from themis_opt.runtime.links import Address, ChannelKey, Incoming, Outgoing, RankFailure
+from themis_opt.runtime.transports.shared_memory import unlink_shared_memory_after_this_process
 
 mpi4py.rc.thread_level = "multiple"
+unlink_shared_memory_after_this_process()
 from mpi4py import MPI  # noqa: E402
 
 MPI_POLL_SECONDS = 0.0002
@@ -20,20 +20,6 @@ MPI_POLL_SECONDS = 0.0002
 
 IDLE_SECONDS = 0.001
 """The same while messages of this rank are not due yet: those of others hardly are before."""
-
-
-SHARED = "/dev/shm/mpich_shm"
-"""How names of the memory begin that ranks of MPICH on one machine share."""
-
-
-def leave_no_names() -> None:
-    """Take the names of shared memory away once all ranks hold it, or it would stay where they are killed."""
-    MPI.COMM_WORLD.Barrier()
-    with suppress(OSError):  # systems without this file keep such memory elsewhere
-        mapped = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").split()
-        for name in {word for word in mapped if word.startswith(SHARED)}:
-            Path(name).unlink(missing_ok=True)
-    MPI.COMM_WORLD.Barrier()
 
 
 def own_rank() -> int:
