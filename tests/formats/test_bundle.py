@@ -26,7 +26,7 @@ def test_a_folder_holds_every_format(tmp_path, schedule, expected):
 @each_kind
 def test_pictures_that_could_not_be_read_are_left_out(tmp_path, monkeypatch, schedule, expected):
     write_schedule(tmp_path, schedule, "title")
-    monkeypatch.setattr(timeline, "MAX_PICTURED_STAGES", 1)
+    monkeypatch.setattr(timeline, "MAX_PICTURED_BARS", 1)
     write_schedule(tmp_path, schedule, "title")
     assert {path.name for path in tmp_path.iterdir()} == expected - PICTURES
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from counted_calls import count_calls
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import instances, plans
@@ -320,6 +321,14 @@ def test_chunks_may_have_a_million_stages(chunks: int, refused: bool) -> None:
         return
     with pytest.raises(InputError, match=r"collectives: their chunks must have at most 1000000 stages together"):
         check_clock(problem)
+
+
+def test_the_clock_is_checked_once_for_all_exchanges_of_a_kind() -> None:
+    network = Network(dimensions=(dimension(), dimension()))
+    many = [Collective(name=f"c{n}", kind=CollectiveKind.ALL_REDUCE, size=10**6 + 2 * n, chunks=8) for n in range(200)]
+    few, all_of_them = (Instance(network=network, collectives=tuple(some)) for some in (many[:2], many))
+    check_clock(few.replace(name="other"))  # what is computed once for a network
+    assert count_calls(lambda: check_clock(all_of_them)) < count_calls(lambda: check_clock(few)) + 20 * len(many)
 
 
 def test_headers_of_partly_filled_packets_count_for_the_clock() -> None:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 import vl_convert
+from counted_calls import count_calls
 from report_rows import SAMPLED, draw, sample, series_of, write_rows
 
 from themis_opt.base.errors import InputError
@@ -61,6 +62,12 @@ def report(request, tmp_path_factory):
     """Each report of sample rows."""
     path = write_rows(tmp_path_factory.mktemp("rows") / "rows.csv", sample(request.param))
     return draw(request.param, read_rows(path).to_frame())
+
+
+def test_rows_of_charts_are_neither_checked_nor_copied_one_by_one():
+    few, many = (pd.concat([BARS] * count, ignore_index=True) for count in (10, 110))
+    calls = [count_calls(lambda rows=rows: specification(bars(rows, "place", US, "part"))) for rows in (few, many)]
+    assert calls[1] - calls[0] < 200 * (len(many) - len(few))
 
 
 class Elements(HTMLParser):

@@ -4,6 +4,7 @@ import re
 from itertools import pairwise
 
 import pytest
+from layered_iterations import layers
 
 import themis_opt
 from themis_opt.formats.timeline import PICTURED_PERIODS
@@ -71,6 +72,14 @@ def test_an_iteration_has_its_compute_and_the_ends_of_its_periods() -> None:
     text = figure.chart.to_json()
     assert "ddp · compute" in text
     assert len(re.findall(r'"label": "period"', text)) == PICTURED_PERIODS
+
+
+@pytest.mark.parametrize(("most", "is_shown"), [(500, True), (400, False)])
+def test_tasks_are_bars_too(monkeypatch: pytest.MonkeyPatch, most: int, is_shown: bool) -> None:
+    monkeypatch.setattr(solution, "MOST_BARS", most)
+    compared = compare(layers(100, chunks=1), ["fused/baseline"])
+    (section, *_) = solution_page(compared).sections
+    assert bool(section.figures) == is_shown
 
 
 def test_verdict_and_every_policy_and_bound_are_on_the_page(comparison: Comparison, tmp_path) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from themis_opt.study.robust import RobustChoice
 
 
-PICTURE_SECONDS, PICTURES_SECONDS, WRITE_SECONDS = 1e-3, 2.0, 8e-6
+PICTURE_SECONDS, PICTURES_SECONDS, WRITE_SECONDS = 1e-3, 2.0, 5e-5
 """What pictures take for each stage, and at most, and what other files take for each stage."""
 
 MAX_WRITING = 0.5

@@ -28,7 +28,7 @@ WRITERS = Registry(
 def write_schedule(folder: Path, schedule: Schedule, title: str, summary: Summary | None = None) -> list[Path]:
     """Write the schedule, what :data:`WRITERS` make of it, and Gantt pictures; returns the files written.
 
-    Above :data:`~themis_opt.formats.timeline.MAX_PICTURED_STAGES` there are no pictures.  Files of an earlier schedule
+    Above :data:`~themis_opt.formats.timeline.MAX_PICTURED_BARS` there are no pictures.  Files of an earlier schedule
     that this one does not have are removed.
     """
     files = [folder / "schedule.json"]

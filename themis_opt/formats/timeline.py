@@ -14,8 +14,8 @@ import numpy as np
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.schedules.schedule import Schedule
 
-MAX_PICTURED_STAGES = 100_000
-"""Above this many stages in an iteration, trace and pictures would not be readable and are left out."""
+MAX_PICTURED_BARS = 20_000
+"""Above this many stages and tasks in an iteration, trace and pictures would not be readable and are left out."""
 
 PICTURED_PERIODS = 2
 """Iterations that pictures show where there is compute."""
@@ -23,7 +23,7 @@ PICTURED_PERIODS = 2
 
 def is_pictured(schedule: Schedule) -> bool:
     """Whether pictures of a schedule could be read."""
-    return schedule.plan.num_stages <= MAX_PICTURED_STAGES
+    return schedule.plan.num_stages + len(schedule.instance.tasks) <= MAX_PICTURED_BARS
 
 
 class Bars(NamedTuple):

@@ -52,6 +52,7 @@ from themis_opt.problem.rails import Line, lines
 from themis_opt.problem.wiring import blocks_sent, exactly, seconds_to_sum, steps
 
 if TYPE_CHECKING:
+    from themis_opt.problem.exchanges import Exchange
     from themis_opt.problem.instance import Instance
 
 GIB_PER_STAGE = 1e-6
@@ -428,14 +429,17 @@ def check_clock(instance: Instance) -> None:
     """
     _check_stages(instance)
     total = float(instance.work + max(exchange.release for exchange in instance.exchanges))
+    rates = _rates(instance)
+    alike: dict[tuple[CollectiveKind, tuple[int, ...]], list[Exchange]] = {}
     for exchange in instance.exchanges:
-        k = np.array(exchange.span)
-        whole = np.full(len(k), float(exchange.size))
-        for phase in exchange.kind.rule.phases:
-            rates = _rates(instance)
+        alike.setdefault((exchange.kind, exchange.span), []).append(exchange)
+    for (kind, span), exchanges in alike.items():
+        k, chunks = np.array(span), sum(exchange.chunks for exchange in exchanges)
+        whole = np.repeat([[float(exchange.size)] for exchange in exchanges], len(k), axis=1)
+        for phase in kind.rule.phases:
             one_packet = rates.header[k] * rates.picoseconds_per_byte[k] + rates.line_offsets[-1, phase, k]
             fixed = fixed_occupancy(instance, phase, k) + fixed_lag(instance, phase, k) + one_packet + 1
-            total += float(variable_occupancy(instance, phase, k, whole).sum()) + exchange.chunks * float(fixed.sum())
+            total += float(variable_occupancy(instance, phase, k, whole).sum()) + chunks * float(fixed.sum())
     if total > MAX_CLOCK:
         rule = (
             f"moving it one stage after another takes {format_seconds(total)}, "

@@ -22,7 +22,7 @@ from themis_opt.study.comparison import Comparison, Result
 PAGE = "schedule.html"
 
 MOST_BARS = 6_000
-"""Bars that a browser moves without delay; schedules of more stages are on the page as numbers alone."""
+"""Bars that a browser moves without delay; schedules of more stages and tasks are on the page as numbers alone."""
 
 MICRO = "µs"
 """What the page calls microseconds."""
@@ -54,7 +54,11 @@ def solution_page(comparison: Comparison, verdict: Sequence[str] = ()) -> Report
     figures = (_figure(comparison, shown),) if shown else ()
     sections = (
         Section(
-            "Schedule", () if figures else ("The schedules have too many stages for a picture.",), (), figures, True
+            "Schedule",
+            () if figures else ("The schedules have too many stages or tasks for a picture.",),
+            (),
+            figures,
+            True,
         ),
         Section("Policies", tables=(_results(comparison),), is_open=True),
         Section("Bounds", ("No schedule is faster than the largest of them.",), (_bounds(comparison),), is_open=True),
@@ -67,9 +71,14 @@ def _shown(comparison: Comparison) -> list[Result]:
     chosen = [comparison.best]
     if comparison.results[0] is not comparison.best:
         chosen.append(comparison.results[0])
-    while chosen and sum(len(pictured(result.schedule).stages) for result in chosen) > MOST_BARS:
+    while chosen and sum(map(_num_bars, chosen)) > MOST_BARS:
         chosen.pop()
     return chosen
+
+
+def _num_bars(result: Result) -> int:
+    """Stages and tasks that the picture of a result has."""
+    return sum(len(bars.row) for bars in pictured(result.schedule).bars if bars.kind != "wait")
 
 
 def _figure(comparison: Comparison, shown: Sequence[Result]) -> Figure:

@@ -26,6 +26,7 @@ from themis_opt.reports.rendering.tables import UNITS_OF_NANOSECONDS, cell
 
 with with_docstrings("altair"):  # it copies docstrings from class to class as it is imported, and fails without
     import altair as alt
+    from altair.utils.schemapi import debug_mode
 
 Chart = alt.LayerChart
 Spec = dict[str, Any]
@@ -458,7 +459,9 @@ def _data(frame: pd.DataFrame, *axes: Axis) -> alt.InlineData:
     texts = {f"{axis.field}_text": _texts_of(frame[axis.field], axis) for axis in axes}
     numbers = {name: _rounded(frame[name], DIGITS) for name in frame.select_dtypes("float")}
     cells = frame.assign(**numbers, **texts).astype(object)
-    return alt.InlineData(values=cells.where(cells.notna(), None).to_dict("records"))
+    rows = tuple(cells.where(cells.notna(), None).to_dict("records"))  # tuples are not copied with every chart
+    with debug_mode(False):  # plain values need no check
+        return alt.InlineData(values=rows)
 
 
 def _rounded(numbers: pd.Series, digits: int) -> pd.Series:
