@@ -327,8 +327,9 @@ def test_the_clock_is_checked_once_for_all_exchanges_of_a_kind() -> None:
     network = Network(dimensions=(dimension(), dimension()))
     many = [Collective(name=f"c{n}", kind=CollectiveKind.ALL_REDUCE, size=10**6 + 2 * n, chunks=8) for n in range(200)]
     few, all_of_them = (Instance(network=network, collectives=tuple(some)) for some in (many[:2], many))
-    check_clock(few.replace(name="other"))  # what is computed once for a network
-    assert count_calls(lambda: check_clock(all_of_them)) < count_calls(lambda: check_clock(few)) + 20 * len(many)
+    for problem in (few, all_of_them):
+        check_clock(problem)  # what is computed once for an instance
+    assert count_calls(lambda: check_clock(all_of_them)) < count_calls(lambda: check_clock(few)) + 40 * len(many)
 
 
 def test_headers_of_partly_filled_packets_count_for_the_clock() -> None:

@@ -55,7 +55,7 @@ def solution_page(comparison: Comparison, verdict: Sequence[str] = ()) -> Report
     sections = (
         Section(
             "Schedule",
-            () if figures else ("The schedules have too many stages or tasks for a picture.",),
+            () if figures else ("The schedules have too many bars for a picture.",),
             (),
             figures,
             True,
