@@ -1,7 +1,6 @@
 """SplitBrain: closed forms of memory and speedup, and the exchanges."""
 
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.workloads.layers import linear
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.setup import Setup
-from themis_opt.workloads.splitbrain import memory_fraction, serial_time, splitbrain
+from themis_opt.workloads.splitbrain import memory_fraction, splitbrain
 from themis_opt.workloads.timing import Rate
 
 CONVOLUTIONS, CONNECTED = 14_714_688, 18_923_530
@@ -61,12 +60,6 @@ def test_gradients_of_convolutions_wait_for_all_rounds() -> None:
     returned = {t.needed_before for t in instance.iteration.tensors if t.name.startswith("round") and "error" in t.name}
     assert returned == {"conv5_3.weight_gradient"}
     assert instance.task_index["conv5_3.weight_gradient"] > instance.task_index["fc6.round4.input_gradient"]
-
-
-def test_serial_time_adds_each_exchange_at_full_bandwidth() -> None:
-    instance = make(1)
-    sent = Fraction(2 * sum(t.size for t in instance.exchanges) * 1023, 1024)
-    assert serial_time(instance) == instance.compute + sent * 10**12 / (250 * 2**30)
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,8 @@ def adapted(instance: Instance, ratio: float) -> Instance:
 
 def sending_times(instance: Instance) -> dict[str, float]:
     """Picoseconds for which each dimension of the network sends what an iteration exchanges, in the fixed order."""
-    parts = {
-        part: split.dimension
-        for split in (instance.iteration.splits if instance.iteration else ())
-        for part in split.names
-    }
+    splits = instance.iteration.splits if instance.iteration else ()
+    parts = {part: split.dimension for split in splits for part in split.names}
     names = [name.partition("@")[0] for name in instance.fabric.dimension_names]
     times = dict.fromkeys(instance.network.dimension_names, 0.0)
     for exchange in instance.exchanges:

@@ -22,42 +22,29 @@ from typing import Literal
 from themis_opt.base.errors import InputError
 from themis_opt.problem.iteration import Iteration
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.workloads.groups import NpuGroups, divide
+from themis_opt.workloads.groups import NpuGroups, divide, groups_with_copies
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
 
 CONVOLUTIONAL_KINDS = ("convolution", "linear")
 
-
-def by_filters(layers: tuple[Layer, ...], setup: Setup, *, copies: bool = False) -> Iteration:
-    """Each NPU of a group has a part of the filters."""
-    return _Divided("filter", layers, setup, _groups(setup, copies)).iteration()
+DividedBy = Literal["filter", "channel", "spatial"]
 
 
-def by_channels(layers: tuple[Layer, ...], setup: Setup, *, copies: bool = False) -> Iteration:
-    """Each NPU of a group has a part of the input channels."""
-    return _Divided("channel", layers, setup, _groups(setup, copies)).iteration()
+def divided(layers: tuple[Layer, ...], setup: Setup, *, by: DividedBy, copies: bool = False) -> Iteration:
+    """Each NPU has a part of the filters, of the input channels, or of the rows of every image.
 
-
-def by_space(layers: tuple[Layer, ...], setup: Setup, *, copies: bool = False) -> Iteration:
-    """Each NPU of a group has a part of the rows of every image."""
-    return _Divided("spatial", layers, setup, _groups(setup, copies)).iteration()
-
-
-def _groups(setup: Setup, copies: bool) -> NpuGroups:
-    """All NPUs as one group, or those of the innermost dimension by default."""
+    All NPUs are one group, or with copies those of the innermost dimension by default.
+    """
     network = setup.network
-    groups = divide(network, (setup.group or network.sizes[0]) if copies else network.num_npus, shared=setup.shared)
-    if copies and (groups.size == 1 or groups.copies == 1):
-        rule = f"must be more than 1 and less than all {network.num_npus} NPUs, for there to be groups and copies"
-        raise InputError(rule, field="--tensor-group", value=groups.size)
-    return groups
+    groups = groups_with_copies(setup, f"data+{by}") if copies else divide(network, network.num_npus)
+    return _Divided(by, layers, setup, groups).iteration()
 
 
 @dataclass(frozen=True)
 class _Divided:
-    by: Literal["filter", "channel", "spatial"]
+    by: DividedBy
     layers: tuple[Layer, ...]
     setup: Setup
     groups: NpuGroups
@@ -71,7 +58,8 @@ class _Divided:
             self._forward(passes, layer)
         for layer in reversed(self.layers):
             self._backward(passes, layer)
-        self._gradients(passes)
+        replicas = None if self.by == "spatial" else self.groups.across  # other NPUs of a group have other parts
+        passes.gradients(self.layers, self.setup, self._parameters, replicas)
         return passes.iteration(self.groups.splits)
 
     def _check(self) -> None:
@@ -134,16 +122,3 @@ class _Divided:
     def _redistribute(self, passes: Passes, layer: Layer, name: str) -> None:
         elements = -(-self.setup.batch * layer.inputs // self.groups.size)
         passes.block(f"{layer.name}.{name}", CollectiveKind.ALL_TO_ALL, elements, self.groups.inside)
-
-    def _gradients(self, passes: Passes) -> None:
-        """All-reduces of what several NPUs have copies of."""
-        replicas = None if self.by == "spatial" else self.groups.across
-        needed = "update" if self.setup.update else ""
-        parts = {f"{layer.name}.gradients": (layer, self._parameters(layer)) for layer in reversed(self.layers)}
-        if self.setup.granularity == "fused":
-            parts = {"gradients": (self.layers[0], sum(elements for _, elements in parts.values()))}
-        for name, (layer, elements) in parts.items():
-            ready = f"{layer.name}.weight_gradient"
-            passes.exchange(
-                name, CollectiveKind.ALL_REDUCE, elements, ready, needed or f"{layer.name}.forward", replicas
-            )

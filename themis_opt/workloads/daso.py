@@ -17,7 +17,7 @@ from typing import Any
 from themis_opt.base.errors import InputError
 from themis_opt.problem.iteration import Iteration
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.workloads.groups import NpuGroups, divide
+from themis_opt.workloads.groups import NpuGroups, groups_with_copies
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
@@ -25,21 +25,19 @@ from themis_opt.workloads.setup import Setup
 
 def daso(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """The iteration of `setup.skip` batches."""
-    groups = divide(setup.network, setup.group or setup.network.sizes[0], shared=setup.shared)
-    _check(layers, setup, groups)
+    groups = groups_with_copies(setup, "daso")
+    _check(layers, setup)
     passes = Passes(setup.element_bytes)
     for batch in range(1, setup.skip + 1):
         _batch(passes, layers, setup, batch)
     for batch in range(1, setup.skip + 1):
-        _gradients(passes, layers, setup, groups, batch)
+        prefix, needed = f"batch{batch}/", f"batch{batch % setup.skip + 1}/update"
+        passes.gradients(layers, setup, dimensions=groups.inside, prefix=prefix, needed=needed)
     _average(passes, layers, setup, groups)
     return passes.iteration(groups.splits, setup.skip)
 
 
-def _check(layers: tuple[Layer, ...], setup: Setup, groups: NpuGroups) -> None:
-    if groups.size == 1 or groups.copies == 1:
-        rule = f"must be more than 1 and less than all {setup.network.num_npus} NPUs for daso"
-        raise InputError(rule, field="--tensor-group", value=groups.size)
+def _check(layers: tuple[Layer, ...], setup: Setup) -> None:
     if not 0 <= setup.wait <= setup.skip:
         raise InputError(f"must be at least 0 and at most --skip, {setup.skip}", field="--wait", value=setup.wait)
     if any(layer.kind == "table" for layer in layers):
@@ -52,24 +50,7 @@ def _batch(passes: Passes, layers: tuple[Layer, ...], setup: Setup, batch: int) 
     for layer in layers:
         kept = layer.elements() if batch == 1 else 0
         passes.compute(f"batch{batch}/{layer.name}.forward", setup.times(layer).forward, kept)
-    for layer in reversed(layers):
-        times, name = setup.times(layer), f"batch{batch}/{layer.name}"
-        if setup.recompute:
-            passes.compute(f"{name}.recompute", times.forward)
-        passes.compute(f"{name}.weight_gradient", times.weight_gradient)
-        if layer is not layers[0]:
-            passes.compute(f"{name}.input_gradient", times.input_gradient)
-
-
-def _gradients(passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: NpuGroups, batch: int) -> None:
-    """All-reduces inside groups, needed before the next update."""
-    needed = f"batch{batch % setup.skip + 1}/update"
-    parts = {f"{layer.name}.gradients": (layer, layer.elements()) for layer in reversed(layers)}
-    if setup.granularity == "fused":
-        parts = {"gradients": (layers[0], sum(layer.elements() for layer in layers))}
-    for name, (layer, elements) in parts.items():
-        ready, name = f"batch{batch}/{layer.name}.weight_gradient", f"batch{batch}/{name}"
-        passes.exchange(name, CollectiveKind.ALL_REDUCE, elements, ready, needed, groups.inside)
+    passes.backward(layers, setup, f"batch{batch}/")
 
 
 def _average(passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: NpuGroups) -> None:

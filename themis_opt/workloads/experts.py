@@ -13,7 +13,7 @@ Gradients of experts are all-reduced between the groups, all others between all 
 from themis_opt.base.errors import InputError
 from themis_opt.problem.iteration import Iteration
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.workloads.groups import NpuGroups, divide
+from themis_opt.workloads.groups import NpuGroups, groups_of
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
@@ -21,7 +21,7 @@ from themis_opt.workloads.setup import Setup
 
 def expert(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """Groups share the experts, those of the innermost dimension by default."""
-    groups = divide(setup.network, setup.group or setup.network.sizes[0], shared=setup.shared)
+    groups = groups_of(setup)
     _check(layers, groups)
     passes = Passes(setup.element_bytes)
     if setup.update:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from themis_opt.base.errors import InputError
 from themis_opt.problem.iteration import Split
 from themis_opt.problem.network import Network
+from themis_opt.workloads.setup import Setup
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,21 @@ class NpuGroups:
     def replicas(self) -> tuple[str, ...] | None:
         """Dimensions of the gradients' exchange: None for all of the network."""
         return self.across if self.inside else None
+
+
+def groups_of(setup: Setup) -> NpuGroups:
+    """The groups that a setup asks for, by default those of the innermost dimension."""
+    return divide(setup.network, setup.group or setup.network.sizes[0], shared=setup.shared)
+
+
+def groups_with_copies(setup: Setup, parallelism: str) -> NpuGroups:
+    """The same. Raises InputError if there is one group, or one NPU in each."""
+    groups = groups_of(setup)
+    if groups.size == 1 or groups.copies == 1:
+        npus = setup.network.num_npus
+        rule = f"must be more than 1 and less than all {npus} NPUs, for {parallelism} to have groups and copies"
+        raise InputError(rule, field="--tensor-group", value=groups.size)
+    return groups
 
 
 def divide(network: Network, size: int, *, shared: bool = True) -> NpuGroups:

@@ -4,6 +4,7 @@ Fields: https://huggingface.co/docs/transformers/main_classes/configuration, and
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields as fields_of
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,19 +28,8 @@ LAYER_FIELDS = ("layers", "num_hidden_layers", "n_layer")
 HEAD = 128
 """Usual size of a head."""
 
-TRANSFORMER_KNOBS = (
-    "layers",
-    "hidden",
-    "vocabulary",
-    "heads",
-    "groups",
-    "inner",
-    "experts",
-    "active",
-    "shared",
-    "expert",
-    "dense",
-)
+TRANSFORMER_KNOBS = tuple(field.name for field in fields_of(Decoder) if field.type is int and field.name != "head")
+"""The numbers of a decoder but the size of a head, which follows from how many there are."""
 
 
 def model_of_numbers(settings: Iterable[str]) -> TrainingModel:
@@ -51,15 +41,13 @@ def model_of_numbers(settings: Iterable[str]) -> TrainingModel:
     for setting in settings:
         name, _, text = setting.partition("=")
         if name not in TRANSFORMER_KNOBS or name in given:
-            raise InputError(
-                f"knobs of transformer, each once: {', '.join(TRANSFORMER_KNOBS)}", field="MODEL", value=setting
-            )
+            rule = f"knobs of transformer, each once: {', '.join(TRANSFORMER_KNOBS)}"
+            raise InputError(rule, field="MODEL", value=setting)
         given[name] = _whole(text, setting)
     missing = [name for name in ("layers", "hidden") if name not in given]
     if missing:
-        raise InputError(
-            f"transformer needs {missing[0]}=..", field="MODEL", value=":".join(["transformer", *settings])
-        )
+        value = ":".join(["transformer", *settings])
+        raise InputError(f"transformer needs {missing[0]}=..", field="MODEL", value=value)
     hidden = given["hidden"]
     heads = given.get("heads", max(1, hidden // HEAD))
     usual: dict[str, Any] = {
@@ -70,9 +58,8 @@ def model_of_numbers(settings: Iterable[str]) -> TrainingModel:
         "inner": 4 * hidden,
     }
     shape = _checked(Decoder(**usual | given), "MODEL")
-    return TrainingModel(
-        f"Transformer {shape.layers} x {hidden}", "given by numbers", partial(decoder, shape), USUAL_SEQUENCE
-    )
+    title = f"Transformer {shape.layers} x {hidden}"
+    return TrainingModel(title, "given by numbers", partial(decoder, shape), USUAL_SEQUENCE)
 
 
 def _whole(text: str, setting: str) -> int:
@@ -173,9 +160,8 @@ def _bert(fields: _Fields) -> Make:
 
 
 def _gpt_2(fields: _Fields) -> Make:
-    return partial(
-        transformer, TransformerShape(fields["n_layer"], fields["n_embd"], fields["vocab_size"], fields.positions)
-    )
+    shape = TransformerShape(fields["n_layer"], fields["n_embd"], fields["vocab_size"], fields.positions)
+    return partial(transformer, shape)
 
 
 ARCHITECTURES: Mapping[str, Callable[[_Fields], Make]] = {
@@ -194,9 +180,8 @@ ARCHITECTURES: Mapping[str, Callable[[_Fields], Make]] = {
 def _checked(shape: Decoder, source: str) -> Decoder:
     """The shape, if its parts fit each other."""
     if shape.heads % shape.groups:
-        raise InputError(
-            f"heads must be a multiple of groups = {shape.groups}", field="heads", value=shape.heads, source=source
-        )
+        rule = f"heads must be a multiple of groups = {shape.groups}"
+        raise InputError(rule, field="heads", value=shape.heads, source=source)
     if shape.active > shape.experts:
         rule = f"a token cannot use more than the experts = {shape.experts} of a layer"
         raise InputError(rule, field="active", value=shape.active, source=source)

@@ -21,7 +21,7 @@ from itertools import pairwise
 from themis_opt.base.errors import InputError
 from themis_opt.problem.iteration import Iteration
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.workloads.groups import NpuGroups, divide
+from themis_opt.workloads.groups import NpuGroups, divide, groups_of
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
@@ -52,8 +52,7 @@ def tensor(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
 def hybrid(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """Groups share the model, those of the innermost dimension by default; gradients are exchanged across them."""
     _check_sharded(layers, "hybrid")
-    groups = divide(setup.network, setup.group or setup.network.sizes[0], shared=setup.shared)
-    return _iteration(layers, setup, groups)
+    return _iteration(layers, setup, groups_of(setup))
 
 
 def _check_sharded(layers: tuple[Layer, ...], parallelism: str) -> None:
@@ -145,9 +144,8 @@ def _gradients(passes: Passes, copied: list[Layer], setup: Setup, groups: NpuGro
     """All-reduces of gradients of copied layers, needed before the update or before the layer's next forward pass."""
     if setup.granularity == "fused":
         total = sum(layer.elements(groups.size) for layer in copied)
-        passes.exchange(
-            "gradients", CollectiveKind.ALL_REDUCE, total, passes.last_task, passes.first_task, groups.replicas
-        )
+        ready, needed = passes.last_task, passes.first_task
+        passes.exchange("gradients", CollectiveKind.ALL_REDUCE, total, ready, needed, groups.replicas)
         return
     for layer in copied:
         ready = f"{last}{layer.name}.weight_gradient"

@@ -58,7 +58,7 @@ def offloaded(layers: tuple[Layer, ...], setup: Setup, fates: Sequence[str]) -> 
     for place in range(len(layers) - 1, -1, -1):
         _backward(passes, layers, setup, place, fates[place])
     _swaps(passes, layers, setup, fates, swaps(layers, sizes, memory, fates))
-    _gradients(passes, layers, setup)
+    passes.gradients(layers, setup)
     link = Dimension(kind=Kind.SWITCH, size=2, bandwidth=setup.host_link, name=HOST)
     return passes.iteration(links=(link,))
 
@@ -193,13 +193,3 @@ def _swaps(
         passes.exchange(out, CollectiveKind.SEND, elements, ready, swap.out_before, (HOST,), model=True)
         name, after = f"{layer.name}.swap_in", {"after": (out,)}
         passes.exchange(name, CollectiveKind.SEND, elements, swap.back_after, swap.needed, (HOST,), model=True, **after)
-
-
-def _gradients(passes: Passes, layers: tuple[Layer, ...], setup: Setup) -> None:
-    """All-reduces of all NPUs, as in data parallelism."""
-    if setup.granularity == "fused":
-        passes.exchange("gradients", CollectiveKind.ALL_REDUCE, count(layers), passes.last_task, passes.first_task)
-        return
-    for layer in reversed(layers):
-        ready, needed = f"{layer.name}.weight_gradient", "update" if setup.update else f"{layer.name}.forward"
-        passes.exchange(f"{layer.name}.gradients", CollectiveKind.ALL_REDUCE, layer.elements(), ready, needed)

@@ -9,7 +9,7 @@ from themis_opt.base.errors import InputError, suggestion
 from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
 from themis_opt.problem.iteration import Iteration
 from themis_opt.workloads.adaptive import adapted
-from themis_opt.workloads.convolutional import by_channels, by_filters, by_space
+from themis_opt.workloads.convolutional import divided
 from themis_opt.workloads.daso import daso
 from themis_opt.workloads.experts import expert
 from themis_opt.workloads.hybrid import data, hybrid, tensor, zero1
@@ -50,12 +50,12 @@ PARALLELISMS: Mapping[str, Maker] = MappingProxyType(
         "daso": Maker(daso, ("group", "granularity", "recompute", "update", "skip", "wait")),
         "pipeline": Maker(pipeline, ("stages", "microbatches", "schedule", "granularity", "recompute", "update")),
         "out-of-core": Maker(out_of_core, ("memory", "host_link", "granularity", "update")),
-        "filter": Maker(by_filters, ("granularity", "update")),
-        "channel": Maker(by_channels, ("granularity", "update")),
-        "spatial": Maker(by_space, ("granularity", "update")),
-        "data+filter": Maker(partial(by_filters, copies=True), ("group", "granularity", "update")),
-        "data+channel": Maker(partial(by_channels, copies=True), ("group", "granularity", "update")),
-        "data+spatial": Maker(partial(by_space, copies=True), ("group", "granularity", "update")),
+        "filter": Maker(partial(divided, by="filter"), ("granularity", "update")),
+        "channel": Maker(partial(divided, by="channel"), ("granularity", "update")),
+        "spatial": Maker(partial(divided, by="spatial"), ("granularity", "update")),
+        "data+filter": Maker(partial(divided, by="filter", copies=True), ("group", "granularity", "update")),
+        "data+channel": Maker(partial(divided, by="channel", copies=True), ("group", "granularity", "update")),
+        "data+spatial": Maker(partial(divided, by="spatial", copies=True), ("group", "granularity", "update")),
     }
 )
 

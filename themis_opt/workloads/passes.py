@@ -1,11 +1,14 @@
 """An iteration under construction: tasks in the order they run, and tensors that later tasks wait for."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.problem.exchanges import Tensor
 from themis_opt.problem.iteration import MAX_TASKS, ComputeTask, Iteration, Split
 from themis_opt.problem.phases import CollectiveKind
+from themis_opt.workloads.layers import Layer
+from themis_opt.workloads.setup import Setup
 
 
 class Passes:
@@ -50,6 +53,40 @@ class Passes:
         for tensor, kind, size, dimensions, after in waiting:
             more = {"after": after} if after else {}
             self.exchange(tensor, kind, size, ready, name, dimensions, model=True, **more)
+
+    def backward(self, layers: Sequence[Layer], setup: Setup, prefix: str = "") -> None:
+        """Add the backward pass of layers that one NPU has whole; the first needs no gradients of its inputs."""
+        for layer in reversed(layers):
+            times, name = setup.times(layer), f"{prefix}{layer.name}"
+            if setup.recompute:
+                self.compute(f"{name}.recompute", times.forward)
+            self.compute(f"{name}.weight_gradient", times.weight_gradient)
+            if layer is not layers[0]:
+                self.compute(f"{name}.input_gradient", times.input_gradient)
+
+    def gradients(
+        self,
+        layers: Sequence[Layer],
+        setup: Setup,
+        elements: Callable[[Layer], int] = Layer.elements,
+        dimensions: tuple[str, ...] | None = None,
+        *,
+        prefix: str = "",
+        needed: str = "",
+    ) -> None:
+        """Add all-reduces of the gradients of each layer, or of all as one.
+
+        `elements`: how many of a layer's gradients an NPU has.
+        `prefix`: of the names of tasks and tensors.
+        `needed`: the task that waits; by default the update, or the layer's next forward pass.
+        """
+        parts = {f"{layer.name}.gradients": (layer, elements(layer)) for layer in reversed(layers)}
+        if setup.granularity == "fused":
+            parts = {"gradients": (layers[0], sum(count for _, count in parts.values()))}
+        for name, (layer, count) in parts.items():
+            ready = f"{prefix}{layer.name}.weight_gradient"
+            user = needed or ("update" if setup.update else f"{layer.name}.forward")
+            self.exchange(f"{prefix}{name}", CollectiveKind.ALL_REDUCE, count, ready, user, dimensions)
 
     def block(
         self, name: str, kind: CollectiveKind, elements: int, dimensions: tuple[str, ...], after: tuple[str, ...] = ()

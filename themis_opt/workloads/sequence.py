@@ -15,7 +15,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.problem.exchanges import Tensor
 from themis_opt.problem.iteration import Iteration
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.workloads.groups import divide
+from themis_opt.workloads.groups import groups_of
 from themis_opt.workloads.hybrid import hybrid
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.setup import Setup
@@ -23,7 +23,7 @@ from themis_opt.workloads.setup import Setup
 
 def sequence(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """Groups share the model and the sequence, those of the innermost dimension by default."""
-    groups = divide(setup.network, setup.group or setup.network.sizes[0], shared=setup.shared)
+    groups = groups_of(setup)
     if groups.size == 1:
         raise InputError("must be 2 or more for sequence", field="--tensor-group", value=1)
     iteration = hybrid(layers, setup)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from themis_opt.base.errors import InputError
 from themis_opt.problem.iteration import Iteration
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.workloads.groups import NpuGroups, divide
+from themis_opt.workloads.groups import NpuGroups, divide, groups_with_copies
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
@@ -31,11 +31,7 @@ def fully_sharded(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
 
 def hybrid_sharded(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """Shards over the NPUs of a group, copies of them between groups."""
-    groups = divide(setup.network, setup.group or setup.network.sizes[0], shared=setup.shared)
-    if groups.size == 1 or groups.copies == 1:
-        rule = f"must be more than 1 and less than all {setup.network.num_npus} NPUs for hsdp"
-        raise InputError(rule, field="--tensor-group", value=groups.size)
-    return _Sharded(layers, setup, groups).iteration("hsdp")
+    return _Sharded(layers, setup, groups_with_copies(setup, "hsdp")).iteration("hsdp")
 
 
 @dataclass(frozen=True)
@@ -61,13 +57,7 @@ class _Sharded:
         for layer in self.layers:
             kept = -(-layer.elements() // self.groups.size)
             passes.compute(f"{layer.name}.forward", setup.times(layer).forward, kept)
-        for layer in reversed(self.layers):
-            times = setup.times(layer)
-            if setup.recompute:
-                passes.compute(f"{layer.name}.recompute", times.forward)
-            passes.compute(f"{layer.name}.weight_gradient", times.weight_gradient)
-            if layer is not self.layers[0]:
-                passes.compute(f"{layer.name}.input_gradient", times.input_gradient)
+        passes.backward(self.layers, setup)
         for layer in reversed(owning):
             passes.compute(f"{layer.name}.update", setup.optimizer * layer.elements() // total)
 
@@ -76,22 +66,14 @@ class _Sharded:
         place, elements, inside = self.layers.index(layer), layer.elements(), self.groups.inside
         begun = place - AHEAD - 1
         ready = f"{self.layers[begun].name}.forward" if begun >= 0 else f"{layer.name}.update"
-        passes.exchange(
-            f"{layer.name}.parameters", CollectiveKind.ALL_GATHER, elements, ready, f"{layer.name}.forward", inside
-        )
+        name, gather = f"{layer.name}.parameters", CollectiveKind.ALL_GATHER
+        passes.exchange(name, gather, elements, ready, f"{layer.name}.forward", inside)
         if place == len(self.layers) - 1:
             return
-        begun, first = place + AHEAD + 1, "recompute" if self.setup.recompute else "weight_gradient"
-        last = self.layers[-1].name
+        begun, last = place + AHEAD + 1, self.layers[-1].name
         ready = f"{self.layers[begun].name}.input_gradient" if begun < len(self.layers) else f"{last}.forward"
-        passes.exchange(
-            f"{layer.name}.parameters_again",
-            CollectiveKind.ALL_GATHER,
-            elements,
-            ready,
-            f"{layer.name}.{first}",
-            inside,
-        )
+        needed = f"{layer.name}.{'recompute' if self.setup.recompute else 'weight_gradient'}"
+        passes.exchange(f"{name}_again", gather, elements, ready, needed, inside)
 
     def _reduced(self, passes: Passes, layer: Layer) -> None:
         """Gradients to the NPUs that update them, and between the groups."""

@@ -9,15 +9,12 @@ begins when the last one is through, the convolutions' backward pass after all r
 all-reduced over all machines, those of the shards over the N/K that hold the same one.
 """
 
-import math
 from fractions import Fraction
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import PICOSECONDS_PER_SECOND
-from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import Iteration
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.workloads.groups import NpuGroups, divide
+from themis_opt.workloads.groups import NpuGroups, groups_of
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
@@ -27,48 +24,23 @@ def splitbrain(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """The iteration of a model that is convolutions first and fully connected layers after them."""
     convolutions, connected = _parts(layers)
     setup.check_only("splitbrain", ("group",))
-    groups = divide(setup.network, setup.group or setup.network.sizes[0], shared=setup.shared)
+    groups = groups_of(setup)
     passes = Passes(setup.element_bytes)
     for layer in convolutions:
         passes.compute(f"{layer.name}.forward", setup.times(layer).forward, layer.elements())
     boundary = passes.last_task
     for number in range(groups.size):
         _round(passes, connected, setup, groups, number, boundary)
-    for layer in reversed(convolutions):
-        passes.compute(f"{layer.name}.weight_gradient", setup.times(layer).weight_gradient)
-        if layer is not convolutions[0]:
-            passes.compute(f"{layer.name}.input_gradient", setup.times(layer).input_gradient)
+    passes.backward(convolutions, setup)
     _boundary_gradients(passes, convolutions, connected, setup, groups)
-    _gradients(passes, convolutions, connected, groups)
+    _gradients(passes, connected, groups)
+    passes.gradients(convolutions, setup)
     return passes.iteration(groups.splits)
 
 
 def memory_fraction(convolutions: int, connected: int, group: int) -> Fraction:
-    """Part of the model's parameters that one machine holds.
-
-    `convolutions`, `connected`: parameters of the convolutions and of the fully connected layers.
-    """
+    """Part of the parameters that one machine holds, from those of the convolutions and of the connected layers."""
     return (convolutions + Fraction(connected, group)) / (convolutions + connected)
-
-
-def serial_time(instance: Instance) -> Fraction:
-    """Picoseconds of an iteration that overlaps nothing and uses all bandwidth of each exchange's dimensions."""
-    dimensions = instance.fabric.dimensions
-    time = Fraction(instance.compute)
-    for tensor in instance.exchanges:
-        npus = math.prod(dimensions[k].size for k in tensor.span)
-        sent = tensor.size * tensor.kind.rule.bus_share(npus)
-        time += sent * PICOSECONDS_PER_SECOND / Fraction(sum(dimensions[k].bandwidth for k in tensor.span))
-    return time
-
-
-def speedup(instance: Instance, iteration_time: int | Fraction) -> Fraction:
-    """Samples per second of all machines, relative to one machine that trains alone.
-
-    `instance`: made by :func:`splitbrain`: each machine computes as long as one alone does for its batch.
-    `iteration_time`: picoseconds of one iteration, simulated or estimated (:func:`serial_time`).
-    """
-    return instance.network.num_npus * Fraction(instance.compute) / Fraction(iteration_time)
 
 
 def _parts(layers: tuple[Layer, ...]) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
@@ -92,16 +64,9 @@ def _round(
         passes.compute(f"{name}.forward", setup.times(layer, groups.size).forward, shard if number == 0 else 0)
         passes.block(f"{name}.output", CollectiveKind.ALL_GATHER, setup.batch * layer.outputs, groups.inside)
         if layer is connected[0]:
-            elements = setup.batch * layer.inputs
-            passes.exchange(
-                f"{suffix}.activations",
-                CollectiveKind.ALL_GATHER,
-                elements,
-                boundary,
-                f"{name}.forward",
-                groups.inside,
-                model=True,
-            )
+            activations, elements = f"{suffix}.activations", setup.batch * layer.inputs
+            kind, user = CollectiveKind.ALL_GATHER, f"{name}.forward"
+            passes.exchange(activations, kind, elements, boundary, user, groups.inside, model=True)
     for layer in reversed(connected):
         name, times = f"{layer.name}.{suffix}", setup.times(layer, groups.size)
         passes.compute(f"{name}.weight_gradient", times.weight_gradient)
@@ -117,20 +82,13 @@ def _boundary_gradients(
     needed = f"{convolutions[-1].name}.weight_gradient"
     elements = setup.batch * connected[0].inputs
     for number in range(1, groups.size + 1):
-        ready = f"{connected[0].name}.round{number}.input_gradient"
-        passes.exchange(
-            f"round{number}.error", CollectiveKind.REDUCE_SCATTER, elements, ready, needed, groups.inside, model=True
-        )
+        name, ready = f"round{number}.error", f"{connected[0].name}.round{number}.input_gradient"
+        passes.exchange(name, CollectiveKind.REDUCE_SCATTER, elements, ready, needed, groups.inside, model=True)
 
 
-def _gradients(
-    passes: Passes, convolutions: tuple[Layer, ...], connected: tuple[Layer, ...], groups: NpuGroups
-) -> None:
-    reduce = CollectiveKind.ALL_REDUCE
+def _gradients(passes: Passes, connected: tuple[Layer, ...], groups: NpuGroups) -> None:
+    """Shards of the fully connected layers, between the groups."""
     for layer in reversed(connected):
         shard, needed = -(-layer.elements() // groups.size), f"{layer.name}.round1.forward"
-        ready = f"{layer.name}.round{groups.size}.weight_gradient"
-        passes.exchange(f"{layer.name}.gradients", reduce, shard, ready, needed, groups.replicas)
-    for layer in reversed(convolutions):
-        ready, needed = f"{layer.name}.weight_gradient", f"{layer.name}.forward"
-        passes.exchange(f"{layer.name}.gradients", reduce, layer.elements(), ready, needed)
+        name, ready = f"{layer.name}.gradients", f"{layer.name}.round{groups.size}.weight_gradient"
+        passes.exchange(name, CollectiveKind.ALL_REDUCE, shard, ready, needed, groups.replicas)
