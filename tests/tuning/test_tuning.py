@@ -21,8 +21,7 @@ from themis_opt.tuning import tune
 from themis_opt.tuning.history import Trial, best_of, fresh, front_of, key_of, value_of
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.space import CaseMeasurement, Space
-from themis_opt.tuning.storage import StorageError, open_storage, sqlite_url
-from themis_opt.tuning.study import open_study
+from themis_opt.tuning.storage import StorageError, open_storage, open_study, sqlite_url
 from themis_opt.tuning.trials import Search
 
 NAME = "2d-sw_sw.all_reduce.100MiB"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -32,25 +32,15 @@ def settings(choice: Choice) -> tuple[str, ...]:
     (https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html); Horovod reads bytes and
     milliseconds (https://horovod.readthedocs.io/en/stable/tensor-fusion_include.html).
     """
-    return _LINES.get(str(choice.get("launching")), _nothing)(choice)
-
-
-def _nothing(choice: Choice) -> tuple[str, ...]:
+    match choice.get("launching"):
+        case "ddp":
+            line = f"model = DistributedDataParallel(model, bucket_cap_mb={int(choice['cap']) / MIB:.6g})"
+            first = f"torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = {choice['first_cap']}  # {FIRST_BUCKET}"
+            return (line,) if choice["first_cap"] == choice["cap"] else (first, line)
+        case "horovod":
+            cycle = int(choice["cycle_us"]) / 1000
+            return (f"export HOROVOD_FUSION_THRESHOLD={choice['buffer']} HOROVOD_CYCLE_TIME={cycle:g}",)
     return ()
-
-
-def _ddp(choice: Choice) -> tuple[str, ...]:
-    line = f"model = DistributedDataParallel(model, bucket_cap_mb={int(choice['cap']) / MIB:.6g})"
-    first = f"torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = {choice['first_cap']}  # {FIRST_BUCKET}"
-    return (line,) if choice["first_cap"] == choice["cap"] else (first, line)
-
-
-def _horovod(choice: Choice) -> tuple[str, ...]:
-    cycle = int(choice["cycle_us"]) / 1000
-    return (f"export HOROVOD_FUSION_THRESHOLD={choice['buffer']} HOROVOD_CYCLE_TIME={cycle:g}",)
-
-
-_LINES: Mapping[str, Callable[[Choice], tuple[str, ...]]] = MappingProxyType({"ddp": _ddp, "horovod": _horovod})
 
 
 def bucket_rows(tuned: Tuned) -> list[dict[str, Any]]:

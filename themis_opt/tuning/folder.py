@@ -1,21 +1,28 @@
 """The folder of a search: the tuned instance and its schedule, the best setting, the trials, and pictures."""
 
 import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.units import nanoseconds
 from themis_opt.formats.bundle import write_schedule
+from themis_opt.formats.gantt import save_figure
 from themis_opt.formats.tables import to_csv
 from themis_opt.problem.instance import Instance
-from themis_opt.reports.rendering.charts import save
+from themis_opt.reports.rendering.charts import Axis, Chart, lines, save
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.schedule_file import Summary, schedule_document
-from themis_opt.tuning.buckets import settings
+from themis_opt.tuning.buckets import MIB, settings
 from themis_opt.tuning.outcome import Tuned
-from themis_opt.tuning.pictures import bucket_chart, draw
 from themis_opt.tuning.space import judges
+
+SIZE = Axis("mebibytes", "size of a bucket, MiB", log=True)
+TIME = Axis("iteration_ns", "time of an iteration", log=True, format="duration")
 
 
 def write_tuned(folder: Path, tuned: Tuned) -> list[Path]:
@@ -34,7 +41,11 @@ def write_tuned(folder: Path, tuned: Tuned) -> list[Path]:
     ]
     if len(tuned.schedules) > 1:
         for case, schedule in zip(tuned.space.cases, tuned.schedules, strict=True):
-            files += _write_case(folder / case, tuned, schedule)
+            document = schedule_document(schedule, _summary(tuned, schedule))
+            files += [
+                _write(folder / case / "instance.json", instance_text(schedule.instance, tuned)),
+                _write(folder / case / "schedule.json", json.dumps(document) + "\n"),
+            ]
     return [*files, *_write_buckets(folder, tuned), *draw(tuned, folder)]
 
 
@@ -68,14 +79,6 @@ def instance_text(instance: Instance, tuned: Tuned) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def _write_case(folder: Path, tuned: Tuned, schedule: Schedule) -> list[Path]:
-    document = schedule_document(schedule, _summary(tuned, schedule))
-    return [
-        _write(folder / "instance.json", instance_text(schedule.instance, tuned)),
-        _write(folder / "schedule.json", json.dumps(document) + "\n"),
-    ]
-
-
 def _summary(tuned: Tuned, schedule: Schedule) -> Summary:
     return Summary(
         policy=tuned.policy,
@@ -88,3 +91,49 @@ def _summary(tuned: Tuned, schedule: Schedule) -> Summary:
 def _write(path: Path, content: str) -> Path:
     write_atomically(path, content)
     return path
+
+
+def draw(tuned: Tuned, folder: Path) -> Iterator[Path]:
+    """Write the pictures that a study has something for; yields their files.
+
+    There is a front where compromises were asked for, and importances where trials differ. Raises InputError if a file
+    cannot be written.
+    """
+    from optuna.importance import PedAnovaImportanceEvaluator
+    from optuna.visualization import matplotlib as plots
+
+    study, several = tuned.trials_of_optuna, tuned.objective == "pareto"
+    target: Any = (lambda trial: float(trial.values[0])) if several else None
+    name = {"target": target, "target_name": f"{tuned.space.measured}, ns" if len(tuned.space.cases) == 1 else "ratio"}
+    pictures: dict[str, Callable[[], Any]] = {"history.svg": lambda: plots.plot_optimization_history(study, **name)}
+    if tuned.importances:
+        pictures["importances.svg"] = lambda: plots.plot_param_importances(
+            study, evaluator=PedAnovaImportanceEvaluator(), target=target
+        )
+    if several:
+        pictures["front.svg"] = lambda: plots.plot_pareto_front(study, target_names=[tuned.space.measured, "chunks"])
+    for file, picture in pictures.items():
+        _draw_one(picture, folder / file)
+        yield folder / file
+
+
+def _draw_one(picture: Callable[[], Any], path: Path) -> None:
+    """Write a picture of Optuna, which draws on a figure of pyplot."""
+    from matplotlib import pyplot
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna's pictures with matplotlib are experimental, which it says each time
+        figure = picture().figure
+        figure.set_layout_engine("tight")
+        try:
+            save_figure(figure, path)
+        finally:
+            pyplot.close(figure)
+
+
+def bucket_chart(rows: Sequence[Mapping[str, Any]]) -> Chart:
+    """The rows of :func:`themis_opt.tuning.buckets.bucket_rows` as a curve above the bound."""
+    frame = pd.DataFrame(rows)
+    frame = frame.assign(what="time", mebibytes=frame["bucket_bytes"] / MIB)
+    bound = frame.assign(iteration_ns=frame["bound_ns"], what="bound")
+    return lines(frame, SIZE, TIME, "what", guides=bound)

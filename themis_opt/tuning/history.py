@@ -27,7 +27,6 @@ OBJECTIVES: tuple[Objective, ...] = ("makespan", "pareto")
 class Trial:
     """One choice that was tried.
 
-    `number`: of the trial in its study.
     `choice`: in canonical form.
     `state`: pruned trials were given up after some of the cases.
     `measurements`: of the cases tried, from cheap to costly.

@@ -41,10 +41,7 @@ DEFAULT: Mapping[str, ParameterValue] = MappingProxyType(
 
 @dataclass(frozen=True)
 class LaunchingChoices:
-    """Launching policies, their knobs, and the order in which dimensions serve collectives.
-
-    `names`: the policies to choose from.
-    """
+    """Launching policies to choose from, their knobs, and the order in which dimensions serve collectives."""
 
     instance: Instance
     names: tuple[str, ...] = tuple(LAUNCHING)

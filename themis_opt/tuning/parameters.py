@@ -14,7 +14,6 @@ Choice = Mapping[str, ParameterValue]
 class TunedParameter:
     """One thing to choose.
 
-    `name`: how it is called in studies and tables.
     `values`: what it may be; numbers ascend, are positive, and count as near where their ratio is near 1.
     `when`: values of earlier parameters under which it matters; empty if it always does.
     """

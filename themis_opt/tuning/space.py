@@ -52,7 +52,6 @@ class Space:
 
     A problem may have several cases, such as several sizes of one collective.
 
-    `name`: of the problem, for titles.
     `instances`: the cases, from cheap to costly, with the costs as asked for.
     `cases`: a name for each of them.
     `reference`: what users do today; it need not lie in the space.

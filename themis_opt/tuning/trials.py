@@ -17,8 +17,7 @@ from themis_opt.search.allowance import Allowance, cut_off
 from themis_opt.tuning.history import OUTCOME, History, Objective, Trial, key_of, ratio_of
 from themis_opt.tuning.parameters import ParameterValue, TunedParameter, every_choice, nearest_choice
 from themis_opt.tuning.space import CaseMeasurement, Space
-from themis_opt.tuning.storage import storage_errors
-from themis_opt.tuning.study import sampler
+from themis_opt.tuning.storage import sampler, storage_errors
 
 if TYPE_CHECKING:
     import optuna
@@ -34,11 +33,7 @@ TrialProgress = Callable[[int, int, Trial], None]
 
 
 class Search:
-    """A study with its space and what is known of it.
-
-    `study`: it may hold trials already.
-    `url`: where the study is kept, for messages.
-    """
+    """A study, which may hold trials already, with its space; the URL is for messages."""
 
     def __init__(self, study: "optuna.Study", space: Space, objective: Objective, seed: int, url: str | None) -> None:
         self.study, self.space, self.objective, self.seed, self.url = study, space, objective, seed, url

@@ -4,7 +4,7 @@ import logging
 import math
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.problem.instance import Instance
@@ -12,20 +12,12 @@ from themis_opt.search.allowance import Allowance
 from themis_opt.tuning.history import OBJECTIVES, Objective, Trial, best_of
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.outcome import Tuned
-from themis_opt.tuning.space import Space
-from themis_opt.tuning.storage import StorageError, storage_errors, without_secrets
-from themis_opt.tuning.study import open_study
+from themis_opt.tuning.storage import StorageError, open_study, storage_errors, without_secrets
 from themis_opt.tuning.trials import Search, TrialProgress
-
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
 
 
 class StorageLost(StorageError):
-    """A storage that failed during a search.
-
-    `tuned`: the outcomes until then, if there are any.
-    """
+    """A storage that failed during a search, with the outcomes until then, if there are any."""
 
     tuned: Tuned | None = None
 
@@ -75,30 +67,7 @@ def tune(
     StorageError
         If the storage fails; :class:`StorageLost` with the outcomes so far, if that happens during the search.
     """
-    return find(
-        make_space(instance, **options),
-        trials=trials,
-        seed=seed,
-        time_limit=time_limit,
-        objective=objective,
-        storage=storage,
-        study=study,
-        progress=progress,
-    )
-
-
-def find(
-    space: Space,
-    *,
-    trials: int,
-    seed: int,
-    time_limit: float,
-    objective: str,
-    storage: str | None,
-    study: str | None,
-    progress: TrialProgress,
-) -> Tuned:
-    """Search a space; parameters and errors as of :func:`tune`."""
+    space = make_space(instance, **options)
     if trials < 1:
         raise InputError("must be at least 1", field="trials", value=trials)
     checked = _checked(objective)
@@ -161,7 +130,7 @@ def importances(search: Search) -> dict[str, float]:
     """
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
-    target = None if search.objective == "makespan" else _first_value
+    target: Any = None if search.objective == "makespan" else lambda trial: float(trial.values[0])
     try:
         with storage_errors(search.url), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -169,7 +138,3 @@ def importances(search: Search) -> dict[str, float]:
     except StorageError as error:
         logging.getLogger(__name__).info("no importances: %s", error)
         return {}
-
-
-def _first_value(trial: "FrozenTrial") -> float:
-    return float(trial.values[0])
