@@ -24,8 +24,7 @@ from themis_opt.schedules.validation import validate
 from themis_opt.solving.sizing import granule, resized
 from themis_opt.study import plan_cache
 from themis_opt.study.comparison import compare
-from themis_opt.study.plan_cache import CacheParams, PlanCache
-from themis_opt.study.plan_files import CachedPlan
+from themis_opt.study.plan_cache import CachedPlan, CacheParams, PlanCache
 
 
 def free(instance: Instance) -> Schedule:

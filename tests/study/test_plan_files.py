@@ -17,8 +17,7 @@ from themis_opt.schedules.schedule_file import read_schedule
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.sizing import resized
 from themis_opt.study import plan_cache
-from themis_opt.study.plan_cache import PlanCache
-from themis_opt.study.plan_files import plan_key, read_plan
+from themis_opt.study.plan_cache import PlanCache, plan_key, read_plan
 
 
 def test_names_are_not_in_the_key(cache: PlanCache, few: Instance) -> None:
