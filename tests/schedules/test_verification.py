@@ -161,5 +161,5 @@ def test_times_for_fewer_stages_are_refused() -> None:
 
 def test_a_cost_model_that_counts_other_steps_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 1, 0))
-    monkeypatch.setattr("themis_opt.schedules.virtual_npus.steps", lambda dimension, phase: 9)
+    monkeypatch.setattr("themis_opt.schedules.verification.steps", lambda dimension, phase: 9)
     assert "the cost model counts" in refusal(schedule)

@@ -8,7 +8,7 @@ from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.schedules.virtual_npus import MAX_VIRTUAL_NPUS, DataTrial, virtual_sizes
+from themis_opt.schedules.verification import MAX_VIRTUAL_NPUS, DataTrial, virtual_sizes
 
 
 def instance_of(*sizes: int, kind: CollectiveKind = CollectiveKind.ALL_REDUCE) -> Instance:

@@ -8,22 +8,30 @@ weights what it adds (:mod:`themis_opt.schedules.adasum`), the numbers have to b
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.base.units import format_bandwidth, format_short_size, format_short_time
-from themis_opt.problem.cost import stage_phases
+from themis_opt.problem.cost import path_divisors, stage_phases
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Algorithm, Dimension
 from themis_opt.problem.phases import Blocks, CollectiveKind, Data, Phase
+from themis_opt.problem.wiring import algorithm_rule, blocks_sent, steps
+from themis_opt.schedules import adasum
 from themis_opt.schedules.data_movement import Traffic, move
 from themis_opt.schedules.port_traffic import BusiestPort, busiest_port
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import shape
-from themis_opt.schedules.virtual_npus import DataTrial, virtual_sizes
+
+MAX_VIRTUAL_NPUS = 4096
+"""Above it a collective is tried on smaller dimensions: one array holds the square of it in blocks."""
+
+MAX_RELAYING_NPUS = 256
+"""The same of one ring, line or grid, whose NPUs pass on the blocks of an all-to-all one by one in as many steps."""
 
 _FULL_SHARE = 1 + 1e-9
 """Of the makespan: sums of bytes in floating point are surely closer."""
@@ -34,7 +42,6 @@ class VerifyReport:
     """What was run.
 
     `num_npus`: virtual NPUs of the largest collective.
-    `num_paths`: distinct chunk paths.
     `reduced`: whether some collective was run on smaller dimensions than it has.
     `sizes`: per collective, virtual NPUs along each dimension it spans, innermost first.
     `busiest_port`: of the network as it is.
@@ -63,7 +70,7 @@ def verify(schedule: Schedule, seed: int = 0) -> VerifyReport:
     """Run a schedule on random data and check every block of every NPU, and what each stage sends.
 
     Chunks of collectives of one kind and span, with one path and order of starts, move their data alike: one of
-    them is run.  A collective of more than :data:`~themis_opt.schedules.virtual_npus.MAX_VIRTUAL_NPUS` NPUs runs with
+    them is run.  A collective of more than :data:`MAX_VIRTUAL_NPUS` NPUs runs with
     the same algorithms on dimensions of 2 or 3 NPUs.
 
     Parameters
@@ -135,7 +142,7 @@ def _run(instance: Instance, chunks: list[_Chunk], seed: int) -> None:
             raise InvalidSchedule("data", f"{chunk.exchange.name} chunk {chunk.chunk}: {problem}")
 
 
-def _problem(trial: DataTrial, chunk: _Chunk) -> str | None:
+def _problem(trial: "DataTrial", chunk: _Chunk) -> str | None:
     """The first stage that goes wrong, or the first wrong block in the end."""
     phases, charged = stage_phases(trial.exchange.kind, len(chunk.path)), trial.charged(chunk.path)
     state = trial.initial
@@ -175,3 +182,102 @@ def _report(schedule: Schedule, num_paths: int, port: BusiestPort) -> VerifyRepo
     sizes = tuple(virtual_sizes(instance, span) for span in spans)
     real = tuple(tuple(instance.fabric.sizes[k] for k in span) for span in spans)
     return VerifyReport(max(map(math.prod, sizes)), num_paths, sizes != real, sizes, port)
+
+
+@dataclass(frozen=True, eq=False)
+class DataTrial:
+    """A collective on virtual NPUs.
+
+    `instance`: the real one with virtual sizes along its span, and without compression.
+    `exchange`: what is run; every other of this kind on this span is tried alike.
+    `initial`, `expected`, shape (NPUs along each dimension, blocks along each dimension): what the NPUs hold before and
+      must hold after; only the first NPU if no other must hold anything.  Where a dimension combines pairs
+      (:mod:`themis_opt.schedules.adasum`) they are numbers with fractions, and what they must hold depends on the order
+      of the dimensions: see :meth:`expected_along`.
+    """
+
+    instance: Instance
+    exchange: Exchange
+    initial: Blocks
+    expected: Blocks
+
+    @classmethod
+    def of(cls, instance: Instance, exchange: Exchange, seed: int) -> Self:
+        """The trial of a collective operation, on random data."""
+        sizes = virtual_sizes(instance, exchange.span)
+        num_npus = math.prod(sizes)
+        rule = CollectiveKind(exchange.kind).rule
+        num_blocks = 1 if rule.phases[0].rule.data is Data.GROW else num_npus
+        generator = np.random.default_rng(seed)
+        initial: Blocks = generator.integers(2**32, size=(num_npus, num_blocks), dtype=np.uint32)
+        if _combines(instance, exchange):
+            initial = generator.standard_normal((num_npus, num_blocks)) + 0.5
+        resized = _resized(instance.group((exchange,)), dict(zip(exchange.span, sizes, strict=True)))
+        tensors = (_as_tensor(matrix, sizes) for matrix in (initial, rule.outcome(initial, sizes)))
+        return cls(resized, exchange, *tensors)
+
+    def expected_along(self, path: IntArray) -> Blocks:
+        """What the NPUs must hold after a path."""
+        if not _combines(self.instance, self.exchange):
+            return self.expected
+        scatter_path = path[: len(path) // len(self.exchange.kind.rule.phases)]
+        pairwise = [self.dimension(k).algorithm is Algorithm.ADASUM for k in scatter_path]
+        total = adasum.outcome(self.initial, [self.exchange.span.index(k) for k in scatter_path], pairwise)
+        sizes = self.initial.shape[: len(scatter_path)]
+        reduced = np.zeros((math.prod(sizes), total.size))
+        reduced[0] = total.ravel()
+        return _as_tensor(self.exchange.kind.rule.outcome(reduced, sizes), sizes)
+
+    def dimension(self, number: int) -> Dimension:
+        """A dimension, in its virtual size."""
+        return self.instance.fabric.dimensions[number]
+
+    def charged(self, path: IntArray) -> list[Traffic]:
+        """What the cost model counts for each stage of a path, when a block is one byte."""
+        num_npus = math.prod(self.dimension(k).size for k in self.exchange.span)
+        blocks = num_npus // path_divisors(self.instance, self.exchange.kind, path[None])[0]
+        stages = zip(
+            path, map(Phase, stage_phases(self.exchange.kind, len(path)).tolist()), blocks.tolist(), strict=True
+        )
+        return [
+            Traffic(steps(self.dimension(k), phase), size * blocks_sent(self.dimension(k), phase))
+            for k, phase, size in stages
+        ]
+
+
+def virtual_sizes(instance: Instance, span: tuple[int, ...]) -> tuple[int, ...]:
+    """NPUs along each dimension of `span` on which its collectives are tried.
+
+    All of them up to :data:`MAX_VIRTUAL_NPUS`, and :data:`MAX_RELAYING_NPUS`; else few, and no power of two where the
+    size is none and the limit allows it, so that halving-doubling meets both kinds of sizes.
+    """
+    dimensions = [instance.fabric.dimensions[k] for k in span]
+    real = tuple(dimension.size for dimension in dimensions)
+    relaying = [d.size for d in dimensions if algorithm_rule(d, Phase.ALL_TO_ALL).links is not None]
+    if math.prod(real) <= MAX_VIRTUAL_NPUS and max(relaying, default=0) <= MAX_RELAYING_NPUS:
+        return real
+    few = [dimension.kind.rule.few_npus for dimension in dimensions]
+    sizes = [power_of_two for power_of_two, _ in few]
+    for axis, (size, (power_of_two, other)) in enumerate(zip(real, few, strict=True)):
+        if size & (size - 1) and math.prod(sizes) // power_of_two * other <= MAX_VIRTUAL_NPUS:
+            sizes[axis] = other
+    return tuple(sizes)
+
+
+def _combines(instance: Instance, exchange: Exchange) -> bool:
+    """Whether a dimension of a reduction weights what it adds."""
+    pairwise = any(instance.fabric.dimensions[k].algorithm is Algorithm.ADASUM for k in exchange.span)
+    return pairwise and exchange.kind.rule.phases[0].rule.reduces
+
+
+def _as_tensor(matrix: Blocks, sizes: tuple[int, ...]) -> Blocks:
+    """One axis per dimension in the place of the axes (NPUs, blocks)."""
+    return matrix.reshape([n if rows > 1 else 1 for rows in matrix.shape for n in sizes])
+
+
+def _resized(instance: Instance, sizes: dict[int, int]) -> Instance:
+    dimensions = tuple(
+        dimension.replace(size=sizes.get(k, dimension.size), compression=1.0)
+        for k, dimension in enumerate(instance.network.dimensions)
+    )
+    return instance.replace(network=instance.network.replace(dimensions=dimensions))
