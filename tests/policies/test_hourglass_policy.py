@@ -13,9 +13,7 @@ import themis_opt
 from themis_opt.base.errors import InputError
 from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.hourglass import policy as hourglass
-from themis_opt.policies.hourglass.candidates import (
-    SEARCH,
-)
+from themis_opt.policies.hourglass.candidates import SEARCH
 from themis_opt.policies.hourglass.policy import Hourglass, HourglassParams, balanced
 from themis_opt.policies.themis import Themis
 from themis_opt.problem.exchanges import Collective

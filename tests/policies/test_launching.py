@@ -99,10 +99,7 @@ def resnet_50_weights() -> list[int]:
     return [sizes[n] for block in blocks.values() for n in sorted(block, key=lambda n: not n.endswith("downsample"))]
 
 
-@pytest.mark.parametrize(
-    ("element_bytes", "expected"),
-    [(4, [7.81, 30.0, 27.0, 25.0, 7.47]), (2, [3.91, 28.5, 16.24])],
-)
+@pytest.mark.parametrize(("element_bytes", "expected"), [(4, [7.81, 30.0, 27.0, 25.0, 7.47]), (2, [3.91, 28.5, 16.24])])
 def test_ddp_cuts_resnet_50_in_a_few_buckets(element_bytes: int, expected: list[float]) -> None:
     """Caps of 1 and 25 MiB, https://pytorch.org/docs/stable/notes/ddp.html; MiB of each bucket."""
     instance = layers([weights * element_bytes / 1000 for weights in resnet_50_weights()])

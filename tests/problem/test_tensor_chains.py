@@ -83,10 +83,7 @@ def test_launches_of_a_chain_are_never_fused() -> None:
         ((tensor("a", "all_reduce", "1 MB", "node", "b"),), "names 'b', there is no such other tensor"),
         ((tensor("a", "all_reduce", "1 MB", "node", "a"),), "names 'a', there is no such other tensor"),
         (
-            (
-                tensor("a", "all_reduce", "1 MB", "node", "b"),
-                tensor("b", "all_reduce", "1 MB", "node", "a"),
-            ),
+            (tensor("a", "all_reduce", "1 MB", "node", "b"), tensor("b", "all_reduce", "1 MB", "node", "a")),
             "dependencies form a cycle",
         ),
         (

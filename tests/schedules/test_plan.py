@@ -48,8 +48,7 @@ def test_stage_dimensions_follow_the_paths(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "label"),
-    [(0, "all_reduce1 chunk 0 reduce_scatter on dim1"), (10, "experts chunk 2 all_to_all on pod")],
+    ("number", "label"), [(0, "all_reduce1 chunk 0 reduce_scatter on dim1"), (10, "experts chunk 2 all_to_all on pod")]
 )
 def test_a_label_names_collective_chunk_phase_and_dimension(
     instance: Instance, plan: Plan, number: int, label: str

@@ -59,10 +59,7 @@ def test_tensors_ready_after_a_and_needed_before_b_share_the_window_between_them
 
 
 def test_blocking_tensors_add_up_along_the_path() -> None:
-    tensors = [
-        tensor("a", 6, "forward", "backward", parallelism="model"),
-        tensor("b", 7, "backward", "forward"),
-    ]
+    tensors = [tensor("a", 6, "forward", "backward", parallelism="model"), tensor("b", 7, "backward", "forward")]
     assert bounds_of(iteration({"forward": 10, "backward": 20}, tensors))["critical_path"] == pytest.approx(43)
 
 

@@ -3,7 +3,6 @@
 The documents are described in ``docs/design.md``; like instances they are checked once, at the border.
 """
 
-import json
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -11,15 +10,15 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from themis_opt.base.documents import read_json
-from themis_opt.base.errors import InputError, suggestion
+from themis_opt.base.documents import schema_text
+from themis_opt.base.errors import InputError
 from themis_opt.base.units import BytesPerSecond
 from themis_opt.designing.constraints import Constraint, read_constraint
 from themis_opt.formats.readers.registry import load
-from themis_opt.problem.catalog import DESIGN_SUFFIX, INSTANCES
+from themis_opt.problem.catalog import DESIGN_SUFFIX, INSTANCES, locate
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.exchanges import Collective
-from themis_opt.problem.fields import MAX_BANDWIDTH, MAX_DIMENSIONS, Count, FieldError, Model, located
+from themis_opt.problem.fields import MAX_BANDWIDTH, MAX_DIMENSIONS, Count, FieldError, Model, located, read_model
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import Split
 from themis_opt.problem.network import Dimension, Kind, Network
@@ -214,21 +213,13 @@ def load_problem(source: str | Path) -> DesignProblem:
 
     Raises InputError if there is none, or it breaks a rule; the message names file, field, value and rule.
     """
-    path = _located(source)
-    document = read_json(path)
-    if document.get("format") != FORMAT:
-        raise InputError(f"must be '{FORMAT}'", field="format", value=document.get("format"), source=str(path))
-    try:
-        return DesignProblem.model_validate(document)
-    except ValidationError as error:
-        raise located(error).within(str(path)) from None
+    return read_model(locate(source, shipped_problems, "design problem"), DesignProblem, FORMAT)
 
 
 def problem_schema() -> str:
     """The JSON Schema of design problems."""
-    schema = DesignProblem.model_json_schema() | {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    required = sorted({*schema["required"], "format"})
-    return json.dumps(schema | {"required": required}, indent=2, sort_keys=True) + "\n"
+    schema = DesignProblem.model_json_schema()
+    return schema_text(schema | {"required": sorted({*schema["required"], "format"})})
 
 
 def shipped_problems() -> dict[str, Path]:
@@ -262,14 +253,3 @@ def checked(instance: Instance, where: str) -> Instance:
     except InputError as error:
         raise error.within(where) from None
     return instance
-
-
-def _located(source: str | Path) -> Path:
-    path = Path(source)
-    if path.exists():
-        return path
-    name = path.name.removesuffix(".json").removesuffix(DESIGN_SUFFIX.removesuffix(".json"))
-    if path.name != str(source) or name not in shipped_problems():
-        near = suggestion(name, shipped_problems())
-        raise InputError(f"no such file, and no shipped design problem of that name{near}", source=str(source))
-    return shipped_problems()[name]

@@ -85,10 +85,7 @@ class Nccl:
     algorithm: Literal["auto", "ring", "tree", "nvls", "pat"] = "auto"
 
     def __call__(self, instance: Instance) -> Plan:
-        """Plan `instance`.
-
-        Raises InputError if NCCL does not have the algorithm asked for.
-        """
+        """Plan `instance`. Raises InputError if NCCL does not have the algorithm asked for."""
         largest = max(instance.exchanges, key=lambda exchange: exchange.size)
         ranked = estimates(instance, largest)
         if self.algorithm != "auto" and self.algorithm not in {estimate.algorithm for estimate in ranked}:

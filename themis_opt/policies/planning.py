@@ -11,7 +11,7 @@ import numpy as np
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.plan import Chunks, Launch, Order, Plan, fused
+from themis_opt.schedules.plan import Chunks, Launch, Order, Plan, fused, mirrored_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 
@@ -80,7 +80,7 @@ def plan_launches(instance: Instance, launches: Sequence[Launch], order: Order, 
         for members, plan in plans.items()
         for launch, chunks_of_launch in zip(members, plan.chunks, strict=True)
     }
-    mirrors = _mirrors(instance, launches)
+    mirrors = mirrored_launches(instance, launches)
     for gather, scatter in mirrors.items():
         chunks[gather] = Chunks(chunks[scatter].sizes, chunks[scatter].paths[:, ::-1])
     ordered = tuple(chunks[launch] for launch in range(len(launches)))
@@ -122,19 +122,8 @@ def _plans(
     return {members: known[group.fingerprint] for members, group in instances.items()}
 
 
-def _mirrors(instance: Instance, launches: Sequence[Launch]) -> dict[int, int]:
-    """Where gathers must reverse scatters, the scatter of every gather that is launched separately."""
-    if instance.ag_order == "free":
-        return {}
-    scatters = {launch.tensors: n for n, launch in enumerate(launches) if launch.part == "scatter"}
-    return {n: scatters[launch.tensors] for n, launch in enumerate(launches) if launch.part == "gather"}
-
-
 def _starts(
-    instance: Instance,
-    exchanges: Sequence[Exchange],
-    plans: Mapping[tuple[int, ...], Plan],
-    mirrors: Mapping[int, int],
+    instance: Instance, exchanges: Sequence[Exchange], plans: Mapping[tuple[int, ...], Plan], mirrors: Mapping[int, int]
 ) -> dict[int, IntArray]:
     """Per launch, when its stages start if its group runs alone, shape (chunks, stages).
 

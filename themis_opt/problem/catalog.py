@@ -1,13 +1,11 @@
 """Where instances come from: files, the ones shipped with the package by name, and random ones by seed."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.problem.cost import check_clock
-from themis_opt.problem.fields import located
+from themis_opt.problem.fields import read_model
 from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
 from themis_opt.problem.random_networks import PREFIX, random_instance, seed_of
 
@@ -35,9 +33,12 @@ def load(source: str | Path) -> Instance:
     InputError
         If there is no such instance, or it breaks a rule; the message names file, field, value and rule.
     """
-    if is_random(source):
-        return _random(str(source))
-    return read_instance(locate(source))
+    if not is_random(source):
+        return read_instance(locate(source))
+    seed = seed_of(str(source))
+    if seed is None:
+        raise InputError(f"must be '{PREFIX}' and a seed, such as {PREFIX}17", source=str(source))
+    return random_instance(seed)
 
 
 def is_random(source: str | Path) -> bool:
@@ -45,44 +46,26 @@ def is_random(source: str | Path) -> bool:
     return str(source).startswith(PREFIX)
 
 
-def locate(source: str | Path) -> Path:
-    """The file of that path, or of the shipped instance of that name.
-
-    Raises InputError if there is none.
-    """
+def locate(source: str | Path, files: Callable[[], Mapping[str, Path]] = shipped, what: str = "instance") -> Path:
+    """The file of that path, or the shipped one of that name. Raises InputError if there is none."""
     path = Path(source)
     try:
         if path.exists():
             return path
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", source=str(source)) from None
-    name = path.name.removesuffix(".json")
-    if path.name != str(source) or name not in shipped():
-        near = suggestion(name, shipped())
-        raise InputError(f"no such file, and no shipped instance of that name{near}", source=str(source))
-    return shipped()[name]
+    name, known = path.name.removesuffix(".json").removesuffix(".design"), files()
+    if path.name != str(source) or name not in known:
+        near = suggestion(name, known)
+        raise InputError(f"no such file, and no shipped {what} of that name{near}", source=str(source))
+    return known[name]
 
 
 def read_instance(path: Path) -> Instance:
-    """Read an instance from a document.
-
-    Raises InputError if it is none, or breaks a rule; the message names file, field, value and rule.
-    """
-    document = read_json(path)
-    if document.get("format") != INSTANCE_FORMAT:
-        raise InputError(f"must be '{INSTANCE_FORMAT}'", field="format", value=document.get("format"), source=str(path))
+    """Read an instance from a document. Raises InputError if it is none, or breaks a rule."""
+    instance = read_model(path, Instance, INSTANCE_FORMAT)
     try:
-        instance = Instance.model_validate(document)
         check_clock(instance)
-    except ValidationError as error:
-        raise located(error).within(str(path)) from None
     except InputError as error:
         raise error.within(str(path)) from None
     return instance
-
-
-def _random(name: str) -> Instance:
-    seed = seed_of(name)
-    if seed is None:
-        raise InputError(f"must be '{PREFIX}' and a seed, such as {PREFIX}17", source=name)
-    return random_instance(seed)

@@ -249,12 +249,9 @@ def rails_offset(
 def occupancy(
     instance: Instance, phase: Phase | IntArray, dimension: int | IntArray, size: IntArray, scattered: IntArray
 ) -> IntArray:
-    """Picoseconds for which stages hold their dimension, rounded up exactly.
+    """Picoseconds for which stages hold their dimension, rounded up exactly; arguments are those of :func:`bytes_sent`.
 
     Floating point decides where it is sure on which side of a whole number it is, and whole numbers do elsewhere.
-
-    `size`: chunk bytes.
-    `scattered`: as :func:`bytes_sent` takes it.
     """
     sent = bytes_sent(instance, phase, dimension, size, scattered)
     variable = np.asarray(variable_occupancy(instance, phase, dimension, sent))
@@ -350,11 +347,7 @@ def _times(ratios: _Ratios, size: Any, scattered: Any) -> tuple[Any, Any]:
 
 
 def path_costs(instance: Instance, kind: CollectiveKind, sizes: IntArray, paths: IntArray) -> StageCosts:
-    """Costs of all stages of the chunks of one collective operation.
-
-    `sizes`, shape (chunks,): bytes of each chunk.
-    `paths`, shape (chunks, stages): dimension of each stage; the phases of the collective follow each other.
-    """
+    """Costs of all stages of the chunks of one collective operation; sizes and paths are those of a plan."""
     phase = stage_phases(kind, paths.shape[1])
     dimension_sizes = _rates(instance).size.take(paths)
     size = sizes[:, None]
@@ -391,7 +384,6 @@ class Spread(NamedTuple):
 def spread(phase: Phase, dimension_sizes: IntArray, reached: IntArray, everything: IntArray | int) -> Spread:
     """How chunks are scattered around stages of one phase.
 
-    `dimension_sizes`: sizes of the dimensions of the stages.
     `reached`, `everything`: products of the sizes of the dimensions that the chunk has visited in the phase after the
       stage, and of all.
     """
@@ -427,7 +419,10 @@ def check_clock(instance: Instance) -> None:
     picoseconds, or chunks of collectives have more than :data:`~themis_opt.problem.fields.MAX_CHUNK_STAGES` stages
     together.
     """
-    _check_stages(instance)
+    stages = count_stages(instance)
+    if not instance.tasks and stages > MAX_CHUNK_STAGES:
+        rule = f"their chunks must have at most {MAX_CHUNK_STAGES} stages together, have {stages}; take fewer chunks"
+        raise InputError(rule, field="collectives")
     total = float(instance.work + max(exchange.release for exchange in instance.exchanges))
     rates = _rates(instance)
     alike: dict[tuple[CollectiveKind, tuple[int, ...]], list[Exchange]] = {}
@@ -453,14 +448,7 @@ def check_clock(instance: Instance) -> None:
 
 def count_stages(instance: Instance) -> int:
     """Stages of all chunks of an instance, those of all tensors where there is compute."""
-    return sum(exchange.chunks * len(exchange.span) * len(exchange.kind.rule.phases) for exchange in instance.exchanges)
-
-
-def _check_stages(instance: Instance) -> None:
-    stages = count_stages(instance)
-    if not instance.tasks and stages > MAX_CHUNK_STAGES:
-        rule = f"their chunks must have at most {MAX_CHUNK_STAGES} stages together, have {stages}; take fewer chunks"
-        raise InputError(rule, field="collectives")
+    return sum(exchange.num_stages for exchange in instance.exchanges)
 
 
 def check_memory(instance: Instance, memory: float) -> None:

@@ -13,12 +13,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import cost_type
 
 
-def with_costs(
-    instance: Instance,
-    *,
-    latency: str | None = None,
-    **costs: str | float | None,
-) -> Instance:
+def with_costs(instance: Instance, *, latency: str | None = None, **costs: str | float | None) -> Instance:
     """The instance with other costs on all its dimensions.
 
     Raises InputError if one of them breaks a rule, or the clock cannot hold the times.

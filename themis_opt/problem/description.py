@@ -164,7 +164,7 @@ def collective_rows(instance: Instance) -> list[dict[str, str]]:
             "chunks": str(exchange.chunks),
             "dimensions": _span(instance, exchange),
             "release": release,
-            "stages": str(exchange.chunks * len(exchange.span) * len(exchange.kind.rule.phases)),
+            "stages": str(exchange.num_stages),
         }
         for exchange, size, release in zip(instance.exchanges, sizes, releases, strict=True)
     ]

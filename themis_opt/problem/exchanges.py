@@ -119,12 +119,14 @@ class Exchange:
         """Chunks into which it can be cut: no more than the problem allows, and than it has elements."""
         return min(self.max_chunks, self.size // self.element_bytes)
 
+    @property
+    def num_stages(self) -> int:
+        """Stages of all its chunks."""
+        return self.chunks * len(self.span) * len(self.kind.rule.phases)
+
 
 def refuse_sends(exchanges: Iterable[Exchange], runtime: str) -> None:
-    """Refuse messages between neighbours where only collective operations can be run.
-
-    Raises InputError for the first of them.
-    """
+    """Refuse messages between neighbours, by an InputError, where only collective operations can be run."""
     for exchange in exchanges:
         if any(phase.rule.shifts for phase in exchange.kind.rule.phases):
             raise InputError(f"{runtime} runs no messages between neighbours", field="kind", value=exchange.kind.value)

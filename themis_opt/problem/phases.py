@@ -188,33 +188,9 @@ class CollectiveRule:
         return share / num_npus if self.order_matters else share
 
 
-def _sum(initial: Blocks, sizes: DimensionSizes = ()) -> Blocks:
+def _sum(initial: Blocks) -> Blocks:
     total: Blocks = initial.sum(axis=0, dtype=initial.dtype)
     return total
-
-
-def _all_to_all(initial: Blocks, sizes: DimensionSizes = ()) -> Blocks:
-    return initial.T
-
-
-def _all_gather(initial: Blocks, sizes: DimensionSizes = ()) -> Blocks:
-    return np.broadcast_to(initial[:, 0], (len(initial), len(initial)))
-
-
-def _reduce_scatter(initial: Blocks, sizes: DimensionSizes = ()) -> Blocks:
-    return _sum(initial)[:, None]
-
-
-def _all_reduce(initial: Blocks, sizes: DimensionSizes = ()) -> Blocks:
-    return np.broadcast_to(_sum(initial), initial.shape)
-
-
-def _broadcast(initial: Blocks, sizes: DimensionSizes = ()) -> Blocks:
-    return np.broadcast_to(initial[0], initial.shape)
-
-
-def _reduce(initial: Blocks, sizes: DimensionSizes = ()) -> Blocks:
-    return _sum(initial)[None]
 
 
 def _send(initial: Blocks, sizes: DimensionSizes) -> Blocks:
@@ -229,14 +205,22 @@ COLLECTIVE_RULES: Mapping[CollectiveKind, CollectiveRule] = MappingProxyType(
     {
         CollectiveKind.ALL_REDUCE: CollectiveRule(
             (Phase.REDUCE_SCATTER, Phase.ALL_GATHER),
-            _all_reduce,
+            lambda initial, sizes: np.broadcast_to(_sum(initial), initial.shape),
             halves=(CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER),
         ),
-        CollectiveKind.REDUCE_SCATTER: CollectiveRule((Phase.REDUCE_SCATTER,), _reduce_scatter),
-        CollectiveKind.ALL_GATHER: CollectiveRule((Phase.ALL_GATHER,), _all_gather),
-        CollectiveKind.ALL_TO_ALL: CollectiveRule((Phase.ALL_TO_ALL,), _all_to_all, urgent=True),
-        CollectiveKind.BROADCAST: CollectiveRule((Phase.SCATTER, Phase.ALL_GATHER), _broadcast),
-        CollectiveKind.REDUCE: CollectiveRule((Phase.REDUCE_SCATTER, Phase.GATHER), _reduce),
+        CollectiveKind.REDUCE_SCATTER: CollectiveRule(
+            (Phase.REDUCE_SCATTER,), lambda initial, sizes: _sum(initial)[:, None]
+        ),
+        CollectiveKind.ALL_GATHER: CollectiveRule(
+            (Phase.ALL_GATHER,), lambda initial, sizes: np.broadcast_to(initial[:, 0], (len(initial), len(initial)))
+        ),
+        CollectiveKind.ALL_TO_ALL: CollectiveRule((Phase.ALL_TO_ALL,), lambda initial, sizes: initial.T, urgent=True),
+        CollectiveKind.BROADCAST: CollectiveRule(
+            (Phase.SCATTER, Phase.ALL_GATHER), lambda initial, sizes: np.broadcast_to(initial[0], initial.shape)
+        ),
+        CollectiveKind.REDUCE: CollectiveRule(
+            (Phase.REDUCE_SCATTER, Phase.GATHER), lambda initial, sizes: _sum(initial)[None]
+        ),
         CollectiveKind.SEND: CollectiveRule((Phase.SEND,), _send),
     }
 )

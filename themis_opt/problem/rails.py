@@ -61,10 +61,7 @@ def lateness(dimension: Dimension, phase: Phase) -> tuple[int, ...]:
 
 
 def parts(dimension: Dimension, phase: Phase, sizes: FloatArray) -> FloatArray:
-    """The bytes that each rail carries of stages, shape (stages, rails); those that would be late carry none.
-
-    `sizes`, shape (stages,): bytes of each stage, with headers.
-    """
+    """The bytes, of stages with headers, that each rail carries, shape (stages, rails); none where it would be late."""
     late = np.array(lateness(dimension, phase))
     extra = late - late.min()  # so that parts that take much less time than they are late are not lost in it
     bandwidth = np.array([rail.bandwidth for rail in dimension.rails])
@@ -84,10 +81,7 @@ def used_from(dimension: Dimension, phase: Phase) -> FloatArray:
 
 
 def refuse_rails(dimensions: Sequence[Dimension], runtime: str) -> None:
-    """Refuse links side by side where parts of a stage cannot be sent over chosen ones.
-
-    Raises InputError for the first of them.
-    """
+    """Refuse links side by side, by an InputError, where parts of a stage cannot be sent over chosen ones."""
     for number, dimension in enumerate(dimensions):
         if dimension.rails:
             rule = f"{runtime} cannot say what each rail carries; give the dimension of all rails, without them"

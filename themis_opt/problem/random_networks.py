@@ -36,12 +36,7 @@ MEGABYTE = 10**6
 
 
 def random_instance(seed: int) -> Instance:
-    """The random instance of a seed, the same on every machine.
-
-    Raises InputError if the seed lies outside.
-
-    `seed`: 0 to :data:`MAX_SEED`.
-    """
+    """The random instance of a seed, the same on every machine; raises InputError above :data:`MAX_SEED`."""
     if not 0 <= seed <= MAX_SEED:
         raise InputError(f"must be a seed from 0 to {MAX_SEED}", field="random", value=seed)
     generator = np.random.default_rng(seed)

@@ -1,9 +1,9 @@
 """The JSON Schema of instance files, generated from the models and shipped as a file."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+from themis_opt.base.documents import schema_text
 from themis_opt.problem.instance import Instance
 
 SCHEMA_FILE = Path(__file__).with_name("instance.schema.json")
@@ -19,7 +19,6 @@ def instance_schema() -> str:
     """The schema as JSON text: a document has either an ``iteration``, with its ``chunks``, or ``collectives``."""
     model_schema = Instance.model_json_schema()
     schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$defs": model_schema.pop("$defs")
         | {
             "collectives": _of_kind(model_schema, apart=("iteration", "chunks"), required="collectives"),
@@ -30,7 +29,7 @@ def instance_schema() -> str:
         "then": {"$ref": "#/$defs/iteration"},
         "else": {"$ref": "#/$defs/collectives"},
     }
-    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
+    return schema_text(schema)
 
 
 def _of_kind(schema: dict[str, Any], apart: tuple[str, ...], required: str) -> dict[str, Any]:

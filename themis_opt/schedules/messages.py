@@ -55,11 +55,12 @@ class Pattern:
 
     def mirrored(self) -> "Pattern":
         """The steps in reverse, with source and target turned round."""
-        return Pattern(self.num_steps, self._mirrored_step)
 
-    def _mirrored_step(self, number: int) -> Messages:
-        source, target, block, _ = self.step(self.num_steps - 1 - number)
-        return _messages(target, source, block)
+        def step(number: int) -> Messages:
+            source, target, block, _ = self.step(self.num_steps - 1 - number)
+            return _messages(target, source, block)
+
+        return Pattern(self.num_steps, step)
 
     def in_other_direction(self, size: int, rooted: bool) -> "Pattern":
         """The same around a ring of so many NPUs the other way, from or to the same root if there is one."""
@@ -320,9 +321,7 @@ PATTERNS: Mapping[Algorithm, AlgorithmPatterns] = MappingProxyType(
         Algorithm.HALVING_DOUBLING: _BY_TREES,
         Algorithm.ADASUM: _BY_TREES,
         Algorithm.LINE: AlgorithmPatterns(
-            _by_neighbours(_line),
-            _by_neighbours(_towards_root),
-            lambda size: _whole(_relayed_exchange(1, size)),
+            _by_neighbours(_line), _by_neighbours(_towards_root), lambda size: _whole(_relayed_exchange(1, size))
         ),
         Algorithm.MESH2D: AlgorithmPatterns(
             partial(_mesh2d_gather, _line, False),

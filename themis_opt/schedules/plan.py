@@ -318,6 +318,14 @@ def has_launches(instance: Instance) -> bool:
     return bool(instance.tasks)
 
 
+def mirrored_launches(instance: Instance, launches: Sequence[Launch]) -> dict[int, int]:
+    """Where gathers must reverse scatters, the scatter of every gather that is launched alone."""
+    if instance.ag_order == "free":
+        return {}
+    scatters = {launch.tensors: n for n, launch in enumerate(launches) if launch.part == "scatter"}
+    return {n: scatters[launch.tensors] for n, launch in enumerate(launches) if launch.part == "gather"}
+
+
 def equal_sizes(exchange: Exchange) -> IntArray:
     """Chunk sizes that differ by at most one element, shape (chunks,), the larger ones first."""
     elements, extra = divmod(exchange.size // exchange.element_bytes, exchange.chunks)

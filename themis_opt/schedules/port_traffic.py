@@ -49,7 +49,6 @@ class BusiestPort:
     """The port that is closest to its bandwidth.
 
     `dimension`: name of its dimension, joined by a plus where several share it; NPUs are numbered along it.
-    `port`: which port of the dimension, in words.
     `direction`: whether its bytes are ``sent`` or ``received``.
     `bytes`: what passes it until the makespan, or in an iteration, compressed and with headers.
     `bandwidth`: its part of that of the dimension, in bytes per second.

@@ -153,13 +153,11 @@ class Schedule:
         carried: dict[int, FloatArray] = {}
         for k, dimension in enumerate(instance.fabric.dimensions):
             if dimension.rails:
-                stages_there = np.flatnonzero(stages == k)
-                wire, carried[k] = (
-                    wire_bytes(instance, k, self.costs.sent[stages_there]),
-                    np.zeros((len(stages_there), len(dimension.rails))),
-                )
-                for phase in np.unique(phases[stages_there]).tolist():
-                    chosen = phases[stages_there] == phase
+                visits = np.flatnonzero(stages == k)
+                wire = wire_bytes(instance, k, self.costs.sent[visits])
+                carried[k] = np.zeros((len(visits), len(dimension.rails)))
+                for phase in np.unique(phases[visits]).tolist():
+                    chosen = phases[visits] == phase
                     carried[k][chosen] = parts(dimension, Phase(phase), wire[chosen])
         return carried
 

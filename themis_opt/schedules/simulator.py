@@ -17,6 +17,8 @@ from themis_opt.schedules.kernel import Operations, start_times, start_times_of_
 from themis_opt.schedules.plan import Launch, Plan, TaskOf
 from themis_opt.schedules.schedule import Schedule
 
+_check_clock_once = lru_cache(maxsize=256)(check_clock)
+
 FEWEST_ITERATIONS, MOST_ITERATIONS = 4, 64
 """Iterations to simulate where their number is not given: until they repeat each other, but no more."""
 
@@ -140,11 +142,6 @@ def _enforced_of_alike(instance: Instance, plans: Sequence[Plan], keys: Priority
     return np.concatenate([major.ravel() for major, _ in each]), np.concatenate([flags for _, flags in each])
 
 
-@lru_cache(maxsize=256)
-def _check_clock_once(instance: Instance) -> None:
-    check_clock(instance)
-
-
 class _Chains(NamedTuple):
     """The precedence of stages along the paths of chunks; arrays as in :class:`themis_opt.schedules.kernel.Operations`.
 
@@ -260,10 +257,9 @@ def _edges(instance: Instance, plan: Plan, iterations: int) -> IntArray:
     """
     tasks, stages = len(instance.tasks), plan.num_stages
     count = tasks + stages
-    parts = []
-    if tasks:
-        parts = [_chain_edges(chain, count) for chain in instance.chains]
-        parts += [np.array([wait]) for wait in instance.waits]
+    # Tasks of a stage in turn, and the first one of the next iteration after the last one of this.
+    parts = [np.array([*pairwise(chain), (chain[-1], chain[0] + count)]) for chain in instance.chains]
+    parts += [np.array([wait]) for wait in instance.waits]
     for number, launch in enumerate(plan.launches_of(instance)):
         parts += _launch_edges(plan, number, launch, tasks, count)
     continues = np.ones(stages, dtype=np.bool_)
@@ -277,11 +273,6 @@ def _edges(instance: Instance, plan: Plan, iterations: int) -> IntArray:
     keys = (one @ np.array([reach, 1]) + (np.arange(iterations) * count * (reach + 1))[:, None]).ravel()
     keys = np.sort(keys[keys % reach < iterations * count])
     return np.stack(np.divmod(keys, reach), axis=1)
-
-
-def _chain_edges(chain: Sequence[int], count: int) -> IntArray:
-    """Tasks of a stage in turn, and the first one of the next iteration after the last one of this."""
-    return np.array([*pairwise(chain), (chain[-1], chain[0] + count)])
 
 
 def _launch_edges(plan: Plan, number: int, launch: Launch, tasks: int, count: int) -> list[IntArray]:

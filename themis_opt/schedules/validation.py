@@ -21,19 +21,8 @@ from themis_opt.schedules.event_loop import NEVER
 from themis_opt.schedules.plan import Chunks
 from themis_opt.schedules.schedule import Schedule
 
-PARTS: Mapping[CollectiveKind, frozenset[tuple[str, ...]]] = MappingProxyType(
-    {
-        kind: frozenset({("whole",), ("gather", "scatter")} if kind.rule.halves else {("whole",)})
-        for kind in CollectiveKind
-    }
-)
-"""The parts in which the launches may carry an exchange of each kind."""
-
-PART_NAMES = ("gather", "scatter", "whole")
-
 HALVES = ("scatter", "gather")
 """Parts that are one of the halves of a kind, in their order."""
-
 
 RAIL_TOLERANCE = 1e-9
 """Relative error that floating-point parts of bytes are sure to stay below."""
@@ -85,8 +74,8 @@ def coverage(schedule: Schedule) -> str | None:
         if launch.kind is not _run_as(members[0].kind, launch.part):
             return f"{launch.name} runs {launch.kind} as the {launch.part} of {members[0].kind}"
     for number, exchange in enumerate(exchanges):
-        parts = tuple(part for part in PART_NAMES for _ in range(carried[number, part]))
-        if parts not in PARTS[exchange.kind]:
+        parts = tuple(part for part in (*HALVES, "whole") for _ in range(carried[number, part]))
+        if parts != ("whole",) and (parts != HALVES or not exchange.kind.rule.halves):
             return f"tensor {exchange.name} is carried in the parts {', '.join(parts) or 'none'}"
     return None
 

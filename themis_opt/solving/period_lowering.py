@@ -8,7 +8,7 @@ from formulations.lattice import JobClass
 from formulations.period_variables import LaunchJobs, PeriodJobs, PeriodTimes
 from themis_opt.base.arrays import IntArray
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.plan import Chunks, Plan, TaskOf
+from themis_opt.schedules.plan import Chunks, Plan, TaskOf, mirrored_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.solving.lowering import job_class, job_times, rounded_down
 
@@ -41,10 +41,10 @@ def period_data(instance: Instance, plan: Plan, tick: int) -> PeriodData:
         classes = [np.flatnonzero(cut_chunks.sizes == size) for size in np.unique(cut_chunks.sizes)]
         jobs.append(tuple(_jobs(instance, plan, number, chunks, tick) for chunks in classes))
         members.append(tuple(classes))
-    mirrored = _mirrored(instance, plan)
+    mirrors = mirrored_launches(instance, plan.launches)
     launches = tuple(
-        LaunchJobs(job, _event(launch.after), _event(launch.before), launch.after_launches, mirror)
-        for job, launch, mirror in zip(jobs, plan.launches, mirrored, strict=True)
+        LaunchJobs(job, _event(launch.after), _event(launch.before), launch.after_launches, mirrors.get(number))
+        for number, (job, launch) in enumerate(zip(jobs, plan.launches, strict=True))
     )
     tasks = tuple(task.duration // tick for task in instance.tasks)
     return PeriodData(tick, PeriodJobs(tasks, launches, instance.chains, instance.waits), tuple(members))
@@ -59,14 +59,6 @@ def _event(task: TaskOf | None) -> TaskOf:
 def _jobs(instance: Instance, plan: Plan, number: int, chunks: IntArray, tick: int) -> JobClass:
     size = int(plan.chunks[number].sizes[chunks[0]])
     return rounded_down(job_class(instance, plan.launched(instance)[number], size, count=len(chunks)), tick)
-
-
-def _mirrored(instance: Instance, plan: Plan) -> list[int | None]:
-    """Per launch, the scatter whose paths it reverses where gathers must."""
-    if instance.ag_order == "free":
-        return [None] * len(plan.launches)
-    scatters = {launch.tensors: n for n, launch in enumerate(plan.launches) if launch.part == "scatter"}
-    return [scatters[launch.tensors] if launch.part == "gather" else None for launch in plan.launches]
 
 
 def period_times(data: PeriodData, schedule: Schedule) -> PeriodTimes:

@@ -221,7 +221,7 @@ def compare(
         for name, policy in zip(names, policies, strict=True)
     }
     equal_sizes = all(getattr(chunk_policy_of(policy), "sizes", "equal") == "equal" for policy in made.values())
-    run = _Run(instance, progress or _ignore, cache, equal_sizes)
+    run = _Run(instance, progress or (lambda policy, makespan, bound: None), cache, equal_sizes)
     shares = _Shares(clock, sum(seconds_of(policy) is not None for policy in made.values()))
     try:
         for name, policy in made.items():
@@ -406,7 +406,3 @@ class _Run:
             tuple(self.left_out),
             refused=self.refused,
         )
-
-
-def _ignore(policy: str, makespan: float, bound: float) -> None:
-    """Report to nobody."""

@@ -7,6 +7,8 @@ least 95th percentile is chosen.
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from themis_opt.base.units import nanoseconds
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import has_launches
@@ -50,19 +52,12 @@ class RobustChoice:
             {
                 "policy": distribution.policy,
                 "nominal_makespan_ns": nanoseconds(distribution.nominal_makespan),
-                "p95_makespan_ns": nanoseconds(makespan_quantile(distribution)),
+                "p95_makespan_ns": nanoseconds(float(np.quantile(distribution.makespans, QUANTILE))),
                 "nominal_loss": distribution.nominal_loss,
                 "p95_loss": distribution.quantile(QUANTILE),
             }
             for distribution in self.distributions
         ]
-
-
-def makespan_quantile(distribution: LossDistribution) -> float:
-    """The makespan that the 95th percentile of the samples does not exceed, in picoseconds."""
-    import numpy as np
-
-    return float(np.quantile(distribution.makespans, QUANTILE))
 
 
 def pool(instance: Instance) -> tuple[str, ...]:

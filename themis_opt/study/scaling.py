@@ -38,8 +38,6 @@ def scaling(
 
     Raises InputError if one of the values does not fit.
 
-    `instance`: the iteration on the whole network.
-    `policy`: specification of a launching and a chunk policy.
     `npus`: numbers of NPUs, from the innermost dimension outwards; 1 trains alone.
     `utilisations`, `compressions`: shares of every bandwidth that are used, and bytes over those on the wire.
     `overhead`: work that is not divided, over work that is: the efficiency by Amdahl's law is stated too.

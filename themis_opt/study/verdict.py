@@ -6,6 +6,7 @@ from formulations.limits import PROVEN_GAP
 from themis_opt.base.units import format_duration, format_percent, format_short_time
 from themis_opt.policies.launching.common import fusible
 from themis_opt.policies.registry import make_policy
+from themis_opt.problem.cost import count_stages
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.explanation import Explanation, ResourceTime, resource_time
@@ -49,20 +50,13 @@ def on_step(instance: Instance) -> tuple[str, ...]:
         tensors for tensors in fusible(instance) if instance.exchanges[tensors[0]].kind is CollectiveKind.ALL_REDUCE
     ]
     launching = "ddp" if buckets else "wait_free"
-    if not instance.exchanges or _num_stages(instance) > MOST_SIMULATED_STAGES:
+    if not instance.exchanges or count_stages(instance) > MOST_SIMULATED_STAGES:
         return ()
     schedule = simulate(instance, make_policy(f"{launching}/baseline")(instance))
     today = "DDP with 25 MiB buckets" if buckets else "every tensor alone"
     cost = format_percent(schedule.period.exposed / schedule.makespan)
     step, bound = (format_short_time(time) for time in (schedule.makespan, max(bounds(instance).values())))
     return (f"Communication costs {cost} of your step; {today} takes {step}, and no schedule less than {bound}.",)
-
-
-def _num_stages(instance: Instance) -> int:
-    """Stages of an iteration whose tensors are launched one by one."""
-    return sum(
-        exchange.max_chunks * len(exchange.span) * len(exchange.kind.rule.phases) for exchange in instance.exchanges
-    )
 
 
 def _on_gap(compared: Comparison) -> str:
@@ -100,10 +94,7 @@ def on_schedule(
 ) -> tuple[str, ...]:
     """What a schedule is waiting for, and what could be won at most, with equal chunks or with any."""
     busiest = _busy(explanation.resources)
-    sentences = [
-        f"{busiest[:1].upper()}{busiest[1:]}.",
-        _proof(schedule.makespan, max(bounds.values()), equal_sizes),
-    ]
+    sentences = [f"{busiest[:1].upper()}{busiest[1:]}.", _proof(schedule.makespan, max(bounds.values()), equal_sizes)]
     if explanation.waits:
         longest = max(explanation.waits, key=lambda wait: wait.length)
         waited = format_percent(schedule.period.exposed / schedule.makespan)

@@ -44,7 +44,6 @@ class HourglassParams:
     `free_chunks`: most chunks of free sizes of one collective.
     `resized`, `rebalanced`: where chunks cost something, of how many schedules the sizes are optimised, and how often
       the paths of the best one are dealt out again for the sizes that suit them.
-    `paths`: how chunks are dealt out to paths.
     """
 
     weights: tuple[float, ...] = (0.3, 0.0)
@@ -85,10 +84,7 @@ class Hourglass:
     sizes: Literal["equal", "free"] = "equal"
 
     def __call__(self, instance: Instance, params: HourglassParams = USUAL_HOURGLASS) -> Plan:
-        """Plan `instance`.
-
-        Raises InputError if the clock is too small for it.
-        """
+        """Plan `instance`. Raises InputError if the clock is too small for it."""
         check_clock(instance)
         schedule = balanced(instance, params) if self.sizes == "equal" else with_free_sizes(instance, params)
         return _or_usual(instance, schedule).enforced_plan()

@@ -2,14 +2,7 @@
 
 from dataclasses import dataclass
 
-from themis_opt.policies.launching.common import (
-    Launching,
-    first_need,
-    fusible,
-    launches_alone,
-    next_iteration,
-    whole,
-)
+from themis_opt.policies.launching.common import Launching, first_need, fusible, launches_alone, next_iteration, whole
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch
 
