@@ -12,7 +12,7 @@ from themis_opt.base.arrays import BoolArray, FloatArray, IntArray
 from themis_opt.base.compiled import Compilable
 from themis_opt.policies.hourglass import paths as hourglass_paths
 from themis_opt.policies.hourglass import tables as hourglass_tables
-from themis_opt.policies.hourglass.paths import ROUNDING, PathParams, Pool, choose_paths
+from themis_opt.policies.hourglass.paths import ROUNDING, Pool, choose_paths
 from themis_opt.policies.hourglass.tables import (
     BITS,
     FIRST,
@@ -154,20 +154,18 @@ def plan_of(instance: Instance, portions: Sequence[Portion], tables: Tables, can
     return Plan(tuple(chunks)).in_order_of(instance, candidates.workspace.start)
 
 
-def run(tables: Tables, pool: Pool, candidates: Candidates, aims: Aims, trials: int, params: PathParams) -> None:
+def run(tables: Tables, pool: Pool, candidates: Candidates, aims: Aims, trials: int) -> None:
     """:func:`search`, interpreted or compiled."""
     mirrored = tables._replace(mirrored=tables.mirrors)
     lattice = max(1, 2 ** int(tables.width.max()) // 16)  # paths over many dimensions take most of the time
     stages = len(candidates.operations.resource) * lattice
     if SEARCH.interprets(stages * (trials + len(aims.weight))):
-        search(tables, mirrored, pool, candidates, aims, trials, params)
-    elif not opens_well(tables, mirrored, pool, candidates, aims, stages, params):
-        SEARCH.compiled(tables, mirrored, pool, candidates, aims, trials, params)
+        search(tables, mirrored, pool, candidates, aims, trials)
+    elif not opens_well(tables, mirrored, pool, candidates, aims, stages):
+        SEARCH.compiled(tables, mirrored, pool, candidates, aims, trials)
 
 
-def opens_well(
-    tables: Tables, mirrored: Tables, pool: Pool, candidates: Candidates, aims: Aims, stages: int, params: PathParams
-) -> bool:
+def opens_well(tables: Tables, mirrored: Tables, pool: Pool, candidates: Candidates, aims: Aims, stages: int) -> bool:
     """Whether the first candidates already end the search, which are interpreted where that is less work than loading.
 
     The search would find the same; if they do not, it starts over.
@@ -175,21 +173,19 @@ def opens_well(
     work = stages * FEWEST_TIMED * NUM_RULES
     if SEARCH.is_loaded or len(aims.weight) < FEWEST_TIMED or not OPENINGS.interprets(work):
         return False
-    if time_candidates(tables, mirrored, pool, candidates, aims, FEWEST_TIMED, params) < candidates.best[MAKESPAN]:
+    if time_candidates(tables, mirrored, pool, candidates, aims, FEWEST_TIMED) < candidates.best[MAKESPAN]:
         return False
     take_best(tables, candidates)
     return True
 
 
-def search(
-    tables: Tables, mirrored: Tables, pool: Pool, candidates: Candidates, aims: Aims, trials: int, params: PathParams
-) -> None:
+def search(tables: Tables, mirrored: Tables, pool: Pool, candidates: Candidates, aims: Aims, trials: int) -> None:
     """Find a plan; it is left in `candidates.path`, timed.
 
     Every candidate is timed with every rule, and the best ones are improved in turn until the `trials` are used up.  A
     makespan that meets the balanced load ends the search.
     """
-    target = time_candidates(tables, mirrored, pool, candidates, aims, len(aims.weight) + 1, params)
+    target = time_candidates(tables, mirrored, pool, candidates, aims, len(aims.weight) + 1)
     while trials > 0 and candidates.best[MAKESPAN] > target:
         candidate, rule = best_candidate(candidates)
         if candidate < 0:
@@ -211,7 +207,7 @@ def take_best(tables: Tables, candidates: Candidates) -> None:
 
 
 def time_candidates(
-    tables: Tables, mirrored: Tables, pool: Pool, candidates: Candidates, aims: Aims, most: int, params: PathParams
+    tables: Tables, mirrored: Tables, pool: Pool, candidates: Candidates, aims: Aims, most: int
 ) -> float:
     """Time the candidates, `most` of them, with every rule, or until one meets the balanced load; returns that load.
 
@@ -221,7 +217,7 @@ def time_candidates(
     for number in range(most):
         if number < len(aims.weight):
             side = mirrored if aims.is_mirrored[number] else tables
-            finish = choose_paths(side, pool, aims.tail[number], aims.weight[number], params)
+            finish = choose_paths(side, pool, aims.tail[number], aims.weight[number])
             if aims.is_bound[number]:
                 target = min(target, finish * (1 + ROUNDING))
             line_up(side, pool, candidates, num_candidates)

@@ -16,21 +16,17 @@ MOST_CHANGES = 100
 ROUNDING = 1e-6
 """Relative difference below which two finishes count as equal."""
 
+MOST_BATCHES = 64
+"""Batches in which the chunks of a layer are dealt out at most, for thousands of chunks not to take longer."""
 
-class PathParams(NamedTuple):
-    """How chunks are dealt out to paths; a named tuple, because compiled code takes no dataclass.
+STEEPNESS = 15
+"""Power of its finish that prices a dimension: the steeper, the more the latest finish counts beside the others."""
 
-    `batches`: batches in which the chunks of a layer are dealt out at most, for thousands of chunks not to take longer.
-    `steepness`: power of its finish that prices a dimension: the steeper, the more the latest finish counts beside the
-      others.
-    `evenness`: weight of uneven finishes beside the latest one, which decides between equal ones.
-    `least_price`: price of a dimension that has nothing to do so far, for paths to differ in it.
-    """
+EVENNESS = 1e-4
+"""Weight of uneven finishes beside the latest one, which decides between equal ones."""
 
-    batches: int = 64
-    steepness: int = 15
-    evenness: float = 1e-4
-    least_price: float = 1e-9
+IDLE_PRICE = 1e-9
+"""Price of a dimension that has nothing to do so far, for paths to differ in it."""
 
 
 class Pool(NamedTuple):
@@ -63,9 +59,9 @@ class Pool(NamedTuple):
     choice: IntArray
 
 
-def empty_pool(tables: Tables, num_resources: int, params: PathParams) -> Pool:
+def empty_pool(tables: Tables, num_resources: int) -> Pool:
     """A pool with room for all paths that :func:`choose_paths` can meet."""
-    capacity = int(2 * np.minimum(tables.chunks, params.batches).sum()) + MOST_CHANGES
+    capacity = int(2 * np.minimum(tables.chunks, MOST_BATCHES).sum()) + MOST_CHANGES
     column, num_masks = np.zeros(capacity, dtype=np.int64), tables.duration.shape[2]
     return Pool(
         path=column,
@@ -85,21 +81,21 @@ def empty_pool(tables: Tables, num_resources: int, params: PathParams) -> Pool:
     )
 
 
-def choose_paths(tables: Tables, pool: Pool, tail: FloatArray, weight: float, params: PathParams) -> float:
+def choose_paths(tables: Tables, pool: Pool, tail: FloatArray, weight: float) -> float:
     """Fill the pool; returns the latest finish of a resource: its load and its `tail`, shape (thresholds, resources).
 
     The latest finish is minimised, plus `weight` times the mean over the dimensions of the time in middle stages.
     First every batch of chunks takes the path that is cheapest at prices which rise with the finish of a dimension.
     Then chunks change to their path with two dimensions swapped while that pays.
     """
-    deal_out(tables, pool, tail, weight, params)
+    deal_out(tables, pool, tail, weight)
     for _ in range(MOST_CHANGES):
-        if not change_best(tables, pool, tail, weight, params):
+        if not change_best(tables, pool, tail, weight):
             break
     return latest_finish(pool.total, tail)
 
 
-def deal_out(tables: Tables, pool: Pool, tail: FloatArray, weight: float, params: PathParams) -> None:
+def deal_out(tables: Tables, pool: Pool, tail: FloatArray, weight: float) -> None:
     """Give every chunk a path, batch by batch."""
     pool.size[0], pool.total_middle[0] = 0, 0.0
     for h in range(pool.total.shape[0]):
@@ -107,27 +103,24 @@ def deal_out(tables: Tables, pool: Pool, tail: FloatArray, weight: float, params
             pool.total[h, k] = 0.0
     for collective in range(len(tables.width)):
         chunks = tables.chunks[collective]
-        batches = min(chunks, params.batches)
+        batches = min(chunks, MOST_BATCHES)
         for batch in range(batches):
             count = chunks * (batch + 1) // batches - chunks * batch // batches
             for layer in range(num_layers(tables, collective)):
-                surcharge = weight * set_prices(tables, pool, tail, collective, params) / len(pool.price)
+                surcharge = weight * set_prices(tables, pool, tail, collective) / len(pool.price)
                 path = cheapest_path(tables, collective, layer, pool.price, surcharge, pool.cost, pool.choice)
                 add(tables, pool, in_pool(tables, pool, collective, layer, path), count)
 
 
-def set_prices(tables: Tables, pool: Pool, tail: FloatArray, collective: int, params: PathParams) -> float:
-    """Price the dimensions for a collective, by a high power of their finish; returns the sum of the prices.
-
-    The steeper the price, the more the latest finish counts beside the others.
-    """
+def set_prices(tables: Tables, pool: Pool, tail: FloatArray, collective: int) -> float:
+    """Price the dimensions for a collective, by a high power of their finish; returns the sum of the prices."""
     latest, total = max(latest_finish(pool.total, tail), 1.0), 0.0
     for k in range(len(pool.price)):
-        pool.price[k] = params.least_price
+        pool.price[k] = IDLE_PRICE
         for h in range(pool.total.shape[0]):
             if tables.threshold[h] <= tables.release[collective]:
                 finish, power = (pool.total[h, k] + tail[h, k]) / latest, 1.0
-                for _ in range(params.steepness):  # not `**`, which compiled and interpreted code round differently
+                for _ in range(STEEPNESS):  # not `**`, which compiled and interpreted code round differently
                     power *= finish
                 pool.price[k] += power
         total += pool.price[k]
@@ -169,9 +162,9 @@ def latest_finish(total: FloatArray, tail: FloatArray) -> float:
     return latest
 
 
-def change_best(tables: Tables, pool: Pool, tail: FloatArray, weight: float, params: PathParams) -> bool:
+def change_best(tables: Tables, pool: Pool, tail: FloatArray, weight: float) -> bool:
     """Make the best change of chunks from a path to the one with two dimensions swapped; returns whether one pays."""
-    best = value_after(tables, pool, tail, 0, 0, weight * pool.total_middle[0], params) * (1 - ROUNDING)
+    best = value_after(tables, pool, tail, 0, 0, weight * pool.total_middle[0]) * (1 - ROUNDING)
     changed, best_path, best_count = -1, 0, 0
     for i in range(pool.size[0]):
         width = tables.width[pool.collective[i]]
@@ -186,7 +179,7 @@ def change_best(tables: Tables, pool: Pool, tail: FloatArray, weight: float, par
             count = 1
             while count <= pool.chunks[i]:
                 price = weight * (pool.total_middle[0] + count * middle)
-                value = value_after(tables, pool, tail, i, count, price, params)
+                value = value_after(tables, pool, tail, i, count, price)
                 if value < best:
                     best, changed, best_path, best_count = value, i, path, count
                 count *= 2
@@ -197,9 +190,7 @@ def change_best(tables: Tables, pool: Pool, tail: FloatArray, weight: float, par
     return changed >= 0
 
 
-def value_after(
-    tables: Tables, pool: Pool, tail: FloatArray, i: int, count: int, price_of_middle: float, params: PathParams
-) -> float:
+def value_after(tables: Tables, pool: Pool, tail: FloatArray, i: int, count: int, price_of_middle: float) -> float:
     """What is minimised, after a change of some chunks of a path whose loads change by `pool.change`."""
     latest, squares = 1.0, 0.0
     for h in range(pool.total.shape[0]):
@@ -208,4 +199,4 @@ def value_after(
             finish = pool.total[h, k] + tail[h, k] + counts * pool.change[k]
             latest = max(latest, finish)
             squares += finish * finish
-    return latest * (1 + params.evenness * squares / (latest * latest)) + price_of_middle / len(pool.change)
+    return latest * (1 + EVENNESS * squares / (latest * latest)) + price_of_middle / len(pool.change)

@@ -1,7 +1,7 @@
 """A policy at the pace of Themis and near the optimum: long stages at both ends, short ones in between."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -17,7 +17,7 @@ from themis_opt.policies.hourglass.candidates import (
     plan_of,
     run,
 )
-from themis_opt.policies.hourglass.paths import PathParams, empty_pool
+from themis_opt.policies.hourglass.paths import empty_pool
 from themis_opt.policies.hourglass.tables import Portion, Tables, equal_portions, tables_of
 from themis_opt.policies.themis import Themis
 from themis_opt.problem.cost import check_clock, fixed_occupancy
@@ -29,9 +29,6 @@ from themis_opt.solving.lowering import chunk_overhead
 
 TRIED_COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
 """Numbers of chunks that are tried where each costs something: every one where one more changes much."""
-
-MOST_RESIZED_CHUNKS = 64
-"""Most chunks whose sizes are optimised together: the time rises with the square."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,6 @@ class HourglassParams:
     free_chunks: int = 18
     resized: int = 3
     rebalanced: int = 4
-    paths: PathParams = field(default_factory=PathParams)
 
 
 USUAL_HOURGLASS = HourglassParams()
@@ -147,8 +143,8 @@ def balance(instance: Instance, params: HourglassParams, portions: Sequence[Port
     most = max(1, params.most_work // (NUM_RULES * num_stages))
     aims = aims_of(tables, num_resources, params.weights, most)
     candidates = empty_candidates(tables, num_resources, len(aims.weight) + 1)
-    pool = empty_pool(tables, num_resources, params.paths)
-    run(tables, pool, candidates, aims, trials, params.paths)
+    pool = empty_pool(tables, num_resources)
+    run(tables, pool, candidates, aims, trials)
     return Balanced(instance, portions, tables, candidates)
 
 
@@ -158,7 +154,7 @@ def with_free_sizes(instance: Instance, params: HourglassParams = USUAL_HOURGLAS
     The few are as many as the linear programme can do with in time, or as suits where every chunk costs something.
     """
     allowed = max(exchange.chunks for exchange in instance.exchanges)
-    most = min(allowed, params.free_chunks, MOST_RESIZED_CHUNKS // len(instance.exchanges))
+    most = min(allowed, params.free_chunks, 64 // len(instance.exchanges))  # time rises with the square of all
     if most == 0:
         return balanced(instance, params)
     if chunk_overhead(instance) > 0:
