@@ -21,7 +21,6 @@ def test_a_mirrored_plan_takes_no_more_than_twice_its_scatters(
     """But for the latency of a step between both halves."""
     schedule = run(hetero.overridden(chunks=8, ag_order=ag_order), "themis+scf")
     plan = mirrored(schedule)
-    assert plan is not None
     both = simulate(schedule.instance, plan)
     validate(both)
     (chunks,) = plan.chunks
