@@ -2,7 +2,7 @@
 
 import pytest
 
-from themis_opt.base.digests import digest
+from themis_opt.base.documents import digest
 
 VALUE = ["a", 1, None, {"b": 1.5, "a": ["µ"]}]
 DIGEST = "930068ce58d4d4489814ed6fb20475527344cc55dadb5e33cbc0c41d63e529a2"

@@ -9,9 +9,15 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from themis_opt.base.errors import InputError
-from themis_opt.designing.constraints import read_constraint
 from themis_opt.designing.design import SearchParams, design, pareto
-from themis_opt.designing.problem import DesignProblem, Price, load_problem, problem_schema, shipped_problems
+from themis_opt.designing.problem import (
+    DesignProblem,
+    Price,
+    load_problem,
+    problem_schema,
+    read_constraint,
+    shipped_problems,
+)
 from themis_opt.problem.catalog import shipped
 from themis_opt.problem.network import Kind
 from themis_opt.solving.bounds import bounds

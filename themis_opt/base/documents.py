@@ -7,6 +7,7 @@ import stat
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, NoReturn
@@ -22,9 +23,6 @@ MAX_VALUES = 5_000_000
 
 MAX_KEYS = 100_000
 """Most names of one object of a JSON document: each may be an error of its own, which takes some KiB."""
-
-MAX_TOML_BYTES = 2**20
-"""Largest TOML file that is read: experiments are written by hand."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -75,7 +73,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        return tomllib.loads(read_text(path, "TOML", MAX_TOML_BYTES))
+        return tomllib.loads(read_text(path, "TOML", most=2**20))  # experiments are written by hand
     except RecursionError:
         raise InputError("TOML nested too deeply", source=str(path)) from None
     except ValueError as error:  # also integers of thousands of digits
@@ -146,6 +144,11 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"numbers must be finite, not {name}")
+
+
+def digest(content: Any, digits: int = 32) -> str:
+    """Hexadecimal digits, 64 at most, that equal JSON values share, whatever the order of their keys."""
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:digits]
 
 
 def schema_text(schema: Mapping[str, Any]) -> str:

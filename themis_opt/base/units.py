@@ -193,7 +193,7 @@ def format_times(picoseconds: Sequence[float]) -> list[str]:
     most = MOST_BEFORE_POINT[unit] * scale
     larger = time_unit(most)
     if longest >= most and larger[1] > scale:
-        if shortest < LEAST_IN_LARGER * larger[1] or longest >= MOST_BEFORE_POINT[larger[0]] * larger[1]:
+        if shortest < 0.1 * larger[1] or longest >= MOST_BEFORE_POINT[larger[0]] * larger[1]:
             return [format_times([time])[0] for time in picoseconds]
         (unit, scale), decimals = larger, 3
     return [f"{time / scale:.{decimals}f} {unit}" if time else "0" for time in picoseconds]
@@ -201,9 +201,6 @@ def format_times(picoseconds: Sequence[float]) -> list[str]:
 
 MOST_BEFORE_POINT: Mapping[str, int] = MappingProxyType({"s": 10**4, "ms": 10**4, "us": 10**4, "ns": 10**3})
 """From which number on times are shown in a larger unit."""
-
-LEAST_IN_LARGER = 0.1
-"""Times below it would lose their digits there, so that each time has a separate unit."""
 
 
 def format_duration(picoseconds: float) -> str:
@@ -232,15 +229,10 @@ def format_link(bandwidth: float) -> str:
     """The bandwidth of a link: exact where that takes six digits at most, else with four digits in GB/s or MB/s."""
     exact = format_bandwidth(bandwidth)
     number, _, unit = exact.partition(" ")
-    is_short = len(number.replace(".", "")) <= MOST_DIGITS
-    if is_short and unit not in SMALL_BANDWIDTHS:
+    is_short = len(number.replace(".", "")) <= 6
+    if is_short and unit not in ("B/s", "kB/s", "KB/s", "KiB/s"):  # nobody gives that of a network in those
         return exact
     return format_rate(bandwidth, ".4g") if bandwidth >= 10**9 else f"{bandwidth / 10**6:.4g} MB/s"
-
-
-MOST_DIGITS = 6
-SMALL_BANDWIDTHS = ("B/s", "kB/s", "KB/s", "KiB/s")
-"""Units that nobody gives the bandwidth of a network in."""
 
 
 def format_megabytes(size: float, space: str = "") -> str:
@@ -257,13 +249,10 @@ def format_percent(fraction: float) -> str:
 def format_shares(fractions: str) -> str:
     """Fractions with spaces between as whole percentages, such as ``61/97/12 %``; of many the least and the most."""
     percents = [f"{100 * float(part):.0f}" for part in fractions.split()]
-    if len(percents) > MOST_SHARES:
+    if len(percents) > 6:  # as one cell shows
         return f"{min(percents, key=int)}..{max(percents, key=int)} %"
     return f"{'/'.join(percents)} %"
 
-
-MOST_SHARES = 6
-"""Most fractions that one cell shows."""
 
 Form = Literal["text", "time", "share", "shares", "bandwidth", "ratio", "count"]
 """How a cell of a table is shown: times are in nanoseconds, bandwidths in bytes per second."""

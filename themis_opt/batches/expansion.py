@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from themis_opt.base.digests import digest
+from themis_opt.base.documents import digest
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import nanoseconds
 from themis_opt.batches.experiment import Block, Experiment

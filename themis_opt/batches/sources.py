@@ -23,11 +23,10 @@ from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Network
 from themis_opt.problem.random_networks import MAX_SEED, PREFIX, seed_of
-from themis_opt.workloads.choices import read_setup
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.models import find_model
 from themis_opt.workloads.parallelisms import make_workload
-from themis_opt.workloads.setup import weights_only
+from themis_opt.workloads.setup import read_setup, weights_only
 from themis_opt.workloads.timing import Rate, Timing, parse_rate, read_times
 
 MAX_INSTANCES = 10**6

@@ -288,7 +288,7 @@ def _format_of(path: Path) -> str:
 def warn(network: "Network", source: str) -> None:
     """Tell what seems wrong with a network."""
     from themis_opt.cli.printing import tell
-    from themis_opt.problem.plausibility import doubts
+    from themis_opt.problem.network import doubts
 
     for doubt in doubts(network):
         tell(f"warning: {source}: {doubt}")

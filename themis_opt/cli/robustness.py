@@ -66,8 +66,7 @@ def robustness(
     from themis_opt.cli.printing import print_json, print_rows, say_all, sizes_in_words, tell_files
     from themis_opt.policies.registry import make_policy, specify
     from themis_opt.schedules.simulator import simulate
-    from themis_opt.study.chunk_delays import parse_chunk_delay
-    from themis_opt.study.robustness import executions, loss_distributions
+    from themis_opt.study.robustness import executions, loss_distributions, parse_chunk_delay
     from themis_opt.study.tolerance import has_tolerance, say_gain, tolerance_effect
     from themis_opt.study.verdict import on_robustness
 

@@ -54,7 +54,7 @@ class Choices(OptionGroup):
     host_link: Annotated[str | None, Option(help="Bandwidth between an NPU and its host (out-of-core).")] = None
 
     def by_name(self) -> dict[str, Any]:
-        """The choices as :func:`themis_opt.workloads.choices.read_setup` takes them."""
+        """The choices as :func:`themis_opt.workloads.setup.read_setup` takes them."""
         choices = asdict(self)
         del choices["weights_only"]  # decides about the layers before
         return {"group": choices.pop("tensor_group"), **choices}
@@ -105,9 +105,9 @@ def workload(
     from themis_opt.formats.readers.registry import load
     from themis_opt.problem.cost import check_clock
     from themis_opt.problem.fields import located
-    from themis_opt.workloads.choices import read_setup
     from themis_opt.workloads.models import find_model
     from themis_opt.workloads.parallelisms import make_workload
+    from themis_opt.workloads.setup import read_setup
     from themis_opt.workloads.timing import read_times
 
     trained = find_model(model)

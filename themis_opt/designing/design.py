@@ -48,15 +48,6 @@ FIXED_POLICY, FREE_POLICY = "baseline", "hourglass"
 
 BANDWIDTH_BUDGET, MONEY_BUDGET = "budget: bandwidth", "budget: money"
 
-ABOVE_LEAST = 1e-6
-"""How far above the smallest budget a front begins, so that rounding leaves it possible."""
-
-BANDWIDTH_ROUNDING = 1e-9
-"""Share of a bandwidth that sums of floating-point numbers may lose."""
-
-JUST_ENOUGH = 0.01
-"""Dimensions within this fraction of just enough bandwidth have it."""
-
 
 @dataclass(frozen=True)
 class SearchParams:
@@ -280,14 +271,14 @@ def pareto(
     per_unit = _dollars(problem) if kind == "money" else np.ones(len(whole.bandwidths))
     largest = float(per_unit @ whole.bandwidths)
     least = float(per_unit @ cheapest_rates(_data(problem, ()), per_unit))
-    start = min(max(least * (1 + ABOVE_LEAST), largest / 8), largest)
+    start = min(max(least * (1 + 1e-6), largest / 8), largest)  # above the least, so that rounding leaves it possible
     budgets = np.geomspace(start, largest, points)[:-1].tolist()
     cheaper = (problem.varied(budget=problem.budget.model_copy(update={kind: value})) for value in budgets)
     return [*(design(variant, reading, policy=policy) for variant in cheaper), whole]
 
 
 def _provisioning(factor: float) -> tuple[str, float]:
-    if abs(factor - 1) <= JUST_ENOUGH:
+    if abs(factor - 1) <= 0.01:
         return "just enough", factor
     return ("over-provisioned" if factor > 1 else "under-provisioned"), factor
 
@@ -336,7 +327,7 @@ def _data(problem: DesignProblem, groups: tuple[Any, ...]) -> AllocationData:
             raise InputError("nothing limits its bandwidth: give it 'most' or 'links', or a budget", field=name)
         if limit <= 0:
             raise InputError("the constraints leave it no bandwidth", field=name)
-        if limit < needed * (1 - BANDWIDTH_ROUNDING):
+        if limit < needed * (1 - 1e-9):  # which sums of floating-point numbers may lose
             left = f"{name} needs {format_bandwidth(needed)}, and they leave it {format_bandwidth(limit)}"
             raise InputError(f"no bandwidths obey all constraints: {left}", field="constraints")
     return AllocationData(groups, rows, tuple(least), tuple(limits), tuple(units))

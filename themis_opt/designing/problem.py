@@ -3,17 +3,18 @@
 The documents are described in ``docs/design.md``; like instances they are checked once, at the border.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from themis_opt.base.documents import schema_text
-from themis_opt.base.errors import InputError
-from themis_opt.base.units import BytesPerSecond
-from themis_opt.designing.constraints import Constraint, read_constraint
+from themis_opt.base.errors import InputError, suggestion
+from themis_opt.base.units import BytesPerSecond, parse_bandwidth
 from themis_opt.formats.readers.registry import load
 from themis_opt.problem.catalog import DESIGN_SUFFIX, INSTANCES, locate
 from themis_opt.problem.cost import check_clock
@@ -23,9 +24,19 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import Split
 from themis_opt.problem.network import Dimension, Kind, Network
 
+if TYPE_CHECKING:
+    from formulations.allocation import Sense
+
 FORMAT: Literal["themis-opt/design/1"] = "themis-opt/design/1"
 DOLLARS_PER = 10**9
 """Bytes per second of the bandwidth that prices are for: they are in dollars per GB/s."""
+
+_SIGNS = re.compile(r"(<=|>=|==)")
+_OPERATOR = re.compile(r"\s+([-+])\s+")
+_FACTOR = re.compile(r"([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)?\s*\*?\s*(.*)")
+
+SENSES: "dict[str, Sense]" = {"<=": "<=", ">=": ">=", "==": "=="}
+
 
 Money = Annotated[float, Field(ge=0, le=1e18, strict=False)]
 
@@ -172,6 +183,67 @@ class Budget(Model):
 
     bandwidth: Annotated[BytesPerSecond, Field(gt=0, le=MAX_BANDWIDTH)] | None = None
     money: Annotated[float, Field(gt=0, le=1e24)] | None = None
+
+
+class Constraint(NamedTuple):
+    """A linear constraint on the bandwidths of dimensions.
+
+    `coefficients`: one for each dimension.
+    `limit`: bytes per second.
+    `text`: as it was written; parts of a chain of signs have only theirs.
+    """
+
+    coefficients: tuple[float, ...]
+    sense: "Sense"
+    limit: float
+    text: str
+
+
+def read_constraint(text: str, names: Sequence[str]) -> list[Constraint]:
+    """Read a constraint such as ``"node >= 2 pod"`` or ``"chip >= node >= pod"``; one for each sign.
+
+    Raises ValueError if it is none, or names a dimension that there is not.
+    """
+    parts = _SIGNS.split(text)
+    if len(parts) < 3:
+        raise ValueError(f"'{text}' must have a sign <=, >= or ==, such as 'node >= 2 pod' or 'node + pod <= 200 GB/s'")
+    sides = [_read_side(side, names) for side in parts[::2]]
+    texts = [side.strip() for side in parts[::2]]
+    constraints = []
+    for sign, (left, right), (one, other) in zip(parts[1::2], pairwise(sides), pairwise(texts), strict=True):
+        coefficients = tuple(a - b for a, b in zip(left[0], right[0], strict=True))
+        if not any(coefficients):
+            raise ValueError(f"'{one} {sign} {other}' names no dimension whose bandwidth it limits")
+        constraints.append(Constraint(coefficients, SENSES[sign], right[1] - left[1], f"{one} {sign} {other}"))
+    return constraints
+
+
+def _read_side(text: str, names: Sequence[str]) -> tuple[list[float], float]:
+    """Coefficients of the dimensions, and the bandwidth added to them."""
+    coefficients, constant = [0.0] * len(names), 0.0
+    terms = _OPERATOR.split(text.strip())
+    for sign, term in zip(["+", *terms[1::2]], terms[::2], strict=True):
+        factor, name = _read_term(term, names)
+        factor = -factor if sign == "-" else factor
+        if name is None:
+            constant += factor
+        else:
+            coefficients[names.index(name)] += factor
+    return coefficients, constant
+
+
+def _read_term(text: str, names: Sequence[str]) -> tuple[float, str | None]:
+    """Factor and name, or a bandwidth and None."""
+    if text in names:
+        return 1.0, text
+    match = _FACTOR.fullmatch(text)
+    try:
+        if match is not None and match[2] in names:
+            return float(match[1] or 1), match[2]
+        return parse_bandwidth(text), None
+    except ValueError:
+        hint = suggestion(match[2] if match else text, names) or f"; the dimensions are {', '.join(names)}"
+        raise ValueError(f"'{text}' is neither a dimension, with a factor or not, nor a bandwidth{hint}") from None
 
 
 class DesignProblem(Model):

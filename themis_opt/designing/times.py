@@ -54,7 +54,8 @@ class WorkloadPart:
         else:
             values = [float(value) for value in bandwidths]
         pairs = zip(network.dimensions, values, strict=True)
-        return self.instance.varied(network=network.varied(dimensions=tuple(_with(*pair) for pair in pairs)))
+        dimensions = tuple(dimension.model_copy(update={"bandwidth": value}) for dimension, value in pairs)
+        return self.instance.varied(network=network.varied(dimensions=dimensions))
 
     def fixed_pieces(self) -> tuple[Piece, ...]:
         """The load of each resource in the fixed order, and its lag."""
@@ -206,10 +207,6 @@ def _fabric(network: DesignNetwork, bandwidths: Sequence[float]) -> Iterator[Dim
 def _parents(names: Sequence[str], splits: Sequence[Split]) -> tuple[int, ...]:
     divided = {split.dimension for split in splits}
     return tuple(k for k, name in enumerate(names) for _ in range(1 + (name in divided)))
-
-
-def _with(dimension: Dimension, bandwidth: float) -> Dimension:
-    return dimension.model_copy(update={"bandwidth": bandwidth})
 
 
 def _combined(one: JobClass, other: JobClass, value: Callable[[int, float, float], float]) -> JobClass:

@@ -46,8 +46,8 @@ from themis_opt.base.arrays import BoolArray, FloatArray, IntArray, ObjectArray,
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import MAX_CLOCK, PICOSECONDS_PER_SECOND, format_seconds
 from themis_opt.problem.fields import MAX_CHUNK_STAGES
+from themis_opt.problem.network import SLOWEST_LINK
 from themis_opt.problem.phases import CollectiveKind, Data, Phase
-from themis_opt.problem.plausibility import SLOWEST_LINK
 from themis_opt.problem.rails import Line, lines
 from themis_opt.problem.wiring import blocks_sent, exactly, seconds_to_sum, steps
 
@@ -329,14 +329,10 @@ def _rounded_up_on_line(ratios: Sequence[ObjectArray], size: IntArray, scattered
     def times(kind: Any) -> tuple[Any, Any]:
         return _times(_Ratios(*(table.astype(kind) for table in ratios)), size.astype(kind), scattered.astype(kind))
 
-    fits = max(part.max() for part in times(np.float64)) < _WORD
+    fits = max(part.max() for part in times(np.float64)) < 2**62  # a machine word, also where floating point says so
     above, below = times(np.int64 if fits else object)
     time: IntArray = (-(-above // below)).astype(np.int64)
     return time
-
-
-_WORD = 2**62
-"""Whole numbers below it fit a machine word, also where floating point says so."""
 
 
 def _times(ratios: _Ratios, size: Any, scattered: Any) -> tuple[Any, Any]:

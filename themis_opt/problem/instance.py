@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from themis_opt.base.digests import digest
+from themis_opt.base.documents import digest
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import MAX_CLOCK, format_seconds, format_size
 from themis_opt.problem.exchanges import Collective, Exchange
@@ -408,7 +408,8 @@ class Instance(Model):
             if len(set(names)) < len(names):
                 repeated = min(name for name in names if names.count(name) > 1)
                 raise ValueError(f"iteration.{what}s: names must differ, '{repeated}' stands twice")
-        self._check_stages(iteration)
+        if not all(self.chains):
+            raise ValueError(f"iteration.tasks: stage {self.chains.index(())} of {self.num_stages} has no task")
         self._check_references(iteration)
         self._check_order(iteration)
         if self.work > MAX_CLOCK:
@@ -476,11 +477,6 @@ class Instance(Model):
             if early:
                 rule = f"is ready before '{self.exchanges[early[0]].name}', which it comes after"
                 raise ValueError(f"iteration.tensors[{number}]: '{exchange.name}' {rule}")
-
-    def _check_stages(self, iteration: Iteration) -> None:
-        idle = [stage for stage, chain in enumerate(self.chains) if not chain]
-        if idle:
-            raise ValueError(f"iteration.tasks: stage {idle[0]} of {self.num_stages} has no task")
 
     @property
     def _links(self) -> tuple[Dimension, ...]:

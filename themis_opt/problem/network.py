@@ -1,8 +1,9 @@
 """The network: dimensions from the innermost outwards, as each NPU sees them."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -17,7 +18,15 @@ from pydantic import (
     model_validator,
 )
 
-from themis_opt.base.units import Bytes, BytesPerSecond, Picoseconds, format_bandwidth, format_size
+from themis_opt.base.units import (
+    Bytes,
+    BytesPerSecond,
+    Picoseconds,
+    format_bandwidth,
+    format_link,
+    format_seconds,
+    format_size,
+)
 from themis_opt.problem.cost_terms import COST_TERMS, NONE
 from themis_opt.problem.fields import (
     MAX_BANDWIDTH,
@@ -31,6 +40,15 @@ from themis_opt.problem.fields import (
 )
 from themis_opt.problem.wiring import Algorithm as Algorithm
 from themis_opt.problem.wiring import Kind as Kind
+
+FASTEST = 10**12
+"""Bytes per second above any link between NPUs: all links of an NPU to NVLink of the fifth generation carry 900 GB/s.
+
+https://www.nvidia.com/en-us/data-center/nvlink/
+"""
+
+SLOWEST_LINK = 10**6
+"""Bytes per second below any network that is worth a schedule; most are numbers without their unit."""
 
 
 class Packet(Model):
@@ -261,3 +279,26 @@ class Fabric(Network):
 
     def _check_size(self) -> None:
         """There is no limit on all of them together."""
+
+
+def doubts(network: Network) -> Iterator[str]:
+    """What seems wrong with a network, in sentences."""
+    named = list(zip(network.dimension_names, network.bandwidths, strict=True))
+    for name, bandwidth in named:
+        if bandwidth > FASTEST:
+            yield f"{name}: {format_link(bandwidth)} is more than any link has; bandwidths are those of one direction"
+        elif bandwidth < SLOWEST_LINK:
+            yield f"{name}: {format_bandwidth(bandwidth)} is no network; is a unit missing ('{bandwidth:g} GB/s')?"
+    for name, dimension in zip(network.dimension_names, network.dimensions, strict=True):
+        if dimension.launch_overhead > 10**11:  # 0.1 s, where microseconds are usual
+            seconds = format_seconds(dimension.launch_overhead)
+            yield f"{name}: no launch takes {seconds}; is a unit missing ('{seconds.removesuffix(' s')} us')?"
+        if dimension.reduction is not None and dimension.reduction < SLOWEST_LINK:
+            summed = dimension.reduction
+            yield f"{name}: no NPU sums {summed:g} B/s; is a unit missing ('{summed:g} GB/s')?"
+    for (inner, slow), (outer, fast) in pairwise(named):
+        if fast > 2 * slow:
+            yield (
+                f"{outer} is {fast / slow:.3g} times as fast as {inner} inside it; dimensions stand from the innermost "
+                "outwards"
+            )

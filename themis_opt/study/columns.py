@@ -3,7 +3,7 @@
 A new column is one entry of :data:`RESULT_COLUMNS`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -47,10 +47,6 @@ class ResultColumn:
     judged: bool = False
     of_period: bool | None = None
     note: Callable[[Schedule], str] = lambda schedule: ""
-
-    def says_of(self, schedule: Schedule) -> bool:
-        """Whether the column has something to say of a schedule."""
-        return self.of_period is None or self.of_period == schedule.has_period
 
 
 def busy_in_words(schedule: Schedule) -> str:
@@ -100,11 +96,8 @@ def objective(instance: Instance) -> ResultColumn:
 
 def columns_of(schedules: Sequence[Schedule], *, judged: bool) -> list[ResultColumn]:
     """The columns for schedules; those of a comparison where they are `judged`, else those that need none."""
-    return [
-        column
-        for column in RESULT_COLUMNS
-        if (judged or not column.judged) and all(column.says_of(schedule) for schedule in schedules)
-    ]
+    offered = (column for column in RESULT_COLUMNS if judged or not column.judged)
+    return [column for column in offered if all(column.of_period in (None, s.has_period) for s in schedules)]
 
 
 def schedule_row(schedule: Schedule) -> dict[str, Value]:
@@ -114,9 +107,6 @@ def schedule_row(schedule: Schedule) -> dict[str, Value]:
 
 def result_row(result: Judged) -> dict[str, Value]:
     """What is known of a result, as plain values by the names of columns."""
-    return {"policy": result.policy} | dict(_values(result))
-
-
-def _values(result: Judged) -> Iterator[tuple[str, Value]]:
-    for column in columns_of([result.schedule], judged=True):
-        yield column.name, column.value(result if column.judged else result.schedule)
+    columns = columns_of([result.schedule], judged=True)
+    values = {column.name: column.value(result if column.judged else result.schedule) for column in columns}
+    return {"policy": result.policy} | values

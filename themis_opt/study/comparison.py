@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
@@ -52,9 +53,6 @@ SLOWEST = 1e-5
 
 SLACK = 0.5
 """Seconds of processor past the limit for policies and bounds, so that small instances have all of them."""
-
-SIMILAR_TIME = 0.8
-"""Share of the time now left that the search for it must have had."""
 
 ComparisonProgress = Callable[[str, float, float], None]
 """Called with the policy at work, its best makespan and the best bound so far, in picoseconds."""
@@ -345,15 +343,13 @@ class _Run:
         return self.cache.recall(self.instance, policy.sizes)
 
     def reference(self, specification: str, policy: "Exact", recalled: Recalled | None) -> None:
-        def report(makespan: float, bound: float) -> None:
-            self.tell(specification, makespan, bound)
-
         bound = max(self.bounds.values())
         if recalled is not None and self._is_enough(recalled, bound, policy):
             reference = Reference(recalled.schedule, bound, "recalled")
         else:
             began = monotonic()
-            reference = policy.solve(self.instance, bound, report, self._start(policy, recalled))
+            report, start = partial(self.tell, specification), self._start(policy, recalled)
+            reference = policy.solve(self.instance, bound, report, start)
             self._keep(reference, policy, monotonic() - began)
         validate(reference.schedule)
         self.schedules[specification] = reference.schedule
@@ -372,7 +368,7 @@ class _Run:
         """Whether a search is not expected to improve a recalled schedule by much."""
         makespan = recalled.schedule.makespan
         gap = makespan / bound - 1
-        had_time = recalled.seconds >= SIMILAR_TIME * policy.seconds
+        had_time = recalled.seconds >= 0.8 * policy.seconds
         is_best = all(makespan <= schedule.makespan for schedule in self.schedules.values())
         return gap <= policy.gap or (is_best and had_time and (recalled.exact or gap <= CONTENT_GAP))
 

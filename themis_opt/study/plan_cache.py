@@ -23,8 +23,7 @@ from platformdirs import user_cache_path
 from pydantic import ValidationError
 
 from themis_opt.base.arrays import IntArray
-from themis_opt.base.digests import digest
-from themis_opt.base.documents import write_atomically
+from themis_opt.base.documents import digest, write_atomically
 from themis_opt.base.errors import InputError, InvalidSchedule, ThemisError
 from themis_opt.policies.launching.common import fused_name
 from themis_opt.problem.exchanges import Exchange
@@ -39,9 +38,6 @@ from themis_opt.solving.sizing import even_plan, granule, resized, rounded, with
 
 CachedSizes = Literal["equal", "free"]
 """Whether chunks are equal, or of any sizes and at most as many as the instance says."""
-
-SHARE_DIGITS = 6
-"""Digits of the share that a task has of the compute, which rounding to picoseconds does not change."""
 
 _NAME = re.compile(r"(?P<sizes>equal|free)\.(?P<chunks>[1-9][0-9]{0,9})\.[0-9a-f]{8}\.(?P<size_class>[0-9]{1,2})\.json")
 
@@ -245,7 +241,8 @@ def plan_key(instance: Instance) -> str:
     content: list[Any] = [instance.fabric.identity, collectives, instance.latency, instance.ag_order]
     if has_launches(instance):
         waits = [(e.ready_task, e.needed_task, e.needed_later, e.after) for e in instance.exchanges]
-        shares = [round(task.duration / max(instance.compute, 1), SHARE_DIGITS) for task in instance.tasks]
+        # Six digits, which the rounding of durations to picoseconds does not change.
+        shares = [round(task.duration / max(instance.compute, 1), 6) for task in instance.tasks]
         content += [instance.links, waits, shares]
         content += [instance.chains, instance.waits] if instance.num_stages > 1 else []
     return digest(content, 64)

@@ -28,9 +28,6 @@ from themis_opt.study.plan_cache import scaled
 GIVEN = "as given"
 """Name of the plan at hand, in the place of a policy."""
 
-CHUNK_FACTOR = 4
-"""Between chunk counts, where none are asked for: as many as there are, a quarter of it, and so on down to 1."""
-
 
 @dataclass(frozen=True)
 class PlanBySize:
@@ -102,7 +99,7 @@ def _fewer(chunks: int) -> list[int]:
     counts = []
     while chunks:
         counts.append(chunks)
-        chunks //= CHUNK_FACTOR
+        chunks //= 4
     return counts if counts[-1] == 1 else [*counts, 1]
 
 

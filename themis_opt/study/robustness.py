@@ -8,7 +8,8 @@ A sample disturbs the instance in up to four ways, independently:
   together, which is harder on a plan than delays of single steps that average out;
 - where there is compute, the duration of every task may be multiplied by a separate factor, uniform in [1, 1 +
   compute jitter], by default 1: an NPU that does other things is slower, never faster;
-- the result of every chunk may come later by a separate delay (:mod:`themis_opt.study.chunk_delays`).
+- the result of every chunk may come later by a separate random delay, such as that of a packet lost and
+  sent again.
 
 All factors hold for the whole sample, so that its iterations repeat each other.  Launch overheads, releases and bytes
 stay as they are.  What a schedule minimises is judged by bounds for the disturbed bandwidths and durations and the
@@ -16,18 +17,19 @@ undisturbed latencies, which no schedule of the sample can beat.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from math import prod
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import MAX_CLOCK, nanoseconds
+from themis_opt.base.units import MAX_CLOCK, nanoseconds, parse_time
 from themis_opt.problem.cost import StageCosts, fixed_lag, occupancy, path_divisors
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.kernel import Operations, start_times
@@ -38,7 +40,6 @@ from themis_opt.schedules.simulator import FEWEST_ITERATIONS, MOST_ITERATIONS, b
 from themis_opt.schedules.validation import validate
 from themis_opt.search.allowance import Allowance
 from themis_opt.solving.bounds import bounds_of
-from themis_opt.study.chunk_delays import ChunkDelay
 
 Item = TypeVar("Item")
 
@@ -46,6 +47,65 @@ MAX_SAMPLES = 10**6
 
 JUDGES = ("fluid", "chain", "communication", "critical_path")
 """The bounds of a sample: all that hold for any sizes and are not below another of them."""
+
+
+MOST_DELAY = 1000
+"""No delay is longer than so many times that of the distribution, so that the clock holds every sample."""
+
+DELAY_OPTION = "--chunk-delay"
+
+DELAY_FORMS = "exponential:MEAN or lognormal:MEDIAN:SIGMA, such as exponential:100us"
+
+
+@dataclass(frozen=True)
+class ChunkDelay:
+    """A distribution of delays.
+
+    `name`: ``exponential`` or ``lognormal``.
+    `scale`: picoseconds: the mean of the exponential, the median of the log-normal distribution.
+    `sigma`: standard deviation of the logarithm, for the log-normal distribution.
+    """
+
+    name: str
+    scale: int
+    sigma: float = 0.0
+
+    def draw(self, random: np.random.Generator, count: int) -> FloatArray:
+        """Delays of `count` chunks, in picoseconds."""
+        return self.scale * np.minimum(_DRAWS[self.name](random, self.sigma, count), MOST_DELAY)
+
+    @property
+    def most(self) -> int:
+        """The longest delay, in picoseconds."""
+        return MOST_DELAY * self.scale
+
+
+_DRAWS: Mapping[str, Callable[[np.random.Generator, float, int], FloatArray]] = MappingProxyType(
+    {
+        "exponential": lambda random, sigma, count: random.exponential(1.0, count),
+        "lognormal": lambda random, sigma, count: random.lognormal(0.0, sigma, count),
+    }
+)
+
+
+def parse_chunk_delay(text: str) -> ChunkDelay | None:
+    """The distribution of a text such as ``"exponential:100us"`` or ``"lognormal:50us:1.5"``; None for an empty one.
+
+    Raises InputError if it is no such text.
+    """
+    if not text:
+        return None
+    name, *numbers = text.split(":")
+    if name not in _DRAWS or len(numbers) != 1 + (name == "lognormal"):
+        raise InputError(f"must be {DELAY_FORMS}", field=DELAY_OPTION, value=text)
+    try:
+        scale = parse_time(numbers[0])
+        sigma = float(numbers[1]) if name == "lognormal" else 0.0
+    except ValueError as error:
+        raise InputError(f"must be {DELAY_FORMS}: {error}", field=DELAY_OPTION, value=text) from None
+    if scale < 0 or not 0 <= sigma < math.inf:
+        raise InputError("must be of a time and a sigma of 0 or more", field=DELAY_OPTION, value=text)
+    return ChunkDelay(name, scale, sigma)
 
 
 class _Sample(NamedTuple):
@@ -410,10 +470,8 @@ def _makespan(run: _KernelPlan, disturbed: Instance, costs: StageCosts) -> int:
     if not has_launches(disturbed):
         return int((run.starts(disturbed, costs, 1)[0] + costs.occupancy + costs.lag).max())
     count = FEWEST_ITERATIONS
-    period = _period(run, disturbed, costs, count)
-    while not period.is_steady and count < MOST_ITERATIONS:
+    while not (period := _period(run, disturbed, costs, count)).is_steady and count < MOST_ITERATIONS:
         count *= 2
-        period = _period(run, disturbed, costs, count)
     return period.iteration_time
 
 

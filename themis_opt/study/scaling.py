@@ -18,12 +18,6 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.study.columns import Value
 from themis_opt.study.sweep import sweep, varied
 
-MOST_COMPRESSION = 10_000.0
-"""Beyond it, latency decides: more compression is no answer."""
-
-COMPRESSION_PRECISION = 1.001
-"""Ratio between the compression that is enough and one that is known to be too little."""
-
 
 def scaling(
     instance: Instance,
@@ -99,12 +93,12 @@ def least_compression(
         smaller = varied(instance, {"npus": npus, "share": utilisation, "compression": compression})
         return instance.compute >= target * simulate(smaller, make_policy(policy)(smaller)).makespan
 
-    little, enough = 1.0, MOST_COMPRESSION
+    little, enough = 1.0, 10_000.0  # beyond it, latency decides: more compression is no answer
     if reaches(little):
         return little
     if not reaches(enough):
         return None
-    while enough / little > COMPRESSION_PRECISION:
+    while enough / little > 1.001:
         middle = (enough * little) ** 0.5
         little, enough = (little, middle) if reaches(middle) else (middle, enough)
     return enough

@@ -40,7 +40,6 @@ OF_DIMENSION = ("bandwidth", "latency", "launch_overhead", "size")
 """What is varied of one dimension; its name and a dot stand before."""
 
 MOST_POINTS = 10_000
-DEFAULT_FACTOR = 2
 
 
 class Quantity(NamedTuple):
@@ -161,7 +160,7 @@ def read_values(name: str, text: str) -> list[Any]:
             continue
         ends, _, factor = part.partition(":")
         low, high = ends.split("..", 1)
-        values += _range(name, low, high, factor or str(DEFAULT_FACTOR))
+        values += _range(name, low, high, factor or "2")
     return values
 
 

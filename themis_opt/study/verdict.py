@@ -20,9 +20,6 @@ from themis_opt.study.robustness import LossDistribution
 MOST_SIMULATED_STAGES = 10**6
 """Stages up to which a step is simulated for a verdict: seconds."""
 
-LITTLE = 0.01
-"""Share of a makespan that is not worth a change of the runtime."""
-
 
 def on_comparison(compared: Comparison) -> tuple[str, ...]:
     """Whether another order is worth it, and how far the best one is from what is possible."""
@@ -31,7 +28,7 @@ def on_comparison(compared: Comparison) -> tuple[str, ...]:
     possible = today / best.bound - 1
     if best.schedule.has_period:
         return _on_exposed(compared), _on_gap(compared)
-    if possible <= LITTLE:
+    if possible <= 0.01:  # not worth a change of the runtime
         return (
             f"Nothing to win by order: the fixed order is within {format_percent(possible)} of the bound, and "
             f"{_busiest(best.schedule)}.",

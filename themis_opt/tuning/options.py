@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from themis_opt.base.digests import digest
+from themis_opt.base.documents import digest
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_megabytes, format_size, parse_size
 from themis_opt.policies.registry import LAUNCHING
@@ -31,12 +31,6 @@ LAUNCHED_POLICIES = ("themis+scf", "hourglass", "baseline+fifo")
 
 MOST_CHUNKS, MOST_LAUNCHED_CHUNKS = 256, 64
 """Most chunks of a collective by default, by itself and in an iteration."""
-
-RATIOS = (2, 4, 8, 16)
-"""Of the largest to the smallest chunk of a ramp."""
-
-THRESHOLD_DIVISORS = (4, 8, USUAL_DIVISOR, 32, 64)
-LEAST_CHUNK_BYTES = tuple(2**power for power in (12, 14, 16, 18, 20, 22))
 
 TODAY: Mapping[str, ParameterValue] = MappingProxyType(
     {"policy": "themis", "dispatch": "scf", "threshold_divisor": USUAL_DIVISOR, "chunks": 64, "profile": "equal"}
@@ -109,13 +103,13 @@ def _chunk_space(
     parameters = [
         TunedParameter("chunks", chunk_counts(max_chunks)),
         TunedParameter("profile", profiles),
-        TunedParameter("ratio", RATIOS, {"profile": ("ramp",)}),
+        TunedParameter("ratio", (2, 4, 8, 16), {"profile": ("ramp",)}),
         TunedParameter("policy", policies),
         TunedParameter("dispatch", tuple(DISPATCH), {"policy": ("themis", "baseline")}),
-        TunedParameter("threshold_divisor", THRESHOLD_DIVISORS, {"policy": ("themis",)}),
+        TunedParameter("threshold_divisor", (4, 8, USUAL_DIVISOR, 32, 64), {"policy": ("themis",)}),
     ]
     if len({exchange.size for instance in instances for exchange in instance.exchanges}) > 1:
-        larger = tuple(size for size in LEAST_CHUNK_BYTES if size > min_chunk)
+        larger = tuple(2**power for power in range(12, 24, 2) if 2**power > min_chunk)
         parameters.append(TunedParameter("least_chunk_bytes", larger or (min_chunk,)))
     uncut = digest([instance.overridden(chunks=1).fingerprint for instance in instances], 16)
     return Space(

@@ -13,9 +13,6 @@ from themis_opt.problem.cost import path_costs
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import Data
 
-WITH_PLACES = 3
-"""Factor of the ratio in the source, for places that travel with values."""
-
 
 def adapted(instance: Instance, ratio: float) -> Instance:
     """The instance with compression on the dimensions that are slow. Raises InputError if the ratio is less than 1.
@@ -28,7 +25,8 @@ def adapted(instance: Instance, ratio: float) -> Instance:
     slowest = max(times.values())
     dimensions = tuple(
         dimension.model_copy(
-            update={"compression": dimension.compression * max(1.0, WITH_PLACES * ratio * times[name] / slowest)}
+            # Three times as in the source, for places that travel with values.
+            update={"compression": dimension.compression * max(1.0, 3 * ratio * times[name] / slowest)}
         )
         for name, dimension in zip(instance.network.dimension_names, instance.network.dimensions, strict=True)
     )

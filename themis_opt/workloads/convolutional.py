@@ -27,8 +27,6 @@ from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
 
-CONVOLUTIONAL_KINDS = ("convolution", "linear")
-
 DividedBy = Literal["filter", "channel", "spatial"]
 
 
@@ -63,7 +61,7 @@ class _Divided:
         return passes.iteration(self.groups.splits)
 
     def _check(self) -> None:
-        if any(layer.kind not in CONVOLUTIONAL_KINDS for layer in self.layers) or not self.layers[0].rows:
+        if {layer.kind for layer in self.layers} - {"convolution", "linear"} or not self.layers[0].rows:
             rule = "needs a model of convolutions and fully connected layers"
             raise InputError(rule, field="--parallelism", value=self.by)
         if self.by == "spatial":

@@ -12,8 +12,8 @@ of DeepSeek-V3 follows is not trained by gradients, and not counted.
 
 from dataclasses import dataclass, replace
 
-from themis_opt.workloads.layers import Layer, LayerKind, Parameter
-from themis_opt.workloads.transformers import blocks, norm
+from themis_opt.workloads.layers import Layer, LayerKind, Parameter, norms
+from themis_opt.workloads.transformers import blocks
 
 
 @dataclass(frozen=True)
@@ -180,4 +180,4 @@ def vision_transformer(shape: Vision) -> tuple[Layer, ...]:
     for number in range(shape.layers):
         layers += blocks(f"layer{number}", hidden, tokens)
     head = (Parameter("weight", hidden * shape.classes), Parameter("bias", shape.classes, "bias"))
-    return (*layers, Layer("head", "linear", (*norm(hidden), *head), 2 * hidden * shape.classes, size, shape.classes))
+    return (*layers, Layer("head", "linear", (*norms(hidden), *head), 2 * hidden * shape.classes, size, shape.classes))

@@ -6,7 +6,7 @@ comes before each convolution, so that it has the channels of its input, and aft
 
 from dataclasses import replace
 
-from themis_opt.workloads.layers import Layer, Parameter, convolution, linear
+from themis_opt.workloads.layers import Layer, convolution, linear, norms
 
 GROWTH_RATE, BOTTLENECK = 32, 4
 BLOCKS = (6, 12, 48, 32)
@@ -26,14 +26,10 @@ def densenet_201() -> tuple[Layer, ...]:
             layers.append(_normalised(f"transition{block}.conv", (channels, channels // 2), 1, side))
             channels, side = channels // 2, side // 2
     last = linear("classifier", channels, 1000)
-    return (*layers, replace(last, parameters=(*_norm(channels), *last.parameters)))
+    return (*layers, replace(last, parameters=(*norms(channels), *last.parameters)))
 
 
 def _normalised(name: str, channels: tuple[int, int], kernel: int, side: int) -> Layer:
     """A convolution with the normalisation of its input."""
     layer = convolution(name, channels, kernel, side, 1, norm=True)
-    return replace(layer, parameters=(*_norm(channels[0]), layer.parameters[0]))
-
-
-def _norm(channels: int) -> tuple[Parameter, ...]:
-    return (Parameter("norm.weight", channels, "norm"), Parameter("norm.bias", channels, "norm"))
+    return replace(layer, parameters=(*norms(channels[0]), layer.parameters[0]))

@@ -105,8 +105,8 @@ class _Fields:
         """A number that may be missing, or null."""
         return usual if self.content.get(name) is None else self[name]
 
-    def is_true(self, name: str, usual: bool = False) -> bool:
-        value = self.content.get(name, usual)
+    def is_true(self, name: str) -> bool:
+        value = self.content.get(name, False)
         if not isinstance(value, bool):
             raise InputError("must be true or false", field=name, value=value, source=self.source)
         return value

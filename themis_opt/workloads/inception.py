@@ -6,7 +6,7 @@ convolution.  Branches that run side by side stand one after the other, as one N
 
 from collections.abc import Sequence
 
-from themis_opt.workloads.layers import Layer, Parameter, linear
+from themis_opt.workloads.layers import Layer, convolution_between, linear
 
 Kernel = tuple[int, int]
 Convolution = tuple[int, Kernel]
@@ -33,15 +33,15 @@ def inception_v4() -> tuple[Layer, ...]:
     layers = _stem()
     for number in range(1, 5):
         layers += _branches(f"a{number}", 384, 35, BLOCK_A)
-    layers += [_convolution("reduction_a.1", (384, 384), THREE, 35, 17)]
+    layers += [convolution_between("reduction_a.1", (384, 384), THREE, 35, 17)]
     layers += _branch("reduction_a.2", 384, 35, ((192, ONE), (224, THREE)))
-    layers += [_convolution("reduction_a.2.3", (224, 256), THREE, 35, 17)]
+    layers += [convolution_between("reduction_a.2.3", (224, 256), THREE, 35, 17)]
     for number in range(1, 8):
         layers += _branches(f"b{number}", 1024, 17, BLOCK_B)
     layers += _branch("reduction_b.1", 1024, 17, ((192, ONE),))
-    layers += [_convolution("reduction_b.1.2", (192, 192), THREE, 17, 8)]
+    layers += [convolution_between("reduction_b.1.2", (192, 192), THREE, 17, 8)]
     layers += _branch("reduction_b.2", 1024, 17, ((256, ONE), (256, WIDE), (320, HIGH)))
-    layers += [_convolution("reduction_b.2.4", (320, 320), THREE, 17, 8)]
+    layers += [convolution_between("reduction_b.2.4", (320, 320), THREE, 17, 8)]
     for number in range(1, 4):
         layers += _block_c(f"c{number}")
     return (*layers, linear("classifier", 1536, 1000))
@@ -49,17 +49,17 @@ def inception_v4() -> tuple[Layer, ...]:
 
 def _stem() -> list[Layer]:
     layers = [
-        _convolution("stem.1", (3, 32), THREE, 299, 149),
-        _convolution("stem.2", (32, 32), THREE, 149, 147),
-        _convolution("stem.3", (32, 64), THREE, 147, 147),
-        _convolution("stem.4", (64, 96), THREE, 147, 73),
+        convolution_between("stem.1", (3, 32), THREE, 299, 149),
+        convolution_between("stem.2", (32, 32), THREE, 149, 147),
+        convolution_between("stem.3", (32, 64), THREE, 147, 147),
+        convolution_between("stem.4", (64, 96), THREE, 147, 73),
     ]
-    layers += [*_branch("stem.5", 160, 73, ((64, ONE),)), _convolution("stem.5.2", (64, 96), THREE, 73, 71)]
+    layers += [*_branch("stem.5", 160, 73, ((64, ONE),)), convolution_between("stem.5.2", (64, 96), THREE, 73, 71)]
     layers += _branch("stem.6", 160, 73, ((64, ONE), (64, WIDE), (64, HIGH)))
     return [
         *layers,
-        _convolution("stem.6.4", (64, 96), THREE, 73, 71),
-        _convolution("stem.7", (192, 192), THREE, 71, 35),
+        convolution_between("stem.6.4", (64, 96), THREE, 73, 71),
+        convolution_between("stem.7", (192, 192), THREE, 71, 35),
     ]
 
 
@@ -67,9 +67,13 @@ def _block_c(name: str) -> list[Layer]:
     """Two of its branches fork at their ends."""
     ends = (1, 3), (3, 1)
     layers = _branch(f"{name}.1", 1536, 8, ((256, ONE),)) + _branch(f"{name}.2", 1536, 8, ((384, ONE),))
-    layers += [_convolution(f"{name}.2.{end}", (384, 256), kernel, 8, 8) for end, kernel in enumerate(ends, start=2)]
+    layers += [
+        convolution_between(f"{name}.2.{end}", (384, 256), kernel, 8, 8) for end, kernel in enumerate(ends, start=2)
+    ]
     layers += _branch(f"{name}.3", 1536, 8, ((384, ONE), (448, (3, 1)), (512, (1, 3))))
-    layers += [_convolution(f"{name}.3.{end}", (512, 256), kernel, 8, 8) for end, kernel in enumerate(ends, start=4)]
+    layers += [
+        convolution_between(f"{name}.3.{end}", (512, 256), kernel, 8, 8) for end, kernel in enumerate(ends, start=4)
+    ]
     return layers + _branch(f"{name}.4", 1536, 8, ((256, ONE),))
 
 
@@ -85,24 +89,6 @@ def _branch(name: str, channels: int, side: int, steps: Sequence[Convolution]) -
     """Convolutions one after the other that keep the side."""
     layers = []
     for number, (width, kernel) in enumerate(steps, start=1):
-        layers.append(_convolution(f"{name}.{number}", (channels, width), kernel, side, side))
+        layers.append(convolution_between(f"{name}.{number}", (channels, width), kernel, side, side))
         channels = width
     return layers
-
-
-def _convolution(name: str, channels: tuple[int, int], kernel: Kernel, side: int, after: int) -> Layer:
-    """A convolution with its normalisation, from images of one side to those of another."""
-    inputs, outputs = channels
-    weights = inputs * outputs * kernel[0] * kernel[1]
-    norm = [Parameter(f"norm.{role}", outputs, "norm") for role in ("weight", "bias")]
-    halos = (kernel[0] // 2 * side * inputs, kernel[0] // 2 * after * outputs)
-    return Layer(
-        name,
-        "convolution",
-        (Parameter("weight", weights), *norm),
-        2 * weights * after**2,
-        inputs * side**2,
-        outputs * after**2,
-        rows=side,
-        halos=halos,
-    )

@@ -121,12 +121,21 @@ def convolution(name: str, channels: tuple[int, int], kernel: int, side: int, st
     `kernel`, `side`, `stride`: side of the kernel, side of the input in pixels, and the step.
     `norm`: whether batch normalisation, with two parameters for each channel, stands in for the bias.
     """
+    return convolution_between(name, channels, (kernel, kernel), side, -(-side // stride), norm=norm)
+
+
+def convolution_between(
+    name: str, channels: tuple[int, int], kernel: tuple[int, int], side: int, after: int, *, norm: bool = True
+) -> Layer:
+    """The same with any kernel, from images of one side to those of another."""
     inputs, outputs = channels
-    after = -(-side // stride)
-    extra = [Parameter("norm.weight", outputs, "norm"), Parameter("norm.bias", outputs, "norm")]
-    parameters = [Parameter("weight", inputs * outputs * kernel**2)]
-    parameters += extra if norm else [Parameter("bias", outputs, "bias")]
-    flops = 2 * inputs * outputs * kernel**2 * after**2
-    halos = (kernel // 2 * side * inputs, kernel // 2 * after * outputs)
-    sizes = (inputs * side**2, outputs * after**2)
-    return Layer(name, "convolution", tuple(parameters), flops, *sizes, rows=side, halos=halos)
+    weights = inputs * outputs * kernel[0] * kernel[1]
+    extra = norms(outputs) if norm else (Parameter("bias", outputs, "bias"),)
+    halos = (kernel[0] // 2 * side * inputs, kernel[0] // 2 * after * outputs)
+    sizes = (2 * weights * after**2, inputs * side**2, outputs * after**2)
+    return Layer(name, "convolution", (Parameter("weight", weights), *extra), *sizes, rows=side, halos=halos)
+
+
+def norms(width: int) -> tuple[Parameter, ...]:
+    """Scale and shift of a normalisation."""
+    return (Parameter("norm.weight", width, "norm"), Parameter("norm.bias", width, "norm"))

@@ -20,7 +20,6 @@ BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 """What a module keeps without training it."""
 
 MAX_PARAMETERS = 20_000
-MAX_LISTED_LETTERS = 2000
 PARAMETER_LINE = re.compile(
     r"\s*[\"']?([\w.\-/]{1,500})[\"']?\s*[:=,]?\s*(?:torch\.Size\()?[\[(]([\d,\s]{0,100})[\])]\)?[,;\s]*\S{0,40}\s*"
 )
@@ -55,7 +54,7 @@ def listed(source: Source) -> dict[str, tuple[int, ...]]:
         return {name: _shape(source, shape, name) for name, shape in document.items()}
     shapes: dict[str, tuple[int, ...]] = {}
     for number, line in source.lines:
-        match = PARAMETER_LINE.fullmatch(line) if len(line) <= MAX_LISTED_LETTERS else None
+        match = PARAMETER_LINE.fullmatch(line) if len(line) <= 2000 else None
         if match is None:
             raise source.error(
                 "must be a name and a shape, such as fc.weight (10, 512)", f"line {number}", line.strip()

@@ -1,17 +1,19 @@
 """What a training iteration is made from, beside its model."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_bandwidth, format_size
+from themis_opt.base.units import format_bandwidth, format_size, parse_bandwidth, parse_size, parse_time
 from themis_opt.problem.network import Network
 from themis_opt.workloads.layers import Layer, Parameter
 from themis_opt.workloads.timing import LayerTimes, Timing
-from themis_opt.workloads.transformations import NO_COMPRESSION, Compression
-from themis_opt.workloads.unequal import EQUAL, Unequal
+from themis_opt.workloads.transformations import NO_COMPRESSION, Compression, parse_compression, parse_refresh
+from themis_opt.workloads.unequal import EQUAL, Unequal, parse_unequal
+
+Q = TypeVar("Q")
 
 Granularity = Literal["fused", "layer", "parameter"]
 
@@ -19,8 +21,6 @@ MicrobatchSchedule = Literal["gpipe", "1f1b"]
 
 BYTES_BY_TYPE: Mapping[str, int] = MappingProxyType({"fp16": 2, "bf16": 2, "fp32": 4})
 """Bytes of one element, by its type."""
-
-ZERO_STAGES = (0, 1, 2)
 
 SOMETIMES: Mapping[str, str] = MappingProxyType(
     {
@@ -110,7 +110,7 @@ class Setup:
         if self.schedule not in get_args(MicrobatchSchedule):
             rule = f"must be one of {', '.join(get_args(MicrobatchSchedule))}"
             raise InputError(rule, field="--schedule", value=self.schedule)
-        if self.zero not in ZERO_STAGES:
+        if self.zero not in (0, 1, 2):
             raise InputError("must be 0, 1 or 2; stage 3 is --parallelism fsdp", field="--zero", value=self.zero)
         if self.zero and self.granularity != "layer":
             raise InputError("must be layer with --zero", field="--granularity", value=self.granularity)
@@ -161,6 +161,48 @@ def element_bytes(dtype: str) -> int:
     if dtype not in BYTES_BY_TYPE:
         raise InputError(f"must be one of {', '.join(BYTES_BY_TYPE)}", field="--dtype", value=dtype)
     return BYTES_BY_TYPE[dtype]
+
+
+def read_setup(
+    network: Network,
+    timing: Timing,
+    *,
+    dtype: str,
+    update: str,
+    separate: bool,
+    speeds: str,
+    share: str,
+    compress: str,
+    index_bytes: int,
+    refresh: str,
+    memory: str | None,
+    host_link: str | None,
+    **others: Any,
+) -> Setup:
+    """The setup of choices in words; `others` are fields of :class:`Setup` as they are.
+
+    Raises InputError if a choice cannot be read or breaks a rule; it names the option of the command line.
+    """
+    return Setup(
+        network=network,
+        timing=timing,
+        element_bytes=element_bytes(dtype),
+        update=_quantity("--update", update, parse_time),
+        shared=not separate,
+        unequal=parse_unequal(speeds, share),
+        compression=parse_compression(compress, index_bytes),
+        refresh=parse_refresh(refresh),
+        memory=None if memory is None else _quantity("--memory", memory, parse_size),
+        host_link=None if host_link is None else _quantity("--host-link", host_link, parse_bandwidth),
+        **others,
+    )
+
+
+def _quantity(field: str, text: str, parse: Callable[[str], Q]) -> Q:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise InputError(str(error), field=field, value=text) from None
 
 
 def weights_only(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:

@@ -11,9 +11,6 @@ from themis_opt.base.units import parse_time
 from themis_opt.problem.exchanges import Parallelism, Tensor
 from themis_opt.problem.iteration import ComputeTask, Iteration
 
-REFRESH = "refresh"
-"""Name of the task that sets thresholds."""
-
 
 @dataclass(frozen=True)
 class Compression:
@@ -102,7 +99,7 @@ def transformed(iteration: Iteration, compression: Compression, refresh: int, to
     if tolerance:
         iteration = iteration.varied(tensors=tuple(_tolerant(tensor, tolerance) for tensor in iteration.tensors))
     if refresh:
-        task = ComputeTask(name=REFRESH, duration=f"{refresh} ps")
+        task = ComputeTask(name="refresh", duration=f"{refresh} ps")
         iteration = iteration.varied(tasks=(task, *iteration.tasks))
     return iteration
 

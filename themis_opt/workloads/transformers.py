@@ -12,7 +12,7 @@ bias are copied, and so are embeddings here.
 
 from dataclasses import dataclass
 
-from themis_opt.workloads.layers import Layer, LayerKind, Parameter
+from themis_opt.workloads.layers import Layer, LayerKind, Parameter, norms
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def transformer(shape: TransformerShape, sequence: int) -> tuple[Layer, ...]:
         pooler = (Parameter("weight", hidden**2), Parameter("bias", hidden, "bias"))
         return (*layers, Layer("pooler", "linear", pooler, 2 * hidden**2, hidden, hidden))
     projected = 2 * size * shape.vocabulary
-    return (*layers, Layer("head", "linear", norm(hidden), projected, size, sequence * shape.vocabulary))
+    return (*layers, Layer("head", "linear", norms(hidden), projected, size, sequence * shape.vocabulary))
 
 
 def blocks(name: str, hidden: int, sequence: int) -> tuple[Layer, Layer]:
@@ -61,8 +61,8 @@ def blocks(name: str, hidden: int, sequence: int) -> tuple[Layer, Layer]:
 def _embedding(shape: TransformerShape, sequence: int) -> Layer:
     rows = {"words": shape.vocabulary, "positions": shape.positions, "segments": shape.segments}
     parameters = tuple(Parameter(name, number * shape.hidden) for name, number in rows.items() if number)
-    norms = norm(shape.hidden) if shape.pooled else ()
-    return Layer("embedding", "embedding", parameters + norms, 0, sequence, sequence * shape.hidden)
+    last = norms(shape.hidden) if shape.pooled else ()
+    return Layer("embedding", "embedding", parameters + last, 0, sequence, sequence * shape.hidden)
 
 
 def _attention(name: str, hidden: int, sequence: int) -> Layer:
@@ -83,11 +83,6 @@ def _sublayer(name: str, kind: LayerKind, hidden: int, first: int, second: int, 
         Parameter("in.bias", first, "bias", sharded=True),
         Parameter("out.weight", second * hidden, sharded=True),
         Parameter("out.bias", hidden, "bias"),
-        *norm(hidden),
+        *norms(hidden),
     )
     return Layer(name, kind, parameters, flops, sequence * hidden, sequence * hidden)
-
-
-def norm(hidden: int) -> tuple[Parameter, ...]:
-    """Scale and shift of a layer norm."""
-    return (Parameter("norm.weight", hidden, "norm"), Parameter("norm.bias", hidden, "norm"))

@@ -9,8 +9,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.solving.bounds import bounds
-from themis_opt.study.chunk_delays import parse_chunk_delay
-from themis_opt.study.robustness import executions, loss_distributions
+from themis_opt.study.robustness import executions, loss_distributions, parse_chunk_delay
 from themis_opt.study.scaling import least_compression, scaling
 from themis_opt.study.tolerance import tolerance_effect
 from themis_opt.workloads.models import MODELS
