@@ -78,7 +78,6 @@ def test_paper_sources_state_the_aggregate_of_table_2(name: str) -> None:
     network = read(name).network
     for dimension, (_, _, gigabits, _) in zip(network.dimensions, TABLE_2[network.name], strict=True):
         stated = re.match(r"table 2: (\d+) Gb/s = (\d+) links? x (\d+) Gb/s per link$", dimension.source)
-        assert stated is not None
         total, links, each = map(int, stated.groups())
         assert total == links * each == gigabits
 

@@ -5,8 +5,10 @@ dimension is the node, connected by NVLink; all others are the network between n
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -122,14 +124,8 @@ def _algorithms(instance: Instance, exchange: Exchange) -> tuple[NcclAlgorithm, 
 
 def _bus_bandwidth(instance: Instance, exchange: Exchange) -> float:
     """Bytes per second that flat rings through all NPUs sustain."""
-    return min(_across(instance, exchange))
-
-
-def _across(instance: Instance, exchange: Exchange) -> Iterator[float]:
-    inside = 1
-    for k in exchange.span:
-        yield instance.fabric.bandwidths[k] * inside
-        inside *= instance.fabric.sizes[k]
+    inside = accumulate((instance.fabric.sizes[k] for k in exchange.span), mul, initial=1)
+    return min(instance.fabric.bandwidths[k] * npus for k, npus in zip(exchange.span, inside, strict=False))
 
 
 def _latency(instance: Instance, exchange: Exchange, algorithm: NcclAlgorithm, protocol: Protocol) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.plan import Chunks, Launch, Order, Plan, fused, mirrored_launches
+from themis_opt.schedules.plan import Chunks, Launch, Order, Plan, TaskOf, fused, mirrored_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 
@@ -166,9 +166,10 @@ def _one_group_after_another(instance: Instance, plan: Plan, keys: FloatArray) -
     At one event launches that wait for others come after them, urgent launches first, then one group after the other.
     """
     launch_of_stage = plan.launch_of_stage
+    after = [launch.after or TaskOf(-1, 0) for launch in plan.launches]
     moment, shift, rest = (
-        np.array([number(launch) for launch in plan.launches], dtype=np.int64)[launch_of_stage]
-        for number in (_moment, _shift, lambda launch: not launch.urgent)
+        np.array(numbers, dtype=np.int64)[launch_of_stage]
+        for numbers in (*zip(*after, strict=True), [not launch.urgent for launch in plan.launches])
     )
     depth = _depths(plan.launches)[launch_of_stage]
     group = np.zeros(len(plan.launches), dtype=np.int64)
@@ -188,11 +189,3 @@ def _depths(launches: Sequence[Launch]) -> IntArray:
         same = [other for other in waits[number] if launches[other].after == launches[number].after]
         depths[number] = max((depths[other] + 1 for other in same), default=0)
     return depths
-
-
-def _moment(launch: Launch) -> int:
-    return -1 if launch.after is None else launch.after.task
-
-
-def _shift(launch: Launch) -> int:
-    return 0 if launch.after is None else launch.after.later

@@ -96,7 +96,7 @@ def located(error: ValidationError) -> InputError:
     """All failed checks of a pydantic model, unknown fields first, each with field, value and rule."""
     errors = error.errors(include_url=False)
     details = [d for d in errors if d["type"] != "too_short" or not d["input"]]  # else it lost its wrong items
-    details = sorted(details or errors, key=lambda detail: detail["type"] != UNKNOWN)
+    details = sorted(details or errors, key=lambda detail: detail["type"] != "extra_forbidden")
     first, *others = (_located(detail, error.title) for detail in details[:MOST_ERRORS])
     if len(details) > MOST_ERRORS:
         others.append(InputError(f"and {len(details) - MOST_ERRORS} more errors"))
@@ -105,10 +105,6 @@ def located(error: ValidationError) -> InputError:
 
 MOST_ERRORS = 20
 """Errors of one document that are shown."""
-
-
-UNKNOWN = "extra_forbidden"
-"""What pydantic calls an unknown field."""
 
 
 def _located(detail: Any, title: str) -> InputError:

@@ -32,7 +32,8 @@ def refined(plan: Plan, instance: Instance, counts: Sequence[IntArray]) -> Plan:
         chunks.append(Chunks(equal_sizes(exchange), coarse.paths[parent]))
         parts += _parts_of_stages(parent, coarse.paths.shape, first)
         first += exchange.chunks * coarse.paths.shape[1]
-    sequences = tuple(_joined([parts[stage] for stage in _enforced(s)]) for s in plan.sequences)
+    nothing = np.zeros(0, dtype=np.int64)
+    sequences = tuple(np.concatenate([nothing, *(parts[stage] for stage in _enforced(s))]) for s in plan.sequences)
     shifts = np.zeros(first, dtype=np.int64)
     for stages, shift in zip(parts, plan.shifts.tolist(), strict=False):  # all 0 where the plan has none
         shifts[stages] = shift
@@ -61,10 +62,6 @@ def _enforced(sequence: IntArray | None) -> list[int]:
         raise ValueError("only an enforced plan can be refined")
     stages: list[int] = sequence.tolist()
     return stages
-
-
-def _joined(arrays: list[IntArray]) -> IntArray:
-    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int64)
 
 
 def mirrored(schedule: Schedule) -> Plan | None:

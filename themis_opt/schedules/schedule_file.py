@@ -27,9 +27,6 @@ from themis_opt.schedules.plan import Chunks, Launch, LaunchedPart, Order, Plan,
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import VALIDATION_RULES
 
-SCHEDULE_FORMAT: Literal["themis-opt/schedule/1"] = "themis-opt/schedule/1"
-PERIOD_FORMAT: Literal["themis-opt/iteration-schedule/1"] = "themis-opt/iteration-schedule/1"
-
 WholeNumber = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 Number = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
 Time = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
@@ -38,9 +35,6 @@ Time = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
 Numbers = Annotated[list[WholeNumber], Field(fail_fast=True)]
 Names = Annotated[list[str], Field(fail_fast=True)]
 """Lists of millions say one error alone: each takes some KiB."""
-
-RULES_OF_PLANS = ("coverage", "stages", "sizes")
-"""Rules that a plan must obey for its stages to have costs."""
 
 SUMMARY_ROUNDING = 1e-6
 """By how much a bound may exceed a makespan, and a share or a gap differ from what the times say: noise of floats."""
@@ -129,7 +123,7 @@ class ScheduleDocument(_Document):
 
     has_compute = False
 
-    format: Literal["themis-opt/schedule/1"] = SCHEDULE_FORMAT
+    format: Literal["themis-opt/schedule/1"] = "themis-opt/schedule/1"
     summary: MakespanSummary
     collectives: Annotated[list[ChunksPart], Field(fail_fast=True)]
     sequences: dict[str, Numbers | None]
@@ -188,7 +182,7 @@ class PeriodDocument(_Document):
 
     has_compute = True
 
-    format: Literal["themis-opt/iteration-schedule/1"] = PERIOD_FORMAT
+    format: Literal["themis-opt/iteration-schedule/1"] = "themis-opt/iteration-schedule/1"
     summary: PeriodSummary
     order: Order
     launches: Annotated[list[LaunchPart], Field(min_length=1, fail_fast=True)]
@@ -344,7 +338,7 @@ def _check_plan(instance: Instance, plan: Plan) -> None:
     """Refuse a plan whose stages have no costs."""
     nothing = np.zeros(0, dtype=np.int64)
     untimed = Schedule(instance, plan, nothing, nothing, nothing)
-    for name in RULES_OF_PLANS:
+    for name in ("coverage", "stages", "sizes"):
         broken = VALIDATION_RULES[name](untimed)
         if broken is not None:
             raise InvalidSchedule(name, broken)

@@ -45,10 +45,8 @@ def simulate(instance: Instance, plan: Plan, iterations: int | None = None) -> S
     if iterations is not None:
         return _run(instance, plan, costs, iterations)
     count = FEWEST_ITERATIONS
-    schedule = _run(instance, plan, costs, count)
-    while not schedule.period.is_steady and count < MOST_ITERATIONS:
+    while not (schedule := _run(instance, plan, costs, count)).period.is_steady and count < MOST_ITERATIONS:
         count *= 2
-        schedule = _run(instance, plan, costs, count)
     return schedule
 
 
@@ -96,19 +94,8 @@ def _makespans_of_alike(instance: Instance, plans: Sequence[Plan]) -> IntArray:
     chains = _chains(shapes)
     keys = DISPATCH[one.dispatch](costs, _last_of_chunk(shapes, runs))
     major, enforced = _enforced_of_alike(instance, plans, keys)
-    operations = Operations(
-        resource=resource,
-        duration=costs.occupancy,
-        lag=costs.lag,
-        release=one.releases(instance),
-        successor_start=chains.successor_start,
-        successor=chains.successor,
-        num_predecessors=chains.num_predecessors,
-        major=major,
-        minor=keys.minor,
-        time_sign=np.full(len(resource), keys.time_sign),
-        enforced=enforced,
-    )
+    sign = np.full(len(resource), keys.time_sign)
+    operations = chains.operations(resource, costs, one.releases(instance), (major, keys.minor, sign), enforced)
     start = start_times_of_runs(operations, runs)
     for stuck in np.flatnonzero(start.min(axis=1) < 0).tolist():
         simulate(instance, plans[stuck])  # raises, naming the cycle
@@ -155,6 +142,18 @@ class _Chains(NamedTuple):
     successor_start: IntArray
     successor: IntArray
     num_predecessors: IntArray
+
+    def operations(
+        self,
+        resource: IntArray,
+        costs: StageCosts,
+        release: IntArray,
+        priorities: tuple[FloatArray, IntArray, IntArray],
+        enforced: BoolArray,
+    ) -> Operations:
+        """Operations that wait for nothing but the stage before them."""
+        waits = (self.successor_start, self.successor, self.num_predecessors)
+        return Operations(resource, costs.occupancy, costs.lag, release, *waits, *priorities, enforced)
 
 
 @lru_cache(maxsize=256)
@@ -225,19 +224,8 @@ def _chained(instance: Instance, plan: Plan, costs: StageCosts) -> Operations:
     if plan.keys is not None or plan.order != "ready" or any(launch.urgent for launch in plan.launches):
         ranks, minor, sign = _priorities(instance, plan, costs, 1)
     major, enforced = _enforced(instance, plan, ranks)
-    return Operations(
-        resource=plan.stage_resources(instance),
-        duration=costs.occupancy,
-        lag=costs.lag,
-        release=plan.releases(instance),
-        successor_start=chains.successor_start,
-        successor=chains.successor,
-        num_predecessors=chains.num_predecessors,
-        major=major.ravel(),
-        minor=minor.ravel(),
-        time_sign=sign.ravel(),
-        enforced=enforced,
-    )
+    priorities = (major.ravel(), minor.ravel(), sign.ravel())
+    return chains.operations(plan.stage_resources(instance), costs, plan.releases(instance), priorities, enforced)
 
 
 def _check_clock_of_row(instance: Instance, costs: StageCosts, iterations: int) -> None:

@@ -33,9 +33,6 @@ MAX_VIRTUAL_NPUS = 4096
 MAX_RELAYING_NPUS = 256
 """The same of one ring, line or grid, whose NPUs pass on the blocks of an all-to-all one by one in as many steps."""
 
-_FULL_SHARE = 1 + 1e-9
-"""Of the makespan: sums of bytes in floating point are surely closer."""
-
 
 @dataclass(frozen=True)
 class VerifyReport:
@@ -99,7 +96,7 @@ def verify(schedule: Schedule, seed: int = 0) -> VerifyReport:
 def _checked_port(schedule: Schedule) -> BusiestPort:
     """The busiest port, if it keeps to its bandwidth."""
     port = busiest_port(schedule)
-    if port.share > _FULL_SHARE:
+    if port.share > 1 + 1e-9:  # sums of bytes in floating point are surely closer
         carried = f"{format_short_size(port.bytes)} within {format_short_time(schedule.makespan)}"
         allowed = format_bandwidth(port.bandwidth)
         raise InvalidSchedule("port", f"{port.port} {carried} on {port.dimension}, more than the {allowed} it has")

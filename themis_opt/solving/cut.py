@@ -35,7 +35,7 @@ algorithms for all-gather is that of the worst cut (ForestColl, https://arxiv.or
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from math import prod
 from typing import Literal
@@ -72,13 +72,9 @@ def time_across(instance: Instance, exchanges: Sequence[Exchange]) -> float:
     sides: list[Side] = ["sent"]
     sides += ["received"] if any(instance.fabric.dimensions[k].in_network for k in used) else []
     sides += ["one group"] if len(exchanges) == 1 else []
-    times = (_time(instance, size_by_group, set(inside), side) for inside in _proper_subsets(used) for side in sides)
+    proper_subsets = (inside for count in range(len(used)) for inside in combinations(used, count))
+    times = (_time(instance, size_by_group, set(inside), side) for inside in proper_subsets for side in sides)
     return max(times, default=0.0)
-
-
-def _proper_subsets(dimensions: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    for count in range(len(dimensions)):
-        yield from combinations(dimensions, count)
 
 
 def _time(instance: Instance, size_by_group: Mapping[ExchangeGroup, int], inside: set[int], side: Side) -> float:

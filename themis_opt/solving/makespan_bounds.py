@@ -154,12 +154,10 @@ def chain(instance: Instance) -> float:
     bounds = []
     for exchange in instance.exchanges:
         size = -(-_elements(exchange) // exchange.chunks) * exchange.element_bytes
-        bounds.append(exchange.release + _shortest_passage(job_class(instance, exchange, size)))
+        job = job_class(instance, exchange, size)
+        passage = sum(cheapest_path(job.machines, layer) for layer in job.layers(job.passage))
+        bounds.append(exchange.release + passage)
     return max(bounds)
-
-
-def _shortest_passage(job: JobClass) -> float:
-    return sum(cheapest_path(job.machines, layer) for layer in job.layers(job.passage))
 
 
 MAKESPAN_BOUNDS: Mapping[str, Bound] = MappingProxyType(

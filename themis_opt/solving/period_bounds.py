@@ -37,9 +37,6 @@ FEW_WINDOWS, MANY_WINDOWS = 32, 1000
 """Windows up to which all are looked at with heads, tails and latency, on the longest path or not; and above which one
 is left out that gains no more than another one inside it, though its contents could."""
 
-MAX_PATH_ROUNDS = 40
-"""Most windows on the longest path that are looked at again with heads, tails and latency, should they never end."""
-
 WindowMeasure = Literal["ideal", "head_tail", "bare", "load"]
 """A bound of collectives, or the fluid one: without latency and overheads, or what it says of loads alone."""
 
@@ -96,7 +93,7 @@ def _serial_path(instance: Instance, measure: Literal["ideal", "head_tail"]) -> 
     gained, path = 0.0, list(range(len(windows.end)))
     if len(path) > FEW_WINDOWS:
         gained, path = _longest_path(windows)
-    for _ in range(MAX_PATH_ROUNDS):
+    for _ in range(40):  # should they never end
         rough = [window for window in path if not is_precise[window]]
         for window in rough:
             held = tuple(windows.held[window].tolist())

@@ -19,9 +19,6 @@ from themis_opt.schedules.refinement import refined
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 
-MAX_PERIOD_STAGES = 4_000
-"""Largest plan of iterations whose sizes are optimised: the linear programme takes seconds then."""
-
 SizeWait = tuple[int, int, int, int]
 """Events i and j, the height, and 1 if j waits for the result of i."""
 
@@ -45,9 +42,9 @@ def resized(schedule: Schedule) -> Schedule:
 
 
 def _has_free_sizes(schedule: Schedule) -> bool:
-    """Whether sizes of the launches of a period can be chosen one by one, and few enough to try."""
+    """Whether sizes of the launches of a period can be chosen one by one, and in seconds."""
     whole = all(launch.part == "whole" for launch in schedule.plan.launches)
-    return whole and schedule.period.is_steady and schedule.plan.num_stages <= MAX_PERIOD_STAGES
+    return whole and schedule.period.is_steady and schedule.plan.num_stages <= 4_000
 
 
 def granule(instance: Instance, exchange: Exchange) -> int:

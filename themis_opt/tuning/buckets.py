@@ -21,9 +21,6 @@ BUCKETS: Mapping[str, str] = MappingProxyType({"ddp": "cap", "horovod": "buffer"
 FIRST_BUCKET = "without effect where PyTorch gives the first bucket bucket_cap_mb too, as PyTorch 2.13 does"
 """What to know of the size of the first bucket."""
 
-CURVE_POINTS = 16
-"""Sizes of buckets on a curve."""
-
 
 def settings(choice: Choice) -> tuple[str, ...]:
     """Lines to paste: what a choice is called in PyTorch or Horovod; none for policies that neither has.
@@ -69,5 +66,5 @@ def _points(tuned: Tuned, knob: str, kept: set[int]) -> list[int]:
     """Sizes that can be chosen, evenly spread on their logarithmic scale, with those to be kept."""
     sizes = next(parameter.values for parameter in tuned.space.parameters if parameter.name == knob)
     numbers = [int(size) for size in sizes]
-    step = max(1, -(-len(numbers) // CURVE_POINTS))
+    step = max(1, -(-len(numbers) // 16))  # so many on a curve
     return sorted(kept | set(numbers[::step]))

@@ -16,9 +16,6 @@ from themis_opt.tuning.parameters import Choice, ParameterValue, TunedParameter,
 STEPS_PER_DOUBLING = 2
 """Sizes of buckets to choose from between one and its double."""
 
-CYCLES_OF_COMPUTE = tuple(2**n for n in range(1, 10))
-"""How many cycles of Horovod one iteration of compute may have."""
-
 USUAL_KNOBS: Mapping[str, ParameterValue] = MappingProxyType(
     {"first_cap": 2**20, "cap": 25 * 2**20, "buffer": 128 * 2**20, "cycle_us": 1000, "threshold": 25 * 10**6,
      "order": "ready"}
@@ -29,9 +26,6 @@ LAUNCHING_KNOBS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"ddp": ("first_cap", "cap"), "horovod": ("buffer", "cycle_us"), "dear": ("threshold",)}
 )
 """The knobs of every launching policy that has some, besides the order."""
-
-MAX_COMPARED = 1_000_000
-"""Settings times tensors up to which settings that launch the same are one, in a minute at most."""
 
 DEFAULT: Mapping[str, ParameterValue] = MappingProxyType(
     {"launching": "ddp", **{name: USUAL_KNOBS[name] for name in LAUNCHING_KNOBS["ddp"]}}
@@ -92,8 +86,8 @@ class LaunchingChoices:
 
     @cached_property
     def _is_comparable(self) -> bool:
-        """Whether the settings are compared by what they launch."""
-        return len(self.instance.exchanges) * len(self._settings) <= MAX_COMPARED
+        """Whether the settings are compared by what they launch, which may take a minute at most."""
+        return len(self.instance.exchanges) * len(self._settings) <= 1_000_000
 
     @cached_property
     def _first_settings(self) -> dict[object, dict[str, ParameterValue]]:
@@ -146,7 +140,7 @@ def bucket_sizes(instance: Instance, usual: int) -> tuple[int, ...]:
 def cycles(instance: Instance) -> tuple[int, ...]:
     """Microseconds of a cycle of Horovod: the usual ones, fractions of the compute, and more than all of it."""
     compute = instance.compute // PICOSECONDS_PER_MICROSECOND
-    fractions = {compute // count for count in CYCLES_OF_COMPUTE if count <= compute}
+    fractions = {compute // count for count in (2**n for n in range(1, 10)) if count <= compute}
     return tuple(sorted(fractions | {int(USUAL_KNOBS["cycle_us"]), compute + 1}))
 
 

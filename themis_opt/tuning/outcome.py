@@ -136,10 +136,10 @@ class Tuned:
         return [self._trial_row(trial, trial.number in front) for trial in self.trials]
 
     def _trial_row(self, trial: Trial, on_front: bool) -> dict[str, Any]:
-        row: dict[str, Any] = {"trial": trial.number, "state": trial.state, "repeats": _or_empty(trial.repeats)}
-        row |= {p.name: _or_empty(trial.choice.get(p.name)) for p in self.space.parameters}
+        row: dict[str, Any] = {"trial": trial.number, "state": trial.state, "repeats": trial.repeats}
+        row |= {p.name: trial.choice.get(p.name) for p in self.space.parameters}
         row["specification"] = self.space.specification(trial.choice)
-        row |= {"value": trial.value if trial.state == "complete" else "", "on_front": int(on_front)}
+        row |= {"value": trial.value if trial.state == "complete" else None, "on_front": int(on_front)}
         cases = self.space.cases
         for number, case in enumerate(cases):
             measured = trial.measurements[number] if number < len(trial.measurements) else None
@@ -164,11 +164,7 @@ def _row(
 
 def _measured_fields(time: str, suffix: str, measured: CaseMeasurement | None) -> dict[str, Any]:
     return {
-        f"{time}_ns{suffix}": nanoseconds(measured.makespan) if measured else "",
-        f"utilisation{suffix}": measured.utilisation if measured else "",
-        f"chunks_used{suffix}": measured.pieces if measured else "",
+        f"{time}_ns{suffix}": nanoseconds(measured.makespan) if measured else None,
+        f"utilisation{suffix}": measured.utilisation if measured else None,
+        f"chunks_used{suffix}": measured.pieces if measured else None,
     }
-
-
-def _or_empty(value: object) -> object:
-    return "" if value is None else value

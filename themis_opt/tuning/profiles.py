@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 RAMPED = 0.25
 """Share of the chunks over which sizes rise, and of those over which they fall."""
 
-SIZING_ROUNDS = 4
-"""Most linear programmes on one schedule: chunks that one drops no longer cost the next one anything."""
-
 
 def equal(instance: Instance, policy: Policy, ratio: int) -> Schedule:
     """Chunks that differ by at most one element."""
@@ -41,7 +38,7 @@ def ramp(instance: Instance, policy: Policy, ratio: int) -> Schedule:
 def free(instance: Instance, policy: Policy, ratio: int) -> Schedule:
     """The sizes that suit the schedule of equal chunks best (:func:`themis_opt.solving.sizing.resized`)."""
     schedule = equal(instance, policy, ratio)
-    for _ in range(SIZING_ROUNDS):
+    for _ in range(4):  # chunks that one programme drops no longer cost the next one anything
         sized = resized(schedule)
         if sized.makespan >= schedule.makespan:
             break

@@ -29,14 +29,8 @@ IDENTITY = "themis_opt"
 STARTUP_TRIALS = 10
 """Random trials before the sampler has enough to learn from."""
 
-UNPRUNED_TRIALS = 5
-"""Complete trials before one is given up."""
-
 JOURNAL = "journal:"
 """What begins the name of a journal file, in place of a URL."""
-
-CONNECT_SECONDS = 10
-"""How long a database may take to answer at first."""
 
 MOST_RIVALS, RIVAL_SECONDS = 5, 0.2
 """How often and when to look again for a new database whose tables other processes are making."""
@@ -83,7 +77,7 @@ def open_study(
             storage=storage,
             study_name=name or _unused(prefix, taken),
             directions=["minimize"] * (2 if objective == "pareto" else 1),
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=UNPRUNED_TRIALS),
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=5),
             load_if_exists=True,
         )
         _check_identity(study, {**identity, "objective": objective})
@@ -171,7 +165,7 @@ def _engine_arguments(url: str) -> dict[str, Any]:
     argument = _CONNECT_ARGUMENTS.get(dialect)
     if argument is None or driver in ("pg8000", "asyncpg"):
         return {}
-    return {"connect_args": {argument: CONNECT_SECONDS}}
+    return {"connect_args": {argument: 10}}
 
 
 def silence() -> None:

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 COUNTING_SHARE = 0.3
 """Share of the time in which the choices are counted, to see whether they can be tried as a whole."""
 
-MOST_REPEATS = 8
-"""Known choices in a row after which an unknown one is tried."""
-
 TrialProgress = Callable[[int, int, Trial], None]
 """Called with the number of trials run, the number to run, and the latest."""
 
@@ -80,7 +77,7 @@ class Search:
         """The choice to try next, where the sampler is not to be asked."""
         if is_small or not self.history.known:
             return self._next_unknown()
-        return self._any_unknown() if self._repeats_in_a_row() >= MOST_REPEATS else None
+        return self._any_unknown() if self._repeats_in_a_row() >= 8 else None
 
     def _num_known(self) -> int:
         """Choices that were tried by now, also by other processes."""
