@@ -55,9 +55,6 @@ if TYPE_CHECKING:
     from themis_opt.problem.exchanges import Exchange
     from themis_opt.problem.instance import Instance
 
-GIB_PER_STAGE = 1e-6
-"""What the schedules of an instance and their files hold for each stage."""
-
 _NOISE = 1e-14
 """Relative error that floating-point times and packet counts are sure to stay below: ten roundings are 1.1e-15."""
 
@@ -449,7 +446,7 @@ def count_stages(instance: Instance) -> int:
 
 def check_memory(instance: Instance, memory: float) -> None:
     """Refuse an instance whose plans and schedules alone need more than the memory allowed, in GiB."""
-    needed = count_stages(instance) * GIB_PER_STAGE
+    needed = count_stages(instance) * 1e-6  # what schedules and their files hold for each stage
     if needed > memory and not instance.tasks:
         rule = f"must be {needed:.2g} GiB or more for {count_stages(instance)} stages; or take fewer chunks"
         raise InputError(rule, field="memory", value=memory)

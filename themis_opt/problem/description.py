@@ -65,10 +65,6 @@ def _iteration_in_short(instance: Instance) -> str:
     )
 
 
-MAX_DESCRIBED_ROWS = 24
-"""Tasks and tensors of an iteration up to which each has a row; more are summed up."""
-
-
 def tables(instance: Instance, *, whole: bool = False) -> dict[str, list[dict[str, str]]]:
     """The rows of every part of an instance by its title; every task and tensor has one if the `whole` is asked for."""
     network = {"network": dimension_rows(instance)}
@@ -77,7 +73,7 @@ def tables(instance: Instance, *, whole: bool = False) -> dict[str, list[dict[st
         network["rails"] = rails
     if instance.iteration is None:
         return network | {"collectives": collective_rows(instance)}
-    if whole or max(len(instance.tasks), len(instance.exchanges)) <= MAX_DESCRIBED_ROWS:
+    if whole or max(len(instance.tasks), len(instance.exchanges)) <= 24:  # of more, kinds are summed up
         return network | {"tasks": task_rows(instance), "tensors": tensor_rows(instance, instance.iteration)}
     return network | {"kinds of tensors": tensor_kind_rows(instance), "kinds of tasks": task_kind_rows(instance)}
 

@@ -22,8 +22,6 @@ from themis_opt.schedules.plan import Plan, equal_sizes
 if TYPE_CHECKING:
     import pandas
 
-NO_TASKS = read_only(np.zeros((1, 0), dtype=np.int64))
-
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
@@ -44,7 +42,7 @@ class Schedule:
     start: IntArray
     end: IntArray
     ready: IntArray
-    task_start: IntArray = field(default_factory=lambda: NO_TASKS)
+    task_start: IntArray = field(default_factory=lambda: np.zeros((1, 0), dtype=np.int64))
 
     def __post_init__(self) -> None:
         for name in ("start", "end", "ready", "task_start"):

@@ -251,9 +251,6 @@ class PeriodDocument(_Document):
         return Schedule(instance, plan, start.ravel(), end.ravel(), (end + costs.lag).ravel(), tasks)
 
 
-DOCUMENTS: tuple[type[ScheduleDocument | PeriodDocument], ...] = (ScheduleDocument, PeriodDocument)
-
-
 def schedule_schema() -> str:
     """The JSON Schema of schedule files, of either format."""
     return schema_text(TypeAdapter(ScheduleDocument | PeriodDocument).json_schema())
@@ -266,7 +263,7 @@ def schedule_document(schedule: Schedule, summary: Summary | None = None) -> dic
 
     `summary`: what is known of it beside what its times say.
     """
-    (model,) = (document for document in DOCUMENTS if document.has_compute == schedule.has_period)
+    model: type[ScheduleDocument | PeriodDocument] = PeriodDocument if schedule.has_period else ScheduleDocument
     remarks = (summary or Summary()).model_dump()
     common = {
         "instance": schedule.instance,
@@ -306,7 +303,8 @@ def read_schedule(path: str | Path, instance: Instance | None = None) -> Schedul
 def read_solution(path: str | Path, instance: Instance | None = None) -> tuple[Schedule, Summary]:
     """Read a schedule file as :func:`read_schedule` does, and what its summary says."""
     content = read_json(Path(path))
-    documents = {document.model_fields["format"].default: document for document in DOCUMENTS}
+    kinds: tuple[type[ScheduleDocument | PeriodDocument], ...] = (ScheduleDocument, PeriodDocument)
+    documents = {kind.model_fields["format"].default: kind for kind in kinds}
     try:
         if content.get("format") not in list(documents):
             rule = "must be " + " or ".join(f"'{name}'" for name in documents)

@@ -15,12 +15,9 @@ from themis_opt.solving.sizing import resized, rounded
 if TYPE_CHECKING:
     from themis_opt.base.arrays import IntArray
     from themis_opt.policies.registry import Policy
-    from themis_opt.problem.exchanges import Collective, Exchange
+    from themis_opt.problem.exchanges import Exchange
     from themis_opt.problem.instance import Instance
     from themis_opt.schedules.schedule import Schedule
-
-RAMPED = 0.25
-"""Share of the chunks over which sizes rise, and of those over which they fall."""
 
 
 def equal(instance: Instance, policy: Policy, ratio: int) -> Schedule:
@@ -59,7 +56,7 @@ def ramp_sizes(collective: Exchange, ratio: int) -> IntArray:
     """
     number = np.arange(collective.chunks)
     from_end = np.minimum(number, number[::-1])
-    climbed = np.minimum(from_end / max(1.0, RAMPED * collective.chunks), 1.0)
+    climbed = np.minimum(from_end / max(1.0, collective.chunks / 4), 1.0)  # a quarter rises, a quarter falls
     sizes = rounded(float(ratio) ** climbed, collective.size, collective.element_bytes)
     return sizes[sizes > 0]
 
@@ -69,7 +66,12 @@ def planned(instance: Instance, policy: Policy, sizes: Sequence[IntArray]) -> Pl
 
     The policy sees every chunk as a separate collective that is released with the others.
     """
-    plan = policy(instance.replace(collectives=_one_per_chunk(instance, sizes)))
+    alone = tuple(
+        collective.replace(size=size, chunks=1, name=f"{exchange.name} chunk {number}")
+        for collective, exchange, chunk_sizes in zip(instance.collectives, instance.exchanges, sizes, strict=True)
+        for number, size in enumerate(chunk_sizes.tolist())
+    )
+    plan = policy(instance.replace(collectives=alone))
     ends = np.cumsum([len(group_sizes) for group_sizes in sizes])
     groups = (plan.chunks[end - len(group_sizes) : end] for group_sizes, end in zip(sizes, ends, strict=True))
     chunks = tuple(
@@ -77,11 +79,3 @@ def planned(instance: Instance, policy: Policy, sizes: Sequence[IntArray]) -> Pl
         for group_sizes, group in zip(sizes, groups, strict=True)
     )
     return Plan(chunks, plan.dispatch, plan.sequences)
-
-
-def _one_per_chunk(instance: Instance, sizes: Sequence[IntArray]) -> tuple[Collective, ...]:
-    return tuple(
-        collective.replace(size=size, chunks=1, name=f"{exchange.name} chunk {number}")
-        for collective, exchange, chunk_sizes in zip(instance.collectives, instance.exchanges, sizes, strict=True)
-        for number, size in enumerate(chunk_sizes.tolist())
-    )

@@ -18,9 +18,6 @@ from themis_opt.tuning.launching import LaunchingChoices, launching_specificatio
 from themis_opt.tuning.parameters import Choice, ParameterValue, TunedParameter
 from themis_opt.tuning.profiles import PROFILES
 
-LARGEST_PROGRAMME = 256
-"""Most chunks of one case whose sizes are optimised; above, they stay equal."""
-
 USUAL_DIVISOR = 16
 """The threshold divisor that Themis has by itself."""
 
@@ -229,6 +226,6 @@ def _effective_profile(choice: Choice, counts: Sequence[tuple[int, ...]]) -> str
     profile, most = str(choice.get("profile", "equal")), max(map(max, counts))
     if (profile == "ramp" and most <= 2) or (profile == "free" and most == 1):
         return "equal"
-    if profile == "free" and min(map(sum, counts)) > LARGEST_PROGRAMME:
+    if profile == "free" and min(map(sum, counts)) > 256:  # a linear programme of more takes long
         return "equal"
     return profile

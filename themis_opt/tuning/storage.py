@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 IDENTITY = "themis_opt"
 """The user attribute of a study that says what it is about."""
 
-STARTUP_TRIALS = 10
-"""Random trials before the sampler has enough to learn from."""
-
 JOURNAL = "journal:"
 """What begins the name of a journal file, in place of a URL."""
 
@@ -110,7 +107,7 @@ def sampler(seeds: Sequence[int]) -> BaseSampler:
     from optuna.samplers import TPESampler
 
     seed = int(np.random.SeedSequence(seeds).generate_state(1)[0])
-    return TPESampler(seed=seed, multivariate=True, group=True, constant_liar=False, n_startup_trials=STARTUP_TRIALS)
+    return TPESampler(seed=seed, multivariate=True, group=True, constant_liar=False, n_startup_trials=10)
 
 
 def sqlite_url(path: Path) -> str:

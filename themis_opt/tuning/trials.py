@@ -22,9 +22,6 @@ from themis_opt.tuning.storage import sampler, storage_errors
 if TYPE_CHECKING:
     import optuna
 
-COUNTING_SHARE = 0.3
-"""Share of the time in which the choices are counted, to see whether they can be tried as a whole."""
-
 TrialProgress = Callable[[int, int, Trial], None]
 """Called with the number of trials run, the number to run, and the latest."""
 
@@ -51,7 +48,7 @@ class Search:
         The first one, nearest to what users do today, is tried whatever the clock says; the one at work when time is up
         is cut off.
         """
-        few = self._few(trials, Allowance(COUNTING_SHARE * allowance.left))
+        few = self._few(trials, Allowance(0.3 * allowance.left))  # counting leaves time to try
         total = few or trials
         while self._num_known() < total and (allowance.left > 0 or not self.history.known):
             INTERRUPTION.check()
