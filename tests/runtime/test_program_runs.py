@@ -2,10 +2,11 @@
 
 import json
 from dataclasses import replace
-from itertools import count, cycle
+from itertools import cycle
 
 import numpy as np
 import pytest
+from in_threads import first_fault, run_in_threads
 from programs import instance, network, program, schedule
 
 from themis_opt.base.errors import CyclicPlan, InputError
@@ -14,12 +15,10 @@ from themis_opt.problem.exchanges import Collective, Tensor
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import ComputeTask, Iteration
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.runtime import threads
 from themis_opt.runtime.elements import DTYPES, REDUCTIONS
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.program import Program, RunOptions, compile_program, prediction
 from themis_opt.runtime.reference import sources
-from themis_opt.runtime.threads import run_in_threads
 from themis_opt.schedules.simulator import simulate
 
 KINDS = [kind for kind in CollectiveKind if kind is not CollectiveKind.SEND]
@@ -30,7 +29,7 @@ NETWORKS = ("s4 r2", "s3 f2", "r3 s5", "s2 r2 f2", "s8")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("words", NETWORKS)
 def test_every_kind_ends_with_its_definition(words, kind):
-    assert run_in_threads(program(words, kind, "random:seed=3")) is None
+    assert first_fault(program(words, kind, "random:seed=3")) is None
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
@@ -39,7 +38,7 @@ def test_every_type_and_reduction_is_exact(dtype, reduction):
     if dtype == "bfloat16":
         pytest.importorskip("ml_dtypes", reason="bfloat16 needs ml_dtypes")
     options = RunOptions(dtype=dtype, reduction=reduction, paced=False)
-    assert run_in_threads(program("s3 r2", size=1_000, chunks=3, options=options)) is None
+    assert first_fault(program("s3 r2", size=1_000, chunks=3, options=options)) is None
 
 
 def test_messages_between_neighbours_are_refused():
@@ -59,7 +58,7 @@ def test_random_schedules_are_exact():
     for seed in range(40):
         options = RunOptions(in_flight=next(flights), paced=False)
         compiled = program(next(networks), next(kinds), f"random:seed={seed}", options, size=2 * (997 + seed), chunks=7)
-        assert run_in_threads(compiled, seed) is None
+        assert first_fault(compiled, seed) is None
 
 
 def test_several_collectives_on_parts_of_the_network_run_beside_each_other():
@@ -69,7 +68,7 @@ def test_several_collectives_on_parts_of_the_network_run_beside_each_other():
     )
     problem = Instance(network=network("s2 r3 f2"), collectives=several)
     planned = simulate(problem, make_policy("themis+scf")(problem))
-    assert run_in_threads(compile_program(planned, RunOptions(paced=False))) is None
+    assert first_fault(compile_program(planned, RunOptions(paced=False))) is None
 
 
 def test_iterations_run_with_their_compute():
@@ -82,11 +81,11 @@ def test_iterations_run_with_their_compute():
         planned = simulate(problem, make_policy(policy)(problem))
         compiled = compile_program(planned, RunOptions(paced=False, iterations=3))
         assert compiled.iterations == 3
-        assert run_in_threads(compiled) is None
+        assert first_fault(compiled) is None
 
 
 def test_more_chunks_than_elements_leave_some_without_any():
-    assert run_in_threads(program("s4 r2", size=40, chunks=20)) is None
+    assert first_fault(program("s4 r2", size=40, chunks=20)) is None
 
 
 def test_programs_survive_json():
@@ -103,50 +102,34 @@ def test_sources_are_those_of_the_definition():
     assert sources(CollectiveKind.ALL_GATHER, 3)[2][1] == ((1, 1),)
 
 
-def test_wrong_results_are_found(monkeypatch):
+def test_wrong_results_are_found():
     """A reduction that is not the one that was asked for must not pass."""
-    asked, done = program("s4 r2", options=RunOptions(reduction="sum", paced=False)), threads.wrong_element
-    monkeypatch.setattr(
-        threads,
-        "wrong_element",
-        lambda mover, run_program, *rest: done(mover, replace(run_program, reduction="max"), *rest),
-    )
-    wrong = run_in_threads(asked)
+    asked = program("s4 r2", options=RunOptions(reduction="sum", paced=False))
+    wrong = first_fault(asked, others={0: replace(asked, reduction="max")})
     assert wrong is not None
     assert "element (" in wrong
 
 
-def test_arrived_messages_are_counted(monkeypatch):
+def test_arrived_messages_are_counted():
     """Where links are slow, no operation ends for long, and yet the run does not hang."""
-    counts, done = [], threads.wrong_element
-    monkeypatch.setattr(
-        threads, "wrong_element", lambda mover, *rest: counts.append(mover.num_messages) or done(mover, *rest)
-    )
-    assert run_in_threads(program("s2", size=2**22, chunks=1, options=RunOptions(paced=False))) is None
-    assert min(counts) > 2
+    movers = run_in_threads(program("s2", size=2**22, chunks=1, options=RunOptions(paced=False)))
+    assert min(mover.num_messages for mover in movers) > 2
 
 
-def one_differs(monkeypatch, rank, other):
-    """Have one rank follow another program."""
-    real, ranks = threads.Engine, count()
-    monkeypatch.setattr(threads, "Engine", lambda asked, mover: real(other if next(ranks) == rank else asked, mover))
-
-
-def test_swapped_stages_of_one_rank_are_named(monkeypatch):
+def test_swapped_stages_of_one_rank_are_named():
     """One rank that follows another order must be stopped by the headers, not by luck of sizes."""
     compiled = program("s4 r2", policy="baseline+fifo", size=2**14, chunks=2)
     queue = compiled.queues[0]
     swapped = replace(compiled, queues=((queue[1], queue[0], *queue[2:]), *compiled.queues[1:]))
-    one_differs(monkeypatch, 3, swapped)
     with pytest.raises(RankFailure, match=r"rank \d sent .* chunk \d RS on dim1 .* where .* chunk \d RS on dim1"):
-        run_in_threads(compiled, patience=2)
+        run_in_threads(compiled, patience=2, others={3: swapped})
 
 
-def test_silent_ranks_are_named(monkeypatch):
+def test_silent_ranks_are_named():
     compiled = program("s4 r2", size=2**14, chunks=2)
-    one_differs(monkeypatch, 2, replace(compiled, queues=tuple(() for _ in compiled.queues)))
+    idle = replace(compiled, queues=tuple(() for _ in compiled.queues))
     with pytest.raises(RankFailure, match=r"rank \d sent nothing for 0\.5 s"):
-        run_in_threads(compiled, patience=0.5)
+        run_in_threads(compiled, patience=0.5, others={2: idle})
 
 
 @pytest.mark.parametrize(("field", "value"), [("in_network", True), ("compression", 2.0)])

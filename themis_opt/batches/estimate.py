@@ -7,9 +7,7 @@ from typing import Any
 
 from themis_opt.batches.expansion import Run
 
-OVERHEADS = 16
-"""Groups of runs whose sending and receiving is looked back at."""
-
+OVERHEADS = 16  # groups of runs whose sending and receiving is looked back at
 Like = tuple[str, str, float | None]
 """What runs have in common that take about equally long: policy, kind of collective (or iterations), time limit."""
 

@@ -20,9 +20,7 @@ from typing import Any
 from themis_opt.base.compiled import compile_at_once
 from themis_opt.base.errors import InputError
 
-CLUSTER_SECONDS = 5
-"""How long to wait for the scheduler of a cluster."""
-
+CLUSTER_SECONDS = 5  # how long to wait for the scheduler of a cluster
 ANSWER_SECONDS, LOST_SECONDS = 3, 1
 """How long to wait for an answer of the scheduler, and for the end of a connection that was lost."""
 

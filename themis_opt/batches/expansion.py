@@ -32,8 +32,7 @@ KNOB_COLUMNS: Mapping[str, str] = MappingProxyType({"seconds": "time_limit", "ga
 
 MAX_RUNS = 10**6
 
-ITERATION = "iteration"
-"""What the column `kind` says of training iterations."""
+ITERATION = "iteration"  # what the column `kind` says of training iterations
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +134,6 @@ def _instance_runs(source: InstanceSource, instance: Instance, tasks: list[RunTa
 
 
 def _evenly(items: list[Any], count: int) -> list[Any]:
-    """At most so many of the items, evenly spread."""
     count = min(count, len(items))
     return [items[number * len(items) // count] for number in range(count)]
 
@@ -169,7 +167,6 @@ def _policy_columns(task: RunTask) -> Columns:
 
 
 def _variants(block: Block, folder: Path) -> list[tuple[Any, ...]]:
-    """Sources of instances with one value for each override."""
     sources = instance_sources(block.instances, folder) + workload_sources(block.workloads, folder)
     if block.sample is not None and block.sample.count < len(sources):
         picked = random.Random(block.sample.seed).sample(range(len(sources)), block.sample.count)
@@ -177,8 +174,7 @@ def _variants(block: Block, folder: Path) -> list[tuple[Any, ...]]:
     return list(product(sources, *block.overrides.values()))
 
 
-Overrides = Mapping[str, Any]
-"""Values in the place of those of an instance, by their name in a block."""
+Overrides = Mapping[str, Any]  # values in the place of those of an instance, by their name in a block
 
 
 def _override(instance: Instance, name: str, overrides: Overrides, block: Block) -> Instance:

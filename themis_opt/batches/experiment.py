@@ -32,11 +32,8 @@ from themis_opt.problem.iteration import MAX_TASKS
 from themis_opt.problem.network import cost_type
 from themis_opt.problem.random_networks import MAX_SEED
 
-EXPERIMENT, STORE = "experiment.toml", "runs.sqlite"
-"""Files in the folder of an experiment."""
-
-MAX_WORKLOADS = 10**5
-"""Most workloads of one table."""
+EXPERIMENT, STORE = "experiment.toml", "runs.sqlite"  # files in the folder of an experiment
+MAX_WORKLOADS = 10**5  # most workloads of one table
 
 
 def _differ(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -46,7 +43,6 @@ def _differ(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _several(value: object) -> object:
-    """One value as several."""
     return value if isinstance(value, list | tuple) else (value,)
 
 
@@ -154,8 +150,7 @@ class InstanceSample(Model):
     seed: SeedNumber = 0
 
 
-INSTANCE_RULES = ("size", "chunks", "latency", "ag_order")
-"""What of an instance can be replaced besides cost terms."""
+INSTANCE_RULES = ("size", "chunks", "latency", "ag_order")  # what of an instance can be replaced besides cost terms
 
 if TYPE_CHECKING:
     CostOverrides = Model

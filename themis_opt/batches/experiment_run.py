@@ -126,7 +126,6 @@ class _Exports:
         self.export, self.due = export, monotonic()
 
     def if_due(self) -> None:
-        """Export, unless that was done a moment ago."""
         began = monotonic()
         if began >= self.due:
             self.export()

@@ -48,23 +48,19 @@ RECORDED: Mapping[str, ResultColumn] = MappingProxyType(
 )
 """The columns of results that are numbers of rows; the others that need no comparison are told in `extra`."""
 
-WINDOW = 100_000_000
-"""Picoseconds of the windows in which the activity of dimensions is recorded: 100 us."""
-
+WINDOW = 100_000_000  # picoseconds of the windows in which the activity of dimensions is recorded: 100 us
 UNCOUNTED = ("cli", "reports", "tuning")
 """Parts of the package that make no rows: they are no part of the version of the code that does."""
 
 Columns = dict[str, Any]
 
-_warm: set[str] = set()
-"""What ran in this process."""
+_warm: set[str] = set()  # what ran in this process
 
 
 RUN_KNOBS = ("seconds", "workers", "seed", "gap", "sizes")
 """What a run may spend, and how it cuts chunks: knobs that policies have, or not."""
 
-Knobs = Mapping[str, Any]
-"""Values of :data:`RUN_KNOBS`; what is missing the policy lacks, or leaves without limit."""
+Knobs = Mapping[str, Any]  # values of RUN_KNOBS; what is missing the policy lacks, or leaves without limit
 
 
 class RunTask(NamedTuple):

@@ -61,8 +61,7 @@ ROW_COLUMNS: Mapping[str, CellType] = MappingProxyType(
 )
 """Columns of the rows, in order, and what they hold; any of them may be empty."""
 
-PACKAGES = ("numpy", "numba", "ortools", "pydantic", "distributed")
-"""Packages whose versions are told."""
+PACKAGES = ("numpy", "numba", "ortools", "pydantic", "distributed")  # packages whose versions are told
 
 
 def finished_rows(runs: Sequence[Run], store: RunStore) -> list[dict[str, Any]]:
@@ -148,7 +147,6 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 
 def _processor() -> str:
-    """The name of the processor, where the system tells it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):

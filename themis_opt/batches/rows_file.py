@@ -17,11 +17,8 @@ from themis_opt.formats.tables import harmless
 ROWS, PACKED, PROVENANCE = "rows.csv", ".gz", "provenance.json"
 """Names of files in the folder of an experiment, and the ending of what is packed."""
 
-BOUND = "bound"
-"""The name, in the place of a policy, of runs that prove lower bounds and make no schedule."""
-
-LONGEST_CELL = 2**31 - 1
-"""Characters of a cell: trajectories may be longer than the 128 KiB that :mod:`csv` reads by default."""
+BOUND = "bound"  # the name, in the place of a policy, of runs that prove lower bounds and make no schedule
+LONGEST_CELL = 2**31 - 1  # characters of a cell: trajectories may be longer than the 128 KiB that csv reads by default
 
 
 def rows_of(folder: Path) -> Path:

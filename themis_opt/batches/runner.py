@@ -164,7 +164,6 @@ class _Runner:
             self.commit()
 
     def fill(self) -> None:
-        """Send runs while there are free slots."""
         while self.pending and self.slots(self.pending[0]) <= self.free:
             group = self.next_group()
             future = self.site.submit(execute, [run.task for run in group], code_version())
@@ -176,11 +175,9 @@ class _Runner:
             self.is_told = False
 
     def slots(self, run: Run) -> int:
-        """Slots that a run takes: its threads, or all if it may have brought down a process."""
         return self.site.slots if run.key in self.suspects else self.threads(run)
 
     def threads(self, run: Run) -> int:
-        """Slots that the threads of a run take."""
         return min(run.task.threads, self.site.slots)
 
     def next_group(self) -> list[Run]:
@@ -203,7 +200,6 @@ class _Runner:
         return self.params.group_seconds if searches else self.seconds.get(like(run), self.params.group_seconds)
 
     def collect(self, future: Future[list[Columns]]) -> None:
-        """Take the results of a group."""
         group = self.running.pop(future)
         self.free += self.slots(group[0])
         try:
@@ -232,7 +228,6 @@ class _Runner:
         self.pending.extendleft(reversed(group))
 
     def take(self, group: Sequence[Run], results: Sequence[Columns]) -> None:
-        """Keep results for the next commit."""
         if not self.rows:
             self.committed_at = monotonic()
         for run, result in zip(group, results, strict=True):
@@ -248,7 +243,6 @@ class _Runner:
         self.is_told = False
 
     def tell(self) -> None:
-        """Say how far the batch is."""
         running = sum(map(len, self.running.values()))
         self.state = replace(self.state, running=running, seconds_left=self.estimate.seconds_left())
         self.report(self.state)

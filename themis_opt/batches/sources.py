@@ -29,9 +29,7 @@ from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.setup import read_setup, weights_only
 from themis_opt.workloads.timing import Rate, Timing, parse_rate, read_times
 
-MAX_INSTANCES = 10**6
-"""Most instances that one pattern stands for."""
-
+MAX_INSTANCES = 10**6  # most instances that one pattern stands for
 NAMED = ("model", "parallelism", "npus")
 """Choices that every name of a workload tells; others are told where they differ among a model and parallelism."""
 
@@ -86,7 +84,6 @@ def load_instance(name: str, folder: Path) -> Instance:
 
 
 def _matches(pattern: str, folder: Path) -> Sequence[str]:
-    """Names of the instances that a name or pattern stands for."""
     if pattern.startswith(PREFIX):
         return [f"{PREFIX}{seed}" for seed in _seeds(pattern)]
     if _is_file(folder / pattern):
@@ -114,7 +111,6 @@ def shipped_names() -> dict[str, tuple[str, str]]:
 
 
 def _seeds(pattern: str) -> range:
-    """The seeds of ``random:A-B`` or ``random:A``."""
     first, dash, last = pattern.removeprefix(PREFIX).partition("-")
     numbers = [seed_of(f"{PREFIX}{digits}") for digits in ((first, last) if dash else (first, first))]
     low, high = numbers

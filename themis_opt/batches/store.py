@@ -14,12 +14,8 @@ from typing import Any, Self
 
 from themis_opt.base.errors import InputError
 
-APPLICATION = 0x7E815
-"""What SQLite keeps in the header of the file: that it belongs to this program."""
-
-STORE_FORMAT = 1
-"""Version of the layout below."""
-
+APPLICATION = 0x7E815  # what SQLite keeps in the header of the file: that it belongs to this program
+STORE_FORMAT = 1  # version of the layout below
 _LAYOUT = """
 CREATE TABLE runs (
     key TEXT PRIMARY KEY NOT NULL,
@@ -39,9 +35,7 @@ BUSY_SECONDS = 30.0
 LOCK_SECONDS = 1.0
 """Seconds for which a writer tries to get the lock: who asks whether a batch runs shares it for a moment."""
 
-MOST_HOLDERS = 10
-"""How many holders of the lock may leave in front of a writer that tries to get it."""
-
+MOST_HOLDERS = 10  # how many holders of the lock may leave in front of a writer that tries to get it
 _REPLACE = "INSERT OR REPLACE INTO runs (key, code_version, status, row) VALUES (?, ?, ?, ?)"
 
 _RULES = {
@@ -234,7 +228,6 @@ class RunStore:
         return row
 
     def _open(self) -> None:
-        """Lay the file out if it is new."""
         tables = self.connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         if tables:
             self._check_format()

@@ -113,7 +113,6 @@ def _command(experiment: Path, given_options: dict[str, Any]) -> str:
 
 
 def _conclude(finished: "Finished", as_json: bool) -> None:
-    """Print what came of it, and leave with the exit code that says so."""
     from themis_opt.cli.printing import print_json, say, tell, tell_files
 
     outcome = finished.outcome

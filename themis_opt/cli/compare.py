@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 PICTURE_SECONDS, PICTURES_SECONDS, WRITE_SECONDS = 1e-3, 2.0, 5e-5
 """What pictures take for each stage, and at most, and what other files take for each stage."""
 
-MAX_WRITING = 0.5
-"""Share of the time limit by which the search ends earlier for the files at most."""
-
+MAX_WRITING = 0.5  # share of the time limit by which the search ends earlier for the files at most
 FREE_SIZES = options.SearchOptions(sizes="free")
 
 
@@ -108,7 +106,6 @@ def _compare(
     as_json: bool,
     robust: bool = False,
 ) -> None:
-    """Compare policies, write the best schedule into the folder, if there is one, and print verdict and table."""
     from themis_opt.base.documents import make_folder
     from themis_opt.cli.printing import print_json, say_all, tell_files
     from themis_opt.study.comparison import checked_sizes
@@ -143,7 +140,6 @@ def _seconds_to_search(instance: "Instance", search: options.SearchOptions, fold
 def _searched(
     instance: "Instance", policies: tuple[str, ...], search: options.SearchOptions, seconds: float, *, robust: bool
 ) -> "tuple[Comparison, RobustChoice | None]":
-    """The comparison, and what became of its candidates on disturbed networks, if that was asked."""
     from themis_opt.cli.progress import comparison_progress
     from themis_opt.search.allowance import Allowance
     from themis_opt.study import comparison
@@ -161,7 +157,6 @@ def _searched(
 
 
 def _write(folder: Path, compared: "Comparison", verdict: Sequence[str], search: options.SearchOptions) -> list[Path]:
-    """Write the best schedule, the table and the page with both; returns the files."""
     from themis_opt.reports.solution import write_page
     from themis_opt.study.bundle import write_comparison
 
@@ -171,7 +166,6 @@ def _write(folder: Path, compared: "Comparison", verdict: Sequence[str], search:
 
 
 def _print_choice(choice: "RobustChoice | None") -> None:
-    """Print what candidates lose on disturbed networks, if that was asked."""
     from themis_opt.cli.printing import print_rows
 
     if choice is None:
@@ -188,7 +182,6 @@ def _print_choice(choice: "RobustChoice | None") -> None:
 
 
 def _print(compared: "Comparison", choice: "RobustChoice | None", sizes: str) -> None:
-    """Print the table of all results, and what is to be known about them."""
     from themis_opt.cli.printing import note_free_cuts, print_results, tell_note
 
     title = f"{compared.instance.name or 'instance'}, chunk sizes {sizes}: {_bounds_in_words(compared)}"
@@ -219,7 +212,6 @@ def _bounds_in_words(compared: "Comparison") -> str:
 
 
 def _leave(compared: "Comparison", gap: float | None) -> None:
-    """End with the exit code of the comparison, unless it is that of success."""
     from themis_opt.base.units import format_percent
     from themis_opt.cli.printing import tell
 

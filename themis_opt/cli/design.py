@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from themis_opt.designing.design import Design
     from themis_opt.study.columns import Form
 
-LEAST_PRICE = 1e-3
-"""Picoseconds for each GB/s or dollar below which a price is noise."""
-
+LEAST_PRICE = 1e-3  # picoseconds for each GB/s or dollar below which a price is noise
 SUMMARY: "Mapping[str, tuple[str, Form]]" = MappingProxyType(
     {
         "reading": ("minimised", "text"),
@@ -120,7 +118,6 @@ def _summary(answer: "Design") -> dict[str, Any]:
 
 
 def _readable(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of a dimension with its amounts in words."""
     from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
 
     factor = f" {row['provisioned_factor']:.3g}x" if row["provisioned"].endswith("provisioned") else ""
@@ -140,7 +137,6 @@ def _price_in_words(picoseconds: float) -> str:
 
 
 def _write(folder: Path, designs: "Sequence[Design]", points: "Sequence[Design]") -> None:
-    """Instances of the last design, everything as JSON and CSV, and pictures."""
     import json
 
     from themis_opt.base.documents import make_folder, write_atomically

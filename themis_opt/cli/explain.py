@@ -61,7 +61,6 @@ def _with_bounds_of(summary: "Summary", proven: dict[str, float]) -> dict[str, f
 
 
 def _document(schedule: "Schedule", explanation: "Explanation", proven: dict[str, float]) -> dict[str, Any]:
-    """Everything as plain values, times in ns."""
     from themis_opt.base.units import nanoseconds
     from themis_opt.study.columns import schedule_row
 
@@ -71,7 +70,6 @@ def _document(schedule: "Schedule", explanation: "Explanation", proven: dict[str
 
 
 def _in_ns(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields with times in ns, and names that say so."""
     from themis_opt.base.units import nanoseconds
 
     return {TIMES.get(name, name): nanoseconds(value) if name in TIMES else value for name, value in fields.items()}

@@ -186,8 +186,7 @@ class SearchOptions(OptionGroup):
         return given | {"gap": PROVEN_GAP if self.gap is None else self.gap}
 
 
-SLOWEST_NPU = 10**6
-"""Floating-point operations per second below those of any processor."""
+SLOWEST_NPU = 10**6  # floating-point operations per second below those of any processor
 
 
 @dataclass(frozen=True)

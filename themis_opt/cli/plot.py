@@ -53,7 +53,6 @@ def _scheduled(instance: "Instance", policy: str) -> "Schedule":
 
 
 def _compact(schedule: "Schedule", others: "Mapping[str, Schedule]") -> "Figure":
-    """Schedules on one axis of time, with the bound of the first."""
     from themis_opt.formats.plot import plot as draw
 
     figure: Figure = draw(schedule, beside=others, bound=_bound(schedule)).figure  # type: ignore[assignment]  # its type

@@ -21,11 +21,8 @@ if TYPE_CHECKING:
     from themis_opt.study.columns import ResultColumn
 
 
-MOST_LINES = 2
-"""Files of one folder that have a line each."""
-
-SMALL_CHUNK = 64 * 2**10
-"""Bytes below which launches and headers, which networks have, cost about as much as the data."""
+MOST_LINES = 2  # files of one folder that have a line each
+SMALL_CHUNK = 64 * 2**10  # bytes below which launches and headers, which networks have, cost about as much as the data
 
 
 def say(text: str) -> None:

@@ -14,9 +14,7 @@ from formulations.interruption import INTERRUPTION
 
 PROCESS_START = monotonic()
 
-UNMET = 1
-"""Exit code of a request that was not met: the asked gap was not reached, or runs of a batch failed."""
-
+UNMET = 1  # exit code of a request that was not met: the asked gap was not reached, or runs of a batch failed
 BAD_INPUT = 2
 INTERRUPTED = 130
 

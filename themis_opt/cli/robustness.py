@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from themis_opt.base.units import Form
     from themis_opt.study.robustness import LossDistribution
 
-RIVAL = "themis+scf"
-"""The policy that the schedule is compared with."""
-
+RIVAL = "themis+scf"  # the policy that the schedule is compared with
 LOSS_COLUMNS: "Mapping[str, tuple[str, Form]]" = MappingProxyType(
     {
         "policy": ("policy", "text"),

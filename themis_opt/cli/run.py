@@ -90,7 +90,6 @@ def _schedules(
 
 
 def _planned(source: str) -> "Schedule | None":
-    """The schedule of a file; None if it is none."""
     from themis_opt.base.documents import read_json
 
     path = Path(source)
@@ -115,12 +114,10 @@ def _tell(done: "ExecutionResult", output: Path | None, *, as_json: bool) -> Non
     print_table(*_traffic_table(done))
 
 
-_RunTable = tuple[str, Sequence[str], Sequence[Sequence[str]]]
-"""Title, headings, rows."""
+_RunTable = tuple[str, Sequence[str], Sequence[Sequence[str]]]  # title, headings, rows
 
 
 def _times_table(done: "ExecutionResult") -> _RunTable:
-    """Predicted and measured times and speedups, and what the ranks used."""
     from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_percent, format_times
 
     rows = done.rows()

@@ -13,12 +13,10 @@ if TYPE_CHECKING:
     from themis_opt.study.columns import Form
     from themis_opt.workloads.layers import TrainingModel
 
-POLICY = "horovod/hourglass"
-"""What trains by default: the paper measured Horovod."""
+POLICY = "horovod/hourglass"  # what trains by default: the paper measured Horovod
 
 
-V100 = options.Training(dtype="fp32", flops="15.7 TFLOP/s", efficiency=0.6)
-"""The NPU that the paper measured."""
+V100 = options.Training(dtype="fp32", flops="15.7 TFLOP/s", efficiency=0.6)  # the NPU that the paper measured
 
 
 @options.grouped
@@ -74,7 +72,6 @@ def scaling(
 
 
 def _trained(model: "TrainingModel", network: str, training: options.Training, chunks: int) -> "Instance":
-    """The data-parallel iteration on the whole network."""
     from themis_opt.formats.readers.registry import load
     from themis_opt.workloads.parallelisms import make_workload
     from themis_opt.workloads.setup import Setup, element_bytes

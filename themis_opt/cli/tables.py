@@ -9,18 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-BETWEEN = 2
-"""Blanks between columns."""
-
-SHORT = 16
-"""Letters up to which a cell stays on one line."""
-
-READABLE = 24
-"""Letters of a longer text for which there should be room in a line."""
-
-NOTHING = ("0", "-", "")
-"""Cells that need no unit."""
-
+BETWEEN = 2  # blanks between columns
+SHORT = 16  # letters up to which a cell stays on one line
+READABLE = 24  # letters of a longer text for which there should be room in a line
+NOTHING = ("0", "-", "")  # cells that need no unit
 _CELL_QUANTITY = re.compile(r"(?P<number>[-+]?[\d.,/]+)(?: (?P<unit>[^\s\d]+)|(?P<factor>x))(?P<note> \(.*\))?")
 
 
@@ -91,7 +83,6 @@ def blocks(columns: Sequence[Shown], width: int) -> Iterator[list[Shown]]:
 
 
 def _room(columns: Sequence[Shown]) -> int:
-    """Width that a block needs to be readable."""
     return sum(column.readable + BETWEEN for column in columns) - BETWEEN
 
 

@@ -144,7 +144,6 @@ def _keep(folder: Path, tuned: "Tuned | None") -> None:
 
 
 def _print(tuned: "Tuned") -> None:
-    """Print the best setting beside the default, and the compromises if they were asked for."""
     from themis_opt.base.units import format_percent
     from themis_opt.cli.printing import print_rows, say
     from themis_opt.study.columns import busy_in_words
@@ -183,7 +182,6 @@ def _print(tuned: "Tuned") -> None:
 
 
 def _print_buckets(tuned: "Tuned") -> None:
-    """Print what sizes of buckets take, where there are any."""
     from themis_opt.cli.printing import print_rows
     from themis_opt.tuning.buckets import MIB
 

@@ -139,7 +139,6 @@ def _print_template(model: str, training: options.Training, *, weights_only: boo
 
 
 def _finish(instance: "Instance", layers: tuple["Layer", ...], output: Path | None, as_json: bool) -> None:
-    """Write the instance if a file is given, and print what it consists of."""
     from themis_opt.base.units import format_short_time
     from themis_opt.cli.printing import print_json, print_table, say, say_all
     from themis_opt.study.verdict import on_step

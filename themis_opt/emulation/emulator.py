@@ -18,26 +18,13 @@ from typing import Any
 
 from themis_opt.emulation.relay import Cable, relay, tap
 
-NEW_USER, NEW_PROCESSES, NEW_NETWORK = 0x10000000, 0x20000000, 0x40000000
-"""Flags of unshare(2)."""
-
-REFUSED = 97
-"""Exit code where the system does not allow namespaces; the reason is on the channel."""
-
-RELAY_LOST = 98
-"""Exit code where the process that holds frames has ended before the command."""
-
-MTU = 9000
-"""Frames of 1500 bytes cost three times the processor time."""
-
-BUCKET_BURST = "16kb"
-"""Of the token bucket: larger ones begin every stage ahead of the rate."""
-
-QUEUE = "500ms"
-"""Packets that wait longer for the token bucket are dropped."""
-
-HUB = "10.77.255.254/16"
-"""Address of the hub; NPUs have addresses of the same network."""
+NEW_USER, NEW_PROCESSES, NEW_NETWORK = 0x10000000, 0x20000000, 0x40000000  # flags of unshare(2)
+REFUSED = 97  # exit code where the system does not allow namespaces; the reason is on the channel
+RELAY_LOST = 98  # exit code where the process that holds frames has ended before the command
+MTU = 9000  # frames of 1500 bytes cost three times the processor time
+BUCKET_BURST = "16kb"  # of the token bucket: larger ones begin every stage ahead of the rate
+QUEUE = "500ms"  # packets that wait longer for the token bucket are dropped
+HUB = "10.77.255.254/16"  # address of the hub; NPUs have addresses of the same network
 
 
 def main() -> int:
@@ -146,7 +133,6 @@ class _Npu:
         }
 
     def go(self) -> None:
-        """Let the command begin."""
         os.write(self._go[1], b"g")
 
 
@@ -235,7 +221,6 @@ def _unshare(flags: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """Have the kernel kill this process with its parent."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 

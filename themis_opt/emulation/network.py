@@ -23,11 +23,8 @@ from themis_opt.runtime.layout import coordinates, neighbours
 
 MAX_EMULATED_NPUS = 64
 
-LONGEST_DELAY = 1.0
-"""Seconds for which a packet may be held."""
-
-LONGEST_COMMAND = 3600.0
-"""Seconds for which a command may run at most."""
+LONGEST_DELAY = 1.0  # seconds for which a packet may be held
+LONGEST_COMMAND = 3600.0  # seconds for which a command may run at most
 
 
 @dataclass(frozen=True)

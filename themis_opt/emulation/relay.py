@@ -91,7 +91,6 @@ class _DelayLine:
 
 
 def _frames(file: int) -> list[bytes]:
-    """All that wait at a device."""
     frames = []
     try:
         while True:

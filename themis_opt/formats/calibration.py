@@ -19,7 +19,7 @@ Warnings
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -47,26 +47,16 @@ class Measurement(NamedTuple):
     time: float
 
 
-@dataclass(frozen=True)
-class FitParams:
-    """Numbers that steer the fit.
+HUBER, BIWEIGHT = 1.345, 7.04
+"""Standard deviations beyond which residuals count less in the start, and not at all in the end: they keep 95 and 99 %
+of the efficiency of least squares under normal noise (P. J. Huber)."""
 
-    `huber`: residuals beyond so many standard deviations count less in the start; 1.345 keeps 95 % of the efficiency of
-      least squares under normal noise (P. J. Huber).
-    `biweight`: residuals beyond so many standard deviations do not count in the end; 7.04 keeps 99 % of that
-      efficiency.
-    `rounds`: limit on reweighting, of start and end each; it stays after about ten rounds.
-    `window`: neighbouring sizes of which the median residual must be small: a lone outlier is none.
-    `deviation`: median residual above which the model does not hold; three times the noise of a usual log.
-    `uncertainty`: relative standard error above which a value is not told by the measurements.
-    """
+MAX_REWEIGHTING = 100  # rounds of start and end each; weights stay after about ten
+RUN_OF_SIZES, LARGEST_DEVIATION = 3, 0.10
+"""Neighbouring sizes whose median residual must not be larger, three times the noise of a usual log, for the model to
+hold: a lone outlier says nothing."""
 
-    huber: float = 1.345
-    biweight: float = 7.04
-    rounds: int = 100
-    window: int = 3
-    deviation: float = 0.10
-    uncertainty: float = 0.10
+LARGEST_UNCERTAINTY = 0.10  # relative standard error above which a value is not told by the measurements
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,15 +125,11 @@ class Calibration:
         return [{"value": name, "fit": text, "standard error": errors.get(name, "-")} for name, text in words.items()]
 
 
-_COSTS = ("launch_overhead", "latency", "bandwidth")
-"""The values in the order of the columns of the model."""
+_COSTS = ("launch_overhead", "latency", "bandwidth")  # the values in the order of the columns of the model
 
 
 def calibrate(
-    measurements: Sequence[Measurement],
-    topology: Kind = Kind.RING,
-    algorithm: Algorithm | None = None,
-    params: FitParams | None = None,
+    measurements: Sequence[Measurement], topology: Kind = Kind.RING, algorithm: Algorithm | None = None
 ) -> Calibration:
     """Fit the costs of a dimension to measured times.
 
@@ -153,32 +139,29 @@ def calibrate(
     `topology`: how its NPUs are wired.
     `algorithm`: the one usual for the topology if not given.
     """
-    params = params or FitParams()
     usual = Dimension(kind=topology, size=2, bandwidth=1.0, algorithm=algorithm).basic_algorithm
     _check(measurements)
     design = np.array([_row(measurement, topology, usual) for measurement in measurements])
     columns = _separable(design)
-    chosen, weights = robust_fit(design[:, columns], _times(measurements), params)
+    chosen, weights = robust_fit(design[:, columns], _times(measurements))
     values = np.zeros(len(_COSTS))
     values[columns] = chosen
     if not values[-1] > 0:
         raise InputError("times do not grow with sizes, so they tell no bandwidth", field="measurements")
     fitted: FloatArray = design @ values
-    errors = _errors(
-        design[:, columns], fitted, _times(measurements), chosen, weights, tuple(_COSTS[k] for k in columns)
-    )
+    errors = _errors(design[:, columns], fitted, _times(measurements), chosen, weights)
     calibration = Calibration(
         topology=topology,
         algorithm=usual,
         bandwidth=PICOSECONDS_PER_SECOND / float(values[2]),
         latency=float(values[1]),
         launch_overhead=float(values[0]),
-        errors=errors,
+        errors={_COSTS[columns[k]]: error for k, error in errors.items()},
         measurements=tuple(measurements),
         fitted=fitted,
         warnings=(),
     )
-    return Calibration(**(vars(calibration) | {"warnings": tuple(_warnings(calibration, params))}))
+    return replace(calibration, warnings=tuple(_warnings(calibration)))
 
 
 def _check(measurements: Sequence[Measurement]) -> None:
@@ -210,7 +193,7 @@ def _separable(design: FloatArray) -> list[int]:
     return [1, 2] if np.allclose(ratio, ratio[0]) else [0, 1, 2]
 
 
-def robust_fit(design: FloatArray, times: FloatArray, params: FitParams | None = None) -> tuple[FloatArray, FloatArray]:
+def robust_fit(design: FloatArray, times: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The values of the columns of a model of some times, none negative, by the objective of this module.
 
     `design`, shape (measurements, columns): the factor of each value in each time.
@@ -218,29 +201,22 @@ def robust_fit(design: FloatArray, times: FloatArray, params: FitParams | None =
     Returns arrays, shapes (columns,) and (measurements,): the values, and how much each measurement counts,
       from 0 to 1.
     """
-    params = params or FitParams()
     start = _non_negative(design / times[:, None], np.ones(len(times)), np.ones(len(times)))
-    start, _ = _reweighted(
-        design, times, start, lambda deviations: np.minimum(1.0, params.huber / deviations), params.rounds
-    )
+    start, _ = _reweighted(design, times, start, lambda deviations: np.minimum(1.0, HUBER / deviations))
     return _reweighted(
-        design,
-        times,
-        start,
-        lambda deviations: np.maximum(1.0 - (deviations / params.biweight) ** 2, 0.0) ** 2,
-        params.rounds,
+        design, times, start, lambda deviations: np.maximum(1.0 - (deviations / BIWEIGHT) ** 2, 0.0) ** 2
     )
 
 
 def _reweighted(
-    design: FloatArray, times: FloatArray, values: FloatArray, weigh: Callable[[FloatArray], FloatArray], rounds: int
+    design: FloatArray, times: FloatArray, values: FloatArray, weigh: Callable[[FloatArray], FloatArray]
 ) -> tuple[FloatArray, FloatArray]:
     """Values and weights for a loss from those before; `weigh` has residuals in standard deviations.
 
     Rows and times are divided by the fitted times, which have no noise: by the measured ones, small times count more.
     """
     weights = np.ones(len(times))
-    for _ in range(rounds):
+    for _ in range(MAX_REWEIGHTING):
         fitted = design @ values
         if not (fitted > 0).all():
             break
@@ -281,40 +257,35 @@ def _least_squares(matrix: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def _errors(
-    design: FloatArray,
-    fitted: FloatArray,
-    times: FloatArray,
-    values: FloatArray,
-    weights: FloatArray,
-    names: Sequence[str],
-) -> dict[str, float]:
-    """Relative standard errors of the values that are not 0, from the weighted residuals."""
+    design: FloatArray, fitted: FloatArray, times: FloatArray, values: FloatArray, weights: FloatArray
+) -> dict[int, float]:
+    """Relative standard errors of the values that are not 0, by their numbers, from the weighted residuals."""
     kept = np.flatnonzero(values > 0)
     matrix = design[:, kept] / fitted[:, None] * values[kept] * np.sqrt(weights)[:, None]
     freedom = max(len(times) - len(kept), 1)
     variance = float((weights * (times / fitted - 1) ** 2).sum()) / freedom
     covariance = variance * np.linalg.pinv(matrix.T @ matrix)
-    return {names[int(k)]: float(np.sqrt(max(covariance[j, j], 0.0))) for j, k in enumerate(kept)}
+    return {int(k): float(np.sqrt(max(covariance[j, j], 0.0))) for j, k in enumerate(kept)}
 
 
-def _warnings(calibration: Calibration, params: FitParams) -> list[str]:
+def _warnings(calibration: Calibration) -> list[str]:
     warnings = []
-    worst, size = _worst_run(calibration, params.window)
-    if abs(worst) > params.deviation:
+    worst, size = _worst_run(calibration)
+    if abs(worst) > LARGEST_DEVIATION:
         warnings.append(
             f"outside the model: around {format_size(size)} collectives take {format_percent(abs(worst))} "
             f"{'more' if worst > 0 else 'less'} than the fit; protocols or algorithms change with the size, so "
             "calibrate the range of sizes that is used"
         )
     for name, error in calibration.errors.items():
-        if error > params.uncertainty:
+        if error > LARGEST_UNCERTAINTY:
             warnings.append(f"{name} is not told by these sizes: its standard error is {format_percent(error)}")
     if "latency" not in calibration.errors:
         warnings.append("latency is not told by these sizes: the best fit has none")
     return warnings
 
 
-def _worst_run(calibration: Calibration, window: int) -> tuple[float, int]:
+def _worst_run(calibration: Calibration) -> tuple[float, int]:
     """The median residual of neighbouring sizes that is farthest from 0, and the size in their middle."""
     worst, place = 0.0, calibration.measurements[0].size
     keys = [(measurement.kind.value, measurement.num_npus) for measurement in calibration.measurements]
@@ -323,8 +294,8 @@ def _worst_run(calibration: Calibration, window: int) -> tuple[float, int]:
         sizes = np.array([calibration.measurements[k].size for k in chosen])
         levels = np.unique(sizes)
         medians = np.array([np.median(calibration.residuals[chosen[sizes == level]]) for level in levels])
-        for start in range(max(len(levels) - window + 1, 1)):
-            run = float(np.median(medians[start : start + window]))
+        for start in range(max(len(levels) - RUN_OF_SIZES + 1, 1)):
+            run = float(np.median(medians[start : start + RUN_OF_SIZES]))
             if abs(run) > abs(worst):
-                worst, place = run, int(levels[min(start + window // 2, len(levels) - 1)])
+                worst, place = run, int(levels[min(start + RUN_OF_SIZES // 2, len(levels) - 1)])
     return worst, place

@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 
 from themis_opt.formats.palette import QUIET, plain_text
 
-PANEL_WIDTH, PICTURE_HEIGHT = 5.0, 6.0
-"""Inches of a dimension, and of the picture."""
+PANEL_WIDTH, PICTURE_HEIGHT = 5.0, 6.0  # inches of a dimension, and of the picture
 
 
 class FitSeries(NamedTuple):

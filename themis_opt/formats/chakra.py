@@ -36,9 +36,7 @@ MAX_NODES = 200_000
 MAX_TRACE_BYTES = 32 * 2**20
 """Largest trace that is read: lists of its small numbers take up to sixteen times as much memory."""
 
-NODE_FIELDS = range(1, 12)
-"""Numbers of the fields of a node; others are of a schema that is not known here."""
-
+NODE_FIELDS = range(1, 12)  # numbers of the fields of a node; others are of a schema that is not known here
 AttributeValue = bool | int | float | str | tuple[bool, ...]
 Attributes = Mapping[str, AttributeValue]
 

@@ -20,30 +20,18 @@ from themis_opt.formats.timeline import Bars, Timeline
 from themis_opt.problem.phases import growing
 from themis_opt.schedules.schedule import Schedule
 
-BAR_HEIGHT = 0.84
-"""Height of a bar; rows are 1 apart."""
-
-NARROWEST_EDGED = 0.006
-"""Width, as a part of the time shown, from which bars get an edge, and a hatch while gathering."""
-
+BAR_HEIGHT = 0.84  # height of a bar; rows are 1 apart
+NARROWEST_EDGED = 0.006  # width, as a part of the time shown, from which bars get an edge, and a hatch while gathering
 NARROWEST_SHARP = 0.001
 """Width, as a part of the time shown, below which bars blend with their neighbours; on whole pixels some are lost."""
 
 DIGIT_WIDTH, LETTER_WIDTH = 0.0066, 0.0056
 """Room, as a part of the time shown, for a digit of the number of a chunk, and for a letter of the name of a task."""
 
-MOST_SHAPES = 10_000
-"""Bars up to which an SVG holds them as shapes; more become an image inside it."""
-
-MOST_CURVE_STEPS = 400
-"""Most steps of the curve of the bandwidth: the lines of more would hide it."""
-
-HEADER_OFFSET = 0.62
-"""Rows between the middle of the first row and the text above it."""
-
-PICTURED_MICRO = "µs"
-"""The unit of microseconds in pictures."""
-
+MOST_SHAPES = 10_000  # bars up to which an SVG holds them as shapes; more become an image inside it
+MOST_CURVE_STEPS = 400  # most steps of the curve of the bandwidth: the lines of more would hide it
+HEADER_OFFSET = 0.62  # rows between the middle of the first row and the text above it
+PICTURED_MICRO = "µs"  # the unit of microseconds in pictures
 format_pictured_time = partial(format_short_time, micro=PICTURED_MICRO)
 
 
@@ -68,7 +56,6 @@ def draw_bars(axes: Axes, timeline: Timeline, bars: Bars, scale: int, *, first: 
 
 
 def _draw_boxes(axes: Axes, left: FloatArray, right: FloatArray, rows: IntArray, style: dict[str, Any]) -> None:
-    """Draw boxes as one collection: all of them share the style."""
     top, bottom = rows - BAR_HEIGHT / 2, rows + BAR_HEIGHT / 2
     x, y = np.stack([left, right, right, left], axis=1), np.stack([top, top, bottom, bottom], axis=1)
     corners: Any = np.stack([x, y], axis=2)  # an array is a sequence
@@ -85,7 +72,6 @@ def bar_colours(schedule: Schedule, bars: Bars) -> FloatArray:
 
 
 def _gathers(schedule: Schedule, bars: Bars) -> BoolArray:
-    """Whether bars are stages whose chunks grow."""
     if bars.kind != "stage":
         return np.zeros(len(bars.row), dtype=np.bool_)
     return growing(schedule.plan.phases(schedule.instance))[bars.number]
@@ -169,7 +155,6 @@ def label_time(axes: Axes, length: float, unit: str) -> None:
 
 
 def _quieten(axes: Axes) -> None:
-    """Take the frame away and quieten the rest."""
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(LINE)
     axes.tick_params(colors=QUIET, labelsize=8.5, length=3)

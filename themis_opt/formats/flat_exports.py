@@ -13,7 +13,7 @@ from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.order_table import order_json, order_rows
 from themis_opt.formats.tables import task_rows, to_csv
-from themis_opt.formats.trace import trace_with_few_tracks
+from themis_opt.formats.trace import chrome_trace
 from themis_opt.schedules.schedule import Schedule
 
 TableRows = Sequence[Mapping[str, Any]]
@@ -107,7 +107,6 @@ def _pyarrow() -> tuple[Any, Any]:
 
 
 def _same(path: Path, rows: TableRows, expected: TableRows) -> None:
-    """Refuse a table that is not the one of the schedule."""
     for number, (row, expected_row) in enumerate(zip(rows, expected, strict=False)):
         if dict(row) != dict(expected_row):
             raise InvalidSchedule("table", f"row {number} differs from that of the schedule", source=str(path))
@@ -153,7 +152,7 @@ class Trace:
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
         """The file."""
-        yield "trace.json", json.dumps(trace_with_few_tracks(schedule)) + "\n"
+        yield "trace.json", json.dumps(chrome_trace(schedule)) + "\n"
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """Notes for users of the files."""
@@ -174,5 +173,4 @@ class Trace:
         yield f"{path.name}: {sum(map(len, tracks.values()))} slices on {len(tracks)} tracks, none overlap"
 
 
-_EXPORT_ROUNDING = 1e-6
-"""Microseconds, which is one picosecond: sums of decimal numbers in binary."""
+_EXPORT_ROUNDING = 1e-6  # microseconds, which is one picosecond: sums of decimal numbers in binary

@@ -30,17 +30,12 @@ from themis_opt.schedules.schedule import Schedule
 
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf", ".pgf")
 
-FIGURE_WIDTH, ROW_HEIGHT, CURVE_HEIGHT = 12.0, 0.62, 0.8
-"""Inches: the figure, a row of the timeline, the curve."""
-
+FIGURE_WIDTH, ROW_HEIGHT, CURVE_HEIGHT = 12.0, 0.62, 0.8  # inches: the figure, a row of the timeline, the curve
 HEADING, PERIOD_HEADING, TIME_AXIS, CURVE_MARGIN = 1.1, 1.48, 0.6, 0.12
 """Inches: heading, the same with names of iterations, time axis, and between the timeline and the curve."""
 
-TITLE_MARGIN = 0.62
-"""Inches between two timelines, for the name of the lower one."""
-
-LEFT_EDGE, AXES_WIDTH = 0.1, 0.848
-"""Shares of the width of the figure."""
+TITLE_MARGIN = 0.62  # inches between two timelines, for the name of the lower one
+LEFT_EDGE, AXES_WIDTH = 0.1, 0.848  # shares of the width of the figure
 
 
 class LegendStyle(NamedTuple):
@@ -152,7 +147,6 @@ def _add_axes(figure: Figure, bottom: float, height: float, shared: Axes | None 
 
 
 def _panels(timeline: Timeline) -> tuple[Figure, Axes, Axes]:
-    """A figure with the timeline, and the curve below it."""
     rows, heading = ROW_HEIGHT * len(timeline.rows), PERIOD_HEADING if timeline.compute_rows else HEADING
     figure = _figure(rows + CURVE_HEIGHT + CURVE_MARGIN + heading + TIME_AXIS)
     lower = _add_axes(figure, TIME_AXIS, CURVE_HEIGHT)
@@ -160,7 +154,6 @@ def _panels(timeline: Timeline) -> tuple[Figure, Axes, Axes]:
 
 
 def _two_panels(num_rows: int) -> tuple[Figure, tuple[Axes, Axes]]:
-    """A figure with two timelines of so many rows on one axis of time, the first above the second."""
     rows = ROW_HEIGHT * num_rows
     figure = _figure(HEADING + 2 * rows + TITLE_MARGIN + TIME_AXIS)
     lower = _add_axes(figure, TIME_AXIS, rows)
@@ -185,7 +178,6 @@ def _period_caption(schedule: Schedule) -> str:
 
 
 def _draw_heading(figure: Figure, title: str, caption: str) -> None:
-    """Write the headline and a line below it, at the top left."""
     height = figure.get_figheight()
     figure.text(0.012, 1 - 0.25 / height, plain_text(title), color=INK, fontsize=12.5, fontweight="bold", va="center")
     figure.text(0.012, 1 - 0.55 / height, plain_text(caption), color=INK, fontsize=10, va="center")

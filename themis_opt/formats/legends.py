@@ -25,14 +25,11 @@ from themis_opt.schedules.schedule import Schedule
 MOST_NAMED_COLLECTIVES, COLLECTIVE_LETTERS, COLLECTIVE_SHADES = 5, 18, 8
 """Collectives that the legend names, the rest are counted; letters of a name; shades of its chunks."""
 
-MOST_NAMED_LAUNCHES, LAUNCH_LETTERS, LAUNCH_SHADES = 2, 22, 6
-"""The same of launches of a kind beside compute."""
-
+MOST_NAMED_LAUNCHES, LAUNCH_LETTERS, LAUNCH_SHADES = 2, 22, 6  # the same of launches of a kind beside compute
 EXAMPLE_CHUNK = "#1d4e89"
 """Stands for any launch where phases are explained."""
 
-LegendEntry = tuple[Patch | tuple[Patch, ...], str]
-"""The sample of a legend, and its meaning."""
+LegendEntry = tuple[Patch | tuple[Patch, ...], str]  # the sample of a legend, and its meaning
 
 
 def legend_entries(schedule: Schedule) -> tuple[list[LegendEntry], list[LegendEntry]]:
@@ -63,7 +60,6 @@ def _joined_phase_entries(schedule: Schedule) -> list[LegendEntry]:
 
 
 def _phase_patch(gathers: bool, colour: str) -> Patch:
-    """Bars of a colour in a phase that gathers, or in others."""
     if not gathers:
         return Patch(facecolor=colour)
     light = lightened(np.array(to_rgba(colour)))
@@ -127,5 +123,4 @@ def _shortened(name: str, letters: int) -> str:
 
 
 def _ramp_patches(ramp: Colormap, count: int) -> tuple[Patch, ...]:
-    """Some shades of the chunks of a launch."""
     return tuple(Patch(facecolor=ramp(position), linewidth=0) for position in np.linspace(0, 1, count))

@@ -89,7 +89,6 @@ def order_csv(schedule: Schedule) -> str | None:
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    """Values by name as JSON texts by name."""
     return {name: json.dumps(value) for name, value in values.items()}
 
 
@@ -99,7 +98,6 @@ def _object(fields: Mapping[str, str]) -> str:
 
 
 def _list(texts: Iterable[str]) -> str:
-    """The JSON array of texts."""
     return f"[{', '.join(texts)}]"
 
 
@@ -127,14 +125,12 @@ def _chunk_texts(schedule: Schedule, number: int) -> list[str]:
 
 
 def _issue_orders(schedule: Schedule) -> list[str]:
-    """Per resource of the network, its issues in turn."""
     issues = _issues(schedule)
     orders = [order for order in schedule.enforced_plan().sequences if order is not None]
     return [_list([issues[stage] for stage in order.tolist()]) for order in orders]
 
 
 def _issues(schedule: Schedule) -> list[str]:
-    """The issue of every stage."""
     plan = schedule.enforced_plan()
     begins = [f'{{"collective": {json.dumps(exchange.name)}, "chunk": ' for exchange in schedule.launched]
     ends = {phase.value: f', "phase": {json.dumps(phase_name(phase))}' for phase in Phase}

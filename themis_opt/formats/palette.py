@@ -33,8 +33,7 @@ RAMPS: Mapping[Parallelism, tuple[tuple[str, str], ...]] = MappingProxyType(
 )
 """Ends of the ramps of launches beside compute; many launches share each, those next to each other one."""
 
-_LIGHTER = 0.5
-"""How far a gathering chunk is moved towards white."""
+_LIGHTER = 0.5  # how far a gathering chunk is moved towards white
 
 
 def chunk_ramp(collective: int, num_collectives: int) -> Colormap:

@@ -13,15 +13,9 @@ from themis_opt.formats.palette import INK, LINE, plain_text
 from themis_opt.formats.timeline import pictured
 from themis_opt.schedules.schedule import Schedule
 
-PAPER_WIDTH = 3.3
-"""Inches: a column of a page with two."""
-
-PAPER_ROW, PAPER_MARGINS = 0.17, 0.42
-"""Inches of a row, and of the axis of time with its label."""
-
-FONT_POINTS = 7.0
-"""Points: a caption in a paper is about as large."""
-
+PAPER_WIDTH = 3.3  # inches: a column of a page with two
+PAPER_ROW, PAPER_MARGINS = 0.17, 0.42  # inches of a row, and of the axis of time with its label
+FONT_POINTS = 7.0  # points: a caption in a paper is about as large
 PAPER_STYLE: Any = {
     **dict.fromkeys(("font.size", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), FONT_POINTS),
     "hatch.linewidth": 0.4, "axes.linewidth": 0.5, "pdf.fonttype": 42, "svg.fonttype": "none",

@@ -11,9 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
-"""Wire types."""
-
+VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5  # wire types
 MAX_VARINT_BYTES = 10
 FIXED_WIDTHS = {FIXED64: 8, FIXED32: 4}
 

@@ -20,12 +20,8 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.solving.lowering import RESOLUTION, in_ticks, job_plans
 from themis_opt.solving.period_lowering import period_data, period_times
 
-LINEAR_RESOLUTION = 2**18
-"""Ticks into which the linear programme divides the makespan: its writer keeps six digits."""
-
-MAX_MODEL_STAGES = 20_000
-"""Stages of a model that is written: CP-SAT loads as many."""
-
+LINEAR_RESOLUTION = 2**18  # ticks into which the linear programme divides the makespan: its writer keeps six digits
+MAX_MODEL_STAGES = 20_000  # stages of a model that is written: CP-SAT loads as many
 MAX_ORDERS = 100_000
 """Variables of the linear programme for orders; it has two rows for each, and solvers give up far below."""
 
@@ -69,7 +65,6 @@ class SolverModel:
         return self.form in ("lp", "mps") or (self.form == "all" and _fits(schedule))
 
     def _linear(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
-        """The linear programme in its forms."""
         if not _fits(schedule):
             rule = f"a linear programme needs a schedule without compute, and at most {MAX_ORDERS} pairs of stages"
             raise InputError(rule, field="--to", value=f"model:form={self.form}")

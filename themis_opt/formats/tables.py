@@ -13,8 +13,7 @@ from themis_opt.schedules.schedule import Schedule
 MAX_TABULATED_STAGES = 200_000
 """Stages of an iteration up to which they are written as tables; they would take a hundred megabytes for a million."""
 
-FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
-"""With what begins a text that spreadsheets run as a formula."""
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")  # with what begins a text that spreadsheets run as a formula
 
 
 def task_rows(schedule: Schedule) -> list[dict[str, Any]]:

@@ -17,8 +17,7 @@ from themis_opt.schedules.schedule import Schedule
 MAX_PICTURED_BARS = 20_000
 """Above this many stages and tasks in an iteration, trace and pictures would not be readable and are left out."""
 
-PICTURED_PERIODS = 2
-"""Iterations that pictures show where there is compute."""
+PICTURED_PERIODS = 2  # iterations that pictures show where there is compute
 
 
 def is_pictured(schedule: Schedule) -> bool:

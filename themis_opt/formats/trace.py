@@ -20,12 +20,8 @@ from themis_opt.problem.iteration import ComputeTask
 from themis_opt.problem.phases import Phase
 from themis_opt.schedules.schedule import Schedule
 
-NETWORK, IN_FLIGHT, NPU = 1, 2, 3
-"""Process numbers: stages that hold a dimension, results on their way, and compute."""
-
-COMPUTE = 1
-"""The only track of the NPU."""
-
+NETWORK, IN_FLIGHT, NPU = 1, 2, 3  # process numbers: stages that hold a dimension, results on their way, and compute
+COMPUTE = 1  # the only track of the NPU
 MAX_TRACED_STAGES = 200_000
 EVENTS_PER_STAGE = 5
 """A slice, a flow step, a slice in flight and two counter values: viewers load about a million events."""
@@ -39,8 +35,8 @@ def chrome_trace(schedule: Schedule) -> dict[str, Any]:
     """The schedule as a trace, ready for JSON.
 
     Process *network* has one track per dimension; a stage is a slice such as ``gradients c3 RS``, and arrows
-    link the stages of each chunk.  Process *in flight* has one track per chunk and shows the step latencies
-    that delay the chunk without holding a dimension.  Counters show which dimensions are busy, and the
+    link the stages of each chunk.  Process *in flight* shows the step latencies that delay chunks without holding a
+    dimension, on as few tracks as there are at once.  Counters show which dimensions are busy, and the
     share of the bandwidth that is.  Times are microseconds with all their picoseconds; viewers keep whole nanoseconds.
 
     With compute, the complete iterations are shown, the last ones where there are more than :data:`MAX_ITERATIONS` or
@@ -57,22 +53,6 @@ def chrome_trace(schedule: Schedule) -> dict[str, Any]:
         "displayTimeUnit": "ns",
         "otherData": {"instance": schedule.instance.name, "fingerprint": schedule.instance.fingerprint},
     }
-
-
-def trace_with_few_tracks(schedule: Schedule) -> dict[str, Any]:
-    """The trace with results on their way on as few tracks as there are at once, in the place of one per chunk."""
-    trace = chrome_trace(schedule)
-    events: list[TraceEvent] = trace["traceEvents"]
-    latencies = sorted((e for e in events if e["ph"] == "X" and e["pid"] == IN_FLIGHT), key=lambda e: float(e["ts"]))
-    free: list[tuple[float, int]] = []
-    for event in latencies:
-        event["args"] = {"chunk": event["tid"]}
-        lane = heapq.heappop(free)[1] if free and free[0][0] <= event["ts"] else len(free) + 1
-        event["tid"] = lane
-        heapq.heappush(free, (event["ts"] + event["dur"], lane))
-    left = [event for event in events if not (event["ph"] == "M" and event["pid"] == IN_FLIGHT and "tid" in event)]
-    lanes = _process(IN_FLIGHT, "in flight", ((n + 1, f"lane {n + 1}") for n in range(len(free))), IN_FLIGHT)
-    return trace | {"traceEvents": [*left, *(event for event in lanes if "tid" in event)]}
 
 
 def _check_size(count: int) -> None:
@@ -112,7 +92,6 @@ class _TracedStage(NamedTuple):
 
 
 def _stages(timeline: Timeline) -> list[_TracedStage]:
-    """All shown stages."""
     schedule, plan, numbers = timeline.schedule, timeline.schedule.plan, timeline.stage_in_plan
     phases = [Phase(phase).rule.label for phase in plan.phases(schedule.instance).tolist()]
     is_first = plan.positions[numbers] == 0
@@ -149,15 +128,11 @@ def _network_events(timeline: Timeline, marks: Mapping[int, list[TraceEvent]]) -
     """
     stages, names = _stages(timeline), timeline.lane_names
     yield from _process(NETWORK, "network", enumerate(names, start=1), NETWORK)
-    if any(stage.ready > stage.end for stage in stages):
-        tracks = ((stage.track, f"{stage.label} c{stage.chunk}") for stage in stages if stage.is_first)
-        yield from _process(IN_FLIGHT, "in flight", tracks, IN_FLIGHT)
+    yield from _latencies(stages)
     for place, stage in enumerate(stages):
         yield _slice(stage)
         yield from _flow(stage)
         yield from marks.get(place, ())
-        if stage.ready > stage.end:
-            yield _in_flight(stage)
     for k, name in enumerate(names):
         yield from _busy(f"busy {name}", timeline.busy_intervals(k).tolist(), NETWORK)
     times, shares = timeline.busy_bandwidth
@@ -193,15 +168,18 @@ def _flow(stage: _TracedStage) -> Iterator[TraceEvent]:
     yield {**step, **place, "name": "chunk", "cat": "chunk", "id": stage.track}
 
 
-def _in_flight(stage: _TracedStage) -> TraceEvent:
-    return {
-        "ph": "X",
-        "pid": IN_FLIGHT,
-        "tid": stage.track,
-        "name": f"{stage.dimension} {stage.phase}",
-        "cat": "latency",
-        **_span(stage.end, stage.ready),
-    }
+def _latencies(stages: Sequence[_TracedStage]) -> Iterator[TraceEvent]:
+    """Results on their way, each on the track that is free first, or a new one."""
+    free: list[tuple[int, int]] = []
+    events: list[TraceEvent] = []
+    for stage in sorted((stage for stage in stages if stage.ready > stage.end), key=lambda stage: stage.end):
+        lane = heapq.heappop(free)[1] if free and free[0][0] <= stage.end else len(free) + 1
+        heapq.heappush(free, (stage.ready, lane))
+        place = {"ph": "X", "pid": IN_FLIGHT, "tid": lane, "name": f"{stage.dimension} {stage.phase}", "cat": "latency"}
+        events.append({**place, **_span(stage.end, stage.ready), "args": {"chunk": stage.track}})
+    if events:
+        yield from _process(IN_FLIGHT, "in flight", ((n + 1, f"lane {n + 1}") for n in range(len(free))), IN_FLIGHT)
+        yield from events
 
 
 class _TracedTask(NamedTuple):
@@ -235,7 +213,6 @@ def _compute_events(timeline: Timeline, marks: Mapping[_TracedTask, list[TraceEv
 
 
 def _tasks(timeline: Timeline) -> list[_TracedTask]:
-    """All shown tasks."""
     tasks = range(len(timeline.schedule.instance.tasks))
     return [
         *(_TracedTask(row, task) for row in timeline.iterations for task in tasks),
@@ -292,7 +269,6 @@ def _busy(name: str, intervals: Iterable[Sequence[int]], pid: int) -> Iterator[T
 
 
 def _counter(name: str, series: str, values: Mapping[int, float], pid: int) -> Iterator[TraceEvent]:
-    """Values of a counter by their picosecond."""
     for time, value in values.items():
         yield {"ph": "C", "pid": pid, "name": name, "ts": microseconds(time), "args": {series: value}}
 
@@ -312,5 +288,5 @@ def microseconds(picoseconds: int) -> float:
 
 
 def trace_json(schedule: Schedule) -> str | None:
-    """The trace with few tracks as the text of a file, unless it would be too long to be read."""
-    return json.dumps(trace_with_few_tracks(schedule)) + "\n" if is_pictured(schedule) else None
+    """The trace as the text of a file, unless it would be too long to be read."""
+    return json.dumps(chrome_trace(schedule)) + "\n" if is_pictured(schedule) else None

@@ -10,8 +10,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.batches.experiment import EXPERIMENT
 from themis_opt.batches.rows_file import provenance_of
 
-PUBLISHED = "published.json"
-"""File in the folder of an experiment with results of others."""
+PUBLISHED = "published.json"  # file in the folder of an experiment with results of others
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,6 @@ def read_provenance(rows: Path) -> dict[str, Any]:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    """The object in a file; nothing where there is none."""
     return read_json(path) if path.exists() else {}
 
 

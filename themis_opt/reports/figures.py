@@ -12,8 +12,7 @@ from themis_opt.reports.rendering.document import Figure, Section
 from themis_opt.reports.rendering.tables import tick
 from themis_opt.reports.results import geometric_mean
 
-SMALLEST = 1e-6
-"""Smaller gaps are drawn there, since an axis of logarithms has no zero."""
+SMALLEST = 1e-6  # smaller gaps are drawn there, since an axis of logarithms has no zero
 
 
 def figures_section(schedules: pd.DataFrame, names: Sequence[str] | None = None) -> tuple[Section, ...]:

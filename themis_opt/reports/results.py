@@ -19,17 +19,10 @@ import pandas as pd
 
 from themis_opt.batches.rows_file import BOUND
 
-SEARCHES = ("exact", "search")
-"""Policies that use their time limit."""
-
-BASELINE = "baseline"
-"""The policy with a fixed order, over which speed-ups are."""
-
-OPTIMAL = 1e-4
-"""Gap up to which a schedule counts as proven optimal."""
-
-BOUND_ROUNDING = 1e-9
-"""Relative error of a bound."""
+SEARCHES = ("exact", "search")  # policies that use their time limit
+BASELINE = "baseline"  # the policy with a fixed order, over which speed-ups are
+OPTIMAL = 1e-4  # gap up to which a schedule counts as proven optimal
+BOUND_ROUNDING = 1e-9  # relative error of a bound
 
 
 def policy_head(policy: str) -> str:

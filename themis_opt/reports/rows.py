@@ -120,7 +120,6 @@ def read_rows(path: Path) -> RunRows:
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Line number and cells of every record."""
     try:
         with long_cells():
             reader = csv.reader(io.StringIO(read_csv_text(path), newline=""), strict=True)

@@ -9,9 +9,7 @@ from themis_opt.reports.rendering.document import Column, Section, Table
 from themis_opt.reports.rendering.tables import cell, percent, plural, table
 from themis_opt.reports.results import BOUND_ROUNDING, geometric_mean, speedups
 
-MOST_LISTED_ROWS = 200
-"""Rows of a table that would else grow with the experiment."""
-
+MOST_LISTED_ROWS = 200  # rows of a table that would else grow with the experiment
 STATISTICS: Mapping[str, str] = {"median": "Median", "mean": "Mean", "max": "Largest"}
 """What tables of gaps show: names for pandas and for readers."""
 

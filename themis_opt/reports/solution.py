@@ -108,7 +108,6 @@ def _repeats(shown: Sequence[Result]) -> bool:
 
 
 def _bars(policy: str, shown: Timeline, scale: int) -> pd.DataFrame:
-    """Every shown stage as a bar, and every task."""
     schedule, plan = shown.schedule, shown.schedule.plan
     numbers, held = shown.stage_in_plan, shown.end > shown.start
     launch, chunk = plan.launch_of_stage[numbers], plan.chunk_of_stage[numbers]
@@ -149,7 +148,6 @@ def _waits(shown: Timeline) -> IntArray:
 
 
 def _tasks(policy: str, shown: Timeline, scale: int) -> pd.DataFrame:
-    """The compute tasks as bars, if there are any."""
     if not shown.compute_rows:
         return pd.DataFrame()
     bars = shown.task_bars

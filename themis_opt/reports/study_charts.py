@@ -41,7 +41,6 @@ def curves(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str,
 
 
 def _guides(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """One bound for each place."""
     best = frame.drop_duplicates(subset=list(names))
     series = best["series"].str.partition(", ")[2]
     return best.assign(series=[f"bound, {rest}" if rest else "bound" for rest in series])

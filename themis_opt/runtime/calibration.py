@@ -41,16 +41,8 @@ CALIBRATED_KINDS = (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER)
 """Collectives of one phase: with sums, and without."""
 
 
-@dataclass(frozen=True)
-class CalibrationParams:
-    """The extent of the measurements.
-
-    `num_sizes`: sizes per dimension and phase, in geometric steps between the smallest and the largest stage.
-    `stages`: in a row: what the begin of a run costs counts for one part in so many.
-    """
-
-    num_sizes: int = 5
-    stages: int = 8
+NUM_SIZES, STAGES_IN_A_ROW = 5, 8
+"""Sizes per dimension and phase, from the smallest to the largest stage; stages of a run, whose begin costs time."""
 
 
 @dataclass(frozen=True)
@@ -143,33 +135,20 @@ def calibrate(
     options: RunOptions | None = None,
     *,
     repeat: int = 5,
-    params: CalibrationParams | None = None,
     progress: ReportRun | None = None,
 ) -> NetworkCalibration:
-    """Measure all dimensions of a network at the sizes of the stages of a schedule.
+    """Measure all dimensions of a network at the sizes of the stages of a schedule; its sizes and algorithms stay.
 
-    Parameters
-    ----------
-    instance : Instance
-        What is to be calibrated; its sizes and algorithms stay.
-    schedule : Schedule
-        Of that instance.
-    coordinator : Coordinator
-        The ranks, not yet connected.
-    repeat : int
-        Runs of each measurement.
+    Raises InputError if a dimension is split between groups, so that it is not what ranks see; RankFailure if a rank
+    does not do its part.
 
-    Raises
-    ------
-    InputError
-        If a dimension is split between groups, so that it is not what ranks see.
-    RankFailure
-        If a rank does not do its part.
+    `coordinator`: the ranks, not yet connected.
+    `repeat`: runs of each measurement.
     """
     if instance.fabric is not instance.network:
         raise InputError("dimensions that are split cannot be calibrated", field="iteration.splits")
-    params, options = params or CalibrationParams(), options or RunOptions(paced=False)
-    trials = dict(_trials(instance, schedule, params))
+    options = options or RunOptions(paced=False)
+    trials = dict(_trials(instance, schedule))
     done = execute(
         {name: planned for name, (_, planned) in trials.items()}, coordinator, options, repeat=repeat, progress=progress
     )
@@ -181,30 +160,28 @@ def calibrate(
     return NetworkCalibration(instance.replace(network=network), fits)
 
 
-def _trials(
-    instance: Instance, schedule: Schedule, params: CalibrationParams
-) -> Iterator[tuple[str, tuple[StageSample, Schedule]]]:
+def _trials(instance: Instance, schedule: Schedule) -> Iterator[tuple[str, tuple[StageSample, Schedule]]]:
     """Schedules to run, by name, each with a sample that has no time yet."""
     for k, dimension in enumerate(instance.network.dimensions):
-        sizes = _sizes(schedule, k, params)
+        sizes = _sizes(schedule, k)
         for kind in CALIBRATED_KINDS:
             for sent in sizes:
-                yield _trial(instance, k, kind, dimension.basic_algorithm, sent, params)
+                yield _trial(instance, k, kind, dimension.basic_algorithm, sent)
         if steps(dimension, CALIBRATED_KINDS[0].rule.phases[0]) > 1:
-            yield _trial(instance, k, CALIBRATED_KINDS[0], Algorithm.DIRECT, sizes[0], params)
+            yield _trial(instance, k, CALIBRATED_KINDS[0], Algorithm.DIRECT, sizes[0])
 
 
-def _sizes(schedule: Schedule, dimension: int, params: CalibrationParams) -> list[float]:
+def _sizes(schedule: Schedule, dimension: int) -> list[float]:
     """Bytes that a stage on a dimension sends; a factor of 2 to both sides where all stages are alike."""
     sent = schedule.costs.sent[schedule.plan.stage_dimensions == dimension]
     smallest, largest = (float(sent.min()), float(sent.max())) if len(sent) else (2.0**16, 2.0**20)
     if largest < 2 * smallest:
         smallest, largest = smallest / 2, largest * 2
-    return [float(size) for size in np.geomspace(max(smallest, 1.0), largest, params.num_sizes)]
+    return [float(size) for size in np.geomspace(max(smallest, 1.0), largest, NUM_SIZES)]
 
 
 def _trial(
-    instance: Instance, k: int, kind: CollectiveKind, algorithm: Algorithm, sent: float, params: CalibrationParams
+    instance: Instance, k: int, kind: CollectiveKind, algorithm: Algorithm, sent: float
 ) -> tuple[str, tuple[StageSample, Schedule]]:
     dimension = instance.network.dimensions[k]
     elements = max(round(sent / (dimension.size - 1) / CALIBRATED_ELEMENT_BYTES), 1)
@@ -213,8 +190,8 @@ def _trial(
     )
     collective = Collective(
         kind=kind,
-        size=elements * dimension.size * CALIBRATED_ELEMENT_BYTES * params.stages,
-        chunks=params.stages,
+        size=elements * dimension.size * CALIBRATED_ELEMENT_BYTES * STAGES_IN_A_ROW,
+        chunks=STAGES_IN_A_ROW,
         dimensions=(instance.network.dimension_names[k],),
         element_bytes=CALIBRATED_ELEMENT_BYTES,
     )
@@ -246,7 +223,6 @@ def _fit(instance: Instance, k: int, samples: Sequence[StageSample]) -> StageFit
 
 
 def _measured_costs(dimension: Dimension, fit: StageFit) -> dict[str, Any]:
-    """Fields of a dimension in its document."""
     count = steps(dimension, CALIBRATED_KINDS[0].rule.phases[0])
     return {
         "bandwidth": 1 / fit.per_byte,

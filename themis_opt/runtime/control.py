@@ -10,16 +10,11 @@ from themis_opt.runtime.transports.tcp import LENGTH, receive_exactly
 
 Words = dict[str, Any]
 
-ALIVE_EVERY = 0.5
-"""Seconds between two signs of life of a rank."""
-
-SILENT_FOR = 5.0
-"""Seconds without one after which a rank counts as lost: ten are missing."""
-
+ALIVE_EVERY = 0.5  # seconds between two signs of life of a rank
+SILENT_FOR = 5.0  # seconds without one after which a rank counts as lost: ten are missing
 TOKEN_VARIABLE = "THEMIS_OPT_TOKEN"
 
-LONGEST_MESSAGE = 2**30
-"""Bytes of one message at most."""
+LONGEST_MESSAGE = 2**30  # bytes of one message at most
 
 
 class Garbage(ValueError):
@@ -40,21 +35,10 @@ class ControlLine:
             self._connection.sendall(LENGTH.pack(len(data)) + data)
 
     def hear(self, most: int = LONGEST_MESSAGE, deadline: float | None = None) -> Words:
-        """The next message.
+        """The next message, of `most` bytes.
 
-        Parameters
-        ----------
-        most : int
-            Bytes that it may have.
-        deadline : float, optional
-            On the monotonic clock.
-
-        Raises
-        ------
-        EOFError, OSError
-            If the other end is gone, or the deadline is over.
-        Garbage
-            If it sends anything else.
+        Raises EOFError or OSError if the other end is gone, or the deadline on the monotonic clock is over; Garbage if
+        it sends anything else.
         """
         (size,) = LENGTH.unpack(receive_exactly(self._connection, LENGTH.size, deadline))
         if size > most:

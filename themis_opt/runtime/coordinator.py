@@ -33,18 +33,12 @@ from themis_opt.runtime.program import Program
 from themis_opt.runtime.transports.tcp import ACCEPT_SECONDS, GREETING_SECONDS, LONGEST_GREETING
 from themis_opt.runtime.worker import boot_id, end_with_parent
 
-REPORT_SECONDS = 30.0
-"""In which all ranks must have reported."""
-
+REPORT_SECONDS = 30.0  # in which all ranks must have reported
 STALL_SECONDS = 5.0
 """Without any operation finished anywhere, beyond what the longest one should take, after which a run is over."""
 
-PART_SECONDS = 2.0
-"""In which ranks hear that it is over."""
-
-LEAD_SECONDS = 0.05
-"""From the sign to begin to the begin, so that it has reached all ranks."""
-
+PART_SECONDS = 2.0  # in which ranks hear that it is over
+LEAD_SECONDS = 0.05  # from the sign to begin to the begin, so that it has reached all ranks
 StartRanks = Callable[[str, str], Sequence[subprocess.Popen[bytes]]]
 """Starts the processes of all ranks, given the address of the coordinator and the token."""
 
@@ -281,7 +275,6 @@ class Coordinator:
         return RankFailure(rank, f"at {peer.address[0]}{place} {what} during {self._doing}{at}")
 
     def _kill(self) -> None:
-        """End all processes, and everything they started."""
         for peer in self._peers.values():
             peer.line.close()
         self._listener.close()
@@ -342,7 +335,6 @@ def _launched(
 
 
 def _launcher_words(launcher: str, host: str) -> list[str]:
-    """The words of a launcher for a host."""
     try:
         words = shlex.split(launcher.format(host=host))
     except (KeyError, IndexError, ValueError):

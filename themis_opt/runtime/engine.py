@@ -11,8 +11,7 @@ import numpy as np
 from themis_opt.base.arrays import FloatArray
 from themis_opt.runtime.program import Program
 
-DoStage = Callable[[int, int], None]
-"""Does the stage with a number among all operations, on a lane of its resource."""
+DoStage = Callable[[int, int], None]  # does the stage with a number among all operations, on a lane of its resource
 
 
 @dataclass
@@ -49,15 +48,9 @@ class Engine:
     def run(self, origin: float | None = None) -> None:
         """Do everything; ``start`` and ``end`` then hold seconds of the monotonic clock.
 
-        Parameters
-        ----------
-        origin : float, optional
-            When to begin, on the monotonic clock; now by default.
+        Raises the first failure of a worker; others may still wait for it.
 
-        Raises
-        ------
-        Exception
-            The first failure of a worker; others may still wait for it.
+        `origin`: when to begin, on the monotonic clock; now by default.
         """
         self._origin = monotonic() if origin is None else origin
         workers = [
@@ -89,12 +82,16 @@ class Engine:
                 self._finish(operation)
             self.progress.current.pop(worker, None)
         except BaseException as error:  # whatever it is, the run must end
-            self._fail(error)
+            with self._changed:
+                self._failure = self._failure or error
+                self._changed.notify_all()
 
     def _begin(self, resource: int, place: int, operation: int) -> bool:
         """Wait until it is the turn of an operation; False if the run has failed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._failure or self._is_next(resource, place, operation))
+            self._changed.wait_for(
+                lambda: self._failure or (self._waits[operation] == 0 and self._begun[resource] == place)
+            )
             if self._failure:
                 return False
         sleep(max(self._origin + self._program.release[operation] - monotonic(), 0.0))
@@ -104,9 +101,6 @@ class Engine:
             if self._program.in_flight > 1:
                 self._changed.notify_all()
         return True
-
-    def _is_next(self, resource: int, place: int, operation: int) -> bool:
-        return self._waits[operation] == 0 and self._begun[resource] == place
 
     def _do(self, operation: int, lane: int) -> None:
         number = operation % self._program.num_operations
@@ -123,11 +117,6 @@ class Engine:
             for successor in program.successor[first:last]:
                 self._waits[successor] -= 1
             self.progress.done += 1
-            self._changed.notify_all()
-
-    def _fail(self, error: BaseException) -> None:
-        with self._changed:
-            self._failure = self._failure or error
             self._changed.notify_all()
 
 

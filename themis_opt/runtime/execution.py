@@ -14,14 +14,11 @@ from themis_opt.runtime.coordinator import Coordinator, MeasuredRun
 from themis_opt.runtime.program import Program, RunOptions, compile_program, prediction
 from themis_opt.schedules.schedule import Schedule
 
-RESOLVED = 0.02
-"""Differences of predictions below it are not resolved by measurements on shared machines."""
-
+RESOLVED = 0.02  # differences of predictions below it are not resolved by measurements on shared machines
 SLOWEST_UNPACED_LINK = 20e6
 """Bytes per second that a link is given which nobody paces, before a stage in which no message arrives hangs."""
 
-ReportRun = Callable[[str, int, int], None]
-"""Told what runs, how many runs are done, and how many there are."""
+ReportRun = Callable[[str, int, int], None]  # told what runs, how many runs are done, and how many there are
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +44,8 @@ class Executed:
         """The same as measured, of every run."""
         if not self.predicted.has_period:
             return tuple(run.seconds for run in self.runs)
-        columns = np.arange(self.predicted.num_iterations) * self._num_operations
+        num_operations = len(self.predicted.instance.tasks) + self.predicted.plan.num_stages
+        columns = np.arange(self.predicted.num_iterations) * num_operations
         return tuple(_mean_period(run.start[:, columns].mean(axis=0)) for run in self.runs)
 
     @property
@@ -64,10 +62,6 @@ class Executed:
     def compute_seconds(self) -> float:
         """Compute of an iteration."""
         return self.predicted.instance.compute / PICOSECONDS_PER_SECOND
-
-    @property
-    def _num_operations(self) -> int:
-        return len(self.predicted.instance.tasks) + self.predicted.plan.num_stages
 
     @property
     def cpu_share(self) -> float:
@@ -201,23 +195,13 @@ def execute(
 ) -> ExecutionResult:
     """Run schedules of one problem in turn, several times.
 
-    Parameters
-    ----------
-    schedules : mapping
-        By name; speedups are relative to the first.
-    coordinator : Coordinator
-        The ranks, not yet connected.
-    repeat : int
-        Runs of each, after one that is not counted.
-    seed : int
-        Of the data, different in every run.
+    Raises RankFailure if a rank dies, hangs, sends garbage, or ends with a wrong result, and InputError if a schedule
+    cannot be run.
 
-    Raises
-    ------
-    RankFailure
-        If a rank dies, hangs, sends garbage, or ends with a wrong result.
-    InputError
-        If a schedule cannot be run.
+    `schedules`: by name; speedups are relative to the first.
+    `coordinator`: the ranks, not yet connected.
+    `repeat`: runs of each, after one that is not counted.
+    `seed`: of the data, which differ in every run.
     """
     options = options or RunOptions()
     programs = {name: compile_program(schedule, options) for name, schedule in schedules.items()}
@@ -238,7 +222,6 @@ def execute(
 
 
 def _longest(program: Program, predicted: Schedule) -> float:
-    """Seconds that one operation should take at most."""
     costs = predicted.costs
     longest = float((costs.occupancy + costs.lag).max()) / PICOSECONDS_PER_SECOND
     if program.pace is None:  # the network may be slower than the model, in bytes as in latency

@@ -6,8 +6,7 @@ from typing import NamedTuple, Protocol
 from themis_opt.base.errors import ThemisError
 from themis_opt.base.registries import Registry
 
-Frame = memoryview
-"""A message with its header, as bytes."""
+Frame = memoryview  # a message with its header, as bytes
 
 
 class RankFailure(ThemisError):
@@ -65,18 +64,11 @@ class Link(Protocol):
 
 
 Address = tuple[str, int]
-ChannelKey = tuple[int, int]
-"""Dimension and lane: as many lanes as stages may be in flight there."""
+ChannelKey = tuple[int, int]  # dimension and lane: as many lanes as stages may be in flight there
 
 
 class Endpoint(Protocol):
-    """One rank of a transport before it is connected.
-
-    Attributes
-    ----------
-    address : Address
-        Where others find it.
-    """
+    """One rank of a transport before it is connected; others find it at its address."""
 
     address: Address
 

@@ -9,9 +9,7 @@ from themis_opt.base.units import parse_bandwidth
 from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance
 
-MAX_LOCAL_RANKS = 64
-"""Processes that are started at most."""
-
+MAX_LOCAL_RANKS = 64  # processes that are started at most
 AS_IN_INSTANCE = "instance"
 
 _FREE: dict[str, Any] = {

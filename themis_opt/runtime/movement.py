@@ -13,24 +13,30 @@ import numpy as np
 
 from themis_opt.problem.phases import Data, Phase
 from themis_opt.runtime.elements import REDUCTIONS, divide, element_type
-from themis_opt.runtime.layout import Array, StageView, buffer_tensor, coordinates, neighbours, phase_at, stage_view
+from themis_opt.runtime.layout import (
+    Array,
+    StageView,
+    buffer_tensor,
+    coordinates,
+    group_of,
+    neighbours,
+    phase_at,
+    stage_view,
+)
 from themis_opt.runtime.links import Frame, Incoming, Link, Outgoing, RankFailure
 from themis_opt.runtime.program import LARGEST_SEGMENT, Program, algorithm_of, kind_of
+from themis_opt.runtime.reference import fill, first_difference
 from themis_opt.runtime.steps import PeerBlocks, RankStep, steps_of
 
 MAGIC = b"TOPT"
 HEADER = struct.Struct("<4sHBBIIIIII")
 """Magic, launch, phase, dimension, iteration, chunk, step and part, segment, bytes, and their CRC-32."""
 
-SUM_AT = HEADER.size - 4
-"""Where the CRC stands: the bytes before it identify the message."""
-
+SUM_AT = HEADER.size - 4  # where the CRC stands: the bytes before it identify the message
 PACER_BURST = 0.001
 """Seconds that a link may make up for when a rank wakes late, as the burst of a token bucket (12 KB at 100 Mb/s)."""
 
-BULK = 0.75
-"""Share of the rest of a step that the next message carries: its sums are done while the rest is on its way."""
-
+BULK = 0.75  # share of the rest of a step that the next message carries: its sums are done while the rest is on its way
 Corrupt = Callable[[Frame], None]
 
 
@@ -104,7 +110,11 @@ class Mover:
         self._places = coordinates(rank, program.sizes)
         self._neighbours = [neighbours(rank, program.sizes, k) for k in range(len(program.sizes))]
         self._dtype = element_type(program.dtype)
-        self.buffers = self._make_buffers()
+        self._buffers = {
+            (iteration, number): np.zeros(program.elements(launch), self._dtype)
+            for iteration in range(program.iterations)
+            for number, launch in enumerate(program.launches)
+        }
         self._traffic = {key: [0, 0] for key in channels}
         self.num_messages = 0
         self._moves: dict[int, _StageMoves] = {}
@@ -112,44 +122,53 @@ class Mover:
     @property
     def moved(self) -> list[int]:
         """Bytes of data sent along each dimension, or received where that is more."""
-        lanes = range(self._program.in_flight)
-        ends = ([sum(self._traffic[k, lane][end] for lane in lanes) for end in (0, 1)] for k in self._dimensions)
+        lanes, dimensions = range(self._program.in_flight), range(len(self._program.sizes))
+        ends = ([sum(self._traffic[k, lane][end] for lane in lanes) for end in (0, 1)] for k in dimensions)
         return [max(end) for end in ends]
-
-    @property
-    def _dimensions(self) -> range:
-        return range(len(self._program.sizes))
-
-    def clear(self) -> None:
-        """Count traffic from zero."""
-        for counts in self._traffic.values():
-            counts[:] = [0, 0]
-
-    def _make_buffers(self) -> dict[tuple[int, int], Array]:
-        """One for every launch of every iteration."""
-        return {
-            (iteration, number): np.zeros(self._program.elements(launch), self._dtype)
-            for iteration in range(self._program.iterations)
-            for number, launch in enumerate(self._program.launches)
-        }
 
     def close(self) -> None:
         """Let go of the messages, which refer back to this: buffers then go with it, without the garbage collector."""
         self._moves.clear()
 
-    def prepare(self) -> None:
-        """Make the messages of all stages, once: many ranks begin stages at the same time, and each delays the others.
+    def prepare(self, seed: int) -> None:
+        """Fill the buffers with the data of a run, count traffic from zero, and make the messages of all stages, once.
 
-        Exchanges, which send copies, are left to the run.
+        Many ranks begin stages at the same time, and each delays the others.  Exchanges, which send copies, are left to
+        the run.
         """
+        program = self._program
+        for counts in self._traffic.values():
+            counts[:] = [0, 0]
+        for (iteration, number), buffer in self._buffers.items():
+            members = len(group_of(self._rank, program.sizes, program.launches[number].span))
+            fill(buffer, _data_seed(seed, iteration, number), self._rank, members, program.dtype)
         if self._moves:
             return
-        program = self._program
         for operation in sorted(operation for queue in program.queues for operation in queue):
             if operation % program.num_operations >= program.num_tasks:
                 stage = self._stage(operation)
                 if stage.phase.rule.data is not Data.STAY:
                     self._moves[operation] = self._move(stage)
+
+    def wrong_element(self, seed: int) -> str | None:
+        """The first wrong element of the buffers, in words; launches of which a stage never runs are not checked."""
+        program, rank = self._program, self._rank
+        incomplete = {
+            (operation // program.num_operations, program.stage_places[place][0])
+            for operation in program.never_run
+            if (place := operation % program.num_operations - program.num_tasks) >= 0
+        }
+        for (iteration, number), buffer in self._buffers.items():
+            if (iteration, number) in incomplete:
+                continue
+            launch = program.launches[number]
+            kind, group = kind_of(launch), group_of(rank, program.sizes, launch.span)
+            place, data = group.index(rank), _data_seed(seed, iteration, number)
+            difference = first_difference(buffer, kind, data, place, group, program.dtype, program.reduction)
+            if difference:
+                row, column, held, right = difference
+                return f"{launch.name}: element ({row}, {column}) of rank {rank} is {held}, must be {right}"
+        return None
 
     def __call__(self, operation: int, lane: int) -> None:
         """Do a stage."""
@@ -184,7 +203,7 @@ class Mover:
         if not stage.view.takes_part:
             return _StageMoves(stage.dimension, (), None)
         span = self._program.launches[stage.launch].span
-        tensor = buffer_tensor(self.buffers[stage.iteration, stage.launch], [self._program.sizes[k] for k in span])
+        tensor = buffer_tensor(self._buffers[stage.iteration, stage.launch], [self._program.sizes[k] for k in span])
         view = stage.view.of(tensor)
         source = view.copy() if stage.phase.rule.data is Data.STAY else view
         size, place = self._program.sizes[stage.dimension], self._places[stage.dimension]
@@ -199,7 +218,6 @@ class Mover:
         return REDUCTIONS[self._program.reduction].divides and stage.phase.rule.reduces and others == width - 1
 
     def _members(self, operation: int) -> int:
-        """Ranks of the group of a stage."""
         launch = self._program.launches[self._stage(operation).launch]
         return math.prod(self._program.sizes[k] for k in launch.span)
 
@@ -258,6 +276,10 @@ class Mover:
         later = f" iteration {iteration}" if iteration else ""
         label = Phase(phase).rule.label
         return f"{name}{later} chunk {chunk} {label} on {where} step {step} segment {segment}"
+
+
+def _data_seed(seed: int, iteration: int, launch: int) -> int:
+    return (seed * 1009 + iteration) * 1013 + launch
 
 
 def _index(blocks: tuple[int, ...]) -> Any:

@@ -27,14 +27,11 @@ from themis_opt.runtime.layout import cut_columns
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import build_operations, simulate
 
-MAX_RANK_BYTES = 4 * 2**30
-"""Bytes of buffers that a rank may need."""
-
+MAX_RANK_BYTES = 4 * 2**30  # bytes of buffers that a rank may need
 SEGMENT_SECONDS = 0.0025
 """Messages that a paced dimension sends in this time are not cut: only the sums of the last one of a step remain."""
 
-SMALLEST_SEGMENT, LARGEST_SEGMENT = 2**14, 2**20
-"""Bytes of messages that are not cut, and of the largest ones."""
+SMALLEST_SEGMENT, LARGEST_SEGMENT = 2**14, 2**20  # bytes of messages that are not cut, and of the largest ones
 
 
 @dataclass(frozen=True)
@@ -135,6 +132,11 @@ class Program:
             for position in range(len(path))
         )
 
+    @property
+    def never_run(self) -> set[int]:
+        """Operations that wait for an iteration after the last."""
+        return set(range(len(self.num_predecessors))).difference(*self.queues)
+
     def elements(self, launch: ProgramLaunch) -> int:
         """Elements of the buffer of a launch on a rank, padding included."""
         return launch.columns[-1] * math.prod(self.sizes[k] for k in launch.span)
@@ -182,7 +184,6 @@ def prediction(schedule: Schedule, options: RunOptions) -> Schedule:
 
 
 def _with_direct_links(instance: Instance) -> Instance:
-    """The instance with direct links in the place of rings."""
     dimensions = tuple(
         d.replace(kind=Kind.FULLY_CONNECTED, algorithm=d.basic_algorithm) if d.kind.rule.is_ring else d
         for d in instance.network.dimensions
@@ -193,13 +194,8 @@ def _with_direct_links(instance: Instance) -> Instance:
 def compile_program(schedule: Schedule, options: RunOptions | None = None) -> Program:
     """The program of a schedule.
 
-    Raises
-    ------
-    InputError
-        If a runtime cannot do what the schedule says: links that reduce or compress, or buffers beyond
-        :data:`MAX_RANK_BYTES`.
-    CyclicPlan
-        If stages wait for each other.
+    Raises InputError if a runtime cannot do what the schedule says (links that reduce or compress, or buffers beyond
+    :data:`MAX_RANK_BYTES`), and CyclicPlan if stages wait for each other.
     """
     options = options or RunOptions()
     _check(schedule.instance, options)

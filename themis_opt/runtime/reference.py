@@ -13,20 +13,13 @@ from themis_opt.problem.phases import CollectiveKind, Data
 from themis_opt.runtime.elements import REDUCTIONS, divide, element_type, exact_limit
 from themis_opt.runtime.layout import Array
 
-FILL_SLICE = 2**16
-"""Elements looked at at once: a rank holds little more than its buffer."""
-
-TAPE = 65537
-"""Elements after which data repeat: a prime, so that blocks of a buffer are not alike."""
-
-_STRIDE = 40503
-"""Elements between the places at which neighbouring ranks begin to read; all ranks begin elsewhere."""
-
+FILL_SLICE = 2**16  # elements looked at at once: a rank holds little more than its buffer
+TAPE = 65537  # elements after which data repeat: a prime, so that blocks of a buffer are not alike
+_STRIDE = 40503  # elements between the places at which neighbouring ranks begin to read; all ranks begin elsewhere
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9))
 """Odd constants of the generator SplitMix64 (G. Steele et al., 2014, https://doi.org/10.1145/2714064.2660195)."""
 
-RowSource = tuple[int, int]
-"""A member of a group and the row of its buffer."""
+RowSource = tuple[int, int]  # a member of a group and the row of its buffer
 
 
 @lru_cache(maxsize=64)
@@ -74,7 +67,6 @@ def _read_only(tape: Array) -> Array:
 
 
 def _begin(rank: int) -> int:
-    """Where a rank begins to read."""
     return (rank + 1) * _STRIDE % TAPE
 
 

@@ -46,7 +46,6 @@ def _step(messages: Messages, place: int, exchanged: bool) -> RankStep:
 
 
 def _by_peer(peers: Sequence[int], blocks: Sequence[int]) -> tuple[PeerBlocks, ...]:
-    """Blocks that go to or come from one NPU, together."""
     blocks_by_peer: dict[int, list[int]] = {}
     for peer, block in zip(peers, blocks, strict=True):
         blocks_by_peer.setdefault(peer, []).append(block)

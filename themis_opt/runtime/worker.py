@@ -22,22 +22,17 @@ from themis_opt.runtime.control import ALIVE_EVERY, TOKEN_VARIABLE, ControlLine,
 from themis_opt.runtime.engine import Engine, RunProgress, as_lists, describe
 from themis_opt.runtime.layout import neighbours
 from themis_opt.runtime.links import TRANSPORTS, ChannelKey, Endpoint, Frame, Link, RankFailure
-from themis_opt.runtime.movement import Corrupt, Mover, PacedLink
+from themis_opt.runtime.movement import Corrupt, Mover, PacedLink, Pacer
 from themis_opt.runtime.program import Program
-from themis_opt.runtime.threads import never_run, pacers, prepare, wrong_element
 
 FAULT_VARIABLE = "THEMIS_OPT_FAULT"
 """For tests of faults: ``corrupt:RANK:COUNT`` flips one bit in the message with that number of a rank."""
 
-LOST = 3
-"""Exit code of a rank whose coordinator is gone."""
-
+LOST = 3  # exit code of a rank whose coordinator is gone
 NEIGHBOUR_PATIENCE = 60.0
 """Seconds for which a rank waits for a neighbour; the coordinator, which sees all ranks, gives up earlier."""
 
-FIND_SECONDS = 30.0
-"""In which a rank must find its coordinator."""
-
+FIND_SECONDS = 30.0  # in which a rank must find its coordinator
 SWITCH_INTERVAL = 0.0005
 """Seconds after which a thread lets others go on: the default of Python, 5 ms, is longer than many stages."""
 
@@ -100,9 +95,9 @@ class Rank:
             if self._mover is not None:
                 self._mover.close()
             self._mover, program = None, self._programs[number]
-            dimension_pacers = pacers(program)
+            pacers = [Pacer() for _ in program.sizes]  # lanes of a dimension share its bandwidth
             channels = {
-                (k, lane): PacedLink(link, dimension_pacers[k])
+                (k, lane): PacedLink(link, pacers[k])
                 for (k, lane), link in self._links.items()
                 if lane < program.in_flight
             }
@@ -111,7 +106,7 @@ class Rank:
 
     def _run(self, number: int, seed: int) -> None:
         program, mover = self._programs[number], self._mover_of(number)
-        prepare(mover, program, self._number, seed)
+        mover.prepare(seed)
         self._progress = RunProgress()
         engine = Engine(program, mover, self._progress)
         self._line.say(type="ready")
@@ -122,7 +117,7 @@ class Rank:
         used: Words = {"cpu": process_time() - began}
         self._line.say(type="finished")
         self._next_words()  # a check would take processors from ranks that still run
-        wrong = wrong_element(mover, program, self._number, seed, never_run(program))
+        wrong = mover.wrong_element(seed)
         used |= {"memory": largest_memory(), "moved": mover.moved}
         self._line.say(type="done", origin=origin, wrong=wrong, **used, **as_lists(engine))
 
@@ -148,7 +143,6 @@ class Rank:
 
 
 def _fault(rank: int) -> Corrupt | None:
-    """The damage to messages of a rank that the environment asks for."""
     kind, _, rest = os.environ.get(FAULT_VARIABLE, "").partition(":")
     chosen, _, count = rest.partition(":")
     if kind != "corrupt" or int(chosen) != rank:

@@ -36,9 +36,12 @@ from themis_opt.runtime.elements import DTYPES, REDUCTIONS
 from themis_opt.runtime.execution import ExecutionResult, execute
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.program import RunOptions, compile_program
-from themis_opt.runtime.threads import run_in_threads
 from themis_opt.runtime.worker import FAULT_VARIABLE
 from themis_opt.workloads.files import write_instance
+
+sys.path.append(str(Path(__file__).parents[2] / "runtime"))
+
+from in_threads import first_fault
 
 FILE = Path(__file__).parents[3] / "reports" / "execution" / "checks.json"
 ALGORITHMS = ("ring", "direct", "halving_doubling")
@@ -81,7 +84,7 @@ def check_random(count: int = 1000) -> dict[str, Any]:
             in_flight=generator.randrange(1, 4),
             paced=False,
         )
-        fault = run_in_threads(compile_program(planned(problem, f"random:seed={seed}"), options), seed)
+        fault = first_fault(compile_program(planned(problem, f"random:seed={seed}"), options), seed)
         wrong += [fault] if fault else []
     return {"runs": count, "wrong": wrong, "seconds": monotonic() - began}
 

@@ -59,8 +59,7 @@ class StepPeer(NamedTuple):
     receives: bool
 
 
-Steps = list[list[list[StepPeer]]]
-"""Messages per coordinate, step by step."""
+Steps = list[list[list[StepPeer]]]  # messages per coordinate, step by step
 
 
 def steps_by_stage(dimension: Dimension) -> Steps:

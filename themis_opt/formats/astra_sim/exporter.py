@@ -29,8 +29,7 @@ COMM_TYPES: Mapping[CollectiveKind, tuple[CommType, str]] = MappingProxyType(
 """Collectives that the simulator can replace by a trace; everything else runs in the place of an all-reduce."""
 
 MANY_NODES = 10**6
-BYTES_PER_NODE = 100
-"""Of traces; measured at the level of steps on the networks of the paper with 64 NPUs, 97 to 103."""
+BYTES_PER_NODE = 100  # of traces; measured at the level of steps on the networks of the paper with 64 NPUs, 97 to 103
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,6 @@ class AstraSim:
 
 
 def _network(collective: CustomCollective) -> str:
-    """The network file."""
     topologies = {kind: name for name, kind in TOPOLOGY_KINDS.items()}
     dimensions, links = collective.schedule.instance.fabric.dimensions, collective.links
     columns: dict[str, list[object]] = {
@@ -174,7 +172,6 @@ def _rounding(collective: CustomCollective, stage: int) -> float:
 
 
 def _most_rounding(collective: CustomCollective) -> float:
-    """By how many ns any stage may differ."""
     most = max(len(shape.shares) for shape in collective.shapes.values())
     return most * (1.0 + 1e9 / min(link.bandwidth for link in collective.links))
 

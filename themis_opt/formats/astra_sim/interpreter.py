@@ -20,8 +20,7 @@ from themis_opt.formats.chakra import AttributeValue, Node, NodeType
 from themis_opt.formats.readers.astra_sim_network import GIGABYTE, HOPS, NETWORK_FIELDS, TOPOLOGY_KINDS
 from themis_opt.problem.network import Kind
 
-Message = tuple[int, int, int, int]
-"""Tag, source, target and bytes."""
+Message = tuple[int, int, int, int]  # tag, source, target and bytes
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,6 @@ class _Replay:
 
 
 def _message(node: Node, npu: int) -> Message:
-    """The message that a node sends or receives."""
     sends = node.type == NodeType.COMM_SEND
     peer = _number(node, "comm_dst" if sends else "comm_src")
     ends = (npu, peer) if sends else (peer, npu)

@@ -177,7 +177,6 @@ def _measures(algorithm: MscclAlgorithm, limits: Dialect) -> Iterator[tuple[str,
 
 
 def _peers(blocks: Iterable[ThreadBlock]) -> int:
-    """How many threadblocks send, or receive, on one channel."""
     ends: dict[tuple[str, int], int] = {("send", -1): 0}
     for block in blocks:
         for way, peer in (("send", block.send), ("recv", block.recv)):

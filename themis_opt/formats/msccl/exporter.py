@@ -120,7 +120,6 @@ class Msccl:
 
 
 def _ways(algorithm: MscclAlgorithm) -> list[bool]:
-    """How an algorithm may be used: in place, or not."""
     out_of_place = not algorithm.inplace if algorithm.outofplace is None else bool(algorithm.outofplace)
     return [way for way, may in ((False, out_of_place), (True, bool(algorithm.inplace))) if may]
 

@@ -20,12 +20,8 @@ from themis_opt.base.errors import InvalidSchedule
 from themis_opt.formats.msccl.algorithm import RECEIVES, SENDS, Gpu, MscclAlgorithm, MscclStep, ThreadBlock
 from themis_opt.problem.phases import CollectiveKind
 
-Units = NDArray[np.uint32]
-"""One number per unit; sums wrap around, so that they do not depend on their order."""
-
-SLOTS = 1
-"""Messages that a connection holds."""
-
+Units = NDArray[np.uint32]  # one number per unit; sums wrap around, so that they do not depend on their order
+SLOTS = 1  # messages that a connection holds
 Memory = dict[str, Units]
 Clock = dict[int, int]
 
@@ -49,8 +45,6 @@ def interpret(algorithm: MscclAlgorithm, *, in_place: bool, seed: int = 0) -> No
 
 
 def _memory(algorithm: MscclAlgorithm, gpu: Gpu, generator: np.random.Generator, *, in_place: bool) -> Memory:
-    """Buffers full of random numbers."""
-
     def units(count: int) -> Units:
         return generator.integers(2**32, size=count, dtype=np.uint32)
 
@@ -110,7 +104,6 @@ class _GpuMachine:
         self.watch = [_Watch(_names(gpu, in_place=in_place)) for gpu in algorithm.gpus]
 
     def run(self) -> None:
-        """Run until nothing is left."""
         waiting = [running for blocks in self.running for running in blocks if running.step]
         while waiting:
             moved = sum(self._advance(running) for running in waiting)
@@ -208,7 +201,6 @@ class _Watch:
         self.readers: dict[tuple[str, int], Clock] = {}
 
     def at(self, running: _Running, clock: Clock) -> "_Access":
-        """Access of a step to memory."""
         return _Access(self, running, clock)
 
 

@@ -42,12 +42,8 @@ from themis_opt.formats.msccl.transfers import (
 from themis_opt.schedules.schedule import Schedule
 
 MAX_PLUS_OPERATIONS = 64
-MAX_CHANNELS = 16
-"""Of a threadblock, the latter of each type."""
-
-MAX_UNITS = 4096
-"""Units of a block: more would make puts smaller than what links carry well."""
-
+MAX_CHANNELS = 16  # of a threadblock, the latter of each type
+MAX_UNITS = 4096  # units of a block: more would make puts smaller than what links carry well
 ALIGNMENT = 16
 
 UnitCount = Annotated[int, Field(ge=0)]
@@ -304,7 +300,6 @@ def _block(
     remote: list[tuple[int, ChannelWay]],
     slots: Mapping[int, int],
 ) -> PlusBlock:
-    """The threadblock of a chunk."""
     ids: dict[ChannelWay, list[int]] = {
         way: [p for p, kind in end.peers.items() if kind == way] for way in CHANNEL_WAYS
     }
@@ -371,7 +366,6 @@ def _sent(
 
 
 def _received(part: Transfer, arrived: Buffer) -> Operation:
-    """Move what arrived in scratch to where it belongs."""
     kept = _local(part.kept, part.units)
     if part.added is None:
         return Operation(name="copy", src_buff=[arrived], dst_buff=[kept])

@@ -20,8 +20,7 @@ from themis_opt.formats.msccl.transfers import MscclProgram, UnitPlace
 
 SEND, RECEIVE, COPY = "send", "recv", "copy"
 
-BlockClock = dict["Key", int]
-"""The last step of other threadblocks that is known to have ended."""
+BlockClock = dict["Key", int]  # the last step of other threadblocks that is known to have ended
 
 
 class Lane(NamedTuple):
@@ -115,7 +114,6 @@ class _Builder:
         self.waits: list[tuple[MscclStep, Key]] = []
 
     def send(self, lane: Lane, peer: int, taken: UnitPlace, count: int) -> None:
-        """Send units to a peer."""
         step = MscclStep("s", taken.buffer, taken.offset, taken.buffer, taken.offset, count)
         self._add(Key(lane, SEND, peer), step, self._units(taken, count), ())
 
@@ -127,7 +125,6 @@ class _Builder:
         self._add(Key(lane, RECEIVE, peer), step, reads, self._units(kept, count))
 
     def copy(self, taken: UnitPlace, kept: UnitPlace, count: int, most: int) -> None:
-        """Copy units."""
         copies = sum(len(steps) for key, steps in self.steps.items() if key.way == COPY)
         key = Key(Lane(0, 0, copies // (most // 2)), COPY, -1)
         self._add(key, MscclStep("cpy", *taken, *kept, count), self._units(taken, count), self._units(kept, count))
@@ -191,7 +188,6 @@ class _Builder:
         ]
 
     def threadblocks(self, channels: Mapping[Lane, int]) -> list[ThreadBlock]:
-        """The finished threadblocks, numbered."""
         keys = sorted(self.steps)
         ids = {key: number for number, key in enumerate(keys)}
         for step, other in self.waits:

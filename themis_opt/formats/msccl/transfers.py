@@ -27,9 +27,7 @@ from themis_opt.schedules.schedule import Schedule
 
 INPUT, OUTPUT, SCRATCH = "i", "o", "s"
 
-MAX_BLOCKS = 10**7
-"""Blocks of all chunks on all GPUs: twice as many take more than six minutes and seven gigabytes."""
-
+MAX_BLOCKS = 10**7  # blocks of all chunks on all GPUs: twice as many take more than six minutes and seven gigabytes
 SHARE_TOLERANCE = 0.005
 """By how much of a chunk its share in whole units may differ from its share in bytes, where units allow it."""
 
@@ -268,8 +266,7 @@ class _UnitMove(NamedTuple):
     kept: UnitPlace
 
 
-_Arrived = dict[tuple[int, int], UnitPlace]
-"""Where GPUs have written blocks in a step, by GPU and block."""
+_Arrived = dict[tuple[int, int], UnitPlace]  # where GPUs have written blocks in a step, by GPU and block
 
 
 def _by_ends(messages: Messages) -> list[tuple[tuple[int, int], list[int]]]:
@@ -301,7 +298,6 @@ class _UnitTracker:
         return [UnitPlace(INPUT, layout.address(chunk, block)) for block in range(layout.num_gpus)]
 
     def stage(self, chunk: int, position: int) -> Iterator[Transfer]:
-        """The transfers of a stage, step by step."""
         axis, phase = int(self.layout.paths[chunk, position]), self.phases[position]
         width = len(self.layout.sizes)
         visited = self.layout.paths[chunk, position // width * width : position].tolist()
@@ -357,7 +353,6 @@ class _UnitTracker:
                 yield Transfer(source, target, axis, *move, count, chunk)
 
     def _keep(self, chunk: int, arrived: _Arrived) -> None:
-        """From now on, what arrived is held where it was written."""
         for (target, block), kept in arrived.items():
             self.held[target][chunk][block] = kept
         arrived.clear()

@@ -74,7 +74,6 @@ def _dimension(source: Source, row: Mapping[str, Any], k: int) -> Dimension:
 
 
 def _links(source: Source, kind: Kind, size: int, value: object, k: int) -> int:
-    """Links of an NPU that the dimension uses."""
     given = source.whole(value, f"links-count[{k}]", least=1, most=10**6)
     if kind is Kind.RING:
         return max(given - given % 2, 1)

@@ -162,7 +162,6 @@ def _notes(workload: TextWorkload, arguments: Mapping[str, tuple[int, ...]]) -> 
 
 
 def _arguments(source: Source, keyword: str, words: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Numbers after the keyword by their name."""
     if keyword in PASS_TABLES:
         if len(words) != 1:
             raise source.error("must name the last bottom layer, and nothing else", "line 1", " ".join(words))
@@ -237,11 +236,9 @@ class _Scopes:
         self._total = math.prod(sizes)
 
     def dimensions(self, scope: Scope) -> tuple[str, ...] | None:
-        """Names of the dimensions; None for all."""
         return self._names[scope]
 
     def npus(self, scope: Scope) -> int:
-        """NPUs of a group."""
         names = self._names[scope]
         return self._total if names is None else math.prod(self._sizes[name] for name in names)
 
@@ -291,7 +288,6 @@ def _built(source: Source, workload: TextWorkload, machine: Machine) -> Instance
 
 
 def _alone(source: Source, workload: TextWorkload, machine: Machine, name: str) -> Instance:
-    """The collectives of weight gradients without compute."""
     draft, npus = Draft(source), machine.network.num_npus
     for layer in workload.layers:
         if layer.weights.kind and layer.weights.size:

@@ -36,8 +36,7 @@ SYSTEM_FIELDS = (*USED, *SCHEDULING_POLICIES, *NATIVE, *CUSTOM, *IGNORED)
 ASTRA_SIM_ALGORITHMS = MappingProxyType(
     {"ring": Algorithm.RING, "direct": Algorithm.DIRECT, "halvingDoubling": Algorithm.HALVING_DOUBLING}
 )
-ACCESSES_PER_SUM = 3
-"""Two reads and a write."""
+ACCESSES_PER_SUM = 3  # two reads and a write
 
 
 def _recognizes(source: Source) -> bool:

@@ -145,7 +145,6 @@ def _compare(first: tuple[int, Source, Mapping[int, Node]], other: tuple[int, So
 def _spans(
     source: Source, nodes: Mapping[int, Node], machine: Machine, rank: int, names: Sequence[str]
 ) -> dict[int, tuple[str, ...] | None]:
-    """Dimensions of each collective; None for all."""
     cache: dict[str, tuple[str, ...] | None] = {}
     spans: dict[int, tuple[str, ...] | None] = {}
     for node, name in zip(nodes.values(), names, strict=True):
@@ -213,7 +212,6 @@ def _built(
 
 
 def _size(node: Node, machine: Machine, span: tuple[str, ...] | None) -> int:
-    """Bytes as we count them."""
     size = int(str(node.attributes["comm_size"]))
     if node.attributes["comm_type"] == 2:
         sizes = dict(zip(machine.network.dimension_names, machine.network.sizes, strict=True))
@@ -230,7 +228,6 @@ def _alone(
     machine: Machine,
     name: str,
 ) -> Instance:
-    """Collectives without compute, all of them at once."""
     draft = Draft(source)
     for node in order:
         if node.type is not NodeType.COMM_COLL or spans[node.id] == () or not node.attributes["comm_size"]:
@@ -270,7 +267,6 @@ class _TraceBuild:
         self._ways: dict[int, _TracedCollective] = {}
 
     def run(self, order: Sequence[Node]) -> Draft:
-        """Add tasks and tensors of all nodes."""
         if order[0].type not in COMPUTE_NODES:
             self.draft.compute("start", 0)
         for node in order:

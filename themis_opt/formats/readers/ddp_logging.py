@@ -79,7 +79,6 @@ def _whole(source: Source, value: object, name: str, most: int = MAX_BYTES) -> i
 
 
 def _sizes(source: Source, given: Mapping[str, Any]) -> list[int]:
-    """Bytes of the buckets, in the order of reduction."""
     rebuilt = str(given.get("has_rebuilt_buckets", 0)) in ("1", "True", "true") and given.get("rebuilt_bucket_sizes")
     name = "rebuilt_bucket_sizes" if rebuilt else "bucket_sizes"
     value = given[name]
@@ -93,7 +92,6 @@ def _sizes(source: Source, given: Mapping[str, Any]) -> list[int]:
 
 
 def _tables(source: Source, given: Mapping[str, Any], compute: int) -> dict[str, list[dict[str, str]]]:
-    """Times of communication beside the backward pass in the log."""
     if not all(name in given for name in COMMUNICATION):
         return {}
     busy, hidden = (_whole(source, given[name], name, most=10**15) for name in COMMUNICATION)

@@ -129,7 +129,6 @@ def events(source: Source) -> Iterator[Mapping[str, Any]]:
 
 
 def _span(source: Source, event: Mapping[str, Any]) -> Span:
-    """Start and end in picoseconds."""
     ends = []
     for name in ("ts", "dur"):
         value = event.get(name, 0)
@@ -193,11 +192,9 @@ class _TrainingStep:
 
     @property
     def length(self) -> int:
-        """Picoseconds of the step."""
         return self.end - self.start
 
     def rows(self) -> list[dict[str, str]]:
-        """Times of the trace itself."""
         busy = {"communication": _total(self.communication), "compute": _total(self.compute)}
         share = _total(self.exposed) / self.length
         rows = [{"quantity": "step", "time": format_short_time(self.length), "share": format_percent(1)}]
@@ -374,7 +371,6 @@ def _built(source: Source, step: _TrainingStep, machine: Machine) -> Instance:
 
 
 def _running(spans: Sequence[Span], cuts: Sequence[int]) -> list[int]:
-    """Picoseconds of the spans before each cut."""
     sums, total, number = [], 0, 0
     for cut in cuts:
         while number < len(spans) and spans[number][1] <= cut:

@@ -15,8 +15,7 @@ from themis_opt.problem.phases import CollectiveKind
 if TYPE_CHECKING:
     from themis_opt.formats.calibration_picture import FitSeries
 
-LARGEST_TABLE = 60
-"""Rows of measurements that are shown; files with more show the residuals that are farthest off."""
+LARGEST_TABLE = 60  # rows of measurements that are shown; files with more show the residuals that are farthest off
 
 
 class Log(NamedTuple):

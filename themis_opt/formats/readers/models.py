@@ -18,8 +18,7 @@ from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.timing import Rate
 
-USUAL_FLOPS = 120 * 10**12
-"""Operations per second of an NPU, unless a file says so: as ``themis-opt workload`` takes them."""
+USUAL_FLOPS = 120 * 10**12  # operations per second of an NPU, unless a file says so: as themis-opt workload takes them
 
 
 def _is_config(source: Source) -> bool:

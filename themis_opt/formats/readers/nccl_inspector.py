@@ -24,8 +24,7 @@ from themis_opt.problem.phases import CollectiveKind
 
 INSPECTOR_FIELDS = ("coll", "coll_msg_size_bytes", "coll_exec_time_us")
 MAX_LINE = 2**20
-GROUP_TOLERANCE = 0.02
-"""Of the algorithm bandwidth, which is computed from a time that is not rounded."""
+GROUP_TOLERANCE = 0.02  # of the algorithm bandwidth, which is computed from a time that is not rounded
 
 
 def _recognizes(source: Source) -> bool:

@@ -127,7 +127,6 @@ def _inside(source: Source, root: Element, gpus: Sequence[Element]) -> tuple[Dim
 
 
 def _nvlinks(source: Source, gpu: Element) -> float:
-    """GB/s of all NVLinks of a GPU in one direction."""
     links = list(gpu.iter("nvlink"))
     if not links:
         return 0.0
@@ -153,7 +152,6 @@ def _check_pairs(source: Source, gpus: Sequence[Element]) -> None:
 
 
 def _pci(source: Source, root: Element, gpu: Element) -> float:
-    """GB/s of the PCI link above a GPU."""
     for pci in root.iter("pci"):
         if gpu in list(pci):
             speed = (pci.get("link_speed") or "").split(" ")[0].removesuffix(".0")
@@ -163,7 +161,6 @@ def _pci(source: Source, root: Element, gpu: Element) -> float:
 
 
 def _speed(source: Source, net: Element) -> float:
-    """GB/s of a network adapter."""
     speed = _whole(source, net, "speed", usual="0")
     return speed / MEGABITS_PER_GIGABYTE if speed > 0 else NO_SPEED
 

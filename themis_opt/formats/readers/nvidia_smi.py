@@ -14,12 +14,8 @@ from themis_opt.formats.readers.nccl_topology import STEP_LATENCIES
 from themis_opt.formats.readers.parts import Part, Reader, only
 from themis_opt.problem.network import Dimension, Kind, Network
 
-NVLINK = 25.0
-"""GB/s of one NVLink in one direction, by its data sheets since Volta."""
-
-PCI = 32.0
-"""GB/s of PCI 4.0 with 16 lanes in one direction."""
-
+NVLINK = 25.0  # GB/s of one NVLink in one direction, by its data sheets since Volta
+PCI = 32.0  # GB/s of PCI 4.0 with 16 lanes in one direction
 PATHS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 LINK = re.compile(r"NV([1-9][0-9]?)")
 TERMINAL_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
@@ -54,7 +50,6 @@ def _read(sources: Sequence[Source]) -> Part:
 
 
 def _matrix(source: Source) -> list[list[str]]:
-    """The links between GPUs, row by row."""
     rows = ((number, TERMINAL_ESCAPES.sub("", line).split()) for number, line in source.lines)
     gpus: list[str] = []
     matrix: list[list[str]] = []

@@ -137,7 +137,6 @@ def _machine(parts: Sequence[Part]) -> Machine | None:
 
 
 def _requested(machine: Machine | None, request: Request | None, parts: Sequence[Part]) -> Instance:
-    """One collective on the machine."""
     if machine is None or request is None:
         rule = "is no whole problem: 'themis-opt import' puts one together from a network and what is exchanged on it"
         raise InputError(rule, source=_names(parts))

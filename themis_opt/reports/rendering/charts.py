@@ -52,56 +52,28 @@ ON_DARK: Mapping[str, str] = MappingProxyType(
 DASHES = ((1, 0), (6, 3), (8, 3, 2, 3), (2, 2))
 """Styles of lines, so that they can be told apart without colours; they repeat after the last."""
 
-GUIDE_DASH, CLOUD_DASH = (1, 2), (3, 5)
-"""Styles of lines to compare with, and of clouds of points in legends."""
-
-ASLANT = -30
-"""Degrees."""
-
-WIDTH, HEIGHT, ROW = 768, 330, 33
-"""Pixels: a picture across, the inside of its axes, a row of names."""
-
+GUIDE_DASH, CLOUD_DASH = (1, 2), (3, 5)  # styles of lines to compare with, and of clouds of points in legends
+ASLANT = -30  # degrees
+WIDTH, HEIGHT, ROW = 768, 330, 33  # pixels: a picture across, the inside of its axes, a row of names
 SYMBOLS: Mapping[str, float] = MappingProxyType({"stroke": 600, "square": 120})
 """Areas of symbols in legends, in square pixels."""
 
-PADDING = 12
-"""Pixels between the frame and the outermost points."""
-
-PNG_SCALE = 1.5
-"""Pixels of a PNG for each of a chart."""
-
-MOST_MARKED_POINTS = 40
-"""Points of a line that are marked; lines of more points are bare."""
-
-AXIS_TICKS = 6
-"""About so many ticks along other axes."""
-
-MOST_TICKS = 12
-"""Ticks along logarithmic axes of counts or sizes."""
-
-CROWDED = 70
-"""Characters of the names along an axis from which they are written aslant."""
-
-BRIGHT = 0.6
-"""Place along the colours of a heatmap from which black reads better than white."""
-
-MOST_SERIES = 12
-"""Series of bars in a legend."""
-
-WHISKERS = (0.05, 0.95)
-"""Quantiles at the ends of a box's whiskers."""
-
+PADDING = 12  # pixels between the frame and the outermost points
+PNG_SCALE = 1.5  # pixels of a PNG for each of a chart
+MOST_MARKED_POINTS = 40  # points of a line that are marked; lines of more points are bare
+AXIS_TICKS = 6  # about so many ticks along other axes
+MOST_TICKS = 12  # ticks along logarithmic axes of counts or sizes
+CROWDED = 70  # characters of the names along an axis from which they are written aslant
+BRIGHT = 0.6  # place along the colours of a heatmap from which black reads better than white
+MOST_SERIES = 12  # series of bars in a legend
+WHISKERS = (0.05, 0.95)  # quantiles at the ends of a box's whiskers
 QUANTILES: Mapping[str, float] = MappingProxyType(
     {"low": WHISKERS[0], "lower": 0.25, "median": 0.5, "upper": 0.75, "high": WHISKERS[1]}
 )
 """What a box shows, from below."""
 
-TICK_ROUNDING = 1e-9
-"""Relative error of places of ticks."""
-
-DIGITS = 8
-"""Significant digits of numbers in a chart."""
-
+TICK_ROUNDING = 1e-9  # relative error of places of ticks
+DIGITS = 8  # significant digits of numbers in a chart
 CONFIG: Spec = {
     "background": WHITE,
     "font": "Liberation Sans, Arial, Helvetica, sans-serif",
@@ -163,11 +135,8 @@ LABELS: Mapping[str, str] = MappingProxyType(
 """Texts of ticks by format, see https://vega.github.io/vega/docs/expressions/; other formats have those of Vega."""
 
 
-CLICKED = "shown"
-"""The series that were clicked in the legend; all while there are none."""
-
-HOVER = "hover"
-"""Whether places answer to the pointer: on pages they do, pictures do without what nobody sees."""
+CLICKED = "shown"  # the series that were clicked in the legend; all while there are none
+HOVER = "hover"  # whether places answer to the pointer: on pages they do, pictures do without what nobody sees
 
 
 def lines(
@@ -363,7 +332,6 @@ class _Looks:
         return alt.Color(field=self.by, type="nominal", scale=scale, legend=legend)
 
     def dash(self) -> alt.StrokeDash:
-        """Dashes by name."""
         scale = alt.Scale(domain=list(self.styles), range=[list(style.dash) for style in self.styles.values()])
         return alt.StrokeDash(field=self.by, type="nominal", scale=scale)
 
@@ -388,7 +356,6 @@ def _looks(
 
 
 def _style(place: int) -> _Style:
-    """The style of a series; 32 places in a row have different ones."""
     return _Style(list(PALETTE)[place % len(PALETTE)], DASHES[(place + place // 8) % len(DASHES)])
 
 
@@ -420,7 +387,6 @@ def _numbers(channel: type[Place], axis: Axis, values: pd.Series, zero: bool = F
 
 
 def _names(channel: type[Place], field: str, names: Sequence[str], label: str = "") -> Place:
-    """Names along x or y, in this order."""
     is_crowded = channel is alt.X and sum(map(len, names)) > CROWDED
     axis = alt.Axis(grid=False, labelAngle=ASLANT if is_crowded else alt.Undefined)
     return channel(field=field, type="nominal", title=label, sort=list(names), axis=axis)
@@ -473,7 +439,6 @@ def _texts_of(values: Iterable[Any], axis: Axis) -> list[str]:
 
 
 def _texts(by: str, x: Axis | str, y: Axis) -> list[alt.Tooltip]:
-    """What is said of a place under the pointer."""
     across = (x, x) if isinstance(x, str) else (f"{x.field}_text", x.label)
     shown = ((by, "series"), across, (f"{y.field}_text", y.label))
     return [alt.Tooltip(field=field, type="nominal", title=title) for field, title in shown]
@@ -486,7 +451,6 @@ def _selectable(layers: Sequence[alt.Chart], by: str) -> list[alt.Chart]:
 
 
 def _sized(layers: Sequence[alt.Chart], height: float | None = None) -> Chart:
-    """Layers as wide as there is room."""
     chart = alt.LayerChart(layer=list(layers), width="container", height=alt.Undefined if height is None else height)
     return chart.add_params(alt.param(name=HOVER, value=False))
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import altair
 
-CellValue = float | int | str | None
-"""A cell of a table; None where there is nothing to say."""
+CellValue = float | int | str | None  # a cell of a table; None where there is nothing to say
 
 
 @dataclass(frozen=True)

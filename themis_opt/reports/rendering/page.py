@@ -23,18 +23,10 @@ from themis_opt.reports.rendering.tables import cell, is_number
 
 MARKDOWN, HTML = "README.md", "report.html"
 
-MARK = "<!-- themis-opt report -->\n"
-"""The last line of the Markdown and the pictures of a report."""
-
-MARKS = (MARK.strip().encode(), b'content="themis-opt report"')
-"""One of them stands in every file of a report."""
-
-MOST_SENTENCES = 5
-"""Sentences of a summary that are not folded."""
-
-MOST_OPEN_ROWS = 12
-"""Rows of a table up to which it is not folded on pages, and which Markdown shows of it."""
-
+MARK = "<!-- themis-opt report -->\n"  # the last line of the Markdown and the pictures of a report
+MARKS = (MARK.strip().encode(), b'content="themis-opt report"')  # one of them stands in every file of a report
+MOST_SENTENCES = 5  # sentences of a summary that are not folded
+MOST_OPEN_ROWS = 12  # rows of a table up to which it is not folded on pages, and which Markdown shows of it
 ELSEWHERE = f"All tables and interactive figures are in `{HTML}`, which `themis-opt report` writes beside this file."
 
 
@@ -178,7 +170,6 @@ def _vega() -> str:
 
 
 def _asset(name: str) -> str:
-    """A file of this package, which needs no escaping."""
     return Markup(files("themis_opt.reports.rendering").joinpath("assets", name).read_text(encoding="utf-8"))
 
 

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 NO_VALUE = "–"
 
-UNITS_OF_NANOSECONDS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
-"""Units of time, and their nanoseconds."""
+UNITS_OF_NANOSECONDS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))  # units of time, and their nanoseconds
 
 
 def table(frame: "pd.DataFrame", columns: Sequence[Column], caption: str = "") -> Table:

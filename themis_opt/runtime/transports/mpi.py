@@ -18,8 +18,7 @@ from mpi4py import MPI  # noqa: E402
 MPI_POLL_SECONDS = 0.0002
 """Between two looks at requests: MPI makes progress only when it is asked, and ranks share processors."""
 
-IDLE_SECONDS = 0.001
-"""The same while messages of this rank are not due yet: those of others hardly are before."""
+IDLE_SECONDS = 0.001  # the same while messages of this rank are not due yet: those of others hardly are before
 
 
 def own_rank() -> int:

@@ -16,19 +16,11 @@ import numpy as np
 
 from themis_opt.runtime.links import Address, ChannelKey, Frame, Incoming, Outgoing, RankFailure
 
-CONGESTION_CONTROL = b"reno"
-"""Congestion control that does not pace; BBR, the default of some systems, paces by itself."""
-
-GREETING_SECONDS = 10.0
-"""In which all neighbours must be connected."""
-
+CONGESTION_CONTROL = b"reno"  # congestion control that does not pace; BBR, the default of some systems, paces by itself
+GREETING_SECONDS = 10.0  # in which all neighbours must be connected
 LENGTH = struct.Struct("<I")
-LONGEST_GREETING = 2**14
-"""Bytes that are read of a caller before it has shown the token."""
-
-ACCEPT_SECONDS = 0.05
-"""Between two looks at whether all callers are known."""
-
+LONGEST_GREETING = 2**14  # bytes that are read of a caller before it has shown the token
+ACCEPT_SECONDS = 0.05  # between two looks at whether all callers are known
 LARGEST_READ = 2**20
 
 T = TypeVar("T", Outgoing, Incoming)
