@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import wait
-from types import MappingProxyType
 from typing import Any
 
 from themis_opt.base.compiled import compile_at_once
@@ -24,9 +23,9 @@ CLUSTER_SECONDS = 5  # how long to wait for the scheduler of a cluster
 ANSWER_SECONDS, LOST_SECONDS = 3, 1
 """How long to wait for an answer of the scheduler, and for the end of a connection that was lost."""
 
-ONE_THREAD: Mapping[str, str] = MappingProxyType(
-    {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM", "NUMBA")}
-)
+ONE_THREAD: Mapping[str, str] = {
+    f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM", "NUMBA")
+}
 """Environment of workers: libraries start no threads, since the pool fills the cores."""
 
 

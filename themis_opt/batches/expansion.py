@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -27,7 +26,7 @@ from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import has_launches
 
-KNOB_COLUMNS: Mapping[str, str] = MappingProxyType({"seconds": "time_limit", "gap": "gap_asked"})
+KNOB_COLUMNS: Mapping[str, str] = {"seconds": "time_limit", "gap": "gap_asked"}
 """Columns of rows for knobs whose names say another thing there."""
 
 MAX_RUNS = 10**6

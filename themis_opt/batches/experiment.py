@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from themis_opt.base.documents import read_toml
+from themis_opt.base.documents import read_toml, schema_text
 from themis_opt.base.units import Bytes, parse_time
 from themis_opt.problem.cost_terms import COST_TERMS
 from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_NPUS, Count, Model, located
@@ -62,20 +62,13 @@ def _check_time(text: str) -> str:
 class Workload(Model):
     """The choices that make a training iteration; what they mean is said in :class:`themis_opt.workloads.setup.Setup`.
 
-    Attributes
-    ----------
-    model : str
-        One of :data:`themis_opt.workloads.models.MODELS`.
-    network : str
-        An instance, shipped or beside the experiment, whose network is taken.
-    npus : tuple of int, optional
-        NPUs along its dimensions, instead of the stated ones; a dimension with one is left out.
-    flops, efficiency, times : str, float, str
-        Rate of an NPU and the fraction that is reached, or a file with the times of each layer beside the experiment.
-    group : int, optional
-        NPUs that share the model.
-    separate : bool
-        Whether both parts of a dimension that is split have its bandwidth.
+    `model`: one of :data:`themis_opt.workloads.models.MODELS`.
+    `network`: an instance, shipped or beside the experiment, whose network is taken.
+    `npus`: NPUs along its dimensions, instead of the stated ones; a dimension with one is left out.
+    `flops`, `efficiency`, `times`: rate of an NPU and the fraction that is reached, or a file with the times of each
+      layer beside the experiment.
+    `group`: NPUs that share the model.
+    `separate`: whether both parts of a dimension that is split have its bandwidth.
     """
 
     model: Text
@@ -270,3 +263,23 @@ def read_experiment(path: Path) -> Experiment:
         return Experiment.model_validate(read_toml(path))
     except ValidationError as error:
         raise located(error).within(str(path)) from None
+
+
+def experiment_schema() -> str:
+    """The JSON Schema of experiment files as text; editors of TOML check files against it."""
+    schema = Experiment.model_json_schema()
+    block = schema["$defs"]["Block"]["properties"]
+    block["workloads"]["items"] = _workload_schema()
+    for term in COST_TERMS:
+        (values,) = (rule for rule in block[term]["anyOf"] if rule["type"] == "array")
+        values["items"] = {"anyOf": [{"type": "string"}, values["items"]]}
+    (seconds,) = (rule for rule in block["time_limit"]["anyOf"] if rule["type"] == "array")
+    block["time_limit"]["anyOf"].append(seconds["items"])
+    return schema_text(schema)
+
+
+def _workload_schema() -> dict[str, Any]:
+    """A table of options that stands for workloads: every option has one value, or a list of them."""
+    schema = Workload.model_json_schema()
+    several = {name: {"anyOf": [rule, {"type": "array", "items": rule}]} for name, rule in schema["properties"].items()}
+    return schema | {"properties": several, "title": "Workloads"}

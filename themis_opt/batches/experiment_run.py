@@ -14,10 +14,11 @@ from themis_opt.base.errors import InputError
 from themis_opt.batches import executors
 from themis_opt.batches.expansion import Run, expand
 from themis_opt.batches.experiment import STORE, read_experiment
-from themis_opt.batches.output import ROW_COLUMNS, check_parquet, finished_rows, provenance, write_parquet
+from themis_opt.batches.output import ROW_COLUMNS, finished_rows, provenance, write_parquet
 from themis_opt.batches.rows_file import num_rows, parquet_of, provenance_of, rows_of, write_csv
 from themis_opt.batches.runner import BatchListener, Outcome, run_batch, unfinished
 from themis_opt.batches.store import RunStore
+from themis_opt.formats.tables import load_pyarrow
 
 EXPORT_SECONDS, EXPORT_SHARE = 5.0, 0.05
 """While a batch runs its rows are exported no more often, and in at most this share of the time."""
@@ -96,7 +97,7 @@ def run_experiment(
     began, path = monotonic(), Path(path)
     checked = read_experiment(path).overridden(overrides)
     if parquet:
-        check_parquet()
+        load_pyarrow("--parquet")
     runs = expand(checked, path, quick=quick)
     rows = output or rows_of(path.parent)
     if rows.is_dir():

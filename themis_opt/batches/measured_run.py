@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from time import perf_counter
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,13 +38,11 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.study.columns import RESULT_COLUMNS, ResultColumn, schedule_row
 
-RECORDED: Mapping[str, ResultColumn] = MappingProxyType(
-    {
-        column.name: column
-        for column in RESULT_COLUMNS
-        if not column.judged and not column.of_period and column.form != "shares"
-    }
-)
+RECORDED: Mapping[str, ResultColumn] = {
+    column.name: column
+    for column in RESULT_COLUMNS
+    if not column.judged and not column.of_period and column.form != "shares"
+}
 """The columns of results that are numbers of rows; the others that need no comparison are told in `extra`."""
 
 WINDOW = 100_000_000  # picoseconds of the windows in which the activity of dimensions is recorded: 100 us

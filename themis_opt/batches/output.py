@@ -1,6 +1,5 @@
 """What a batch leaves besides its store: the rows as CSV or Parquet, and where they come from."""
 
-import io
 import os
 import platform
 import subprocess
@@ -8,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import psutil
@@ -18,47 +16,46 @@ from themis_opt.base.errors import InputError
 from themis_opt.batches.expansion import Run
 from themis_opt.batches.measured_run import RECORDED, code_version
 from themis_opt.batches.store import RunStore
+from themis_opt.formats.tables import load_pyarrow, to_parquet
 from themis_opt.problem.cost_terms import COST_TERMS
 
 CellType = type[str] | type[int] | type[float]
 
-_CELL_TYPES: Mapping[str, CellType] = MappingProxyType({"text": str, "count": int})
+_CELL_TYPES: Mapping[str, CellType] = {"text": str, "count": int}
 
-ROW_COLUMNS: Mapping[str, CellType] = MappingProxyType(
-    {
-        "key": str,
-        "experiment": str,
-        "block": str,
-        "instance": str,
-        "fingerprint": str,
-        "network": str,
-        "dimensions": int,
-        "npus": int,
-        "kind": str,
-        "size_bytes": int,
-        "chunks": int,
-        "latency": str,
-        "ag_order": str,
-        **{term.column: float if term.column.endswith("_ns") else str for term in COST_TERMS.values()},
-        "policy": str,
-        "seed": int,
-        "time_limit": float,
-        "workers": int,
-        "gap_asked": float,
-        "sizes": str,
-        "status": str,
-        "error": str,
-        **{name: _CELL_TYPES.get(column.form, float) for name, column in RECORDED.items()},
-        "bound_ns": float,
-        "bound_equal_ns": float,
-        "seconds": float,
-        "simulate_seconds": float,
-        "extra": str,
-        "code_version": str,
-        "started": str,
-        "host": str,
-    }
-)
+ROW_COLUMNS: Mapping[str, CellType] = {
+    "key": str,
+    "experiment": str,
+    "block": str,
+    "instance": str,
+    "fingerprint": str,
+    "network": str,
+    "dimensions": int,
+    "npus": int,
+    "kind": str,
+    "size_bytes": int,
+    "chunks": int,
+    "latency": str,
+    "ag_order": str,
+    **{term.column: float if term.column.endswith("_ns") else str for term in COST_TERMS.values()},
+    "policy": str,
+    "seed": int,
+    "time_limit": float,
+    "workers": int,
+    "gap_asked": float,
+    "sizes": str,
+    "status": str,
+    "error": str,
+    **{name: _CELL_TYPES.get(column.form, float) for name, column in RECORDED.items()},
+    "bound_ns": float,
+    "bound_equal_ns": float,
+    "seconds": float,
+    "simulate_seconds": float,
+    "extra": str,
+    "code_version": str,
+    "started": str,
+    "host": str,
+}
 """Columns of the rows, in order, and what they hold; any of them may be empty."""
 
 PACKAGES = ("numpy", "numba", "ortools", "pydantic", "distributed")  # packages whose versions are told
@@ -83,28 +80,15 @@ def _check_types(row: Mapping[str, Any], source: str) -> None:
             raise InputError(rule, field=name, value=value, source=source)
 
 
-_WORDS: Mapping[CellType, str] = MappingProxyType({str: "a text", int: "a whole number", float: "a number"})
-
-
-def check_parquet() -> None:
-    """Raise an InputError if Parquet files cannot be written here."""
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        rule = "needs the package pyarrow: pip install 'themis-opt[parquet]'"
-        raise InputError(rule, field="--parquet") from None
+_WORDS: Mapping[CellType, str] = {str: "a text", int: "a whole number", float: "a number"}
 
 
 def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows as Parquet, at once or not at all."""
-    import pyarrow
-    from pyarrow import parquet
-
+    """Write rows as Parquet, at once or not at all. Raises InputError if pyarrow is not installed."""
+    pyarrow, _ = load_pyarrow("--parquet")
     types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64()}
     schema = pyarrow.schema([(name, types[kind]) for name, kind in ROW_COLUMNS.items()])
-    buffer = io.BytesIO()
-    parquet.write_table(pyarrow.Table.from_pylist([dict(row) for row in rows], schema=schema), buffer)
-    write_atomically(path, buffer.getvalue())
+    write_atomically(path, to_parquet(rows, schema))
 
 
 def provenance(rows: Sequence[Mapping[str, Any]], num_runs: int, command: str, seconds: float) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from formulations.interruption import INTERRUPTION
 from themis_opt.base.errors import InputError
-from themis_opt.batches.estimate import Like, RunEstimate, like
+from themis_opt.batches.estimate import RunEstimate, like
 from themis_opt.batches.executors import Site
 from themis_opt.batches.expansion import Run
 from themis_opt.batches.measured_run import Columns, OtherVersion, code_version, execute, failure
@@ -130,7 +130,6 @@ class _Runner:
         self.suspects: set[str] = set()
         self.is_told, self.noted = False, state
         self.checked_at = monotonic()
-        self.seconds: dict[Like, float] = {}
         self.sent_at: dict[Future[list[Columns]], float] = {}
         known = store.rows(code_version()) if runs else ()
         self.estimate = RunEstimate(runs, site.slots, (row for row in known if row["status"] == "ok"))
@@ -175,17 +174,13 @@ class _Runner:
             self.is_told = False
 
     def slots(self, run: Run) -> int:
-        return self.site.slots if run.key in self.suspects else self.threads(run)
-
-    def threads(self, run: Run) -> int:
-        return min(run.task.threads, self.site.slots)
+        """Slots that a run takes: its threads, or all if it may have brought down a process."""
+        return self.site.slots if run.key in self.suspects else min(run.task.threads, self.site.slots)
 
     def next_group(self) -> list[Run]:
         """The next run, with those after it if they are short."""
-        group, most = (
-            [self.pending.popleft()],
-            min(self.params.largest_group, 1 + len(self.pending) // (2 * self.site.slots)),
-        )
+        group = [self.pending.popleft()]
+        most = min(self.params.largest_group, 1 + len(self.pending) // (2 * self.site.slots))
         expected = self.expected(group[0])
         while self.pending and len(group) < most and expected < self.params.group_seconds:
             expected += self.expected(self.pending[0])
@@ -196,8 +191,9 @@ class _Runner:
 
     def expected(self, run: Run) -> float:
         """Seconds that a run may take, from the last ones of its policy and kind; many if nothing is known."""
-        searches = "workers" in run.task.knobs or run.key in self.suspects
-        return self.params.group_seconds if searches else self.seconds.get(like(run), self.params.group_seconds)
+        if "workers" in run.task.knobs or run.key in self.suspects:
+            return self.params.group_seconds
+        return self.estimate.seconds.get(like(run), self.params.group_seconds)
 
     def collect(self, future: Future[list[Columns]]) -> None:
         group = self.running.pop(future)
@@ -232,11 +228,7 @@ class _Runner:
             self.committed_at = monotonic()
         for run, result in zip(group, results, strict=True):
             self.rows.append({"key": run.key} | run.columns | result)
-            seconds = result.get("seconds")
-            self.estimate.finish(run, seconds)
-            if seconds is not None:
-                before = self.seconds.get(like(run), seconds)
-                self.seconds[like(run)] = (before + seconds) / 2
+            self.estimate.finish(run, result.get("seconds"))
         failed = sum(result["status"] == "failed" for result in results)
         self.executed += len(group)
         self.state = replace(self.state, done=self.state.done + len(group), failed=self.state.failed + failed)

@@ -24,10 +24,8 @@ CREATE TABLE runs (
     row TEXT NOT NULL
 );
 CREATE INDEX runs_by_code_version ON runs (code_version);
+CREATE TABLE progress (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL);
 """
-
-_PROGRESS = "CREATE TABLE IF NOT EXISTS progress (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL)"
-"""What the batch at work says of itself; stores from before get the table when they are written."""
 
 BUSY_SECONDS = 30.0
 """Seconds that readers and the writer wait for each other, where the file system has no shared memory for journals."""
@@ -52,36 +50,27 @@ _RULES = {
 class RunStore:
     """Rows by key.
 
-    Parameters
-    ----------
-    path : Path
-        The file; it is made if it is not there, unless it is only read.
-    reading : bool
-        Whether to read what is committed, while another process may be writing.
+    Raises InputError if the file cannot be read or written, is damaged, of another program or format, or written by
+    another process.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read or written, is damaged, of another program or format, or written by another process.
+    `path`: the file; it is made if it is not there, unless it is only read.
+    `reading`: whether to read what is committed, while another process may be writing.
     """
 
     def __init__(self, path: Path, *, reading: bool = False) -> None:
         self.path, self.reading = path, reading
         self._lock: sqlite3.Connection | None = None
         if not reading:
-            self._make_folder()
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from None
             self._lock = self._locked()
         try:
             self._connect()
         except BaseException:
             self._unlock()
             raise
-
-    def _make_folder(self) -> None:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot be written: {error.strerror}", source=str(self.path)) from None
 
     def _connect(self) -> None:
         place = f"{self.path.absolute().as_uri()}?mode={'ro' if self.reading else 'rwc'}"
@@ -178,8 +167,6 @@ class RunStore:
     def progress(self) -> dict[str, Any]:
         """What the last batch said of itself; nothing if none did."""
         with self._located():
-            if not self.connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'progress'").fetchone():
-                return {}
             row = self.connection.execute("SELECT state FROM progress").fetchone()
         try:
             state = json.loads(row[0]) if row else {}
@@ -239,7 +226,6 @@ class RunStore:
             self._pragma(f"user_version = {STORE_FORMAT}")
             for statement in filter(str.strip, _LAYOUT.split(";")):
                 self.connection.execute(statement)
-        self.connection.execute(_PROGRESS)
         self.connection.execute("COMMIT")
 
     def _check_format(self) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
@@ -15,34 +14,30 @@ if TYPE_CHECKING:
     from themis_opt.study.columns import Form
 
 LEAST_PRICE = 1e-3  # picoseconds for each GB/s or dollar below which a price is noise
-SUMMARY: "Mapping[str, tuple[str, Form]]" = MappingProxyType(
-    {
-        "reading": ("minimised", "text"),
-        "fixed_ns": ("fixed order", "time"),
-        "free_ns": ("free orders", "time"),
-        "simulated_ns": ("simulated", "time"),
-        "policy": ("policy", "text"),
-        "bound_ns": ("bound", "time"),
-        "gap": ("gap", "share"),
-        "bandwidth": ("bandwidth", "bandwidth"),
-        "dollars": ("dollars", "text"),
-    }
-)
+SUMMARY: "Mapping[str, tuple[str, Form]]" = {
+    "reading": ("minimised", "text"),
+    "fixed_ns": ("fixed order", "time"),
+    "free_ns": ("free orders", "time"),
+    "simulated_ns": ("simulated", "time"),
+    "policy": ("policy", "text"),
+    "bound_ns": ("bound", "time"),
+    "gap": ("gap", "share"),
+    "bandwidth": ("bandwidth", "bandwidth"),
+    "dollars": ("dollars", "text"),
+}
 """Title and form of what is said of each design as a whole."""
 
-DIMENSIONS: "Mapping[str, tuple[str, Form]]" = MappingProxyType(
-    {
-        "dimension": ("dimension", "text"),
-        "kind": ("kind", "text"),
-        "size": ("size", "count"),
-        "bandwidth": ("bandwidth", "bandwidth"),
-        "links": ("links", "text"),
-        "dollars": ("dollars", "text"),
-        "utilisation": ("utilisation", "share"),
-        "saved": ("one more GB/s saves", "text"),
-        "provisioned": ("beside the one before", "text"),
-    }
-)
+DIMENSIONS: "Mapping[str, tuple[str, Form]]" = {
+    "dimension": ("dimension", "text"),
+    "kind": ("kind", "text"),
+    "size": ("size", "count"),
+    "bandwidth": ("bandwidth", "bandwidth"),
+    "links": ("links", "text"),
+    "dollars": ("dollars", "text"),
+    "utilisation": ("utilisation", "share"),
+    "saved": ("one more GB/s saves", "text"),
+    "provisioned": ("beside the one before", "text"),
+}
 """The same of each dimension."""
 
 

@@ -43,14 +43,9 @@ def emulate(
 
 def _speeds(rates: str, count: int) -> list[float]:
     from themis_opt.base.units import parse_bandwidth
+    from themis_opt.runtime.local_network import read_each
 
-    words = rates.split(",")
-    if len(words) != count:
-        raise InputError(f"must be {count} bandwidths, one for each dimension", field="--rates", value=rates)
-    try:
-        speeds = [parse_bandwidth(word.strip()) for word in words]
-    except ValueError as error:
-        raise InputError(str(error), field="--rates", value=rates) from None
+    speeds = read_each(rates, count, "bandwidths", parse_bandwidth, "--rates")
     if min(speeds) <= 0:
         raise InputError("must be more than 0", field="--rates", value=rates)
     return speeds
@@ -59,14 +54,9 @@ def _speeds(rates: str, count: int) -> list[float]:
 def _delays(delay: str, count: int) -> list[float]:
     from themis_opt.base.units import PICOSECONDS_PER_SECOND, parse_time
     from themis_opt.emulation.network import LONGEST_DELAY
+    from themis_opt.runtime.local_network import read_each
 
-    words = delay.split(",")
-    if len(words) != count:
-        raise InputError(f"must be {count} times, one for each dimension", field="--delay", value=delay)
-    try:
-        seconds = [parse_time(word.strip()) / PICOSECONDS_PER_SECOND for word in words]
-    except ValueError as error:
-        raise InputError(str(error), field="--delay", value=delay) from None
+    seconds = [time / PICOSECONDS_PER_SECOND for time in read_each(delay, count, "times", parse_time, "--delay")]
     if not 0 <= min(seconds) <= max(seconds) <= LONGEST_DELAY:
         raise InputError(f"must be at least 0 and at most {LONGEST_DELAY:g} s", field="--delay", value=delay)
     return seconds

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from importlib import import_module
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from typer import Argument
@@ -12,21 +11,19 @@ from themis_opt.base.docstrings import docstring
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.cli import completion, options
 
-LISTED: Mapping[str, str] = MappingProxyType(
-    {
-        "policies": "themis_opt.policies.registry:POLICIES",
-        "launching": "themis_opt.policies.registry:LAUNCHING",
-        "readers": "themis_opt.formats.readers.registry:READERS",
-        "writers": "themis_opt.formats.bundle:WRITERS",
-        "exports": "themis_opt.formats.exports:EXPORTS",
-        "formats": "themis_opt.formats.catalogue:formats",
-        "transports": "themis_opt.runtime.links:TRANSPORTS",
-        "reports": "themis_opt.reports.registry:REPORTS",
-        "models": "themis_opt.workloads.models:MODELS",
-        "instances": "themis_opt.problem.catalog:shipped",
-        "designs": "themis_opt.designing.problem:shipped_problems",
-    }
-)
+LISTED: Mapping[str, str] = {
+    "policies": "themis_opt.policies.registry:POLICIES",
+    "launching": "themis_opt.policies.registry:LAUNCHING",
+    "readers": "themis_opt.formats.readers.registry:READERS",
+    "writers": "themis_opt.formats.bundle:WRITERS",
+    "exports": "themis_opt.formats.exports:EXPORTS",
+    "formats": "themis_opt.formats.catalogue:formats",
+    "transports": "themis_opt.runtime.links:TRANSPORTS",
+    "reports": "themis_opt.reports.registry:REPORTS",
+    "models": "themis_opt.workloads.models:MODELS",
+    "instances": "themis_opt.problem.catalog:shipped",
+    "designs": "themis_opt.designing.problem:shipped_problems",
+}
 """Import path of what is listed: a registry, to which other packages add, what comes with the package alone, or a
 function that makes either, or rows."""
 

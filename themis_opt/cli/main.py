@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -19,33 +18,31 @@ from themis_opt.base.errors import ThemisError
 from themis_opt.base.version import __version__
 from themis_opt.cli.process import BAD_INPUT, INTERRUPTED
 
-COMMANDS: Mapping[str, str] = MappingProxyType(
-    {
-        "solve": "themis_opt.cli.compare:solve",
-        "compare": "themis_opt.cli.compare:compare",
-        "bound": "themis_opt.cli.bound:bound",
-        "simulate": "themis_opt.cli.simulate:simulate",
-        "validate": "themis_opt.cli.validate:validate",
-        "explain": "themis_opt.cli.explain:explain",
-        "plot": "themis_opt.cli.plot:plot",
-        "export": "themis_opt.cli.export:export",
-        "robustness": "themis_opt.cli.robustness:robustness",
-        "run": "themis_opt.cli.run:run",
-        "calibrate": "themis_opt.cli.calibrate:calibrate",
-        "emulate": "themis_opt.cli.emulate:emulate",
-        "batch": "themis_opt.cli.batch:batch",
-        "report": "themis_opt.cli.report:report",
-        "import": "themis_opt.cli.importing:import_command",
-        "tune": "themis_opt.cli.tune:tune",
-        "design": "themis_opt.cli.design:design",
-        "sweep": "themis_opt.cli.sweep:sweep",
-        "workload": "themis_opt.cli.workload:workload",
-        "scaling": "themis_opt.cli.scaling:scaling",
-        "list": "themis_opt.cli.listing:list_names",
-        "show": "themis_opt.cli.show:show",
-        "schema": "themis_opt.cli.show:schema",
-    }
-)
+COMMANDS: Mapping[str, str] = {
+    "solve": "themis_opt.cli.compare:solve",
+    "compare": "themis_opt.cli.compare:compare",
+    "bound": "themis_opt.cli.bound:bound",
+    "simulate": "themis_opt.cli.simulate:simulate",
+    "validate": "themis_opt.cli.validate:validate",
+    "explain": "themis_opt.cli.explain:explain",
+    "plot": "themis_opt.cli.plot:plot",
+    "export": "themis_opt.cli.export:export",
+    "robustness": "themis_opt.cli.robustness:robustness",
+    "run": "themis_opt.cli.run:run",
+    "calibrate": "themis_opt.cli.calibrate:calibrate",
+    "emulate": "themis_opt.cli.emulate:emulate",
+    "batch": "themis_opt.cli.batch:batch",
+    "report": "themis_opt.cli.report:report",
+    "import": "themis_opt.cli.importing:import_command",
+    "tune": "themis_opt.cli.tune:tune",
+    "design": "themis_opt.cli.design:design",
+    "sweep": "themis_opt.cli.sweep:sweep",
+    "workload": "themis_opt.cli.workload:workload",
+    "scaling": "themis_opt.cli.scaling:scaling",
+    "list": "themis_opt.cli.listing:list_names",
+    "show": "themis_opt.cli.show:show",
+    "schema": "themis_opt.cli.show:schema",
+}
 """Import path of each subcommand; these modules import nothing heavy before they run."""
 
 

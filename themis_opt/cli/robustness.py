@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -14,29 +13,25 @@ if TYPE_CHECKING:
     from themis_opt.study.robustness import LossDistribution
 
 RIVAL = "themis+scf"  # the policy that the schedule is compared with
-LOSS_COLUMNS: "Mapping[str, tuple[str, Form]]" = MappingProxyType(
-    {
-        "policy": ("policy", "text"),
-        "nominal_makespan_ns": ("nominal", "time"),
-        "nominal_loss": ("nominal loss", "share"),
-        "mean_loss": ("mean", "share"),
-        "median_loss": ("median", "share"),
-        "p95_loss": ("p95", "share"),
-        "p99_loss": ("p99", "share"),
-        "max_loss": ("max", "share"),
-        "mean_slowdown": ("mean slowdown", "share"),
-    }
-)
+LOSS_COLUMNS: "Mapping[str, tuple[str, Form]]" = {
+    "policy": ("policy", "text"),
+    "nominal_makespan_ns": ("nominal", "time"),
+    "nominal_loss": ("nominal loss", "share"),
+    "mean_loss": ("mean", "share"),
+    "median_loss": ("median", "share"),
+    "p95_loss": ("p95", "share"),
+    "p99_loss": ("p99", "share"),
+    "max_loss": ("max", "share"),
+    "mean_slowdown": ("mean slowdown", "share"),
+}
 """Title and form of what the table shows."""
 
 
-OF_TOLERANCE: "Mapping[str, tuple[str, Form]]" = MappingProxyType(
-    {
-        "way": ("bytes that may be lost", "text"),
-        **{f"p{share}_ns": (f"p{share}", "time") for share in (50, 95, 99)},
-        **{f"p{share}_gain": (f"p{share} gain", "ratio") for share in (50, 95, 99)},
-    }
-)
+OF_TOLERANCE: "Mapping[str, tuple[str, Form]]" = {
+    "way": ("bytes that may be lost", "text"),
+    **{f"p{share}_ns": (f"p{share}", "time") for share in (50, 95, 99)},
+    **{f"p{share}_gain": (f"p{share} gain", "ratio") for share in (50, 95, 99)},
+}
 """Title and form of what the table of a tolerance shows."""
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from importlib import import_module
-from types import MappingProxyType
 from typing import Annotated, Literal
 
 import typer
@@ -12,16 +11,14 @@ from themis_opt.cli import options
 
 FileKind = Literal["instance", "experiment", "schedule", "order", "times", "design"]
 
-SCHEMAS: Mapping[str, str] = MappingProxyType(
-    {
-        "instance": "themis_opt.problem.schema:shipped_schema",
-        "experiment": "themis_opt.batches.experiment_schema:experiment_schema",
-        "schedule": "themis_opt.schedules.schedule_file:schedule_schema",
-        "order": "themis_opt.formats.flat_exports:order_schema",
-        "times": "themis_opt.workloads.timing:times_schema",
-        "design": "themis_opt.designing.problem:problem_schema",
-    }
-)
+SCHEMAS: Mapping[str, str] = {
+    "instance": "themis_opt.problem.schema:shipped_schema",
+    "experiment": "themis_opt.batches.experiment:experiment_schema",
+    "schedule": "themis_opt.schedules.schedule_file:schedule_schema",
+    "order": "themis_opt.formats.flat_exports:order_schema",
+    "times": "themis_opt.workloads.timing:times_schema",
+    "design": "themis_opt.designing.problem:problem_schema",
+}
 """Where the schema of each kind of files is made, as text."""
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
@@ -91,7 +90,7 @@ SIGNED_FIELDS = {"comm_src": 7, "comm_dst": 7, "comm_tag": 7, "comm_priority": 7
 
 DOUBLE, FLOAT, INT64, BOOL, BOOLS, TEXT = 3, 5, 9, 27, 28, 29
 VARINTS, ZIGZAGS = (7, 9, 11, 13), (15, 17)
-FIXED: Mapping[int, str] = MappingProxyType({DOUBLE: "<d", FLOAT: "<f", 19: "<I", 21: "<Q", 23: "<i", 25: "<q"})
+FIXED: Mapping[int, str] = {DOUBLE: "<d", FLOAT: "<f", 19: "<I", 21: "<Q", 23: "<i", 25: "<q"}
 """Fields of ``AttributeProto`` by how they hold a value; of its lists only that of booleans is read."""
 
 

@@ -9,10 +9,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
-from themis_opt.base.documents import read_json
+from themis_opt.base.documents import read_json, read_text
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.order_table import order_json, order_rows
-from themis_opt.formats.tables import task_rows, to_csv
+from themis_opt.formats.tables import load_pyarrow, task_rows, to_csv, to_parquet
 from themis_opt.formats.trace import chrome_trace
 from themis_opt.schedules.schedule import Schedule
 
@@ -59,8 +59,7 @@ class Csv:
         """Compare the rows of the files."""
         for name, rows in tables(schedule):
             path = folder / f"{name}.csv"
-            with _opened(path) as file:
-                written = list(csv.DictReader(file))
+            written = list(csv.DictReader(io.StringIO(read_text(path, "CSV"), newline="")))
             _same(path, written, [{key: str(value) for key, value in row.items()} for row in rows])
             yield f"{path.name}: {len(rows)} rows"
 
@@ -73,11 +72,8 @@ class Parquet:
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, bytes]]:
         """One file per table. Raises InputError if pyarrow is not installed."""
-        pyarrow, parquet = _pyarrow()
         for name, rows in tables(schedule):
-            buffer = io.BytesIO()
-            parquet.write_table(pyarrow.Table.from_pylist([dict(row) for row in rows]), buffer)
-            yield f"{name}.parquet", buffer.getvalue()
+            yield f"{name}.parquet", to_parquet(rows)
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """Notes for users of the files."""
@@ -85,7 +81,7 @@ class Parquet:
 
     def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
         """Compare the rows of the files."""
-        pyarrow, parquet = _pyarrow()
+        pyarrow, parquet = load_pyarrow("--to")
         for name, rows in tables(schedule):
             path = folder / f"{name}.parquet"
             try:
@@ -96,29 +92,12 @@ class Parquet:
             yield f"{path.name}: {len(rows)} rows"
 
 
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        rule = "needs the package pyarrow: pip install 'themis-opt[parquet]'"
-        raise InputError(rule, field="--to", value="parquet") from None
-    return pyarrow, parquet
-
-
 def _same(path: Path, rows: TableRows, expected: TableRows) -> None:
     for number, (row, expected_row) in enumerate(zip(rows, expected, strict=False)):
         if dict(row) != dict(expected_row):
             raise InvalidSchedule("table", f"row {number} differs from that of the schedule", source=str(path))
     if len(rows) != len(expected):
         raise InvalidSchedule("table", f"has {len(rows)} rows, the schedule {len(expected)}", source=str(path))
-
-
-def _opened(path: Path) -> io.StringIO:
-    try:
-        return io.StringIO(path.read_text(encoding="utf-8"), newline="")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", source=str(path)) from None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -32,15 +31,13 @@ TUNER_FILE = "nccl_tuner.conf"
 TUNER_COLUMNS = "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
 TUNER_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 PROTOCOLS = ("ll", "ll128", "simple")
-TUNER_COLLECTIVES: Mapping[CollectiveKind, str] = MappingProxyType(
-    {
-        CollectiveKind.ALL_REDUCE: "allreduce",
-        CollectiveKind.ALL_GATHER: "allgather",
-        CollectiveKind.REDUCE_SCATTER: "reducescatter",
-        CollectiveKind.BROADCAST: "broadcast",
-        CollectiveKind.REDUCE: "reduce",
-    }
-)
+TUNER_COLLECTIVES: Mapping[CollectiveKind, str] = {
+    CollectiveKind.ALL_REDUCE: "allreduce",
+    CollectiveKind.ALL_GATHER: "allgather",
+    CollectiveKind.REDUCE_SCATTER: "reducescatter",
+    CollectiveKind.BROADCAST: "broadcast",
+    CollectiveKind.REDUCE: "reduce",
+}
 """How the plugin calls the collectives for which NCCL has a choice."""
 
 EXAMPLE = "all_reduce.ring.ll128.txt"

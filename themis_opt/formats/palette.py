@@ -5,7 +5,6 @@ data parallel, warm ones model parallel, and compute is grey.
 """
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 import numpy as np
 from matplotlib import colormaps
@@ -25,12 +24,10 @@ _SEVERAL = (("#1d4e89", "#6fa8dc"), ("#a63d00", "#f2a25c"), ("#1e6b3a", "#7cc48d
             ("#8a6d00", "#dcc04a"), ("#9b1b4f", "#ee8fb2"), ("#0f6b70", "#6fc5c8"), ("#4d4d4d", "#ababab"))  # fmt: skip
 """Ends of the ramps when several collectives must be told apart; they repeat after the last."""
 
-RAMPS: Mapping[Parallelism, tuple[tuple[str, str], ...]] = MappingProxyType(
-    {
-        "data": (("#1d4e89", "#6fa8dc"), ("#1e6b3a", "#7cc48d"), ("#4b3f9e", "#a8a0e0"), ("#0f6b70", "#6fc5c8")),
-        "model": (("#a63d00", "#f2a25c"), ("#9b1b4f", "#ee8fb2"), ("#8a6d00", "#dcc04a")),
-    }
-)
+RAMPS: Mapping[Parallelism, tuple[tuple[str, str], ...]] = {
+    "data": (("#1d4e89", "#6fa8dc"), ("#1e6b3a", "#7cc48d"), ("#4b3f9e", "#a8a0e0"), ("#0f6b70", "#6fc5c8")),
+    "model": (("#a63d00", "#f2a25c"), ("#9b1b4f", "#ee8fb2"), ("#8a6d00", "#dcc04a")),
+}
 """Ends of the ramps of launches beside compute; many launches share each, those next to each other one."""
 
 _LIGHTER = 0.5  # how far a gathering chunk is moved towards white

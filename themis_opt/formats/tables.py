@@ -5,6 +5,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
 from themis_opt.formats.timeline import last_iterations
 from themis_opt.problem.phases import Phase
@@ -52,6 +53,25 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows({name: harmless(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
+
+
+def to_parquet(rows: Sequence[Mapping[str, Any]], schema: Any = None) -> bytes:
+    """Rows as a Parquet file, with the types of a schema of pyarrow if it is given."""
+    pyarrow, parquet = load_pyarrow("--to")
+    buffer = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist([dict(row) for row in rows], schema=schema), buffer)
+    return buffer.getvalue()
+
+
+def load_pyarrow(field: str) -> tuple[Any, Any]:
+    """The package and its module for Parquet. Raises InputError, which names the field, if it is not installed."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        rule = "needs the package pyarrow: pip install 'themis-opt[parquet]'"
+        raise InputError(rule, field=field, value="parquet" if field == "--to" else None) from None
+    return pyarrow, parquet
 
 
 def stages_csv(schedule: Schedule) -> str | None:

@@ -1,7 +1,7 @@
 """Figures for any rows: how near every policy comes to the bound, a duel of the best with the others, bandwidths."""
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -25,9 +25,9 @@ def figures_section(schedules: pd.DataFrame, names: Sequence[str] | None = None)
     unknown = [name for name in chosen if name not in FIGURES]
     if unknown:
         raise InputError(f"unknown figure; use some of {', '.join(FIGURES)}", field="--figures", value=unknown[0])
-    drawn = {name: FIGURES[name](schedules) for name in chosen}
+    drawn = {name: FIGURES[name].draw(schedules) for name in chosen}
     figures = tuple(figure for figure in drawn.values() if figure is not None)
-    text = tuple(f"{name}: {NEEDS[name]}." for name, figure in drawn.items() if figure is None) if names else ()
+    text = tuple(f"{name}: {FIGURES[name].needs}." for name, figure in drawn.items() if figure is None) if names else ()
     return (Section("Policies in pictures", text, figures=figures),) if figures or text else ()
 
 
@@ -41,12 +41,15 @@ def _judged(schedules: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     return schedules.assign(loss=loss.clip(lower=SMALLEST))[loss.notna()], name
 
 
+_DRAWN_AT = f"Less than {tick(SMALLEST, 'percent')} is drawn there."
+
+
 def _boxes(schedules: pd.DataFrame) -> Figure | None:
     judged, name = _judged(schedules)
     if judged["fingerprint"].nunique() < 2:
         return None
     chart = boxes(judged, Axis("loss", name, log=True, format="percent"), "label")
-    caption = f"Box: quartiles and median; whiskers: 5th and 95th percentile. {_drawn_at()}"
+    caption = f"Box: quartiles and median; whiskers: 5th and 95th percentile. {_DRAWN_AT}"
     return Figure("policies-boxes", f"{name.capitalize()} by policy", chart, caption)
 
 
@@ -55,11 +58,7 @@ def _ecdf(schedules: pd.DataFrame) -> Figure | None:
     if judged["fingerprint"].nunique() < 2:
         return None
     chart = ecdf(judged, Axis("loss", name, log=True, format="percent"), "runs with at most this", "label")
-    return Figure("policies-ecdf", f"Share of runs up to a {name}", chart, f"Further left is better. {_drawn_at()}")
-
-
-def _drawn_at() -> str:
-    return f"Less than {tick(SMALLEST, 'percent')} is drawn there."
+    return Figure("policies-ecdf", f"Share of runs up to a {name}", chart, f"Further left is better. {_DRAWN_AT}")
 
 
 def _duel(schedules: pd.DataFrame) -> Figure | None:
@@ -94,17 +93,18 @@ def _algbw(schedules: pd.DataFrame) -> Figure | None:
     return Figure("policies-algbw", "Algorithm bandwidth by size", chart, "Medians over the runs of a size.")
 
 
-FIGURES: Mapping[str, Callable[[pd.DataFrame], Figure | None]] = MappingProxyType(
-    {"boxes": _boxes, "ecdf": _ecdf, "duel": _duel, "algbw": _algbw}
-)
-"""Figures by name: from results to the figure; None where it would show nothing."""
+class _Drawn(NamedTuple):
+    """How a figure is made of results, None where it would show nothing, and what it needs of them."""
 
-NEEDS: Mapping[str, str] = MappingProxyType(
-    {
-        "boxes": "needs results on two or more instances",
-        "ecdf": "needs results on two or more instances",
-        "duel": "needs two policies with results on the same instances, of which there are two or more",
-        "algbw": "needs collectives of two or more sizes",
-    }
-)
-"""What each figure asks of the rows."""
+    draw: Callable[[pd.DataFrame], Figure | None]
+    needs: str
+
+
+_SEVERAL_INSTANCES = "needs results on two or more instances"
+
+FIGURES: Mapping[str, _Drawn] = {
+    "boxes": _Drawn(_boxes, _SEVERAL_INSTANCES),
+    "ecdf": _Drawn(_ecdf, _SEVERAL_INSTANCES),
+    "duel": _Drawn(_duel, "needs two policies with results on the same instances, of which there are two or more"),
+    "algbw": _Drawn(_algbw, "needs collectives of two or more sizes"),
+}

@@ -1,19 +1,23 @@
 """A report as one call: from the folder of an experiment to its files."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.batches.experiment import EXPERIMENT
 from themis_opt.batches.rows_file import rows_of
 from themis_opt.reports.experiment import read_experiment, read_provenance
 from themis_opt.reports.registry import ReportFunction, report_function
-from themis_opt.reports.rendering.document import Report
+from themis_opt.reports.rendering.document import Column, Report, Section, Table
+from themis_opt.reports.rendering.tables import plural
 
 if TYPE_CHECKING:
     import pandas as pd
+
+HEADLINES = ("commit", "machine.processor", "command", "started")
+"""Facts of a provenance that the short form of a report shows too."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,6 @@ def make_report(
     InputError
         If the experiment or the rows break a rule, a file cannot be written, or another one is in its place.
     """
-    from themis_opt.reports.provenance import with_provenance  # what follows takes long to import
     from themis_opt.reports.rows import read_rows
 
     folder = Path(folder)
@@ -64,13 +67,14 @@ def make_report(
     provenance = read_provenance(path)
     read = read_rows(path)
 
-    from themis_opt.reports.verdict import verdict
+    from themis_opt.reports.verdict import verdict  # takes long to import, and rows that are refused do without
 
     function = _report_function(experiment.report, folder)
     frame = read.to_frame()
     try:
         shown = _with_figures(function(frame, experiment), frame, figures)
-        made = replace(with_provenance(shown, frame, experiment, provenance), verdict=verdict(frame))
+        sections = (*shown.sections, _provenance(frame, provenance))
+        made = replace(shown, description=experiment.description, sections=sections, verdict=verdict(frame))
     except InputError as error:
         raise error.within(str(path)) from None
 
@@ -96,3 +100,32 @@ def _report_function(name: str, folder: Path) -> ReportFunction:
         return report_function(name, folder)
     except InputError as error:
         raise error.within(str(folder / EXPERIMENT)) from None
+
+
+def _provenance(rows: "pd.DataFrame", provenance: Mapping[str, Any]) -> Section:
+    """Where the numbers of a report come from."""
+    counts = rows["status"].value_counts()
+    states = ", ".join(f"{counts[status]} {status}" for status in ("ok", "failed", "interrupted") if status in counts)
+    versions = sorted(set(rows["code_version"]) - {""})
+    facts = [
+        ("rows in this report", f"{len(rows)} ({states})"),
+        *([("code version" if len(versions) == 1 else "code versions", ", ".join(versions))] if versions else []),
+    ]
+    columns = (Column("what"), Column("value"))
+    every = list(_flat(provenance))
+    first, rest = ([fact for fact in every if (fact[0] in HEADLINES) is chosen] for chosen in (True, False))
+    tables = (Table(columns, (*facts, *first)), *([Table(columns, tuple(rest))] if rest else []))
+    text = (f"The rows were made by {plural(len(versions), 'version')} of the code.",) if len(versions) > 1 else ()
+    return Section("Provenance", text, tables)
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The leaves of nested objects, each with its path as name."""
+    for key, part in value.items():
+        name = f"{prefix}{key}"
+        if isinstance(part, Mapping):
+            yield from _flat(part, f"{name}.")
+        elif isinstance(part, list):
+            yield name, " ".join(str(item) for item in part)
+        elif part is not None:
+            yield name, str(part)

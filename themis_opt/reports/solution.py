@@ -95,16 +95,13 @@ def _timeline(comparison: Comparison, shown: Sequence[Result]) -> Chart:
     timelines = {result.policy: pictured(result.schedule) for result in shown}
     unit, scale = time_unit(max(one.length for one in timelines.values()), micro="µs")
     frame = pd.concat([_bars(policy, one, scale) for policy, one in timelines.items()], ignore_index=True)
-    marks = [(float(end), "period") for end in next(iter(timelines.values())).periods[1:]] if _repeats(shown) else []
-    if not marks:
+    if comparison.best.schedule.has_period:
+        marks = [(float(end), "period") for end in next(iter(timelines.values())).periods[1:]]
+    else:
         marks = [(max(comparison.bounds.values()), "bound")]
     return timeline(
         frame, unit, pd.DataFrame([(time / scale, label) for time, label in marks], columns=["time", "label"])
     )
-
-
-def _repeats(shown: Sequence[Result]) -> bool:
-    return any(result.schedule.has_period for result in shown)
 
 
 def _bars(policy: str, shown: Timeline, scale: int) -> pd.DataFrame:

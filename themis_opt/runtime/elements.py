@@ -1,7 +1,6 @@
 """Element types and reductions, by name."""
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from themis_opt.base.errors import InputError
 DTYPES = ("float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8")
 """Names of element types; ``bfloat16`` needs the package ml_dtypes."""
 
-_EXACT_BITS: Mapping[str, int] = MappingProxyType({"float16": 11, "bfloat16": 8, "int8": 7, "uint8": 8})
+_EXACT_BITS: Mapping[str, int] = {"float16": 11, "bfloat16": 8, "int8": 7, "uint8": 8}
 """Bits of the largest whole number up to which sums of whole numbers are exact, where that is less than 24."""
 
 
@@ -26,14 +25,12 @@ class Reduction(NamedTuple):
     divides: bool = False
 
 
-REDUCTIONS: Mapping[str, Reduction] = MappingProxyType(
-    {
-        "sum": Reduction(np.add),
-        "min": Reduction(np.minimum),
-        "max": Reduction(np.maximum),
-        "avg": Reduction(np.add, divides=True),
-    }
-)
+REDUCTIONS: Mapping[str, Reduction] = {
+    "sum": Reduction(np.add),
+    "min": Reduction(np.minimum),
+    "max": Reduction(np.maximum),
+    "avg": Reduction(np.add, divides=True),
+}
 """Reductions by name; averages of whole numbers are rounded down."""
 
 

@@ -1,5 +1,6 @@
 """The network that a run has in the place of the one that an instance describes."""
 
+from collections.abc import Callable
 from typing import Any
 
 from pydantic import ValidationError
@@ -38,7 +39,8 @@ def on_network(instance: Instance, sizes: str | None, rates: str | None) -> Inst
     for change, size in zip(changes, _sizes(instance, sizes), strict=True):
         change["size"] = size
     if rates is not None and rates != AS_IN_INSTANCE:
-        for change, rate in zip(changes, _rates(instance, rates), strict=True):
+        speeds = read_each(rates, len(changes), "bandwidths", parse_bandwidth, "--pace")
+        for change, rate in zip(changes, speeds, strict=True):
             change |= _FREE | {"bandwidth": rate}
     try:
         dimensions = tuple(d.replace(**change) for d, change in zip(instance.network.dimensions, changes, strict=True))
@@ -61,12 +63,13 @@ def _sizes(instance: Instance, text: str | None) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def _rates(instance: Instance, text: str) -> tuple[float, ...]:
+def read_each(text: str, count: int, what: str, read: Callable[[str], float], field: str) -> list[float]:
+    """A quantity for each of so many dimensions. Raises InputError if they are not so many, or one cannot be read."""
     parts = text.split(",")
-    if len(parts) != len(instance.network.sizes):
-        rule = f"must be {len(instance.network.sizes)} bandwidths, one for each dimension, with commas between them"
-        raise InputError(rule, field="--pace", value=text)
+    if len(parts) != count:
+        rule = f"must be {count} {what}, one for each dimension, with commas between them"
+        raise InputError(rule, field=field, value=text)
     try:
-        return tuple(parse_bandwidth(part.strip()) for part in parts)
+        return [read(part.strip()) for part in parts]
     except ValueError as error:
-        raise InputError(str(error), field="--pace", value=text) from None
+        raise InputError(str(error), field=field, value=text) from None

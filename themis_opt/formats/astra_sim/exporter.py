@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from themis_opt.base.errors import InvalidSchedule
@@ -18,14 +17,12 @@ from themis_opt.schedules.schedule import Schedule
 
 NETWORK_FILE, SYSTEM, WORKLOAD, COLLECTIVE = "network.yml", "system.json", "workload", "collective"
 
-COMM_TYPES: Mapping[CollectiveKind, tuple[CommType, str]] = MappingProxyType(
-    {
-        CollectiveKind.ALL_REDUCE: (CommType.ALL_REDUCE, "all-reduce"),
-        CollectiveKind.REDUCE_SCATTER: (CommType.REDUCE_SCATTER, "reduce-scatter"),
-        CollectiveKind.ALL_GATHER: (CommType.ALL_GATHER, "all-gather"),
-        CollectiveKind.ALL_TO_ALL: (CommType.ALL_TO_ALL, "all-to-all"),
-    }
-)
+COMM_TYPES: Mapping[CollectiveKind, tuple[CommType, str]] = {
+    CollectiveKind.ALL_REDUCE: (CommType.ALL_REDUCE, "all-reduce"),
+    CollectiveKind.REDUCE_SCATTER: (CommType.REDUCE_SCATTER, "reduce-scatter"),
+    CollectiveKind.ALL_GATHER: (CommType.ALL_GATHER, "all-gather"),
+    CollectiveKind.ALL_TO_ALL: (CommType.ALL_TO_ALL, "all-to-all"),
+}
 """Collectives that the simulator can replace by a trace; everything else runs in the place of an all-reduce."""
 
 MANY_NODES = 10**6

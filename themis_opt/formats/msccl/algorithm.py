@@ -6,7 +6,6 @@ https://github.com/Azure/msccl-executor-nccl (``azure``) and https://github.com/
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
@@ -22,16 +21,14 @@ RECEIVES = ("r", "rcs", "rrs", "rrc", "rrcs")
 SENDS = ("s", "rcs", "rrs", "rrcs")
 LOCAL = ("cpy", "re", "nop")
 
-MSCCL_COLLECTIVES: Mapping[CollectiveKind, str] = MappingProxyType(
-    {
-        CollectiveKind.ALL_REDUCE: "allreduce",
-        CollectiveKind.REDUCE_SCATTER: "reduce_scatter",
-        CollectiveKind.ALL_GATHER: "allgather",
-        CollectiveKind.ALL_TO_ALL: "alltoall",
-        CollectiveKind.BROADCAST: "broadcast",
-        CollectiveKind.REDUCE: "reduce",
-    }
-)
+MSCCL_COLLECTIVES: Mapping[CollectiveKind, str] = {
+    CollectiveKind.ALL_REDUCE: "allreduce",
+    CollectiveKind.REDUCE_SCATTER: "reduce_scatter",
+    CollectiveKind.ALL_GATHER: "allgather",
+    CollectiveKind.ALL_TO_ALL: "alltoall",
+    CollectiveKind.BROADCAST: "broadcast",
+    CollectiveKind.REDUCE: "reduce",
+}
 """How MSCCL calls the collectives."""
 
 
@@ -71,13 +68,11 @@ class Dialect:
         return max_bytes + 1 if max_bytes else ANY_SIZE
 
 
-DIALECTS: Mapping[str, Dialect] = MappingProxyType(
-    {
-        "msccl": Dialect(256, 216, says_out_of_place=False, reduce_scatter="reduce_scatter"),
-        "azure": Dialect(64, 216),
-        "rccl": Dialect(64, 64),
-    }
-)
+DIALECTS: Mapping[str, Dialect] = {
+    "msccl": Dialect(256, 216, says_out_of_place=False, reduce_scatter="reduce_scatter"),
+    "azure": Dialect(64, 216),
+    "rccl": Dialect(64, 64),
+}
 """The readers of the format."""
 
 

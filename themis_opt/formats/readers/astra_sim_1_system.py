@@ -5,10 +5,10 @@ uses all links of an NPU in its dimension, but where all NPUs are connected, tho
 """
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from themis_opt.base.sources import Source
 from themis_opt.formats.readers.astra_sim_system import (
+    CYCLES,
     IGNORED,
     NATIVE,
     SCHEDULING_POLICIES,
@@ -17,19 +17,17 @@ from themis_opt.formats.readers.astra_sim_system import (
     algorithms,
     executed,
 )
-from themis_opt.formats.readers.parts import Machine, Part, Reader, only
+from themis_opt.formats.readers.parts import Part, Reader, only
 from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.network import Algorithm, Dimension, Kind
 
-CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        **SCHEDULING_POLICIES,
-        "intra-dimension-scheduling": ("FIFO", "RG", "SCF", "smallestFirst", "lessRemainingPhaseFirst"),
-        "inter-dimension-scheduling": (
-            *("baseline", "ascending", "themis", "offlineGreedy", "themisFlex", "offlineGreedyFlex", "roundRobin"),
-        ),
-    }
-)
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    **SCHEDULING_POLICIES,
+    "intra-dimension-scheduling": ("FIFO", "RG", "SCF", "smallestFirst", "lessRemainingPhaseFirst"),
+    "inter-dimension-scheduling": (
+        *("baseline", "ascending", "themis", "offlineGreedy", "themisFlex", "offlineGreedyFlex", "roundRobin"),
+    ),
+}
 SYSTEM_1_FIELDS = (*USED, *CHOICES, *NATIVE, *IGNORED, "seprate-log")
 
 
@@ -48,13 +46,15 @@ def _read(sources: Sequence[Source]) -> Part:
     }
     if "preferred-dataset-splits" in given:
         source.whole(int(numbers["preferred-dataset-splits"]), "preferred-dataset-splits", least=1, most=MAX_CHUNKS)
-    chosen = algorithms(source, {name: _split(source, given[name], name) for name in NATIVE if name in given})
-
-    def change(machine: Machine) -> Machine:
-        return executed(source, machine, chosen, numbers, _share)
-
-    notes = "ASTRA-sim: a cycle is a nanosecond; a chunk alone in its dimension also holds it for the latency."
-    return Part(change=change, notes=(notes,))
+    chosen = algorithms(
+        source,
+        {
+            name: tuple(algorithm(source, part, name) for part in given[name].split("_"))
+            for name in NATIVE
+            if name in given
+        },
+    )
+    return Part(change=lambda machine: executed(source, machine, chosen, numbers, _share), notes=(CYCLES,))
 
 
 def _pairs(source: Source) -> dict[str, str]:
@@ -74,10 +74,6 @@ def _number(source: Source, text: str, name: str) -> float:
         return float(text)
     except ValueError:
         raise source.error("must be a number", name, text) from None
-
-
-def _split(source: Source, text: str, name: str) -> tuple[Algorithm, ...]:
-    return tuple(algorithm(source, part, name) for part in text.split("_"))
 
 
 def _share(dimension: Dimension, algorithm: Algorithm) -> float:

@@ -18,7 +18,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from themis_opt.base.sources import Source
@@ -31,15 +30,13 @@ from themis_opt.problem.iteration import MAX_TASKS, Split
 from themis_opt.problem.network import Network
 from themis_opt.problem.phases import CollectiveKind
 
-PASS_KINDS: Mapping[str, CollectiveKind | None] = MappingProxyType(
-    {
-        "NONE": None,
-        "ALLREDUCE": CollectiveKind.ALL_REDUCE,
-        "ALLGATHER": CollectiveKind.ALL_GATHER,
-        "REDUCESCATTER": CollectiveKind.REDUCE_SCATTER,
-        "ALLTOALL": CollectiveKind.ALL_TO_ALL,
-    }
-)
+PASS_KINDS: Mapping[str, CollectiveKind | None] = {
+    "NONE": None,
+    "ALLREDUCE": CollectiveKind.ALL_REDUCE,
+    "ALLGATHER": CollectiveKind.ALL_GATHER,
+    "REDUCESCATTER": CollectiveKind.REDUCE_SCATTER,
+    "ALLTOALL": CollectiveKind.ALL_TO_ALL,
+}
 Scope = Literal["none", "all", "first", "rest", "inside", "across", "experts", "copies of experts"]
 """Dimensions of a collective: the innermost one or the others, a model-parallel group or those across its copies."""
 
@@ -52,24 +49,22 @@ class Keyword(NamedTuple):
     loop: Literal["copied", "shared", "inference", "alone"] = "shared"
 
 
-KEYWORDS: Mapping[str, Keyword] = MappingProxyType(
-    {
-        "DATA": Keyword("none", "all", "copied"),
-        "MICRO": Keyword("none", "all", "alone"),
-        "MODEL": Keyword("all", "none"),
-        "DISTRIBUTED_INFERENCE": Keyword("all", "none", "inference"),
-        "HYBRID_DLRM": Keyword("none", "all", "copied"),
-        "HYBRID_DLRM_ENHANCED": Keyword("none", "all", "copied"),
-        "HYBRID_DATA_MODEL": Keyword("first", "rest"),
-        "HYBRID_MODEL_DATA": Keyword("rest", "first"),
-        "HYBRID_TRANSFORMER": Keyword("inside", "across"),
-        "HYBRID_TRANSFORMER_FWD_IN_BCKWD": Keyword("inside", "across"),
-        "HYBRID_CUSTOMIZED": Keyword("none", "none"),
-    }
-)
+KEYWORDS: Mapping[str, Keyword] = {
+    "DATA": Keyword("none", "all", "copied"),
+    "MICRO": Keyword("none", "all", "alone"),
+    "MODEL": Keyword("all", "none"),
+    "DISTRIBUTED_INFERENCE": Keyword("all", "none", "inference"),
+    "HYBRID_DLRM": Keyword("none", "all", "copied"),
+    "HYBRID_DLRM_ENHANCED": Keyword("none", "all", "copied"),
+    "HYBRID_DATA_MODEL": Keyword("first", "rest"),
+    "HYBRID_MODEL_DATA": Keyword("rest", "first"),
+    "HYBRID_TRANSFORMER": Keyword("inside", "across"),
+    "HYBRID_TRANSFORMER_FWD_IN_BCKWD": Keyword("inside", "across"),
+    "HYBRID_CUSTOMIZED": Keyword("none", "none"),
+}
 PASS_TABLES = ("HYBRID_DLRM", "HYBRID_DLRM_ENHANCED")
 GROUPED = ("HYBRID_TRANSFORMER", "HYBRID_TRANSFORMER_FWD_IN_BCKWD")
-SCOPE_SUFFIXES: Mapping[str, Scope] = MappingProxyType({"_DP_EP": "copies of experts", "_EP": "experts"})
+SCOPE_SUFFIXES: Mapping[str, Scope] = {"_DP_EP": "copies of experts", "_EP": "experts"}
 """Groups of SimAI, by the end of the name of a collective."""
 
 GROUP = "model_parallel_NPU_group"
@@ -119,11 +114,7 @@ def _recognizes(source: Source) -> bool:
 def _read(sources: Sequence[Source]) -> Part:
     source = only(sources, "workload")
     workload, notes = _parsed(source)
-
-    def build(machine: Machine | None) -> Instance:
-        return _built(source, workload, needs_network(source, machine))
-
-    return Part(workload=build, notes=tuple(notes))
+    return Part(workload=lambda machine: _built(source, workload, needs_network(source, machine)), notes=tuple(notes))
 
 
 def _parsed(source: Source) -> tuple[TextWorkload, list[str]]:
@@ -297,11 +288,8 @@ def _alone(source: Source, workload: TextWorkload, machine: Machine, name: str) 
 
 def _size(layer_pass: Pass, npus: int, workload: TextWorkload) -> int:
     """Bytes as we count them: an all-gather by its result."""
-    return (
-        layer_pass.size * npus
-        if layer_pass.kind is CollectiveKind.ALL_GATHER and not workload.simai
-        else layer_pass.size
-    )
+    gathers = layer_pass.kind is CollectiveKind.ALL_GATHER and not workload.simai
+    return layer_pass.size * npus if gathers else layer_pass.size
 
 
 class _WorkloadBuild:

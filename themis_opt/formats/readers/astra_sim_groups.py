@@ -1,11 +1,11 @@
 """Communicator groups (JSON) of ASTRA-sim 2: NPUs by the number of the group."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 from themis_opt.base.sources import Source
-from themis_opt.formats.readers.parts import Machine, Part, Reader, only
+from themis_opt.formats.readers.parts import Part, Reader, only
 
 
 def _recognizes(source: Source) -> bool:
@@ -21,12 +21,7 @@ def _read(sources: Sequence[Source]) -> Part:
         groups[name] = tuple(source.whole(npu, f"{name}[{k}]") for k, npu in enumerate(members))
         if len(set(groups[name])) < len(members):
             raise source.error("names an NPU twice", name)
-    frozen: Mapping[str, tuple[int, ...]] = MappingProxyType(groups)
-
-    def change(machine: Machine) -> Machine:
-        return replace(machine, groups=frozen)
-
-    return Part(change=change)
+    return Part(change=lambda machine: replace(machine, groups=MappingProxyType(groups)))
 
 
 READER = Reader("communicator groups of ASTRA-sim 2", ("json",), _recognizes, _read)

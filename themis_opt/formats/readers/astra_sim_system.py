@@ -39,6 +39,9 @@ ASTRA_SIM_ALGORITHMS = MappingProxyType(
 ACCESSES_PER_SUM = 3  # two reads and a write
 
 
+CYCLES = "ASTRA-sim: a cycle is a nanosecond; a chunk alone in its dimension also holds it for the latency."
+
+
 def _recognizes(source: Source) -> bool:
     return len(source.keys() & set(SYSTEM_FIELDS)) >= 2
 
@@ -53,11 +56,8 @@ def _read(sources: Sequence[Source]) -> Part:
     if "preferred-dataset-splits" in document:
         source.whole(document["preferred-dataset-splits"], "preferred-dataset-splits", least=1, most=MAX_CHUNKS)
     chosen = algorithms(source, {name: _implementations(source, document, name) for name in NATIVE if name in document})
-
-    def change(machine: Machine) -> Machine:
-        return executed(source, machine, chosen, numbers)
-
-    return Part(change=change, notes=tuple(_notes(document, chosen)))
+    notes = tuple(_notes(document, chosen))
+    return Part(change=lambda machine: executed(source, machine, chosen, numbers), notes=notes)
 
 
 def _implementations(source: Source, document: Mapping[str, Any], name: str) -> tuple[Algorithm, ...]:
@@ -144,7 +144,7 @@ def executed(
 
 
 def _notes(document: Mapping[str, Any], chosen: Sequence[Algorithm]) -> list[str]:
-    notes = ["ASTRA-sim: a cycle is a nanosecond; a chunk alone in its dimension also holds it for the latency."]
+    notes = [CYCLES]
     if any(algorithm is not Algorithm.DIRECT for algorithm in chosen):
         notes.append(
             "Rings and halving-doubling use one link of an NPU at a time, as native algorithms do in one queue per "

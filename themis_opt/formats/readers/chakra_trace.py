@@ -13,7 +13,6 @@ collectives merely follow each other, as in a stream, is left to the policy.
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_SECOND
@@ -23,18 +22,16 @@ from themis_opt.formats.readers.parts import Machine, Part, Reader, dimensions_o
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 
-CHAKRA_KINDS: Mapping[int, CollectiveKind] = MappingProxyType(
-    {
-        0: CollectiveKind.ALL_REDUCE,
-        1: CollectiveKind.REDUCE,
-        2: CollectiveKind.ALL_GATHER,
-        5: CollectiveKind.BROADCAST,
-        6: CollectiveKind.ALL_TO_ALL,
-        7: CollectiveKind.REDUCE_SCATTER,
-        8: CollectiveKind.REDUCE_SCATTER,
-    }
-)
-UNKNOWN_KINDS: Mapping[int, str] = MappingProxyType({3: "gather", 4: "scatter", 9: "barrier"})
+CHAKRA_KINDS: Mapping[int, CollectiveKind] = {
+    0: CollectiveKind.ALL_REDUCE,
+    1: CollectiveKind.REDUCE,
+    2: CollectiveKind.ALL_GATHER,
+    5: CollectiveKind.BROADCAST,
+    6: CollectiveKind.ALL_TO_ALL,
+    7: CollectiveKind.REDUCE_SCATTER,
+    8: CollectiveKind.REDUCE_SCATTER,
+}
+UNKNOWN_KINDS: Mapping[int, str] = {3: "gather", 4: "scatter", 9: "barrier"}
 COMPUTE_NODES = (NodeType.COMP, NodeType.MEM_LOAD, NodeType.MEM_STORE)
 IGNORED_NODES = (NodeType.METADATA,)
 COMPARED = ("type", "data_deps", "ctrl_deps", "duration_micros")

@@ -17,7 +17,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any
 
 from themis_opt.base.documents import MAX_VALUES, check_values
@@ -38,32 +37,28 @@ STEP_MARKS = ("gpu_user_annotation", "user_annotation")
 MAX_TRACE_EVENTS = 5_000_000
 MAX_KEPT = 1_000_000
 
-NCCL_KINDS: Mapping[str, CollectiveKind] = MappingProxyType(
-    {
-        name: kind
-        for kind, names in (
-            (CollectiveKind.ALL_REDUCE, ("allreduce", "allreduce_coalesced", "all_reduce")),
-            (CollectiveKind.ALL_GATHER, ("allgather", "all_gather", "_allgather_base", "all_gather_into_tensor")),
-            (CollectiveKind.ALL_GATHER, ("allgather_into_tensor_coalesced",)),
-            (CollectiveKind.REDUCE_SCATTER, ("reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor")),
-            (CollectiveKind.REDUCE_SCATTER, ("reduce_scatter_tensor_coalesced",)),
-            (CollectiveKind.ALL_TO_ALL, ("all_to_all", "all_to_allv", "all_to_all_single")),
-            (CollectiveKind.BROADCAST, ("broadcast", "broadcast_oop", "_broadcast_oop")),
-            (CollectiveKind.REDUCE, ("reduce", "_reduce_oop")),
-        )
-        for name in names
-    }
-)
+NCCL_KINDS: Mapping[str, CollectiveKind] = {
+    name: kind
+    for kind, names in (
+        (CollectiveKind.ALL_REDUCE, ("allreduce", "allreduce_coalesced", "all_reduce")),
+        (CollectiveKind.ALL_GATHER, ("allgather", "all_gather", "_allgather_base", "all_gather_into_tensor")),
+        (CollectiveKind.ALL_GATHER, ("allgather_into_tensor_coalesced",)),
+        (CollectiveKind.REDUCE_SCATTER, ("reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor")),
+        (CollectiveKind.REDUCE_SCATTER, ("reduce_scatter_tensor_coalesced",)),
+        (CollectiveKind.ALL_TO_ALL, ("all_to_all", "all_to_allv", "all_to_all_single")),
+        (CollectiveKind.BROADCAST, ("broadcast", "broadcast_oop", "_broadcast_oop")),
+        (CollectiveKind.REDUCE, ("reduce", "_reduce_oop")),
+    )
+    for name in names
+}
 IGNORED_OPERATIONS = ("barrier", "init", "wait")
 GRADIENTS = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
-DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
-    {
-        **dict.fromkeys(("Double", "Long", "ComplexFloat"), 8),
-        **dict.fromkeys(("Float", "Int"), 4),
-        **dict.fromkeys(("Half", "BFloat16", "Short"), 2),
-        **dict.fromkeys(("Byte", "Char", "Bool", "Float8_e4m3fn", "Float8_e5m2"), 1),
-    }
-)
+DTYPE_BYTES: Mapping[str, int] = {
+    **dict.fromkeys(("Double", "Long", "ComplexFloat"), 8),
+    **dict.fromkeys(("Float", "Int"), 4),
+    **dict.fromkeys(("Half", "BFloat16", "Short"), 2),
+    **dict.fromkeys(("Byte", "Char", "Bool", "Float8_e4m3fn", "Float8_e5m2"), 1),
+}
 
 
 @dataclass(frozen=True)
@@ -89,14 +84,14 @@ def _recognizes(source: Source) -> bool:
 def _read(sources: Sequence[Source]) -> Part:
     source = only(sources, "trace")
     step = _TrainingStep(source)
-
-    def build(machine: Machine | None) -> Instance:
-        known = machine or Machine(_network(source, step.collectives))
-        return _built(source, step, known)
-
     derived = "without a separate network, that of the trace is fitted to the times of its collectives"
     note = f"PyTorch: {step.name}; a collective is ready when its kernel starts; {derived}."
-    return Part(workload=build, notes=(note,), tables={"trace": step.rows()}, judge=step.judged)
+    return Part(
+        workload=lambda machine: _built(source, step, machine or Machine(_network(source, step.collectives))),
+        notes=(note,),
+        tables={"trace": step.rows()},
+        judge=step.judged,
+    )
 
 
 def events(source: Source) -> Iterator[Mapping[str, Any]]:

@@ -38,19 +38,13 @@ def _reading(model_of: Callable[[Path], TrainingModel]) -> Callable[[Sequence[So
     def read(sources: Sequence[Source]) -> Part:
         source = only(sources, "model")
         model = model_of(source.path)
-
-        def build(machine: Machine | None) -> Instance:
-            return _trained(source, model, needs_network(source, machine))
-
-        note = (
-            f"{model.title}: data parallel, 32 samples on each NPU, FP16; 'themis-opt workload' has options for more."
-        )
-        return Part(workload=build, notes=(note,))
+        note = f"{model.title}: data parallel, 32 samples on each NPU, FP16; 'themis-opt workload' has more options."
+        return Part(workload=lambda machine: _trained(model, needs_network(source, machine)), notes=(note,))
 
     return read
 
 
-def _trained(source: Source, model: TrainingModel, machine: Machine) -> Instance:
+def _trained(model: TrainingModel, machine: Machine) -> Instance:
     timing = Rate(int(machine.flops or USUAL_FLOPS))
     return make_workload(model, model.layers(), Setup(network=machine.network, timing=timing), chunks=machine.chunks)
 

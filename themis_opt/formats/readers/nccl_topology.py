@@ -46,8 +46,14 @@ def _read(sources: Sequence[Source]) -> Part:
     source = only(sources, "topology")
     root = source.xml()
     readers = {"system": _topology, "graphs": _graph}
-    network, notes = source.choice(root.tag, readers, "root element")(source, root)
-    return Part(network=network, notes=tuple(notes))
+    read = source.choice(root.tag, readers, "root element")
+    if root.get("version") not in ("1", "2"):
+        raise source.error("must be 1 or 2", f"{root.tag}.version", root.get("version"))
+    nodes, note = nodes_of(source)
+    dimensions = [dimension for dimension in read(source, root, nodes) if dimension]
+    if not dimensions:
+        raise source.error("has one GPU and one node: nothing is exchanged")
+    return Part(network=Network(name=source.path.stem, dimensions=tuple(dimensions)), notes=(note,))
 
 
 def nodes_of(source: Source) -> tuple[int, str]:
@@ -60,47 +66,38 @@ def nodes_of(source: Source) -> tuple[int, str]:
     return nodes, f"NCCL: {nodes} nodes{said}; GB/s are 10^9 bytes per second; latencies are those of NCCL's model."
 
 
-def _topology(source: Source, root: Element) -> tuple[Network, list[str]]:
-    _version(source, root)
+def _topology(source: Source, root: Element, nodes: int) -> tuple[Dimension | None, Dimension | None]:
+    """The dimensions within a node and between nodes, of which there may be one."""
     gpus = list(root.iter("gpu"))
-    if len(gpus) < 1:
+    if not gpus:
         raise source.error("must describe a GPU", "gpu")
-    inner, link = _inside(source, root, gpus)
-    nodes, note = nodes_of(source)
     adapters = [_speed(source, net) for net in root.iter("net")]
-    dimensions = [inner] if inner else []
-    if nodes > 1:
-        if not adapters:
-            raise source.error("must describe a network adapter, since there are several nodes", "net")
-        share = sum(adapters) / len(gpus)
-        description = f"{len(adapters)} adapters of {sum(adapters):g} GB/s for {len(gpus)} GPUs"
-        dimensions.append(between(nodes, share, description))
-    if not dimensions:
-        raise source.error("has one GPU and one node: nothing is exchanged")
-    return Network(name=source.path.stem, dimensions=tuple(dimensions)), [note, *link]
+    if nodes > 1 and not adapters:
+        raise source.error("must describe a network adapter, since there are several nodes", "net")
+    share = sum(adapters) / len(gpus)
+    description = f"{len(adapters)} adapters of {sum(adapters):g} GB/s for {len(gpus)} GPUs"
+    return _inside(source, root, gpus), between(nodes, share, description)
 
 
-def between(nodes: int, gigabytes: float, description: str) -> Dimension:
-    """The dimension between nodes, of some GB/s per GPU."""
-    return Dimension(
-        kind=Kind.SWITCH,
-        size=nodes,
-        name="net",
-        bandwidth=f"{gigabytes:.12g} GB/s",
-        latency=STEP_LATENCIES["net"],
-        source=description,
-    )
+def within(kind: Kind, gpus: int, gigabytes: float, medium: str, description: str) -> Dimension | None:
+    """The dimension within a node, of some GB/s per GPU over ``nvlink`` or ``pci``; none if it has one GPU."""
+    if gpus == 1:
+        return None
+    bandwidth, latency = f"{gigabytes:.12g} GB/s", STEP_LATENCIES[medium]
+    return Dimension(kind=kind, size=gpus, name="node", bandwidth=bandwidth, latency=latency, source=description)
 
 
-def _version(source: Source, root: Element) -> None:
-    if root.get("version") not in ("1", "2"):
-        raise source.error("must be 1 or 2", f"{root.tag}.version", root.get("version"))
+def between(nodes: int, gigabytes: float, description: str) -> Dimension | None:
+    """The dimension between nodes, of some GB/s per GPU; none if there is one node."""
+    if nodes == 1:
+        return None
+    bandwidth, latency = f"{gigabytes:.12g} GB/s", STEP_LATENCIES["net"]
+    return Dimension(kind=Kind.SWITCH, size=nodes, name="net", bandwidth=bandwidth, latency=latency, source=description)
 
 
-def _inside(source: Source, root: Element, gpus: Sequence[Element]) -> tuple[Dimension | None, list[str]]:
-    """The dimension within a node; none if it has one GPU."""
+def _inside(source: Source, root: Element, gpus: Sequence[Element]) -> Dimension | None:
     if len(gpus) == 1:
-        return None, []
+        return None
     bandwidths = [_nvlinks(source, gpu) for gpu in gpus]
     if len(set(bandwidths)) > 1:
         rule = "must be the same for all GPUs: a network whose NPUs differ is no product of dimensions"
@@ -110,20 +107,10 @@ def _inside(source: Source, root: Element, gpus: Sequence[Element]) -> tuple[Dim
         switched = targets == {"0x068000"}
         if not switched:
             _check_pairs(source, gpus)
-        kind, latency, medium = Kind.SWITCH if switched else Kind.FULLY_CONNECTED, STEP_LATENCIES["nvlink"], "NVLinks"
-        bandwidth = bandwidths[0]
-    else:
-        kind, latency, medium = Kind.SWITCH, STEP_LATENCIES["pci"], "PCI links of the GPUs"
-        bandwidth = min(_pci(source, root, gpu) for gpu in gpus)
-    dimension = Dimension(
-        kind=kind,
-        size=len(gpus),
-        name="node",
-        bandwidth=f"{bandwidth:.12g} GB/s",
-        latency=latency,
-        source=f"{medium}, {bandwidth:g} GB/s per GPU",
-    )
-    return dimension, []
+        kind, bandwidth = Kind.SWITCH if switched else Kind.FULLY_CONNECTED, bandwidths[0]
+        return within(kind, len(gpus), bandwidth, "nvlink", f"NVLinks, {bandwidth:g} GB/s per GPU")
+    bandwidth = min(_pci(source, root, gpu) for gpu in gpus)
+    return within(Kind.SWITCH, len(gpus), bandwidth, "pci", f"PCI links of the GPUs, {bandwidth:g} GB/s per GPU")
 
 
 def _nvlinks(source: Source, gpu: Element) -> float:
@@ -172,9 +159,8 @@ def _whole(source: Source, element: Element, name: str, usual: str | None = None
     return source.whole(int(text), f"{element.tag}.{name}", least=-1, most=10**9)
 
 
-def _graph(source: Source, root: Element) -> tuple[Network, list[str]]:
-    """The network of the ring in the file: channels times their speed."""
-    _version(source, root)
+def _graph(source: Source, root: Element, nodes: int) -> tuple[Dimension | None, Dimension | None]:
+    """The dimensions of the ring in the file: channels times their speed."""
     graphs = {graph.get("pattern", ""): graph for graph in root.iter("graph")}
     ring = graphs.get("4")
     if ring is None:
@@ -185,26 +171,12 @@ def _graph(source: Source, root: Element) -> tuple[Network, list[str]]:
     if not channels or not gpus:
         raise source.error("must list channels with their GPUs", "graph", ring.get("id"))
     speeds = [_decimal(source, ring, name) * len(channels) for name in ("speedintra", "speedinter")]
-    nodes, note = nodes_of(source)
-    dimensions = []
-    if len(gpus) > 1:
-        latency = STEP_LATENCIES["pci" if ring.get("typeintra") in ("PIX", "PXB", "PHB", "SYS") else "nvlink"]
-        description = f"ring of {len(channels)} channels, {speeds[0]:g} GB/s"
-        inner = Dimension(
-            kind=Kind.RING,
-            size=len(gpus),
-            name="node",
-            bandwidth=f"{speeds[0]:.12g} GB/s",
-            latency=latency,
-            source=description,
-        )
-        dimensions.append(inner)
-    if nodes > 1:
-        total = f"ring of {len(channels)} channels, {speeds[1]:g} GB/s for {len(gpus)} GPUs"
-        dimensions.append(between(nodes, speeds[1] / len(gpus), total))
-    if not dimensions:
-        raise source.error("has one GPU and one node: nothing is exchanged")
-    return Network(name=source.path.stem, dimensions=tuple(dimensions)), [note]
+    medium = "pci" if ring.get("typeintra") in ("PIX", "PXB", "PHB", "SYS") else "nvlink"
+    descriptions = [f"ring of {len(channels)} channels, {speed:g} GB/s" for speed in speeds]
+    return (
+        within(Kind.RING, len(gpus), speeds[0], medium, descriptions[0]),
+        between(nodes, speeds[1] / len(gpus), f"{descriptions[1]} for {len(gpus)} GPUs"),
+    )
 
 
 def _decimal(source: Source, element: Element, name: str) -> float:

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 
 from themis_opt.base.sources import Source
-from themis_opt.formats.readers.nccl_topology import STEP_LATENCIES
+from themis_opt.formats.readers.nccl_topology import within
 from themis_opt.formats.readers.parts import Part, Reader, only
-from themis_opt.problem.network import Dimension, Kind, Network
+from themis_opt.problem.network import Kind, Network
 
 NVLINK = 25.0  # GB/s of one NVLink in one direction, by its data sheets since Volta
 PCI = 32.0  # GB/s of PCI 4.0 with 16 lanes in one direction
@@ -36,14 +36,7 @@ def _read(sources: Sequence[Source]) -> Part:
     (link,) = pairs
     match = LINK.fullmatch(link)
     bandwidth = int(match[1]) * NVLINK if match else PCI
-    dimension = Dimension(
-        kind=Kind.SWITCH,
-        size=size,
-        name="node",
-        bandwidth=f"{bandwidth:g} GB/s",
-        latency=STEP_LATENCIES["nvlink" if match else "pci"],
-        source=f"{link} between all GPUs",
-    )
+    dimension = within(Kind.SWITCH, size, bandwidth, "nvlink" if match else "pci", f"{link} between all GPUs")
     each = "25 GB/s per NVLink and direction" if match else "32 GB/s, PCI 4.0 with 16 lanes"
     note = f"nvidia-smi: {link} between all GPUs; bandwidth {each} is an assumption, latency that of NCCL's model."
     return Part(network=Network(name=source.path.stem, dimensions=(dimension,)), notes=(note,))

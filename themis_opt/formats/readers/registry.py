@@ -172,12 +172,8 @@ def _parts(reader: _Entry, paths: Sequence[Path], *, alone: bool) -> list[Part]:
         return [_part(reader, [Source(path) for path in paths])]
     instances = [(reader(path), str(path)) for path in paths]
     if alone and len(instances) == 1:
-        return [Part(workload=_already(instances[0][0]), source=instances[0][1])]
+        return [Part(workload=lambda _: instances[0][0], source=instances[0][1])]
     return [Part(network=instance.network, change=_ruled_by(instance), source=source) for instance, source in instances]
-
-
-def _already(instance: Instance) -> Callable[[Machine | None], Instance]:
-    return lambda _: instance
 
 
 def _ruled_by(instance: Instance) -> Callable[[Machine], Machine]:

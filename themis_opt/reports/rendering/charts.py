@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import pandas as pd
@@ -34,19 +33,15 @@ Place = TypeVar("Place", alt.X, alt.Y)
 
 WHITE = "#ffffff"
 
-PALETTE: Mapping[str, str] = MappingProxyType(
-    {
-        "#1d4e89": "#6fa8dc", "#a63d00": "#f2a25c", "#1e6b3a": "#7cc48d", "#6a2c8c": "#c39bd8",
-        "#8a6d00": "#dcc04a", "#9b1b4f": "#ee8fb2", "#0f6b70": "#6fc5c8", "#4d4d4d": "#ababab",
-        "#467bb3": "#5b92c7", "#cc702e": "#df8945", "#4d9864": "#65ae78", "#9764b2": "#ad80c5",
-        "#b39725": "#c8ab38", "#c55581": "#d9729a", "#3f989c": "#57afb2", "#7c7c7c": "#949494",
-    }
-)  # fmt: skip
+PALETTE: Mapping[str, str] = {
+    "#1d4e89": "#6fa8dc", "#a63d00": "#f2a25c", "#1e6b3a": "#7cc48d", "#6a2c8c": "#c39bd8",
+    "#8a6d00": "#dcc04a", "#9b1b4f": "#ee8fb2", "#0f6b70": "#6fc5c8", "#4d4d4d": "#ababab",
+    "#467bb3": "#5b92c7", "#cc702e": "#df8945", "#4d9864": "#65ae78", "#9764b2": "#ad80c5",
+    "#b39725": "#c8ab38", "#c55581": "#d9729a", "#3f989c": "#57afb2", "#7c7c7c": "#949494",
+}  # fmt: skip
 """Colours of series on light pages, and what stands for each on dark ones; they repeat after the last."""
 
-ON_DARK: Mapping[str, str] = MappingProxyType(
-    {INK: "#e4e9ef", QUIET: "#98a4b3", LINE: "#333d49", WHITE: "#14191f", **PALETTE}
-)
+ON_DARK: Mapping[str, str] = {INK: "#e4e9ef", QUIET: "#98a4b3", LINE: "#333d49", WHITE: "#14191f", **PALETTE}
 """What stands for every colour of a chart on a dark page."""
 
 DASHES = ((1, 0), (6, 3), (8, 3, 2, 3), (2, 2))
@@ -55,7 +50,7 @@ DASHES = ((1, 0), (6, 3), (8, 3, 2, 3), (2, 2))
 GUIDE_DASH, CLOUD_DASH = (1, 2), (3, 5)  # styles of lines to compare with, and of clouds of points in legends
 ASLANT = -30  # degrees
 WIDTH, HEIGHT, ROW = 768, 330, 33  # pixels: a picture across, the inside of its axes, a row of names
-SYMBOLS: Mapping[str, float] = MappingProxyType({"stroke": 600, "square": 120})
+SYMBOLS: Mapping[str, float] = {"stroke": 600, "square": 120}
 """Areas of symbols in legends, in square pixels."""
 
 PADDING = 12  # pixels between the frame and the outermost points
@@ -67,9 +62,7 @@ CROWDED = 70  # characters of the names along an axis from which they are writte
 BRIGHT = 0.6  # place along the colours of a heatmap from which black reads better than white
 MOST_SERIES = 12  # series of bars in a legend
 WHISKERS = (0.05, 0.95)  # quantiles at the ends of a box's whiskers
-QUANTILES: Mapping[str, float] = MappingProxyType(
-    {"low": WHISKERS[0], "lower": 0.25, "median": 0.5, "upper": 0.75, "high": WHISKERS[1]}
-)
+QUANTILES: Mapping[str, float] = {"low": WHISKERS[0], "lower": 0.25, "median": 0.5, "upper": 0.75, "high": WHISKERS[1]}
 """What a box shows, from below."""
 
 TICK_ROUNDING = 1e-9  # relative error of places of ticks
@@ -123,15 +116,13 @@ def _exact_unit(units: Iterable[tuple[str, int]]) -> str:
     return "".join(f"datum.value % {size} == 0 ? datum.value / {size} + ' {name}' : " for name, size in units) + "''"
 
 
-LABELS: Mapping[str, str] = MappingProxyType(
-    {
-        "count": "datum.value < 10000 ? datum.value : format(datum.value, ',')",
-        "percent": "format(100 * datum.value, '.6~r') + ' %'",
-        "duration": _largest_unit(UNITS_OF_NANOSECONDS),
-        "seconds": _largest_unit([(name, scale / 1e9) for name, scale in UNITS_OF_NANOSECONDS]),
-        "size": _exact_unit((("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))),
-    }
-)
+LABELS: Mapping[str, str] = {
+    "count": "datum.value < 10000 ? datum.value : format(datum.value, ',')",
+    "percent": "format(100 * datum.value, '.6~r') + ' %'",
+    "duration": _largest_unit(UNITS_OF_NANOSECONDS),
+    "seconds": _largest_unit([(name, scale / 1e9) for name, scale in UNITS_OF_NANOSECONDS]),
+    "size": _exact_unit((("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))),
+}
 """Texts of ticks by format, see https://vega.github.io/vega/docs/expressions/; other formats have those of Vega."""
 
 

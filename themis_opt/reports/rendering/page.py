@@ -123,11 +123,6 @@ def _escaped(text: str) -> str:
     return re.sub(r"([\\`*|<>\[\]$~]|\b_|_\b)", r"\\\1", printable(" ".join(text.split())))
 
 
-def _paragraphs(text: str) -> str:
-    """Paragraphs of plain text."""
-    return "\n\n".join(_escaped(paragraph) for paragraph in re.split(r"\n\s*\n", text))
-
-
 def render_html(report: Report) -> str:
     """The report as one HTML document, with interactive charts, for any width and for light and dark pages."""
     environment = Environment(

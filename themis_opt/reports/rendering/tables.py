@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.units import format_size
@@ -52,20 +51,18 @@ def bandwidth(bytes_per_second: float) -> str:
     return f"{bytes_per_second / 1e9:.2f} GB/s"
 
 
-CELL_FORMATS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
-    {
-        "text": str,
-        "count": count,
-        "number": lambda value: _digits(value, 4),
-        "percent": percent,
-        "factor": lambda value: f"{value:.3f}×",
-        "duration": duration,
-        "seconds": seconds,
-        "size": lambda value: format_size(int(value)),
-        "bandwidth": bandwidth,
-        "amount": str,
-    }
-)
+CELL_FORMATS: Mapping[str, Callable[[Any], str]] = {
+    "text": str,
+    "count": count,
+    "number": lambda value: _digits(value, 4),
+    "percent": percent,
+    "factor": lambda value: f"{value:.3f}×",
+    "duration": duration,
+    "seconds": seconds,
+    "size": lambda value: format_size(int(value)),
+    "bandwidth": bandwidth,
+    "amount": str,
+}
 """Formats of cells: `amount` takes what is a text already, `duration` nanoseconds, `seconds` seconds, `percent` a
 fraction, `size` bytes."""
 
