@@ -14,8 +14,8 @@ from iteration_schedules import collectives, scheduled, with_and_without_compute
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.formats.exports import export, make_exporter
 from themis_opt.formats.flat_exports import ORDER_SCHEMA
-from themis_opt.formats.latex import to_latex
 from themis_opt.formats.order_table import order_table
+from themis_opt.formats.tables import to_latex
 from themis_opt.formats.trace import IN_FLIGHT, chrome_trace
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "formats.md"

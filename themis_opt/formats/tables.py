@@ -1,4 +1,4 @@
-"""Schedules as flat tables: one row per stage or per task, and rows as CSV."""
+"""Schedules as flat tables, one row per stage or per task, and rows as CSV, Parquet and LaTeX."""
 
 import csv
 import io
@@ -15,6 +15,15 @@ MAX_TABULATED_STAGES = 200_000
 """Stages of an iteration up to which they are written as tables; they would take a hundred megabytes for a million."""
 
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")  # with what begins a text that spreadsheets run as a formula
+
+LATEX_ESCAPES: Mapping[int, str] = str.maketrans(
+    {
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+    }
+)
 
 
 def task_rows(schedule: Schedule) -> list[dict[str, Any]]:
@@ -87,3 +96,32 @@ def is_tabulated(schedule: Schedule) -> bool:
 def tasks_csv(schedule: Schedule) -> str | None:
     """The compute tasks as the text of a file, where there are any."""
     return to_csv(task_rows(schedule)) if schedule.has_period else None
+
+
+def to_latex(headings: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
+    """A table for LaTeX, by booktabs: the first column to the left, the others to the right, and `note` as a comment.
+
+    Units stay in the cells, separated by thin spaces that do not break.
+    """
+    lines = [
+        f"% {' '.join(note.split())}",  # a line break would end the comment
+        r"% needs \usepackage{booktabs}",
+        rf"\begin{{tabular}}{{l{'r' * (len(headings) - 1)}}}",
+        r"\toprule",
+        _line(headings),
+        r"\midrule",
+        *(_line(row) for row in rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " & ".join(_cell(cell) for cell in cells) + r" \\"
+
+
+def _cell(text: str) -> str:
+    """A cell; only numbers are tied to what follows them."""
+    words = " ".join(text.translate(LATEX_ESCAPES).split())
+    return words.replace(" ", r"\,") if words[:1].isdigit() else words

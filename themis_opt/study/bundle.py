@@ -8,8 +8,7 @@ from typing import Any
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.units import cells, nanoseconds
 from themis_opt.formats.bundle import write_schedule
-from themis_opt.formats.latex import to_latex
-from themis_opt.formats.tables import to_csv
+from themis_opt.formats.tables import to_csv, to_latex
 from themis_opt.schedules.schedule_file import Summary
 from themis_opt.study.columns import RESULT_COLUMNS
 from themis_opt.study.comparison import Comparison

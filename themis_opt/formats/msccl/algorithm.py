@@ -112,6 +112,11 @@ class Gpu:
     s_chunks: int
     threadblocks: list[ThreadBlock]
 
+    @property
+    def units(self) -> dict[str, int]:
+        """Units of the buffers by their names."""
+        return {"i": self.i_chunks, "o": self.o_chunks, "s": self.s_chunks}
+
 
 @dataclass
 class MscclAlgorithm:

@@ -10,7 +10,7 @@ does not either (they are a Kahn network: G. Kahn, *The semantics of a simple la
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,7 +26,7 @@ Memory = dict[str, Units]
 Clock = dict[int, int]
 
 
-def interpret(algorithm: MscclAlgorithm, *, in_place: bool, seed: int = 0) -> None:
+def interpret(algorithm: MscclAlgorithm, *, in_place: bool) -> None:
     """Run an algorithm on random data and check what every GPU ends with.
 
     Raises InvalidSchedule, with the rule ``data``, if threadblocks wait in a circle, if the result depends on timing,
@@ -34,32 +34,40 @@ def interpret(algorithm: MscclAlgorithm, *, in_place: bool, seed: int = 0) -> No
 
     `in_place`: whether output and input are the same memory.
     """
-    generator = np.random.default_rng(seed)
-    memories = [_memory(algorithm, gpu, generator, in_place=in_place) for gpu in algorithm.gpus]
-    inputs = np.stack([memory["i"] for memory in memories])
+    memories = random_memories([gpu.units for gpu in algorithm.gpus], in_place=in_place)
+    inputs = np.stack([memory["i"] for memory in memories])  # a copy, taken before anything runs
     _GpuMachine(algorithm, memories, in_place=in_place).run()
-    for gpu, expected in expected_results(algorithm.kind, inputs).items():
+    check_results(algorithm.kind, inputs, memories)
+
+
+def shared_part(gpu: int, units: Mapping[str, int]) -> tuple[str, str, int]:
+    """In place: the buffer that is a part of the other, the other, and where it begins there."""
+    small, large = sorted(("i", "o"), key=lambda name: units[name])
+    return small, large, gpu * units[small] if units[small] < units[large] else 0
+
+
+def random_memories(units_of_gpus: Sequence[Mapping[str, int]], *, in_place: bool) -> list[Memory]:
+    """Buffers of every GPU, full of random numbers; in place, input and output share theirs."""
+    generator = np.random.default_rng(0)
+    memories = []
+    for gpu, units in enumerate(units_of_gpus):
+        memory = {name: generator.integers(2**32, size=count, dtype=np.uint32) for name, count in units.items()}
+        if in_place:
+            small, large, start = shared_part(gpu, units)
+            memory[small] = memory[large][start : start + units[small]]
+        memories.append(memory)
+    return memories
+
+
+def check_results(kind: CollectiveKind, inputs: Units, memories: Sequence[Memory]) -> None:
+    """Refuse outputs that are not what the collective makes of the inputs.
+
+    Raises InvalidSchedule, with the rule ``data``.
+    """
+    for gpu, expected in expected_results(kind, inputs).items():
         wrong = np.flatnonzero(memories[gpu]["o"][: len(expected)] != expected)
         if len(wrong):
             raise InvalidSchedule("data", f"GPU {gpu} ends with a wrong unit {wrong[0]} of its output")
-
-
-def _memory(algorithm: MscclAlgorithm, gpu: Gpu, generator: np.random.Generator, *, in_place: bool) -> Memory:
-    def units(count: int) -> Units:
-        return generator.integers(2**32, size=count, dtype=np.uint32)
-
-    memory = {"i": units(gpu.i_chunks), "o": units(gpu.o_chunks), "s": units(gpu.s_chunks)}
-    if in_place and gpu.i_chunks <= gpu.o_chunks:
-        memory["i"] = memory["o"][_part_of(gpu, gpu.i_chunks, gpu.o_chunks)]
-    elif in_place:
-        memory["o"] = memory["i"][_part_of(gpu, gpu.o_chunks, gpu.i_chunks)]
-    # The copy that is compared with later is taken by np.stack, before anything runs.
-    return memory
-
-
-def _part_of(gpu: Gpu, part: int, whole: int) -> slice:
-    """Where the part of a GPU lies in what all have together."""
-    return slice(0, whole) if part == whole else slice(gpu.id * part, (gpu.id + 1) * part)
 
 
 def expected_results(kind: CollectiveKind, inputs: Units) -> dict[int, Units]:
@@ -126,12 +134,9 @@ class _GpuMachine:
     def _may_run(self, running: _Running, step: MscclStep) -> bool:
         if step.depid >= 0 and self.running[running.gpu][step.depid].next <= step.deps:
             return False
-        if step.type in RECEIVES and not self._link(running.block.recv, running.gpu, running.block.chan):
+        if step.type in RECEIVES and not self.links[running.block.recv, running.gpu, running.block.chan]:
             return False
-        return step.type not in SENDS or len(self._link(running.gpu, running.block.send, running.block.chan)) < SLOTS
-
-    def _link(self, source: int, target: int, channel: int) -> deque[Units]:
-        return self.links[source, target, channel]
+        return step.type not in SENDS or len(self.links[running.gpu, running.block.send, running.block.chan]) < SLOTS
 
     def _execute(self, running: _Running, step: MscclStep) -> None:
         clock = dict(running.clocks[-1]) if running.clocks else {}
@@ -145,7 +150,7 @@ class _GpuMachine:
         if step.type == "nop":
             return
         data = self._received(running, step)
-        at = self.watch[running.gpu].at(running, clock)
+        at = _Access(self.watch[running.gpu], running, clock)
         memory = self.memories[running.gpu]
         if step.type in ("s", "cpy", "re") or step.type.startswith("rr"):
             data = data + at.read(step.srcbuf, step.srcoff, step.cnt, memory)
@@ -154,13 +159,13 @@ class _GpuMachine:
         if step.type in ("r", "rcs", "rrc", "rrcs", "cpy", "re"):
             at.write(step.dstbuf, step.dstoff, data, memory)
         if step.type in SENDS:
-            self._link(running.gpu, running.block.send, running.block.chan).append(data)
+            self.links[running.gpu, running.block.send, running.block.chan].append(data)
 
     def _received(self, running: _Running, step: MscclStep) -> Units:
         """Units that arrived; zeros, to add to, where a step receives nothing."""
         if step.type not in RECEIVES:
             return np.zeros(step.cnt, dtype=np.uint32)
-        data = self._link(running.block.recv, running.gpu, running.block.chan).popleft()
+        data = self.links[running.block.recv, running.gpu, running.block.chan].popleft()
         if len(data) != step.cnt:
             raise InvalidSchedule("data", f"GPU {running.gpu} receives {len(data)} units where it expects {step.cnt}")
         return data
@@ -185,10 +190,9 @@ def _connections(algorithm: MscclAlgorithm) -> set[tuple[int, int, int]]:
 def _names(gpu: Gpu, *, in_place: bool) -> dict[str, tuple[str, int]]:
     """For each buffer the memory it lies in, and where it begins there."""
     names = {buffer: (buffer, 0) for buffer in "ios"}
-    if in_place and gpu.i_chunks <= gpu.o_chunks:
-        names["i"] = ("o", _part_of(gpu, gpu.i_chunks, gpu.o_chunks).start)
-    elif in_place:
-        names["o"] = ("i", _part_of(gpu, gpu.o_chunks, gpu.i_chunks).start)
+    if in_place:
+        small, large, start = shared_part(gpu.id, gpu.units)
+        names[small] = large, start
     return names
 
 
@@ -199,9 +203,6 @@ class _Watch:
         self.names = names
         self.writers: dict[tuple[str, int], tuple[int, int]] = {}
         self.readers: dict[tuple[str, int], Clock] = {}
-
-    def at(self, running: _Running, clock: Clock) -> "_Access":
-        return _Access(self, running, clock)
 
 
 @dataclass

@@ -11,7 +11,7 @@ other.  What the plan does not hold is the order of chunks on a dimension; there
 The format is that of https://github.com/microsoft/mscclpp, ``src/core/executor/execution_plan.cc``.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -25,7 +25,7 @@ from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.msccl.algorithm import ANY_SIZE, MSCCL_COLLECTIVES
 from themis_opt.formats.msccl.exporter import plan_name
-from themis_opt.formats.msccl.interpreter import Units, expected_results
+from themis_opt.formats.msccl.interpreter import Units, check_results, random_memories
 from themis_opt.formats.msccl.transfers import (
     INPUT,
     OUTPUT,
@@ -376,48 +376,31 @@ def _local(place: UnitPlace, units: int) -> Buffer:
     return Buffer(type=place.buffer, index=place.offset, size=units)  # type: ignore[arg-type]
 
 
-def interpret_plan(plan: PlusPlan, seed: int = 0) -> None:
+def interpret_plan(plan: PlusPlan) -> None:
     """Run a plan on random data and check what every GPU ends with.
 
     Raises InvalidSchedule, with the rule ``data``, if threadblocks wait for ever, or a result is wrong.
     """
-    generator = np.random.default_rng(seed)
-    memories = [_memory(plan, gpu, generator) for gpu in plan.gpus]
+    units = [{INPUT: gpu.input_chunks, OUTPUT: gpu.output_chunks, SCRATCH: gpu.scratch_chunks} for gpu in plan.gpus]
+    memories = random_memories(units, in_place=plan.inplace)
     inputs = np.stack([memory[INPUT] for memory in memories])
     signals: dict[tuple[int, int, ChannelWay, int], int] = defaultdict(int)
-    running = [(gpu, block) for gpu in plan.gpus for block in gpu.threadblocks]
-    done = dict.fromkeys(range(len(running)), 0)
-    while True:
+    left = [(gpu, block, deque(block.ops)) for gpu in plan.gpus for block in gpu.threadblocks if block.ops]
+    while left:
         moved = False
-        for number, (gpu, block) in enumerate(running):
-            while done[number] < len(block.ops) and _run(plan, memories, signals, gpu, block, block.ops[done[number]]):
-                done[number] += 1
+        for gpu, block, operations in left:
+            while operations and _run(memories, signals, gpu, block, operations[0]):
+                operations.popleft()
                 moved = True
-        if not moved:
-            break
-    left = [entry for number, entry in enumerate(running) if done[number] < len(entry[1].ops)]
-    if left:
-        where = f"threadblock {left[0][1].id} of GPU {left[0][0].id}"
-        raise InvalidSchedule("data", f"{len(left)} threadblocks wait for ever, such as {where}")
+        left = [entry for entry in left if entry[2]]
+        if left and not moved:
+            where = f"threadblock {left[0][1].id} of GPU {left[0][0].id}"
+            raise InvalidSchedule("data", f"{len(left)} threadblocks wait for ever, such as {where}")
     kinds = {name.replace("_", ""): kind for kind, name in MSCCL_COLLECTIVES.items()}
-    for rank, expected in expected_results(kinds[plan.collective], inputs).items():
-        wrong = np.flatnonzero(memories[rank][OUTPUT][: len(expected)] != expected)
-        if len(wrong):
-            raise InvalidSchedule("data", f"GPU {rank} ends with a wrong unit {wrong[0]} of its output")
-
-
-def _memory(plan: PlusPlan, gpu: PlanGpu, generator: np.random.Generator) -> dict[str, Units]:
-    sizes = {INPUT: gpu.input_chunks, OUTPUT: gpu.output_chunks, SCRATCH: gpu.scratch_chunks}
-    memory = {name: generator.integers(2**32, size=size, dtype=np.uint32) for name, size in sizes.items()}
-    if plan.inplace:
-        small, large = sorted((INPUT, OUTPUT), key=lambda name: sizes[name])
-        start = gpu.id * sizes[small] if sizes[small] < sizes[large] else 0
-        memory[small] = memory[large][start : start + sizes[small]]
-    return memory
+    check_results(kinds[plan.collective], inputs, memories)
 
 
 def _run(
-    plan: PlusPlan,
     memories: list[dict[str, Units]],
     signals: dict[tuple[int, int, ChannelWay, int], int],
     gpu: PlanGpu,
@@ -428,9 +411,9 @@ def _run(
     if operation.channel_type is not None and operation.channel_ids is not None:
         peer, turn = _connection(gpu, block, operation.channel_type, operation.channel_ids[0])
     if operation.name == "wait":
-        arrived = signals[peer, gpu.id, operation.channel_type or "memory", turn] > 0
         key = peer, gpu.id, operation.channel_type or "memory", turn
-        signals[key] -= 1 if signals[key] else 0
+        arrived = signals[key] > 0
+        signals[key] -= arrived
         return arrived
     if operation.src_buff and operation.dst_buff:
         data = sum(_units(memories[gpu.id], source).copy() for source in operation.src_buff)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 from themis_opt.base.sources import Source
 from themis_opt.formats.readers.parts import Part, Reader, only
@@ -21,7 +20,7 @@ def _read(sources: Sequence[Source]) -> Part:
         groups[name] = tuple(source.whole(npu, f"{name}[{k}]") for k, npu in enumerate(members))
         if len(set(groups[name])) < len(members):
             raise source.error("names an NPU twice", name)
-    return Part(change=lambda machine: replace(machine, groups=MappingProxyType(groups)))
+    return Part(change=lambda machine: replace(machine, groups=groups))
 
 
 READER = Reader("communicator groups of ASTRA-sim 2", ("json",), _recognizes, _read)

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
@@ -32,7 +31,7 @@ class Machine:
     latency: Literal["lag", "occupy"] = "lag"
     flops: float | None = None
     memory_bandwidth: float | None = None
-    groups: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Part:
     change: Callable[[Machine], Machine] | None = None
     workload: Callable[[Machine | None], Instance] | None = None
     notes: tuple[str, ...] = ()
-    tables: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=lambda: MappingProxyType({}))
+    tables: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
     judge: Callable[[Instance], Mapping[str, Sequence[Mapping[str, str]]]] | None = None
     picture: Callable[[Path], None] | None = None
     source: str = ""
