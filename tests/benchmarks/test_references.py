@@ -27,6 +27,7 @@ from formulations.cp_sat import SolverProgress
 from formulations.job_plans import PlanOutcome
 from formulations.limits import Limits
 from formulations.sequencing import JobPaths, Sequencing, stages_along
+from themis_opt.batches.rows_file import write_csv
 from themis_opt.formats.tables import to_csv
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
@@ -162,7 +163,8 @@ def write(contests: list[Contest], folder: Path) -> None:
     protocol = f"{WORKERS} threads on {os.cpu_count()} cores ({platform.system()} {platform.machine()}); {versions}.\n"
     (folder / "references.md").write_text("\n".join([protocol, *map(markdown, contests)]))
     (folder / "references.csv").write_text(to_csv([row for contest in contests for row in contest.rows()]))
-    (folder / "trajectories.csv").write_text(to_csv([row for contest in contests for row in contest.points()]))
+    points = [row for contest in contests for row in contest.points()]
+    write_csv(folder / "trajectories.csv.gz", list(points[0]), points)
     plot(contests).savefig(folder / "references.svg", metadata={"Date": None})
 
 

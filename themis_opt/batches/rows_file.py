@@ -63,14 +63,21 @@ def _unpack(data: bytes, path: Path) -> bytes:
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write rows, at once or not at all; unknown values are empty cells."""
+    """Write rows, at once or not at all; unknown values are empty cells.
+
+    Times of the model are exact; what is derived from them, or measured, has nine digits.
+    """
     text = io.StringIO(newline="")
     table = csv.DictWriter(text, list(columns), lineterminator="\n", extrasaction="ignore")
     table.writeheader()
-    table.writerows({name: harmless(value) for name, value in row.items()} for row in rows)
+    table.writerows({name: _cell(name, value) for name, value in row.items()} for row in rows)
     # Without a time in the header, equal rows give equal files.
     data = text.getvalue().encode()
     write_atomically(path, gzip.compress(data, mtime=0) if path.suffix == PACKED else data)
+
+
+def _cell(name: str, value: Any) -> Any:
+    return float(f"{value:.9g}") if isinstance(value, float) and not name.endswith("_ns") else harmless(value)
 
 
 def num_rows(path: Path) -> int:
