@@ -12,7 +12,7 @@ from themis_opt.cli import options
 from themis_opt.cli.process import INTERRUPTED, UNMET, remaining, undisturbed
 
 if TYPE_CHECKING:
-    from themis_opt.base.units import Form
+    from themis_opt.cli.printing import ShownColumns
     from themis_opt.problem.instance import Instance
     from themis_opt.search.allowance import Allowance
     from themis_opt.study.comparison import Comparison
@@ -170,7 +170,7 @@ def _print_choice(choice: "RobustChoice | None") -> None:
 
     if choice is None:
         return
-    shown: dict[str, tuple[str, Form]] = {
+    shown: ShownColumns = {
         "policy": ("policy, as it is run", "text"),
         "nominal_makespan_ns": ("undisturbed", "time"),
         "p95_makespan_ns": ("p95", "time"),

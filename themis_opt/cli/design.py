@@ -1,6 +1,6 @@
 """``themis-opt design``: the bandwidths of a network that does not exist yet."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,11 +10,11 @@ from themis_opt.base.errors import InputError
 from themis_opt.cli import options
 
 if TYPE_CHECKING:
+    from themis_opt.cli.printing import ShownColumns
     from themis_opt.designing.design import Design
-    from themis_opt.study.columns import Form
 
 LEAST_PRICE = 1e-3  # picoseconds for each GB/s or dollar below which a price is noise
-SUMMARY: "Mapping[str, tuple[str, Form]]" = {
+SUMMARY: "ShownColumns" = {
     "reading": ("minimised", "text"),
     "fixed_ns": ("fixed order", "time"),
     "free_ns": ("free orders", "time"),
@@ -25,9 +25,8 @@ SUMMARY: "Mapping[str, tuple[str, Form]]" = {
     "bandwidth": ("bandwidth", "bandwidth"),
     "dollars": ("dollars", "text"),
 }
-"""Title and form of what is said of each design as a whole."""
 
-DIMENSIONS: "Mapping[str, tuple[str, Form]]" = {
+DIMENSIONS: "ShownColumns" = {
     "dimension": ("dimension", "text"),
     "kind": ("kind", "text"),
     "size": ("size", "count"),
@@ -38,7 +37,6 @@ DIMENSIONS: "Mapping[str, tuple[str, Form]]" = {
     "saved": ("one more GB/s saves", "text"),
     "provisioned": ("beside the one before", "text"),
 }
-"""The same of each dimension."""
 
 
 def design(
@@ -99,7 +97,7 @@ def _print(designs: "Sequence[Design]", points: "Sequence[Design]") -> None:
         print_rows("front", rows, {**SUMMARY, "note": ("", "text")})
 
 
-def _used(shown: "Mapping[str, tuple[str, Form]]", answer: "Design") -> "dict[str, tuple[str, Form]]":
+def _used(shown: "ShownColumns", answer: "Design") -> "ShownColumns":
     """Without the columns that say nothing of a problem."""
     dimensions = answer.problem.network.dimensions
     left_out = set() if answer.money else {"dollars"}

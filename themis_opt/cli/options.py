@@ -340,6 +340,14 @@ def solver_logged(path: Path | None) -> Iterator[None]:
         handler.close()
 
 
+def scheduled(instance: "Instance", specification: str) -> "Schedule":
+    """What a policy makes of an instance."""
+    from themis_opt.policies.registry import make_policy, specify
+    from themis_opt.schedules.simulator import simulate
+
+    return simulate(instance, make_policy(specify(specification, instance))(instance))
+
+
 def choose_policies(
     instance: "Instance", text: str | None, default: Callable[["Instance"], Sequence[str]], sizes: str = "equal"
 ) -> dict[str, "Policy"]:

@@ -12,7 +12,6 @@ from themis_opt.cli import options
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from themis_opt.problem.instance import Instance
     from themis_opt.schedules.schedule import Schedule
 
 
@@ -34,7 +33,7 @@ def plot(
     from themis_opt.formats.gantt import gantt, save_figure
     from themis_opt.formats.plot import PAPER_STYLE
 
-    others = {} if beside is None else {beside: _scheduled(schedule.instance, beside)}
+    others = {} if beside is None else {beside: options.scheduled(schedule.instance, beside)}
     if style == "screen" and not others:
         save_figure(gantt(schedule, bound=_bound(schedule)), output)
     else:
@@ -43,13 +42,6 @@ def plot(
     tell_files([output])
     times = [format_short_time(schedule.makespan), *(f"{n} {format_short_time(s.makespan)}" for n, s in others.items())]
     typer.echo(f"{schedule.instance.name or 'instance'}: {', '.join(times)}")
-
-
-def _scheduled(instance: "Instance", policy: str) -> "Schedule":
-    from themis_opt.policies.registry import make_policy, specify
-    from themis_opt.schedules.simulator import simulate
-
-    return simulate(instance, make_policy(specify(policy, instance))(instance))
 
 
 def _compact(schedule: "Schedule", others: "Mapping[str, Schedule]") -> "Figure":

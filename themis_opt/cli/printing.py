@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from themis_opt.study.columns import ResultColumn
 
 
+ShownColumns = Mapping[str, tuple[str, Form]]  # title and form of what a table shows, by the names of columns
+
 MOST_LINES = 2  # files of one folder that have a line each
 SMALL_CHUNK = 64 * 2**10  # bytes below which launches and headers, which networks have, cost about as much as the data
 
@@ -92,7 +94,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     print_ruled(printable(title), columns, [[printable(cell) for cell in row] for row in rows])
 
 
-def print_rows(title: str, rows: Sequence[Mapping[str, Any]], shown: Mapping[str, tuple[str, "Form"]]) -> None:
+def print_rows(title: str, rows: Sequence[Mapping[str, Any]], shown: ShownColumns) -> None:
     """Print values of rows as a table: by their names those `shown` that there are, with their titles and forms."""
     shown = {name: how for name, how in shown.items() if all(name in row for row in rows)}
     texts = [cells(form, [row[name] for row in rows]) for name, (_, form) in shown.items()]

@@ -1,6 +1,6 @@
 """``themis-opt robustness``: what a schedule is worth when bandwidths and latencies are off."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,11 +9,11 @@ from typer import Option
 from themis_opt.cli import options
 
 if TYPE_CHECKING:
-    from themis_opt.base.units import Form
+    from themis_opt.cli.printing import ShownColumns
     from themis_opt.study.robustness import LossDistribution
 
 RIVAL = "themis+scf"  # the policy that the schedule is compared with
-LOSS_COLUMNS: "Mapping[str, tuple[str, Form]]" = {
+LOSS_COLUMNS: "ShownColumns" = {
     "policy": ("policy", "text"),
     "nominal_makespan_ns": ("nominal", "time"),
     "nominal_loss": ("nominal loss", "share"),
@@ -24,15 +24,13 @@ LOSS_COLUMNS: "Mapping[str, tuple[str, Form]]" = {
     "max_loss": ("max", "share"),
     "mean_slowdown": ("mean slowdown", "share"),
 }
-"""Title and form of what the table shows."""
 
 
-OF_TOLERANCE: "Mapping[str, tuple[str, Form]]" = {
+OF_TOLERANCE: "ShownColumns" = {
     "way": ("bytes that may be lost", "text"),
     **{f"p{share}_ns": (f"p{share}", "time") for share in (50, 95, 99)},
     **{f"p{share}_gain": (f"p{share} gain", "ratio") for share in (50, 95, 99)},
 }
-"""Title and form of what the table of a tolerance shows."""
 
 
 @options.grouped
@@ -57,15 +55,13 @@ def robustness(
     schedule = replanning.apply(options.load_schedule(path))
 
     from themis_opt.cli.printing import print_json, print_rows, say_all, sizes_in_words, tell_files
-    from themis_opt.policies.registry import make_policy, specify
-    from themis_opt.schedules.simulator import simulate
+    from themis_opt.policies.registry import specify
     from themis_opt.study.robustness import executions, loss_distributions, parse_chunk_delay
     from themis_opt.study.tolerance import has_tolerance, say_gain, tolerance_effect
     from themis_opt.study.verdict import on_robustness
 
     instance = schedule.instance
     rival = specify(RIVAL, instance)
-    rival_schedule = simulate(instance, make_policy(rival)(instance))
     disturbance: dict[str, Any] = {
         "samples": samples,
         "seed": seed,
@@ -73,7 +69,7 @@ def robustness(
         "latency_jitter": jitter,
         "compute_jitter": compute_jitter,
     }
-    policies = executions("plan", schedule) | executions(rival, rival_schedule)
+    policies = executions("plan", schedule) | executions(rival, options.scheduled(instance, RIVAL))
     late = parse_chunk_delay(chunk_delay)
     distributions = loss_distributions(instance, policies, **disturbance, chunk_delay=late)
     effects = [tolerance_effect(schedule, **disturbance, chunk_delay=late)] if has_tolerance(instance) else []

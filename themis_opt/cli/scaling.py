@@ -9,8 +9,8 @@ from themis_opt.base.errors import InputError
 from themis_opt.cli import completion, options
 
 if TYPE_CHECKING:
+    from themis_opt.cli.printing import ShownColumns
     from themis_opt.problem.instance import Instance
-    from themis_opt.study.columns import Form
     from themis_opt.workloads.layers import TrainingModel
 
 POLICY = "horovod/hourglass"  # what trains by default: the paper measured Horovod
@@ -85,7 +85,7 @@ def _trained(model: "TrainingModel", network: str, training: options.Training, c
     return make_workload(model, model.layers(training.sequence), setup, chunks=chunks)
 
 
-SCALING_COLUMNS: "dict[str, tuple[str, Form]]" = {
+SCALING_COLUMNS: "ShownColumns" = {
     "npus": ("NPUs", "count"),
     "utilisation": ("utilisation", "share"),
     "compression": ("compression", "ratio"),
@@ -96,9 +96,8 @@ SCALING_COLUMNS: "dict[str, tuple[str, Form]]" = {
     "amdahl": ("Amdahl", "share"),
     "parameter_servers": ("parameter servers", "count"),
 }
-"""Title and form of what the table shows."""
 
-NEEDED: "dict[str, tuple[str, Form]]" = {
+NEEDED: "ShownColumns" = {
     "npus": ("NPUs", "count"),
     "utilisation": ("utilisation", "share"),
     "least_compression": ("compression", "text"),

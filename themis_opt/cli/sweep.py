@@ -10,11 +10,11 @@ from themis_opt.base.errors import InputError
 from themis_opt.cli import options
 
 if TYPE_CHECKING:
-    from themis_opt.study.columns import Form
+    from themis_opt.cli.printing import ShownColumns
 
 USUAL_SIZES = "size=64KiB..1GiB:4"
 
-SWEEP_COLUMNS: "dict[str, tuple[str, Form]]" = {
+SWEEP_COLUMNS: "ShownColumns" = {
     "policy": ("policy", "text"),
     "makespan_ns": ("makespan", "time"),
     "iteration_ns": ("iteration", "time"),
@@ -23,7 +23,6 @@ SWEEP_COLUMNS: "dict[str, tuple[str, Form]]" = {
     "busy": ("busy", "shares"),
     "gap": ("gap", "share"),
 }
-"""Title and form of what the table shows behind the varied values."""
 
 
 @options.grouped
@@ -61,8 +60,10 @@ def sweep(
     if as_json:
         print_json(rows)
         return
-    heads: dict[str, tuple[str, Form]] = {figure: (figure, "text") for figure in varied}
-    print_rows(f"{name}: {len(rows)} runs, chunk sizes {sizes}", _readable(rows, list(varied)), heads | SWEEP_COLUMNS)
+    shown: ShownColumns = {**{figure: (figure, "text") for figure in varied}, **SWEEP_COLUMNS}
+    print_rows(
+        f"{name}: {len(rows)} runs, chunk sizes {sizes}", _readable(rows, list(varied)), {**heads, **SWEEP_COLUMNS}
+    )
 
 
 def _varied(texts: Sequence[str]) -> dict[str, list[Any]]:

@@ -11,7 +11,7 @@ from themis_opt.cli import options
 from themis_opt.cli.process import INTERRUPTED, remaining, undisturbed
 
 if TYPE_CHECKING:
-    from themis_opt.base.units import Form
+    from themis_opt.cli.printing import ShownColumns
     from themis_opt.problem.instance import Instance
     from themis_opt.tuning import Tuned
 
@@ -191,7 +191,7 @@ def _print_buckets(tuned: "Tuned") -> None:
     ]
     if rows:
         title = f"size of buckets with {tuned.choice['launching']}, all else as it is best"
-        times: dict[str, tuple[str, Form]] = {"iteration_ns": ("iteration", "time"), "gap": ("gap", "share")}
+        times: ShownColumns = {"iteration_ns": ("iteration", "time"), "gap": ("gap", "share")}
         print_rows(title, rows, {"mb": ("bucket, MiB", "text"), **times, "note": ("", "text")})
 
 

@@ -13,22 +13,8 @@ from pathlib import Path
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
-from themis_opt.formats.protobuf import (
-    FIXED_WIDTHS,
-    LENGTH_DELIMITED,
-    VARINT,
-    Field,
-    MalformedMessage,
-    bytes_field,
-    delimited,
-    double_field,
-    number_field,
-    packed_field,
-    read_fields,
-    read_packed,
-    read_varint,
-    signed,
-)
+from themis_opt.formats import protobuf
+from themis_opt.formats.protobuf import Field, MalformedMessage
 
 VERSION = "0.0.4"
 MAX_NODES = 200_000
@@ -97,38 +83,38 @@ FIXED: Mapping[int, str] = {DOUBLE: "<d", FLOAT: "<f", 19: "<I", 21: "<Q", 23: "
 def attribute(name: str, value: AttributeValue) -> bytes:
     """An attribute as the field of a node."""
     if isinstance(value, bool):
-        kind = number_field(BOOL, value)
+        kind = protobuf.number_field(BOOL, value)
     elif isinstance(value, int):
-        kind = number_field(SIGNED_FIELDS.get(name, INT64), value)
+        kind = protobuf.number_field(SIGNED_FIELDS.get(name, INT64), value)
     elif isinstance(value, tuple):
-        kind = bytes_field(BOOLS, packed_field(1, value))
+        kind = protobuf.bytes_field(BOOLS, protobuf.packed_field(1, value))
     else:
-        kind = bytes_field(TEXT, value) if isinstance(value, str) else double_field(DOUBLE, value)
-    return bytes_field(10, bytes_field(1, name) + kind)
+        kind = protobuf.bytes_field(TEXT, value) if isinstance(value, str) else protobuf.double_field(DOUBLE, value)
+    return protobuf.bytes_field(10, protobuf.bytes_field(1, name) + kind)
 
 
 def node_bytes(id: int, name: str, type: int, deps: bytes, attributes: bytes, duration_micros: int = 0) -> bytes:  # noqa: A002
     """A node behind its length; `deps` and `attributes` are fields of it, so that many nodes share their bytes."""
-    head = number_field(1, id) + bytes_field(2, name) + number_field(3, type)
-    length = number_field(7, duration_micros) if duration_micros else b""
-    return delimited(head + deps + length + attributes)
+    head = protobuf.number_field(1, id) + protobuf.bytes_field(2, name) + protobuf.number_field(3, type)
+    length = protobuf.number_field(7, duration_micros) if duration_micros else b""
+    return protobuf.delimited(head + deps + length + attributes)
 
 
 def data_deps(nodes: Iterable[int]) -> bytes:
     """Dependencies as the field of a node."""
-    return packed_field(5, nodes)
+    return protobuf.packed_field(5, nodes)
 
 
 def trace_head() -> bytes:
     """The bytes before the nodes of a trace."""
-    return delimited(bytes_field(1, VERSION))
+    return protobuf.delimited(protobuf.bytes_field(1, VERSION))
 
 
 def write_trace(nodes: Iterable[Node]) -> bytes:
     """A trace as the bytes of a file."""
     parts = [trace_head()]
     for node in nodes:
-        deps = packed_field(4, node.ctrl_deps) + data_deps(node.data_deps)
+        deps = protobuf.packed_field(4, node.ctrl_deps) + data_deps(node.data_deps)
         attributes = b"".join(attribute(name, value) for name, value in node.attributes.items())
         parts.append(node_bytes(node.id, node.name, node.type, deps, attributes, node.duration_micros))
     return b"".join(parts)
@@ -155,7 +141,7 @@ def _nodes(data: bytes) -> Iterator[Node]:
     metadata = next(messages, None)
     if metadata is None:
         raise ValueError("the file is empty")
-    for _ in read_fields(metadata):
+    for _ in protobuf.read_fields(metadata):
         pass
     for message in messages:
         yield _node(message)
@@ -164,7 +150,7 @@ def _nodes(data: bytes) -> Iterator[Node]:
 def _messages(data: bytes) -> Iterator[bytes]:
     place = 0
     while place < len(data):
-        length, place = read_varint(data, place)
+        length, place = protobuf.read_varint(data, place)
         if place + length > len(data):
             raise MalformedMessage(f"{length} bytes are promised at byte {place}, {len(data) - place} are left")
         yield data[place : place + length]
@@ -174,13 +160,13 @@ def _messages(data: bytes) -> Iterator[bytes]:
 def _node(message: bytes) -> Node:
     numbers, deps = {1: 0, 3: 0, 7: 0}, {4: list[int](), 5: list[int]()}
     name, attributes = "", dict[str, AttributeValue]()
-    for item in read_fields(message):
+    for item in protobuf.read_fields(message):
         if item.number not in NODE_FIELDS:
             raise ValueError(f"unknown field {item.number} of a node")
         if item.number in numbers and isinstance(item.value, int):
             numbers[item.number] = item.value
-        elif item.number in deps and item.wire_type in (VARINT, LENGTH_DELIMITED):
-            deps[item.number] += read_packed(item.value)
+        elif item.number in deps and item.wire_type in (protobuf.VARINT, protobuf.LENGTH_DELIMITED):
+            deps[item.number] += protobuf.read_packed(item.value)
         elif item.number == 2 and isinstance(item.value, bytes):
             name = item.value.decode()
         elif item.number == 10 and isinstance(item.value, bytes):
@@ -192,7 +178,7 @@ def _node(message: bytes) -> Node:
 def _attribute(message: bytes) -> dict[str, AttributeValue]:
     """Name and value of an attribute; nothing where it holds a list."""
     name, value = "", None
-    for item in read_fields(message):
+    for item in protobuf.read_fields(message):
         if item.number == 1 and isinstance(item.value, bytes):
             name = item.value.decode()
         else:
@@ -209,9 +195,9 @@ def _value(item: Field) -> AttributeValue | None:
     if item.number == TEXT:
         return data.decode()
     if item.number == BOOLS:
-        return tuple(bool(value) for flags in read_fields(data) for value in read_packed(flags.value))
+        return tuple(bool(value) for flags in protobuf.read_fields(data) for value in protobuf.read_packed(flags.value))
     form = FIXED.get(item.number)
-    if form is None or struct.calcsize(form) != FIXED_WIDTHS.get(item.wire_type):
+    if form is None or struct.calcsize(form) != protobuf.FIXED_WIDTHS.get(item.wire_type):
         return None
     value: int | float = struct.unpack(form, data)[0]
     return value
@@ -221,5 +207,5 @@ def _number(field: int, value: int) -> bool | int | None:
     if field == BOOL:
         return bool(value)
     if field in VARINTS:
-        return signed(value)
+        return protobuf.signed(value)
     return value >> 1 ^ -(value & 1) if field in ZIGZAGS else None

@@ -17,16 +17,8 @@ from matplotlib.patches import Patch
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_percent, time_unit
-from themis_opt.formats.drawing import (
-    PICTURED_MICRO,
-    draw_bars,
-    draw_busy_bandwidth,
-    draw_periods,
-    format_pictured_time,
-    label_bars,
-    label_rows,
-    label_time,
-)
+from themis_opt.formats import drawing
+from themis_opt.formats.drawing import PICTURED_MICRO, format_pictured_time
 from themis_opt.formats.palette import (
     BACKWARD,
     FORWARD,
@@ -96,10 +88,10 @@ def gantt(schedule: Schedule, title: str = "", bound: float | None = None) -> Fi
     unit, scale = time_unit(timeline.length, micro=PICTURED_MICRO)
     figure, upper, lower = _panels(timeline)
     _draw_timeline(upper, timeline, scale)
-    draw_busy_bandwidth(lower, timeline, scale)
-    label_time(lower, timeline.length / scale, unit)
+    drawing.draw_busy_bandwidth(lower, timeline, scale)
+    drawing.label_time(lower, timeline.length / scale, unit)
     if schedule.has_period:
-        draw_periods(upper, lower, timeline, scale, unit)
+        drawing.draw_periods(upper, lower, timeline, scale, unit)
         caption = _period_caption(schedule)
     else:
         caption = f"makespan {schedule.makespan / scale:.4g} {unit}, {_busiest(schedule)}"
@@ -124,7 +116,7 @@ def execution_gantt(predicted: Schedule, measured: Schedule, title: str = "") ->
     for axes, timeline, name in zip(both, timelines, ("predicted", "measured"), strict=True):
         _draw_timeline(axes, timeline, scale)
         axes.set_title(f"{name}: {timeline.length / scale:.4g} {unit}", loc="left", color=INK, fontsize=10)
-    label_time(both[1], max(lengths) / scale, unit)
+    drawing.label_time(both[1], max(lengths) / scale, unit)
     both[1].tick_params(axis="x", bottom=True, labelbottom=True)
     error = lengths[1] / lengths[0] - 1
     where = "above" if error >= 0 else "below"
@@ -155,9 +147,9 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 def _draw_timeline(axes: Axes, timeline: Timeline, scale: int) -> None:
     for bars in timeline.bars:
-        draw_bars(axes, timeline, bars, scale)
-        label_bars(axes, timeline, bars, scale)
-    label_rows(axes, timeline)
+        drawing.draw_bars(axes, timeline, bars, scale)
+        drawing.label_bars(axes, timeline, bars, scale)
+    drawing.label_rows(axes, timeline)
 
 
 def _figure(height: float) -> Figure:
