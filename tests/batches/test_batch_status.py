@@ -15,8 +15,8 @@ from themis_opt.batches.executors import Site
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import read_experiment
 from themis_opt.batches.output import finished_rows
-from themis_opt.batches.runner import RunnerParams, run_batch
-from themis_opt.batches.status import Status, status_of
+from themis_opt.batches.runner import BatchState, RunnerParams, run_batch
+from themis_opt.batches.status import status_of
 from themis_opt.batches.store import APPLICATION, RunStore
 
 TEXT = """name = "trial"
@@ -45,19 +45,19 @@ def run(path, runs, committed=lambda: None, begin=lambda: None):
 
 
 def test_a_batch_that_never_ran_is_all_to_do(path):
-    assert status_of(path) == Status(8)
+    assert status_of(path) == BatchState(8, is_running=False)
     assert not path.with_name("runs.sqlite").exists()
 
 
 def test_a_finished_batch_has_nothing_left(path):
     run(path, expand(read_experiment(path), path))
-    assert status_of(path) == Status(8, 8, seconds_left=0.0)
+    assert status_of(path) == BatchState(8, 8, is_running=False, seconds_left=0.0)
 
 
 def test_a_stopped_batch_has_the_rest_left_with_the_time_that_it_takes(path):
     run(path, expand(read_experiment(path), path)[:5])
     status = status_of(path, jobs=1)
-    assert (status.done, status.running, status.remaining, status.is_running) == (5, 0, 3, False)
+    assert (status.done, status.running, status.total, status.is_running) == (5, 0, 8, False)
     assert status.seconds_left > 0
 
 
@@ -71,7 +71,7 @@ def test_readers_see_rows_while_the_batch_writes(path):
 
     run(path, expand(read_experiment(path), path), read, lambda: next(first, False) or has_seen.wait(PATIENCE))
     assert seen[0].done >= 1
-    assert all(status.is_running and status.done + status.running + status.remaining == 8 for status in seen)
+    assert all(status.is_running and status.done + status.running <= status.total == 8 for status in seen)
     assert max(status.running for status in seen) >= 1
 
 

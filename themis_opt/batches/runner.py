@@ -42,15 +42,19 @@ USUAL_RUNNER = RunnerParams()
 
 @dataclass(frozen=True)
 class BatchState:
-    """How far a batch is: runs that have a row, those of them that failed, and all; and those that run now.
+    """How far a batch is.
 
-    `seconds_left` is how long the rest may take, None if nothing is known yet.
+    `total`, `done`, `failed`: runs in all, those that have a row, and those of them that failed.
+    `running`: runs that are being executed now.
+    `is_running`: whether a process is writing the store.
+    `seconds_left`: how long the rest may take; None where nothing is known yet.
     """
 
-    done: int
-    failed: int
     total: int
+    done: int = 0
+    failed: int = 0
     running: int = 0
+    is_running: bool = True
     seconds_left: float | None = None
 
 
@@ -98,7 +102,7 @@ def run_batch(
     known, keys = store.statuses(code_version()), {run.key for run in runs}
     todo = {run.key for run in left}
     failed = sum(known.get(key) == "failed" for key in keys - todo)
-    state = BatchState(len(keys) - len(todo), failed, len(keys))
+    state = BatchState(len(keys), len(keys) - len(todo), failed)
     runner = _Runner(left, store, site, report, committed, state, params)
     interrupted = False
     if left:

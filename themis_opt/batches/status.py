@@ -1,7 +1,6 @@
 """How far a batch is, told from its store alone, while another process may be writing it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from time import time
 from types import MappingProxyType
@@ -12,30 +11,8 @@ from themis_opt.batches.executors import cores
 from themis_opt.batches.expansion import Run, expand
 from themis_opt.batches.experiment import STORE, read_experiment
 from themis_opt.batches.measured_run import code_version
+from themis_opt.batches.runner import BatchState
 from themis_opt.batches.store import RunStore
-
-
-@dataclass(frozen=True)
-class Status:
-    """How far a batch is.
-
-    `total`, `done`, `failed`: runs in all, those that have a row, and those of them that failed.
-    `running`: runs that are being executed now.
-    `is_running`: whether a process is writing the store.
-    `seconds_left`: how long the rest may take; None where nothing is known yet.
-    """
-
-    total: int
-    done: int = 0
-    failed: int = 0
-    running: int = 0
-    is_running: bool = False
-    seconds_left: float | None = None
-
-    @property
-    def remaining(self) -> int:
-        """Runs that have no row and are not running."""
-        return self.total - self.done - self.running
 
 
 def status_of(
@@ -45,7 +22,7 @@ def status_of(
     jobs: int | None = None,
     quick: bool = False,
     overrides: Mapping[str, Any] = MappingProxyType({}),
-) -> Status:
+) -> BatchState:
     """How far the batch of an experiment is.
 
     Raises InputError if the experiment breaks a rule, or the store cannot be read.
@@ -60,12 +37,12 @@ def status_of(
     runs = list({run.key: run for run in expand(experiment, path, quick=quick)}.values())
     place = store or path.parent / STORE
     if not place.exists():
-        return Status(len(runs))
+        return BatchState(len(runs), is_running=False)
     with RunStore(place, reading=True) as kept:
         return _status(runs, kept, jobs or cores())
 
 
-def _status(runs: list[Run], store: RunStore, slots: int) -> Status:
+def _status(runs: list[Run], store: RunStore, slots: int) -> BatchState:
     is_running, progress = store.is_written(), store.progress()
     rows = [row for row in store.rows(code_version()) if row.get("status") in ("ok", "failed")]
     states = {row["key"]: row["status"] for row in rows}
@@ -77,4 +54,4 @@ def _status(runs: list[Run], store: RunStore, slots: int) -> Status:
         if progress.get("seconds_left") is not None:
             left = max(progress["seconds_left"] - max(time() - progress["at"], 0.0), 0.0)
     failed = sum(states.get(run.key) == "failed" for run in runs)
-    return Status(len(runs), len(runs) - len(missing), failed, running, is_running, left)
+    return BatchState(len(runs), len(runs) - len(missing), failed, running, is_running, left)

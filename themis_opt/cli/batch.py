@@ -77,13 +77,14 @@ def _say_status(experiment: Path, as_json: bool, **settings: Any) -> None:
     from themis_opt.cli.printing import print_json, say
 
     status = status_of(experiment, **settings)
+    remaining = status.total - status.done - status.running
     if as_json:
-        print_json(asdict(status) | {"remaining": status.remaining})
+        print_json(asdict(status) | {"remaining": remaining})
         return
     at_work = "a batch is at work" if status.is_running else "no batch is at work"
     say(
         f"{status.done} of {status.total} runs done, {status.failed} of them failed; {status.running} running, "
-        f"{status.remaining} remaining; {at_work}"
+        f"{remaining} remaining; {at_work}"
     )
     if status.done < status.total and status.seconds_left is None:
         say("no run like these is done yet: the time left is not known")

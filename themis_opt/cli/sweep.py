@@ -61,9 +61,7 @@ def sweep(
         print_json(rows)
         return
     shown: ShownColumns = {**{figure: (figure, "text") for figure in varied}, **SWEEP_COLUMNS}
-    print_rows(
-        f"{name}: {len(rows)} runs, chunk sizes {sizes}", _readable(rows, list(varied)), {**heads, **SWEEP_COLUMNS}
-    )
+    print_rows(f"{name}: {len(rows)} runs, chunk sizes {sizes}", _readable(rows, list(varied)), shown)
 
 
 def _varied(texts: Sequence[str]) -> dict[str, list[Any]]:

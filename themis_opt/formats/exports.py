@@ -49,10 +49,7 @@ class Exporter(Protocol):
 class SizedExporter(Exporter, Protocol):
     """Writes plans that serve messages of some sizes alone.
 
-    Attributes
-    ----------
-    min_bytes, max_bytes : int
-        Knobs: the smallest and the largest message, in bytes; 0 stands for no limit.
+    `min_bytes`, `max_bytes`: knobs: the smallest and the largest message, in bytes; 0 stands for no limit.
     """
 
     min_bytes: int
@@ -71,14 +68,11 @@ def make_exporter(specification: str) -> Exporter:
     if name not in EXPORTS:
         raise InputError(f"unknown format; use one of {', '.join(EXPORTS)}", field="--to", value=name)
     kind: Any = EXPORTS.load(name)
-    if not is_dataclass(kind):
+    is_exporter = is_dataclass(kind)  # asked here, it would make mypy forget how to call it
+    if not is_exporter:
         raise InputError(f"must be a dataclass, is not in {EXPORTS.origin(name)}", field="--to", value=name)
-    made: Exporter = _with_knobs(kind, knobs_of(kind, specification, settings, field="--to"))
+    made: Exporter = kind(**knobs_of(kind, specification, settings, field="--to"))
     return made
-
-
-def _with_knobs(kind: Any, knobs: dict[str, Any]) -> Any:
-    return kind(**knobs)
 
 
 def make_sized_exporter(specification: str) -> SizedExporter:

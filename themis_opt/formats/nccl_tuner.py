@@ -113,18 +113,8 @@ class NcclTuner:
         lines = [f"# {TUNER_COLUMNS}"]
         for kind, table in self._tables(schedule).items():
             for advice in table.advice(self.tolerance):
-                words = (
-                    TUNER_COLLECTIVES[kind],
-                    advice.low,
-                    advice.high,
-                    *advice.choice,
-                    self.channels,
-                    nodes,
-                    ranks,
-                    -1,
-                    -1,
-                )
-                lines.append(",".join(map(str, words)))
+                sizes_and_choice = (TUNER_COLLECTIVES[kind], advice.low, advice.high, *advice.choice)
+                lines.append(",".join(map(str, (*sizes_and_choice, self.channels, nodes, ranks, -1, -1))))
         yield TUNER_FILE, "\n".join(lines) + "\n"
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
@@ -206,7 +196,7 @@ def _choice(source: Source) -> NcclChoice:
 def _table(folder: Path, kind: CollectiveKind, measured: Mapping[NcclChoice, Sequence[Measurement]]) -> TimeTable:
     """The median times of all sizes that were measured in more than one way."""
     choices = tuple(sorted(measured))
-    sizes = sorted({measurement.size for own_log in measured.values() for measurement in own_log})
+    sizes = sorted({measurement.size for log in measured.values() for measurement in log})
     times = np.array([[_median(measured[choice], size) for choice in choices] for size in sizes])
     kept = np.isfinite(times).sum(axis=1) > 1
     if not kept.any():

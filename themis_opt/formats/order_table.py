@@ -27,20 +27,7 @@ LAUNCH_FIELDS = {"part", "tensors", "after", "before", "after_launches"}
 def order_table(schedule: Schedule) -> dict[str, Any]:
     """The paths of all chunks and the issue order on every dimension, ready for JSON.
 
-    Returns
-    -------
-    dict
-        ``collectives`` lists name, kind, bytes and ``chunks``; a chunk has its ``index``, its ``bytes`` and, for
-        each phase it goes through, the names of the dimensions in order, under the phase's label, such as
-        ``rs_order`` and ``ag_order``.  ``dimensions`` lists name, size and ``issue_order``, which is empty where
-        no collective passes; an issue names collective, chunk and phase, and where the dimension has ``rails`` the
-        bytes that each carries of it, with headers.
-
-        With compute, the collectives are those launched in every iteration.  Each also says which ``part`` (``whole``,
-        ``scatter`` or ``gather``) of which ``tensors`` it is, after the end of which task it is launched (``after``)
-        and which one waits for it (``before``): null, or a ``task`` of the iteration ``later`` than that of the launch;
-        and it waits for the results of ``after_launches``.  An issue also has its ``dimension``, since those that are
-        one resource share an entry, and its ``shift`` in periods.
+    What each field means is said in ``order.schema.json`` beside this module.
     """
     table: dict[str, Any] = json.loads(order_json(schedule))
     return table

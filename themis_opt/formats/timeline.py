@@ -189,12 +189,7 @@ class Timeline:
         are one resource, the sum below takes one.  Where dimensions are held only to send, its mean over the makespan
         is the utilisation.
 
-        Returns
-        -------
-        times : int64 array
-            Ascending, from 0 on.
-        shares : float64 array, same shape
-            Share from each time to the next, within 0..1; the last is 0.
+        Returns times (ascending, from 0 on) and the share from each time to the next, within 0..1; the last is 0.
         """
         instance = self.schedule.instance
         used = [(lane, k) for lane, (k, _) in enumerate(self.lanes) if k in self.schedule.dimensions_in_use]

@@ -391,8 +391,3 @@ def on_hosts(hosts: Sequence[Host], transport: str, launcher: str, python: str) 
         return processes
 
     return start
-
-
-def nobody(_coordinator: str, _token: str) -> Sequence[subprocess.Popen[bytes]]:
-    """Ranks that others start, such as torchrun or mpiexec."""
-    return ()

@@ -9,7 +9,7 @@ from pathlib import Path
 from themis_opt.base.documents import read_text
 from themis_opt.base.errors import InputError
 from themis_opt.runtime.control import TOKEN_VARIABLE
-from themis_opt.runtime.coordinator import Coordinator, Host, nobody
+from themis_opt.runtime.coordinator import Coordinator, Host
 from themis_opt.runtime.worker import LOST, serve
 
 WORLD_VARIABLES = (
@@ -86,7 +86,7 @@ def joined(place: str, num_ranks: int, transport: str, address: str) -> Iterator
         raise InputError("must hold the same random text for all ranks", field=TOKEN_VARIABLE)
     child = os.fork() if rank == 0 else -1
     if child == 0:
-        with Coordinator(num_ranks, nobody, host, int(port), token) as coordinator:
+        with Coordinator(num_ranks, lambda _host, _token: (), host, int(port), token) as coordinator:
             yield coordinator
         return
     code = serve(rank, (host, int(port)), address, transport, token)
