@@ -12,12 +12,8 @@ from themis_opt.reports.rendering.tables import duration, table
 from themis_opt.reports.results import geometric_mean, results
 from themis_opt.reports.sections import MOST_LISTED_ROWS, failures, warnings
 
-USUAL_POLICY, USUAL_CHUNKS = "themis+scf", 64
-"""What a choice of chunks is compared with: the setting of the paper."""
-
-NEARLY = 1.01
-"""Up to so many times the best makespan, fewer chunks are as good."""
-
+USUAL_POLICY, USUAL_CHUNKS = "themis+scf", 64  # what a choice of chunks is compared with: the setting of the paper
+NEARLY = 1.01  # up to so many times the best makespan, fewer chunks are as good
 SPEED = Axis("speed", "speed relative to the best of all", format="percent")
 
 
@@ -51,8 +47,7 @@ def _blocks(schedules: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return parts
 
 
-COST_COLUMNS = ["launch_overhead_ns", "packet", "latency", "ag_order"]
-"""Columns of what a run costs."""
+COST_COLUMNS = ["launch_overhead_ns", "packet", "latency", "ag_order"]  # columns of what a run costs
 
 
 def _costs_of(runs: pd.DataFrame) -> str:

@@ -15,27 +15,17 @@ from themis_opt.reports.rendering.tables import cell, percent, plural, table, ti
 from themis_opt.reports.results import OPTIMAL, SEARCHES
 from themis_opt.reports.sections import coverage, gap_tables, optimal_sentence, policy_tables
 
-LARGE = 16 * 2**20
-"""Bytes from which bandwidth, not latency, decides on the networks of the paper."""
-
-SMALLEST_GAP = 1e-5
-"""Gaps below are drawn here, because the axes are logarithmic."""
-
-MOMENTS = 60
-"""Moments at which the curves over time are known, in even steps of the logarithm of time."""
-
-EARLIEST = 1e-3
-"""Seconds: what happens before is drawn here."""
-
+LARGE = 16 * 2**20  # bytes from which bandwidth, not latency, decides on the networks of the paper
+SMALLEST_GAP = 1e-5  # gaps below are drawn here, because the axes are logarithmic
+MOMENTS = 60  # moments at which the curves over time are known, in even steps of the logarithm of time
+EARLIEST = 1e-3  # seconds: what happens before is drawn here
 CHUNK_AXIS = Axis("chunks", "chunks", log=True, format="count")
 SIZE_AXIS = Axis("size_bytes", "size", log=True, format="size")
 GAP_AXIS = Axis("gap", "mean gap to the best bound", log=True, format="percent")
 
 FLOOR = f"Gaps below {tick(SMALLEST_GAP, 'percent')} are drawn there."
 
-GapPath = list[tuple[float, float]]
-"""Seconds, and the gap of the best schedule from then on."""
-
+GapPath = list[tuple[float, float]]  # seconds, and the gap of the best schedule from then on
 _POINTS = TypeAdapter[list[list[float | None]]](list[Annotated[list[float | None], Field(min_length=2)]])
 
 

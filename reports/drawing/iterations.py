@@ -23,11 +23,8 @@ from themis_opt.workloads.splitbrain import memory_fraction
 BUCKET_KNOBS: Mapping[str, str] = MappingProxyType({"ddp": "cap", "dear": "threshold", "horovod": "buffer"})
 """The knob that says how large a bucket is, by launching policy."""
 
-FUSED = "fused"
-"""The launching policy that speed-ups are over, with the chunk policy of the fixed order."""
-
-LINEAR = "linear"
-"""The kind of fully connected layers, and the name of a speed-up that is the number of machines."""
+FUSED = "fused"  # the launching policy that speed-ups are over, with the chunk policy of the fixed order
+LINEAR = "linear"  # the kind of fully connected layers, and the name of a speed-up that is the number of machines
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,7 @@ BLOCK = "figure 12"
 THEMIS, LARGEST = "themis+scf", "themis+scf_largest"
 """Two readings of smallest chunk first: by the bytes before a stage, and by the larger side of it."""
 
-BEYOND = "hourglass"
-"""The policy that the paper does not have."""
-
+BEYOND = "hourglass"  # the policy that the paper does not have
 COMPARED_POLICIES = ((THEMIS, THEMIS), (LARGEST, THEMIS), (IDEAL, IDEAL))
 """Policies, and those that they are compared with: both readings with the one that was published."""
 

@@ -30,21 +30,11 @@ from themis_opt.reports.rendering.tables import duration, percent, plural, table
 from themis_opt.reports.results import BASELINE, geometric_mean, results, speedups
 from themis_opt.reports.sections import failures, warnings
 
-COUNTED = 2**30 / 8
-"""Bytes per second of a published Gb/s: the simulator behind the figures counts in GiB/s."""
-
-UNITS = "baseline+fifo"
-"""The policy whose published time of figure 5 says how long a unit is."""
-
-SIZE_BLOCK = "figures 8 and 11"
-"""The block of runs over sizes."""
-
-Point = tuple[str, str, int]
-"""Network, policy and bytes."""
-
-MICROSECOND_NS = 1000.0
-"""Nanoseconds."""
-
+COUNTED = 2**30 / 8  # bytes per second of a published Gb/s: the simulator behind the figures counts in GiB/s
+UNITS = "baseline+fifo"  # the policy whose published time of figure 5 says how long a unit is
+SIZE_BLOCK = "figures 8 and 11"  # the block of runs over sizes
+Point = tuple[str, str, int]  # network, policy and bytes
+MICROSECOND_NS = 1000.0  # nanoseconds
 MAKESPAN_AXIS = Axis("makespan_ns", "time", format="duration")
 UTILISATION_AXIS = Axis("utilisation", "utilisation", format="percent")
 

@@ -17,11 +17,8 @@ from themis_opt.reports.sections import (
     warnings,
 )
 
-RANDOM = "random:"
-"""How the names of random instances begin."""
-
-COSTLY_BLOCKS = "with costs"
-"""How the names of blocks end in which every chunk costs something, whatever its size."""
+RANDOM = "random:"  # how the names of random instances begin
+COSTLY_BLOCKS = "with costs"  # how the names of blocks end in which every chunk costs something, whatever its size
 
 
 def policies(rows: pd.DataFrame, experiment: ExperimentHead) -> Report:

@@ -17,18 +17,12 @@ from themis_opt.reports.rendering.document import Column, Section, Table
 PAPER = Path(__file__).with_suffix(".json")
 """All numbers and points of the paper, for every experiment that makes its figures again."""
 
-Numbers = Mapping[str, float]
-"""A number for each policy, or for each workload."""
-
-Curves = Mapping[str, Mapping[str, tuple[float, ...]]]
-"""By network and policy one number for each size."""
-
-IDEAL = "ideal"
-"""Stands in the place of a policy for collectives that use all bandwidth."""
+Numbers = Mapping[str, float]  # a number for each policy, or for each workload
+Curves = Mapping[str, Mapping[str, tuple[float, ...]]]  # by network and policy one number for each size
+IDEAL = "ideal"  # stands in the place of a policy for collectives that use all bandwidth
 
 
-COMPUTE_PARTS = ("fwd", "bwd")
-"""Published parts of a bar that are compute, which is the same in all bars of a panel."""
+COMPUTE_PARTS = ("fwd", "bwd")  # published parts of a bar that are compute, which is the same in all bars of a panel
 
 
 class PublishedNetwork(Model):

@@ -12,14 +12,11 @@ from themis_opt.reports.sections import policy_tables
 
 HEURISTIC, RIVAL_POLICY = "hourglass", "themis+scf"
 
-EQUALLY_FAST = 1e-6
-"""Relative difference up to which two makespans are equal."""
-
+EQUALLY_FAST = 1e-6  # relative difference up to which two makespans are equal
 LEAST_LOSS = 0.005
 """Loss of the rival to the reference from which it can be shared out: less is within the doubt about the reference."""
 
-MOST_REMAINING = 2.0
-"""Shares of that loss above are drawn here: what matters is below 1."""
+MOST_REMAINING = 2.0  # shares of that loss above are drawn here: what matters is below 1
 
 
 def random_sections(schedules: pd.DataFrame) -> tuple[Section, ...]:

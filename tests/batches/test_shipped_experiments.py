@@ -10,8 +10,7 @@ from themis_opt.cli.main import application
 
 REPORTS = Path(__file__).parents[2] / "reports"
 EXPERIMENTS = sorted(path.parent.name for path in REPORTS.glob("*/experiment.toml"))
-LONG = {"iterations", "policies", "scaling"}
-"""Experiments whose quick variants take about ten seconds and more."""
+LONG = {"iterations", "policies", "scaling"}  # experiments whose quick variants take about ten seconds and more
 
 
 def command(*arguments: object) -> str:

@@ -42,12 +42,8 @@ from themis_opt.workloads.files import instance_text
 
 SEARCH, HOURGLASS = "themis_opt.search", "themis_opt.policies.hourglass.policy"
 
-FEWEST_INSTANCES = 5
-"""Fewer say nothing of their standard error."""
-
-EVERYTHING = ""
-"""The side from which nothing is taken out."""
-
+FEWEST_INSTANCES = 5  # fewer say nothing of their standard error
+EVERYTHING = ""  # the side from which nothing is taken out
 ITERATIONS = ("iterations",)
 ONE_COLLECTIVE = tuple(family for family in FAMILIES if family not in ITERATIONS)
 

@@ -13,25 +13,14 @@ from matplotlib.figure import Figure
 from themis_opt.formats.palette import INK, LINE, QUIET
 from themis_opt.schedules.schedule import Schedule
 
-NANOSECOND, MICROSECOND = 1_000, 1_000_000
-"""In picoseconds."""
-
-ANY_PATHS = "any"
-"""What the bound of a solver holds for that chooses the paths itself."""
-
+NANOSECOND, MICROSECOND = 1_000, 1_000_000  # in picoseconds
+ANY_PATHS = "any"  # what the bound of a solver holds for that chooses the paths itself
 COLUMNS = ("solver", "makespan (us)", "gap", "proven bound (us)", "for paths", "best after (s)", "ended (s)")
 
-PANEL_WIDTH, PANEL_HEIGHT = 10.0, 4.2
-"""Inches."""
-
-LOWEST, HIGHEST = 0.95, 1.4
-"""Times shown, as multiples of the common bound."""
-
-WIDEST_LINE, LINE_STEP = 3.2, 0.35
-"""Every further curve is narrower, so that none hides another."""
-
-FIRST_SECOND = 0.02
-"""Where the logarithmic time axis begins."""
+PANEL_WIDTH, PANEL_HEIGHT = 10.0, 4.2  # inches
+LOWEST, HIGHEST = 0.95, 1.4  # times shown, as multiples of the common bound
+WIDEST_LINE, LINE_STEP = 3.2, 0.35  # every further curve is narrower, so that none hides another
+FIRST_SECOND = 0.02  # where the logarithmic time axis begins
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,7 @@ from themis_opt.workloads.timing import Rate
 
 Sizes = Literal["equal", "free"]
 
-NUM_NETWORKS, FIRST_SEED = 100, 1_000
-"""Seeds below are those of networks on which constants were chosen."""
-
+NUM_NETWORKS, FIRST_SEED = 100, 1_000  # seeds below are those of networks on which constants were chosen
 MAX_NPUS, LEAST_BANDWIDTH = 1_000_000, 10**9
 
 PAPER = (

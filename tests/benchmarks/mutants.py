@@ -38,9 +38,7 @@ import typer
 LOADED = (hypothesis.strategies, networkx, numba, ortools.sat.python.cp_model, pandas, pydantic, typer)
 """What tests import, so that each mutant need not."""
 
-MIRRORS = 3
-"""Test files that are tried before those of the folder."""
-
+MIRRORS = 3  # test files that are tried before those of the folder
 ROOT = Path(__file__).parents[2]
 
 MUTATED = (
@@ -68,12 +66,8 @@ SLOW = ("hash_seed", "two_processes", "ctrl_c", "moving_launches_alone")
 
 COPIED = ("formulations", "themis_opt", "tests", "instances", "reports", "docs")
 
-CPU_SECONDS = 400
-"""What the tests of a mutant may take; all tests of the largest folder take a quarter of it."""
-
-WALL_SECONDS = 1800
-"""After which tests that wait, or have no share of a busy machine, are given up."""
-
+CPU_SECONDS = 400  # what the tests of a mutant may take; all tests of the largest folder take a quarter of it
+WALL_SECONDS = 1800  # after which tests that wait, or have no share of a busy machine, are given up
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -146,8 +140,7 @@ class MutantRow:
     seconds: float
 
 
-Place = tuple[Path, int, int]
-"""A file, an expression by its number, and which of its replacements."""
+Place = tuple[Path, int, int]  # a file, an expression by its number, and which of its replacements
 
 
 def places_of(path: Path) -> list[Place]:

@@ -10,9 +10,7 @@ from paper_networks import PAPER_NETWORKS
 
 from themis_opt.reports.rendering.charts import Axis, boxes, save
 
-SMALLEST = 1e-5
-"""Smaller gaps are drawn there: of what counts as proven optimal."""
-
+SMALLEST = 1e-5  # smaller gaps are drawn there: of what counts as proven optimal
 TITLE = "Gaps to the proven bound: six networks, 100 and 1000 MiB\nBox: quartiles, median; whiskers: 5 % and 95 %"
 
 

@@ -35,9 +35,7 @@ from themis_opt.solving.sizing import resized
 pytestmark = pytest.mark.benchmarks
 
 NUM_INSTANCES, PLANS_EACH = 1_000, 100
-RESIZED_EACH = 3
-"""Plans of an instance whose sizes are optimised, which comes nearer to the bounds."""
-
+RESIZED_EACH = 3  # plans of an instance whose sizes are optimised, which comes nearer to the bounds
 TOLERANCE = 1e-9
 
 LOADS, LOADS_BUDGET = {"intervals": 20, "ticks": 8, "units": 96}, Limits(seconds=0.3, deterministic=True)

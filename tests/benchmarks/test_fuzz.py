@@ -34,9 +34,7 @@ SECONDS = float(os.environ.get("THEMIS_OPT_FUZZ_SECONDS", "inf"))
 MOST_SECONDS, MOST_KIB = 5.0, 2**20
 """Seconds of processors, so that other work on the machine makes nothing slow, and the memory of a process."""
 
-MOST_WAITING = 300.0
-"""Seconds that anything may wait, or it hangs."""
-
+MOST_WAITING = 300.0  # seconds that anything may wait, or it hangs
 FAILED = "FAILED"
 
 SOURCES = (

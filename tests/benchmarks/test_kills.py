@@ -38,9 +38,7 @@ pytestmark = pytest.mark.benchmarks
 
 KILLS = int(os.environ.get("THEMIS_OPT_KILLS", "100"))
 EACH = -(-KILLS // 3)
-FEWER = max(1, KILLS // 10)
-"""Kills with PostgreSQL, and with a cluster."""
-
+FEWER = max(1, KILLS // 10)  # kills with PostgreSQL, and with a cluster
 CONTEXT = multiprocessing.get_context("forkserver")
 PRELOADED = ["pytest", "themis_opt.batches.output", "themis_opt.tuning.tuner", "themis_opt.search.exact", "optuna"]
 

@@ -24,9 +24,7 @@ pytestmark = [pytest.mark.benchmarks, pytest.mark.timeout(0)]
 
 KILLS = int(os.environ.get("THEMIS_OPT_KILLS", "100"))
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-MARK = "THEMIS_OPT_KILLED"
-"""A variable that whatever a command starts inherits, even if it detaches itself."""
-
+MARK = "THEMIS_OPT_KILLED"  # a variable that whatever a command starts inherits, even if it detaches itself
 DETACHED = "setsid sleep 600 & (setsid nohup sleep 600 > /dev/null 2>&1 &); sleep 600"
 """A command that leaves processes in sessions of their own, one of them without a parent."""
 

@@ -25,9 +25,7 @@ from themis_opt.problem.network import Dimension, Network
 
 pytestmark = pytest.mark.benchmarks
 
-OVERRUN = 1.0
-"""CPU seconds past the limit that a command may take."""
-
+OVERRUN = 1.0  # CPU seconds past the limit that a command may take
 DETERMINISTIC = 3.0
 """CPU time over the limit that commands which count work may take on one thread, as a multiple of the limit."""
 

@@ -37,14 +37,9 @@ PLAN_TARGETS = [
 ]
 """Network, chunks, kind of sizes and seconds in which the median plan is to be made."""
 
-SIMULATIONS_PER_SECOND = 20_000
-"""Target for 64 chunks on four dimensions."""
-
-MOST_GROWTH = 2.0
-"""How much more than n log n a simulation may grow, from 512 stages to 49 152."""
-
-NUM_PLANS = 512
-"""Plans simulated together; all differ, since a processor learns a run that is repeated by heart."""
+SIMULATIONS_PER_SECOND = 20_000  # target for 64 chunks on four dimensions
+MOST_GROWTH = 2.0  # how much more than n log n a simulation may grow, from 512 stages to 49 152
+NUM_PLANS = 512  # plans simulated together; all differ, since a processor learns a run that is repeated by heart
 
 
 @pytest.fixture(autouse=True)

@@ -47,13 +47,10 @@ OUTPUT = os.environ.get("THEMIS_OPT_BENCHMARK_OUTPUT")
 WORKERS = 2
 CASES = [(network, chunks) for network in ("3d-sw_sw_sw_hetero", "4d-ring_fc_ring_sw") for chunks in (8, 16)]
 
-RESOLUTION = 2**22
-"""Ticks into which the makespan of Themis is divided."""
-
+RESOLUTION = 2**22  # ticks into which the makespan of Themis is divided
 TOLERANCE = 1e-9
 
-OF_THEMIS, OF_REFERENCE = "of Themis", "of the reference"
-"""Whose paths are given."""
+OF_THEMIS, OF_REFERENCE = "of Themis", "of the reference"  # whose paths are given
 
 
 class Model(Protocol):

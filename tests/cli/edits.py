@@ -9,8 +9,7 @@ class _Absent:
         return "absent"
 
 
-ABSENT = _Absent()
-"""In place of a value: the field is taken away."""
+ABSENT = _Absent()  # in place of a value: the field is taken away
 
 
 def edited(document: dict[str, Any], path: str, value: Any = ABSENT) -> dict[str, Any]:

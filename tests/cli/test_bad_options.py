@@ -6,9 +6,7 @@ from themis_opt.cli.main import COMMANDS
 
 NAME = "fig5.all_reduce.256MB"
 QUICK = ("--time-limit", 5, "--workers", 1)
-HARD = "3d-sw_sw_sw_hetero.all_reduce.100MiB"
-"""Not solved before the solver starts."""
-
+HARD = "3d-sw_sw_sw_hetero.all_reduce.100MiB"  # not solved before the solver starts
 POLICIES = [
     # policies, what the message must say
     ("magic", "'magic': unknown policy; use one of baseline, cyclic"),

@@ -17,9 +17,7 @@ from themis_opt.cli.main import COMMANDS
 
 NAME = "fig5.all_reduce.256MB"
 HARD = ("4d-ring_fc_ring_sw.all_reduce.100MiB", "--size", "16MiB", "--chunks", "16")
-ENOUGH = 120
-"""Seconds that no test waits for, because the search ends before; they count from the start of the process."""
-
+ENOUGH = 120  # seconds that no test waits for, because the search ends before; they count from the start of the process
 PYTHON = (sys.executable, "-m", "themis_opt")
 ESCAPE = "\x1b"
 HEAVY = {"altair", "matplotlib", "numba", "optuna", "ortools", "pandas", "vl_convert"}

@@ -23,8 +23,7 @@ SOME = ("--policies", ",".join(NAMES))
 
 KINDS = ("collectives", "iteration")
 FOR_BOTH = ("solve", "compare", "bound", "simulate", "validate", "robustness", "explain", "tune", "show")
-WITH_PROCESSES = ("run", "calibrate", "emulate")
-"""Commands that start processes; they have separate tests."""
+WITH_PROCESSES = ("run", "calibrate", "emulate")  # commands that start processes; they have separate tests
 CASES = [("collectives", command) for command in COMMANDS if command not in WITH_PROCESSES] + [
     ("iteration", command) for command in FOR_BOTH
 ]
@@ -35,9 +34,7 @@ FILES = {
 }  # fmt: skip
 """What ``solve`` writes for both kinds."""
 
-WITHOUT_JSON = ("schema", "plot", "export")
-"""Commands whose results are files."""
-
+WITHOUT_JSON = ("schema", "plot", "export")  # commands whose results are files
 JUDGED = {"policy", "utilisation", "busy", "idle", "speedup", "bound_ns", "gap", "status"}
 TIMES = {
     "collectives": {"makespan_ns", "algbw_bytes_per_s", "busbw_bytes_per_s"},

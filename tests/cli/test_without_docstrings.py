@@ -11,8 +11,7 @@ from report_rows import sample, write_experiment
 from themis_opt.base.docstrings import with_docstrings
 
 STRIPPED = (sys.executable, "-OO", "-m", "themis_opt")
-ENOUGH = 60
-"""Seconds that the search does not need."""
+ENOUGH = 60  # seconds that the search does not need
 
 
 def run(*arguments: object) -> str:

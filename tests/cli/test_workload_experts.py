@@ -12,8 +12,7 @@ from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.timing import Rate
 
 SETUP = Setup(network=load("3d-sw_sw_sw_hetero.all_reduce.100MiB").network, timing=Rate(10**14), batch=2)
-SEQUENCE, HIDDEN, BLOCKS, ACTIVE = 4096, 4096, 32, 2
-"""Those of Mixtral 8x7B."""
+SEQUENCE, HIDDEN, BLOCKS, ACTIVE = 4096, 4096, 32, 2  # those of Mixtral 8x7B
 
 
 def make(model, parallelism, **choices):

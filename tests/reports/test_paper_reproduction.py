@@ -11,9 +11,7 @@ from report_rows import MIB, bound, drawn, frame, panel_rows, row, write_experim
 from themis_opt.base.errors import InputError
 from themis_opt.reports.experiment import ExperimentHead, read_experiment
 
-THREE = ("baseline+fifo", "themis+fifo", "themis+scf")
-"""The policies of figures 8 and 11."""
-
+THREE = ("baseline+fifo", "themis+fifo", "themis+scf")  # the policies of figures 8 and 11
 FOLDER = Path(__file__).parents[2] / "reports" / "paper_reproduction"
 
 

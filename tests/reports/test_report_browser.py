@@ -37,14 +37,11 @@ OPTIONS = (
 
 THEMES = {"light": "--blink-settings=preferredColorScheme=1", "dark": "--blink-settings=preferredColorScheme=0"}
 
-PAPER = {"light": (255, 255, 255), "dark": (20, 25, 31)}
-"""Background of the page and of its figures."""
-
+PAPER = {"light": (255, 255, 255), "dark": (20, 25, 31)}  # background of the page and of its figures
 PICTURED = SAMPLED if "THEMIS_OPT_SCREENSHOTS" in os.environ else ("policies",)
 """Reports of which screenshots are taken."""
 
-PHONE = (390, 844)
-"""Pixels; a browser window cannot be as narrow, so that a frame of this size stands for it."""
+PHONE = (390, 844)  # pixels; a browser window cannot be as narrow, so that a frame of this size stands for it
 
 
 class Page(HTMLParser):

@@ -19,9 +19,7 @@ from themis_opt.reports.rendering.page import render_html, render_markdown, writ
 from themis_opt.reports.rendering.tables import cell
 from themis_opt.reports.rows import read_rows
 
-NASTY = "</script><b>$x$ |`*_&"
-"""A name that means something to every language it might be written into."""
-
+NASTY = "</script><b>$x$ |`*_&"  # a name that means something to every language it might be written into
 X, Y = Axis("chunks", "chunks", log=True, format="count"), Axis("gap", "gap", log=True, format="percent")
 US, SIZE = Axis("us", "us"), Axis("size", "size", format="size")
 

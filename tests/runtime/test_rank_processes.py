@@ -30,9 +30,7 @@ from themis_opt.runtime.worker import FAULT_VARIABLE, LOST
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="ranks are copies of one process, which needs fork")
 
-ENDS_WITHIN = 10.0
-"""Seconds in which a run must end after a fault."""
-
+ENDS_WITHIN = 10.0  # seconds in which a run must end after a fault
 SLOW = RunOptions(paced=True)
 
 

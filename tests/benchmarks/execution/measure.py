@@ -30,8 +30,7 @@ NETWORKS: Mapping[str, tuple[str, ...]] = {
     "2x2x2x2": ("40 Mb/s", "40 Mb/s", "20 Mb/s", "20 Mb/s"),
 }
 
-SIZES = {8: ("4 MiB", "8 MiB", "16 MiB"), 16: ("2 MiB", "4 MiB", "8 MiB")}
-"""By the number of ranks."""
+SIZES = {8: ("4 MiB", "8 MiB", "16 MiB"), 16: ("2 MiB", "4 MiB", "8 MiB")}  # by the number of ranks
 
 
 @dataclass(frozen=True)
