@@ -36,18 +36,12 @@ ITERATION = "iteration"  # what the column `kind` says of training iterations
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One run of an experiment.
+    """One run of an experiment."""
 
-    `key`: hash of all that decides about the result.
-    `task`: what a worker needs.
-    `columns`: the columns of the row that are known before it runs.
-    `extra`: what the column `extra` tells besides results.
-    """
-
-    key: str
-    task: RunTask
-    columns: Columns
-    extra: Columns = field(default_factory=dict)
+    key: str  # hash of all that decides about the result
+    task: RunTask  # what a worker needs
+    columns: Columns  # the columns of the row that are known before it runs
+    extra: Columns = field(default_factory=dict)  # what the column `extra` tells besides results
 
     def row(self, stored: Columns) -> Columns:
         """The row to show, from the one that is stored; runs with one key share it, and differ in what is known."""

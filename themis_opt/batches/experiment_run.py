@@ -26,18 +26,12 @@ EXPORT_SECONDS, EXPORT_SHARE = 5.0, 0.05
 
 @dataclass(frozen=True)
 class Finished:
-    """What an experiment left.
+    """What an experiment left."""
 
-    `rows`: CSV file of the rows, for :func:`themis_opt.reports.make_report`.
-    `files`: all files but the store.
-    `provenance`: where the rows come from; see :func:`themis_opt.batches.output.provenance`.
-    `outcome`: how the batch ended.
-    """
-
-    rows: Path
-    files: tuple[Path, ...]
-    provenance: dict[str, Any]
-    outcome: Outcome
+    rows: Path  # CSV file of the rows, for make_report
+    files: tuple[Path, ...]  # all files but the store
+    provenance: dict[str, Any]  # where the rows come from
+    outcome: Outcome  # how the batch ended
 
 
 def run_experiment(

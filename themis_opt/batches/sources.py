@@ -53,16 +53,11 @@ RENAMED = {"MODEL": "model", "--tensor-group": "group"}
 
 @dataclass(frozen=True, eq=False)
 class InstanceSource:
-    """An instance that is made when it is needed.
+    """An instance that is made when it is needed."""
 
-    `name`: what the column `instance` calls it.
-    `make`: makes it; raises an InputError if it breaks a rule.
-    `extra`: what the column `extra` of its rows tells besides results.
-    """
-
-    name: str
-    make: Callable[[], Instance]
-    extra: dict[str, Any] = field(default_factory=dict)
+    name: str  # what the column `instance` calls it
+    make: Callable[[], Instance]  # makes it; raises an InputError if it breaks a rule
+    extra: dict[str, Any] = field(default_factory=dict)  # what the column `extra` of its rows tells besides results
 
 
 def instance_sources(patterns: Iterable[str], folder: Path) -> list[InstanceSource]:

@@ -29,14 +29,10 @@ LONGEST_COMMAND = 3600.0  # seconds for which a command may run at most
 
 @dataclass(frozen=True)
 class Emulated:
-    """Exit code and traffic of a command on an emulated network.
+    """Exit code and traffic of a command on an emulated network."""
 
-    `code`: the largest exit code of all NPUs.
-    `sent`: bytes that each NPU sent on each dimension, headers included.
-    """
-
-    code: int
-    sent: tuple[tuple[int, ...], ...]
+    code: int  # the largest exit code of all NPUs
+    sent: tuple[tuple[int, ...], ...]  # bytes that each NPU sent on each dimension, headers included
 
 
 def emulate(

@@ -34,17 +34,12 @@ from themis_opt.problem.wiring import blocks_sent, steps
 
 
 class Measurement(NamedTuple):
-    """A collective that was timed on one dimension alone.
-
-    `size`: bytes, counted like the size of a collective.
-    `num_npus`: NPUs of the group.
-    `time`: picoseconds.
-    """
+    """A collective that was timed on one dimension alone."""
 
     kind: CollectiveKind
-    size: int
-    num_npus: int
-    time: float
+    size: int  # bytes, counted like the size of a collective
+    num_npus: int  # NPUs of the group
+    time: float  # picoseconds
 
 
 HUBER, BIWEIGHT = 1.345, 7.04

@@ -186,14 +186,11 @@ def in_order_of_starts(schedule: Schedule, path: Path) -> Schedule:
 
 @dataclass(frozen=True)
 class FlexibleJobShop:
-    """A flexible job shop problem: chunks are jobs, dimensions machines, in picoseconds.
-
-    `starts`: file with the answer of a solver, from which a schedule is written too.
-    """
+    """A flexible job shop problem: chunks are jobs, dimensions machines, in picoseconds."""
 
     endings: ClassVar[tuple[str, ...]] = ("fjs", "json")
 
-    starts: str = ""
+    starts: str = ""  # file with the answer of a solver, from which a schedule is written too
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str | bytes]]:
         """The problem, and with an answer to it the schedule that follows it."""

@@ -88,20 +88,14 @@ class TimeTable(NamedTuple):
 
 @dataclass(frozen=True)
 class NcclTuner:
-    """Configuration of NCCL's example tuner plugin, from measured times alone.
-
-    `logs`: folder with an output of nccl-tests for every algorithm and protocol, which its name says.
-    `node_dimensions`: how many dimensions lie within a node.
-    `channels`: channels of the measurements; -1 leaves their number to the plugin.
-    `tolerance`: by how much of the fastest time a choice may be slower, so that ranges are few.
-    """
+    """Configuration of NCCL's example tuner plugin, from measured times alone."""
 
     endings: ClassVar[tuple[str, ...]] = ("conf",)
 
-    logs: str = ""
-    node_dimensions: int = 1
-    channels: int = -1
-    tolerance: float = SIZE_TOLERANCE
+    logs: str = ""  # folder with an output of nccl-tests for every algorithm and protocol, which its name says
+    node_dimensions: int = 1  # how many dimensions lie within a node
+    channels: int = -1  # channels of the measurements; -1 leaves their number to the plugin
+    tolerance: float = SIZE_TOLERANCE  # by how much of the fastest time a choice may be slower, so that ranges are few
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
         """The one file.

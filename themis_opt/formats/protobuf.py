@@ -21,14 +21,11 @@ class MalformedMessage(ValueError):
 
 
 class Field(NamedTuple):
-    """One field of a message.
-
-    `value`: a varint as it stands, without a sign; else the bytes.
-    """
+    """One field of a message."""
 
     number: int
     wire_type: int
-    value: int | bytes
+    value: int | bytes  # a varint as it stands, without a sign; else the bytes
 
 
 def varint(value: int) -> bytes:

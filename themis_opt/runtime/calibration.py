@@ -47,17 +47,13 @@ NUM_SIZES, STAGES_IN_A_ROW = 5, 8
 
 @dataclass(frozen=True)
 class StageSample:
-    """The time of one stage.
-
-    `sent`: bytes that an NPU sends.
-    `seconds`: the median over runs.
-    """
+    """The time of one stage."""
 
     dimension: int
     phase: Phase
     algorithm: Algorithm
-    sent: float
-    seconds: float
+    sent: float  # bytes that an NPU sends
+    seconds: float  # the median over runs
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,10 @@ _EXACT_BITS: Mapping[str, int] = {"float16": 11, "bfloat16": 8, "int8": 7, "uint
 
 
 class Reduction(NamedTuple):
-    """How elements of several ranks become one.
+    """How elements of several ranks become one."""
 
-    `combine`: two arrays and ``out``: the reduction of pairs.
-    `divides`: whether the result is divided by the number of ranks once all are combined.
-    """
-
-    combine: Callable[..., Any]
-    divides: bool = False
+    combine: Callable[..., Any]  # two arrays and `out`: the reduction of pairs
+    divides: bool = False  # whether the result is divided by the number of ranks once all are combined
 
 
 REDUCTIONS: Mapping[str, Reduction] = {

@@ -23,13 +23,10 @@ ReportRun = Callable[[str, int, int], None]  # told what runs, how many runs are
 
 @dataclass(frozen=True, eq=False)
 class Executed:
-    """One schedule, run several times.
-
-    `predicted`: what the model says of the program that was run.
-    """
+    """One schedule, run several times."""
 
     name: str
-    predicted: Schedule
+    predicted: Schedule  # what the model says of the program that was run
     runs: tuple[MeasuredRun, ...]
 
     @property

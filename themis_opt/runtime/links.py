@@ -22,16 +22,11 @@ class RankFailure(ThemisError):
 
 
 class Outgoing(NamedTuple):
-    """A message to send.
+    """A message to send."""
 
-    `peer`: the rank that it is for.
-    `due`: seconds of the monotonic clock before which it must not leave.
-    `pack`: makes the frame; called when it leaves.
-    """
-
-    peer: int
-    due: float
-    pack: Callable[[], Frame]
+    peer: int  # the rank that it is for
+    due: float  # seconds of the monotonic clock before which it must not leave
+    pack: Callable[[], Frame]  # makes the frame; called when it leaves
 
 
 class Incoming(NamedTuple):

@@ -36,17 +36,13 @@ SMALLEST_SEGMENT, LARGEST_SEGMENT = 2**14, 2**20  # bytes of messages that are n
 
 @dataclass(frozen=True)
 class ProgramLaunch:
-    """A collective operation of the program.
-
-    `columns`: first column of each chunk, and the number of columns.
-    `paths`: dimension of each stage of each chunk.
-    """
+    """A collective operation of the program."""
 
     name: str
     kind: str
     span: tuple[int, ...]
-    columns: tuple[int, ...]
-    paths: tuple[tuple[int, ...], ...]
+    columns: tuple[int, ...]  # first column of each chunk, and the number of columns
+    paths: tuple[tuple[int, ...], ...]  # dimension of each stage of each chunk
 
 
 @dataclass(frozen=True)

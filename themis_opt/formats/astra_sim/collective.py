@@ -121,14 +121,10 @@ class StageNodes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CustomCollective:
-    """All collectives of a schedule as one custom collective.
+    """All collectives of a schedule as one custom collective."""
 
-    `schedule`: without compute.
-    `level`: how fine its messages are.
-    """
-
-    schedule: Schedule
-    level: Level
+    schedule: Schedule  # without compute
+    level: Level  # how fine its messages are
 
     def __post_init__(self) -> None:
         instance = self.schedule.instance

@@ -31,14 +31,11 @@ BYTES_PER_NODE = 100  # of traces; measured at the level of steps on the network
 
 @dataclass(frozen=True)
 class AstraSim:
-    """ASTRA-sim 2: network, system, workload and the schedule as a custom collective.
-
-    `level`: one message per stage and NPU, or the messages of the basic algorithms.
-    """
+    """ASTRA-sim 2: network, system, workload and the schedule as a custom collective."""
 
     endings: ClassVar[tuple[str, ...]] = ("yml", "json", "et")
 
-    level: Literal["stage", "step"] = "stage"
+    level: Literal["stage", "step"] = "stage"  # one message per stage and NPU, or the messages of the basic algorithms
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str | bytes]]:
         """Names and contents of the files, the traces one after the other.

@@ -24,15 +24,11 @@ BlockClock = dict["Key", int]  # the last step of other threadblocks that is kno
 
 
 class Lane(NamedTuple):
-    """A future channel.
-
-    `share`: which part of the peers along the dimension, where they are too many for one channel.
-    `continuation`: how many threadblocks of the same peer came before.
-    """
+    """A future channel."""
 
     dimension: int
-    share: int
-    continuation: int
+    share: int  # which part of the peers along the dimension, where they are too many for one channel
+    continuation: int  # how many threadblocks of the same peer came before
 
 
 class Key(NamedTuple):

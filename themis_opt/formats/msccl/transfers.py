@@ -81,17 +81,12 @@ class Buffers:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the parts of a collective lie in the buffers.
-
-    `sizes`: GPUs along each dimension it spans, the innermost first.
-    `units`, shape (chunks,): units of each chunk in every block.
-    `paths`, shape (chunks, stages): as in :class:`~themis_opt.schedules.plan.Chunks`, but positions in the span.
-    """
+    """Where the parts of a collective lie in the buffers."""
 
     exchange: Exchange
-    sizes: tuple[int, ...]
-    units: IntArray
-    paths: IntArray
+    sizes: tuple[int, ...]  # GPUs along each dimension it spans, the innermost first
+    units: IntArray  # shape (chunks,): units of each chunk in every block
+    paths: IntArray  # shape (chunks, stages): as in Chunks, but positions in the span
 
     @property
     def kind(self) -> CollectiveKind:

@@ -19,31 +19,21 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of values under columns.
+    """Rows of values under columns."""
 
-    `columns`: headings and formats.
-    `rows`: one value per column.
-    `caption`: a sentence above the table.
-    """
-
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[CellValue, ...], ...]
-    caption: str = ""
+    columns: tuple[Column, ...]  # headings and formats
+    rows: tuple[tuple[CellValue, ...], ...]  # one value per column
+    caption: str = ""  # a sentence above the table
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart in a report.
+    """A chart in a report."""
 
-    `name`: stem of the SVG file, unique in the report: letters, digits and hyphens.
-    `chart`: what is drawn, of :mod:`themis_opt.reports.rendering.charts`.
-    `caption`: what to see in it.
-    """
-
-    name: str
+    name: str  # stem of the SVG file, unique in the report: letters, digits and hyphens
     title: str
-    chart: "altair.LayerChart"
-    caption: str = ""
+    chart: "altair.LayerChart"  # what is drawn, of charts
+    caption: str = ""  # what to see in it
 
 
 @dataclass(frozen=True)
@@ -59,18 +49,13 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """A whole report.
-
-    `summary`: the results, in sentences with numbers.
-    `description`: what the experiment is about; paragraphs with empty lines between them.
-    `verdict`: the one sentence for whoever reads no other.
-    """
+    """A whole report."""
 
     title: str
-    summary: tuple[str, ...]
+    summary: tuple[str, ...]  # the results, in sentences with numbers
     sections: tuple[Section, ...]
-    description: str = ""
-    verdict: str = ""
+    description: str = ""  # what the experiment is about; paragraphs with empty lines between them
+    verdict: str = ""  # the one sentence for whoever reads no other
 
     @property
     def headline(self) -> tuple[Figure, ...]:
