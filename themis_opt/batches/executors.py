@@ -31,16 +31,11 @@ ONE_THREAD: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Site:
-    """A place to execute runs.
+    """A place to execute runs."""
 
-    `slots`: threads that may be busy at once.
-    `submit`: calls a function there, as :meth:`concurrent.futures.Executor.submit` does.
-    `check`: raises an InputError if the place is lost without a word; called every few seconds.
-    """
-
-    slots: int
-    submit: Callable[..., Future[Any]]
-    check: Callable[[], None] = lambda: None
+    slots: int  # threads that may be busy at once
+    submit: Callable[..., Future[Any]]  # calls a function there, as Executor.submit does
+    check: Callable[[], None] = lambda: None  # raises an InputError if it is lost; called every few seconds
 
 
 def cores() -> int:

@@ -20,21 +20,13 @@ DIED = "the process died in which it ran"
 
 @dataclass(frozen=True)
 class RunnerParams:
-    """What is sent and committed at once; neither changes what the rows hold.
+    """What is sent and committed at once; neither changes what the rows hold."""
 
-    `group_seconds`: short runs are sent together until they take about so long, because each message takes about a
-      millisecond.
-    `largest_group`: most runs sent together.
-    `commit_seconds`: rows wait at most so long until they are committed.
-    `largest_commit`: rows that are not made to wait.
-    `check_seconds`: how often the site is asked whether it is still there.
-    """
-
-    group_seconds: float = 0.1
-    largest_group: int = 64
-    commit_seconds: float = 0.2
-    largest_commit: int = 500
-    check_seconds: float = 2.0
+    group_seconds: float = 0.1  # short runs are sent together up to this, as each message takes about a millisecond
+    largest_group: int = 64  # most runs sent together
+    commit_seconds: float = 0.2  # rows wait at most so long until they are committed
+    largest_commit: int = 500  # rows that are not made to wait
+    check_seconds: float = 2.0  # how often the site is asked whether it is still there
 
 
 USUAL_RUNNER = RunnerParams()
@@ -42,20 +34,14 @@ USUAL_RUNNER = RunnerParams()
 
 @dataclass(frozen=True)
 class BatchState:
-    """How far a batch is.
-
-    `total`, `done`, `failed`: runs in all, those that have a row, and those of them that failed.
-    `running`: runs that are being executed now.
-    `is_running`: whether a process is writing the store.
-    `seconds_left`: how long the rest may take; None where nothing is known yet.
-    """
+    """How far a batch is."""
 
     total: int
-    done: int = 0
-    failed: int = 0
-    running: int = 0
-    is_running: bool = True
-    seconds_left: float | None = None
+    done: int = 0  # runs that have a row
+    failed: int = 0  # those of them that failed
+    running: int = 0  # runs that are being executed now
+    is_running: bool = True  # whether a process is writing the store
+    seconds_left: float | None = None  # how long the rest may take; None where nothing is known yet
 
 
 @dataclass(frozen=True)

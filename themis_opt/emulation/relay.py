@@ -25,15 +25,11 @@ LONGEST_QUEUE = 2**24
 
 
 class Cable(NamedTuple):
-    """A cable between the device of an NPU and that of a bridge.
+    """A cable between the device of an NPU and that of a bridge."""
 
-    `inner`, `outer`: files of the two devices.
-    `delay`: seconds from the inner to the outer end.
-    """
-
-    inner: int
-    outer: int
-    delay: float
+    inner: int  # file of the device of the NPU
+    outer: int  # file of that of the bridge
+    delay: float  # seconds from the inner to the outer end
 
 
 def tap(name: str) -> int:

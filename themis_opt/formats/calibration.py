@@ -56,25 +56,17 @@ LARGEST_UNCERTAINTY = 0.10  # relative standard error above which a value is not
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The costs of a dimension that fit measurements best.
+    """The costs of a dimension that fit measurements best."""
 
-    `topology`: how the NPUs of the dimension are wired, as was assumed.
-    `bandwidth`: bytes per second of one NPU.
-    `latency`, `launch_overhead`: picoseconds of a step, and of a stage.
-    `errors`: relative standard error of each value that was fitted, by its name.
-    `fitted`, shape (measurements,): picoseconds that the model gives.
-    `warnings`: where the model does not hold, and what the measurements do not tell.
-    """
-
-    topology: Kind
+    topology: Kind  # how the NPUs of the dimension are wired, as was assumed
     algorithm: Algorithm
-    bandwidth: float
-    latency: float
-    launch_overhead: float
-    errors: dict[str, float]
+    bandwidth: float  # bytes per second of one NPU
+    latency: float  # picoseconds of a step
+    launch_overhead: float  # picoseconds of a stage
+    errors: dict[str, float]  # relative standard error of each value that was fitted, by its name
     measurements: tuple[Measurement, ...]
-    fitted: FloatArray
-    warnings: tuple[str, ...]
+    fitted: FloatArray  # shape (measurements,): picoseconds that the model gives
+    warnings: tuple[str, ...]  # where the model does not hold, and what the measurements do not tell
 
     @property
     def residuals(self) -> FloatArray:

@@ -56,18 +56,14 @@ class CommType(IntEnum):
 
 @dataclass(frozen=True)
 class Node:
-    """A task of a trace.
-
-    `data_deps`, `ctrl_deps`: nodes that must have ended before it begins.
-    `duration_micros`: how long it takes, where that is known.
-    """
+    """A task of a trace."""
 
     id: int
     name: str
     type: NodeType
-    data_deps: tuple[int, ...] = ()
-    ctrl_deps: tuple[int, ...] = ()
-    duration_micros: int = 0
+    data_deps: tuple[int, ...] = ()  # nodes that must have ended before it begins
+    ctrl_deps: tuple[int, ...] = ()  # more of them
+    duration_micros: int = 0  # how long it takes, where that is known
     attributes: Attributes = field(default_factory=dict)
 
 

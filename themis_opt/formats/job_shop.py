@@ -42,13 +42,10 @@ class MachineChoice(NamedTuple):
 
 @dataclass(frozen=True)
 class JobShop:
-    """A flexible job shop problem.
-
-    `jobs`: of each job its operations in their order, of each of these the machines to choose from.
-    """
+    """A flexible job shop problem."""
 
     num_machines: int
-    jobs: tuple[tuple[tuple[MachineChoice, ...], ...], ...]
+    jobs: tuple[tuple[tuple[MachineChoice, ...], ...], ...]  # the machines to choose from for each operation in turn
 
     def text(self) -> str:
         """The text of a file."""

@@ -51,28 +51,20 @@ class NcclChoice(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """The choice for some messages of a collective.
+    """The choice for some messages of a collective."""
 
-    `low`, `high`: bytes of the smallest and of the largest message.
-    `excess`: by how much of the fastest measured time it is slower, at the worst measured size.
-    """
-
-    low: int
-    high: int
+    low: int  # bytes of the smallest message
+    high: int  # bytes of the largest one
     choice: NcclChoice
-    excess: float
+    excess: float  # of its time over the fastest measured one, at the worst measured size
 
 
 class TimeTable(NamedTuple):
-    """Measured times of a collective.
+    """Measured times of a collective."""
 
-    `sizes`: bytes, rising.
-    `times`, shape (sizes, choices): picoseconds, the median of what was measured; infinite where nothing was.
-    """
-
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # bytes, rising
     choices: tuple[NcclChoice, ...]
-    times: FloatArray
+    times: FloatArray  # shape (sizes, choices): picoseconds, the median of what was measured; else infinite
 
     def advice(self, tolerance: float) -> list[Advice]:
         """The fewest ranges of sizes, each with a choice near the fastest."""

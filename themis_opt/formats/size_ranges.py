@@ -12,15 +12,11 @@ SIZE_TOLERANCE = 0.02
 
 
 class SizeRange(NamedTuple):
-    """Sizes that one choice serves.
+    """Sizes that one choice serves."""
 
-    `first`, `last`: the smallest and the largest of the sizes that were looked at, by their numbers.
-    `choice`: what serves them.
-    """
-
-    first: int
-    last: int
-    choice: int
+    first: int  # number of the smallest of the sizes that were looked at
+    last: int  # number of the largest of them
+    choice: int  # what serves them
 
     def bytes(self, sizes: Sequence[int]) -> tuple[int, int]:
         """The smallest and the largest message, in bytes: up to the next range, or to the largest of the `sizes`."""

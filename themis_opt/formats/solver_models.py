@@ -28,12 +28,9 @@ MAX_ORDERS = 100_000
 
 @dataclass(frozen=True)
 class SolverModel:
-    """A schedule as models for other solvers.
+    """A schedule as models for other solvers."""
 
-    `form`: protocol buffers of CP-SAT, binary or as text, or the linear programme as LP or MPS.
-    """
-
-    form: Literal["all", "binary", "text", "lp", "mps"] = "all"
+    form: Literal["all", "binary", "text", "lp", "mps"] = "all"  # CP-SAT, binary or as text; LP or MPS
 
     endings: ClassVar[tuple[str, ...]] = ("pb", "pbtxt", "lp", "mps")
 

@@ -26,21 +26,14 @@ def is_pictured(schedule: Schedule) -> bool:
 
 
 class Bars(NamedTuple):
-    """Bars of one kind, as columns.
+    """Bars of one kind, as columns."""
 
-    `kind`: compute tasks, times in which NPUs wait for communication between them, and stages of chunks.
-    `row`: rows of the timeline, counted from the top.
-    `start`, `end`: picoseconds from the begin of the timeline on.
-    `number`: the task of the iteration, or the stage of the plan; for waits the task before.
-    `label`: names of tasks, and numbers of chunks.
-    """
-
-    kind: Literal["task", "wait", "stage"]
-    row: IntArray
-    start: IntArray
+    kind: Literal["task", "wait", "stage"]  # waits are times in which NPUs wait between tasks
+    row: IntArray  # rows of the timeline, counted from the top
+    start: IntArray  # picoseconds from the begin of the timeline on
     end: IntArray
-    number: IntArray
-    label: Sequence[str]
+    number: IntArray  # the task of the iteration, or the stage of the plan; for waits the task before
+    label: Sequence[str]  # names of tasks, and numbers of chunks
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,19 +41,14 @@ class Timeline:
     """Some complete iterations of a schedule; times are in picoseconds from their begin on.
 
     Rows are those of compute, one for each stage of a pipeline, and below them one for each dimension.
-
-    `begin`: when the first of them begins, on the clock of the schedule.
-    `periods`, shape (iterations + 1,): starts of the iterations, and the end of the last.
-    `stages`, shape (shown stages,): numbers of the shown stages, those of one iteration after those of another.
-    `start`, `end`, `ready`, shape (shown stages,): their times, as in :class:`themis_opt.schedules.schedule.Schedule`.
     """
 
     schedule: Schedule
     iterations: range
-    begin: int
-    periods: IntArray
-    stages: IntArray
-    start: IntArray
+    begin: int  # when the first of them begins, on the clock of the schedule
+    periods: IntArray  # shape (iterations + 1,): starts of the iterations, and the end of the last
+    stages: IntArray  # shape (shown stages,): their numbers, iteration after iteration
+    start: IntArray  # shape (shown stages,), as are those below: times of a schedule
     end: IntArray
     ready: IntArray
 

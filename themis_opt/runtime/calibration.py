@@ -58,17 +58,12 @@ class StageSample:
 
 @dataclass(frozen=True)
 class StageFit:
-    """Times of a dimension as a line through its samples.
+    """Times of a dimension as a line through its samples."""
 
-    `fixed`: seconds of a stage whatever it sends: launch and the latency of all its steps.
-    `per_byte`, `per_sum`: seconds for each byte sent, and in a reduce-scatter for each byte summed besides.
-    `latency`: seconds of a step, as far as it can be told from the launch.
-    """
-
-    fixed: float
-    per_byte: float
-    per_sum: float
-    latency: float
+    fixed: float  # seconds of a stage whatever it sends: launch and the latency of all its steps
+    per_byte: float  # seconds for each byte sent
+    per_sum: float  # seconds besides for each byte summed, in a reduce-scatter
+    latency: float  # seconds of a step, as far as it can be told from the launch
     samples: tuple[StageSample, ...]
 
     def seconds(self, sent: float, phase: Phase) -> float:

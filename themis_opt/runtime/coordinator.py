@@ -45,21 +45,14 @@ StartRanks = Callable[[str, str], Sequence[subprocess.Popen[bytes]]]
 
 @dataclass(frozen=True, eq=False)
 class MeasuredRun:
-    """Times, memory and traffic of one run.
+    """Times, memory and traffic of one run."""
 
-    `seconds`: from the common begin to the end of the last operation of the last rank.
-    `start`, `end`, shape (ranks, operations): seconds from the begin; not a number for operations that did not run.
-    `cpu`: seconds of processor that all ranks used together.
-    `memory`: bytes at most, of the largest rank.
-    `moved`, shape (ranks, dimensions): bytes that a rank sent, or received where that is more.
-    """
-
-    seconds: float
-    start: FloatArray
-    end: FloatArray
-    cpu: float
-    memory: int
-    moved: FloatArray
+    seconds: float  # from the common begin to the end of the last operation of the last rank
+    start: FloatArray  # shape (ranks, operations): seconds from the begin; not a number for what did not run
+    end: FloatArray  # the same
+    cpu: float  # seconds of processor that all ranks used together
+    memory: int  # bytes at most, of the largest rank
+    moved: FloatArray  # shape (ranks, dimensions): bytes that a rank sent, or received where that is more
 
 
 @dataclass

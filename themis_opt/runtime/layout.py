@@ -77,18 +77,13 @@ def cut_columns(sizes: Sequence[int], num_columns: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class StageView:
-    """The part of a buffer that a stage works on, for one rank.
+    """The part of a buffer that a stage works on, for one rank."""
 
-    `fixed`: per dimension of the span, the coordinate at which the chunk is held there, or None where it is whole.
-    `axis`: position of the dimension of the stage in the span.
-    `takes_part`: whether the rank has anything to do: where there is a root, some have not.
-    """
-
-    fixed: tuple[int | None, ...]
-    axis: int
+    fixed: tuple[int | None, ...]  # per dimension of the span, where the chunk is held there; None where it is whole
+    axis: int  # position of the dimension of the stage in the span
     first: int
     last: int
-    takes_part: bool
+    takes_part: bool  # whether the rank has anything to do: where there is a root, some have not
 
     @cached_property
     def index(self) -> tuple[slice, ...]:

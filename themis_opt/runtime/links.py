@@ -30,19 +30,13 @@ class Outgoing(NamedTuple):
 
 
 class Incoming(NamedTuple):
-    """A message to receive.
+    """A message to receive."""
 
-    `peer`: the rank that sends it.
-    `size`, `head`: bytes of the frame, and of the header it begins with.
-    `check`: takes the header as soon as it is there; raises :class:`RankFailure` if it is of another message.
-    `unpack`: takes the whole frame.
-    """
-
-    peer: int
-    size: int
-    head: int
-    check: Callable[[Frame], None]
-    unpack: Callable[[Frame], None]
+    peer: int  # the rank that sends it
+    size: int  # bytes of the frame
+    head: int  # bytes of the header it begins with
+    check: Callable[[Frame], None]  # takes the header; raises RankFailure if it is of another message
+    unpack: Callable[[Frame], None]  # takes the whole frame
 
 
 class Link(Protocol):

@@ -47,15 +47,11 @@ class ProgramLaunch:
 
 @dataclass(frozen=True)
 class LinkPace:
-    """Times of the links of the model, where the runtime has to wait in the place of a network.
+    """Times of the links of the model, where the runtime has to wait in the place of a network."""
 
-    `seconds_per_byte`: per phase and dimension.
-    `launch`, `latency`: seconds per dimension: before a stage sends, and of each of its steps.
-    """
-
-    seconds_per_byte: tuple[tuple[float, ...], ...]
-    launch: tuple[float, ...]
-    latency: tuple[float, ...]
+    seconds_per_byte: tuple[tuple[float, ...], ...]  # per phase and dimension
+    launch: tuple[float, ...]  # seconds before a stage sends, per dimension
+    latency: tuple[float, ...]  # seconds of each step, per dimension
 
     @classmethod
     def of(cls, instance: Instance) -> Self:
@@ -77,36 +73,26 @@ class LinkPace:
 
 @dataclass(frozen=True)
 class Program:
-    """The work of all ranks; times in seconds, operations numbered as the simulator does, iteration by iteration.
+    """The work of all ranks; times in seconds, operations numbered as the simulator does, iteration by iteration."""
 
-    `names`, `sizes`, `algorithms`: per dimension.
-    `num_tasks`, `num_stages`, `iterations`: operations of an iteration are its tasks, then its stages.
-    `queues`: operations in the order that each resource of the network serves them; the last entry is that of compute.
-    `successor_start`, `successor`, `num_predecessors`: who waits for whom.
-    `release`: earliest start of every operation.
-    `in_flight`: stages that a resource may have under way at once.
-    `segment`: bytes of a message that is not cut any further, per dimension.
-    `pace`: how long links take, if not the network decides.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # per dimension, as sizes and algorithms are
     sizes: tuple[int, ...]
     algorithms: tuple[str, ...]
     dtype: str
     reduction: str
     launches: tuple[ProgramLaunch, ...]
-    num_tasks: int
+    num_tasks: int  # operations of an iteration are its tasks, then its stages
     num_stages: int
     iterations: int
     durations: tuple[float, ...]
-    queues: tuple[tuple[int, ...], ...]
-    successor_start: tuple[int, ...]
+    queues: tuple[tuple[int, ...], ...]  # operations of each resource in their order; the last entry is compute
+    successor_start: tuple[int, ...]  # with those below: who waits for whom
     successor: tuple[int, ...]
     num_predecessors: tuple[int, ...]
-    release: tuple[float, ...]
-    in_flight: int
-    segment: tuple[int, ...]
-    pace: LinkPace | None = None
+    release: tuple[float, ...]  # earliest start of every operation
+    in_flight: int  # stages that a resource may have under way at once
+    segment: tuple[int, ...]  # bytes of a message that is not cut any further, per dimension
+    pace: LinkPace | None = None  # how long links take, if not the network decides
 
     @property
     def num_ranks(self) -> int:
@@ -152,19 +138,13 @@ class Program:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a schedule is run.
-
-    `in_flight`: stages that a dimension may have under way at once: with 1 it waits for the result of each, latency
-      included.
-    `paced`: whether links take as long as the model says, because nothing else slows them.
-    `iterations`: how many in a row, where there is compute.
-    """
+    """How a schedule is run."""
 
     dtype: str = "float32"
     reduction: str = "sum"
-    in_flight: int = 1
-    paced: bool = True
-    iterations: int = 4
+    in_flight: int = 1  # stages of a dimension under way at once: with 1 it waits for each result, latency included
+    paced: bool = True  # whether links take as long as the model says, because nothing else slows them
+    iterations: int = 4  # in a row, where there is compute
 
 
 def prediction(schedule: Schedule, options: RunOptions) -> Schedule:

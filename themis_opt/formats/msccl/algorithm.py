@@ -34,28 +34,17 @@ MSCCL_COLLECTIVES: Mapping[CollectiveKind, str] = {
 
 @dataclass(frozen=True)
 class Dialect:
-    """Limits of a reader of the format.
+    """Limits of a reader of the format."""
 
-    `max_steps`: steps of a threadblock.
-    `max_threadblocks`: threadblocks of a GPU.
-    `max_peers`: threadblocks of a GPU that send, and that receive, on one channel.
-    `max_count`: units of one step.
-    `max_offset`: units of a loop: offsets are numbers of 16 bits.
-    `max_nodes`: XML elements of one GPU.
-    `says_out_of_place`: whether one file serves both in place and out of place and says so, and 0 bytes stand for no
-      limit.
-    `reduce_scatter`: how it spells that collective.
-    """
-
-    max_steps: int
-    max_threadblocks: int
-    max_peers: int = 32
+    max_steps: int  # of a threadblock
+    max_threadblocks: int  # of a GPU
+    max_peers: int = 32  # threadblocks of a GPU that send, and that receive, on one channel
     max_channels: int = 32
-    max_count: int = 71
-    max_offset: int = 32_767
-    max_nodes: int = 4096
-    says_out_of_place: bool = True
-    reduce_scatter: str = "reducescatter"
+    max_count: int = 71  # units of one step
+    max_offset: int = 32_767  # units of a loop: offsets are numbers of 16 bits
+    max_nodes: int = 4096  # XML elements of one GPU
+    says_out_of_place: bool = True  # one file serves both in place and out of place, and 0 bytes are no limit
+    reduce_scatter: str = "reducescatter"  # how it spells that collective
 
     def collective(self, kind: CollectiveKind) -> str:
         """How it spells a collective."""

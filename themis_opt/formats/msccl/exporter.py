@@ -18,21 +18,15 @@ from themis_opt.schedules.schedule import Schedule
 
 @dataclass(frozen=True)
 class Msccl:
-    """MSCCL XML: programs of threadblocks that MSCCL and RCCL run.
-
-    `dialect`: who reads it.
-    `collective`: which collective of the schedule; the only one by default.
-    `protocol`: how data are sent.
-    `min_bytes`, `max_bytes`: the smallest and the largest message for which it is used; 0 stands for no limit.
-    """
+    """MSCCL XML: programs of threadblocks that MSCCL and RCCL run."""
 
     endings: ClassVar[tuple[str, ...]] = ("xml",)
 
-    dialect: Literal["msccl", "azure", "rccl"] = "msccl"
-    collective: str = ""
-    protocol: Literal["Simple", "LL", "LL128"] = "Simple"
-    min_bytes: int = 0
-    max_bytes: int = 0
+    dialect: Literal["msccl", "azure", "rccl"] = "msccl"  # who reads it
+    collective: str = ""  # which one of the schedule; the only one by default
+    protocol: Literal["Simple", "LL", "LL128"] = "Simple"  # how data are sent
+    min_bytes: int = 0  # the smallest message for which it is used; 0 stands for no limit
+    max_bytes: int = 0  # the largest one
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
         """Names and texts of the files: the reader ``msccl`` wants one each for in place and out of place.

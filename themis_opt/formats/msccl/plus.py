@@ -143,22 +143,15 @@ class PlusPlan(_Strict):
 
 @dataclass(frozen=True)
 class MscclPlus:
-    """Execution plan for MSCCL++: puts, signals and waits of threadblocks.
-
-    `collective`: which collective of the schedule; the only one by default.
-    `node_dimensions`: how many dimensions lie within a node: there GPUs reach each other's memory, beyond it they use
-      ports.
-    `in_place`: whether output and input are the same memory.
-    `min_bytes`, `max_bytes`: the smallest and the largest message for which it is used; 0 stands for no limit.
-    """
+    """Execution plan for MSCCL++: puts, signals and waits of threadblocks."""
 
     endings: ClassVar[tuple[str, ...]] = ("json",)
 
-    collective: str = ""
-    node_dimensions: int = 1
-    in_place: bool = False
-    min_bytes: int = 0
-    max_bytes: int = 0
+    collective: str = ""  # which one of the schedule; the only one by default
+    node_dimensions: int = 1  # within which GPUs reach each other's memory; beyond they use ports
+    in_place: bool = False  # whether output and input are the same memory
+    min_bytes: int = 0  # the smallest message for which it is used; 0 stands for no limit
+    max_bytes: int = 0  # the largest one
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
         """The plan. Raises InputError if a chunk has more operations or peers than a threadblock may have."""

@@ -40,24 +40,16 @@ class UnitPlace(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """Units on their way from one GPU to another.
-
-    `source`, `target`: GPUs.
-    `dimension`: position of the dimension in the span of the collective.
-    `taken`: where the source reads them.
-    `added`: what the target adds to them.
-    `kept`: where the target writes them.
-    `chunk`: chunk of the collective that they belong to.
-    """
+    """Units on their way from one GPU to another."""
 
     source: int
     target: int
-    dimension: int
-    taken: UnitPlace
-    added: UnitPlace | None
-    kept: UnitPlace
+    dimension: int  # its position in the span of the collective
+    taken: UnitPlace  # where the source reads them
+    added: UnitPlace | None  # what the target adds to them
+    kept: UnitPlace  # where the target writes them
     units: int
-    chunk: int
+    chunk: int  # of the collective
 
 
 class Copy(NamedTuple):

@@ -19,19 +19,14 @@ from themis_opt.problem.network import Network
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a workload runs: the network, and what else files say of it.
-
-    `latency`: the rule of the instance.
-    `flops`, `memory_bandwidth`: operations, and bytes of memory, per second and NPU.
-    `groups`: NPUs of the communicators that have names.
-    """
+    """Where a workload runs: the network, and what else files say of it."""
 
     network: Network
     chunks: int = 64
-    latency: Literal["lag", "occupy"] = "lag"
-    flops: float | None = None
-    memory_bandwidth: float | None = None
-    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    latency: Literal["lag", "occupy"] = "lag"  # the rule of the instance
+    flops: float | None = None  # operations per second and NPU
+    memory_bandwidth: float | None = None  # bytes per second and NPU
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # NPUs of the communicators that have names
 
 
 @dataclass(frozen=True)
