@@ -19,7 +19,6 @@ SCHEMAS: Mapping[str, str] = {
     "times": "themis_opt.workloads.timing:times_schema",
     "design": "themis_opt.designing.problem:problem_schema",
 }
-"""Where the schema of each kind of files is made, as text."""
 
 
 @options.grouped

@@ -23,7 +23,6 @@ EXPORTED_TABLES: Mapping[str, Callable[[Schedule], TableRows]] = {
     "order": order_rows,
     "tasks": task_rows,
 }
-"""The tables of a schedule by name: functions from a schedule to rows."""
 
 ORDER_SCHEMA = Path(__file__).with_name("order.schema.json")
 

@@ -34,15 +34,12 @@ TraceEvent = dict[str, Any]
 def chrome_trace(schedule: Schedule) -> dict[str, Any]:
     """The schedule as a trace, ready for JSON.
 
-    Process *network* has one track per dimension; a stage is a slice such as ``gradients c3 RS``, and arrows
-    link the stages of each chunk.  Process *in flight* shows the step latencies that delay chunks without holding a
-    dimension, on as few tracks as there are at once.  Counters show which dimensions are busy, and the
-    share of the bandwidth that is.  Times are microseconds with all their picoseconds; viewers keep whole nanoseconds.
+    Process *network* has one track per dimension, and arrows link the stages of each chunk.  Process *in flight* shows
+    the step latencies that delay chunks without holding a dimension, on as few tracks as there are at once.  Process
+    *NPU* has compute, with arrows from the tasks that release launches and to those that wait for results.  Of
+    iterations the last complete ones are shown.  Times are microseconds with all their picoseconds.
 
-    With compute, the complete iterations are shown, the last ones where there are more than :data:`MAX_ITERATIONS` or
-    more than :data:`MAX_TRACED_STAGES` stages in all.  Process *NPU* has the track *compute*.  For every launch an
-    arrow leads from the task that releases it to its first stage, and one from the stage whose result comes last to the
-    task that waits for it. Raises InputError if the plan has more than :data:`MAX_TRACED_STAGES` stages.
+    Raises InputError if the plan has more than :data:`MAX_TRACED_STAGES` stages.
     """
     _check_size(schedule.plan.num_stages)
     count = min(MAX_TRACED_STAGES // schedule.plan.num_stages, MAX_ITERATIONS)

@@ -29,7 +29,6 @@ MSCCL_COLLECTIVES: Mapping[CollectiveKind, str] = {
     CollectiveKind.BROADCAST: "broadcast",
     CollectiveKind.REDUCE: "reduce",
 }
-"""How MSCCL calls the collectives."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,6 @@ DIALECTS: Mapping[str, Dialect] = {
     "azure": Dialect(64, 216),
     "rccl": Dialect(64, 64),
 }
-"""The readers of the format."""
 
 
 @dataclass

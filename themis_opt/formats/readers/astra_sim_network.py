@@ -9,7 +9,6 @@ an algorithm crosses one link, two where a switch lies between.
 """
 
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import Any
 
 from themis_opt.base.sources import Source
@@ -19,9 +18,9 @@ from themis_opt.problem.fields import MAX_DIMENSIONS, MAX_NPUS
 from themis_opt.problem.network import Dimension, Kind, Network
 
 NETWORK_FIELDS = ("topology", "npus_count", "bandwidth", "latency")
-TOPOLOGY_KINDS = MappingProxyType({"Ring": Kind.RING, "FullyConnected": Kind.FULLY_CONNECTED, "Switch": Kind.SWITCH})
+TOPOLOGY_KINDS = {"Ring": Kind.RING, "FullyConnected": Kind.FULLY_CONNECTED, "Switch": Kind.SWITCH}
 GIGABYTE = 2**30  # bytes of what these simulators call a GB
-HOPS = MappingProxyType({Kind.RING: 1, Kind.FULLY_CONNECTED: 1, Kind.SWITCH: 2})
+HOPS = {Kind.RING: 1, Kind.FULLY_CONNECTED: 1, Kind.SWITCH: 2}
 """Links that a message between neighbours crosses."""
 
 

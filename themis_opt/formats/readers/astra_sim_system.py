@@ -9,7 +9,6 @@ and once more at the end of a stage.  To sum it reads twice and writes once: at 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from themis_opt.base.sources import Source
@@ -23,9 +22,10 @@ SYSTEM_COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all"
 NATIVE = tuple(f"{collective}-implementation" for collective in SYSTEM_COLLECTIVES)
 CUSTOM = tuple(f"{name}-custom" for name in NATIVE)
 USED = ("endpoint-delay", "active-chunks-per-dimension", "preferred-dataset-splits", "local-mem-bw", "peak-perf")
-SCHEDULING_POLICIES = MappingProxyType(
-    {"scheduling-policy": ("LIFO", "FIFO", "EXPLICIT"), "collective-optimization": ("baseline", "localBWAware")}
-)
+SCHEDULING_POLICIES: Mapping[str, tuple[str, ...]] = {
+    "scheduling-policy": ("LIFO", "FIFO", "EXPLICIT"),
+    "collective-optimization": ("baseline", "localBWAware"),
+}
 IGNORED = (
     *("L", "o", "g", "G", "model-shared-bus", "local-reduction-delay", "roofline-enabled", "trace-enabled"),
     *("replay-only", "track-local-mem", "local-mem-trace-filename", "per-node-custom-implementation", "boost-mode"),
@@ -33,9 +33,11 @@ IGNORED = (
 """Fields without influence on collectives in our model, or at all: notes say so where one is not zero."""
 
 SYSTEM_FIELDS = (*USED, *SCHEDULING_POLICIES, *NATIVE, *CUSTOM, *IGNORED)
-ASTRA_SIM_ALGORITHMS = MappingProxyType(
-    {"ring": Algorithm.RING, "direct": Algorithm.DIRECT, "halvingDoubling": Algorithm.HALVING_DOUBLING}
-)
+ASTRA_SIM_ALGORITHMS: Mapping[str, Algorithm] = {
+    "ring": Algorithm.RING,
+    "direct": Algorithm.DIRECT,
+    "halvingDoubling": Algorithm.HALVING_DOUBLING,
+}
 ACCESSES_PER_SUM = 3  # two reads and a write
 
 
