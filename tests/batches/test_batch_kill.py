@@ -14,7 +14,7 @@ import pytest
 from background import LISTENING, PATIENCE, has_rows, kill, wait_until
 
 from themis_opt.batches.executors import processes
-from themis_opt.batches.status import status_of
+from themis_opt.batches.experiment_run import status_of
 from themis_opt.batches.store import RunStore
 from themis_opt.reports.making import make_report
 

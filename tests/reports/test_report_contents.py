@@ -7,7 +7,7 @@ from report_rows import bound, draw, drawn, frame, row
 
 from themis_opt.base.errors import InputError
 from themis_opt.reports.experiment import ExperimentHead
-from themis_opt.reports.verdict import verdict
+from themis_opt.reports.sections import verdict
 
 EXPERIMENT = ExperimentHead("made_up", "Made up")
 

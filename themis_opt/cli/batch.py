@@ -73,7 +73,7 @@ def batch(
 
 def _say_status(experiment: Path, as_json: bool, **settings: Any) -> None:
     from themis_opt.base.units import format_clock
-    from themis_opt.batches.status import status_of
+    from themis_opt.batches.experiment_run import status_of
     from themis_opt.cli.printing import print_json, say
 
     status = status_of(experiment, **settings)

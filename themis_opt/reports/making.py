@@ -67,7 +67,7 @@ def make_report(
     provenance = read_provenance(path)
     read = read_rows(path)
 
-    from themis_opt.reports.verdict import verdict  # takes long to import, and rows that are refused do without
+    from themis_opt.reports.sections import verdict  # takes long to import, and rows that are refused do without
 
     function = _report_function(experiment.report, folder)
     frame = read.to_frame()
