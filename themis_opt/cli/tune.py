@@ -1,5 +1,6 @@
 """``themis-opt tune``: the chunks and the policy that suit collectives, or a training iteration, best."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -114,7 +115,9 @@ def _run(
         with trial_progress(space.describe) as progress:
             tuned = search_for_best(instance, progress=progress, **search, **settings)
     except StorageLost as error:
-        _keep(folder, error.tuned)
+        if error.tuned is not None:
+            with suppress(InputError):  # the disk may be full
+                _write(folder, error.tuned)
         raise
     _write(folder, tuned)
     if as_json:
@@ -132,15 +135,6 @@ def _write(folder: Path, tuned: "Tuned") -> None:
 
     with undisturbed():
         tell_files(write_tuned(folder, tuned))
-
-
-def _keep(folder: Path, tuned: "Tuned | None") -> None:
-    """Write the outcomes from before the storage failed, if the disk still takes it."""
-    from contextlib import suppress
-
-    if tuned is not None:
-        with suppress(InputError):
-            _write(folder, tuned)
 
 
 def _print(tuned: "Tuned") -> None:

@@ -115,18 +115,15 @@ class Calibration:
 _COSTS = ("launch_overhead", "latency", "bandwidth")  # the values in the order of the columns of the model
 
 
-def calibrate(
-    measurements: Sequence[Measurement], topology: Kind = Kind.RING, algorithm: Algorithm | None = None
-) -> Calibration:
+def calibrate(measurements: Sequence[Measurement], topology: Kind = Kind.RING) -> Calibration:
     """Fit the costs of a dimension to measured times.
 
     Raises InputError if there are too few measurements, or a time, size or group is not positive.
 
     `measurements`: at least four, of two sizes or more.
-    `topology`: how its NPUs are wired.
-    `algorithm`: the one usual for the topology if not given.
+    `topology`: how its NPUs are wired; they run the algorithm that is usual there.
     """
-    usual = Dimension(kind=topology, size=2, bandwidth=1.0, algorithm=algorithm).basic_algorithm
+    usual = Dimension(kind=topology, size=2, bandwidth=1.0).basic_algorithm
     _check(measurements)
     design = np.array([_row(measurement, topology, usual) for measurement in measurements])
     columns = _separable(design)
