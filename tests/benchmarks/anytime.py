@@ -1,25 +1,22 @@
 """Solvers beside each other on one instance: what each attained and proved, and when; as tables and as a picture."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+import pandas as pd
 
-from themis_opt.formats.palette import INK, LINE, QUIET
+from themis_opt.reports.rendering.charts import Axis, lines, save
 from themis_opt.schedules.schedule import Schedule
 
 NANOSECOND, MICROSECOND = 1_000, 1_000_000  # in picoseconds
 ANY_PATHS = "any"  # what the bound of a solver holds for that chooses the paths itself
 COLUMNS = ("solver", "makespan (us)", "gap", "proven bound (us)", "for paths", "best after (s)", "ended (s)")
 
-PANEL_WIDTH, PANEL_HEIGHT = 10.0, 4.2  # inches
-LOWEST, HIGHEST = 0.95, 1.4  # times shown, as multiples of the common bound
-WIDEST_LINE, LINE_STEP = 3.2, 0.35  # every further curve is narrower, so that none hides another
+LOWEST, HIGHEST = 0.9, 1.4  # times shown, as multiples of the shortest makespan
 FIRST_SECOND = 0.02  # where the logarithmic time axis begins
 
 
@@ -193,32 +190,19 @@ def _cells(contest: Contest, run: Run) -> tuple[str, ...]:
     )
 
 
-def plot(contests: Sequence[Contest]) -> Figure:
-    """Makespans (solid) and bounds (dashed, of their paths) over time, one panel per instance."""
-    figure = Figure(figsize=(PANEL_WIDTH, PANEL_HEIGHT * len(contests)), facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(len(contests), squeeze=False)[:, 0]
-    for axes, contest in zip(panels, contests, strict=True):
-        _draw(axes, contest)
-    return figure
-
-
-def _draw(axes: Axes, contest: Contest) -> None:
-    last = max(run.seconds for run in contest.runs)
-    for number, run in enumerate(contest.runs):
-        seconds = [max(p.seconds, FIRST_SECOND) for p in run.points] + [last]
-        for kind, style in (("makespan", "-"), ("bound", "--")):
-            values = [getattr(p, kind) / MICROSECOND for p in run.points]
-            label = run.solver if kind == "makespan" else None
-            width, values = WIDEST_LINE - LINE_STEP * number, [*values, *values[-1:]]
-            axes.step(seconds, values, style, where="post", label=label, color=f"C{number}", linewidth=width)
-    axes.axhline(contest.bound / MICROSECOND, color=INK, linewidth=0.8, linestyle=":", label="best common bound")
-    axes.set_xscale("log")
-    axes.set_xlim(FIRST_SECOND, last)
-    axes.set_ylim(LOWEST * contest.bound / MICROSECOND, HIGHEST * contest.bound / MICROSECOND)
-    axes.set_title(contest.title, color=INK, fontsize=10, loc="left")
-    axes.set_xlabel("seconds", color=QUIET, fontsize=9)
-    axes.set_ylabel("makespan, and bound (dashed), us", color=QUIET, fontsize=9)
-    axes.tick_params(colors=QUIET, labelsize=8.5)
-    axes.grid(color=LINE, linewidth=0.8)
-    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+def draw(rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
+    """Makespans and bounds (dotted, of their paths) over time, a picture for each instance, from its trajectories."""
+    points = pd.DataFrame(rows).replace("", float("nan"))
+    points = points.astype(dict.fromkeys(("after_s", "makespan_ns", "bound_ns"), float))
+    ends = points.groupby(["instance", "chunks", "solver"], sort=False).tail(1)
+    points = pd.concat([points, ends.assign(after_s=ends["limit_s"].astype(float))])
+    points["after_s"] = points["after_s"].clip(lower=FIRST_SECOND)
+    files = []
+    for number, ((name, chunks), contest) in enumerate(points.groupby(["instance", "chunks"], sort=False), start=1):
+        shown = contest[contest["makespan_ns"] < HIGHEST * contest["makespan_ns"].min()]
+        bounds = contest[contest["bound_ns"] > LOWEST * contest["makespan_ns"].min()]
+        guides = bounds.assign(makespan_ns=bounds["bound_ns"], solver=bounds["solver"] + ", bound")
+        time, makespan = Axis("after_s", "seconds", log=True), Axis("makespan_ns", "makespan", format="duration")
+        files.append(folder / f"references-{number}.svg")
+        save(lines(shown, time, makespan, "solver", guides=guides, step=True), files[-1], f"{name}, {chunks} chunks")
+    return files

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from anytime import ANY_PATHS, Contest, Point, Recorder, Run, markdown, plot
+from anytime import ANY_PATHS, Contest, Point, Recorder, Run, draw, markdown
 
 import themis_opt
 from formulations.chunk_order import ChunkOrder
@@ -162,7 +162,7 @@ def write(contests: list[Contest], folder: Path) -> None:
     (folder / "references.csv").write_text(to_csv([row for contest in contests for row in contest.rows()]))
     points = [row for contest in contests for row in contest.points()]
     write_csv(folder / "trajectories.csv.gz", list(points[0]), points)
-    plot(contests).savefig(folder / "references.svg", metadata={"Date": None})
+    draw(points, folder)
 
 
 def test_the_reference_is_not_worse_than_any_solver_that_it_did_not_help(
