@@ -65,7 +65,7 @@ def _unpack(data: bytes, path: Path) -> bytes:
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
     """Write rows, at once or not at all; unknown values are empty cells.
 
-    Times of the model are exact; what is derived from them, or measured, has nine digits.
+    Times of the model are exact; what is derived from them, or measured, has seven digits.
     """
     text = io.StringIO(newline="")
     table = csv.DictWriter(text, list(columns), lineterminator="\n", extrasaction="ignore")
@@ -77,7 +77,7 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, An
 
 
 def _cell(name: str, value: Any) -> Any:
-    return float(f"{value:.9g}") if isinstance(value, float) and not name.endswith("_ns") else harmless(value)
+    return float(f"{value:.7g}") if isinstance(value, float) and not name.endswith("_ns") else harmless(value)
 
 
 def num_rows(path: Path) -> int:

@@ -9,11 +9,11 @@ from xml.etree.ElementTree import Element
 SVG = "http://www.w3.org/2000/svg"
 SILENT = {"aria-hidden", "aria-roledescription", "class", "font-family", "pointer-events", "role"}
 DEFAULTS = {"opacity": "1", "stroke-width": "1", "font-weight": "normal", "x2": "0", "y2": "0"}
-PLACES = {"d", "transform", "x", "y", "x2", "y2", "cx", "cy", "r", "width", "height"}
+SVG_PLACES = {"d", "transform", "x", "y", "x2", "y2", "cx", "cy", "r", "width", "height"}
 NOTHING_DRAWN = {"", "M0,0h0v0h0Z"}
 
 _DECIMALS = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
-_LINES = re.compile(r"(?:[ML]-?[\d.]+,-?[\d.]+)+Z?")
+_ONLY_LINES = re.compile(r"(?:[ML]-?[\d.]+,-?[\d.]+)+Z?")
 _LINE = re.compile(r"([ML])([-\d.]+),([-\d.]+)")
 _CIRCLE = re.compile(r"M([\d.]+),0A\1,\1,0,1,1,-\1,0A\1,\1,0,1,1,\1,0Z?")
 _SHIFT = re.compile(r"translate\(([-\d.]+),([-\d.]+)\)")
@@ -32,7 +32,7 @@ def _shrink(element: Element) -> None:
     for name, value in list(element.attrib.items()):
         if name in SILENT or DEFAULTS.get(name) == value or (name, value) == ("transform", "translate(0,0)"):
             del element.attrib[name]
-        elif name in PLACES:
+        elif name in SVG_PLACES:
             rounded = _DECIMALS.sub(lambda number: f"{round(float(number[0]), 1):g}", value)
             element.set(name, _path(rounded) if name == "d" else rounded)
     children = list(element)
@@ -43,7 +43,7 @@ def _shrink(element: Element) -> None:
 
 def _path(lines: str) -> str:
     """Lines with one number where they run along an axis, and none where they go nowhere."""
-    if not _LINES.fullmatch(lines):
+    if not _ONLY_LINES.fullmatch(lines):
         return lines
     parts, last = list[str](), ("", "")
     for letter, x, y in _LINE.findall(lines):
@@ -73,7 +73,7 @@ def _gathered(elements: Sequence[Element]) -> Iterator[Element]:
     """The elements, with what several in a row have in common said once; opacity is not the same of a group."""
 
     def looks(element: Element) -> dict[str, str]:
-        return {name: value for name, value in element.attrib.items() if name not in PLACES}
+        return {name: value for name, value in element.attrib.items() if name not in SVG_PLACES}
 
     for common, alike in groupby(elements, key=looks):
         members = list(alike)
@@ -81,7 +81,7 @@ def _gathered(elements: Sequence[Element]) -> Iterator[Element]:
             yield from members
             continue
         for member in members:
-            member.attrib = {name: value for name, value in member.attrib.items() if name in PLACES}
+            member.attrib = {name: value for name, value in member.attrib.items() if name in SVG_PLACES}
         group = Element(f"{{{SVG}}}g", common)
         group[:] = members
         yield group
