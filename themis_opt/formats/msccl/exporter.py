@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from themis_opt.base.arrays import IntArray
+from themis_opt.base.documents import read_text
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import format_percent
 from themis_opt.formats.msccl.algorithm import DIALECTS, MAX_XML_NAME, MscclAlgorithm, check_limits, from_xml, to_xml
@@ -98,10 +99,7 @@ class Msccl:
         """
         for name, _ in self.files(schedule):
             path = folder / name
-            try:
-                algorithm = from_xml(path.read_text(encoding="utf-8"), str(path))
-            except (OSError, UnicodeDecodeError) as error:
-                raise InputError(f"cannot be read: {error}", source=str(path)) from None
+            algorithm = from_xml(read_text(path, "XML"), str(path))
             check_limits(algorithm, self.dialect)
             ways = _ways(algorithm)
             for in_place in ways:

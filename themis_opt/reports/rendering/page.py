@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from importlib.resources import files
@@ -18,7 +18,7 @@ from vl_convert import javascript_bundle
 from themis_opt.base.documents import make_folder, write_atomically
 from themis_opt.base.errors import InputError, printable
 from themis_opt.reports.rendering.charts import CONFIG, ON_DARK, save, specification
-from themis_opt.reports.rendering.document import CellValue, Figure, Report, Section, Table
+from themis_opt.reports.rendering.document import Figure, Report, Section, Table
 from themis_opt.reports.rendering.tables import cell, is_number
 
 MARKDOWN, HTML = "README.md", "report.html"
@@ -95,7 +95,10 @@ def _table(table: Table) -> str:
     lines = [
         _line([_escaped(column.name) for column in table.columns]),
         _line(["---:" if is_number(form) else "---" for form in formats]),
-        *(_row(row, formats) for row in table.rows[:MOST_OPEN_ROWS]),
+        *(
+            _line([_escaped(cell(value, form)) for value, form in zip(row, formats, strict=True)])
+            for row in table.rows[:MOST_OPEN_ROWS]
+        ),
     ]
     text = "\n".join(lines)
     return f"{_escaped(table.caption)}\n\n{text}" if table.caption else text
@@ -103,10 +106,6 @@ def _table(table: Table) -> str:
 
 def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _row(values: Sequence[CellValue], formats: Sequence[str]) -> str:
-    return _line([_escaped(cell(value, form)) for value, form in zip(values, formats, strict=True)])
 
 
 def _figures(figures: Iterable[Figure]) -> str:

@@ -46,11 +46,6 @@ def count(value: float) -> str:
     return f"{int(value):,}".replace(",", " ") if abs(value) >= 10_000 else f"{int(value)}"
 
 
-def bandwidth(bytes_per_second: float) -> str:
-    """A bandwidth in GB/s."""
-    return f"{bytes_per_second / 1e9:.2f} GB/s"
-
-
 CELL_FORMATS: Mapping[str, Callable[[Any], str]] = {
     "text": str,
     "count": count,
@@ -60,7 +55,7 @@ CELL_FORMATS: Mapping[str, Callable[[Any], str]] = {
     "duration": duration,
     "seconds": seconds,
     "size": lambda value: format_size(int(value)),
-    "bandwidth": bandwidth,
+    "bandwidth": lambda value: f"{value / 1e9:.2f} GB/s",
     "amount": str,
 }
 """Formats of cells: `amount` takes what is a text already, `duration` nanoseconds, `seconds` seconds, `percent` a
