@@ -24,12 +24,8 @@ PAGE = "schedule.html"
 MOST_BARS = 6_000
 """Bars that a browser moves without delay; schedules of more stages and tasks are on the page as numbers alone."""
 
-MICRO = "µs"
-"""What the page calls microseconds."""
-
-GATHERING = 0.55
-"""Opacity of bars whose chunks grow."""
-
+MICRO = "µs"  # what the page calls microseconds
+GATHERING = 0.55  # opacity of bars whose chunks grow
 FORMAT_OF_FORM: dict[Form, str] = {
     "text": "text", "time": "amount", "share": "percent", "bandwidth": "bandwidth", "ratio": "factor",
     "count": "count", "shares": "text",

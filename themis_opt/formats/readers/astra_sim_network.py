@@ -20,8 +20,7 @@ from themis_opt.problem.network import Dimension, Kind, Network
 NETWORK_FIELDS = ("topology", "npus_count", "bandwidth", "latency")
 TOPOLOGY_KINDS = {"Ring": Kind.RING, "FullyConnected": Kind.FULLY_CONNECTED, "Switch": Kind.SWITCH}
 GIGABYTE = 2**30  # bytes of what these simulators call a GB
-HOPS = {Kind.RING: 1, Kind.FULLY_CONNECTED: 1, Kind.SWITCH: 2}
-"""Links that a message between neighbours crosses."""
+HOPS = {Kind.RING: 1, Kind.FULLY_CONNECTED: 1, Kind.SWITCH: 2}  # links that a message between neighbours crosses
 
 
 def links(kind: Kind, size: int) -> int:

@@ -51,9 +51,7 @@ DASHES = ((1, 0), (6, 3), (8, 3, 2, 3), (2, 2))
 GUIDE_DASH, CLOUD_DASH = (1, 2), (3, 5)  # styles of lines to compare with, and of clouds of points in legends
 ASLANT = -30  # degrees
 WIDTH, HEIGHT, ROW = 768, 330, 33  # pixels: a picture across, the inside of its axes, a row of names
-SYMBOLS: Mapping[str, float] = {"stroke": 600, "square": 120}
-"""Areas of symbols in legends, in square pixels."""
-
+SYMBOLS: Mapping[str, float] = {"stroke": 600, "square": 120}  # areas of symbols in legends, in square pixels
 PADDING = 12  # pixels between the frame and the outermost points
 PNG_SCALE = 1.5  # pixels of a PNG for each of a chart
 MOST_MARKED_POINTS = 40  # points of a line that are marked; lines of more points are bare
