@@ -26,11 +26,10 @@ Constraints
     8. *loads*: constraints (2) and (3) of :mod:`formulations.order_count` on the sums of :math:`x` per class;
     9. *symmetry*: jobs of one class are numbered by their start on their first machine in the first phase;
     10. *bounds*: :math:`L \le T \le H`;
-    11. *ends*, where those of a single class are given (:mod:`formulations.end_counts`): :math:`b_k` jobs begin on k,
-        or so many begin on k and end on l.  Then jobs are numbered by the machine on which they begin, by the one on
-        which they end where that is given, and by their first start, instead of (9); and there is no objective, since
-        CP-SAT refutes a horizon that it cannot reach as the bound of a minimisation.  Where only b is given, and the
-        class is reversible, (3) of :mod:`formulations.end_counts`.
+    11. *begins*, where those of a single class are given (:mod:`formulations.end_counts`): :math:`b_k` jobs begin on k.
+        Then jobs are numbered by the machine on which they begin, and by their first start, instead of (9); where the
+        class is reversible, (3) of :mod:`formulations.end_counts`; and there is no objective, since CP-SAT refutes a
+        horizon that it cannot reach as the bound of a minimisation.
 
 A mirrored second phase has no variables :math:`x` and :math:`b`: those of the first phase, reversed, stand for them.
 The rules (1) to (5) of a job alone are in :mod:`formulations.job_model`.  (8) and (10) are redundant; they give the
@@ -39,16 +38,16 @@ lags rounded down it bounds the true makespan.
 """
 
 from collections.abc import Sequence
-from itertools import islice, pairwise
+from itertools import islice
 from threading import Event
 
 from ortools.sat.python import cp_model
 
 from formulations.cp_sat import SolverProgress, search
-from formulations.end_counts import BeginCounts, EndPairs, Ends, add_direction, is_reversible
-from formulations.job_model import JobVariables, PhaseVariables, add_job, decisions, extracted, hint_job
+from formulations.end_counts import BeginCounts, add_direction, is_reversible
+from formulations.job_model import JobVariables, add_job, arc_counts, begin_in_turn, decisions, extracted, hint_job
 from formulations.job_plans import JobPlans, PlanOutcome, start_on
-from formulations.lattice import JobClass, arcs
+from formulations.lattice import JobClass
 from formulations.limits import SECONDS_PER_WORK, Limits
 from formulations.order_count import EndRow, add_load_bounds
 
@@ -64,11 +63,14 @@ class ChunkOrder:
         An upper bound on the makespan of some feasible schedule.
     lower_bound : int
         A proven lower bound.
-    ends : BeginCounts or EndPairs, optional
-        Where the jobs of a single class begin and end; then any schedule that ends by the horizon is a solution.
+    begin : tuple of int, optional
+        How many jobs of a single class begin on each of its machines; then any schedule that ends by the horizon is a
+        solution.
     """
 
-    def __init__(self, jobs: Sequence[JobClass], horizon: int, lower_bound: int = 0, ends: Ends | None = None) -> None:
+    def __init__(
+        self, jobs: Sequence[JobClass], horizon: int, lower_bound: int = 0, begin: BeginCounts | None = None
+    ) -> None:
         self.jobs = jobs
         self.model = cp_model.CpModel()
         self.model.name = "chunk order"
@@ -77,29 +79,23 @@ class ChunkOrder:
         self.variables = [[self._job(job, f"job{j}_{i}") for i in range(job.count)] for j, job in enumerate(jobs)]
         self._no_overlap()
         self._end_rows = self._loads()
-        if ends is None:
+        if begin is None:
             self._symmetry()
             self.model.minimize(self.makespan)
-        elif isinstance(ends, EndPairs):
-            self._fix_pairs(ends)
         else:
-            self._fix_begin(ends)
+            self._fix_begin(begin)
 
     def solve(self, limits: Limits, report: SolverProgress, stop: Event | None = None) -> PlanOutcome:
         """Search within limits, or until `stop` is set; `report` hears of every better solution and bound."""
-        variables = sorted(
-            {v.index: v for jobs in self.variables for job in jobs for v in decisions(job)}.values(),
-            key=lambda v: v.index,
-        )
+        held = [v for jobs in self.variables for job in jobs for v in decisions(job)]
         # A relaxation of these rules says less than the loads of (8), and takes most of the time.
         outcome = search(
-            self.model, variables, limits, report, relaxation="none", pace=SECONDS_PER_WORK["chunk_order"], stop=stop
+            self.model, held, limits, report, relaxation="none", pace=SECONDS_PER_WORK["chunk_order"], stop=stop
         )
         bound = max(self.lower_bound, int(outcome.bound))
-        if outcome.values is None:
+        if outcome.value is None:
             return PlanOutcome(None, bound, outcome.status, outcome.work)
-        value = {v.index: x for v, x in zip(variables, outcome.values, strict=True)}
-        jobs = [[extracted(job, value) for job in of_class] for of_class in self.variables]
+        jobs = [[extracted(job, outcome.value) for job in of_class] for of_class in self.variables]
         return PlanOutcome(jobs, bound, outcome.status, outcome.work)
 
     def hint(self, plans: JobPlans) -> None:
@@ -123,14 +119,11 @@ class ChunkOrder:
         )
 
     def _job(self, job: JobClass, name: str) -> JobVariables:
+        """A job, with (7)."""
         variables = add_job(self.model, job, self.horizon, name)
-        self._finish(job, variables.phases[-1])
+        for k, end in variables.phases[-1].end.items():
+            self.model.add(self.makespan >= end + int(job.phases[-1].lag[k]))
         return variables
-
-    def _finish(self, job: JobClass, phase: PhaseVariables) -> None:
-        """(7)."""
-        for k in job.machines:
-            self.model.add(self.makespan >= phase.end[k] + int(job.phases[-1].lag[k]))
 
     def _no_overlap(self) -> None:
         """(6)."""
@@ -146,56 +139,22 @@ class ChunkOrder:
 
     def _loads(self) -> list[EndRow]:
         """(8)."""
-        counts = []
-        for job, jobs_of_class in zip(self.jobs, self.variables, strict=True):
-            num_layers = len(job.layers(job.load))
-            counts.append(
-                [
-                    {
-                        arc: cp_model.LinearExpr.sum([v.phases[q].taken[arc] for v in jobs_of_class])
-                        for arc in arcs(job.machines)
-                    }
-                    for q in range(num_layers)
-                ]
-            )
-        return add_load_bounds(self.model, self.jobs, counts, self.makespan)
+        return add_load_bounds(self.model, self.jobs, [arc_counts(jobs) for jobs in self.variables], self.makespan)
 
     def _symmetry(self) -> None:
         """(9)."""
-        for job, jobs_of_class in zip(self.jobs, self.variables, strict=True):
-            for one, following in pairwise(jobs_of_class):
-                first = job.machines[0]
-                self.model.add(one.phases[0].start[first] <= following.phases[0].start[first])
+        for job, jobs in zip(self.jobs, self.variables, strict=True):
+            begin_in_turn(self.model, jobs, job.machines[0])
 
-    def _fix_begin(self, ends: BeginCounts) -> None:
-        """(11) where it is given on which machines jobs begin."""
+    def _fix_begin(self, begin: BeginCounts) -> None:
+        """(11)."""
         (job,), (jobs,) = self.jobs, self.variables
         numbered = iter(jobs)
-        for k, count in zip(job.machines, ends.begin, strict=True):
-            self._begin_in_turn(list(islice(numbered, count)), k)
+        for k, count in zip(job.machines, begin, strict=True):
+            alike = list(islice(numbered, count))
+            for variables in alike:
+                self.model.add(variables.phases[0].taken[0, k] == 1)
+            begin_in_turn(self.model, alike, k)
         if is_reversible(job):
-            end = [sum(self._ends_on(variables, k) for variables in jobs) for k in job.machines]
-            add_direction(self.model, job.count, ends.begin, end)
-
-    def _fix_pairs(self, ends: EndPairs) -> None:
-        """(11) where it is given too on which they end."""
-        (job,), (jobs,) = self.jobs, self.variables
-        numbered = iter(jobs)
-        for k, row in zip(job.machines, ends.counts, strict=True):
-            for m, count in zip(job.machines, row, strict=True):
-                alike = list(islice(numbered, count))
-                self._begin_in_turn(alike, k)
-                for variables in alike:
-                    self.model.add(self._ends_on(variables, m) == 1)
-
-    def _begin_in_turn(self, jobs: Sequence[JobVariables], machine: int) -> None:
-        """All begin on a machine, in the order of their numbers."""
-        for variables in jobs:
-            self.model.add(variables.phases[0].taken[0, machine] == 1)
-        for one, following in pairwise(jobs):
-            self.model.add(one.phases[0].start[machine] <= following.phases[0].start[machine])
-
-    @staticmethod
-    def _ends_on(variables: JobVariables, machine: int) -> cp_model.IntVar:
-        job = variables.job
-        return variables.phases[-1].taken[job.last_arc(machine)]
+            end = [sum(variables.phases[-1].taken[job.last_arc(k)] for variables in jobs) for k in job.machines]
+            add_direction(self.model, job.count, begin, end)

@@ -1,7 +1,7 @@
 """Running CP-SAT: progress out, interruption in."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,34 +33,34 @@ GRACE_SECONDS = 1.0
 class SearchOutcome:
     """The answer of the solver.
 
-    `values` are those of the tracked variables, None without a solution; `work` is deterministic time, in seconds
-    of a core.
+    `value` is that of each tracked variable by its index, None without a solution; `work` is deterministic time, in
+    seconds of a core.
     """
 
     status: str
     bound: float
-    values: list[int] | None
+    value: dict[int, int] | None
     work: float
 
 
 class _Tracker(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
     """Keeps the values of the best solution, so that an interruption cannot lose them."""
 
-    def __init__(self, variables: list[cp_model.IntVar], report: SolverProgress) -> None:
+    def __init__(self, variables: Iterable[cp_model.IntVar], report: SolverProgress) -> None:
         super().__init__()
         self._variables = variables
         self._report = report
-        self.values: list[int] | None = None
+        self.values: dict[int, int] | None = None
 
     def on_solution_callback(self) -> None:
         """Keep and report a solution."""
-        self.values = [self.value(variable) for variable in self._variables]
+        self.values = {variable.index: self.value(variable) for variable in self._variables}
         self._report(self.objective_value, self.best_objective_bound)
 
 
 def search(
     model: cp_model.CpModel,
-    variables: list[cp_model.IntVar],
+    variables: Iterable[cp_model.IntVar],
     limits: Limits,
     report: SolverProgress,
     *,
@@ -75,7 +75,8 @@ def search(
     time, when the process holds more memory than it may, or when another thread sets `stop`.
     """
     solver, interrupted, late = limits.solver(relaxation, pace), Event(), Event()
-    tracker, stops = _Tracker(variables, report), [interrupted, late, *([stop] if stop else [])]
+    tracker = _Tracker({v.index: v for v in variables}.values(), report)
+    stops = [interrupted, late, *([stop] if stop else [])]
     solver.best_bound_callback = lambda bound: report(float("inf"), bound)
     with ThreadPoolExecutor(max_workers=1) as executor:
         try:

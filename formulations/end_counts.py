@@ -11,23 +11,18 @@ Constraints
     1. *loads*: (1) to (3) of :mod:`formulations.order_count` with :math:`T \le H`;
     2. *ends*: :math:`b_k` is the flow on the first arc of k, :math:`e_k` that on its last arc;
     3. *time runs both ways*: :math:`\sum_k b_k (n + 1)^k \ge \sum_k e_k (n + 1)^k`, where the class is reversible;
-    4. *news*: no b, or where that is given no e, that was met before.
+    4. *news*: no b that was met before.
 
 Every schedule of the jobs with a makespan of at most H is in a cell, so **if none of the cells has a schedule, the
 makespan is more than H**.  In each cell, :mod:`formulations.chunk_order` is asked with b fixed.  It refutes in
 seconds what it does not refute in minutes as a whole: a stage on a machine takes longest where it is first or
 last, so where jobs begin decides much of the loads; and jobs are told apart by where they begin, not by sorting.
 
-A cell that is hard is split into **pairs**, by how many jobs begin on k and end on l for all k and l: tables whose rows
-sum to b and whose columns sum to an e that goes with it.  Then the loads of both phases are known, and both ends of
-each job.  A cell in which e is given too, but not the pairs, is often as hard as where it is not.
-
 A class of two phases is reversible if the second has the durations of the first in the reverse order of machines, and
 the same lags: then a schedule that is read backwards, and on each machine shifted by its lag, is a schedule as well.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
@@ -35,45 +30,8 @@ from formulations.lattice import JobClass
 from formulations.limits import Limits
 from formulations.order_count import add_flow, add_load_bounds, end_flows
 
-
-@dataclass(frozen=True)
-class BeginCounts:
-    """A cell: how many jobs begin on each machine, in the order of the machines of the class."""
-
-    begin: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class EndPairs:
-    """A part of a cell: how many jobs begin on one machine (row) and end on one (column), in the order of the class."""
-
-    counts: tuple[tuple[int, ...], ...]
-
-
-Ends = BeginCounts | EndPairs
-"""What may be known of where jobs begin and end."""
-
-
-def _tables(rows: tuple[int, ...], columns: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
-    """All tables of counts with these sums of rows and columns, which have the same total."""
-    if not rows:
-        yield ()
-        return
-    for row in _rows(rows[0], columns):
-        left = tuple(most - count for most, count in zip(columns, row, strict=True))
-        for others in _tables(rows[1:], left):
-            yield row, *others
-
-
-def _rows(total: int, most: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """All rows of counts with a sum, none of them more than it may be."""
-    if not most:
-        if total == 0:
-            yield ()
-        return
-    for count in range(min(total, most[0]), -1, -1):
-        for others in _rows(total - count, most[1:]):
-            yield count, *others
+BeginCounts = tuple[int, ...]
+"""A cell: how many jobs begin on each machine, in the order of the machines of the class."""
 
 
 def is_reversible(job: JobClass) -> bool:
@@ -95,7 +53,7 @@ def add_direction(
 
 
 class EndCells:
-    """The cells that a horizon leaves, or the parts of one of them.
+    """The cells that a horizon leaves, each once.
 
     Parameters
     ----------
@@ -103,8 +61,6 @@ class EndCells:
         With integer durations, lags and release; `count` is the number of jobs.
     horizon : int
         The makespan in question.
-    cell : BeginCounts, optional
-        The cell whose parts are asked for.
     seconds : float
         Work that the next one may take; if it takes more, it is not listed, and no others are.
 
@@ -116,8 +72,8 @@ class EndCells:
         Whether it is proven that there are no more than those met.
     """
 
-    def __init__(self, job: JobClass, horizon: int, cell: BeginCounts | None = None, seconds: float = 5.0) -> None:
-        self.work, self.are_all, self._cell, self._seconds = 0.0, False, cell, seconds
+    def __init__(self, job: JobClass, horizon: int, seconds: float = 5.0) -> None:
+        self.work, self.are_all, self._seconds = 0.0, False, seconds
         self._model = cp_model.CpModel()
         self._model.name = "end counts"
         layers = [
@@ -131,14 +87,10 @@ class EndCells:
         begin, end = zip(*(end_flows(job, layers, k) for k in job.machines), strict=True)
         if is_reversible(job):
             add_direction(self._model, job.count, begin, end)
-        if cell is not None:
-            for flow, count in zip(begin, cell.begin, strict=True):
-                self._model.add(flow == count)
-        asked, name = (begin, "begin") if cell is None else (end, "end")
-        self._counts = [self._indicators(job.count, flow, f"{name}{k}") for k, flow in enumerate(asked)]
+        self._counts = [self._indicators(job.count, flow, f"begin{k}") for k, flow in enumerate(begin)]
 
-    def __iter__(self) -> Iterator[Ends]:
-        """The cells or parts, each once."""
+    def __iter__(self) -> Iterator[BeginCounts]:
+        """The cells, each once."""
         while not self.are_all:
             solver = Limits(workers=1, seconds=self._seconds, deterministic=True).solver()
             status = solver.solve(self._model)
@@ -148,10 +100,7 @@ class EndCells:
                 return
             counts = tuple(self._value(solver, values) for values in self._counts)
             self._exclude(counts)
-            if self._cell is None:
-                yield BeginCounts(counts)
-            else:
-                yield from map(EndPairs, _tables(self._cell.begin, counts))
+            yield counts
 
     @staticmethod
     def _value(solver: cp_model.CpSolver, values: Sequence[cp_model.IntVar]) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from ortools.sat.python import cp_model
 
@@ -87,6 +87,21 @@ def extracted(job: JobVariables, value: Mapping[int, int]) -> JobTimes:
     return JobTimes(tuple(paths), tuple(starts))
 
 
+def arc_counts(jobs: Sequence[JobVariables]) -> list[Mapping[Arc, cp_model.LinearExprT]]:
+    """How many jobs of a class take each arc, per independent phase."""
+    one = jobs[0].job
+    return [
+        {arc: cp_model.LinearExpr.sum([v.phases[q].taken[arc] for v in jobs]) for arc in arcs(one.machines)}
+        for q in range(one.num_layers)
+    ]
+
+
+def begin_in_turn(model: cp_model.CpModel, jobs: Sequence[JobVariables], machine: int) -> None:
+    """Number jobs by their start on a machine in the first phase."""
+    for one, following in pairwise(jobs):
+        model.add(one.phases[0].start[machine] <= following.phases[0].start[machine])
+
+
 def add_job(
     model: cp_model.CpModel, job: JobClass, latest: int, name: str, mirrored: PhaseVariables | None = None
 ) -> JobVariables:
@@ -106,22 +121,24 @@ def add_job(
         mirror = phases[0] if job.mirrored and number == 1 else mirrored if number == 0 else None
         phases.append(_phase(model, job, number, latest, f"{name}_phase{number}", mirror))
     handover = model.new_int_var(int(job.release), latest, f"{name}_handover")
-    add_handover(model, job, phases, handover)
+    for k in job.machines:  # (5)
+        model.add(handover >= phases[0].end[k] + int(job.phases[0].lag[k]))
+        for later in phases[1:]:
+            model.add(later.start[k] >= handover)
     return JobVariables(job, tuple(phases), handover)
 
 
 def _phase(
     model: cp_model.CpModel, job: JobClass, number: int, latest: int, name: str, mirror: PhaseVariables | None
 ) -> PhaseVariables:
-    taken, before = add_path(model, job, name, mirror)
-    start, duration, end = _intervals(model, job, number, latest, name)
-    phase = PhaseVariables(taken, before, start, duration, end)
+    taken, before = _path(model, job, name, mirror)
+    phase = PhaseVariables(taken, before, *_intervals(model, job, number, latest, name))
     _durations(model, job, number, phase)
-    add_precedence(model, job, number, phase)
+    _precedence(model, job, number, phase)
     return phase
 
 
-def add_path(
+def _path(
     model: cp_model.CpModel, job: JobClass, name: str, mirror: PhaseVariables | None
 ) -> tuple[Mapping[Arc, cp_model.IntVar], Mapping[tuple[int, int], cp_model.LiteralT]]:
     """(1) and (2): x and b of one phase, or those of another one, reversed."""
@@ -130,10 +147,10 @@ def add_path(
         return taken, {(m, k): literal for (k, m), literal in mirror.before.items()}
     taken = {arc: model.new_bool_var(f"{name}_arc{arc[0]:b}_{arc[1]}") for arc in arcs(job.machines)}
     add_flow(model, replace(job, count=1), taken)
-    return taken, add_order(model, job, taken, name)
+    return taken, _order(model, job, taken, name)
 
 
-def add_order(model: cp_model.CpModel, job: JobClass, taken: Mapping[Arc, cp_model.IntVar], name: str) -> OrderLiterals:
+def _order(model: cp_model.CpModel, job: JobClass, taken: Mapping[Arc, cp_model.IntVar], name: str) -> OrderLiterals:
     """(2)."""
     before: OrderLiterals = {}
     for k, m in combinations(sorted(job.machines), 2):
@@ -164,18 +181,8 @@ def _durations(model: cp_model.CpModel, job: JobClass, number: int, phase: Phase
         model.add(phase.duration[k] == sum(d * taken for d, taken in choices))
 
 
-def add_precedence(model: cp_model.CpModel, job: JobClass, number: int, phase: PhaseVariables) -> None:
+def _precedence(model: cp_model.CpModel, job: JobClass, number: int, phase: PhaseVariables) -> None:
     """(4)."""
     for (k, m), before in phase.before.items():
         lag = int(job.phases[number].lag[k])
         model.add(phase.start[m] >= phase.end[k] + lag).only_enforce_if(before)
-
-
-def add_handover(
-    model: cp_model.CpModel, job: JobClass, phases: Sequence[PhaseVariables], handover: cp_model.IntVar
-) -> None:
-    """(5)."""
-    for k in job.machines:
-        model.add(handover >= phases[0].end[k] + int(job.phases[0].lag[k]))
-        for later in phases[1:]:
-            model.add(later.start[k] >= handover)

@@ -34,6 +34,28 @@ class PlanOutcome:
     work: float
 
 
+@dataclass(frozen=True)
+class SizedOutcome:
+    """What is known of a horizon for one class of jobs of any sizes.
+
+    Attributes
+    ----------
+    status : str
+        ``infeasible`` if it is proven too short, ``feasible`` with a plan, or ``unknown``.
+    jobs : sequence of JobTimes
+        Paths and starts, none without a plan.
+    shares : sequence of float
+        Of the class, one for each job.
+    work : float
+        Seconds of work.
+    """
+
+    status: str
+    jobs: Sequence[JobTimes]
+    shares: Sequence[float]
+    work: float
+
+
 def start_on(times: JobTimes, phase: int, machine: int) -> int:
     """When a job starts on a machine in one of its phases."""
     return times.starts[phase][times.paths[phase].index(machine)]

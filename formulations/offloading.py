@@ -101,16 +101,14 @@ def choose(layers: Layers, limits: Limits = USUAL_LIMITS) -> Offload | None:
     variables = _variables(layers)
     variables.model.minimize(variables.time)
     first = search(variables.model, [variables.time, *variables.flat], limits, _ignore)
-    if first.values is None:
+    if first.value is None:
         return None
-    time, *chosen = first.values
-    variables.model.add(variables.time <= time)
+    variables.model.add(variables.time <= first.value[variables.time.index])
     variables.model.minimize(_spent(layers, variables))
     second = search(variables.model, [variables.time, *variables.flat], limits, _ignore)
-    chosen = second.values[1:] if second.values is not None else chosen
-    count = len(layers.forward)
-    by_fate = {fate: chosen[place * count : (place + 1) * count] for place, fate in enumerate(Fate)}
-    fates = tuple(next(fate for fate in Fate if by_fate[fate][layer]) for layer in range(count))
+    chosen = second.value or first.value
+    by_layer = zip(*variables.by_fate.values(), strict=True)
+    fates = tuple(next(fate for fate, v in zip(Fate, of, strict=True) if chosen[v.index]) for of in by_layer)
     return Offload(fates, int(first.bound), first.status == "optimal")
 
 

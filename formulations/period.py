@@ -61,9 +61,8 @@ from itertools import pairwise
 from ortools.sat.python import cp_model
 
 from formulations.cp_sat import SolverProgress, search
-from formulations.job_model import JobVariables, add_job, decisions, extracted, hint_job
+from formulations.job_model import JobVariables, add_job, arc_counts, begin_in_turn, decisions, extracted, hint_job
 from formulations.job_plans import JobPlans, JobTimes, start_on
-from formulations.lattice import Arc, arcs
 from formulations.limits import SECONDS_PER_WORK, Limits
 from formulations.order_count import add_load_bounds
 from formulations.period_variables import (
@@ -118,13 +117,12 @@ class PeriodModel:
         """Search within limits; `report` hears of every better period and bound."""
         held = [self.period, *self.task_start]
         held += [v for launch in self.launches for job in launch.jobs for v in decisions(job)]
-        variables = sorted({v.index: v for v in held}.values(), key=lambda v: v.index)
         # Some periods are proven several times as fast without a relaxation, others only with one.
-        outcome = search(self.model, variables, limits, report, relaxation="mixed", pace=SECONDS_PER_WORK["period"])
+        outcome = search(self.model, held, limits, report, relaxation="mixed", pace=SECONDS_PER_WORK["period"])
         bound = max(self.lower_bound, int(outcome.bound))
-        if outcome.values is None:
+        if outcome.value is None:
             return PeriodOutcome(None, bound, outcome.status, outcome.work)
-        value = {v.index: x for v, x in zip(variables, outcome.values, strict=True)}
+        value = outcome.value
         launches = tuple(
             [[extracted(job, value) for job in jobs] for jobs in launch.classes] for launch in self.launches
         )
@@ -222,25 +220,15 @@ class PeriodModel:
             released = self.moment(after) + self.data.tasks[after[0]]
             self.model.add(length == self.moment(before) - released)
             jobs = [job for m in members for job in self.data.launches[m].jobs]
-            counts = [self._counts(jobs) for m in members for jobs in self.launches[m].classes]
+            counts = [arc_counts(jobs) for m in members for jobs in self.launches[m].classes]
             rows = add_load_bounds(self.model, jobs, counts, length)
             yield PeriodWindow(length, after, before, members, tuple(rows))
-
-    def _counts(self, jobs: Sequence[JobVariables]) -> list[Mapping[Arc, cp_model.LinearExprT]]:
-        """How many jobs of a class take each arc, per independent phase."""
-        one = jobs[0].job
-        return [
-            {arc: cp_model.LinearExpr.sum([v.phases[q].taken[arc] for v in jobs]) for arc in arcs(one.machines)}
-            for q in range(1 if one.mirrored else len(one.phases))
-        ]
 
     def _symmetry(self) -> None:
         """(9)."""
         for launch, variables in zip(self.data.launches, self.launches, strict=True):
             for jobs in variables.classes if launch.mirrors is None else ():
-                for one, following in pairwise(jobs):
-                    first = one.job.machines[0]
-                    self.model.add(one.phases[0].start[first] <= following.phases[0].start[first])
+                begin_in_turn(self.model, jobs, jobs[0].job.machines[0])
 
 
 @dataclass(frozen=True)

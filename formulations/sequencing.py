@@ -135,9 +135,9 @@ class Sequencing:
         # A relaxation says less than (5), and delays what propagation finds.
         outcome = search(self.model, variables, limits, report, relaxation="none", pace=SECONDS_PER_WORK["sequencing"])
         bound = int(outcome.bound)
-        if outcome.values is None:
+        if outcome.value is None:
             return PlanOutcome(None, bound, outcome.status, outcome.work)
-        values = iter(outcome.values)
+        values = iter([outcome.value[variable.index] for variable in variables])
         jobs = [[_times(path, values) for path in paths_of_class] for paths_of_class in self.paths]
         return PlanOutcome(jobs, bound, outcome.status, outcome.work)
 

@@ -36,7 +36,7 @@ from themis_opt.search.annealing_state import USUAL_MOVES
 from themis_opt.search.exact import Exact
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.refute_counts import usual_oracles
-from themis_opt.search.steps import Step, Turn
+from themis_opt.search.steps import Step
 from themis_opt.search.table import PERIOD_STEPS, STEPS
 from themis_opt.workloads.files import instance_text
 
@@ -88,7 +88,7 @@ class Probe:
 
     def applies_to(self, member: HeldOut) -> bool:
         """Whether the step applies to an instance."""
-        Exact(sizes=member.sizes, deterministic=True).solve(member.instance, steps=[Turn(self, 1.0)])
+        Exact(sizes=member.sizes, deterministic=True).solve(member.instance, steps=[self])
         return self.answer
 
     def applies(self, incumbent: Incumbent) -> bool:
@@ -134,40 +134,37 @@ def aims_without_mirrors(tables: Any, *others: Any) -> Any:
     return aims_of(tables._replace(mirrors=tables.mirrored), *others)
 
 
-def lines_of(table: Sequence[Turn], name: str, label: str, families: Sequence[str]) -> dict[str, Mechanism]:
+def lines_of(table: Sequence[Step], name: str, label: str, families: Sequence[str]) -> dict[str, Mechanism]:
     """Each line of a table of steps, by its number and the type of its step."""
     return {
-        f"{label} {number + 1} {type(turn.step).__name__}": Mechanism(
-            replaced(f"exact.{name}", (*table[:number], *table[number + 1 :])), families, step=turn.step
+        f"{label} {number + 1} {type(step).__name__}": Mechanism(
+            replaced(f"exact.{name}", (*table[:number], *table[number + 1 :])), families, step=step
         )
-        for number, turn in enumerate(table)
+        for number, step in enumerate(table)
     }
 
 
 def engine(name: str) -> AbstractContextManager[Any]:
     """The search of collectives without the steps of an engine."""
-    return replaced("exact.STEPS", [turn for turn in STEPS if turn.step.engine != name])
+    return replaced("exact.STEPS", [step for step in STEPS if step.engine != name])
 
 
-REFUTES_COUNTS = next(turn.step for turn in STEPS if type(turn.step).__name__ == "RefuteCounts")
+REFUTES_COUNTS = next(step for step in STEPS if type(step).__name__ == "RefuteCounts")
 
 MECHANISMS: dict[str, Mechanism] = {
     "all annealing": Mechanism(engine("annealing")),
     "all of CP-SAT": Mechanism(engine("cp_sat")),
     **lines_of(STEPS, "STEPS", "step", ONE_COLLECTIVE),
     **lines_of(PERIOD_STEPS, "PERIOD_STEPS", "period step", ITERATIONS),
-    "insertion of phases": Mechanism(shares(insertion=0.0)),
-    "exchange of phases": Mechanism(shares(exchange=0.0)),
-    "price of ends": Mechanism(shares(idle_price=0.0)),
+    "insertion of phases": Mechanism(shares(large=0.0)),
+    "exchange of phases": Mechanism(shares(exchange=0.0), sizes="equal"),
     "several changes in a step": Mechanism(shares(again=0.0)),
-    "moves of sizes": Mechanism(shares(size=0.0), sizes="free"),
+    "moves of sizes": Mechanism(shares(exchange=0.0), sizes="free"),
     "merging of chunks": Mechanism(shares(merge=0.0), sizes="free"),
-    "moves of launches": Mechanism(shares(launch=0.0), ITERATIONS),
-    "several temperatures": Mechanism(replaced("anneal.HEATS", (1.0,)), tuple(FAMILIES)),
+    "moves of launches": Mechanism(shares(large=0.0), ITERATIONS),
     "gathers as scatters backwards": Mechanism(replaced("anneal.mirrored", lambda _: None), sizes="free"),
     "interval loads": Mechanism(oracles_without("LoadsOracle"), step=REFUTES_COUNTS),
     "dispatch trees": Mechanism(oracles_without("TreeOracle"), step=REFUTES_COUNTS),
-    "sized order": Mechanism(oracles_without("SizedOracle"), step=REFUTES_COUNTS),
     "hourglass as a start": Mechanism(replaced("start._hourglass_schedules", lambda *_: [])),
     "hourglass: mirrored paths": of_hourglass(patch(f"{HOURGLASS}.aims_of", aims_without_mirrors)),
     "hourglass: changes of paths": of_hourglass(numbers_of_hourglass(trials_per_stage=0)),

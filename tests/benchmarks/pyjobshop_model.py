@@ -52,9 +52,9 @@ class JobShop:
         """Search within a budget; the bound of the outcome holds for these paths only."""
         starts = [task.start for task in self.programme.variables.task_vars]
         outcome = search(self.programme.model, starts, budget, report)
-        if outcome.values is None:
+        if outcome.value is None:
             return PlanOutcome(None, int(outcome.bound), outcome.status, outcome.work)
-        values = iter(outcome.values)
+        values = iter([outcome.value[start.index] for start in starts])
         plans = [[_times(path, values) for path in paths_of_class] for paths_of_class in self.paths]
         return PlanOutcome(plans, int(outcome.bound), outcome.status, outcome.work)
 

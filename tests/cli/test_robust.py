@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from themis_opt.base.allowance import Allowance
 from themis_opt.base.units import format_short_time
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import load
 from themis_opt.schedules.simulator import simulate
-from themis_opt.search.allowance import Allowance
 from themis_opt.study import robust
 from themis_opt.study.comparison import compare
 from themis_opt.study.robust import FEWEST_SAMPLES, SAMPLES, choose_robust, num_samples, pool

@@ -7,16 +7,15 @@ from threading import Event
 
 import pytest
 from brute_force import brute_force
+from sized_jobs import part, random_class
 from test_chunk_count import jobs, partitions
-from test_sized_order import part, random_class
 
 from formulations.dispatch_tree import JobStates
-from formulations.job_plans import JobTimes
+from formulations.job_plans import JobTimes, SizedOutcome
 from formulations.lattice import JobClass, JobPhase
 from formulations.limits import Limits
-from formulations.sized_order import SizedOutcome
-from themis_opt.search import dispatch_search
-from themis_opt.search.dispatch_search import search_tree
+from themis_opt.search import refute_counts
+from themis_opt.search.refute_counts import search_tree
 
 LONG = Limits(seconds=600.0, deterministic=True)
 ROUNDING = 1e-6
@@ -26,7 +25,7 @@ ROUNDING = 1e-6
 @pytest.fixture(autouse=True)
 def _short_memo(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes are forgotten, and met again."""
-    monkeypatch.setattr(dispatch_search, "ENTRIES", 1 << 8)
+    monkeypatch.setattr(refute_counts, "ENTRIES", 1 << 8)
 
 
 def outcome(whole: JobClass, fixed: JobClass, count: int, horizon: float, limits: Limits = LONG) -> SizedOutcome:
@@ -89,11 +88,9 @@ def test_what_fits_is_a_plan(seed: int) -> None:
     whole, fixed = random_class(random.Random(seed), phases=1)
     horizon = 1.5 * min(brute_force([part(whole, fixed, units) for units in sizes]) for sizes in partitions(6, 3))
     answer = outcome(whole, fixed, 3, horizon)
-    assert answer.jobs is not None
-    assert answer.shares is not None
-    assert sum(answer.shares[0]) == pytest.approx(1)
+    assert sum(answer.shares) == pytest.approx(1)
     served: dict[int, list[tuple[float, float]]] = {0: [], 1: []}
-    for plan, share in zip(answer.jobs[0], answer.shares[0], strict=True):
+    for plan, share in zip(answer.jobs, answer.shares, strict=True):
         result = 0.0
         for k, start, end, ready in stages(whole, fixed, plan, share):
             assert start >= result - 1
@@ -106,4 +103,4 @@ def test_what_fits_is_a_plan(seed: int) -> None:
 
 def test_what_takes_too_long_is_unknown() -> None:
     answer = outcome(jobs(10, 10), jobs(1, 1), 2, 12.5, Limits(seconds=0.0, deterministic=True))
-    assert (answer.status, answer.jobs, answer.work) == ("unknown", None, 0)
+    assert (answer.status, answer.jobs, answer.work) == ("unknown", (), 0)

@@ -3,21 +3,13 @@
 import random
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import product
 
 import pytest
 from brute_force import brute_force
 from ortools.sat.python import cp_model
 
 from formulations.chunk_order import ChunkOrder
-from formulations.end_counts import (
-    BeginCounts,
-    EndCells,
-    EndPairs,
-    Ends,
-    add_direction,
-    is_reversible,
-)
+from formulations.end_counts import BeginCounts, EndCells, add_direction, is_reversible
 from formulations.lattice import JobClass, JobPhase, arcs
 from formulations.limits import Limits
 
@@ -38,23 +30,9 @@ def random_class(seed: int) -> JobClass:
     return replace(job, mirrored=num_phases == 2 and generator.random() < 0.5)
 
 
-def statuses(job: JobClass, horizon: int, cells: Iterable[Ends]) -> set[str]:
+def statuses(job: JobClass, horizon: int, cells: Iterable[BeginCounts]) -> set[str]:
     """What is known of cells with a horizon."""
-    return {ChunkOrder([job], horizon, ends=cell).solve(EXACTLY, lambda *_: None).status for cell in cells}
-
-
-def all_parts(job: JobClass, horizon: int) -> list[EndPairs]:
-    """The parts of all cells."""
-    parts = list[EndPairs]()
-    for cell in EndCells(job, horizon):
-        assert isinstance(cell, BeginCounts)
-        parts_of_cell = EndCells(job, horizon, cell)
-        for part in parts_of_cell:
-            assert isinstance(part, EndPairs)
-            assert tuple(map(sum, part.counts)) == cell.begin
-            parts.append(part)
-        assert parts_of_cell.are_all
-    return parts
+    return {ChunkOrder([job], horizon, begin=cell).solve(EXACTLY, lambda *_: None).status for cell in cells}
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -67,23 +45,6 @@ def test_some_cell_has_the_best_schedule_and_none_a_better_one(seed: int) -> Non
     assert statuses(job, best - 1, EndCells(job, best - 1)) <= {"infeasible"}
 
 
-@pytest.mark.parametrize("seed", range(16))
-def test_the_parts_of_the_cells_say_the_same(seed: int) -> None:
-    job = random_class(seed)
-    best = brute_force([job])
-    assert "optimal" in statuses(job, best, all_parts(job, best))
-    assert statuses(job, best - 1, all_parts(job, best - 1)) <= {"infeasible"}
-
-
-def test_a_cell_is_divided_into_all_tables_with_its_sums() -> None:
-    """Where nothing is ruled out, neither by loads nor by the direction of time."""
-    phases = [JobPhase(dict.fromkeys(arcs((0, 1, 2)), 0), dict.fromkeys(range(3), lag)) for lag in (0, 1)]
-    tables = (tuple(counts[row : row + 3] for row in (0, 3, 6)) for counts in product(range(3), repeat=9))
-    parts = list(EndCells(JobClass((0, 1, 2), tuple(phases), count=3), 99, BeginCounts((2, 1, 0))))
-    assert set(parts) == {EndPairs(table) for table in tables if tuple(map(sum, table)) == (2, 1, 0)}
-    assert len(parts) == len(set(parts)) == 18
-
-
 def two_machines(lag: int = 0) -> JobClass:
     """Two jobs on two machines, whose stages take 10 where they are the first or last of all, and 1 elsewhere."""
     first, last = {(0, 0): 10, (0, 1): 10, (1, 1): 1, (2, 0): 1}, {(0, 0): 1, (0, 1): 1, (1, 1): 10, (2, 0): 10}
@@ -93,19 +54,18 @@ def two_machines(lag: int = 0) -> JobClass:
 def test_a_short_horizon_leaves_few_cells() -> None:
     """Each machine holds 22 if every machine begins one job and ends one, and else 31 at least."""
     assert list(EndCells(two_machines(), 21)) == []
-    assert list(EndCells(two_machines(), 22)) == [BeginCounts((1, 1))]
-    assert all_parts(two_machines(), 22) == [EndPairs(((1, 0), (0, 1))), EndPairs(((0, 1), (1, 0)))]
-    assert len(all_parts(two_machines(), 31)) > 2
+    assert list(EndCells(two_machines(), 22)) == [(1, 1)]
+    assert len(list(EndCells(two_machines(), 31))) > 1
 
 
 def test_cells_are_met_once_and_in_one_direction_of_time() -> None:
     job = two_machines()
     assert is_reversible(job)
-    parts = all_parts(job, 99)
-    assert len(parts) == len(set(parts)) == 7
+    cells = list(EndCells(job, 38))
+    assert sorted(cells) == [(0, 2), (1, 1)]
     one_way = replace(job, phases=(job.phases[0], replace(job.phases[1], lag={0: 0, 1: 5})))
     assert not is_reversible(one_way)
-    assert len(all_parts(one_way, 99)) == 10
+    assert sorted(EndCells(one_way, 38)) == [(0, 2), (1, 1), (2, 0)]
 
 
 def test_a_cell_has_schedules_in_one_direction_of_time_alone() -> None:
@@ -118,11 +78,4 @@ def test_a_cell_has_schedules_in_one_direction_of_time_alone() -> None:
     solver = cp_model.CpSolver()
     assert solver.solve(model) == cp_model.OPTIMAL
     assert solver.objective_value == 0
-    assert statuses(job, 99, [BeginCounts((2, 0))]) == {"optimal"}
-
-
-def test_mirrored_jobs_end_where_they_begin() -> None:
-    parts = all_parts(replace(two_machines(), mirrored=True), 99)
-    ends = [(tuple(map(sum, part.counts)), tuple(map(sum, zip(*part.counts, strict=True)))) for part in parts]
-    assert {begin for begin, _ in ends} == {(0, 2), (1, 1), (2, 0)}
-    assert all(begin == end for begin, end in ends)
+    assert statuses(job, 99, [(2, 0)]) == {"optimal"}

@@ -7,8 +7,8 @@ from itertools import combinations_with_replacement
 import numpy as np
 import pytest
 from brute_force import brute_force
+from sized_jobs import part, random_class
 from test_chunk_count import jobs, partitions
-from test_sized_order import part, random_class
 
 from formulations.chunk_count import ChunkCount
 from formulations.interval_loads import IMPOSSIBLE, IntervalLoads, cheapest_cells, chosen_cells

@@ -24,7 +24,7 @@ from themis_opt.search import annealing_loop
 from themis_opt.search.annealing import Annealing, can_anneal
 from themis_opt.search.annealing_state import CURRENT, USUAL_MOVES, MoveParams, State
 from themis_opt.search.start import usual_schedule
-from themis_opt.solving.makespan_bounds import fluid, resource_prices
+from themis_opt.solving.makespan_bounds import fluid
 from themis_opt.solving.sizing import granule
 
 Run = Callable[[Instance, str], Schedule]
@@ -64,8 +64,8 @@ def current_schedule(annealing: Annealing, start: Schedule) -> Schedule:
     for number, (launch, exchange) in enumerate(zip(start.plan.chunks, start.launched, strict=True)):
         span = np.array(exchange.span)
         stages = slice(start.plan.offsets[number], start.plan.offsets[number + 1])
-        local = state.current_path[stages].reshape(len(launch.sizes), -1, len(span))
-        keys = state.current_key[stages].reshape(local.shape)
+        local = state.current.path[stages].reshape(len(launch.sizes), -1, len(span))
+        keys = state.current.key[stages].reshape(local.shape)
         chunks.append(Chunks(launch.sizes, span[local].reshape(launch.paths.shape)))
         starts.append(np.take_along_axis(keys, local, axis=2).ravel())
     later, place = np.divmod(np.concatenate(starts), int(state.makespans[CURRENT]) if start.has_period else np.inf)
@@ -184,7 +184,7 @@ def test_moving_launches_alone_finds_their_order(layers: Instance, run: Run) -> 
     """The first to be ready is needed last."""
     start, right = (run(layers, f"{name}/hourglass") for name in ("wait_free", "priority"))
     assert right.makespan < start.makespan
-    annealing = Annealing(start, moves=MoveParams(launch=1.0, again=0.0))
+    annealing = Annealing(start, moves=MoveParams(large=1.0, again=0.0))
     annealing.run(2000, 1e-5, 1e-6)
     assert annealing.makespan <= right.makespan
     assert annealing.best().plan.chunks == start.plan.chunks
@@ -202,7 +202,7 @@ def test_sizes_that_change_stay_whole(hetero: Instance, run: Run) -> None:
     (exchange,) = hetero.exchanges
     annealing = Annealing(start, 1, resizes=True)
     annealing.run(5000, HOT, COLD)
-    sizes = state_of(annealing).current_size
+    sizes = state_of(annealing).current.size
     assert (sizes % granule(hetero, exchange) == 0).all()
     assert sizes.sum() == exchange.size
     assert len(np.unique(sizes)) > 1
@@ -210,10 +210,10 @@ def test_sizes_that_change_stay_whole(hetero: Instance, run: Run) -> None:
 
 def test_phases_that_are_exchanged_stay_what_they_are(run: Run) -> None:
     start = run(themis_opt.load("4d-ring_sw_sw_sw.all_reduce.100MiB").overridden(chunks=6), "themis+scf")
-    annealing = Annealing(start, 0, USUAL_MOVES._replace(exchange=1.0, insertion=0.0))
-    before = state_of(annealing).current_path.reshape(6, 2, 4).copy()
+    annealing = Annealing(start, 0, USUAL_MOVES._replace(exchange=1.0, large=0.0))
+    before = state_of(annealing).current.path.reshape(6, 2, 4).copy()
     annealing.run(300, 10 * HOT, 10 * HOT)
-    after = state_of(annealing).current_path.reshape(6, 2, 4)
+    after = state_of(annealing).current.path.reshape(6, 2, 4)
     assert not np.array_equal(before, after)
     for phase in range(2):
         assert sorted(before[:, phase].tolist()) == sorted(after[:, phase].tolist())
@@ -222,24 +222,9 @@ def test_phases_that_are_exchanged_stay_what_they_are(run: Run) -> None:
 @pytest.mark.parametrize(("network", "chunks"), [("3d-fc_ring_sw", 32), ("4d-ring_fc_ring_sw", 12)])
 def test_inserting_phases_alone_shortens_schedules(network: str, chunks: int) -> None:
     start = usual_schedule(themis_opt.load(f"{network}.all_reduce.100MiB").overridden(chunks=chunks))
-    annealing = Annealing(start, moves=MoveParams(insertion=1.0, again=0.0))
+    annealing = Annealing(start, moves=MoveParams(large=1.0, again=0.0))
     annealing.run(3000, 5e-3, 2e-5)
     assert annealing.makespan == annealing.best().makespan < 0.99 * start.makespan
-
-
-def test_the_ends_of_dimensions_have_a_price(hetero: Instance, run: Run) -> None:
-    def ends(price: float) -> tuple[float, Annealing]:
-        annealing = Annealing(run(hetero.overridden(chunks=8), "themis+scf"), 0, USUAL_MOVES._replace(idle_price=price))
-        annealing.run(3000, HOT, COLD)
-        state, price_of = state_of(annealing), np.array(resource_prices(hetero))
-        last = np.zeros(len(price_of))
-        np.maximum.at(last, state.operations.resource, state.known + state.operations.duration)
-        return float(price_of @ last), annealing
-
-    (free, without), (priced_end, priced) = ends(0.0), ends(10.0)
-    assert state_of(without).cost[0] == pytest.approx(state_of(without).makespans[CURRENT])
-    assert state_of(priced).cost[0] == pytest.approx(state_of(priced).makespans[CURRENT] + 10 * priced_end)
-    assert priced_end < free
 
 
 def test_interpreted_no_index_leaves_its_array(every_kind: Instance, run: Run) -> None:

@@ -2,8 +2,8 @@
 
 from formulations.limits import Limits
 from themis_opt.problem.instance import Instance
-from themis_opt.search.elements import MoveElements, moves_of_elements
 from themis_opt.search.incumbent import Incumbent
+from themis_opt.search.orders import MoveElements, moves_of_elements
 from themis_opt.search.start import usual_schedule
 from themis_opt.search.table import STEPS
 
@@ -32,7 +32,7 @@ COARSE = Instance.model_validate(
 def test_single_elements_move_where_chunks_have_few() -> None:
     start = usual_schedule(COARSE)
     incumbent = Incumbent(Limits(5, workers=1, deterministic=True), start, free_sizes=True)
-    assert any(turn.step == MoveElements() for turn in STEPS)
+    assert MoveElements() in STEPS
     assert MoveElements().applies(incumbent)
     MoveElements().run(incumbent)
     assert start.plan.chunks[0].sizes.tolist() == 4 * [2_000_000]

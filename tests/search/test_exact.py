@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from strategies import instances
 
 from formulations import cp_sat
+from themis_opt.base import allowance
 from themis_opt.policies.hourglass.policy import balanced
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import validate
-from themis_opt.search import allowance, anneal, exact, start
+from themis_opt.search import anneal, exact, start
 from themis_opt.search.exact import Exact, Reference
 from themis_opt.search.start import starting_schedule, usual_schedule
 from themis_opt.solving.makespan_bounds import fluid

@@ -9,7 +9,6 @@ from formulations.limits import Limits
 from themis_opt.schedules.validation import validate
 from themis_opt.search.groups import Groups, are_apart
 from themis_opt.search.incumbent import Incumbent
-from themis_opt.search.steps import Turn, take_turns
 from themis_opt.solving.sizing import resized
 
 
@@ -35,7 +34,7 @@ def improved(launching: str, seconds: float, *, each: float, size: int = 2**24) 
     """What the step alone makes of the schedule of a launching policy, with so many seconds for each group."""
     start = scheduled(layers(3, size=size, chunks=3), launching)
     incumbent = Incumbent(Limits(seconds=seconds, deterministic=True), start)
-    take_turns(incumbent, [Turn(Groups([Turn(Resize(each), 1.0)], apart=are_apart(start)), 1.0)])
+    Groups([Resize(each)]).run(incumbent)
     return incumbent
 
 
@@ -52,11 +51,6 @@ def test_groups_share_the_time() -> None:
         improved("wait_free", 3.0, each=0.9)
     with pytest.raises(AssertionError):
         improved("fused", 3.0, each=2.9)
-
-
-def test_too_many_groups_for_the_time_are_left_alone() -> None:
-    best = improved("wait_free", 0.1, each=0.1).best
-    assert best.makespan == scheduled(best.instance, "wait_free").makespan
 
 
 @pytest.mark.parametrize(("launching", "apart"), [("fused", True), ("priority", False)])

@@ -14,13 +14,13 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.launches import Launches, candidates
-from themis_opt.search.steps import Turn, take_turns
+from themis_opt.search.steps import take_turns
 
 
 def improved(start: Schedule, seconds: float = 1.0) -> Incumbent:
     """What the step alone makes of a schedule."""
     incumbent = Incumbent(Limits(seconds=seconds, deterministic=True), start)
-    take_turns(incumbent, [Turn(Launches(), 1.0)])
+    take_turns(incumbent, [Launches()])
     return incumbent
 
 

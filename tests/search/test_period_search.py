@@ -22,7 +22,7 @@ def searched(
     """What the steps, those of an engine left out, make of a schedule in some seconds of work."""
     limits = Limits(seconds=seconds, workers=1, deterministic=True)
     incumbent = Incumbent(limits, start or scheduled(instance, "fused"), max(bounds(instance).values()))
-    take_turns(incumbent, [turn for turn in PERIOD_STEPS if turn.step.engine != without])
+    take_turns(incumbent, [step for step in PERIOD_STEPS if step.engine != without])
     return incumbent
 
 

@@ -147,11 +147,9 @@ def applies(step: Step, instance: Instance, free_sizes: bool) -> bool:
         (RefuteCounts(), problem(launch="1 us", dimensions=1), True, False),
         (RefuteEnds(), problem(chunks=10), False, True),
         (RefuteEnds(), problem(chunks=10), True, False),
-        (RefuteEnds(), problem(chunks=2), False, False),
         (RefuteEnds(), problem(chunks=100), False, False),
         (RefuteEnds(), problem(chunks=10).replace(collectives=problem().collectives * 2), False, False),
         (RefuteEnds(), problem(dimensions=6), False, True),
-        (RefuteEnds(), problem(dimensions=9), False, False),
     ],
 )
 def test_steps_apply_where_they_help(step: Step, instance: Instance, free_sizes: bool, expected: bool) -> None:
@@ -161,10 +159,10 @@ def test_steps_apply_where_they_help(step: Step, instance: Instance, free_sizes:
 @pytest.mark.parametrize(
     ("dimensions", "names"),
     [
-        (2, ["LoadsOracle", "TreeOracle", "SizedOracle"]),
-        (6, ["LoadsOracle", "TreeOracle", "SizedOracle"]),
-        (7, ["LoadsOracle", "SizedOracle"]),
-        (8, ["SizedOracle"]),
+        (2, ["LoadsOracle", "TreeOracle"]),
+        (6, ["LoadsOracle", "TreeOracle"]),
+        (7, ["LoadsOracle"]),
+        (8, []),
     ],
 )
 def test_fast_oracles_are_asked_where_their_tables_are_small(dimensions: int, names: list[str]) -> None:

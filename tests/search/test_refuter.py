@@ -1,6 +1,6 @@
 """The bisection over horizons, with cells and oracles that are known."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 
@@ -31,18 +31,9 @@ def incumbent(start: Schedule, seconds: float = 10.0, workers: int = 1) -> Incum
     return Incumbent(limits, start, start.makespan / 2)
 
 
-@dataclass
-class Named:
-    """Cells by name, and the parts of some."""
-
-    names: Sequence[str] | None
-    parts_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-    def within(self, horizon: float) -> Sequence[str] | None:
-        return self.names
-
-    def parts(self, cell: str, horizon: float) -> Sequence[str] | None:
-        return self.parts_of.get(cell)
+def named(*names: str) -> Callable[[float], Sequence[str]]:
+    """Cells by name, whatever the horizon."""
+    return lambda horizon: names
 
 
 @dataclass
@@ -62,13 +53,13 @@ class Knowing:
 def test_the_least_of_all_cells_is_proven(start: Schedule, workers: int) -> None:
     known = incumbent(start, workers=workers)
     best = {name: start.makespan * share for name, share in (("a", 0.9), ("b", 0.8), ("c", 0.95))}
-    Refuter(known, Named(list(best)), [Knowing(best)], precision=1.0, at_once=workers).run()
+    Refuter(known, named(*best), [Knowing(best)], precision=1.0, at_once=workers).run()
     assert 0.75 * start.makespan < known.bound < best["b"]
 
 
 def test_a_slow_oracle_raises_what_a_fast_one_leaves(start: Schedule) -> None:
     known, fast, slow = incumbent(start), *(Knowing({"a": start.makespan * share}) for share in (0.8, 0.95))
-    Refuter(known, Named(["a"]), [fast, slow], precision=1.0).run()
+    Refuter(known, named("a"), [fast, slow], precision=1.0).run()
     assert 0.93 * start.makespan < known.bound < 0.95 * start.makespan
     assert all(horizon > 0.75 * start.makespan for _, horizon in slow.asked)
 
@@ -80,33 +71,25 @@ def test_what_an_oracle_learns_beside_the_question_counts(start: Schedule) -> No
         return Answer(dict.fromkeys("ab", 0.9 * start.makespan))
 
     known = incumbent(start)
-    Refuter(known, Named(["a", "b"]), [learns], precision=1.0, known={"a": 0.7 * start.makespan}).run()
+    Refuter(known, named("a", "b"), [learns], precision=1.0, known={"a": 0.7 * start.makespan}).run()
     assert known.bound == pytest.approx(0.9 * start.makespan)
-
-
-def test_hard_cells_are_refuted_by_their_parts(start: Schedule) -> None:
-    best = {"part 1": start.makespan * 0.9, "part 2": float(start.makespan), "easy": float(start.makespan)}
-    cells = Named(["easy", "hard"], {"hard": ["part 1", "part 2"]})
-    known = incumbent(start)
-    Refuter(known, cells, [Knowing(best)], precision=1.0, most_hard=1).run()
-    assert 0.85 * start.makespan < known.bound < best["part 1"]
 
 
 def test_cells_that_cannot_be_listed_prove_nothing(start: Schedule) -> None:
     known = incumbent(start)
-    Refuter(known, Named(None), [Knowing({})], precision=1.0).run()
+    Refuter(known, lambda horizon: None, [Knowing({})], precision=1.0).run()
     assert known.bound == start.makespan / 2
 
 
 def test_cells_of_which_nobody_knows_prove_nothing_and_it_ends(start: Schedule) -> None:
     known = incumbent(start)
-    Refuter(known, Named(["a"]), [Knowing({})], precision=1.0).run()
+    Refuter(known, named("a"), [Knowing({})], precision=1.0).run()
     assert known.bound == start.makespan / 2
 
 
 def test_it_stops_when_the_time_is_over(start: Schedule) -> None:
     known, knowing = incumbent(start, seconds=1.0), Knowing({"a": float(start.makespan)}, work=0.3)
-    Refuter(known, Named(["a"]), [knowing], precision=1.0).run()
+    Refuter(known, named("a"), [knowing], precision=1.0).run()
     assert known.left <= 0
     assert 1 < len(knowing.asked) <= 4
     assert start.makespan / 2 < known.bound < start.makespan
@@ -119,6 +102,6 @@ def test_ctrl_c_ends_it_and_what_is_proven_stays(start: Schedule) -> None:
         return Answer({cell: horizon})
 
     known = incumbent(start)
-    Refuter(known, Named(["a"]), [interrupted], precision=1.0).run()
-    assert known.interrupted
+    Refuter(known, named("a"), [interrupted], precision=1.0).run()
+    assert known.allowance.interrupted
     assert start.makespan / 2 < known.bound <= 0.8 * start.makespan

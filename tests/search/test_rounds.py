@@ -7,8 +7,8 @@ from formulations.limits import Limits
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Incumbent
-from themis_opt.search.rounds import Rounds
-from themis_opt.search.steps import Turn, take_turns
+from themis_opt.search.orders import Rounds
+from themis_opt.search.steps import take_turns
 from themis_opt.solving.bounds import bounds
 
 
@@ -16,7 +16,7 @@ def improved(instance: Instance, launching: str, seconds: float) -> Incumbent:
     """What the step alone makes of the schedule of a launching policy."""
     limits = Limits(seconds=seconds, workers=1, deterministic=True)
     incumbent = Incumbent(limits, scheduled(instance, launching), max(bounds(instance).values()))
-    take_turns(incumbent, [Turn(Rounds(), 1.0)])
+    take_turns(incumbent, [Rounds()])
     return incumbent
 
 

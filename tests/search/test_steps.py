@@ -20,7 +20,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.exact import Exact
 from themis_opt.search.incumbent import Incumbent
-from themis_opt.search.steps import Step, Turn, take_turns
+from themis_opt.search.steps import Step, take_turns
 from themis_opt.search.table import PERIOD_STEPS, STEPS
 
 COSTS = {"launch_overhead": 2_000_000, "packet": Packet(payload=4096, header=30)}
@@ -68,9 +68,9 @@ def ran(name: str, step: Step, seconds: float = 0.1) -> Incumbent:
 def all_cases() -> Iterator[object]:
     """Every line of both tables, on every instance to which it applies."""
     for name, (instance, _) in INSTANCES.items():
-        for number, turn in enumerate(PERIOD_STEPS if has_launches(instance) else STEPS):
-            if turn.step.applies(incumbent_of(name)):
-                yield pytest.param(name, turn.step, id=f"{name}-{number}-{type(turn.step).__name__}")
+        for number, step in enumerate(PERIOD_STEPS if has_launches(instance) else STEPS):
+            if step.applies(incumbent_of(name)):
+                yield pytest.param(name, step, id=f"{name}-{number}-{type(step).__name__}")
 
 
 CASES = list(all_cases())
@@ -97,8 +97,8 @@ def test_a_step_offers_valid_schedules_and_bounds_and_repeats_itself(name: str, 
 @pytest.mark.parametrize(("name", "step"), CASES)
 def test_a_step_of_no_time_leaves_everything_as_it_is(name: str, step: Step) -> None:
     incumbent = incumbent_of(name)
-    incumbent.charge(0.1)
-    take_turns(incumbent, [Turn(step, 1.0)])
+    incumbent.allowance.charge(0.1)
+    take_turns(incumbent, [step])
     assert incumbent.best == start_of(incumbent.instance)
     assert incumbent.left == 0.0
 
@@ -111,7 +111,7 @@ def test_ctrl_c_ends_a_step_and_keeps_its_best(name: str, step: Step) -> None:
     timer = Timer(0.1, raise_signal, [SIGINT])
     try:
         timer.start()  # inside, as a busy machine may come back from it late
-        take_turns(incumbent, [Turn(step, 1.0)])
+        take_turns(incumbent, [step])
         timer.join()
     except KeyboardInterrupt:  # the step was over before
         return
@@ -120,10 +120,10 @@ def test_ctrl_c_ends_a_step_and_keeps_its_best(name: str, step: Step) -> None:
 
 def test_every_step_applies_somewhere() -> None:
     """Else the contracts above say nothing of it."""
-    for turns, is_period in ((STEPS, False), (PERIOD_STEPS, True)):
+    for steps, is_period in ((STEPS, False), (PERIOD_STEPS, True)):
         names = [name for name, (instance, _) in INSTANCES.items() if has_launches(instance) == is_period]
-        for turn in turns:
-            assert any(turn.step.applies(incumbent_of(name)) for name in names), turn
+        for step in steps:
+            assert any(step.applies(incumbent_of(name)) for name in names), step
 
 
 def test_steps_take_turns_and_the_last_one_has_what_is_left() -> None:
@@ -140,8 +140,8 @@ def test_steps_take_turns_and_the_last_one_has_what_is_left() -> None:
 
         def run(self, incumbent: Incumbent) -> None:
             turns.append((self.name, incumbent.left))
-            incumbent.charge(1.0)
+            incumbent.allowance.charge(1.0)
 
     incumbent = incumbent_of("3 equal", 8.0, gap=0.0)
-    take_turns(incumbent, [Turn(Noted("a"), 0.5), Turn(Noted("b", False), 0.5), Turn(Noted("c"), 0.1)])
-    assert turns == [("a", 4.0), ("c", 7.0)]
+    take_turns(incumbent, [Noted("a"), Noted("b", applies=False), Noted("c")])
+    assert turns == [("a", pytest.approx(8 / 3)), ("c", 7.0)]

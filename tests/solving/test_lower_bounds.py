@@ -11,7 +11,7 @@ from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds, bounds_of
-from themis_opt.solving.makespan_bounds import order_count, resource_prices
+from themis_opt.solving.makespan_bounds import order_count
 
 UNIT = 10**9
 """One unit of figure 5: 1 ms."""
@@ -63,15 +63,6 @@ LAUNCHED = {"launch_overhead": "5 us", "chunks": 3}
 )
 def test_what_bounds_count(name: str, one: Instance, microseconds: float) -> None:
     assert bound(name, one) == pytest.approx(microseconds * MICROSECOND, rel=1e-6)
-
-
-def test_time_is_worth_what_it_carries(figure_5: Instance) -> None:
-    """48 and 24 GB/s: every path loads both dimensions as much at these prices."""
-    assert resource_prices(figure_5) == pytest.approx((2 / 3, 1 / 3))
-
-
-def test_a_dimension_that_is_never_full_is_worth_nothing() -> None:
-    assert resource_prices(instance("all_to_all", "1 GB/s", "100 GB/s")) == pytest.approx((1, 0))
 
 
 def test_ideal_counts_only_the_dimensions_in_use() -> None:

@@ -11,12 +11,12 @@ from background import read_until
 from six_layers import iteration
 
 import themis_opt
+from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy, specify
 from themis_opt.problem.cost_overrides import with_costs
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.search.allowance import Allowance
 from themis_opt.tuning import tune
 from themis_opt.tuning.history import Trial, best_of, fresh, front_of, key_of, value_of
 from themis_opt.tuning.options import make_space

@@ -12,9 +12,9 @@ from themis_opt.cli import options
 from themis_opt.cli.process import INTERRUPTED, UNMET, remaining, undisturbed
 
 if TYPE_CHECKING:
+    from themis_opt.base.allowance import Allowance
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.problem.instance import Instance
-    from themis_opt.search.allowance import Allowance
     from themis_opt.study.comparison import Comparison
     from themis_opt.study.robust import RobustChoice
 
@@ -140,8 +140,8 @@ def _seconds_to_search(instance: "Instance", search: options.SearchOptions, fold
 def _searched(
     instance: "Instance", policies: tuple[str, ...], search: options.SearchOptions, seconds: float, *, robust: bool
 ) -> "tuple[Comparison, RobustChoice | None]":
+    from themis_opt.base.allowance import Allowance
     from themis_opt.cli.progress import comparison_progress
-    from themis_opt.search.allowance import Allowance
     from themis_opt.study import comparison
     from themis_opt.study.plan_cache import PlanCache
     from themis_opt.study.robust import SAMPLING_SHARE

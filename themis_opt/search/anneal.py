@@ -5,18 +5,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from itertools import cycle
 from typing import ClassVar
 
 import numpy as np
 
 from formulations.interruption import POLL_SECONDS, TimeUp
-from themis_opt.problem.instance import Instance
 from themis_opt.schedules.refinement import even_counts, mirrored, refined
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.annealing import Annealing, can_anneal, is_ready
 from themis_opt.search.incumbent import MIN_GAIN, Incumbent
+from themis_opt.search.orders import MAX_ORDERED_STAGES
 from themis_opt.search.start import starting_schedule
 from themis_opt.solving.lowering import chunk_overhead, num_arcs
 from themis_opt.solving.sizing import resized
@@ -24,35 +23,20 @@ from themis_opt.solving.sizing import resized
 WORK_PER_SECOND = 20_000_000
 """Stages and tasks that a core simulates in a second of annealing, for limits that count work."""
 
-SLICE_WORK = 2**21
-"""Stages simulated between two looks at whether to stop: a fifth of a second."""
-
 MAX_ARCS = 200_000
 """Lattice arcs of all chunks above which the tables of an annealing take too much memory and time."""
 
-FIRST_STEPS, MOST_STEPS = 20_000, 4_000
-"""Steps of the first annealing, and of the longest one for each stage of the plan."""
+FIRST_STEPS, GROWTH = 20_000, 4
+"""Steps of the first annealing, and by how much each wave is longer than the one before: few long ones find more."""
 
-HEATS = (1.0, 4.0, 0.2)
-"""By how much hotter annealings of given sizes start, in turn: what suits one network is far from suiting another."""
-
-GROWTH = 4.0
-"""By how much each wave is longer than the one before: a few long ones find better plans than many short ones."""
-
-PATIENCE = 5
+PATIENCE = 2
 """Waves without gain after which nothing more is to be expected."""
 
-HOT_IF_FREE, COLD_IF_FREE = 2e-2, 2e-4
-"""Temperatures at the start and the end of an annealing of orders and sizes together."""
+HOT, COOLING = 1e-2, 300
+"""Temperature at which an annealing begins, as a fraction of the makespan, and by how much colder it ends."""
 
 COSTLY = 0.01
 """Share of the makespan that the fixed costs of all chunks take, from which their number is searched."""
-
-COUNTS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64)
-"""Chunks per collective from which annealings of free sizes start."""
-
-NEAR = (0.6, 2.1)
-"""Where chunks are costly: the least and the largest count to start from, as multiples of that of the best schedule."""
 
 COARSE_CHUNKS = 64
 """Chunks per collective that stand for more: their schedules are within a per mille of the bounds."""
@@ -74,73 +58,54 @@ class Anneal:
 
     Parameters
     ----------
-    hot, cold : float
-        Temperatures at the start and the end of an annealing of given sizes, as fractions of the makespan.
+    hot : float
+        Temperature at the start of an annealing of given sizes, as a fraction of the makespan.
     patience : float
         Waves without gain after which the step ends.
     most_work : float
         Stages that each thread may simulate.
-    when : callable, optional
-        Restricts the step to some incumbents.
     """
 
-    hot: float = 5e-3
-    cold: float = 2e-5
+    hot: float = HOT
     patience: float = PATIENCE
     most_work: float = math.inf
-    when: Callable[[Incumbent], bool] | None = None
     engine: ClassVar[str] = "annealing"
 
     def applies(self, incumbent: Incumbent) -> bool:
         """Whether the tables of the annealing are small enough, and where iterations repeat, few of them tell all."""
-        if self.when is not None and not self.when(incumbent):
-            return False
         return can_anneal(incumbent.best) and num_arcs(incumbent.best) <= MAX_ARCS
 
     def run(self, incumbent: Incumbent) -> None:
         """Run waves until the turn is over, or some in a row gain nothing."""
-        enough = incumbent.launch_bound * (1 + incumbent.limits.gap)
-        if incumbent.best.makespan <= enough:
-            return  # the best of its launches and sizes
-        if not is_ready(None if incumbent.allowance.counts_work else incumbent.left):
+        if incumbent.is_best_of_launches or not is_ready(None if incumbent.allowance.counts_work else incumbent.left):
             return
-        waves = self._free_waves(incumbent) if incumbent.free_sizes else self._waves(incumbent)
+        waves = _free_waves(incumbent) if incumbent.free_sizes else self._waves(incumbent)
         idle, rate, work_left = 0, float(WORK_PER_SECOND), self.most_work
         while idle < self.patience and work_left > 0 and not incumbent.done:
             before, begin = incumbent.best.makespan, incumbent.left
             work = run_wave(incumbent, next(waves), min(begin * rate, work_left))
             work_left -= work
-            incumbent.charge(work / WORK_PER_SECOND)
+            incumbent.allowance.charge(work / WORK_PER_SECOND)
             if not incumbent.allowance.counts_work:  # or the last wave would be cut off while it is hot
                 rate = 0.9 * work / max(begin - incumbent.left, 0.02)
             idle = idle + 1 if incumbent.best.makespan > before * (1 - MIN_GAIN) else 0
 
     def _waves(self, incumbent: Incumbent) -> Iterator[list[Task]]:
-        """Annealings of the incumbent, each wave longer than the one before, from one temperature after the other."""
-        stages, heats = incumbent.best.plan.num_stages, cycle(HEATS)
-        work, most = float(FIRST_STEPS * stages), float(MOST_STEPS * stages**2)
+        """Annealings of the incumbent, each wave longer than the one before."""
+        work = float(FIRST_STEPS * incumbent.best.plan.num_stages)
         while True:
-            yield [
-                partial(_anneal, incumbent.best, seed, (self.hot * heat, self.cold), min(work, most))
-                for seed, heat in zip(_seeds(incumbent), heats, strict=False)
-            ]
+            yield [partial(_anneal, incumbent.best, seed, self.hot, work, False) for seed in _seeds(incumbent)]
             work *= GROWTH
 
-    def _free_waves(self, incumbent: Incumbent) -> Iterator[list[Task]]:
-        """Annealings of orders and sizes together from equal chunks, whose number is another one each time."""
-        counts, number = free_counts(incumbent.best), 0
-        starts = dict[int, Schedule]()
-        while True:
-            tasks: list[Task] = []
-            for seed in _seeds(incumbent):
-                rounds, place = divmod(number, len(counts))
-                count = counts[place]
-                start = starts.get(count) or starting_schedule(incumbent.instance.at_most(count))
-                starts[count] = start
-                work = FIRST_STEPS * GROWTH ** (rounds + 1) * start.plan.num_stages
-                tasks.append(partial(_anneal_sizes, start, seed, work))
-                number += 1
-            yield tasks
+
+@dataclass(frozen=True)
+class AnnealAgain(Anneal):
+    """The same at the end of a search that comes to no proof."""
+
+    def applies(self, incumbent: Incumbent) -> bool:
+        """Whether sizes are free or stages many, and the tables of the annealing small enough."""
+        is_large = incumbent.best.plan.num_stages > MAX_ORDERED_STAGES
+        return (incumbent.free_sizes or is_large) and super().applies(incumbent)
 
 
 @dataclass(frozen=True)
@@ -168,10 +133,11 @@ def run_wave(incumbent: Incumbent, tasks: list[Task], most_work: float) -> float
 
     Ctrl-C stops them all and keeps what they have.
     """
+    allowance = incumbent.allowance
 
     def stops(makespan: float) -> bool:
-        is_over = incumbent.left <= 0 and not incumbent.allowance.counts_work
-        return incumbent.interrupted or is_over or makespan <= incumbent.enough
+        is_over = allowance.left <= 0 and not allowance.counts_work
+        return allowance.interrupted or is_over or makespan <= incumbent.enough
 
     running: list[Future[tuple[Schedule, float]]] = []
     with ThreadPoolExecutor(len(tasks)) as threads:
@@ -180,35 +146,41 @@ def run_wave(incumbent: Incumbent, tasks: list[Task], most_work: float) -> float
                 running.extend(threads.submit(task, most_work, stops) for task in tasks[len(running) :])
                 wait(running, timeout=POLL_SECONDS)
             except KeyboardInterrupt:
-                incumbent.interrupt()
+                allowance.interrupt()
             except TimeUp:  # which the tasks see for themselves
                 continue
     proven = incumbent.launch_bound
     for schedule, _ in (future.result() for future in running):
-        if incumbent.offer(adopted(schedule, incumbent.instance)) and schedule.has_period:
+        if schedule.instance is not incumbent.instance:  # but one of fewer chunks
+            incumbent.offer_plan(schedule.enforced_plan())
+        elif incumbent.offer(schedule) and schedule.has_period:
             incumbent.launch_bound = proven  # launches and sizes are the same
     return max(future.result()[1] for future in running)
 
 
-def adopted(schedule: Schedule, instance: Instance) -> Schedule:
-    """A schedule as one of an instance that allows more chunks."""
-    return schedule if schedule.instance is instance else simulate(instance, schedule.enforced_plan())
-
-
-def is_costly(schedule: Schedule) -> bool:
-    """Whether chunks have fixed costs that decide about their number."""
-    overhead = chunk_overhead(schedule.instance)
-    return overhead > 0 and overhead >= COSTLY * schedule.makespan
-
-
 def free_counts(best: Schedule) -> list[int]:
-    """Chunks per collective from which annealings of free sizes start."""
-    limit = max(exchange.chunks for exchange in best.instance.exchanges)
-    if not is_costly(best):
+    """Chunks per collective from which annealings of free sizes start: some around the best where they are costly."""
+    limit, overhead = max(exchange.chunks for exchange in best.instance.exchanges), chunk_overhead(best.instance)
+    if overhead == 0 or overhead < COSTLY * best.makespan:
         return [min(limit, COARSE_CHUNKS)]
     chunks = max(len(launch.sizes) for launch in best.plan.chunks)
-    near = {min(count, limit) for count in COUNTS if NEAR[0] * chunks <= count <= NEAR[1] * chunks}
-    return sorted(near or {limit})
+    return sorted({min(-(-chunks * share // 6), limit) for share in (4, 6, 9, 12)})
+
+
+def _free_waves(incumbent: Incumbent) -> Iterator[list[Task]]:
+    """Annealings of orders and sizes together from equal chunks, whose number is another one each time."""
+    counts, number, starts = free_counts(incumbent.best), 0, dict[int, Schedule]()
+    while True:
+        tasks: list[Task] = []
+        for seed in _seeds(incumbent):
+            rounds, place = divmod(number, len(counts))
+            count = counts[place]
+            start = starts.get(count) or starting_schedule(incumbent.instance.at_most(count))
+            starts[count] = start
+            work = float(FIRST_STEPS * GROWTH ** (rounds + 1) * start.plan.num_stages)
+            tasks.append(partial(_anneal, start, seed, HOT, work, True))
+            number += 1
+        yield tasks
 
 
 def _seeds(incumbent: Incumbent) -> list[int]:
@@ -217,32 +189,28 @@ def _seeds(incumbent: Incumbent) -> list[int]:
     return [int(seed) for seed in seeds]
 
 
-def _cool(annealing: Annealing, temperatures: tuple[float, float], work: float, stop: Stop) -> float:
-    """Cool an annealing down, in slices between which it may be told to stop; the stages simulated."""
-    num_slices = max(1, round(work / SLICE_WORK))
+def _anneal(
+    start: Schedule, seed: int, hot: float, work: float, resizes: bool, most_work: float, stop: Stop
+) -> tuple[Schedule, float]:
+    """Cool a plan down, in slices between which it may be told to stop: its best, and the stages simulated.
+
+    An annealing that would be followed by too short a one takes all that is left.
+    """
+    annealing = Annealing(start, seed, resizes=resizes)
+    work = work if most_work > 2 * work else most_work
+    num_slices = max(1, round(10 * work / WORK_PER_SECOND))  # a tenth of a second each
     steps = max(1, int(work / num_slices / annealing.step_work))
-    places = np.geomspace(*temperatures, num_slices + 1)
+    temperatures = np.geomspace(hot, hot / COOLING, num_slices + 1)
     for number in range(num_slices):
-        annealing.run(steps, places[number], places[number + 1])
+        annealing.run(steps, temperatures[number], temperatures[number + 1])
         if stop(annealing.makespan):
             break
-    return float((number + 1) * steps * annealing.step_work)
-
-
-def _anneal(
-    start: Schedule, seed: int, temperatures: tuple[float, float], work: float, most_work: float, stop: Stop
-) -> tuple[Schedule, float]:
-    """Improve orders; sizes stay.  An annealing that would be followed by too short a one takes all that is left."""
-    annealing = Annealing(start, seed)
-    done = _cool(annealing, temperatures, work if most_work > 2 * work else most_work, stop)
-    return annealing.best(), done
-
-
-def _anneal_sizes(start: Schedule, seed: int, work: float, most_work: float, stop: Stop) -> tuple[Schedule, float]:
-    """Improve orders and sizes together; the sizes to the last byte at the end."""
-    annealing = Annealing(start, seed, resizes=True)
-    done = _cool(annealing, (HOT_IF_FREE, COLD_IF_FREE), work if most_work > 2 * work else most_work, stop)
     best = annealing.best()
-    plan = mirrored(best)
-    ends = [resized(best), *([resized(simulate(best.instance, plan))] if plan else [])]
-    return min(ends, key=lambda schedule: schedule.makespan), done
+    return with_best_sizes(best) if resizes else best, float((number + 1) * steps * annealing.step_work)
+
+
+def with_best_sizes(schedule: Schedule) -> Schedule:
+    """A schedule, or the one whose gathers are its scatters backwards, with sizes to the last byte."""
+    plan = mirrored(schedule)
+    ends = [resized(schedule), *([resized(simulate(schedule.instance, plan))] if plan else [])]
+    return min(ends, key=lambda end: end.makespan)

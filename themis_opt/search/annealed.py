@@ -8,18 +8,15 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from formulations.limits import MAX_SECONDS, Limits
+from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import InputError
 from themis_opt.problem.cost import count_stages
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.search.allowance import Allowance
 from themis_opt.search.anneal import Anneal
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.start import starting_schedule
-
-MAX_ANNEALED_STAGES = 50_000
-"""Largest plan that is searched, of a larger one the start is returned: each of its evaluations takes 10 ms."""
 
 
 @dataclass(frozen=True)
@@ -72,14 +69,14 @@ class Annealed:
         KeyboardInterrupt
             After Ctrl-C, as soon as all threads have stopped.
         """
-        free_sizes, stages = self.sizes == "free", count_stages(instance)
+        free_sizes = self.sizes == "free"
         limits = Limits(self.seconds or MAX_SECONDS, self.workers, self.seed, deterministic=self.seconds is None)
         allowance = Allowance(limits.seconds, limits.deterministic)
         best = starting_schedule(instance, self.seconds, free_sizes=free_sizes)
         incumbent = Incumbent(limits, best, free_sizes=free_sizes, allowance=allowance)
-        step = Anneal(patience=math.inf, most_work=self.evaluations * stages)
-        if stages <= MAX_ANNEALED_STAGES and step.applies(incumbent):
+        step = Anneal(patience=math.inf, most_work=self.evaluations * count_stages(instance))
+        if step.applies(incumbent):
             step.run(incumbent)
-        if incumbent.interrupted:
+        if allowance.interrupted:
             raise KeyboardInterrupt
         return incumbent.best

@@ -15,8 +15,6 @@ from themis_opt.base.compiled import FirstUse
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.policies.baseline import Baseline
 from themis_opt.problem.cost import fixed_lag
-from themis_opt.problem.exchanges import Exchange
-from themis_opt.problem.instance import Instance
 from themis_opt.problem.random_networks import random_instance
 from themis_opt.schedules.event_loop import NEVER
 from themis_opt.schedules.kernel import Operations, workspace
@@ -25,9 +23,8 @@ from themis_opt.schedules.plan import Chunks, Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import build_operations, simulate
 from themis_opt.search.annealing_loop import ANNEAL
-from themis_opt.search.annealing_state import BEST, MAX_TOUCHED, USUAL_MOVES, MoveParams, Problem, State
+from themis_opt.search.annealing_state import BEST, MAX_TOUCHED, USUAL_MOVES, ChunkLayout, MoveParams, Problem, State
 from themis_opt.solving.lowering import OccupancyParts, occupancies, occupancy_parts
-from themis_opt.solving.makespan_bounds import resource_prices
 from themis_opt.solving.sizing import granule, rounded, with_sizes
 
 
@@ -46,9 +43,8 @@ class Annealing:
 
     A step changes the paths or the priorities of one or two chunks, or takes a phase of one out and puts it back along
     the fastest path between all others, and simulates; a dimension always serves the waiting stage of the smallest
-    priority, and the start times of an accepted plan are its priorities from then on.  What is accepted depends on the
-    makespan and a little on when all dimensions end.  A step takes O(n (D + log n)) time for n stages on D dimensions,
-    and O(2**D D log n) more where a phase is put back.
+    priority, and the start times of an accepted plan are its priorities from then on.  A step takes O(n (D + log n))
+    time for n stages on D dimensions, and O(2**D D log n) more where a phase is put back.
 
     Where there is compute, a step may also move a whole launch, launches stay what they are, and as many iterations are
     simulated as the first schedule has: all are alike, and their priorities an iteration apart.
@@ -77,9 +73,7 @@ class Annealing:
 
     def run(self, steps: int, hot: float, cold: float) -> None:
         """Take `steps` steps while the temperature falls from `hot` to `cold`, fractions of the first makespan."""
-        (child,) = self._seeds.spawn(1)
-        seed = int(child.generate_state(1)[0])
-        scale = self._start.makespan
+        seed, scale = int(self._seeds.spawn(1)[0].generate_state(1)[0]), self._start.makespan
         ANNEAL.compiled(self._problem, self._state, steps, hot * scale, cold * scale, seed)
 
     @property
@@ -104,20 +98,19 @@ class Annealing:
         old, chunks, starts = self._start.plan, [], []
         for number, (launch, exchange) in enumerate(zip(old.chunks, self._start.launched, strict=True)):
             stages, shape = slice(*old.offsets[number : number + 2]), (len(launch.sizes), -1, len(exchange.span))
-            local = self._state.best_path[stages].reshape(shape)
+            local = self._state.best.path[stages].reshape(shape)
             chunks.append(Chunks(launch.sizes, np.array(exchange.span)[local].reshape(launch.paths.shape)))
-            starts.append(np.take_along_axis(self._state.best_key[stages].reshape(shape), local, axis=2).ravel())
+            starts.append(np.take_along_axis(self._state.best.key[stages].reshape(shape), local, axis=2).ravel())
         plan, start = replace(old, chunks=tuple(chunks), keys=None), np.concatenate(starts)
-        if self._problem.resizes:
-            return with_sizes(plan.in_order_of(self._start.instance, start), self._best_sizes())
-        if not self._start.has_period:
-            return plan.in_order_of(self._start.instance, start)
-        later, place = np.divmod(start.astype(np.int64), self.makespan)
-        return plan.in_order_of(self._start.instance, place, later)
+        if self._start.has_period:
+            later, place = np.divmod(start.astype(np.int64), self.makespan)
+            return plan.in_order_of(self._start.instance, place, later)
+        plan = plan.in_order_of(self._start.instance, start)
+        return with_sizes(plan, self._best_sizes()) if self._problem.resizes else plan
 
     def _best_sizes(self) -> list[IntArray]:
         """Whole sizes of the chunks of every launch, 0 of those that are gone."""
-        parts = np.split(self._state.best_size, self._problem.first_chunk[1:-1])
+        parts = np.split(self._state.best.size, self._problem.first_chunk[1:-1])
         pairs = zip(parts, self._start.launched, strict=True)
         return [rounded(part, exchange.size, granule(self._start.instance, exchange)) for part, exchange in pairs]
 
@@ -139,7 +132,6 @@ def _problem(start: Schedule, moves: MoveParams, resizes: bool) -> Problem:
     num_stages = (num_phases * num_dimensions)[launch]
     size_class, duration = _durations(start)
     columns = zip(*(occupancy_parts(instance, exchange) for exchange in launched), strict=True)
-    parts = OccupancyParts._make(map(_stacked, columns))
     return Problem(
         iterations=start.num_iterations,
         num_tasks=len(instance.tasks),
@@ -152,25 +144,16 @@ def _problem(start: Schedule, moves: MoveParams, resizes: bool) -> Problem:
         retraces=np.array([reverses and exchange.kind.rule.mirrors for exchange in launched])[launch],
         pinned=np.array([reverses and part.part != "whole" for part in start.plan.launches_of(instance)])[launch],
         first_chunk=np.concatenate([[0], np.cumsum(num_chunks)]),
-        resource=_stacked([_resources(instance, exchange) for exchange in launched]),
+        resource=_stacked([instance.ports.resource[np.ix_(e.kind.rule.phases, e.span)] for e in launched]),
         duration=duration,
-        lag=_stacked([_lags(instance, exchange) for exchange in launched]),
+        lag=_stacked(
+            [np.array([fixed_lag(instance, q, np.array(e.span)) for q in e.kind.rule.phases]) for e in launched]
+        ),
         resizes=resizes,
-        rate=parts.rate,
-        packets=parts.packets,
-        fixed=parts.fixed,
-        header=parts.header,
+        parts=OccupancyParts._make(map(_stacked, columns)),
         granule=np.array([granule(instance, exchange) for exchange in launched], dtype=np.float64),
-        price=_price(start, moves.idle_price),
         moves=moves,
     )
-
-
-def _price(start: Schedule, total: float) -> FloatArray:
-    """What a picosecond costs by which a resource ends later; of no resource where iterations are repeated."""
-    if start.has_period:
-        return np.zeros(0)
-    return total * np.array(resource_prices(start.instance))
 
 
 def _stacked(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -180,16 +163,6 @@ def _stacked(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     for part, array in zip(whole, arrays, strict=True):
         part[tuple(map(slice, array.shape))] = array
     return whole
-
-
-def _resources(instance: Instance, exchange: Exchange) -> IntArray:
-    """What stages of a launch hold, shape (phases, dimensions)."""
-    return instance.ports.resource[np.ix_(exchange.kind.rule.phases, exchange.span)]
-
-
-def _lags(instance: Instance, exchange: Exchange) -> IntArray:
-    """Lags of a launch, shape (phases, dimensions)."""
-    return np.array([fixed_lag(instance, phase, np.array(exchange.span)) for phase in exchange.kind.rule.phases])
 
 
 def _durations(start: Schedule) -> tuple[IntArray, IntArray]:
@@ -206,38 +179,31 @@ def _state(start: Schedule, operations: Operations, problem: Problem) -> State:
     """The start as the current and the best plan; the kernel's view of it is laid out at the first step."""
     path, key = _paths_and_keys(start)
     sizes = np.concatenate([launch.sizes for launch in start.plan.chunks]).astype(np.float64)
-    one_iteration = np.arange(len(operations.resource) // start.num_iterations)
+    count, num_resources = len(operations.resource), len(operations.enforced)
+    load, first = np.zeros(num_resources, dtype=np.int64), slice(count // start.num_iterations)
+    np.add.at(load, operations.resource[first], operations.duration[first])
+    num_sets = 2 ** int(problem.num_dimensions.max())
     return State(
-        path=path,
-        current_path=path.copy(),
-        best_path=path.copy(),
-        key=key,
-        current_key=key.copy(),
-        best_key=key.copy(),
-        size=sizes,
-        current_size=sizes.copy(),
-        best_size=sizes.copy(),
+        candidate=ChunkLayout(path, key, sizes),
+        current=ChunkLayout(path.copy(), key.copy(), sizes.copy()),
+        best=ChunkLayout(path.copy(), key.copy(), sizes.copy()),
         operations=_served_by_key(operations, start),
-        load=_loads(operations, one_iteration),
+        load=load,
         touched=np.zeros(MAX_TOUCHED + max(len(launch.sizes) for launch in start.plan.chunks), dtype=np.int64),
         makespans=np.full(2, start.makespan, dtype=np.int64),
-        cost=np.array([start.makespan * (1 + problem.price.sum())]),
-        workspace=workspace(len(operations.resource), len(operations.enforced)),
-        known=np.full(len(operations.resource), NEVER),
-        known_ready=np.zeros(len(operations.resource), dtype=np.int64),
-        tail=np.zeros(len(operations.resource), dtype=np.int64),
-        remaining=np.zeros(len(operations.enforced), dtype=np.int64),
-        arriving=np.zeros((len(operations.enforced), 2), dtype=np.int64),
+        workspace=workspace(count, num_resources),
+        known=np.full(count, NEVER),
+        known_ready=np.zeros(count, dtype=np.int64),
+        tail=np.zeros(count, dtype=np.int64),
+        remaining=np.zeros(num_resources, dtype=np.int64),
+        arriving=np.zeros((num_resources, 2), dtype=np.int64),
         order=np.argsort(_start_times(start)) if start.num_iterations == 1 else np.zeros(0, dtype=np.int64),
         laid_out=np.zeros(1, dtype=np.bool_),
-        stage=np.zeros(len(operations.resource), dtype=np.int64),
-        begin=np.zeros(len(operations.resource), dtype=np.int64),
-        end=np.zeros(len(operations.resource), dtype=np.int64),
-        place=np.zeros(len(operations.enforced), dtype=np.int64),
-        served=np.zeros(len(operations.enforced), dtype=np.int64),
-        arrival=np.zeros(2 ** int(problem.num_dimensions.max()), dtype=np.int64),
-        moment=np.zeros(2 ** int(problem.num_dimensions.max()), dtype=np.int64),
-        came_by=np.zeros(2 ** int(problem.num_dimensions.max()), dtype=np.int64),
+        stage=np.zeros(count, dtype=np.int64),
+        place=np.zeros(num_resources + 2, dtype=np.int64),
+        arrival=np.zeros(num_sets, dtype=np.int64),
+        moment=np.zeros(num_sets, dtype=np.int64),
+        came_by=np.zeros(num_sets, dtype=np.int64),
     )
 
 
@@ -263,13 +229,6 @@ def _start_times(start: Schedule) -> FloatArray:
     row = start.num_iterations - 2
     times: FloatArray = (start.period.stage_start[row] - start.task_start[row, 0]).astype(np.float64)
     return times
-
-
-def _loads(operations: Operations, served: IntArray) -> IntArray:
-    """What each resource serves of some operations."""
-    loads = np.zeros(len(operations.enforced), dtype=np.int64)
-    np.add.at(loads, operations.resource[served], operations.duration[served])
-    return loads
 
 
 def _paths_and_keys(start: Schedule) -> tuple[IntArray, FloatArray]:

@@ -7,26 +7,25 @@ import numpy as np
 from themis_opt.base.compiled import Compilable
 from themis_opt.schedules import event_loop
 from themis_opt.schedules.event_loop import NEVER, serve_all
-from themis_opt.search import annealing_insertion, annealing_moves, annealing_state, resumed_loop
+from themis_opt.search import annealing_moves, annealing_state, resumed_loop
 from themis_opt.search.annealing_moves import change_one, retrace
-from themis_opt.search.annealing_state import BEST, CURRENT, ENOUGH_TOUCHED, Problem, State, duration_of
+from themis_opt.search.annealing_state import BEST, CURRENT, ChunkLayout, Problem, State, duration_of
 from themis_opt.search.resumed_loop import makespan_within
 
 
 def anneal(problem: Problem, state: State, steps: int, hot: float, cold: float, seed: int) -> None:
     """Take `steps` steps while the temperature falls from `hot` to `cold` picoseconds.
 
-    The cost of a plan is its makespan and, at :attr:`Problem.price`, the ends of all dimensions: one that idles less
-    has time for what others have too much of, before that shortens the makespan.  A candidate is accepted if
-    its cost exceeds the current one by no more than an exponentially distributed allowance of mean temperature.  The
-    allowance is drawn first, so that a candidate whose load on one dimension already exceeds it need not be simulated.
+    A candidate is accepted if its makespan exceeds the current one by no more than an exponentially distributed
+    allowance of mean temperature.  The allowance is drawn first, so that a candidate whose load on one dimension
+    already exceeds it need not be simulated.
     """
     np.random.seed(seed)
     for number in range(steps):
         temperature = hot * exp(log(cold / hot) * number / steps)
-        limit = state.cost[0] - temperature * log(1.0 - np.random.random())
+        limit = state.makespans[CURRENT] - temperature * log(1.0 - np.random.random())
         num_touched = change_one(problem, state, 0)
-        while num_touched < ENOUGH_TOUCHED and np.random.random() < problem.moves.again:
+        if np.random.random() < problem.moves.again:
             num_touched = change_one(problem, state, num_touched)
         if num_touched == 0:
             continue
@@ -34,44 +33,34 @@ def anneal(problem: Problem, state: State, steps: int, hot: float, cold: float, 
         since = first_difference(problem, state, num_touched)
         for i in range(num_touched):
             place(problem, state, state.touched[i])
-        if not is_overloaded(problem, state, limit):
-            makespan, left = time_of(problem, state, since, limit)
-            if makespan <= left:
-                state.makespans[CURRENT] = makespan
-                state.cost[0] = makespan + limit - left
-                keep(problem, state, num_touched)
-                continue
-        restore(problem, state, num_touched)
+        makespan = NEVER if is_overloaded(state, limit) else time_of(problem, state, since, limit)
+        if makespan <= limit:
+            state.makespans[CURRENT] = makespan
+            keep(problem, state, num_touched)
+        else:
+            restore(problem, state, num_touched)
 
 
-def time_of(problem: Problem, state: State, since: int, limit: float) -> tuple[int, float]:
+def time_of(problem: Problem, state: State, since: int, limit: float) -> int:
     """Simulate the candidate; returns its makespan or, where iterations are repeated, the time of one of them.
 
-    With it comes what is left of the limit for that.  The candidate is served as the current plan before `since`, and
-    given up where it exceeds the limit.
+    It is served as the current plan before `since`, and given up where it exceeds the limit.
     """
+    operations, space = state.operations, state.workspace
     if problem.iterations == 1:
         for r in range(len(state.load)):
             state.remaining[r] = state.load[r]
         return makespan_within(
-            state.operations,
-            state.workspace,
-            state.known,
-            since,
-            state.remaining,
-            state.tail,
-            limit,
-            problem.price,
-            state.arriving,
+            operations, space, state.known, since, state.remaining, state.tail, limit, state.arriving
         )
-    serve_all(state.operations, state.workspace)
-    start, count = state.workspace.start, problem.num_operations
+    serve_all(operations, space)
+    start, count = space.start, problem.num_operations
     last = (problem.iterations - 1) * count  # the first operation of the last iteration
     period: int = start[last] - start[last - count]
     for i in range(last - count, last):
         if start[i] - start[i - count] != period:
-            return max(period, drained(problem, state)), limit
-    return period, limit
+            return max(period, drained(problem, state))
+    return period
 
 
 def first_difference(problem: Problem, state: State, num_touched: int) -> int:
@@ -86,16 +75,16 @@ def first_difference(problem: Problem, state: State, num_touched: int) -> int:
     for number in range(num_touched):
         chunk = state.touched[number]
         first, size = problem.first_stage[chunk], problem.num_dimensions[chunk]
-        if state.size[chunk] != state.current_size[chunk]:
+        if state.candidate.size[chunk] != state.current.size[chunk]:
             since = min(since, state.known[first])
         for stage in range(first, first + problem.num_phases[chunk] * size):
-            local = state.path[stage]
-            if local != state.current_path[stage]:
+            local = state.candidate.path[stage]
+            if local != state.current.path[stage]:
                 since = min(since, state.known_ready[stage])
             else:
                 key = (stage - first) // size * size + first + local
-                if state.key[key] != state.current_key[key]:
-                    earlier = min(state.key[key], state.current_key[key]) - 1
+                if state.candidate.key[key] != state.current.key[key]:
+                    earlier = min(state.candidate.key[key], state.current.key[key]) - 1
                     since = min(since, max(state.known_ready[stage], int(earlier)))
     return since
 
@@ -116,11 +105,9 @@ def drained(problem: Problem, state: State) -> int:
     return length
 
 
-def is_overloaded(problem: Problem, state: State, limit: float) -> bool:
+def is_overloaded(state: State, limit: float) -> bool:
     """Whether a resource has more to serve in an iteration than fits before the limit."""
     overloaded = False
-    for r in range(len(problem.price)):
-        limit -= problem.price[r] * state.load[r]
     for load in state.load:
         overloaded = overloaded or load > limit
     return overloaded
@@ -133,15 +120,15 @@ def place(problem: Problem, state: State, chunk: int) -> None:
     for phase in range(problem.num_phases[chunk]):
         visited = 0
         for stage in range(first + phase * size, first + (phase + 1) * size):
-            local = state.path[stage]
+            local = state.candidate.path[stage]
             resource = problem.resource[launch, phase, local]
-            duration = duration_of(problem, chunk, phase, visited, local, state.size[chunk])
-            lag = 0 if problem.resizes and state.size[chunk] <= 0 else problem.lag[launch, phase, local]
+            duration = duration_of(problem, chunk, phase, visited, local, state.candidate.size[chunk])
+            lag = 0 if problem.resizes and state.candidate.size[chunk] <= 0 else problem.lag[launch, phase, local]
             i = problem.num_tasks + stage
             state.load[operations.resource[i]] -= operations.duration[i]
             state.load[resource] += duration
             # Keys belong to dimensions and not to positions, so a chunk keeps them when its path changes.
-            key = state.key[first + phase * size + local]
+            key = state.candidate.key[first + phase * size + local]
             for iteration in range(problem.iterations):
                 operations.resource[i] = resource
                 operations.duration[i] = duration
@@ -167,56 +154,45 @@ def keep(problem: Problem, state: State, num_touched: int) -> None:
     """Make the candidate the current plan, and the best one if it is; its priorities become its start times."""
     state.laid_out[0] = False
     for i in range(num_touched):
-        chunk = state.touched[i]
-        first = problem.first_stage[chunk]
-        state.current_size[chunk] = state.size[chunk]
-        for stage in range(first, first + problem.num_phases[chunk] * problem.num_dimensions[chunk]):
-            state.current_path[stage] = state.path[stage]
+        copy_chunk(problem, state.candidate, state.current, state.touched[i])
     if problem.iterations == 1:
         for i in range(len(state.known)):
             state.known[i], state.known_ready[i] = state.workspace.start[i], state.workspace.ready[i]
     # Of the last iteration that is whole.
     begin = max(problem.iterations - 2, 0) * problem.num_operations
     begin_time = state.workspace.start[begin] if problem.iterations > 1 else 0
+    is_best = state.makespans[CURRENT] < state.makespans[BEST]
     for chunk in range(len(problem.first_stage)):
         size, first = problem.num_dimensions[chunk], problem.first_stage[chunk]
         for stage in range(first, first + problem.num_phases[chunk] * size):
             i = problem.num_tasks + stage
             key = state.workspace.start[begin + i] - begin_time
-            place_of_stage = first + (stage - first) // size * size + state.path[stage]
-            state.key[place_of_stage] = key
-            state.current_key[place_of_stage] = key
+            place_of_stage = first + (stage - first) // size * size + state.current.path[stage]
+            state.candidate.key[place_of_stage] = key
+            state.current.key[place_of_stage] = key
             for iteration in range(problem.iterations):
                 state.operations.major[i] = key + iteration * state.makespans[CURRENT]
                 i += problem.num_operations
-    if state.makespans[CURRENT] < state.makespans[BEST]:
+        if is_best:
+            copy_chunk(problem, state.current, state.best, chunk)
+    if is_best:
         state.makespans[BEST] = state.makespans[CURRENT]
-        for stage in range(len(state.path)):
-            state.best_path[stage] = state.path[stage]
-            state.best_key[stage] = state.key[stage]
-        for chunk in range(len(state.size)):
-            state.best_size[chunk] = state.size[chunk]
 
 
 def restore(problem: Problem, state: State, num_touched: int) -> None:
     """Go back to the current plan."""
     for i in range(num_touched):
-        chunk = state.touched[i]
-        first = problem.first_stage[chunk]
-        state.size[chunk] = state.current_size[chunk]
-        for stage in range(first, first + problem.num_phases[chunk] * problem.num_dimensions[chunk]):
-            state.path[stage] = state.current_path[stage]
-            state.key[stage] = state.current_key[stage]
-        place(problem, state, chunk)
+        copy_chunk(problem, state.current, state.candidate, state.touched[i])
+        place(problem, state, state.touched[i])
 
 
-ANNEAL = Compilable(
-    anneal,
-    event_loop,
-    resumed_loop,
-    annealing_moves,
-    annealing_insertion,
-    annealing_state,
-    nogil=True,
-)
+def copy_chunk(problem: Problem, origin: ChunkLayout, target: ChunkLayout, chunk: int) -> None:
+    """Make a chunk in one plan what it is in another one."""
+    first = problem.first_stage[chunk]
+    target.size[chunk] = origin.size[chunk]
+    for stage in range(first, first + problem.num_phases[chunk] * problem.num_dimensions[chunk]):
+        target.path[stage], target.key[stage] = origin.path[stage], origin.key[stage]
+
+
+ANNEAL = Compilable(anneal, event_loop, resumed_loop, annealing_moves, annealing_state, nogil=True)
 """Always compiled; other threads run meanwhile."""

@@ -5,15 +5,13 @@ from typing import NamedTuple
 
 from themis_opt.base.arrays import BoolArray, FloatArray, IntArray
 from themis_opt.schedules.event_loop import Operations, Workspace
+from themis_opt.solving.lowering import OccupancyParts
 
 CURRENT, BEST = 0, 1
 """Where `State.makespans` holds the makespan of the current and of the best plan."""
 
-ENOUGH_TOUCHED = 3
-"""Chunks after which a step changes no more."""
-
-MAX_TOUCHED = ENOUGH_TOUCHED + 1
-"""Most chunks that one step changes, besides those of one launch: its last change may touch two."""
+MAX_TOUCHED = 4
+"""Most chunks that one step changes, besides those of one launch: two changes of two chunks each."""
 
 
 class MoveParams(NamedTuple):
@@ -23,30 +21,20 @@ class MoveParams(NamedTuple):
     ----------
     again : float
         Chance of one more change in the same step.
-    insertion : float
-        Where nothing is repeated, share of steps that begin with taking a phase of a chunk out and putting it back.
+    large : float
+        Share of steps that begin with a large change: a phase of a chunk is put back or, where iterations are repeated,
+        all stages of a launch are moved.
     exchange : float
-        Share of the other changes in which two chunks exchange a phase, its path and its places.
-    path : float
-        Share of the remaining changes that are of paths; the others are of priorities.
-    launch : float
-        Where iterations are repeated, share of steps that begin with moving all stages of a launch.
-    size : float
-        Where sizes are free, share of changes that move bytes from one chunk to another.
+        Share of the other changes in which two chunks exchange a phase, its path and its places.  One half of the rest
+        are of paths, and one half of priorities.  Where sizes are free, as many move bytes before all that.
     merge : float
-        Share of these that move all bytes of a chunk, so that it is gone; it may come back.
-    idle_price : float
-        Where nothing is repeated, what it costs that all dimensions end later, as a share of what the makespan costs.
+        Share of moves of bytes that take all of a chunk, so that it is gone; it may come back.
     """
 
     again: float = 0.25
-    insertion: float = 0.6
+    large: float = 0.6
     exchange: float = 0.3
-    path: float = 0.42
-    launch: float = 0.6
-    size: float = 0.3
     merge: float = 0.1
-    idle_price: float = 0.2
 
 
 USUAL_MOVES = MoveParams()
@@ -78,16 +66,11 @@ class Problem(NamedTuple):
     lag : int64, shape (launches, phases, dimensions)
         Picoseconds from then to the result.
     resizes : bool
-        Whether steps move bytes between chunks too; then the following decide how long stages are, not `duration`.
-    rate, packets : float64, shape (launches, phases, 2**dimensions, dimensions)
-        Picoseconds without headers, and packets, for each byte of a chunk; indexed as `duration`.
-    fixed, header : int64 and float64, shapes (launches, phases, 2**dimensions, dimensions) and (launches, dimensions)
-        Picoseconds whatever a stage sends, and for each packet.
+        Whether steps move bytes between chunks too; then `parts` say how long stages are, and not `duration`.
+    parts : OccupancyParts
+        Those of all launches, one after the other.
     granule : float64, shape (launches,)
         Bytes of which the parts that steps move are multiples.
-    price : float64, shape (resources,) or (0,)
-        Where nothing is repeated, what a picosecond costs by which a resource ends later, as a share of what the
-        makespan costs.
     moves : MoveParams
         What one step changes.
     """
@@ -107,13 +90,28 @@ class Problem(NamedTuple):
     duration: IntArray
     lag: IntArray
     resizes: bool
-    rate: FloatArray
-    packets: FloatArray
-    fixed: IntArray
-    header: FloatArray
+    parts: OccupancyParts
     granule: FloatArray
-    price: FloatArray
     moves: MoveParams
+
+
+class ChunkLayout(NamedTuple):
+    """A plan of the chunks of a schedule.
+
+    Attributes
+    ----------
+    path : int64, shape (stages,)
+        Local dimension of every stage of one iteration.
+    key : float64, shape (stages,)
+        Priority of a chunk on a local dimension, at ``first_stage + phase * num_dimensions + local dimension``: when
+        it is served, counted from the begin of its iteration.
+    size : float64, shape (chunks,)
+        Bytes of every chunk; a chunk without any takes no time.
+    """
+
+    path: IntArray
+    key: FloatArray
+    size: FloatArray
 
 
 class State(NamedTuple):
@@ -121,13 +119,8 @@ class State(NamedTuple):
 
     Attributes
     ----------
-    path, current_path, best_path : int64
-        Local dimension of every stage, in the candidate, the current and the best plan.
-    key, current_key, best_key : float64
-        Priority of a chunk on a local dimension, at ``first_stage + phase * num_dimensions + local dimension``: when
-        it is served, counted from the begin of its iteration.
-    size, current_size, best_size : float64, shape (chunks,)
-        Bytes of every chunk; a chunk without any takes no time.
+    candidate, current, best : ChunkLayout
+        A changed plan, the one that was changed, and the best so far.
     operations : Operations
         The candidate as the kernel sees it; its `major` are the keys, from one iteration to the next as much later as
         an iteration takes, and no resource enforces a sequence.
@@ -137,8 +130,6 @@ class State(NamedTuple):
         Chunks in which the candidate differs from the current plan, some perhaps twice.
     makespans : int64, shape (2,)
         Of the current and the best plan, picoseconds; where iterations are repeated, the time of one.
-    cost : float64, shape (1,)
-        Makespan of the current plan, and the price of the ends of its resources.
     workspace : Workspace
         The start times of the candidate, once it is simulated.
     known, known_ready : int64, shape (operations,)
@@ -154,28 +145,21 @@ class State(NamedTuple):
         The stages of the current plan, the earliest first, when a phase was last put back.
     laid_out : bool, shape (1,)
         Whether the following are those of the current plan.
-    stage, begin, end : int64, shape (operations,)
-        The stages by resource and time, and when they begin and end.
-    place, served : int64, shape (resources,)
-        Where those of each resource are in `stage`, and how many.
+    stage : int64, shape (operations,)
+        The stages by resource and time.
+    place : int64, shape (resources + 2,)
+        Where those of each resource begin in `stage`, and then how many there are in all.
     arrival, moment, came_by : int64, shape (2**dimensions,)
         When the chunk may have visited each set of dimensions, when the last stage of them began, and its dimension.
     """
 
-    path: IntArray
-    current_path: IntArray
-    best_path: IntArray
-    key: FloatArray
-    current_key: FloatArray
-    best_key: FloatArray
-    size: FloatArray
-    current_size: FloatArray
-    best_size: FloatArray
+    candidate: ChunkLayout
+    current: ChunkLayout
+    best: ChunkLayout
     operations: Operations
     load: IntArray
     touched: IntArray
     makespans: IntArray
-    cost: FloatArray
     workspace: Workspace
     known: IntArray
     known_ready: IntArray
@@ -185,10 +169,7 @@ class State(NamedTuple):
     order: IntArray
     laid_out: BoolArray
     stage: IntArray
-    begin: IntArray
-    end: IntArray
     place: IntArray
-    served: IntArray
     arrival: IntArray
     moment: IntArray
     came_by: IntArray
@@ -209,9 +190,9 @@ def duration_of(problem: Problem, chunk: int, phase: int, visited: int, local: i
         return known
     if size <= 0:
         return 0
-    launch = problem.launch[chunk]
-    variable = problem.rate[launch, phase, visited, local] * size
-    if problem.header[launch, local] > 0:
-        variable += ceil(problem.packets[launch, phase, visited, local] * size) * problem.header[launch, local]
-    duration: int = problem.fixed[launch, phase, visited, local] + ceil(variable)
+    launch, parts = problem.launch[chunk], problem.parts
+    variable = parts.rate[launch, phase, visited, local] * size
+    if parts.header[launch, local] > 0:
+        variable += ceil(parts.packets[launch, phase, visited, local] * size) * parts.header[launch, local]
+    duration: int = parts.fixed[launch, phase, visited, local] + ceil(variable)
     return duration

@@ -7,24 +7,19 @@ from typing import Literal
 
 from formulations.interruption import TimeUp
 from formulations.limits import Limits
+from themis_opt.base.allowance import Allowance, cut_off
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import count_stages
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Plan, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.search.allowance import Allowance, cut_off
 from themis_opt.search.incumbent import Incumbent, Progress, Reference, ignore
+from themis_opt.search.launches import SIMULATED_PER_SECOND
 from themis_opt.search.start import starting_schedule
-from themis_opt.search.steps import Turn, take_turns
+from themis_opt.search.steps import Step, take_turns
 from themis_opt.search.table import PERIOD_STEPS, STEPS
 from themis_opt.solving.lowering import chunk_overhead
-
-START_SECONDS = 1e-5
-"""What the policies of the start take for each stage; a schedule that is given is used alone where there is no time."""
-
-START_SHARE = 0.3
-"""Share of the time that hourglass may take for a start: only where it has to be compiled does it take any."""
 
 OVERTIME = 0.25
 """Seconds of processor after the end of its time in which a step may end what it does, before it is cut off."""
@@ -64,7 +59,7 @@ class Exact(Limits):
         lower_bound: float = 0.0,
         progress: Progress = ignore,
         start: Schedule | None = None,
-        steps: Sequence[Turn] | None = None,
+        steps: Sequence[Step] | None = None,
     ) -> Reference:
         """Search for a schedule and a bound.
 
@@ -76,7 +71,7 @@ class Exact(Limits):
             Hears of every better schedule and bound.
         start : Schedule, optional
             A schedule of the instance, with sizes of the kind asked for, to start from if it is the best.
-        steps : sequence of Turn, optional
+        steps : sequence of Step, optional
             Steps that take turns in the place of the usual ones.
         """
         allowance, is_period = Allowance(self.seconds, self.deterministic), has_launches(instance)
@@ -87,16 +82,17 @@ class Exact(Limits):
         incumbent = Incumbent(self, best, bound, progress, free_sizes=free_sizes, engines=engines, allowance=allowance)
         with suppress(TimeUp), cut_off(allowance, OVERTIME):
             take_turns(incumbent, steps or (PERIOD_STEPS if is_period else STEPS))
-        return incumbent.reference
+        status = "interrupted" if allowance.interrupted else "finished"
+        return Reference(incumbent.best, incumbent.bound, status, incumbent.launch_bound)
 
     def _start(self, instance: Instance, allowance: Allowance, given: Schedule | None) -> Schedule:
-        """The best of the schedule that is given and those of the fast policies that are there in time."""
-        is_late = count_stages(instance) * START_SECONDS > max(allowance.left, 0.0) + 1
+        """The best of the schedule that is given and those of the fast policies, if there is time for these."""
+        is_late = count_stages(instance) > SIMULATED_PER_SECOND * (max(allowance.left, 0.0) + 1)
         if given is not None and (has_launches(instance) or (is_late and not self.deterministic)):
             return given
         if has_launches(instance):
             return simulate(instance, make_policy("fused/hourglass")(instance))
-        seconds = None if self.deterministic else max(START_SHARE * allowance.left, 0.0)
+        seconds = None if self.deterministic else max(allowance.left / 2, 0.0)
         chooses_count = self.sizes == "free" and chunk_overhead(instance) > 0
         best = starting_schedule(instance, seconds, free_sizes=chooses_count)
         return min((schedule for schedule in (best, given) if schedule), key=lambda schedule: schedule.makespan)

@@ -15,48 +15,44 @@ from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.incumbent import Incumbent
-from themis_opt.search.steps import Turn, take_turns
+from themis_opt.search.launches import content
+from themis_opt.search.steps import Step, take_turns
 from themis_opt.solving.bounds import bounds
-
-LEAST_SECONDS = 0.05
-"""Time that a search for one group needs for its start; with less for each the step is left out."""
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Search each group of launches that one event releases as a separate collective.
+    """Search each group of launches that one event releases as a separate collective, where no two of them meet.
 
     Parameters
     ----------
-    turns : sequence of Turn
+    steps : sequence of Step
         The search of collectives.
-    apart : bool
-        Whether the step is for launches whose groups never meet on the network, which need nothing else, or for those
-        that do.
     """
 
-    turns: Sequence[Turn]
-    apart: bool
+    steps: Sequence[Step]
     engine: ClassVar[str] = ""
 
     def applies(self, incumbent: Incumbent) -> bool:
-        """Whether the groups of the fastest launches meet as they should."""
-        return are_apart(incumbent.best) == self.apart
+        """Whether the groups of the fastest launches are never on the network at once."""
+        return are_apart(incumbent.best)
 
     def run(self, incumbent: Incumbent) -> None:
         """Plan the fastest launches with the best chunks of each group, each with an equal share of the time left."""
-        instance, plan = incumbent.instance, incumbent.best.plan
-        waiting = count(num_groups(instance, plan), -1)
-        if incumbent.left >= LEAST_SECONDS * num_groups(instance, plan):
-            search = partial(self._best_plan, incumbent, waiting)
-            incumbent.offer_plan(plan_launches(instance, plan.launches, plan.order, search))
+        plan = incumbent.best.plan
+        waiting = count(num_groups(incumbent.instance, plan), -1)
+        search = partial(self._best_plan, incumbent, waiting)
+        incumbent.offer_plan(plan_launches(incumbent.instance, plan.launches, plan.order, search))
 
     def _best_plan(self, incumbent: Incumbent, waiting: Iterator[int], group: Instance) -> Plan:
         """The plan of a group, with chunks of any sizes; `waiting` counts the groups that are still to be planned."""
-        start, bound = simulate(group, Hourglass()(group)), max(bounds(group, equal_sizes=False).values())
-        alone = incumbent.beside(start, bound, free_sizes=True)
-        with incumbent.turn(incumbent.left / max(next(waiting), 1)):
-            take_turns(alone, self.turns)
+        plan, share = Hourglass()(group), incumbent.left / max(next(waiting), 1)
+        if share <= 0:
+            return plan
+        bound = max(bounds(group, equal_sizes=False).values())
+        alone = incumbent.beside(simulate(group, plan), bound, free_sizes=True)
+        with incumbent.allowance.turn(share):
+            take_turns(alone, self.steps)
         return alone.best.enforced_plan()
 
 
@@ -64,8 +60,7 @@ def num_groups(instance: Instance, plan: Plan) -> int:
     """Groups of launches with different contents, at least 1."""
     groups: dict[object, list[object]] = {}
     for launch, exchange in zip(plan.launches, plan.launched(instance), strict=True):
-        content = (exchange.kind, exchange.size, exchange.chunks, exchange.span)
-        groups.setdefault((launch.after, launch.after_launches), []).append(content)
+        groups.setdefault((launch.after, launch.after_launches), []).append(content(exchange))
     return max(len({tuple(contents) for contents in groups.values()}), 1)
 
 

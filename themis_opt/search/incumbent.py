@@ -4,19 +4,22 @@ from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from formulations.limits import Limits
+from formulations.limits import PROVEN_GAP, Limits
+from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.search.allowance import Allowance
 
 ENGINES = frozenset({"", "annealing", "cp_sat"})
 """What steps may use; users can switch off the last two."""
 
-MIN_GAIN = 1e-5
-"""Relative gain below which a schedule counts as no better, a tenth of a gap that counts as proven."""
+MIN_GAIN = PROVEN_GAP / 10
+"""Relative gain below which a schedule counts as no better."""
+
+TURN_SHARE = 1 / 3
+"""Share of what is left that a part of a search may spend if others follow."""
 
 Progress = Callable[[float, float], None]
 """Hears of the best makespan, or iteration time, and of the bound, in picoseconds, when one of them improves."""
@@ -66,8 +69,6 @@ class Incumbent:
     ----------
     launch_bound : float
         With compute, what is proven for the launches and chunk sizes of `best`, never less than `bound`.
-    num_searches : int
-        Searches with random choices so far, each of which takes another seed.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Incumbent:
         allowance: Allowance | None = None,
     ) -> None:
         self.limits, self.best, self.bound, self.launch_bound = limits, best, bound, bound
-        self.free_sizes, self.engines, self.num_searches, self._report = free_sizes, engines, 0, report
+        self.free_sizes, self.engines, self._num_searches, self._report = free_sizes, engines, 0, report
         self.allowance = allowance or Allowance(limits.seconds, limits.deterministic)
         report(best.makespan, bound)
 
@@ -97,42 +98,23 @@ class Incumbent:
         return self.allowance.left
 
     @property
-    def interrupted(self) -> bool:
-        """Whether Ctrl-C ended the search."""
-        return self.allowance.interrupted
-
-    @property
-    def reference(self) -> Reference:
-        """The result of the search so far."""
-        status = "interrupted" if self.interrupted else "finished"
-        return Reference(self.best, self.bound, status, self.launch_bound)
-
-    @property
     def enough(self) -> float:
         """Makespan within the asked gap, in picoseconds."""
         return self.bound * (1 + self.limits.gap)
 
     @property
-    def is_near(self) -> bool:
-        """Whether the best schedule is within the asked gap."""
-        return self.best.makespan <= self.enough
+    def is_best_of_launches(self) -> bool:
+        """Whether the best schedule is within the asked gap of those with its launches and chunk sizes."""
+        return self.best.makespan <= self.launch_bound * (1 + self.limits.gap)
 
     @property
     def done(self) -> bool:
         """Whether to stop: the gap, the time or Ctrl-C says so."""
-        return self.interrupted or self.left <= 0 or self.is_near
+        return self.allowance.interrupted or self.left <= 0 or self.best.makespan <= self.enough
 
-    def interrupt(self) -> None:
-        """End the search, as Ctrl-C asks."""
-        self.allowance.interrupt()
-
-    def charge(self, seconds: float) -> None:
-        """Count work of so many seconds, where work is counted and not wall time."""
-        self.allowance.charge(seconds)
-
-    def turn(self, seconds: float) -> AbstractContextManager[None]:
-        """A turn of so many seconds at most, within which :attr:`left` is what is left of it."""
-        return self.allowance.turn(seconds)
+    def turn(self) -> AbstractContextManager[None]:
+        """A turn of a part of a search that others follow."""
+        return self.allowance.turn(TURN_SHARE * self.left)
 
     def solver_limits(self, seconds: float | None = None) -> Limits:
         """What a solver may spend: so many seconds, or all that is left of the turn."""
@@ -140,15 +122,15 @@ class Incumbent:
 
     def next_seed(self) -> tuple[int, int]:
         """Seed of the next search with random choices."""
-        self.num_searches += 1
-        return self.limits.seed, self.num_searches - 1
+        self._num_searches += 1
+        return self.limits.seed, self._num_searches - 1
 
     def offer(self, schedule: Schedule) -> bool:
         """Keep a schedule of the instance if it is the best; whether it is."""
         if schedule.makespan >= self.best.makespan:
             return False
         self.best, self.launch_bound = schedule, self.bound
-        self.report()
+        self._report(self.best.makespan, self.bound)
         return True
 
     def offer_plan(self, plan: Plan) -> bool:
@@ -163,19 +145,10 @@ class Incumbent:
         if bound > self.bound:
             self.bound = bound
             self.launch_bound = max(self.launch_bound, bound)
-            self.report()
-
-    def report(self) -> None:
-        """Tell of the best makespan and the bound."""
-        self._report(self.best.makespan, self.bound)
+            self._report(self.best.makespan, self.bound)
 
     def beside(self, best: Schedule, bound: float = 0.0, *, free_sizes: bool | None = None) -> "Incumbent":
         """The incumbent of another problem that is searched on the way, out of the same allowance."""
-        return Incumbent(
-            self.limits,
-            best,
-            bound,
-            free_sizes=self.free_sizes if free_sizes is None else free_sizes,
-            engines=self.engines,
-            allowance=self.allowance,
-        )
+        free_sizes = self.free_sizes if free_sizes is None else free_sizes
+        allowance = self.allowance
+        return Incumbent(self.limits, best, bound, free_sizes=free_sizes, engines=self.engines, allowance=allowance)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import ClassVar, NamedTuple
 
 from themis_opt.base.errors import CyclicPlan, InvalidSchedule
@@ -17,8 +18,8 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Incumbent
 
-PLANNED_PER_SECOND, SIMULATED_PER_SECOND, FUSED_PER_SECOND = 4_000, 40_000, 50_000
-"""Stages that are planned, stages that are simulated, and tensors that are fused in a second of one core, roughly."""
+SIMULATED_PER_SECOND = 40_000
+"""Stages that a core simulates in a second, roughly; it fuses as many tensors, and plans a tenth of that."""
 
 Buckets = tuple[Bucket, ...]
 """Tensors that are fused; together all fusible ones, those of one kind and span in the order they become ready."""
@@ -37,10 +38,8 @@ class Launches:
     def run(self, incumbent: Incumbent) -> None:
         """Try candidates, and then neighbours of the fastest one with buckets."""
         trials = Trials(incumbent)
-        with incumbent.turn(incumbent.left / 2):
-            for candidate in candidates(incumbent.instance):
-                if incumbent.done:
-                    break
+        with incumbent.turn():
+            for candidate in takewhile(lambda _: not incumbent.done, candidates(incumbent.instance)):
                 trials.judge(candidate)
         while trials.improve_buckets():
             pass
@@ -53,9 +52,15 @@ class Candidate(NamedTuple):
     order: Order
     buckets: Buckets | None = None
 
+    @property
+    def content(self) -> object:
+        """When what is launched, and in which order where there is one."""
+        timing = tuple((e.kind, e.tensors, e.after, e.before, e.after_launches) for e in self.launches)
+        return self.order if len(self.launches) > 1 else "", timing
+
 
 class Trials:
-    """Candidates that are planned, with the chunks of hourglass, and simulated.
+    """Candidates that are planned, with the chunks of hourglass, and simulated, each once.
 
     Attributes
     ----------
@@ -68,17 +73,18 @@ class Trials:
         self.best: tuple[int, Candidate] | None = None
         self._plans: dict[str, Plan] = {}
         self._planned: set[object] = set()
-        self._tried: set[Buckets | None] = set()
+        self._tried: set[object] = set()
 
     def judge(self, candidate: Candidate) -> bool:
         """Offer the schedule of a candidate if there is time for it; whether it is the fastest with buckets."""
-        self.incumbent.charge(len(self.instance.exchanges) / FUSED_PER_SECOND)
+        self.incumbent.allowance.charge(len(self.instance.exchanges) / SIMULATED_PER_SECOND)
         launched = fused(self.instance, candidate.launches)
         seconds = self._seconds_for(launched)
-        if seconds > self.incumbent.left:
+        if candidate.content in self._tried or seconds > self.incumbent.left:
             return False
-        self.incumbent.charge(seconds)
-        self._planned.update(map(_content, launched))
+        self._tried.add(candidate.content)
+        self.incumbent.allowance.charge(seconds)
+        self._planned.update(map(content, launched))
         schedule = self._simulated(candidate)
         if schedule is None:
             return False
@@ -90,9 +96,9 @@ class Trials:
 
     def _seconds_for(self, launched: Sequence[Exchange]) -> float:
         """How long it takes to plan and simulate launches, roughly; equal ones are planned once."""
-        contents = {_content(exchange): num_stages(exchange) for exchange in launched}
-        planned = sum(stages for content, stages in contents.items() if content not in self._planned)
-        return planned / PLANNED_PER_SECOND + sum(map(num_stages, launched)) / SIMULATED_PER_SECOND
+        stages = {content(exchange): num_stages(exchange) for exchange in launched}
+        planned = sum(count for kind, count in stages.items() if kind not in self._planned)
+        return (10 * planned + sum(map(num_stages, launched))) / SIMULATED_PER_SECOND
 
     def _simulated(self, candidate: Candidate) -> Schedule | None:
         """The schedule of a candidate; None if it is illegal, as launches of policies of others may be."""
@@ -115,14 +121,8 @@ class Trials:
         """Whether a neighbour of the fastest candidate with buckets is faster, of which it takes the first."""
         if self.best is None:
             return False
-        for candidate in neighbours(self.instance, self.best[1]):
-            if self.incumbent.done:
-                return False
-            if candidate.buckets not in self._tried:
-                self._tried.add(candidate.buckets)
-                if self.judge(candidate):
-                    return True
-        return False
+        changed = neighbours(self.instance, self.best[1])
+        return any(self.judge(candidate) for candidate in takewhile(lambda _: not self.incumbent.done, changed))
 
 
 def num_stages(exchange: Exchange) -> int:
@@ -130,22 +130,13 @@ def num_stages(exchange: Exchange) -> int:
     return len(exchange.kind.rule.phases) * len(exchange.span) * exchange.chunks
 
 
-def _content(exchange: Exchange) -> object:
+def content(exchange: Exchange) -> object:
+    """What the chunks of a launch depend on."""
     return exchange.kind, exchange.size, exchange.chunks, exchange.span
 
 
 def candidates(instance: Instance) -> Iterator[Candidate]:
-    """More and more evenly cut buckets, which take longer and longer, and the launches of all policies, each once."""
-    seen = set()
-    for candidate in _all(instance):
-        order = candidate.order if len(candidate.launches) > 1 else ""
-        timing = tuple((e.kind, e.tensors, e.after, e.before, e.after_launches) for e in candidate.launches)
-        if (order, timing) not in seen:
-            seen.add((order, timing))
-            yield candidate
-
-
-def _all(instance: Instance) -> Iterator[Candidate]:
+    """More and more evenly cut buckets, which take longer and longer, and the launches of all policies."""
     most = max((len(tensors) for tensors in fusible(instance)), default=0)
     for power in range(most.bit_length()):
         yield with_buckets(instance, even_buckets(instance, 2**power))
@@ -162,18 +153,14 @@ def with_buckets(instance: Instance, buckets: Buckets) -> Candidate:
 
 def even_buckets(instance: Instance, count: int) -> Buckets:
     """Tensors of each kind and span in at most `count` buckets, which hold about equally many bytes."""
-    return tuple(bucket for tensors in fusible(instance) for bucket in _evenly(instance, tensors, count))
-
-
-def _evenly(instance: Instance, tensors: Bucket, count: int) -> Iterator[Bucket]:
-    total = sum(instance.exchanges[t].size for t in tensors)
-    buckets: dict[int, list[int]] = {}
-    before = 0
-    for tensor in tensors:
-        size = instance.exchanges[tensor].size
-        buckets.setdefault((2 * before + size) * count // (2 * total), []).append(tensor)
-        before += size
-    return (tuple(bucket) for bucket in buckets.values())
+    buckets: dict[tuple[int, int], list[int]] = {}
+    for group, tensors in enumerate(fusible(instance)):
+        before, total = 0, sum(instance.exchanges[tensor].size for tensor in tensors)
+        for tensor in tensors:
+            size = instance.exchanges[tensor].size
+            buckets.setdefault((group, (2 * before + size) * count // (2 * total)), []).append(tensor)
+            before += size
+    return tuple(map(tuple, buckets.values()))
 
 
 def neighbours(instance: Instance, candidate: Candidate) -> Iterator[Candidate]:

@@ -1,25 +1,31 @@
-"""Steps of a search: CP-SAT on paths and sequences, and on sequences alone where the plan is larger."""
+"""Steps of a search that ask CP-SAT: for paths and sequences, sequences alone, moves of elements, and periods."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from formulations.chunk_order import ChunkOrder
 from formulations.job_plans import PlanOutcome
+from formulations.period import PeriodModel
 from formulations.sequencing import Sequencing
+from themis_opt.base.arrays import IntArray
+from themis_opt.problem.exchanges import Exchange
+from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.incumbent import MIN_GAIN, Incumbent, ignore
-from themis_opt.solving.lowering import ChunkOrderData, enforced_plan, in_ticks, job_plans, num_arcs
-from themis_opt.solving.sizing import resized
+from themis_opt.solving import period_lowering
+from themis_opt.solving.lowering import RESOLUTION, ChunkOrderData, enforced_plan, in_ticks, job_plans, num_arcs
+from themis_opt.solving.sizing import granule, resized, with_sizes
 
-MAX_ORDERED_STAGES, MAX_SEQUENCED_STAGES = 300, 3_000
-"""Largest plan whose paths and sequences CP-SAT improves, and whose sequences alone."""
+MAX_ORDERED_STAGES, MAX_SEQUENCED_STAGES = 300, 1_500
+"""Largest plans whose paths and sequences CP-SAT improves, and whose sequences alone, before time is up."""
 
 ARCS_PER_SECOND = 20_000
 """Lattice arcs that the model takes in per second; it is not built where that would take half of the time."""
 
-ROUND_SHARE = 0.3
-"""Share of the time left in which CP-SAT seeks orders for free sizes, each time anew."""
+FEW_PARTS = 16
+"""Parts of a chunk, in which sizes are rounded, of which one is a large share."""
 
 
 @dataclass(frozen=True)
@@ -38,36 +44,33 @@ class Orders:
     def run(self, incumbent: Incumbent) -> None:
         """Search until the turn is over, or the schedule is proven."""
         if not incumbent.free_sizes:
-            self._improve(incumbent, incumbent.best, incumbent.left)
+            self._improve(incumbent, incumbent.best)
             return
         best = resized(incumbent.best)
         incumbent.offer(best)
         while not incumbent.done:
-            ordered = self._improve(incumbent, best, ROUND_SHARE * incumbent.left)
-            improved = resized(ordered)
+            with incumbent.turn():
+                improved = resized(self._improve(incumbent, best))
             incumbent.offer(improved)
             if improved.makespan > best.makespan * (1 - MIN_GAIN):
                 return
             best = improved
 
-    def _improve(self, incumbent: Incumbent, start: Schedule, seconds: float) -> Schedule:
+    def _improve(self, incumbent: Incumbent, start: Schedule) -> Schedule:
         """The best schedule CP-SAT finds for the chunks of a schedule; its bound counts where these stay."""
-        if num_arcs(start) > ARCS_PER_SECOND * seconds / 2:
+        if num_arcs(start) > ARCS_PER_SECOND * incumbent.left / 2:
             return start
-        with incumbent.turn(seconds):
-            proves = not incumbent.free_sizes
-            data = in_ticks(start)
-            bound = int(incumbent.bound) // data.tick if proves else 0
-            model = ChunkOrder(data.jobs, horizon=-(-start.makespan // data.tick), lower_bound=bound)
-            model.hint(job_plans(data, start))
+        proves, data = not incumbent.free_sizes, in_ticks(start)
+        bound = int(incumbent.bound) // data.tick if proves else 0
+        model = ChunkOrder(data.jobs, horizon=-(-start.makespan // data.tick), lower_bound=bound)
+        model.hint(job_plans(data, start))
 
-            def report(objective: float, bound: float) -> None:
-                if proves:
-                    incumbent.raise_bound(bound * data.tick)
+        def report(objective: float, bound: float) -> None:
+            if proves:
+                incumbent.raise_bound(bound * data.tick)
 
-            outcome = model.solve(incumbent.solver_limits(), report)
-        if proves:
-            incumbent.raise_bound(float(outcome.bound * data.tick))
+        outcome = model.solve(incumbent.solver_limits(), report)
+        report(0.0, float(outcome.bound))
         return better(incumbent, start, data, outcome)
 
 
@@ -94,11 +97,106 @@ class Sequences:
 
 def better(incumbent: Incumbent, start: Schedule, data: ChunkOrderData, outcome: PlanOutcome) -> Schedule:
     """The plan of CP-SAT, simulated and offered, if it is better than its start."""
-    incumbent.charge(outcome.work)
+    incumbent.allowance.charge(outcome.work)
     if outcome.status == "interrupted":
-        incumbent.interrupt()
+        incumbent.allowance.interrupt()
     if outcome.jobs is None:
         return start
     schedule = simulate(start.instance, enforced_plan(start.instance, data, outcome.jobs))
     incumbent.offer(schedule)
     return min(start, schedule, key=lambda candidate: candidate.makespan)
+
+
+@dataclass(frozen=True)
+class MoveElements:
+    """Every move of one element, with the orders that suit the sizes after it.
+
+    An element is a large share of such a chunk, so that rounding loses what a linear programme gains.
+    """
+
+    engine: ClassVar[str] = "cp_sat"
+
+    def applies(self, incumbent: Incumbent) -> bool:
+        """Whether sizes are free and coarse, and the plan is small enough."""
+        instance = incumbent.instance
+        is_coarse = any(has_few_elements(instance, exchange) for exchange in instance.exchanges)
+        return incumbent.free_sizes and is_coarse and Orders().applies(incumbent)
+
+    def run(self, incumbent: Incumbent) -> None:
+        """Move elements until no move gains."""
+        moved_from = None
+        while moved_from is not incumbent.best:
+            moved_from = incumbent.best
+            for sizes in moves_of_elements(moved_from):
+                if incumbent.done:
+                    return
+                moved = simulate(incumbent.instance, with_sizes(moved_from.enforced_plan(), sizes))
+                given = incumbent.beside(moved, incumbent.bound, free_sizes=False)
+                with incumbent.turn():
+                    Orders().run(given)
+                incumbent.offer(given.best)
+
+
+def has_few_elements(instance: Instance, exchange: Exchange) -> bool:
+    """Whether rounding decides about the sizes of its chunks."""
+    return exchange.size < FEW_PARTS * exchange.chunks * granule(instance, exchange)
+
+
+def moves_of_elements(schedule: Schedule) -> Iterator[list[IntArray]]:
+    """Sizes of the chunks of all launches after a move of one element, one move for each two sizes of a launch."""
+    sizes = [chunks.sizes for chunks in schedule.plan.chunks]
+    for number, exchange in enumerate(schedule.launched):
+        first_of = {size: chunk for chunk, size in reversed(list(enumerate(sizes[number].tolist())))}
+        last_of = {size: chunk for chunk, size in enumerate(sizes[number].tolist())}
+        for origin in first_of.values():
+            for target in last_of.values():
+                if origin != target and has_few_elements(schedule.instance, exchange):
+                    moved = sizes[number].copy()
+                    moved[[origin, target]] += (-exchange.element_bytes, exchange.element_bytes)
+                    yield [*sizes[:number], moved, *sizes[number + 1 :]]
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Rounds of CP-SAT on orders and of a linear programme on sizes, which start from the fastest schedule."""
+
+    engine: ClassVar[str] = "cp_sat"
+
+    def applies(self, incumbent: Incumbent) -> bool:
+        """Whether iterations repeat each other and have few tasks and stages, which may count in two of them."""
+        num_intervals = len(incumbent.instance.tasks) + 2 * incumbent.best.plan.num_stages
+        return incumbent.best.period.is_steady and num_intervals <= MAX_SEQUENCED_STAGES
+
+    def run(self, incumbent: Incumbent) -> None:
+        """Search while time is left, and the period is not proven optimal for the best sizes."""
+        if has_time(incumbent):
+            incumbent.offer(resized(incumbent.best))
+        while has_time(incumbent):
+            proves = improve_orders(incumbent)
+            # What was proven for sizes no longer holds for other ones.
+            if not incumbent.offer(resized(incumbent.best)) and proves:
+                return
+
+
+def has_time(incumbent: Incumbent) -> bool:
+    """Whether the model of the fastest schedule can be built in good time."""
+    is_soon = num_arcs(incumbent.best) <= ARCS_PER_SECOND * incumbent.left / 2
+    return is_soon and incumbent.best.period.is_steady and not incumbent.done
+
+
+def improve_orders(incumbent: Incumbent) -> bool:
+    """Search the orders of the fastest schedule with CP-SAT; whether no better ones are possible, or needed."""
+    instance, plan, makespan = incumbent.instance, incumbent.best.plan, incumbent.best.makespan
+    tick = max(1, makespan // RESOLUTION)
+    data, proven = period_lowering.period_data(instance, plan, tick), incumbent.launch_bound
+    model = PeriodModel(data.period, -(-makespan // tick), int(proven) // tick)
+    model.hint(period_lowering.period_times(data, incumbent.best))
+    outcome = model.solve(incumbent.solver_limits(), lambda period, bound: None)
+    incumbent.allowance.charge(outcome.work)
+    if outcome.status == "interrupted":
+        incumbent.allowance.interrupt()
+    if outcome.times is not None:
+        incumbent.offer_plan(period_lowering.enforced_plan(instance, plan, data, outcome.times))
+    # What is proven is proven for all orders of these launches and sizes, so that it holds for a better schedule too.
+    incumbent.launch_bound = max(proven, float(data.bound(outcome.bound)))
+    return outcome.status == "optimal" or incumbent.is_best_of_launches

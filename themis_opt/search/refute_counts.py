@@ -1,10 +1,10 @@
 """The proof where every chunk costs something: a horizon is refuted for every number of chunks.
 
 :mod:`formulations.chunk_count` bounds the makespan for every number at once; those whose bound is below the best
-makespan are open.  About these, :mod:`formulations.interval_loads` and :mod:`formulations.sized_order` are asked.
+makespan are open.  About these, :mod:`formulations.interval_loads` and :mod:`formulations.dispatch_tree` are asked.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Event
@@ -12,15 +12,17 @@ from time import monotonic
 from typing import ClassVar
 
 from formulations.chunk_count import ChunkCount
+from formulations.dispatch_loop import FITS, REFUTED, UNDECIDED, advance
 from formulations.dispatch_tree import MAX_TREE_MACHINES, JobStates
 from formulations.interval_loads import MAX_LOADS_MACHINES, IntervalLoads
+from formulations.job_plans import SizedOutcome
+from formulations.lattice import JobClass, JobPhase
 from formulations.limits import Limits
-from formulations.sized_order import SizedOrder, SizedOutcome
+from themis_opt.base.compiled import Compilable, FirstUse
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.search.dispatch_search import is_ready, search_tree
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.refuter import Answer, Oracle, Refuter
 from themis_opt.solving.lowering import job_class
@@ -30,11 +32,20 @@ from themis_opt.solving.sizing import plan_with_shares, resized
 MAX_OPEN_COUNTS = 24
 """Most numbers of chunks that are open; where there are more, chunks cost too little to be counted."""
 
-MAX_ASKED_STAGES = 64
-"""Stages of the largest models with sizes: larger ones are neither refuted nor solved in a minute."""
+MAX_TREE_STAGES = 64
+"""Stages of the largest trees: larger ones are neither refuted nor solved in a minute."""
 
-PRECISIONS = (1_000, 512), (16_000, 8_192)
-"""Ticks of a horizon and units of size: finer ones where coarse ones, which are refuted sooner, only seem to fit."""
+ADVANCE = Compilable(advance, nogil=True)
+"""Always compiled; other threads run meanwhile."""
+
+SLICE = 20_000
+"""Nodes between two looks at the clock: a tenth of a second."""
+
+WORK_PER_NODE = 5e-7
+"""Seconds of work for a node and job."""
+
+ENTRIES = 1 << 20
+"""Nodes that are remembered, in 16 MiB."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +56,9 @@ class RefuteCounts:
 
     def applies(self, incumbent: Incumbent) -> bool:
         """Whether sizes are free, stages cost something whatever they send, and each dimension is one resource."""
-        exchanges = incumbent.instance.exchanges
-        if (
-            not incumbent.instance.ports.is_plain
-            or not incumbent.free_sizes
-            or len(exchanges) > 1
-            or len(exchanges[0].span) == 1
-        ):
+        exchanges, is_plain = incumbent.instance.exchanges, incumbent.instance.ports.is_plain
+        is_one = len(exchanges) == 1 and len(exchanges[0].span) > 1
+        if not (is_one and is_plain and incumbent.free_sizes):
             return False
         least = job_class(incumbent.instance, exchanges[0], 0, "fluid")
         return any(duration > 0 for phase in least.phases for duration in phase.duration.values())
@@ -65,7 +72,12 @@ class RefuteCounts:
             return
         is_ready(0)  # it is by the time it is asked
         oracles = list(usual_oracles(incumbent.instance, counts, max(bounds), makespan))
-        Refuter(incumbent, Counts(bounds), oracles, precision=1.0, known=bounds).run()
+        likely = sorted(bounds, key=bounds.__getitem__)
+
+        def cells(horizon: float) -> list[int]:
+            return [count for count in likely if bounds[count] < horizon]
+
+        Refuter(incumbent, cells, oracles, precision=1.0, known=bounds).run()
 
 
 def usual_oracles(instance: Instance, counts: ChunkCount, most: int, makespan: float) -> Iterator[Oracle[int]]:
@@ -75,7 +87,6 @@ def usual_oracles(instance: Instance, counts: ChunkCount, most: int, makespan: f
         yield LoadsOracle(counts, most, makespan)
     if num_machines <= MAX_TREE_MACHINES:
         yield TreeOracle(instance, counts)
-    yield SizedOracle(instance, counts)
 
 
 def open_counts(counts: ChunkCount, makespan: float) -> dict[int, float] | None:
@@ -91,20 +102,6 @@ def open_counts(counts: ChunkCount, makespan: float) -> dict[int, float] | None:
     return bounds
 
 
-@dataclass(frozen=True)
-class Counts:
-    """The open numbers of chunks, and their bounds, as cells."""
-
-    bounds: Mapping[int, float]
-
-    def within(self, horizon: float) -> Sequence[int]:
-        """The numbers whose bounds are below a horizon, the least first."""
-        return sorted((count for count, bound in self.bounds.items() if bound < horizon), key=self.bounds.__getitem__)
-
-    def parts(self, cell: int, horizon: float) -> None:
-        """None: a number has no parts."""
-
-
 class LoadsOracle:
     """Interval loads, which learn about all numbers of chunks and all horizons from each question."""
 
@@ -118,30 +115,15 @@ class LoadsOracle:
         return Answer(refuted, None, outcome.work)
 
 
-@dataclass(frozen=True)
-class SizedOracle:
-    """CP-SAT with sizes as variables, which finds plans as well."""
+def _compile() -> None:
+    """Refute a horizon."""
+    phase = JobPhase({(0, 0): 1.0}, {0: 0.0})
+    states = JobStates(JobClass((0,), (phase,)), JobClass((0,), (phase,)), [1.0])
+    ADVANCE.compiled(states.tree(1.0), states.search(1, 1), 1)
 
-    instance: Instance
-    counts: ChunkCount
 
-    def __call__(self, cell: int, horizon: float, limits: Limits, stop: Event) -> Answer[int]:
-        """Whether so many chunks fit into the horizon."""
-        (job,), least = self.counts.jobs, self.counts.least
-        if num_stages(self.counts, cell) > MAX_ASKED_STAGES:
-            return Answer()
-        jobs, work, last = [replace(job, count=cell)], 0.0, monotonic() + limits.seconds
-        for resolution, units in PRECISIONS:
-            left = limits.seconds - work if limits.deterministic else last - monotonic()
-            outcome = SizedOrder(jobs, least, horizon, resolution, units).solve(limits.within(left), stop)
-            if outcome.status == "interrupted":
-                raise KeyboardInterrupt
-            work, schedule = work + outcome.work, simulated(self.instance, outcome)
-            if outcome.status == "infeasible":
-                return Answer({cell: horizon}, None, work)
-            if schedule is None or schedule.makespan <= horizon:
-                break
-        return Answer({}, schedule, work)
+is_ready = FirstUse(_compile).is_over
+"""Whether the search can begin within some seconds (None: however long it takes)."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +135,9 @@ class TreeOracle:
 
     def __call__(self, cell: int, horizon: float, limits: Limits, stop: Event) -> Answer[int]:
         """Whether so many chunks fit into the horizon."""
-        if num_stages(self.counts, cell) > MAX_ASKED_STAGES or not is_ready(None if limits.deterministic else 0):
+        job = self.counts.jobs[0]
+        num_stages = cell * len(job.machines) * len(job.phases)
+        if num_stages > MAX_TREE_STAGES or not is_ready(None if limits.deterministic else 0):
             return Answer()
         outcome = search_tree(self._states, cell, horizon, limits, stop)
         refuted = {cell: horizon} if outcome.status == "infeasible" else {}
@@ -167,14 +151,23 @@ class TreeOracle:
         return JobStates(job, self.counts.least[0], [weights[k] for k in job.machines])
 
 
-def num_stages(counts: ChunkCount, count: int) -> int:
-    """Stages of so many chunks."""
-    return count * len(counts.jobs[0].machines) * len(counts.jobs[0].phases)
+def search_tree(states: JobStates, count: int, horizon: float, limits: Limits, stop: Event) -> SizedOutcome:
+    """Whether so many jobs fit into a horizon, as far as limits and other threads allow."""
+    tree, search, status, work = states.tree(horizon), states.search(count, ENTRIES), UNDECIDED, 0.0
+    last = monotonic() + limits.seconds
+    while status == UNDECIDED and not stop.is_set():
+        if (work >= limits.seconds) if limits.deterministic else (monotonic() >= last):
+            break
+        status = ADVANCE.compiled(tree, search, SLICE)
+        work = WORK_PER_NODE * float(search.nodes[0]) * count
+    if status == FITS:
+        return SizedOutcome("feasible", *states.plans(search, horizon), work)
+    return SizedOutcome("infeasible" if status == REFUTED else "unknown", (), (), work)
 
 
 def simulated(instance: Instance, outcome: SizedOutcome) -> Schedule | None:
     """The plan of an outcome, if it has one, with the sizes that suit it best."""
-    if outcome.jobs is None:
+    if not outcome.jobs:
         return None
     try:
         return resized(simulate(instance, plan_with_shares(instance, outcome)))

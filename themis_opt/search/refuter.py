@@ -13,21 +13,15 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from threading import Event
 from time import monotonic
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from formulations.interruption import INTERRUPTION, POLL_SECONDS
 from formulations.limits import Limits
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.search.incumbent import Incumbent
 
-PLACE, BOLD_PLACE = 1 / 3, 2 / 3
-"""Place of a horizon between what is proven and what is not, and while none has failed: to fail takes longest."""
-
-LEAST_ROOM = 0.05
-"""Share of the gap below which the rest between the bound and a horizon that was not refuted is not searched."""
-
-SLOT = 0.1
-"""Share of the time that a question may take, until it is doubled."""
+FIRST_SHARE = 0.1
+"""Of the time for a question, until it is doubled, and of the gap for what a bisection leaves of it."""
 
 QUESTION_WORK = 0.03
 """Seconds counted as work for a question beside what a solver counts: most of it to build and presolve a model."""
@@ -58,14 +52,8 @@ Oracle = Callable[[Cell, float, Limits, Event], Answer[Cell]]
 """Whether a cell has a schedule that ends by a horizon in picoseconds, within limits and until the event is set."""
 
 
-class Cells(Protocol[Cell]):
-    """What the schedules of an instance are divided into."""
-
-    def within(self, horizon: float) -> Sequence[Cell] | None:
-        """All cells that may have a schedule that ends by a horizon, the likely ones first; None if time is short."""
-
-    def parts(self, cell: Cell, horizon: float) -> Sequence[Cell] | None:
-        """The same of the parts of a cell; None if it has none, or there is no time."""
+Cells = Callable[[float], Sequence[Cell] | None]
+"""All cells that may have a schedule that ends by a horizon, the likely ones first; None if time is short."""
 
 
 class Refuter(Generic[Cell]):
@@ -83,8 +71,6 @@ class Refuter(Generic[Cell]):
         Gap in picoseconds at which to stop.
     at_once : int
         Questions at the same time, which share the threads.
-    most_hard : int
-        Cells of a horizon that may be refuted by their parts.
     known : mapping from cell to number, optional
         Horizons that are known to be too short.
     """
@@ -96,17 +82,16 @@ class Refuter(Generic[Cell]):
         oracles: Sequence[Oracle[Cell]],
         precision: float,
         at_once: int = 1,
-        most_hard: int = 0,
         known: Mapping[Cell, float] | None = None,
     ) -> None:
         self._incumbent, self._cells, self._oracles = incumbent, cells, oracles
-        self._precision, self._at_once, self._most_hard = precision, at_once, most_hard
+        self._precision, self._at_once = precision, at_once
         self._bounds, self._work = dict(known or {}), dict[Cell, float]()
         self._failures = dict[tuple[int, Cell], tuple[float, float]]()  # by oracle, horizon and slot
 
     def run(self) -> None:
         """Raise the bound until it is near the best makespan, cannot be raised, or the turn is over."""
-        slot = SLOT * self._incumbent.left
+        slot = FIRST_SHARE * self._incumbent.left
         try:
             for number in range(1, len(self._oracles) + 1):
                 self._bisect(self._oracles[:number], slot)
@@ -114,62 +99,38 @@ class Refuter(Generic[Cell]):
                 slot *= 2
                 self._bisect(self._oracles, slot)
         except KeyboardInterrupt:
-            self._incumbent.interrupt()
+            self._incumbent.allowance.interrupt()
 
     @property
     def _is_over(self) -> bool:
-        return self._incumbent.done or self._gap < self._precision
-
-    @property
-    def _gap(self) -> float:
-        return self._incumbent.best.makespan - self._incumbent.bound
+        incumbent = self._incumbent
+        return incumbent.done or incumbent.best.makespan - incumbent.bound < self._precision
 
     def _bisect(self, oracles: Sequence[Oracle[Cell]], slot: float) -> None:
         """Refute longer horizons, until the shortest that was not refuted leaves little of the gap."""
-        incumbent, failed, place = self._incumbent, math.inf, PLACE
+        incumbent, failed = self._incumbent, math.inf
         while not self._is_over:
             room = min(incumbent.best.makespan, failed) - incumbent.bound
-            if room < LEAST_ROOM * self._gap:
+            if room < FIRST_SHARE * (incumbent.best.makespan - incumbent.bound):
                 return
-            horizon = incumbent.bound + place * room
-            is_refuted = self._refutes(horizon, oracles, slot)
-            failed = failed if is_refuted else horizon
-            place = BOLD_PLACE if failed == math.inf else PLACE
+            horizon = incumbent.bound + room / 2
+            if not self._refutes(horizon, oracles, slot):
+                failed = horizon
 
     def _refutes(self, horizon: float, oracles: Sequence[Oracle[Cell]], slot: float) -> bool:
         """Whether no cell has a schedule that ends by the horizon; what is learnt on the way raises the bound too."""
-        cells = self._cells.within(horizon)
+        cells = self._cells(horizon)
         if cells is None:
             return False
-        question = _Question(horizon, oracles, slot)
-        is_refuted = self._fall(cells, question, self._most_hard)
+        left = [cell for cell in cells if self._bounds.get(cell, 0.0) < horizon]
+        with closing(self._answers(left, _Question(horizon, oracles, slot))) as answers:
+            is_refuted = all(self._take(cell, answer, horizon) for cell, answer in answers)
         self._incumbent.raise_bound(min([horizon, *(self._bounds.get(cell, 0.0) for cell in cells)]))
         return is_refuted
 
-    def _fall(self, cells: Sequence[Cell], question: "_Question[Cell]", most_hard: int) -> bool:
-        """Whether all cells are refuted, some of them by their parts."""
-        left = [cell for cell in cells if self._bounds.get(cell, 0.0) < question.horizon]
-        hard = list[Cell]()
-        with closing(self._answers(left, question)) as answers:
-            for cell, answer in answers:
-                if self._take(cell, answer, question.horizon):
-                    continue
-                hard.append(cell)
-                if answer.schedule is not None or self._is_over or len(hard) > most_hard:
-                    return False
-        return all(self._parts_fall(cell, question) for cell in hard)
-
-    def _parts_fall(self, cell: Cell, question: "_Question[Cell]") -> bool:
-        """Whether all parts of a cell are refuted."""
-        parts = self._cells.parts(cell, question.horizon)
-        if parts is None or not self._fall(parts, question, most_hard=0):
-            return False
-        self._bounds[cell] = question.horizon
-        return True
-
     def _take(self, cell: Cell, answer: Answer[Cell], horizon: float) -> bool:
         """Keep what an answer says; whether the cell is refuted."""
-        self._incumbent.charge(QUESTION_WORK + answer.work)
+        self._incumbent.allowance.charge(QUESTION_WORK + answer.work)
         self._work[cell] = max(self._work.get(cell, 0.0), answer.work)
         for other, refuted in answer.refuted.items():
             self._bounds[other] = max(self._bounds.get(other, 0.0), refuted)
@@ -198,7 +159,8 @@ class Refuter(Generic[Cell]):
         """Ask oracles in turn until one of them knows."""
         refuted, work, schedule = dict[Cell, float](), 0.0, None
         for number, oracle in enumerate(question.oracles):
-            if self._has_failed(number, cell, question):
+            too_long, slot = self._failures.get((number, cell), (math.inf, 0.0))
+            if too_long <= question.horizon and question.slot <= slot:
                 continue
             limits = self._incumbent.solver_limits(question.slot)
             share, begin = replace(limits, workers=max(limits.workers // self._at_once, 1)), monotonic()
@@ -211,11 +173,6 @@ class Refuter(Generic[Cell]):
             # An oracle that gave up early, such as one out of memory, knows no more with more time.
             self._failures[number, cell] = question.horizon, question.slot if spent > limits.seconds / 2 else math.inf
         return Answer(refuted, schedule, work)
-
-    def _has_failed(self, number: int, cell: Cell, question: "_Question[Cell]") -> bool:
-        """Whether the oracle did not refute a horizon as short in as long a time."""
-        horizon, slot = self._failures.get((number, cell), (math.inf, 0.0))
-        return horizon <= question.horizon and question.slot <= slot
 
 
 @dataclass(frozen=True)

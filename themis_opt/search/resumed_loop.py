@@ -4,7 +4,7 @@ What is served before the first difference is taken over, and the rest is served
 within a limit: a resource still has all its work to do, and an operation all those after it to wait for.
 """
 
-from themis_opt.base.arrays import FloatArray, IntArray
+from themis_opt.base.arrays import IntArray
 from themis_opt.schedules.event_loop import NEVER, Operations, Workspace, pop, push
 
 
@@ -16,10 +16,9 @@ def makespan_within(
     remaining: IntArray,
     tail: IntArray,
     limit: float,
-    price: FloatArray,
     arriving: IntArray,
-) -> tuple[int, float]:
-    """Serve operations until all are served, or the makespan and what the ends cost cannot be within the limit.
+) -> int:
+    """The makespan, or ``NEVER`` where it cannot be within a limit: then not all operations are served.
 
     Parameters
     ----------
@@ -37,34 +36,24 @@ def makespan_within(
         Picoseconds from the end of each operation to the results of those that wait for it, at least.
     limit : float
         Picoseconds.
-    price : float64, shape (resources,)
-        What a picosecond costs by which a resource ends later.
     arriving : int64, shape (resources, 2)
         Changed: where those on their way to each resource are in ``workspace.arrivals``, the first and after the last.
-
-    Returns
-    -------
-    int, float
-        The makespan, or ``NEVER`` if the limit is exceeded, and what the ends leave of the limit.
     """
     makespan = take_over(operations, workspace, known, since, remaining)
     note_the_others(operations, workspace, arriving)
     begin, free, duration = workspace.begin, workspace.free, operations.duration
-    for r in range(len(begin)):
-        limit -= price[r] * (free[r] + remaining[r])
     while True:
         now, first = NEVER, 0
         for r in range(len(begin)):
             if begin[r] < now:
                 now, first = begin[r], r
         if now == NEVER:
-            return makespan, limit
+            return makespan
         let_wait(operations, workspace, arriving, first, now)
         i = pop(operations, workspace, first)
         end = now + duration[i]
-        limit -= price[first] * (now - free[first])
         if now + remaining[first] > limit or end + tail[i] > limit:
-            return NEVER, limit
+            return NEVER
         workspace.start[i], free[first] = now, end
         remaining[first] -= duration[i]
         result = end + operations.lag[i]

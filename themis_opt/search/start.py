@@ -44,15 +44,10 @@ def _hourglass_schedules(instance: Instance, seconds: float | None, free_sizes: 
     It is made in a separate thread, because compiling cannot be interrupted.
     """
     schedules: list[Schedule] = []
+    hourglass = with_free_sizes if free_sizes else balanced
     widest = max(len(exchange.span) for exchange in instance.exchanges)
     if len(instance.exchanges) * 2 * 2**widest * widest <= MAX_DURATIONS:
-        thread = Thread(target=lambda: schedules.append(_hourglass_schedule(instance, free_sizes)), daemon=True)
+        thread = Thread(target=lambda: schedules.append(hourglass(instance)), daemon=True)
         thread.start()
         is_over(thread, seconds)
     return schedules[:1]
-
-
-def _hourglass_schedule(instance: Instance, free_sizes: bool) -> Schedule:
-    if not free_sizes:
-        return balanced(instance)
-    return simulate(instance, with_free_sizes(instance).enforced_plan())

@@ -1,7 +1,8 @@
 """The loop of a search: steps take turns at one incumbent."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from contextlib import nullcontext
+from typing import Protocol
 
 from themis_opt.search.incumbent import Incumbent
 
@@ -23,28 +24,21 @@ class Step(Protocol):
         """
 
 
-class Turn(NamedTuple):
-    """A line of a table: a step, and the share of what is left that it may take."""
-
-    step: Step
-    share: float
-
-
-def take_turns(incumbent: Incumbent, turns: Sequence[Turn]) -> None:
+def take_turns(incumbent: Incumbent, steps: Sequence[Step]) -> None:
     """Run the steps that apply, one after the other, until the gap, the limits or Ctrl-C ends it.
 
-    The last one has all that is left.
+    Each has a share of what is left, and the last one all.
     """
     try:
-        for number, (step, share) in enumerate(turns):
+        for number, step in enumerate(steps):
             if incumbent.done:
                 return
             if may_run(step, incumbent):
-                others_follow = any(may_run(later.step, incumbent) for later in turns[number + 1 :])
-                with incumbent.turn(incumbent.left * (share if others_follow else 1.0)):
+                others_follow = any(may_run(later, incumbent) for later in steps[number + 1 :])
+                with incumbent.turn() if others_follow else nullcontext():
                     step.run(incumbent)
     except KeyboardInterrupt:
-        incumbent.interrupt()
+        incumbent.allowance.interrupt()
 
 
 def may_run(step: Step, incumbent: Incumbent) -> bool:

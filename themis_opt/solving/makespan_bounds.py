@@ -6,11 +6,10 @@ precedes every all-gather of it; :mod:`themis_opt.solving.cut` holds for every a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
 
 from formulations.chunk_count import ChunkCount
-from formulations.fluid import fluid_bound, optimal_weights
+from formulations.fluid import fluid_bound
 from formulations.head_tail import head_tail_bound
 from formulations.lattice import JobClass, cheapest_path
 from formulations.limits import PROVEN_GAP, Limits
@@ -67,19 +66,6 @@ def ideal(instance: Instance) -> float:
 def fluid(instance: Instance) -> float:
     """Linear relaxation over all chunk sizes and orders (:mod:`formulations.fluid`)."""
     return fluid_bound(_linear_jobs(instance))
-
-
-@lru_cache(maxsize=64)
-def resource_prices(instance: Instance) -> tuple[float, ...]:
-    """What time on each resource is worth to the collectives, adding up to 1: the duals of :func:`fluid`.
-
-    All paths whose load is the least at these prices are equally good: with these, and but for lags, what a schedule
-    lasts above the bound is what its resources idle, at their prices.
-    """
-    prices = [0.0] * instance.num_resources
-    for (_, k), weight in optimal_weights(_linear_jobs(instance)).items():
-        prices[k] += weight
-    return tuple(prices)
 
 
 def _linear_jobs(instance: Instance) -> list[JobClass]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from formulations.chunk_sizes import END, SizingData, best_shares
-from formulations.sized_order import SizedOutcome
+from formulations.job_plans import SizedOutcome
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.problem.cost import fixed_occupancy, rails_offset, variable_occupancy
@@ -162,15 +162,13 @@ def with_sizes(plan: Plan, sizes: Sequence[IntArray]) -> Plan:
 
 
 def plan_with_shares(instance: Instance, outcome: SizedOutcome) -> Plan:
-    """The paths, sequences and sizes of a solution of :mod:`formulations.sized_order`, which has some."""
-    if outcome.jobs is None or outcome.shares is None:
-        raise ValueError("a horizon without a solution has no plan")
-    chunks = [np.array([[k for phase in job.paths for k in phase] for job in jobs]) for jobs in outcome.jobs]
-    starts = [np.array([s for job in jobs for phase in job.starts for s in phase]) for jobs in outcome.jobs]
-    plan = Plan(tuple(Chunks(np.ones(len(paths), dtype=np.int64), paths) for paths in chunks))
-    pairs = zip(outcome.shares, instance.exchanges, strict=True)
-    sizes = [rounded(np.array(shares), exchange.size, granule(instance, exchange)) for shares, exchange in pairs]
-    return with_sizes(plan.in_order_of(instance, np.concatenate(starts)), sizes)
+    """The paths, sequences and sizes of a plan for the only collective."""
+    (exchange,) = instance.exchanges
+    paths = np.array([[k for phase in job.paths for k in phase] for job in outcome.jobs])
+    starts = np.array([s for job in outcome.jobs for phase in job.starts for s in phase])
+    plan = Plan((Chunks(np.ones(len(paths), dtype=np.int64), paths),))
+    sizes = rounded(np.array(outcome.shares), exchange.size, granule(instance, exchange))
+    return with_sizes(plan.in_order_of(instance, starts), [sizes])
 
 
 def even_plan(instance: Instance, plan: Plan) -> Plan:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from formulations.interruption import INTERRUPTION, TimeUp
 from formulations.limits import MIN_SECONDS, PROVEN_GAP, Limits
+from themis_opt.base.allowance import Allowance, cut_off
 from themis_opt.base.errors import InputError, InvalidSchedule, ThemisError
 from themis_opt.base.units import format_short_time
 from themis_opt.policies.planning import AnyPolicy, chunk_policy_of, seconds_of, within
@@ -28,7 +29,6 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.search.allowance import Allowance, cut_off
 from themis_opt.search.incumbent import Reference
 from themis_opt.solving.bounds import bounds_of
 from themis_opt.study.columns import Value, result_row

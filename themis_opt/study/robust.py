@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from themis_opt.base.allowance import Allowance
 from themis_opt.base.units import nanoseconds
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import has_launches
-from themis_opt.search.allowance import Allowance
 from themis_opt.study.columns import Value
 from themis_opt.study.comparison import Comparison
 from themis_opt.study.robustness import Execution, LossDistribution, executions, loss_distributions

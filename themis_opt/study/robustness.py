@@ -27,6 +27,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from themis_opt.base.allowance import Allowance
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import MAX_CLOCK, nanoseconds, parse_time
@@ -38,7 +39,6 @@ from themis_opt.schedules.plan import Plan, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import FEWEST_ITERATIONS, MOST_ITERATIONS, build_operations, simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.search.allowance import Allowance
 from themis_opt.solving.bounds import bounds_of
 
 Item = TypeVar("Item")

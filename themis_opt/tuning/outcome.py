@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from themis_opt.base.allowance import Allowance
 from themis_opt.base.units import nanoseconds
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.search.allowance import Allowance
 from themis_opt.tuning.history import Objective, Trial, front_of, ratio_of
 from themis_opt.tuning.parameters import Choice
 from themis_opt.tuning.space import CaseMeasurement, Space

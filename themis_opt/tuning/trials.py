@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from formulations.interruption import INTERRUPTION, TimeUp
+from themis_opt.base.allowance import Allowance, cut_off
 from themis_opt.base.errors import ThemisError
-from themis_opt.search.allowance import Allowance, cut_off
 from themis_opt.tuning.history import OUTCOME, History, Objective, Trial, key_of, ratio_of
 from themis_opt.tuning.parameters import ParameterValue, TunedParameter, every_choice, nearest_choice
 from themis_opt.tuning.space import CaseMeasurement, Space

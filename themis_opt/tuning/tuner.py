@@ -6,9 +6,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import InputError
 from themis_opt.problem.instance import Instance
-from themis_opt.search.allowance import Allowance
 from themis_opt.tuning.history import OBJECTIVES, Objective, Trial, best_of
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.outcome import Tuned

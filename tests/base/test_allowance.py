@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from formulations.interruption import TimeUp, is_over
-from themis_opt.search import allowance
-from themis_opt.search.allowance import Allowance, cut_off
+from themis_opt.base import allowance
+from themis_opt.base.allowance import Allowance, cut_off
 
 
 class Clock:

@@ -1,0 +1,26 @@
+"""Random jobs of any sizes for the tests of proofs about them."""
+
+import random
+from dataclasses import replace
+
+from formulations.lattice import JobClass, JobPhase, arcs
+
+
+def random_class(generator: random.Random, phases: int) -> tuple[JobClass, JobClass]:
+    """What a unit of six costs on two machines, and what every job does."""
+    every = list(arcs((0, 1)))
+    lags = [{k: generator.randint(0, 6) for k in (0, 1)} for _ in range(phases)]
+    rates = [JobPhase({arc: 6 * generator.randint(1, 12) for arc in every}, lag) for lag in lags]
+    fixed = [{k: generator.randint(0, 9) for k in (0, 1)} for _ in range(phases)]
+    least = [JobPhase({arc: cost[arc[1]] for arc in every}, lag) for cost, lag in zip(fixed, lags, strict=True)]
+    mirrored = phases == 2 and bool(generator.randint(0, 1))
+    return JobClass((0, 1), tuple(rates), mirrored=mirrored), JobClass((0, 1), tuple(least), mirrored=mirrored)
+
+
+def part(whole: JobClass, least: JobClass, units: int) -> JobClass:
+    """A job of so many units of six."""
+    phases = (
+        JobPhase({arc: d * units // 6 + one.duration[arc] for arc, d in phase.duration.items()}, phase.lag)
+        for phase, one in zip(whole.phases, least.phases, strict=True)
+    )
+    return replace(whole, phases=tuple(phases))
