@@ -29,7 +29,7 @@ MAX_ARCS = 200_000
 FIRST_STEPS, GROWTH = 20_000, 4
 """Steps of the first annealing, and by how much each wave is longer than the one before: few long ones find more."""
 
-PATIENCE = 2
+PATIENCE = 3
 """Waves without gain after which nothing more is to be expected."""
 
 HOT, COOLING = 1e-2, 300

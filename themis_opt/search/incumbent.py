@@ -18,7 +18,7 @@ ENGINES = frozenset({"", "annealing", "cp_sat"})
 MIN_GAIN = PROVEN_GAP / 10
 """Relative gain below which a schedule counts as no better."""
 
-TURN_SHARE = 1 / 3
+TURN_SHARE = 1 / 2
 """Share of what is left that a part of a search may spend if others follow."""
 
 Progress = Callable[[float, float], None]
