@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from formulations.allocation import Sense
 
 FORMAT: Literal["themis-opt/design/1"] = "themis-opt/design/1"
-DOLLARS_PER = 10**9
-"""Bytes per second of the bandwidth that prices are for: they are in dollars per GB/s."""
-
+DOLLARS_PER = 10**9  # bytes per second of the bandwidth that prices are for: they are in dollars per GB/s
 _SIGNS = re.compile(r"(<=|>=|==)")
 _OPERATOR = re.compile(r"\s+([-+])\s+")
 _FACTOR = re.compile(r"([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)?\s*\*?\s*(.*)")
@@ -186,17 +184,12 @@ class Budget(Model):
 
 
 class Constraint(NamedTuple):
-    """A linear constraint on the bandwidths of dimensions.
+    """A linear constraint on the bandwidths of dimensions."""
 
-    `coefficients`: one for each dimension.
-    `limit`: bytes per second.
-    `text`: as it was written; parts of a chain of signs have only theirs.
-    """
-
-    coefficients: tuple[float, ...]
+    coefficients: tuple[float, ...]  # one for each dimension
     sense: "Sense"
-    limit: float
-    text: str
+    limit: float  # bytes per second
+    text: str  # as it was written; parts of a chain of signs have only theirs
 
 
 def read_constraint(text: str, names: Sequence[str]) -> list[Constraint]:

@@ -32,19 +32,13 @@ from themis_opt.solving.lowering import job_class
 
 @dataclass(frozen=True, eq=False)
 class WorkloadPart:
-    """What a workload does at one time, and how often.
+    """What a workload does at one time, and how often."""
 
-    `name`: of the workload and of what is done.
-    `weight`: of its time: the weight of the workload times how often it does this.
-    `instance`: on some bandwidths.
-    `parents`: for each dimension of its fabric, the dimension of the network to be designed.
-    """
-
-    name: str
-    weight: float
+    name: str  # of the workload and of what is done
+    weight: float  # of its time: the weight of the workload times how often it does this
     network: DesignNetwork
-    instance: Instance
-    parents: tuple[int, ...]
+    instance: Instance  # on some bandwidths
+    parents: tuple[int, ...]  # for each dimension of its fabric, the dimension of the network to be designed
 
     def at(self, bandwidths: Sequence[float] | FloatArray) -> Instance:
         """The instance with the network that has these bandwidths, in bytes per second."""

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from themis_opt.base.errors import InputError
@@ -24,8 +23,7 @@ from themis_opt.schedules.plan import Plan
 NcclAlgorithm = Literal["ring", "tree", "nvls", "pat"]
 Protocol = Literal["LL", "LL128", "Simple"]
 
-MICROSECOND = 1e6
-"""Picoseconds."""
+MICROSECOND = 1e6  # picoseconds
 
 
 class NcclConstants(NamedTuple):
@@ -37,27 +35,23 @@ class NcclConstants(NamedTuple):
     bandwidth: float
 
 
-NCCL_CONSTANTS: Mapping[tuple[NcclAlgorithm, Protocol], NcclConstants] = MappingProxyType(
-    {
-        ("ring", "LL"): NcclConstants(6.6, 0.6, 2.7, 0.5),
-        ("ring", "LL128"): NcclConstants(14.0, 1.9, 4.0, 0.92),
-        ("ring", "Simple"): NcclConstants(8.4, 3.4, 14.0, 1.0),
-        ("tree", "LL"): NcclConstants(6.8, 0.6, 5.0, 0.5 * 0.92),
-        ("tree", "LL128"): NcclConstants(14.0, 1.25, 8.5, 0.92 * 0.92),
-        ("tree", "Simple"): NcclConstants(8.4, 4.0, 14.0, 0.92),
-        ("nvls", "Simple"): NcclConstants(0.0, 25.0, 20.9, 0.85),
-        ("pat", "Simple"): NcclConstants(8.0, 4.0, 14.0, 0.75),
-    }
-)
+NCCL_CONSTANTS: Mapping[tuple[NcclAlgorithm, Protocol], NcclConstants] = {
+    ("ring", "LL"): NcclConstants(6.6, 0.6, 2.7, 0.5),
+    ("ring", "LL128"): NcclConstants(14.0, 1.9, 4.0, 0.92),
+    ("ring", "Simple"): NcclConstants(8.4, 3.4, 14.0, 1.0),
+    ("tree", "LL"): NcclConstants(6.8, 0.6, 5.0, 0.5 * 0.92),
+    ("tree", "LL128"): NcclConstants(14.0, 1.25, 8.5, 0.92 * 0.92),
+    ("tree", "Simple"): NcclConstants(8.4, 4.0, 14.0, 0.92),
+    ("nvls", "Simple"): NcclConstants(0.0, 25.0, 20.9, 0.85),
+    ("pat", "Simple"): NcclConstants(8.0, 4.0, 14.0, 0.75),
+}
 """For NVLink inside a node; NVLS with the switches of Hopper, and trees between nodes."""
 
-NCCL_ALGORITHMS: Mapping[CollectiveKind, tuple[NcclAlgorithm, ...]] = MappingProxyType(
-    {
-        CollectiveKind.ALL_REDUCE: ("ring", "tree", "nvls"),
-        CollectiveKind.REDUCE_SCATTER: ("ring", "pat"),
-        CollectiveKind.ALL_GATHER: ("ring", "pat"),
-    }
-)
+NCCL_ALGORITHMS: Mapping[CollectiveKind, tuple[NcclAlgorithm, ...]] = {
+    CollectiveKind.ALL_REDUCE: ("ring", "tree", "nvls"),
+    CollectiveKind.REDUCE_SCATTER: ("ring", "pat"),
+    CollectiveKind.ALL_GATHER: ("ring", "pat"),
+}
 """Those that NCCL chooses among; the other kinds run in rings, or between pairs of NPUs."""
 
 

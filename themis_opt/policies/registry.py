@@ -58,9 +58,7 @@ USUAL_LAUNCHING, USUAL_CHUNK_POLICY = "fused", "hourglass"
 HEURISTICS = ("baseline+fifo", "themis+fifo", "themis+scf", "hourglass")
 """What the reference schedule is compared with by default; speedups are relative to the first."""
 
-REFERENCE = "exact"
-"""The policy that proves how good it is."""
-
+REFERENCE = "exact"  # the policy that proves how good it is
 LAUNCHED = (
     "fused/baseline+fifo",
     "fused/themis+scf",

@@ -5,7 +5,6 @@ ready time, stage number)``, so ties end with the collective, then the chunk.
 """
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -58,14 +57,12 @@ def longest_remaining(costs: StageCosts, last_of_chunk: IntArray) -> PriorityKey
     return PriorityKeys(np.zeros(len(served)), -remaining, +1)
 
 
-DISPATCH: Mapping[str, DispatchRule] = MappingProxyType(
-    {
-        "fifo": fifo,
-        "scf": scf,
-        "scf_bytes": scf_bytes,
-        "scf_largest": scf_largest,
-        "lifo": lifo,
-        "longest_remaining": longest_remaining,
-    }
-)
+DISPATCH: Mapping[str, DispatchRule] = {
+    "fifo": fifo,
+    "scf": scf,
+    "scf_bytes": scf_bytes,
+    "scf_largest": scf_largest,
+    "lifo": lifo,
+    "longest_remaining": longest_remaining,
+}
 """The dispatch rules by name."""

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from themis_opt.base.arrays import BoolArray, FloatArray, IntArray
 
-NEVER = 2**63 - 1
-"""Later than all times of the clock."""
+NEVER = 2**63 - 1  # later than all times of the clock
 
 
 class Operations(NamedTuple):

@@ -21,8 +21,7 @@ from themis_opt.schedules.schedule import Schedule
 if TYPE_CHECKING:
     import networkx as nx
 
-SOURCE = -1
-"""In place of an operation: what begins there waits for nothing but its release."""
+SOURCE = -1  # in place of an operation: what begins there waits for nothing but its release
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -226,8 +225,7 @@ def _ring_exchange(size: int) -> tuple[Way, ...]:
     return tuple(Way(Fraction(1, len(ways)), Pattern(size // 2, partial(_around, size, forward))) for forward in ways)
 
 
-_Step = Callable[[int, int], Messages]
-"""From a size and the number of a step to its messages."""
+_Step = Callable[[int, int], Messages]  # from a size and the number of a step to its messages
 
 
 def _numbered(rows: int, columns: int, place: IntArray) -> IntArray:
@@ -312,22 +310,18 @@ _BY_TREES = AlgorithmPatterns(
     _in_one_step(_at_once),
 )
 
-PATTERNS: Mapping[Algorithm, AlgorithmPatterns] = MappingProxyType(
-    {
-        Algorithm.RING: AlgorithmPatterns(
-            _by_neighbours(_ring), _by_neighbours(_towards_root), _by_neighbours(_pairwise)
-        ),
-        Algorithm.DIRECT: AlgorithmPatterns(_in_one_step(_direct), _in_one_step(_to_root), _in_one_step(_at_once)),
-        Algorithm.HALVING_DOUBLING: _BY_TREES,
-        Algorithm.ADASUM: _BY_TREES,
-        Algorithm.LINE: AlgorithmPatterns(
-            _by_neighbours(_line), _by_neighbours(_towards_root), lambda size: _whole(_relayed_exchange(1, size))
-        ),
-        Algorithm.MESH2D: AlgorithmPatterns(
-            partial(_mesh2d_gather, _line, False),
-            partial(_mesh2d_gather, _towards_root, True),
-            lambda size: _whole(_relayed_exchange(*grid(size))),
-        ),
-    }
-)
+PATTERNS: Mapping[Algorithm, AlgorithmPatterns] = {
+    Algorithm.RING: AlgorithmPatterns(_by_neighbours(_ring), _by_neighbours(_towards_root), _by_neighbours(_pairwise)),
+    Algorithm.DIRECT: AlgorithmPatterns(_in_one_step(_direct), _in_one_step(_to_root), _in_one_step(_at_once)),
+    Algorithm.HALVING_DOUBLING: _BY_TREES,
+    Algorithm.ADASUM: _BY_TREES,
+    Algorithm.LINE: AlgorithmPatterns(
+        _by_neighbours(_line), _by_neighbours(_towards_root), lambda size: _whole(_relayed_exchange(1, size))
+    ),
+    Algorithm.MESH2D: AlgorithmPatterns(
+        partial(_mesh2d_gather, _line, False),
+        partial(_mesh2d_gather, _towards_root, True),
+        lambda size: _whole(_relayed_exchange(*grid(size))),
+    ),
+}
 """The messages of every algorithm."""

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from themis_opt.problem.instance import Instance
     from themis_opt.schedules.plan import Plan
 
-FEW = 8
-"""Iterations up to which the network may still be filling up."""
+FEW = 8  # iterations up to which the network may still be filling up
 
 
 def covered(starts: IntArray, ends: IntArray, begin: int, end: int) -> int:

@@ -46,21 +46,14 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True)
 class BusiestPort:
-    """The port that is closest to its bandwidth.
+    """The port that is closest to its bandwidth."""
 
-    `dimension`: name of its dimension, joined by a plus where several share it; NPUs are numbered along it.
-    `direction`: whether its bytes are ``sent`` or ``received``.
-    `bytes`: what passes it until the makespan, or in an iteration, compressed and with headers.
-    `bandwidth`: its part of that of the dimension, in bytes per second.
-    `share`: of the makespan that its bytes take at its bandwidth.
-    """
-
-    dimension: str
+    dimension: str  # name of its dimension, joined by a plus where several share it; NPUs are numbered along it
     port: str
-    direction: str
-    bytes: float
-    bandwidth: float
-    share: float
+    direction: str  # whether its bytes are `sent` or `received`
+    bytes: float  # what passes it until the makespan, or in an iteration, compressed and with headers
+    bandwidth: float  # its part of that of the dimension, in bytes per second
+    share: float  # of the makespan that its bytes take at its bandwidth
 
 
 def busiest_port(schedule: Schedule) -> BusiestPort:

@@ -29,13 +29,9 @@ from themis_opt.schedules.validation import VALIDATION_RULES
 
 WholeNumber = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 Number = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
-Time = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
-"""Picoseconds; a duration that the clock holds can be added."""
-
+Time = Annotated[int, Field(strict=True, ge=0, lt=2**62)]  # picoseconds; a duration that the clock holds can be added
 Numbers = Annotated[list[WholeNumber], Field(fail_fast=True)]
-Names = Annotated[list[str], Field(fail_fast=True)]
-"""Lists of millions say one error alone: each takes some KiB."""
-
+Names = Annotated[list[str], Field(fail_fast=True)]  # lists of millions say one error alone: each takes some KiB
 SUMMARY_ROUNDING = 1e-6
 """By how much a bound may exceed a makespan, and a share or a gap differ from what the times say: noise of floats."""
 

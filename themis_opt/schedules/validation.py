@@ -6,7 +6,6 @@ Times have one row per iteration, shape (iterations, stages), and a single row w
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 
 import numpy as np
 
@@ -21,14 +20,9 @@ from themis_opt.schedules.event_loop import NEVER
 from themis_opt.schedules.plan import Chunks
 from themis_opt.schedules.schedule import Schedule
 
-HALVES = ("scatter", "gather")
-"""Parts that are one of the halves of a kind, in their order."""
-
-RAIL_TOLERANCE = 1e-9
-"""Relative error that floating-point parts of bytes are sure to stay below."""
-
-ValidationRule = Callable[[Schedule], str | None]
-"""What is wrong with a schedule, or None."""
+HALVES = ("scatter", "gather")  # parts that are one of the halves of a kind, in their order
+RAIL_TOLERANCE = 1e-9  # relative error that floating-point parts of bytes are sure to stay below
+ValidationRule = Callable[[Schedule], str | None]  # what is wrong with a schedule, or None
 
 
 def validate(schedule: Schedule) -> None:
@@ -344,24 +338,22 @@ def _first_wrong(schedule: Schedule, wrong: BoolArray, what: str, actual: IntArr
     return f"{_label(schedule, *divmod(place, schedule.plan.num_stages))} {what.format(actual[place], required[place])}"
 
 
-VALIDATION_RULES: Mapping[str, ValidationRule] = MappingProxyType(
-    {
-        "shape": shape,
-        "coverage": coverage,
-        "stages": stages,
-        "ag_order": ag_order,
-        "sizes": sizes,
-        "mirrored_halves": mirrored_halves,
-        "complete": complete,
-        "duration": duration,
-        "rails": rails,
-        "lag": lag,
-        "serial_compute": serial_compute,
-        "release": release,
-        "precedence": precedence,
-        "needs": needs,
-        "no_overlap": no_overlap,
-        "sequence": sequence,
-    }
-)
+VALIDATION_RULES: Mapping[str, ValidationRule] = {
+    "shape": shape,
+    "coverage": coverage,
+    "stages": stages,
+    "ag_order": ag_order,
+    "sizes": sizes,
+    "mirrored_halves": mirrored_halves,
+    "complete": complete,
+    "duration": duration,
+    "rails": rails,
+    "lag": lag,
+    "serial_compute": serial_compute,
+    "release": release,
+    "precedence": precedence,
+    "needs": needs,
+    "no_overlap": no_overlap,
+    "sequence": sequence,
+}
 """The rules by name, in the order they are checked: later ones rely on earlier ones."""

@@ -36,19 +36,13 @@ MAX_RELAYING_NPUS = 256
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What was run.
+    """What was run."""
 
-    `num_npus`: virtual NPUs of the largest collective.
-    `reduced`: whether some collective was run on smaller dimensions than it has.
-    `sizes`: per collective, virtual NPUs along each dimension it spans, innermost first.
-    `busiest_port`: of the network as it is.
-    """
-
-    num_npus: int
+    num_npus: int  # virtual NPUs of the largest collective
     num_paths: int
-    reduced: bool
-    sizes: tuple[tuple[int, ...], ...]
-    busiest_port: BusiestPort
+    reduced: bool  # whether some collective was run on smaller dimensions than it has
+    sizes: tuple[tuple[int, ...], ...]  # per collective, virtual NPUs along each dimension it spans, innermost first
+    busiest_port: BusiestPort  # of the network as it is
 
 
 class _Chunk(NamedTuple):

@@ -16,18 +16,12 @@ from themis_opt.workloads.decoders import Compressed, Decoder, decoder
 from themis_opt.workloads.layers import TrainingModel
 from themis_opt.workloads.transformers import TransformerShape, transformer
 
-USUAL_SEQUENCE = 4096
-"""Tokens of a sample, where a model reads no fewer."""
-
-MAX_NUMBER = 10**9
-"""Of any size: larger ones are mistakes."""
-
+USUAL_SEQUENCE = 4096  # tokens of a sample, where a model reads no fewer
+MAX_NUMBER = 10**9  # of any size: larger ones are mistakes
 LAYER_FIELDS = ("layers", "num_hidden_layers", "n_layer")
 """Names of the number of layers, of which there are no more than an iteration has tasks."""
 
-HEAD = 128
-"""Usual size of a head."""
-
+HEAD = 128  # usual size of a head
 TRANSFORMER_KNOBS = tuple(field.name for field in fields_of(Decoder) if field.type is int and field.name != "head")
 """The numbers of a decoder but the size of a head, which follows from how many there are."""
 

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from themis_opt.workloads.layers import Layer, convolution_between, linear
 
 Kernel = tuple[int, int]
-Convolution = tuple[int, Kernel]
-"""Channels of the output of a convolution, and its kernel."""
-
+Convolution = tuple[int, Kernel]  # channels of the output of a convolution, and its kernel
 ONE, THREE, WIDE, HIGH = (1, 1), (3, 3), (1, 7), (7, 1)
 
 BLOCK_A: Sequence[Sequence[Convolution]] = (

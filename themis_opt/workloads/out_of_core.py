@@ -23,11 +23,8 @@ from themis_opt.workloads.layers import Layer, count
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
 
-HOST = "host"
-"""Name of the link."""
-
-TICK = 1000
-"""Picoseconds; times of passes are cut to whole ticks for the choice."""
+HOST = "host"  # name of the link
+TICK = 1000  # picoseconds; times of passes are cut to whole ticks for the choice
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import NamedTuple
 
 from themis_opt.base.errors import InputError, suggestion
@@ -24,40 +23,34 @@ from themis_opt.workloads.transformations import transformed
 
 
 class Maker(NamedTuple):
-    """A way to share a model.
+    """A way to share a model."""
 
-    `make`: makes the iteration from the layers.
-    `options`: those of :data:`themis_opt.workloads.setup.SOMETIMES` that it knows.
-    """
-
-    make: Callable[[tuple[Layer, ...], Setup], Iteration]
-    options: tuple[str, ...]
+    make: Callable[[tuple[Layer, ...], Setup], Iteration]  # makes the iteration from the layers
+    options: tuple[str, ...]  # those of SOMETIMES that it knows
 
 
 STEP_OPTIONS = ("accumulate", "zero", "granularity", "recompute", "update", "local_blocks")
 
-PARALLELISMS: Mapping[str, Maker] = MappingProxyType(
-    {
-        "data": Maker(data, STEP_OPTIONS),
-        "tensor": Maker(tensor, ("group", *STEP_OPTIONS)),
-        "hybrid": Maker(hybrid, ("group", *STEP_OPTIONS)),
-        "splitbrain": Maker(splitbrain, ("group",)),
-        "expert": Maker(expert, ("group", "recompute", "update")),
-        "sequence": Maker(sequence, ("group", *STEP_OPTIONS)),
-        "zero1": Maker(zero1, STEP_OPTIONS),
-        "fsdp": Maker(fully_sharded, ("recompute", "update")),
-        "hsdp": Maker(hybrid_sharded, ("group", "recompute", "update")),
-        "daso": Maker(daso, ("group", "granularity", "recompute", "update", "skip", "wait")),
-        "pipeline": Maker(pipeline, ("stages", "microbatches", "schedule", "granularity", "recompute", "update")),
-        "out-of-core": Maker(out_of_core, ("memory", "host_link", "granularity", "update")),
-        "filter": Maker(partial(divided, by="filter"), ("granularity", "update")),
-        "channel": Maker(partial(divided, by="channel"), ("granularity", "update")),
-        "spatial": Maker(partial(divided, by="spatial"), ("granularity", "update")),
-        "data+filter": Maker(partial(divided, by="filter", copies=True), ("group", "granularity", "update")),
-        "data+channel": Maker(partial(divided, by="channel", copies=True), ("group", "granularity", "update")),
-        "data+spatial": Maker(partial(divided, by="spatial", copies=True), ("group", "granularity", "update")),
-    }
-)
+PARALLELISMS: Mapping[str, Maker] = {
+    "data": Maker(data, STEP_OPTIONS),
+    "tensor": Maker(tensor, ("group", *STEP_OPTIONS)),
+    "hybrid": Maker(hybrid, ("group", *STEP_OPTIONS)),
+    "splitbrain": Maker(splitbrain, ("group",)),
+    "expert": Maker(expert, ("group", "recompute", "update")),
+    "sequence": Maker(sequence, ("group", *STEP_OPTIONS)),
+    "zero1": Maker(zero1, STEP_OPTIONS),
+    "fsdp": Maker(fully_sharded, ("recompute", "update")),
+    "hsdp": Maker(hybrid_sharded, ("group", "recompute", "update")),
+    "daso": Maker(daso, ("group", "granularity", "recompute", "update", "skip", "wait")),
+    "pipeline": Maker(pipeline, ("stages", "microbatches", "schedule", "granularity", "recompute", "update")),
+    "out-of-core": Maker(out_of_core, ("memory", "host_link", "granularity", "update")),
+    "filter": Maker(partial(divided, by="filter"), ("granularity", "update")),
+    "channel": Maker(partial(divided, by="channel"), ("granularity", "update")),
+    "spatial": Maker(partial(divided, by="spatial"), ("granularity", "update")),
+    "data+filter": Maker(partial(divided, by="filter", copies=True), ("group", "granularity", "update")),
+    "data+channel": Maker(partial(divided, by="channel", copies=True), ("group", "granularity", "update")),
+    "data+spatial": Maker(partial(divided, by="spatial", copies=True), ("group", "granularity", "update")),
+}
 
 
 def make_workload(

@@ -29,17 +29,12 @@ from themis_opt.workloads.setup import MicrobatchSchedule, Setup
 
 @dataclass(frozen=True)
 class PipelineStages:
-    """A pipeline on a network.
-
-    `along`: dimension of the messages between stages.
-    `across`: dimensions of the exchange of gradients between copies of a stage.
-    `splits`: the outermost dimension, where it is divided between stages and copies.
-    """
+    """A pipeline on a network."""
 
     layers: tuple[tuple[Layer, ...], ...]
-    along: str
-    across: tuple[str, ...]
-    splits: tuple[Split, ...]
+    along: str  # dimension of the messages between stages
+    across: tuple[str, ...]  # dimensions of the exchange of gradients between copies of a stage
+    splits: tuple[Split, ...]  # the outermost dimension, where it is divided between stages and copies
 
 
 def pipeline(layers: tuple[Layer, ...], setup: Setup) -> Iteration:

@@ -7,11 +7,8 @@ convolution with the batch normalisation that follows; operations of normalisati
 
 from themis_opt.workloads.layers import Layer, convolution, linear
 
-EXPANSION = 4
-"""Channels that leave a block, for each channel inside."""
-
-STAGE_WIDTHS = (64, 128, 256, 512)
-"""Channels inside the blocks of each of the four stages."""
+EXPANSION = 4  # channels that leave a block, for each channel inside
+STAGE_WIDTHS = (64, 128, 256, 512)  # channels inside the blocks of each of the four stages
 
 
 def resnet(depths: tuple[int, int, int, int]) -> tuple[Layer, ...]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args
 
 from themis_opt.base.errors import InputError
@@ -19,18 +18,16 @@ Granularity = Literal["fused", "layer", "parameter"]
 
 MicrobatchSchedule = Literal["gpipe", "1f1b"]
 
-BYTES_BY_TYPE: Mapping[str, int] = MappingProxyType({"fp16": 2, "bf16": 2, "fp32": 4})
+BYTES_BY_TYPE: Mapping[str, int] = {"fp16": 2, "bf16": 2, "fp32": 4}
 """Bytes of one element, by its type."""
 
-SOMETIMES: Mapping[str, str] = MappingProxyType(
-    {
-        name: "--tensor-group" if name == "group" else f"--{name.replace('_', '-')}"
-        for name in (
-            *("group", "accumulate", "zero", "granularity", "recompute", "update", "local_blocks"),
-            *("stages", "microbatches", "schedule", "skip", "wait", "memory", "host_link"),
-        )
-    }
-)
+SOMETIMES: Mapping[str, str] = {
+    name: "--tensor-group" if name == "group" else f"--{name.replace('_', '-')}"
+    for name in (
+        *("group", "accumulate", "zero", "granularity", "recompute", "update", "local_blocks"),
+        *("stages", "microbatches", "schedule", "skip", "wait", "memory", "host_link"),
+    )
+}
 """Choices that are not for every parallelism, and their options."""
 
 

@@ -20,8 +20,7 @@ from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
 
-AHEAD = 1
-"""Layers that are gathered before they are needed."""
+AHEAD = 1  # layers that are gathered before they are needed
 
 
 def fully_sharded(layers: tuple[Layer, ...], setup: Setup) -> Iteration:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from types import MappingProxyType
 from typing import Protocol
 
 from pydantic import Field, ValidationError
@@ -17,9 +16,9 @@ from themis_opt.base.units import PICOSECONDS_PER_SECOND, Picoseconds, parse_qua
 from themis_opt.problem.fields import MOST_ERRORS, Model, located
 from themis_opt.workloads.layers import Layer
 
-RATE_UNITS: Mapping[str, Decimal] = MappingProxyType(
-    {f"{prefix}FLOP/s": Decimal(10**power) for prefix, power in (("", 0), ("M", 6), ("G", 9), ("T", 12), ("P", 15))}
-)
+RATE_UNITS: Mapping[str, Decimal] = {
+    f"{prefix}FLOP/s": Decimal(10**power) for prefix, power in (("", 0), ("M", 6), ("G", 9), ("T", 12), ("P", 15))
+}
 """Floating-point operations per second, by unit."""
 
 
@@ -45,14 +44,10 @@ class Timing(Protocol):
 
 @dataclass(frozen=True)
 class Rate:
-    """Times from operations: each gradient takes as many as the forward pass.
+    """Times from operations: each gradient takes as many as the forward pass."""
 
-    `flops`: operations per second that the NPU could reach.
-    `efficiency`: fraction of them that it does reach.
-    """
-
-    flops: int
-    efficiency: float = 1.0
+    flops: int  # operations per second that the NPU could reach
+    efficiency: float = 1.0  # fraction of them that it does reach
 
     def __post_init__(self) -> None:
         if not 0 < self.efficiency <= 1:

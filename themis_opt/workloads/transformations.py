@@ -41,8 +41,7 @@ class Compression:
         return tensor.varied(size=min(int(size), tensor.size))
 
 
-NO_COMPRESSION = Compression()
-"""Everything travels as it is."""
+NO_COMPRESSION = Compression()  # everything travels as it is
 
 
 def parse_compression(text: str, index_bytes: int) -> Compression:

@@ -17,14 +17,10 @@ BatchShare = Literal["equal", "proportional"]
 
 @dataclass(frozen=True)
 class Unequal:
-    """Groups of equally many NPUs, with the speed of each relative to the NPU of the given times.
+    """Groups of equally many NPUs, with the speed of each relative to the NPU of the given times."""
 
-    `speeds`: one per group; none where all NPUs are as fast as the times say.
-    `share`: how the batch of all is divided.
-    """
-
-    speeds: tuple[Fraction, ...] = ()
-    share: BatchShare = "equal"
+    speeds: tuple[Fraction, ...] = ()  # one per group; none where all NPUs are as fast as the times say
+    share: BatchShare = "equal"  # how the batch of all is divided
 
     def __str__(self) -> str:
         speeds = ", ".join(f"{float(speed):g}" for speed in self.speeds)
@@ -68,8 +64,7 @@ class Unequal:
         return 1 / min(self.speeds, default=Fraction(1))
 
 
-EQUAL = Unequal()
-"""All NPUs are as fast as the times say."""
+EQUAL = Unequal()  # all NPUs are as fast as the times say
 
 
 def parse_unequal(text: str, share: str) -> Unequal:

@@ -30,14 +30,9 @@ from themis_opt.schedules import event_loop, kernel
 from themis_opt.schedules.event_loop import Operations, Workspace, makespan_of
 from themis_opt.schedules.plan import Chunks, Plan
 
-NUM_RULES = 2
-"""Rules for who goes first among stages of one rank, see :func:`order_of`."""
-
-FEWEST_TIMED = 2
-"""Candidates that are timed before one may end the search."""
-
-MAKESPAN, RULE = 0, 1
-"""Columns of `Candidates.best`."""
+NUM_RULES = 2  # rules for who goes first among stages of one rank, see order_of
+FEWEST_TIMED = 2  # candidates that are timed before one may end the search
+MAKESPAN, RULE = 0, 1  # columns of `Candidates.best`
 
 
 class Candidates(NamedTuple):

@@ -20,18 +20,12 @@ from themis_opt.solving.lowering import occupancies
 
 NumberOrArray = TypeVar("NumberOrArray", int, IntArray)
 
-BITS, LOW_BITS = 4, 15
-"""Bits of one local dimension in a path, and their mask."""
-
+BITS, LOW_BITS = 4, 15  # bits of one local dimension in a path, and their mask
 MOST_THRESHOLDS = 8
 """Releases at which loads are told apart, since each takes time in every batch; others count from the one before."""
 
-NO_LAG = np.iinfo(np.int64).max
-"""Stands for a dimension without stages while the least lags are sought."""
-
-FIRST, MIDDLE, LAST = 0, 1, 2
-"""Columns of `Tables.rank`."""
-
+NO_LAG = np.iinfo(np.int64).max  # stands for a dimension without stages while the least lags are sought
+FIRST, MIDDLE, LAST = 0, 1, 2  # columns of `Tables.rank`
 RANKS: dict[tuple[bool, bool], tuple[int, int, int]] = {
     (True, True): (1, 0, 2),
     (True, False): (1, 2, 2),
