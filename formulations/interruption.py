@@ -1,6 +1,8 @@
 """What ends work in the middle: time that is up, and Ctrl-C, which is not lost where Python drops its exception."""
 
 import math
+from collections.abc import Callable
+from contextvars import ContextVar
 from threading import Thread
 from time import monotonic
 from types import FrameType
@@ -11,6 +13,16 @@ POLL_SECONDS = 0.1
 
 class TimeUp(BaseException):
     """The end of work whose time is up; no Exception, since the work may handle those."""
+
+
+METER: ContextVar[Callable[[float], None] | None] = ContextVar("METER", default=None)
+"""Hears of the work of this thread in seconds of any core, and may raise :class:`TimeUp`."""
+
+
+def count_work(seconds: float) -> None:
+    """Tell of so many seconds of work, where somebody counts them."""
+    if meter := METER.get():
+        meter(seconds)
 
 
 class Interruption:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from formulations.interruption import TimeUp, is_over
+from formulations.interruption import TimeUp, count_work, is_over
 from themis_opt.base import allowance
 from themis_opt.base.allowance import Allowance, cut_off
 
@@ -42,6 +42,16 @@ def test_work_is_charged(clock: Clock) -> None:
     allowance.charge(3.0)
     allowance.charge(1.0)
     assert allowance.left == 1.0
+
+
+def test_work_is_cut_off_where_it_is_counted() -> None:
+    allowance = Allowance(5.0, counts_work=True)
+    with allowance.turn(1.0), cut_off(allowance, 2.0):
+        count_work(6.5)  # over its turn and the allowance, within the overtime
+        with pytest.raises(TimeUp):
+            count_work(1.0)
+    count_work(9.0)  # nobody counts it
+    assert allowance.left == -2.5
 
 
 @pytest.mark.parametrize("counts_work", [False, True])

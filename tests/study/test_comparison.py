@@ -7,6 +7,7 @@ import themis_opt
 from themis_opt.base.errors import InputError
 from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.registry import HEURISTICS, REFERENCE, usual_policies
+from themis_opt.schedules import kernel
 from themis_opt.schedules.validation import validate
 from themis_opt.search.annealed import Annealed
 from themis_opt.search.exact import Exact
@@ -200,6 +201,17 @@ def test_groups_of_launches_share_the_seconds(searches, deterministic):
     assert 0 < first == again <= quarter
     assert all(quarter <= seconds <= quarter * (1 if deterministic else 2) for seconds in second)
     assert len(second) == 2
+
+
+def test_policies_are_cut_off_where_their_work_does_not_fit(monkeypatch):
+    instance = two_layers(4, 10)
+    names = ["wait_free/baseline", "wait_free/hourglass", "ddp/themis"]
+    limits = LIMITS | {"time_limit": 3, "deterministic": True}
+    assert compare(instance, names, **limits).left_out == ()
+    monkeypatch.setattr(kernel, "RUN_SECONDS", 1.0)  # a slow planner of each of two groups
+    compared = compare(instance, names, **limits)
+    assert compared.left_out == ("wait_free/hourglass", "ddp/themis")
+    assert [result.policy for result in compared.results] == ["wait_free/baseline"]
 
 
 def test_equal_groups_are_one(searches):

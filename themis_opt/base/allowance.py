@@ -4,11 +4,12 @@ import math
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import current_thread, main_thread
 from time import monotonic, process_time
 from types import FrameType
 
-from formulations.interruption import INTERRUPTION, TimeUp
+from formulations.interruption import INTERRUPTION, METER, TimeUp
 
 LEAST_TIMER = 1e-3
 """Seconds of a timer that is to ring at once: 0 would stop it."""
@@ -57,6 +58,12 @@ class Allowance:
         if self.counts_work:
             self._end -= seconds
 
+    def charge_until(self, overtime: float, seconds: float) -> None:
+        """The same; raises TimeUp where the whole allowance was used up so many seconds of `overtime` ago."""
+        self.charge(seconds)
+        if self._end < -overtime:
+            raise TimeUp
+
     @contextmanager
     def turn(self, seconds: float) -> Iterator[None]:
         """A turn of so many seconds at most, within which :attr:`left` is what is left of it."""
@@ -70,12 +77,19 @@ class Allowance:
 
 @contextmanager
 def cut_off(allowance: Allowance, overtime: float = 0.0) -> Iterator[None]:
-    """Raise :class:`TimeUp` where wall time is up, and so many seconds of processor after it for all that is cut off.
+    """Raise :class:`TimeUp` where time is up, and so many seconds of processor after it for all that is cut off.
 
-    Only in the main thread, which alone hears signals.
+    Where work is counted, that of simulations is charged.  Wall time is heard of in the main thread alone.
     """
+    if allowance.counts_work:
+        token = METER.set(partial(allowance.charge_until, overtime))
+        try:
+            yield
+        finally:
+            METER.reset(token)
+        return
     is_heard = current_thread() is main_thread() and hasattr(signal, "setitimer")
-    if allowance.counts_work or allowance.left == math.inf or allowance.is_cut_off or not is_heard:
+    if allowance.left == math.inf or allowance.is_cut_off or not is_heard:
         yield
         return
     ended: list[float] = []  # the time of the processor when time was up

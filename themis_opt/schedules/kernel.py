@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from formulations.interruption import count_work
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.compiled import Compilable
 from themis_opt.schedules import event_loop
@@ -17,6 +18,10 @@ __all__ = ["LOOP", "Operations", "Workspace", "start_times", "start_times_of_run
 
 LOOP = Compilable(event_loop.start_times_of_runs, patience=100_000)
 """The event loop; interpreting 100,000 operations takes about 0.4 s, compiling them from the cache on disk 0.2 s."""
+
+
+RUN_SECONDS, OPERATIONS_PER_SECOND = 1e-3, 400_000
+"""What a core takes to plan and simulate beside operations, and how many of these a second, for limits on work."""
 
 
 def start_times(operations: Operations) -> IntArray:
@@ -31,6 +36,7 @@ def start_times_of_runs(operations: Operations, runs: int) -> IntArray:
     `operations`: arrays of shape (runs * operations,), one run after the other; `successor_start`, `successor`,
       `num_predecessors` and `release` are those of one run, and `enforced` has the shape (runs * resources,).
     """
+    count_work(RUN_SECONDS + len(operations.resource) / OPERATIONS_PER_SECOND)
     if LOOP.interprets(len(operations.resource)):
         each = [_interpreted_run(operations_of_run(operations, runs, run)) for run in range(runs)]
         return np.array(each, dtype=np.int64)

@@ -83,7 +83,6 @@ class Trials:
         if candidate.content in self._tried or seconds > self.incumbent.left:
             return False
         self._tried.add(candidate.content)
-        self.incumbent.allowance.charge(seconds)
         self._planned.update(map(content, launched))
         schedule = self._simulated(candidate)
         if schedule is None:

@@ -226,7 +226,8 @@ def compare(
             INTERRUPTION.check()
             if is_reference(policy):
                 continue
-            if not run.schedules:
+            is_charged = clock.counts_work and seconds_of(policy) is not None  # with its share
+            if not run.schedules or is_charged:
                 run.heuristic(name, shares.within(policy))
             elif _is_too_slow(name, instance, clock) or not run.heuristic_in_time(name, shares.within(policy), clock):
                 run.left_out.append(name)
@@ -252,7 +253,7 @@ def _is_too_slow(name: str, instance: Instance, clock: Allowance) -> bool:
     """Whether a policy is not expected to end in time."""
     chunk_policy = name.rpartition("/")[2].partition("+")[0].partition(":")[0]
     expected = count_stages(instance) * SECONDS_PER_STAGE.get(chunk_policy, SLOWEST)
-    return not clock.counts_work and expected > max(clock.left, 0.0) + SLACK
+    return expected > max(clock.left, 0.0) + SLACK
 
 
 def _name(policy: str | Policy) -> str:
