@@ -4,6 +4,7 @@ import pytest
 from small_iterations import iteration, tensor, two_layers
 
 import themis_opt
+from themis_opt.base import allowance
 from themis_opt.base.errors import InputError
 from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.registry import HEURISTICS, REFERENCE, usual_policies
@@ -212,6 +213,19 @@ def test_policies_are_cut_off_where_their_work_does_not_fit(monkeypatch):
     compared = compare(instance, names, **limits)
     assert compared.left_out == ("wait_free/hourglass", "ddp/themis")
     assert [result.policy for result in compared.results] == ["wait_free/baseline"]
+
+
+def test_no_solver_is_asked_for_a_bound_after_the_time_limit(figure_5, monkeypatch):
+    def slow(instance):
+        clock[0] += 60.0
+        return Baseline()(instance)
+
+    clock = [0.0]
+    monkeypatch.setattr(allowance, "monotonic", lambda: clock[0])
+    assert "order_count" in compare(figure_5, ["baseline"], time_limit=5).bounds
+    late = compare(figure_5, [slow], time_limit=5).bounds
+    assert "head_tail" in late
+    assert "order_count" not in late
 
 
 def test_equal_groups_are_one(searches):

@@ -11,13 +11,14 @@ from background import read_until
 from six_layers import iteration
 
 import themis_opt
+from themis_opt.base import allowance
 from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy, specify
 from themis_opt.problem.cost_overrides import with_costs
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.tuning import tune
+from themis_opt.tuning import tune, tuner
 from themis_opt.tuning.history import Trial, best_of, fresh, front_of, key_of, value_of
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.space import CaseMeasurement, Space
@@ -171,6 +172,16 @@ class TestTune:
         tuned = tune(instance, trials=50, progress=loses_ctrl_c, **COSTLY)
         assert tuned.interrupted
         assert len(tuned.trials) == 1
+
+    def test_what_it_takes_to_make_the_space_counts(self, instance, monkeypatch):
+        def late(*arguments, **settings):
+            clock[0] += 10.0
+            return make_space(*arguments, **settings)
+
+        clock = [time.monotonic()]
+        monkeypatch.setattr(allowance, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(tuner, "make_space", late)
+        assert tune(instance, trials=5, time_limit=5.0).num_run == 1
 
     def test_a_trial_whose_time_is_up_is_cut_off_and_counts_as_not_tried(self, instance, monkeypatch):
         measure, begun = Space.measure, []

@@ -67,13 +67,12 @@ def tune(
     StorageError
         If the storage fails; :class:`StorageLost` with the outcomes so far, if that happens during the search.
     """
-    space = make_space(instance, **options)
+    allowance, space = Allowance(time_limit), make_space(instance, **options)
     if trials < 1:
         raise InputError("must be at least 1", field="trials", value=trials)
     checked = _checked(objective)
     opened = open_study(storage, study, space.name, space.identity, checked)
     search = Search(opened, space, checked, seed, storage)
-    allowance = Allowance(time_limit)
     interrupted, lost = False, None
     try:
         search.run(trials, allowance, progress)
