@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from themis_opt.cli import options
+from themis_opt.cli import graphs, options
 
 if TYPE_CHECKING:
     from themis_opt.problem.instance import Instance
@@ -15,12 +15,17 @@ def bound(
     source: options.InstanceArgument,
     *,
     changes: options.InstanceChanges,
+    network: graphs.NetworkChanges,
     sizes: Annotated[
         str | None, Option("--chunk-sizes", help="equal or free: only the bounds that hold for them.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Print every proven lower bound on the makespan, or on the time of a training iteration."""
+    graph = graphs.load(source, changes, network)
+    if graph is not None:
+        graphs.bound(graph, network, as_json=as_json)
+        return
     instance = options.load_instance(source, changes)
 
     from themis_opt.cli.printing import print_json, print_rows

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Option
 
-from themis_opt.cli import options
+from themis_opt.cli import graphs, options
 from themis_opt.cli.process import INTERRUPTED, UNMET, remaining, undisturbed
 
 if TYPE_CHECKING:
@@ -31,11 +31,15 @@ def solve(
     source: options.InstanceArgument,
     *,
     changes: options.InstanceChanges,
+    network: graphs.NetworkChanges,
     policies: options.Policies = None,
     search: options.SearchOptions = FREE_SIZES,
     robust: Annotated[
         bool, Option("--robust", help="Choose the schedule that loses least on disturbed networks, among more of them.")
     ] = False,
+    beside: Annotated[
+        Literal["healthy"] | None, Option("--compare", help="healthy: say what is kept of the speed before --lost.")
+    ] = None,
     output: Annotated[Path | None, options.output("Folder for the schedule and its pictures.")] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -44,16 +48,21 @@ def solve(
     Compares the usual policies with the reference of local search and CP-SAT, and writes the best schedule, its order
     table or the compute tasks beside it, a trace for Perfetto, a Gantt picture and CSV files.
     """
-    instance = options.load_instance(source, changes)
-
     from themis_opt.base.documents import file_name
+
+    folder = output or Path(file_name(f"{Path(source).name.removesuffix('.json')}.solution"))
+    graph = graphs.load(source, changes, network)
+    if graph is not None:
+        healthy = beside is not None
+        graphs.compare(graph, network, policies, folder=folder, gap=search.gap, beside_healthy=healthy, as_json=as_json)
+        return
+    instance = options.load_instance(source, changes)
     from themis_opt.policies.registry import REFERENCE, usual_policies
 
     chosen = options.choose_policies(instance, policies, lambda _: (*usual_policies(instance), REFERENCE))
     from themis_opt.study.robust import pool
 
     names = dict.fromkeys([*chosen, *pool(instance)] if robust else chosen)
-    folder = output or Path(file_name(f"{Path(source).name.removesuffix('.json')}.solution"))
     with options.solver_logged(search.solver_log):
         _compare(instance, tuple(names), search, folder=folder, as_json=as_json, robust=robust)
 
@@ -82,12 +91,17 @@ def compare(
     source: options.InstanceArgument,
     *,
     changes: options.InstanceChanges,
+    network: graphs.NetworkChanges,
     policies: options.Policies = None,
     search: options.SearchOptions,
     output: Annotated[Path | None, options.output("Folder for the best schedule and the table.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Run all policies on one instance, each against the best proven bound."""
+    graph = graphs.load(source, changes, network)
+    if graph is not None:
+        graphs.compare(graph, network, policies, folder=output, gap=search.gap, as_json=as_json)
+        return
     instance = options.load_instance(source, changes)
 
     from themis_opt.policies.registry import every_policy

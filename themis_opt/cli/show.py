@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from themis_opt.cli import options
+from themis_opt.cli import graphs, options
 
 FileKind = Literal["instance", "experiment", "schedule", "order", "times", "design"]
 
@@ -33,6 +33,10 @@ def show(
     from themis_opt.cli.printing import print_json, print_table, say
     from themis_opt.problem.description import headline, tables
 
+    graph = graphs.load(source, changes, graphs.NetworkChanges())
+    if graph is not None:
+        graphs.show(graph, as_json=as_json)
+        return
     instance = options.load_instance(source, changes)
     if as_json:
         print_json(instance.model_dump(mode="json", exclude_defaults=True) | {"fingerprint": instance.fingerprint})

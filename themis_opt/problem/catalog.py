@@ -19,8 +19,13 @@ DESIGN_SUFFIX = ".design.json"
 
 def shipped() -> dict[str, Path]:
     """Files of the shipped instances by name, such as ``3d-sw_sw_sw_hetero.all_reduce.100MiB``."""
-    files = (path for path in sorted(INSTANCES.rglob("*.json")) if not path.name.endswith(DESIGN_SUFFIX))
+    files = (path for path in sorted(INSTANCES.rglob("*.json")) if _is_instance(path))
     return {path.name.removesuffix(".json"): path for path in files}
+
+
+def _is_instance(path: Path) -> bool:
+    """Whether a shipped file is an instance on a network of dimensions."""
+    return not path.name.endswith(DESIGN_SUFFIX) and path.parent.name != "graphs"
 
 
 def load(source: str | Path) -> Instance:

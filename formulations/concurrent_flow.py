@@ -1,0 +1,212 @@
+r"""All-to-all: the maximum concurrent flow, which no algorithm beats.
+
+Sets and data
+    Nodes V, terminals N, arcs e of capacity :math:`b_e`.  Every terminal has one unit for every other one.
+
+Variables
+    :math:`f_{se} \ge 0`, what source s sends over arc e; :math:`\theta`, the part of all units that flows.
+
+Objective
+    maximise :math:`\theta`
+
+Constraints
+    1. :math:`\sum_s f_{se} \le b_e` for every arc;
+    2. of what s sends, as much leaves a switch, or s itself, as enters it, but for the :math:`\theta (|N| - 1)` that
+       leave s; every other terminal keeps :math:`\theta`.
+
+Bound
+    Units of an all-to-all are independent, so that they cannot be summed or copied, and a flow is all there is
+    (P. Basu et al., https://arxiv.org/abs/2309.13541).  By duality, lengths :math:`l_e \ge 0` of arcs prove
+
+    .. math:: \theta \le \sum_e b_e l_e \Big/ \sum_{s, t \in N} d_l(s, t)
+
+    with the distances :math:`d_l`: every unit occupies at least its distance.  :func:`length_bound` computes it from
+    the duals of (1) in exact arithmetic, so that no tolerance of GLOP stands in the bound.
+
+Symmetry
+    Colour refinement (H. Weisfeiler, A. Leman, 1968) sorts nodes, and arcs by what their ends look like.  Where the
+    classes are those of automorphisms, flows can be averaged over them, and one source of each class is enough: its
+    arcs in a class carry, in the sum over the sources of the class, what the class has.  Lengths of classes are a
+    bound whether or not they are; only flows that schedules follow are computed for every source.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from ortools.linear_solver import pywraplp
+
+from formulations.edge_splitting import Route
+from formulations.flow_network import ArcCapacities, CapacityGraph
+
+Lengths = Mapping[tuple[int, int], int]
+
+LENGTH_STEPS = 10**9
+"""Whole steps of the longest arc, so that distances are exact."""
+
+
+class ConcurrentFlow(NamedTuple):
+    """The part of all units that flows in the unit of capacities, what proves it, and the flow of each source."""
+
+    throughput: float
+    lengths: Lengths
+    flows: dict[int, dict[tuple[int, int], float]]
+
+
+def concurrent_flow(graph: CapacityGraph, *, fold: bool) -> ConcurrentFlow:
+    """The maximum concurrent flow; with `fold`, of one source for each class of terminals."""
+    classes = node_classes(graph) if fold else list(range(graph.num_nodes))
+    kinds = {arc: (classes[arc[0]], classes[arc[1]], capacity) for arc, capacity in graph.arcs.items()}
+    if not fold:
+        kinds = {arc: (*arc, capacity) for arc, capacity in graph.arcs.items()}
+    members = Counter(classes[terminal] for terminal in graph.terminals)
+    sources = {classes[terminal]: terminal for terminal in reversed(graph.terminals)}
+    return _FlowProgramme(graph, kinds, {source: members[kind] for kind, source in sources.items()}).solve()
+
+
+def node_classes(graph: CapacityGraph) -> list[int]:
+    """Numbers of the classes of nodes that colour refinement does not tell apart."""
+    terminals = set(graph.terminals)
+    classes = [int(node in terminals) for node in range(graph.num_nodes)]
+    while True:
+        around: list[list[tuple[int, int, int]]] = [[] for _ in classes]
+        for (tail, head), capacity in graph.arcs.items():
+            around[tail].append((0, capacity, classes[head]))
+            around[head].append((1, capacity, classes[tail]))
+        looks = [(kind, tuple(sorted(near))) for kind, near in zip(classes, around, strict=True)]
+        numbers = {look: number for number, look in enumerate(sorted(set(looks)))}
+        if len(numbers) == len(set(classes)):
+            return classes
+        classes = [numbers[look] for look in looks]
+
+
+class _FlowProgramme:
+    """The linear programme of some sources, each of which stands for several."""
+
+    def __init__(
+        self, graph: CapacityGraph, kinds: Mapping[tuple[int, int], tuple[int, int, int]], weights: Mapping[int, int]
+    ) -> None:
+        self._graph, self._kinds, self._weights = graph, kinds, weights
+        self._scale = max(graph.arcs.values())
+        self._solver = pywraplp.Solver.CreateSolver("GLOP")
+        infinity = self._solver.infinity()
+        self._part = self._solver.NumVar(0, infinity, "part")
+        self._flows = {
+            source: {arc: self._solver.NumVar(0, infinity, f"flow_{source}_{arc}") for arc in graph.arcs}
+            for source in weights
+        }
+        self._capacity = self.capacity_rows()
+        for source in weights:
+            self.balance_rows(source)
+        self._solver.Maximize(self._part)
+
+    def capacity_rows(self) -> dict[tuple[int, int, int], pywraplp.Constraint]:
+        """(1) All sources share the capacity of the arcs of a class."""
+        counts = Counter(self._kinds.values())
+        rows = {
+            kind: self._solver.Constraint(-self._solver.infinity(), counts[kind] * kind[2] / self._scale)
+            for kind in counts
+        }
+        for source, weight in self._weights.items():
+            for arc, flow in self._flows[source].items():
+                rows[self._kinds[arc]].SetCoefficient(flow, weight)
+        return rows
+
+    def balance_rows(self, source: int) -> None:
+        """(2) Every other terminal keeps its unit of what enters it, the rest is passed on."""
+        terminals = set(self._graph.terminals)
+        rows = [self._solver.Constraint(0, 0) for _ in range(self._graph.num_nodes)]
+        for (tail, head), flow in self._flows[source].items():
+            rows[tail].SetCoefficient(flow, -1)
+            rows[head].SetCoefficient(flow, 1)
+        for node, row in enumerate(rows):
+            if node == source:
+                row.SetCoefficient(self._part, len(terminals) - 1)
+            elif node in terminals:
+                row.SetCoefficient(self._part, -1)
+
+    def solve(self) -> ConcurrentFlow:
+        """Solve, and say lengths in whole steps."""
+        if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
+            raise ArithmeticError("the linear programme of an all-to-all was not solved")
+        duals = {kind: max(row.dual_value(), 0.0) for kind, row in self._capacity.items()}
+        longest = max(duals.values())
+        steps = {kind: round(dual / longest * LENGTH_STEPS) for kind, dual in duals.items()}
+        flows = {
+            source: {arc: flow.solution_value() * self._scale for arc, flow in flows.items()}
+            for source, flows in self._flows.items()
+        }
+        lengths = {arc: steps[kind] for arc, kind in self._kinds.items()}
+        return ConcurrentFlow(self._part.solution_value() * self._scale, lengths, flows)
+
+
+def length_bound(graph: CapacityGraph, lengths: Lengths) -> Fraction:
+    """The part of all units that flows at most, as lengths prove."""
+    volume = sum(capacity * lengths[arc] for arc, capacity in graph.arcs.items())
+    total = 0
+    for source in graph.terminals:
+        reach = distances(graph.num_nodes, lengths, source)
+        total += sum(reach[sink] for sink in graph.terminals)
+    return Fraction(volume, total)
+
+
+def distances(num_nodes: int, lengths: Lengths, source: int) -> dict[int, int]:
+    """The least sums of lengths from a node to those that it reaches (E. Dijkstra, 1959)."""
+    near: list[list[tuple[int, int]]] = [[] for _ in range(num_nodes)]
+    for (tail, head), length in lengths.items():
+        near[tail].append((head, length))
+    reach, heap = dict[int, int](), [(0, source)]
+    while heap:
+        distance, node = heappop(heap)
+        if node not in reach:
+            reach[node] = distance
+            for head, length in near[node]:
+                if head not in reach:
+                    heappush(heap, (distance + length, head))
+    return reach
+
+
+def route_flow(
+    flow: Mapping[tuple[int, int], float], source: int, wants: Mapping[int, float]
+) -> Iterator[tuple[Route, float]]:
+    """Divide the flow of a source in routes to the terminals that want some of it, short ones first.
+
+    What is less than a millionth of the least want is left out.
+    """
+    left, least = dict(flow), 1e-6 * min(wants.values())
+    for terminal in wants:
+        missing = wants[terminal]
+        while missing > least:
+            route = _shortest(left, source, terminal, least)
+            if not route:
+                break
+            arcs = list(itertools.pairwise(route))
+            part = min(missing, *(left[arc] for arc in arcs))
+            for arc in arcs:
+                left[arc] -= part
+            missing -= part
+            yield route, part
+
+
+def _shortest(left: ArcCapacities | Mapping[tuple[int, int], float], source: int, sink: int, least: float) -> Route:
+    """The route of fewest arcs that have something left; none if there is no such route."""
+    near: dict[int, list[int]] = {}
+    for (tail, head), amount in left.items():
+        if amount > least:
+            near.setdefault(tail, []).append(head)
+    before, layer = {source: source}, [source]
+    while layer and sink not in before:
+        reached = {head: tail for tail in reversed(layer) for head in near.get(tail, ()) if head not in before}
+        before |= reached
+        layer = list(reached)
+    return tuple(_back(before, source, sink)) if sink in before else ()
+
+
+def _back(before: Mapping[int, int], source: int, sink: int) -> Sequence[int]:
+    nodes = [sink]
+    while nodes[-1] != source:
+        nodes.append(before[nodes[-1]])
+    return nodes[::-1]

@@ -1,0 +1,167 @@
+r"""Edge splitting: a graph without switches whose routes carry what the graph with them carries.
+
+Sets and data
+    A graph with terminals N and switches, and :math:`k_r` units at each terminal r, K in all, such that a flow of K
+    reaches every terminal from a super source that feeds :math:`k_r` into r (:mod:`formulations.worst_cut`).  Every
+    switch lets out as much as it lets in.
+
+Step
+    Splitting off :math:`\gamma` at (u, w), (w, t) for a switch w takes :math:`\gamma` from both arcs and gives it to
+    an arc (u, t), whose route goes over w.  Of a set S of nodes with the source, what leaves it falls by
+    :math:`\gamma` where it holds u and t and not w, or w and neither u nor t, and else stays.  So flows of K remain iff
+
+    .. math::
+        \gamma \le \min \{ b(u, w), \; b(w, t), \; F(s + u + t, w + v) - K, \; F(s + w, u + t + v) - K : v \in N \}
+
+    with F the least cut between two sets.  Some pair can always be split (W. Mader, 1982; J. Bang-Jensen, A. Frank,
+    B. Jackson, 1995, https://doi.org/10.1137/S0036142993226983), until nothing is left of w.  This is how ForestColl
+    (https://arxiv.org/abs/2402.06787, section 5.3) removes switches.
+
+    The least cut over all v is that of v = 1, 2... in turn, where those before are on the side of the source.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from formulations.flow_network import UNLIMITED, ArcCapacities, CapacityGraph, FlowNetwork
+
+Route = tuple[int, ...]
+"""Nodes from a terminal over switches to a terminal, both included."""
+
+RouteCapacities = dict[Route, int]
+
+
+def balanced(graph: CapacityGraph) -> CapacityGraph:
+    """The graph with capacities lowered until every switch lets out as much as it lets in."""
+    arcs = dict(graph.arcs)
+    while True:
+        surplus = {node: _surplus(arcs, node) for node in graph.switches}
+        node = next((node for node, amount in surplus.items() if amount), None)
+        if node is None:
+            return CapacityGraph(graph.num_nodes, graph.terminals, {arc: c for arc, c in arcs.items() if c})
+        _lower(arcs, node, surplus[node])
+
+
+def _surplus(arcs: ArcCapacities, node: int) -> int:
+    """What enters a node beyond what leaves it."""
+    return sum(c * ((head == node) - (tail == node)) for (tail, head), c in arcs.items())
+
+
+def _lower(arcs: dict[tuple[int, int], int], node: int, surplus: int) -> None:
+    """Take a surplus, or a lack if it is negative, from the largest arcs on its side."""
+    side = [arc for arc in arcs if arc[1 if surplus > 0 else 0] == node]
+    for _ in range(abs(surplus).bit_length()):  # halves, so that no arc pays for all of it
+        for arc in sorted(side, key=lambda arc: -arcs[arc]):
+            part = min(-(-abs(surplus) // len(side)), abs(surplus), arcs[arc])
+            arcs[arc] -= part
+            surplus -= part if surplus > 0 else -part
+    for arc in side:
+        part = min(abs(surplus), arcs[arc])
+        arcs[arc] -= part
+        surplus -= part if surplus > 0 else -part
+
+
+def split_switches(graph: CapacityGraph, units: Mapping[int, int]) -> RouteCapacities:
+    """Routes between terminals that no two share the capacity of, for the units of each terminal."""
+    routes: RouteCapacities = {tuple(arc): capacity for arc, capacity in graph.arcs.items()}
+    for switch in sorted(graph.switches, key=lambda node: sum(node in arc for arc in graph.arcs)):
+        _Splitter(graph, routes, units, switch).split()
+    return routes
+
+
+def merged(routes: Mapping[Route, int]) -> dict[tuple[int, int], int]:
+    """The capacity between the ends of routes."""
+    arcs: dict[tuple[int, int], int] = defaultdict(int)
+    for route, capacity in routes.items():
+        arcs[route[0], route[-1]] += capacity
+    return dict(arcs)
+
+
+class _Splitter:
+    """The removal of one switch."""
+
+    def __init__(self, graph: CapacityGraph, routes: RouteCapacities, units: Mapping[int, int], switch: int) -> None:
+        self._graph, self._routes, self._units, self._switch = graph, routes, units, switch
+        self._total = sum(units.values())
+        self._arcs = merged(routes)
+        self._before = sorted(tail for tail, head in self._arcs if head == switch)
+        self._after = sorted(head for tail, head in self._arcs if tail == switch)
+        for pair in self._pairs():
+            self._arcs.setdefault(pair, 0)
+        self._source, self._sink = graph.num_nodes, graph.num_nodes + 1
+        nodes = range(graph.num_nodes)
+        fed, drained = [(self._source, node) for node in nodes], [(node, self._sink) for node in nodes]
+        self._network = FlowNetwork([*self._arcs, *fed, *drained])
+
+    def split(self) -> None:
+        """Split pairs off while there are any, then drop what is left."""
+        for tail, head in self._pairs():
+            amount = self._most(tail, head)
+            if amount:
+                self._move(tail, head, amount)
+        for route in [route for route in self._routes if self._switch in (route[0], route[-1])]:
+            del self._routes[route]
+
+    def _pairs(self) -> Iterator[tuple[int, int]]:
+        """Neighbours before and after the switch: those that are one node last, as they lose capacity."""
+        count = len(self._after)
+        pairs = [
+            (tail, self._after[(place + shift) % count])
+            for shift in range(1, count + 1)
+            for place, tail in enumerate(self._before)
+        ]
+        yield from (pair for pair in pairs if pair[0] != pair[1])
+        yield from (pair for pair in pairs if pair[0] == pair[1])
+
+    def _most(self, tail: int, head: int) -> int:
+        """How much can be split off at a pair."""
+        switch = self._switch
+        amount = min(self._arcs[tail, switch], self._arcs[switch, head])
+        for inside, outside in (((switch,), (tail, head)), ((tail, head), (switch,))):
+            if amount:
+                amount = min(amount, self._least_cut(inside, outside) - self._total)
+        return amount
+
+    def _least_cut(self, inside: tuple[int, ...], outside: tuple[int, ...]) -> int:
+        """The least cut of the source with some nodes, without others and without some terminal."""
+        fed = [self._units.get(node, 0) for node in range(self._graph.num_nodes)]
+        drained = [0] * self._graph.num_nodes
+        for node in inside:
+            fed[node] = UNLIMITED // 4
+        for node in outside:
+            drained[node] = UNLIMITED // 4
+        if not set(outside).isdisjoint(self._graph.terminals):
+            return self._cut(fed, drained)
+        least = UNLIMITED
+        for terminal in sorted(set(self._graph.terminals) - set(inside)):
+            drained[terminal] = UNLIMITED // 4
+            least = min(least, self._cut(fed, drained))
+            drained[terminal], fed[terminal] = 0, UNLIMITED // 4
+        return least
+
+    def _cut(self, fed: Iterable[int], drained: Iterable[int]) -> int:
+        capacities = np.array([*self._arcs.values(), *fed, *drained], dtype=np.int64)
+        return self._network.max_flow(capacities, self._source, self._sink)
+
+    def _move(self, tail: int, head: int, amount: int) -> None:
+        """Join routes that end at the switch with routes that begin there."""
+        self._arcs[tail, self._switch] -= amount
+        self._arcs[self._switch, head] -= amount
+        if tail != head:
+            self._arcs[tail, head] += amount
+        while amount:
+            first = next(route for route in self._routes if (route[0], route[-1]) == (tail, self._switch))
+            second = next(route for route in self._routes if (route[0], route[-1]) == (self._switch, head))
+            part = min(amount, self._routes[first], self._routes[second])
+            if tail != head:
+                self._routes[first + second[1:]] = self._routes.get(first + second[1:], 0) + part
+            self._take(first, part)
+            self._take(second, part)
+            amount -= part
+
+    def _take(self, route: Route, part: int) -> None:
+        self._routes[route] -= part
+        if not self._routes[route]:
+            del self._routes[route]

@@ -1,0 +1,102 @@
+"""Maximum flows and minimum cuts on directed graphs with whole capacities, which other formulations test cuts with."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from ortools.graph.python import max_flow
+
+ArcCapacities = Mapping[tuple[int, int], int]
+"""Capacity of each arc, from a node to a node."""
+
+UNLIMITED = 2**60
+"""More than any sum of capacities that a flow may reach."""
+
+
+@dataclass(frozen=True)
+class CapacityGraph:
+    """Nodes 0, 1, ... with whole capacities between them.
+
+    Attributes
+    ----------
+    num_nodes : int
+    terminals : tuple of int
+        Nodes that have data, or want them; the others are switches, which pass on what they receive.
+    arcs : dict
+    """
+
+    num_nodes: int
+    terminals: tuple[int, ...]
+    arcs: dict[tuple[int, int], int]
+
+    @property
+    def reversed(self) -> "CapacityGraph":
+        """The graph with every arc turned around: what is said of gathering there, is true of reducing here."""
+        return CapacityGraph(self.num_nodes, self.terminals, reversed_arcs(self.arcs))
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether every arc has as much as the one against it."""
+        return all(self.arcs.get((head, tail)) == capacity for (tail, head), capacity in self.arcs.items())
+
+    @property
+    def switches(self) -> tuple[int, ...]:
+        """The nodes that are no terminals."""
+        return tuple(sorted(set(range(self.num_nodes)) - set(self.terminals)))
+
+    def capacity_out(self, nodes: Iterable[int]) -> int:
+        """The capacity of all arcs that leave a set of nodes."""
+        inside = set(nodes)
+        return sum(c for (tail, head), c in self.arcs.items() if tail in inside and head not in inside)
+
+
+def reversed_arcs(arcs: ArcCapacities) -> dict[tuple[int, int], int]:
+    """The arcs, each turned around."""
+    return {(head, tail): capacity for (tail, head), capacity in arcs.items()}
+
+
+class MinimumCut(NamedTuple):
+    """What a maximum flow ends with: its value, and the nodes on the side of the source."""
+
+    value: int
+    nodes: frozenset[int]
+
+
+class FlowNetwork:
+    """Arcs whose capacities change from flow to flow.
+
+    Parameters
+    ----------
+    arcs : sequence of pairs
+        Tail and head of each; the order is that of capacities.
+    """
+
+    def __init__(self, arcs: Sequence[tuple[int, int]]) -> None:
+        self._solver = max_flow.SimpleMaxFlow()
+        ends = np.array(arcs, dtype=np.int32).reshape(-1, 2)
+        zeros = np.zeros(len(ends), dtype=np.int64)
+        self._numbers = self._solver.add_arcs_with_capacity(ends[:, 0].copy(), ends[:, 1].copy(), zeros)
+
+    def max_flow(self, capacities: Sequence[int] | np.ndarray, source: int, sink: int) -> int:
+        """The value of a maximum flow.
+
+        Raises
+        ------
+        OverflowError
+            If capacities are so large that their sums do not fit in 63 bits.
+        """
+        self._solver.set_arcs_capacity(self._numbers, np.asarray(capacities, dtype=np.int64))
+        if self._solver.solve(source, sink) != self._solver.OPTIMAL:
+            raise OverflowError("capacities of the graph are too large for exact flows")
+        return int(self._solver.optimal_flow())
+
+    def min_cut(self, capacities: Sequence[int] | np.ndarray, source: int, sink: int) -> MinimumCut:
+        """The value of a maximum flow, and the nodes that its residual network reaches from the source."""
+        value = self.max_flow(capacities, source, sink)
+        return MinimumCut(value, frozenset(map(int, self._solver.get_source_side_min_cut())))
+
+
+def max_flow_of(arcs: ArcCapacities, source: int, sink: int) -> int:
+    """The value of a maximum flow that is asked for once."""
+    return FlowNetwork(tuple(arcs)).max_flow(tuple(arcs.values()), source, sink)

@@ -1,0 +1,346 @@
+r"""All-reduce over trees whose roots share the data freely: what a graph allows, and shares and capacities for it.
+
+Sets and data
+    Nodes V, terminals N, roots R (the terminals, and switches that sum and copy), arcs e of capacity :math:`b_e`.
+
+Variables
+    :math:`x_r \ge 0`, the data whose sums root r makes; :math:`u_e, w_e \ge 0`, the capacity of arc e for trees into
+    roots, which reduce, and out of roots, which broadcast.
+
+Objective
+    maximise :math:`X = \sum_r x_r`
+
+Constraints
+    1. :math:`u_e + w_e \le b_e` for every arc;
+    2. :math:`\sum_{r \in S} x_r \le w(\delta^+(S))` for every S that misses a terminal: its data have to leave it;
+    3. :math:`\sum_{r \in S} x_r \le u(\delta^-(S))` for every S that misses a terminal: sums of its data have to enter;
+    4. w leaves a switch that does not copy as it enters; u enters one that does not sum as it leaves.
+
+Bound
+    Trees of any kind satisfy all four, so X bounds every algorithm that reduces each element along a tree and
+    broadcasts it along one, however its trees share links and follow each other.  Whether it bounds *any* algorithm is
+    known by the partition bound alone (:func:`partition_bound`), which equals it where there are no switches and all
+    links have as much either way: then u = w reversed is optimal, and (2) the theorem of W. Tutte (1961) and
+    C. Nash-Williams (1961, https://doi.org/10.1112/jlms/s1-36.1.445).  Out-trees attain (2) and in-trees (3) where
+    switches do as (4) says (:mod:`formulations.tree_packing`); where they copy, trees attain it that span them.
+
+Method
+    Cutting planes: GLOP solves the programme with the rows of (2) and (3) so far, and a maximum flow from a super
+    source that feeds :math:`x_r` into each root shows, for every terminal, a row that is violated, if there is one.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from ortools.linear_solver import pywraplp
+
+from formulations.edge_splitting import balanced
+from formulations.flow_network import CapacityGraph, FlowNetwork, reversed_arcs
+
+Shares = dict[int, float]
+Loads = dict[tuple[int, int], float]
+
+RESOLUTION = 2**30
+"""Whole units of the largest capacity in flows that look for violated rows."""
+
+VIOLATED = 1e-7
+"""Share of all data by which a row must be violated."""
+
+WORTH_SPREADING = 1e-4
+"""Throughput that may be lost for a unit of the least share, or of the mean capacity that is used."""
+
+MAX_ROUNDS = 400
+"""Most programmes that are solved; graphs of 128 terminals take 4 to 40."""
+
+MAX_DENOMINATOR = 2520
+"""Largest common denominator that is looked for in a solution; those of small graphs are far below."""
+
+FINE_UNITS = 20_000
+"""Units of the largest capacity where there is none: what rounding loses is far below a per cent."""
+
+
+@dataclass(frozen=True)
+class SharedRoots:
+    """The optimum, in the unit of capacities, and what attains it.
+
+    Attributes
+    ----------
+    throughput : float
+    shares : dict
+        Data of each root.
+    reduce, broadcast : dict
+        Capacity of each arc for trees into roots, and out of them.
+    """
+
+    throughput: float
+    shares: Shares
+    reduce: Loads
+    broadcast: Loads
+
+
+@dataclass(frozen=True)
+class WholeShares:
+    """The same in whole units, `per_unit` of which make one unit of capacity."""
+
+    units: dict[int, int]
+    reduce: CapacityGraph
+    broadcast: CapacityGraph
+    per_unit: Fraction
+
+
+def share_roots(
+    graph: CapacityGraph, sums: Iterable[int] = (), copies: Iterable[int] = (), *, spread: bool = False
+) -> SharedRoots:
+    """The best shares of roots for an all-reduce; `sums` and `copies` are the switches that do.
+
+    With `spread`, of equal optima one whose least share is large and that leaves no capacity to nobody, up to what
+    :data:`WORTH_SPREADING` trades: pipelines of many roots fill sooner, and with more capacity trees are flatter.
+    """
+    return _RootProgramme(graph, frozenset(sums), frozenset(copies), spread).solve()
+
+
+@dataclass
+class _RootProgramme:
+    """The linear programme and its rows."""
+
+    graph: CapacityGraph
+    sums: frozenset[int]
+    copies: frozenset[int]
+    spread: bool
+    solver: pywraplp.Solver = field(default_factory=lambda: pywraplp.Solver.CreateSolver("GLOP"))
+
+    def __post_init__(self) -> None:
+        roots = sorted({*self.graph.terminals, *(self.sums & self.copies)})
+        self.scale = max(self.graph.arcs.values())
+        self.is_mirrored = self.graph.is_symmetric and self.sums == self.copies
+        infinity = self.solver.infinity()
+        self.share = {root: self.solver.NumVar(0, infinity, f"share_{root}") for root in roots}
+        self.broadcast = {arc: self.solver.NumVar(0, infinity, f"out_{arc}") for arc in self.graph.arcs}
+        self.reduce = (
+            reversed_arcs(self.broadcast)
+            if self.is_mirrored
+            else {arc: self.solver.NumVar(0, infinity, f"in_{arc}") for arc in self.graph.arcs}
+        )
+        self.least = self.solver.NumVar(0, infinity if self.spread else 0, "least")
+        self.total = self.solver.Sum(list(self.share.values()))
+        loads = self.solver.Sum([*self.broadcast.values(), *self.reduce.values()])
+        slack = WORTH_SPREADING / len(self.graph.arcs) if self.spread else 0.0
+        self.solver.Maximize(self.total + WORTH_SPREADING * self.least + slack * loads)
+        for terminal in self.graph.terminals if self.spread else ():
+            self.solver.Add(self.share[terminal] >= self.least)
+        self.capacity_rows()
+        self.balance_rows(self.broadcast, self.copies)
+        if not self.is_mirrored:
+            self.balance_rows(self.reduce, self.sums)
+        self.tests = [(self.broadcast, FlowTest(self.graph, roots))]
+        if not self.is_mirrored:
+            self.tests.append((self.reduce, FlowTest(self.graph.reversed, roots)))
+
+    def capacity_rows(self) -> None:
+        """(1) Both kinds of trees share an arc; capacities are in units of the largest."""
+        for arc, capacity in self.graph.arcs.items():
+            self.solver.Add(self.reduce[arc] + self.broadcast[arc] <= capacity / self.scale)
+
+    def balance_rows(self, loads: Mapping[tuple[int, int], pywraplp.Variable], free: frozenset[int]) -> None:
+        """(4) What enters a switch leaves it, but for those that copy or sum."""
+        for switch in self.graph.switches:
+            if switch not in free:
+                entering = [load for arc, load in loads.items() if arc[1] == switch]
+                leaving = [load for arc, load in loads.items() if arc[0] == switch]
+                self.solver.Add(self.solver.Sum(entering) == self.solver.Sum(leaving))
+
+    def cut_row(
+        self, loads: Mapping[tuple[int, int], pywraplp.Variable], test: "FlowTest", nodes: frozenset[int]
+    ) -> None:
+        """(2) and (3) What a set holds must cross its cut."""
+        crossing = [loads[arc] for arc in test.leaving(loads is self.reduce and not self.is_mirrored, nodes)]
+        held = [share for root, share in self.share.items() if root in nodes]
+        self.solver.Add(self.solver.Sum(held) <= self.solver.Sum(crossing))
+
+    def solve(self) -> SharedRoots:
+        """Add violated rows until there are none."""
+        for root in self.graph.terminals:
+            self.add_single_cut(root)
+        for _ in range(MAX_ROUNDS):
+            if self.solver.Solve() != pywraplp.Solver.OPTIMAL:
+                raise ArithmeticError("the linear programme of an all-reduce was not solved")
+            if not self.add_violated_rows():
+                break
+        return self.solution()
+
+    def add_single_cut(self, terminal: int) -> None:
+        """The first rows: every terminal receives what others hold."""
+        others = frozenset(range(self.graph.num_nodes)) - {terminal}
+        for loads, test in self.tests:
+            self.cut_row(loads, test, others)
+
+    def add_violated_rows(self) -> bool:
+        """One row for every terminal that too little reaches; whether there were any."""
+        shares = {root: share.solution_value() for root, share in self.share.items()}
+        cuts = [
+            (loads, test, nodes)
+            for loads, test in self.tests
+            for nodes in test.violated(shares, self.values(loads, test), self.graph.terminals)
+        ]
+        for loads, test, nodes in cuts:
+            self.cut_row(loads, test, nodes)
+        return bool(cuts)
+
+    def values(self, loads: Mapping[tuple[int, int], pywraplp.Variable], test: "FlowTest") -> list[float]:
+        """The loads in the order of the arcs of a test."""
+        turned = loads is self.reduce and not self.is_mirrored
+        return [loads[arc[::-1] if turned else arc].solution_value() for arc in test.arcs]
+
+    def solution(self) -> SharedRoots:
+        """Shares and loads in the unit of capacities."""
+        shares = {root: share.solution_value() * self.scale for root, share in self.share.items()}
+        reduce, broadcast = (
+            {arc: max(load.solution_value(), 0.0) * self.scale for arc, load in loads.items()}
+            for loads in (self.reduce, self.broadcast)
+        )
+        return SharedRoots(sum(shares.values()), shares, reduce, broadcast)
+
+
+class FlowTest:
+    """Flows from roots, each of which has its share, to every terminal."""
+
+    def __init__(self, graph: CapacityGraph, roots: Sequence[int]) -> None:
+        self.arcs, self._roots, self._source = list(graph.arcs), roots, graph.num_nodes
+        self._network = FlowNetwork([*self.arcs, *((self._source, root) for root in roots)])
+
+    def leaving(self, turned: bool, nodes: frozenset[int]) -> list[tuple[int, int]]:
+        """The arcs that leave a set, as they are or as they were before the graph was reversed."""
+        crossing = [arc for arc in self.arcs if arc[0] in nodes and arc[1] not in nodes]
+        return [(head, tail) for tail, head in crossing] if turned else crossing
+
+    def violated(self, shares: Shares, loads: Sequence[float], terminals: Iterable[int]) -> list[frozenset[int]]:
+        """Different sets, of roots and other nodes, that hold more than leaves them."""
+        fed = [max(round(shares[root] * RESOLUTION), 0) for root in self._roots]
+        capacities = [*(max(round(load * RESOLUTION), 0) for load in loads), *fed]
+        cuts = (self._network.min_cut(capacities, self._source, terminal) for terminal in terminals)
+        least = sum(fed) * (1 - VIOLATED)
+        return list(dict.fromkeys(cut.nodes - {self._source} for cut in cuts if cut.value < least))
+
+    def is_enough(self, units: Mapping[int, int], capacities: Sequence[int], terminals: Iterable[int]) -> bool:
+        """Whether whole units of roots reach every terminal."""
+        fed, total = [units.get(root, 0) for root in self._roots], sum(units.values())
+        every = [*capacities, *fed]
+        return all(self._network.max_flow(every, self._source, terminal) >= total for terminal in terminals)
+
+
+def whole_shares(graph: CapacityGraph, solution: SharedRoots, spanned: Sequence[int]) -> WholeShares:
+    """Shares and capacities in whole units that trees over the nodes to be spanned attain.
+
+    Exactly, where all of a solution are multiples of a small fraction; else a little less.
+    """
+    per_unit = _common_denominator(solution)
+    exact = per_unit is not None
+    scale = per_unit or Fraction(FINE_UNITS, max(graph.arcs.values()))
+    reduce, broadcast = (
+        balanced(_in_units(graph, loads, scale, spanned)) for loads in (solution.reduce, solution.broadcast)
+    )
+    units = {root: _floor(share, scale) for root, share in solution.shares.items()}
+    tests = [(FlowTest(side, list(units)), side) for side in (reduce.reversed, broadcast)]
+
+    def fits(least: dict[int, int]) -> bool:
+        return all(test.is_enough(least, list(side.arcs.values()), spanned) for test, side in tests)
+
+    if not fits(units):
+        if exact:
+            return whole_shares(graph, _blurred(solution), spanned)
+        units = _most_units(units, fits)
+    return WholeShares(units, reduce, broadcast, scale)
+
+
+def _blurred(solution: SharedRoots) -> SharedRoots:
+    """The solution with a throughput that has no small denominator, so that it is rounded."""
+    return SharedRoots(math.inf, solution.shares, solution.reduce, solution.broadcast)
+
+
+def _most_units(units: dict[int, int], fits: Callable[[dict[int, int]], bool]) -> dict[int, int]:
+    """The largest part of the units, in the same proportion, that fits."""
+    low, high = 0, FINE_UNITS
+    while high - low > 1:
+        middle = (low + high) // 2
+        part = {root: count * middle // FINE_UNITS for root, count in units.items()}
+        low, high = (middle, high) if fits(part) else (low, middle)
+    return {root: count * low // FINE_UNITS for root, count in units.items()}
+
+
+def _common_denominator(solution: SharedRoots) -> Fraction | None:
+    """Units per unit of capacity in which everything is whole, if there are few."""
+    values = {*solution.shares.values(), *solution.reduce.values(), *solution.broadcast.values()}
+    if not math.isfinite(solution.throughput):
+        return None
+    largest = max(values)
+    near = (d for d in range(1, MAX_DENOMINATOR) if all(_is_near(value * d, largest * d) for value in values))
+    denominator = next(near, None)
+    return None if denominator is None else Fraction(denominator)
+
+
+def _is_near(value: float, largest: float) -> bool:
+    return abs(value - round(value)) <= 1e-7 * max(largest, 1)
+
+
+def _floor(value: float, scale: Fraction) -> int:
+    return math.floor(value * float(scale) + 1e-6)
+
+
+def _in_units(graph: CapacityGraph, loads: Loads, scale: Fraction, spanned: Sequence[int]) -> CapacityGraph:
+    arcs = {arc: _floor(load, scale) for arc, load in loads.items()}
+    return CapacityGraph(graph.num_nodes, tuple(spanned), {arc: load for arc, load in arcs.items() if load})
+
+
+def partition_throughput(graph: CapacityGraph, parts: Iterable[frozenset[int]]) -> Fraction:
+    r"""What an all-reduce attains at most with any algorithm, by one partition of the nodes.
+
+    Divide V in parts, m of which have terminals.  Of every element, messages between those m parts number at least
+    2 (m - 1): the first part that knows its sum heard from each other, directly or not, and then each of them still has
+    to hear it (F. Harary, A. Schwenk, 1974, https://doi.org/10.1016/0016-0032(74)90061-5).  Sums of several elements
+    count for one bit each.  A message crosses one arc between parts; or, if it passes parts of switches, which neither
+    sum nor copy, at least two arcs with an end in such a part.  With half of the capacity of those arcs counted,
+
+    .. math:: X \le \Big( \sum_{e\ \text{between parts of terminals}} b_e
+        + \tfrac12 \sum_{e\ \text{at parts of switches}} b_e \Big) \Big/ 2 (m - 1)
+    """
+    part_of = {node: number for number, part in enumerate(parts) for node in part}
+    inhabited = {part_of[terminal] for terminal in graph.terminals}
+    crossing = Fraction(0)
+    for (tail, head), capacity in graph.arcs.items():
+        if part_of[tail] != part_of[head]:
+            is_direct = {part_of[tail], part_of[head]} <= inhabited
+            crossing += capacity if is_direct else Fraction(capacity, 2)
+    return crossing / (2 * (len(inhabited) - 1))
+
+
+def partition_bound(graph: CapacityGraph) -> Fraction:
+    """The least of some partitions: parts are what links of more than some capacity join.
+
+    Of these links once all count, once those between nodes of one sort, and once those between terminals.
+    """
+    sort = {node: node in graph.terminals for node in range(graph.num_nodes)}
+    links = (
+        set(graph.arcs),
+        {arc for arc in graph.arcs if sort[arc[0]] == sort[arc[1]]},
+        {arc for arc in graph.arcs if sort[arc[0]] and sort[arc[1]]},
+    )
+    partitions = {
+        _joined(graph, {arc for arc in arcs if graph.arcs[arc] > least})
+        for least in {0, *graph.arcs.values()}
+        for arcs in links
+    }
+    inhabited = [parts for parts in partitions if sum(not part.isdisjoint(graph.terminals) for part in parts) > 1]
+    return min(partition_throughput(graph, parts) for parts in inhabited)
+
+
+def _joined(graph: CapacityGraph, arcs: Iterable[tuple[int, int]]) -> frozenset[frozenset[int]]:
+    """The connected parts of the nodes under some arcs."""
+    part = {node: {node} for node in range(graph.num_nodes)}
+    for tail, head in arcs:
+        if part[tail] is not part[head]:
+            part[tail] |= part[head]
+            for node in part[head]:
+                part[node] = part[tail]
+    return frozenset(frozenset(members) for members in part.values())

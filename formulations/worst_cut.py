@@ -1,0 +1,155 @@
+r"""The worst cut of a graph: how fast every terminal can send the same to all others, against any algorithm.
+
+Sets and data
+    Nodes V, terminals :math:`N \subseteq V`, arcs e of capacity :math:`b_e`; for a set S of nodes,
+    :math:`B^+(S)` is the capacity of the arcs that leave it.
+
+Objective
+    .. math:: \lambda = \min \{ B^+(S) / |S \cap N| : S \cap N \ne \emptyset, \; N \not\subseteq S \}
+
+Bound
+    In an all-gather every terminal has one unit that all others need.  A terminal outside of S needs the
+    :math:`|S \cap N|` units of S, and nothing that leaves S can be made of less than it stands for: an encoder of
+    fewer bits would have the same output for two inputs (cut-set bound; T. Cover, J. Thomas, *Elements of Information
+    Theory*, 15.10).  So it takes at least :math:`1 / \lambda` per unit, whatever nodes compute or copy.  A
+    reduce-scatter on the graph with all arcs reversed takes as long: if its parts have to add up to arbitrary numbers,
+    the sums that belong to S depend on every value outside, and as many units must enter S.  A broadcast has one
+    terminal with data, and :math:`\lambda` is the least capacity of a cut behind it.
+
+    The bound is tight where switches let out as much as they let in (L. Zhao et al., ForestColl,
+    https://arxiv.org/abs/2402.06787, theorem 1): out-trees attain it, by J. Edmonds (1973).
+
+Method
+    A super source feeds :math:`\lambda` into each terminal.  Then :math:`\lambda` is possible iff, for every terminal
+    v, a flow of :math:`\lambda |N|` reaches v: the cut of S and the source has
+    :math:`B^+(S) + \lambda |N \setminus S|`.
+    Where the flow is smaller, the ratio of its cut is the next :math:`\lambda` (Newton's method of W. Dinkelbach, 1967,
+    https://doi.org/10.1287/mnsc.13.7.492): each is a ratio of a cut, so that the last one is exact, with its cut.
+    As :math:`\lambda` only falls, a terminal that passed once has passed; later cuts need only sets that hold it.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from formulations.edge_splitting import balanced
+from formulations.flow_network import UNLIMITED, CapacityGraph, FlowNetwork, MinimumCut
+
+
+class WorstCut(NamedTuple):
+    """The least ratio of what leaves a set of nodes and what the set must send, and the set."""
+
+    ratio: Fraction
+    nodes: frozenset[int]
+
+
+def worst_cut(graph: CapacityGraph) -> WorstCut:
+    """The worst cut of an all-gather of equal shares, at least two terminals provided."""
+    return worst_cut_of_shares(graph, dict.fromkeys(graph.terminals, 1))
+
+
+def worst_cut_of_shares(graph: CapacityGraph, shares: Mapping[int, int]) -> WorstCut:
+    """The same where terminals have different numbers of units, some of them perhaps none."""
+    feeder, total = _Feeder(graph, shares), sum(shares.values())
+    worst = _worst_receiver(graph, shares, total)
+    for terminal in graph.terminals:
+        while True:
+            cut = feeder.cut_before(terminal, worst.ratio)
+            if cut.value >= worst.ratio.numerator * total:
+                break
+            sent = sum(share for node, share in shares.items() if node in cut.nodes)
+            nodes = frozenset(node for node in cut.nodes if node < graph.num_nodes)
+            worst = WorstCut(Fraction(graph.capacity_out(nodes), sent), nodes)
+        feeder.pass_terminal(terminal)
+    return worst
+
+
+def worst_broadcast(graph: CapacityGraph, root: int) -> WorstCut:
+    """The least capacity behind which a terminal is, seen from the root."""
+    network, capacities = FlowNetwork(tuple(graph.arcs)), tuple(graph.arcs.values())
+    cuts = (network.min_cut(capacities, root, terminal) for terminal in graph.terminals if terminal != root)
+    least = min(cuts, key=lambda cut: cut.value)
+    return WorstCut(Fraction(least.value), least.nodes)
+
+
+def _worst_receiver(graph: CapacityGraph, shares: Mapping[int, int], total: int) -> WorstCut:
+    """The worst of the sets that are everything but one terminal."""
+    entering = dict.fromkeys(graph.terminals, 0)
+    for (_, head), capacity in graph.arcs.items():
+        if head in entering:
+            entering[head] += capacity
+    ratios = {
+        terminal: Fraction(entering[terminal], total - shares.get(terminal, 0))
+        for terminal in graph.terminals
+        if shares.get(terminal, 0) < total
+    }
+    terminal = min(ratios, key=lambda node: ratios[node])
+    return WorstCut(ratios[terminal], frozenset(range(graph.num_nodes)) - {terminal})
+
+
+class _Feeder:
+    """The graph with a super source before the terminals."""
+
+    def __init__(self, graph: CapacityGraph, shares: Mapping[int, int]) -> None:
+        self._source = graph.num_nodes
+        self._place = {node: number for number, node in enumerate(graph.terminals)}
+        self._network = FlowNetwork([*graph.arcs, *((self._source, node) for node in graph.terminals)])
+        self._inside = np.array(list(graph.arcs.values()), dtype=np.int64)
+        self._shares = np.array([shares.get(node, 0) for node in graph.terminals], dtype=np.int64)
+        self._passed = np.zeros(len(graph.terminals), dtype=bool)
+
+    def cut_before(self, terminal: int, ratio: Fraction) -> MinimumCut:
+        """The least cut between source and terminal, times the denominator of the ratio that the source feeds."""
+        fed = np.where(self._passed, UNLIMITED // 2 // len(self._passed), self._shares * ratio.numerator)
+        capacities = np.concatenate((self._inside * ratio.denominator, fed))
+        return self._network.min_cut(capacities, self._source, terminal)
+
+    def pass_terminal(self, terminal: int) -> None:
+        """Let later cuts have a terminal on the side of the source."""
+        self._passed[self._place[terminal]] = True
+
+
+def fixed_shares(graph: CapacityGraph, count: int) -> tuple[Fraction, CapacityGraph]:
+    r"""The least scale of capacities at which every terminal sends `count` whole units to all others, and the graph.
+
+    Capacities are rounded down at a scale U, so that trees of one unit use them: :math:`\lfloor U b_e \rfloor`.  The
+    throughput is count / U per terminal.  U is a multiple of :math:`1 / b_e` for some arc, where a capacity gets one
+    unit more.
+    """
+    best = worst_cut(graph).ratio
+    lowest = count / best
+    steps = sorted({Fraction(1, capacity) for capacity in graph.arcs.values()})
+    scales = sorted(
+        {lowest, *(step * n for step in steps for n in _whole_between(lowest / step, (lowest + steps[-1]) / step))}
+    )
+    place = bisect_left(scales, True, key=lambda scale: _fits(graph, scale, count))
+    scale = scales[place] if place < len(scales) else _doubled(graph, lowest, count)
+    return scale, scaled(graph, scale)
+
+
+def _doubled(graph: CapacityGraph, scale: Fraction, count: int) -> Fraction:
+    """A scale that is large enough, where rounding takes more than a unit of the smallest arc."""
+    while not _fits(graph, scale, count):
+        scale *= 2
+    return scale
+
+
+def _whole_between(low: Fraction, high: Fraction) -> range:
+    return range(math.ceil(low), math.floor(high) + 1)
+
+
+def scaled(graph: CapacityGraph, scale: Fraction) -> CapacityGraph:
+    """The graph with whole multiples of its capacities, rounded down, that switches can pass on."""
+    arcs = {arc: math.floor(capacity * scale) for arc, capacity in graph.arcs.items()}
+    return balanced(CapacityGraph(graph.num_nodes, graph.terminals, {arc: c for arc, c in arcs.items() if c}))
+
+
+def _fits(graph: CapacityGraph, scale: Fraction, count: int) -> bool:
+    """Whether every terminal can send so many units to all others."""
+    reduced = scaled(graph, scale)
+    entered = {head for _, head in reduced.arcs}
+    return entered.issuperset(graph.terminals) and worst_cut(reduced).ratio >= count

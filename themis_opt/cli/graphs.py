@@ -1,0 +1,203 @@
+"""What ``bound``, ``solve``, ``compare`` and ``show`` do with networks that are graphs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Option
+
+from themis_opt.base.errors import InputError
+from themis_opt.cli import options
+from themis_opt.cli.process import UNMET
+
+if TYPE_CHECKING:
+    from themis_opt.base.units import Form
+    from themis_opt.graphs.comparison import GraphComparison
+    from themis_opt.graphs.network import GraphInstance, GraphNetwork
+
+EACH = "each"
+"""What ``--lost`` says for every link in turn."""
+
+
+@dataclass(frozen=True)
+class NetworkChanges(options.OptionGroup):
+    """Links and nodes that are lost or slow."""
+
+    lost: Annotated[
+        str | None, Option(help="Nodes and links that fail, with commas between; 'each' tries every link alone.")
+    ] = None
+    slow: Annotated[
+        str | None, Option(help="Links with a part of their bandwidth, such as a-b=0.5, with commas between.")
+    ] = None
+
+    @property
+    def in_words(self) -> str:
+        """What is changed."""
+        parts = [f"Without {self.lost}"] if self.lost else []
+        return ", ".join([*parts, *([f"with {self.slow}"] if self.slow else [])])
+
+    def apply(self, network: "GraphNetwork") -> "GraphNetwork":
+        """The network with these changes, but for those of each link."""
+        factors = dict(map(_factor, options.split(self.slow) or ()))
+        names = () if self.lost == EACH else options.split(self.lost) or ()
+        slowed = network.slowed(factors) if factors else network
+        return slowed.without(names) if names else slowed
+
+
+def _factor(text: str) -> tuple[str, float]:
+    name, _, factor = text.partition("=")
+    try:
+        return name, float(factor)
+    except ValueError:
+        raise InputError("must be a link and a factor, such as a-b=0.5", field="--slow", value=text) from None
+
+
+def load(source: str, changes: options.Changes, network: NetworkChanges) -> "GraphInstance | None":
+    """The graph of a file or a shipped name, healthy; None if it is none, and nothing is to be lost or slow."""
+    from themis_opt.graphs.conversion import as_graph
+    from themis_opt.graphs.network import graph_file, load_graph
+
+    path = graph_file(source)
+    if path is None:
+        return as_graph(options.load_instance(source, changes)) if network.lost or network.slow else None
+    instance = load_graph(path)
+    given = changes.given()
+    size = given.pop("size", None)
+    for name, value in given.items():
+        raise InputError("is not for graphs", field=f"--{name.replace('_', '-')}", value=value)
+    return instance.resized(size) if size else instance
+
+
+def bound(healthy: "GraphInstance", network: NetworkChanges, *, as_json: bool) -> None:
+    """Print the bounds of a graph, or what is lost."""
+    from themis_opt.base.units import nanoseconds
+    from themis_opt.cli.printing import say
+    from themis_opt.graphs.bounds import graph_bounds, throughput
+    from themis_opt.graphs.comparison import loss, loss_in_words
+
+    if network.lost == EACH:
+        _print_every_loss(healthy.on(network.apply(healthy.network)), as_json=as_json)
+        return
+    instance = healthy.on(network.apply(healthy.network))
+    if network.in_words and not as_json:
+        say(loss_in_words(healthy, loss(healthy, instance.network, network.in_words)))
+    rows = [
+        {
+            "bound": one.name,
+            "bound_ns": nanoseconds(float(one.picoseconds)),
+            "algorithm_bandwidth": throughput(instance, one) if one.picoseconds else None,
+            "scope": one.holds,
+            "meaning": one.meaning,
+        }
+        for one in graph_bounds(instance).values()
+    ]
+    shown: dict[str, tuple[str, Form]] = {
+        "bound": ("bound", "text"),
+        "bound_ns": ("makespan >=", "time"),
+        "scope": ("holds for", "text"),
+        "meaning": ("meaning", "text"),
+    }
+    _print(f"{instance.name or 'graph'}: lower bounds", rows, shown, as_json=as_json)
+
+
+def _print(
+    title: str, rows: Sequence[Mapping[str, object]], shown: "Mapping[str, tuple[str, Form]]", *, as_json: bool
+) -> None:
+    from themis_opt.cli.printing import print_json, print_rows
+
+    if as_json:
+        print_json(rows)
+    else:
+        print_rows(title, rows, shown)
+
+
+def _print_every_loss(instance: "GraphInstance", *, as_json: bool) -> None:
+    """The table of what single links are worth, and the worst in a sentence."""
+    from themis_opt.cli.printing import say
+    from themis_opt.graphs.comparison import every_loss, loss_in_words
+
+    losses = every_loss(instance)
+    if not as_json:
+        say(loss_in_words(instance, losses[0]))
+    shown: dict[str, tuple[str, Form]] = {
+        "lost": ("lost", "text"),
+        "kept": ("speed kept at most", "share"),
+        "meaning": ("what decides then", "text"),
+    }
+    _print(f"{instance.name or 'graph'}: without one link", [one.row() for one in losses], shown, as_json=as_json)
+
+
+def compare(
+    healthy: "GraphInstance",
+    network: NetworkChanges,
+    policies: str | None,
+    *,
+    folder: Path | None,
+    gap: float | None,
+    beside_healthy: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Compare plans on a graph, say what is best, and write it if there is a folder."""
+    from themis_opt.base.units import format_percent
+    from themis_opt.cli.printing import say, say_all, tell
+    from themis_opt.graphs.comparison import compare_graph, kept_in_words
+
+    if network.lost == EACH:
+        raise InputError("'each' is for 'bound': schedules are made for one network", field="--lost", value=EACH)
+    names = options.split(policies)
+    compared = compare_graph(healthy.on(network.apply(healthy.network)), names)
+    if not as_json:
+        if beside_healthy:
+            say(kept_in_words(compare_graph(healthy, names), compared, network.in_words or "Unchanged"))
+        say_all(compared.verdict)
+    _print_results(compared, as_json=as_json)
+    if folder is not None:
+        _write(folder, compared)
+    if gap is not None and compared.best.gap > gap:
+        tell(f"the gap of {format_percent(gap)} was not reached: {format_percent(compared.best.gap)}")
+        raise typer.Exit(UNMET)
+
+
+def _print_results(compared: "GraphComparison", *, as_json: bool) -> None:
+    from themis_opt.cli.printing import tell_note
+
+    instance, bound = compared.instance, compared.best.bound
+    shown: dict[str, tuple[str, Form]] = {
+        "policy": ("policy", "text"),
+        "makespan_ns": ("makespan", "time"),
+        "gap": ("gap", "share"),
+        "algorithm_bandwidth": ("bandwidth", "bandwidth"),
+        "pieces": ("pieces", "count"),
+        "chunks": ("chunks of each", "count"),
+    }
+    title = f"{instance.name or 'graph'}: {instance.network.num_npus} NPUs, bound of any algorithm: {bound.name}"
+    _print(title, [result.row() for result in compared.results], shown, as_json=as_json)
+    for name, rule in compared.refused.items():
+        tell_note(f"{name} was left out: {rule}")
+
+
+def _write(folder: Path, compared: "GraphComparison") -> None:
+    """Write the best schedule."""
+    from themis_opt.base.documents import make_folder, write_atomically
+    from themis_opt.cli.printing import tell_files
+    from themis_opt.graphs.schedule_file import schedule_text
+
+    make_folder(folder)
+    path = folder / "schedule.json"
+    write_atomically(path, schedule_text(compared.best.schedule))
+    tell_files([path])
+
+
+def show(healthy: "GraphInstance", *, as_json: bool) -> None:
+    """Describe a graph."""
+    from themis_opt.cli.printing import print_json, print_table, say
+    from themis_opt.graphs.description import graph_headline, graph_tables
+
+    if as_json:
+        print_json(healthy.model_dump(mode="json", exclude_defaults=True))
+        return
+    say(graph_headline(healthy))
+    for title, rows in graph_tables(healthy).items():
+        print_table(title, tuple(rows[0]), [tuple(row.values()) for row in rows])

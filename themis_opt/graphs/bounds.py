@@ -1,0 +1,187 @@
+"""What no schedule on a graph beats: one row for each reason, and in words what decides."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import inf
+from typing import Literal
+
+from formulations.concurrent_flow import concurrent_flow, distances, length_bound
+from formulations.flow_network import CapacityGraph
+from formulations.shared_roots import partition_bound, share_roots
+from formulations.worst_cut import WorstCut, worst_broadcast, worst_cut
+from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_link
+from themis_opt.graphs.network import GraphInstance, GraphNetwork
+from themis_opt.problem.phases import CollectiveKind
+
+Reach = Literal["any algorithm", "trees"]
+
+UNFOLDED = 12_000
+"""Most flow variables of an all-to-all of which every source is one; larger programmes take seconds."""
+
+TOLERANCE = 1e-9
+"""Share by which bounds of linear programmes are lowered, since solvers round."""
+
+
+@dataclass(frozen=True)
+class GraphBound:
+    """A lower bound on the makespan.
+
+    Attributes
+    ----------
+    name : str
+    picoseconds : Fraction
+    holds : str
+        ``any algorithm``, or ``trees``: reductions and broadcasts along trees of any kind.
+    meaning : str
+        What decides.
+    """
+
+    name: str
+    picoseconds: Fraction
+    holds: Reach
+    meaning: str
+
+
+def graph_bounds(instance: GraphInstance) -> dict[str, GraphBound]:
+    """All bounds of an instance by name, those of any algorithm first."""
+    return {bound.name: bound for bound in (*_volume_bounds(instance), _latency_bound(instance))}
+
+
+def best_bound(instance: GraphInstance, *, trees: bool = False) -> GraphBound:
+    """The largest bound on any algorithm; with `trees` on those along trees."""
+    bounds = graph_bounds(instance).values()
+    return max((b for b in bounds if trees or b.holds == "any algorithm"), key=lambda bound: bound.picoseconds)
+
+
+def throughput(instance: GraphInstance, bound: GraphBound) -> float:
+    """Bytes per second of the buffer of one NPU in the time of a bound."""
+    time = float(bound.picoseconds)
+    return instance.collective.size * PICOSECONDS_PER_SECOND / time if time else inf
+
+
+def _volume_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
+    match instance.kind:
+        case CollectiveKind.ALL_GATHER | CollectiveKind.REDUCE_SCATTER:
+            turned = instance.kind is CollectiveKind.REDUCE_SCATTER
+            cut = _worst_cut(instance.network, turned=turned)
+            yield _cut_bound(instance, cut, cut.ratio * instance.network.num_npus, turned=turned)
+        case CollectiveKind.BROADCAST | CollectiveKind.REDUCE:
+            yield _root_cut(instance, turned=instance.kind is CollectiveKind.REDUCE)
+        case CollectiveKind.ALL_TO_ALL:
+            yield _flow_bound(instance, instance.network.capacities)
+        case CollectiveKind.ALL_REDUCE:
+            yield from _all_reduce_bounds(instance)
+
+
+def _picoseconds(instance: GraphInstance, units: Fraction) -> Fraction:
+    """Time for the whole buffer at a rate in units of capacity."""
+    return instance.collective.size * PICOSECONDS_PER_SECOND / (units * instance.network.unit)
+
+
+def _root_cut(instance: GraphInstance, *, turned: bool) -> GraphBound:
+    """All data leave a root, or enter it."""
+    graph = instance.network.capacities
+    cut = worst_broadcast(graph.reversed if turned else graph, instance.root)
+    return _cut_bound(instance, cut, cut.ratio, turned=turned)
+
+
+def _cut_bound(instance: GraphInstance, cut: WorstCut, units: Fraction, *, turned: bool) -> GraphBound:
+    """What must leave the nodes of a cut, or enter them, and the least latency of its links after the last byte."""
+    network = instance.network
+    crossing = [arc for arc in network.arcs if (arc[turned] in cut.nodes) and (arc[not turned] not in cut.nodes)]
+    latency = min(network.latencies[arc] for arc in crossing)
+    rate = format_link(float(sum(network.arcs[arc] for arc in crossing)))
+    links = f"{len(crossing)} link{'s' * (len(crossing) > 1)} ({rate})"
+    words = f"{'into' if turned else 'out of'} {words_of(network, cut.nodes)} over {links}"
+    return GraphBound("cut", _picoseconds(instance, units) + latency, "any algorithm", words)
+
+
+def _flow_bound(instance: GraphInstance, graph: CapacityGraph) -> GraphBound:
+    """Maximum concurrent flow."""
+    fold = len(graph.terminals) * len(graph.arcs) > UNFOLDED
+    flow = concurrent_flow(graph, fold=fold)
+    ratio = length_bound(graph, flow.lengths)
+    time = _picoseconds(instance, ratio * len(graph.terminals))
+    longest = max(flow.lengths.values())
+    full = [arc for arc, length in flow.lengths.items() if length == longest]
+    words = f"maximum concurrent flow, of which {len(full)} of {len(flow.lengths)} link directions have most"
+    return GraphBound("flow", time, "any algorithm", words)
+
+
+def _all_reduce_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
+    """The single cut, the best of some partitions if switches do not sum, and the optimum of trees."""
+    network = instance.network
+    sides = [_root_cut(instance, turned=turned) for turned in (False, True)]
+    yield max(sides, key=lambda bound: bound.picoseconds)
+    if not network.switches_that("sums") and not network.switches_that("multicasts"):
+        units = partition_bound(network.capacities)
+        words = "messages between parts of the graph: two for each part but one"
+        yield GraphBound("partition", _picoseconds(instance, units), "any algorithm", words)
+    rate = Fraction(_tree_rate(network)) * Fraction(1 + TOLERANCE)
+    words = "linear programme of trees whose roots share the data freely"
+    yield GraphBound("trees", _picoseconds(instance, rate), "trees", words)
+
+
+@lru_cache(maxsize=64)
+def _tree_rate(network: GraphNetwork) -> float:
+    sums, copies = network.switches_that("sums"), network.switches_that("multicasts")
+    return share_roots(network.capacities, sums, copies).throughput
+
+
+@lru_cache(maxsize=64)
+def _worst_cut(network: GraphNetwork, *, turned: bool) -> WorstCut:
+    return worst_cut(network.capacities.reversed if turned else network.capacities)
+
+
+def _latency_bound(instance: GraphInstance) -> GraphBound:
+    """What the last byte of the farthest NPU takes: all NPUs influence all, or the root does, or all do the root."""
+    network = instance.network
+    npus = network.capacities.terminals
+    rooted = instance.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
+    lengths = network.latencies
+    if instance.kind is CollectiveKind.REDUCE:
+        lengths = {(head, tail): latency for (tail, head), latency in lengths.items()}
+    reach = (
+        (distance, source, sink)
+        for source in ((instance.root,) if rooted else npus)
+        for sink, distance in distances(len(network.nodes), lengths, source).items()
+        if sink in network.capacities.terminals
+    )
+    distance, source, sink = max(reach)
+    words = f"distance between {network.nodes[source].name} and {network.nodes[sink].name}"
+    return GraphBound("latency", Fraction(distance), "any algorithm", words)
+
+
+def words_of(network: GraphNetwork, nodes: Iterable[int]) -> str:
+    """The NPUs among some nodes in words: by boxes, the part of a name before the last full stop, where they are whole.
+
+    Of more than half of the NPUs the others are named.
+    """
+    names = [network.nodes[node].name for node in sorted(nodes) if network.nodes[node].kind == "npu"]
+    if len(names) == 1:
+        return names[0]
+    if 2 * len(names) > network.num_npus:
+        others = sorted(set(network.npus) - set(names), key=network.npus.index)
+        return f"the {len(names)} NPUs but {_listed(network, others)}"
+    return f"the {len(names)} NPUs {'of ' if _whole_boxes(network, names) else ''}{_listed(network, names)}"
+
+
+def _listed(network: GraphNetwork, names: list[str]) -> str:
+    parts = _whole_boxes(network, names) or names
+    return ", ".join(parts) if len(parts) <= MOST_NAMED else f"{', '.join(parts[: MOST_NAMED - 1])}, ..."
+
+
+MOST_NAMED = 4
+"""Boxes or NPUs of a set that are named."""
+
+
+def _whole_boxes(network: GraphNetwork, names: list[str]) -> list[str]:
+    """The boxes that some NPUs are all the NPUs of; none where some are parts of one, or of none."""
+    boxes: dict[str, set[str]] = defaultdict(set)
+    for npu in network.npus:
+        boxes[npu.rpartition(".")[0]].add(npu)
+    whole = {box: members for box, members in boxes.items() if box and members <= set(names) and len(boxes) > 1}
+    return list(whole) if set().union(*whole.values()) == set(names) else []

@@ -1,0 +1,193 @@
+"""Plans on a graph side by side, and what a network keeps of its speed without some of its links."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+
+from themis_opt.base.errors import InputError, suggestion
+from themis_opt.base.units import format_duration, format_percent, format_rate, nanoseconds
+from themis_opt.graphs.bounds import GraphBound, best_bound, throughput
+from themis_opt.graphs.network import GraphInstance, GraphNetwork
+from themis_opt.graphs.plan import GraphPlan
+from themis_opt.graphs.rivals import direct_plan, double_tree_plan, greedy_plan, ring_plan
+from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks
+from themis_opt.graphs.trees import tree_plan
+from themis_opt.graphs.validation import validate_graph
+
+GRAPH_POLICIES: Mapping[str, Callable[[GraphInstance], GraphPlan]] = MappingProxyType(
+    {
+        "trees": tree_plan,
+        "trees=1": partial(tree_plan, count=1),
+        "trees=2": partial(tree_plan, count=2),
+        "ring": ring_plan,
+        "double_tree": double_tree_plan,
+        "direct": direct_plan,
+        "greedy": greedy_plan,
+    }
+)
+"""The plans that are compared, trees first."""
+
+ENOUGH = 1.002
+"""Multiple of the bound at which no other number of chunks is tried."""
+
+
+@dataclass(frozen=True, eq=False)
+class GraphResult:
+    """A validated schedule beside the bounds of its instance."""
+
+    policy: str
+    schedule: GraphSchedule
+    bound: GraphBound
+
+    @property
+    def gap(self) -> float:
+        """Part of the bound on any algorithm by which it takes longer."""
+        return self.schedule.makespan / float(self.bound.picoseconds) - 1
+
+    def row(self) -> dict[str, object]:
+        """Plain values of a row of the table."""
+        plan = self.schedule.plan
+        return {
+            "policy": self.policy,
+            "makespan_ns": nanoseconds(self.schedule.makespan),
+            "gap": self.gap,
+            "algorithm_bandwidth": self.schedule.algorithm_bandwidth,
+            "pieces": sum(piece.elements > 0 for piece in plan.pieces),
+            "chunks": self.schedule.chunks,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class GraphComparison:
+    """The results of one instance, the fastest first, and why other policies are not among them."""
+
+    instance: GraphInstance
+    results: tuple[GraphResult, ...]
+    refused: Mapping[str, str]
+
+    @property
+    def best(self) -> GraphResult:
+        """The fastest."""
+        return self.results[0]
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """What to know before the table."""
+        best, bound = self.best, self.best.bound
+        trees = best_bound(self.instance, trees=True)
+        kind = self.instance.kind.value
+        first = (
+            f"{best.policy} takes {format_duration(best.schedule.makespan)} for {kind}, "
+            f"{format_percent(best.gap)} above what any algorithm needs ({bound.meaning})."
+        )
+        lines = [first]
+        if trees.picoseconds > bound.picoseconds * (1 + WORTH_SAYING):
+            gap = best.schedule.makespan / float(trees.picoseconds) - 1
+            lines.append(f"It is {format_percent(gap)} above what any trees need ({trees.meaning}).")
+        rival = next((result for result in self.results if not result.policy.startswith("trees")), None)
+        if rival is not None and rival is not best:
+            ratio = rival.schedule.makespan / best.schedule.makespan
+            lines.append(f"{rival.policy}, the fastest of the others, takes {ratio:.2f} times as long.")
+        return tuple(lines)
+
+
+WORTH_SAYING = 1e-6
+
+
+def compare_graph(instance: GraphInstance, policies: Iterable[str] | None = None) -> GraphComparison:
+    """Plan, simulate and validate policies, by default all that are for the kind of collective.
+
+    Raises
+    ------
+    InputError
+        If there is no policy of a name, or one that is named is not for this kind.
+    """
+    bound = best_bound(instance)
+    names = tuple(GRAPH_POLICIES) if policies is None else tuple(policies)
+    results, refused = dict[str, GraphResult](), dict[str, str]()
+    for name in names:
+        if name not in GRAPH_POLICIES:
+            rule = f"must be one of {', '.join(GRAPH_POLICIES)}{suggestion(name, GRAPH_POLICIES)}"
+            raise InputError(rule, field="--policies", value=name)
+        try:
+            plan = GRAPH_POLICIES[name](instance)
+        except InputError as error:
+            if policies is not None:
+                raise
+            refused[name] = error.rule
+            continue
+        schedule = in_best_chunks(plan, ENOUGH * float(bound.picoseconds))
+        validate_graph(schedule)
+        results[name] = GraphResult(name, schedule, bound)
+    ranked = sorted(results.values(), key=lambda result: result.schedule.makespan)
+    return GraphComparison(instance, tuple(ranked), refused)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What is left of the bound without something."""
+
+    name: str
+    healthy: GraphBound
+    bound: GraphBound | None
+
+    @property
+    def kept(self) -> float:
+        """Part of the healthy speed; 0 where NPUs do not reach each other."""
+        return float(self.healthy.picoseconds / self.bound.picoseconds) if self.bound else 0.0
+
+    def row(self) -> dict[str, object]:
+        """Plain values of a row of the table."""
+        meaning = self.bound.meaning if self.bound else "NPUs do not reach each other"
+        return {"lost": self.name, "kept": self.kept, "meaning": meaning}
+
+
+def loss(instance: GraphInstance, network: GraphNetwork | None, name: str) -> Loss:
+    """What an instance keeps on a network that was changed; none if that is not connected.
+
+    Where the collective depends on the number of NPUs, the time for the same buffer counts.
+    """
+    healthy = best_bound(instance, trees=True)
+    bound = None if network is None else best_bound(instance.on(network), trees=True)
+    return Loss(name, healthy, bound)
+
+
+def every_loss(instance: GraphInstance) -> tuple[Loss, ...]:
+    """The loss of every single link, what hurts most first."""
+    losses = []
+    for link in instance.network.links:
+        try:
+            network = instance.network.without([link.label])
+        except InputError:
+            network = None
+        losses.append(loss(instance, network, link.label))
+    return tuple(sorted(losses, key=lambda one: one.kept))
+
+
+def loss_in_words(instance: GraphInstance, one: Loss) -> str:
+    """The sentence about a loss."""
+    if one.bound is None:
+        return f"Without {one.name} NPUs do not reach each other."
+    rates = [format_rate(throughput(where, bound)) for where, bound in ((instance, one.healthy), (instance, one.bound))]
+    limit = "any algorithm" if one.bound.holds == "any algorithm" else "any trees"
+    return (
+        f"{one.name}: {instance.kind.value} keeps {format_percent(one.kept)} of its speed at most, "
+        f"{rates[1]} instead of {rates[0]} ({limit}: {one.bound.meaning})."
+    )
+
+
+def kept_in_words(healthy: GraphComparison, changed: GraphComparison, name: str) -> str:
+    """The sentence about schedules before and after."""
+    before, after = healthy.best.schedule.makespan, changed.best.schedule.makespan
+    rings = [
+        next((r.schedule.makespan for r in compared.results if r.policy == "ring"), None)
+        for compared in (healthy, changed)
+    ]
+    words = (
+        f"{name}: {changed.instance.kind.value} keeps {format_percent(before / after)} of its speed "
+        f"with {changed.best.policy}, {format_duration(after)} instead of {format_duration(before)}"
+    )
+    if rings[0] and rings[1]:
+        words += f"; the ring keeps {format_percent(rings[0] / rings[1])}, and takes {format_duration(rings[1])}"
+    return f"{words}."

@@ -1,0 +1,320 @@
+"""Networks as graphs of NPUs, switches and links, and the collective that is run on one."""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from functools import cached_property
+from math import gcd, lcm
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import networkx as nx
+from pydantic import Field, StrictBool, ValidationError, model_validator
+
+from formulations.flow_network import CapacityGraph
+from themis_opt.base.documents import read_json
+from themis_opt.base.errors import InputError, suggestion
+from themis_opt.base.units import BytesPerSecond, Picoseconds
+from themis_opt.problem.catalog import INSTANCES
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.fields import MAX_BANDWIDTH, FieldError, Model, located
+from themis_opt.problem.instance import INSTANCE_FORMAT
+from themis_opt.problem.phases import CollectiveKind
+
+Name = Annotated[str, Field(min_length=1, pattern=r"^[^,=\s]+$")]
+"""What ``--lost`` and ``--slow`` name: without commas, equals signs and blanks."""
+
+MAX_NODES, MAX_LINKS = 2**14, 2**18
+"""Most nodes and links of a graph: flows between all pairs of more would take hours."""
+
+FINEST = 1000
+"""Largest denominator of a bandwidth in bytes per second, so that thirds and sevenths are read as what they are."""
+
+
+class GraphNode(Model):
+    """An NPU or a switch.
+
+    A switch that `sums` may add up what it receives; one that `multicasts` may send on several copies.
+    """
+
+    name: Name
+    kind: Literal["npu", "switch"] = "npu"
+    sums: StrictBool = False
+    multicasts: StrictBool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for flag in ("sums", "multicasts"):
+            if self.kind == "npu" and flag in self.model_fields_set:
+                raise FieldError("only switches say so, since NPUs do both", flag)
+        return self
+
+
+class GraphLink(Model):
+    """A cable between two nodes.
+
+    `bandwidth` is that from the first end to the second, `back` the other way: the same where it is not given, 0 where
+    the link has one direction.  `latency` is from the last byte sent to its arrival, each way.
+    """
+
+    ends: tuple[Name, Name]
+    bandwidth: Annotated[BytesPerSecond, Field(gt=0, le=MAX_BANDWIDTH)]
+    back: Annotated[BytesPerSecond, Field(ge=0, le=MAX_BANDWIDTH)] | None = None
+    latency: Annotated[Picoseconds, Field(ge=0)] = 0
+    name: Annotated[str, Field(pattern=r"^[^,=\s]*$")] = ""
+
+    @property
+    def label(self) -> str:
+        """The name, or both ends."""
+        return self.name or "-".join(self.ends)
+
+    @property
+    def bandwidths(self) -> dict[tuple[str, str], float]:
+        """Bytes per second of each direction that there is."""
+        first, second = self.ends
+        back = self.bandwidth if self.back is None else self.back
+        return {(first, second): self.bandwidth} | ({(second, first): back} if back else {})
+
+    def slower(self, factor: float) -> Self:
+        """The link with a part of its bandwidth."""
+        back = None if self.back is None else self.back * factor
+        return self.model_copy(update={"bandwidth": self.bandwidth * factor, "back": back})
+
+
+class GraphNetwork(Model):
+    """NPUs and switches, and links between them; every NPU reaches every other one."""
+
+    name: str = ""
+    nodes: Annotated[tuple[GraphNode, ...], Field(max_length=MAX_NODES)]
+    links: Annotated[tuple[GraphLink, ...], Field(max_length=MAX_LINKS)]
+    source: str = ""
+
+    @cached_property
+    def npus(self) -> tuple[str, ...]:
+        """Names of the NPUs, in order."""
+        return tuple(node.name for node in self.nodes if node.kind == "npu")
+
+    @property
+    def num_npus(self) -> int:
+        """How many NPUs there are."""
+        return len(self.npus)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The number of each node."""
+        return {node.name: number for number, node in enumerate(self.nodes)}
+
+    @cached_property
+    def graph(self) -> "nx.DiGraph[str]":
+        """The network for algorithms of one's own: `bandwidth`, `latency` and `link` of edges, what nodes are."""
+        graph: nx.DiGraph[str] = nx.DiGraph(name=self.name)
+        for node in self.nodes:
+            graph.add_node(node.name, kind=node.kind, sums=node.sums, multicasts=node.multicasts)
+        for link in self.links:
+            for (tail, head), bandwidth in link.bandwidths.items():
+                graph.add_edge(tail, head, bandwidth=bandwidth, latency=link.latency, link=link.label)
+        return graph
+
+    @cached_property
+    def arcs(self) -> dict[tuple[int, int], Fraction]:
+        """Exact bytes per second from node to node, by their numbers."""
+        index = self.index
+        return {
+            (index[tail], index[head]): Fraction(bandwidth).limit_denominator(FINEST)
+            for link in self.links
+            for (tail, head), bandwidth in link.bandwidths.items()
+        }
+
+    @cached_property
+    def latencies(self) -> dict[tuple[int, int], int]:
+        """Picoseconds from node to node, by their numbers."""
+        index = self.index
+        return {(index[tail], index[head]): link.latency for link in self.links for tail, head in link.bandwidths}
+
+    @cached_property
+    def unit(self) -> Fraction:
+        """The largest bandwidth of which all are multiples, in bytes per second."""
+        values = self.arcs.values()
+        denominator = lcm(*(value.denominator for value in values))
+        return Fraction(gcd(*(int(value * denominator) for value in values)), denominator)
+
+    @cached_property
+    def capacities(self) -> CapacityGraph:
+        """The graph in whole units of bandwidth."""
+        terminals = tuple(self.index[name] for name in self.npus)
+        arcs = {arc: int(bandwidth / self.unit) for arc, bandwidth in self.arcs.items()}
+        return CapacityGraph(len(self.nodes), terminals, arcs)
+
+    def switches_that(self, flag: Literal["sums", "multicasts"]) -> tuple[int, ...]:
+        """Numbers of the switches with a flag."""
+        return tuple(number for number, node in enumerate(self.nodes) if getattr(node, flag))
+
+    def without(self, names: Iterable[str]) -> "GraphNetwork":
+        """The network without some nodes and links.
+
+        Raises
+        ------
+        InputError
+            If there is none of a name, or NPUs that are left do not reach each other.
+        """
+        lost = set(names)
+        for name in lost:
+            self._check_name(name, "--lost")
+        nodes = tuple(node for node in self.nodes if node.name not in lost)
+        links = tuple(link for link in self.links if not lost & {*link.ends, *_names_of(link)})
+        return self._changed(nodes, links, f"without {', '.join(sorted(lost))}")
+
+    def slowed(self, factors: Mapping[str, float]) -> "GraphNetwork":
+        """The network with some links at a part of their bandwidth.
+
+        Raises
+        ------
+        InputError
+            If there is no link of a name, or a factor is not between 0 and 1.
+        """
+        for name, factor in factors.items():
+            self._check_name(name, "--slow", links_only=True)
+            if not 0 < factor <= 1:
+                raise InputError("must be more than 0, and 1 at most", field="--slow", value=f"{name}={factor}")
+        by_name = {name: factors[name] for name in factors}
+        links = tuple(
+            link.slower(next((by_name[name] for name in _names_of(link) if name in by_name), 1.0))
+            for link in self.links
+        )
+        return self._changed(self.nodes, links, "slowed")
+
+    def _check_name(self, name: str, field: str, *, links_only: bool = False) -> None:
+        known = {label for link in self.links for label in _names_of(link)} | (set() if links_only else {*self.index})
+        if name not in known:
+            what = "a link" if links_only else "a node or link"
+            raise InputError(f"must name {what} of the network{suggestion(name, known)}", field=field, value=name)
+
+    def _changed(self, nodes: tuple[GraphNode, ...], links: tuple[GraphLink, ...], what: str) -> "GraphNetwork":
+        try:
+            return GraphNetwork(name=self.name, nodes=nodes, links=links, source=self.source)
+        except ValidationError as error:
+            raise InputError(f"the network {what} {located(error).rule}") from None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        names = [node.name for node in self.nodes]
+        if len(set(names)) < len(names):
+            raise FieldError(f"names must differ, '{_repeated(names)}' stands twice", "nodes")
+        if not self.npus:
+            raise FieldError("must have at least one node of kind 'npu'", "nodes")
+        self._check_links()
+        self._check_connected()
+        return self
+
+    def _check_links(self) -> None:
+        pairs = set[frozenset[str]]()
+        labels = [link.label for link in self.links]
+        if len({*labels, *self.index}) < len(labels) + len(self.index):
+            raise FieldError(f"names must differ, '{_repeated([*labels, *self.index])}' stands twice", "links")
+        for number, link in enumerate(self.links):
+            for end in link.ends:
+                if end not in self.index:
+                    raise FieldError(f"'{end}' is no node{suggestion(end, self.index)}", f"links[{number}].ends")
+            if len(pair := frozenset(link.ends)) == 1:
+                raise FieldError("must be two nodes", f"links[{number}].ends")
+            if pair in pairs:
+                raise FieldError("are joined already: add the bandwidths up", f"links[{number}].ends")
+            pairs.add(pair)
+
+    def _check_connected(self) -> None:
+        """Every NPU reaches every other one: the first of them is reached by all, and reaches all."""
+        first, *others = self.npus
+        graph: nx.Graph[object] = self.graph  # type: ignore[assignment]
+        reached = nx.descendants(graph, first) & nx.ancestors(graph, first)
+        lonely = next((name for name in others if name not in reached), None)
+        if lonely is not None:
+            raise FieldError(f"must be connected: '{lonely}' and '{first}' do not reach each other", "links")
+
+
+def _names_of(link: GraphLink) -> set[str]:
+    """What a link may be called: its name, or its ends in either order."""
+    return {link.label, "-".join(link.ends), "-".join(reversed(link.ends))}
+
+
+def _repeated(names: list[str]) -> str:
+    return next(name for name in names if names.count(name) > 1)
+
+
+class GraphInstance(Model):
+    """A graph and one collective of all its NPUs; broadcast and reduce have the first NPU for their root."""
+
+    format: Literal["themis-opt/instance/1"] = INSTANCE_FORMAT
+    name: str = ""
+    description: str = ""
+    network: GraphNetwork
+    collectives: Annotated[tuple[Collective, ...], Field(min_length=1, max_length=1)]
+
+    @property
+    def collective(self) -> Collective:
+        """The collective."""
+        return self.collectives[0]
+
+    @property
+    def kind(self) -> CollectiveKind:
+        """Its kind."""
+        return self.collective.kind
+
+    @property
+    def root(self) -> int:
+        """The number of the first NPU."""
+        return self.network.capacities.terminals[0]
+
+    def on(self, network: GraphNetwork) -> "GraphInstance":
+        """The same collective on another network."""
+        return self.model_copy(update={"network": network})
+
+    def resized(self, size: str) -> "GraphInstance":
+        """The same with another size. Raises InputError if it is none."""
+        try:
+            return self.model_copy(update={"collectives": (self.collective.replace(size=size),)})
+        except ValidationError as error:
+            raise located(error).within("command line") from None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.network.num_npus < 2:
+            raise FieldError("must have two NPUs at least", "network.nodes")
+        if self.kind is CollectiveKind.SEND:
+            raise FieldError("a graph has no neighbours along a dimension to send to", "collectives[0].kind")
+        if self.collective.dimensions is not None:
+            raise FieldError("a graph has no dimensions", "collectives[0].dimensions")
+        return self
+
+
+GRAPHS = INSTANCES / "graphs"
+"""The shipped instances whose networks are graphs."""
+
+
+def shipped_graphs() -> dict[str, Path]:
+    """Their files by name."""
+    return {path.name.removesuffix(".json"): path for path in sorted(GRAPHS.glob("*.json"))}
+
+
+def graph_file(source: str) -> Path | None:
+    """The file of a graph that a path or a shipped name stands for; None if it stands for something else."""
+    path = shipped_graphs().get(source.removesuffix(".json"), Path(source))
+    if path.suffix != ".json" or not path.is_file():
+        return None
+    try:
+        network = read_json(path).get("network")
+    except InputError:
+        return None
+    return path if isinstance(network, dict) and not {"nodes", "links"}.isdisjoint(network) else None
+
+
+def load_graph(path: Path) -> GraphInstance:
+    """Read a graph from a document.
+
+    Raises
+    ------
+    InputError
+        If it breaks a rule; the message names file, field, value and rule.
+    """
+    try:
+        return GraphInstance.model_validate(read_json(path))
+    except ValidationError as error:
+        raise located(error).within(str(path)) from None

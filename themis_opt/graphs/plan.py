@@ -1,0 +1,141 @@
+"""Plans on graphs: pieces of data, and the transfers that move or sum them along routes."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from formulations.edge_splitting import Route
+from themis_opt.graphs.network import GraphInstance
+from themis_opt.problem.phases import CollectiveKind
+
+
+class Piece(NamedTuple):
+    """Part of the data.
+
+    Attributes
+    ----------
+    elements : int
+    source : int or None
+        The NPU that has it; None if every NPU contributes to a sum.
+    target : int or None
+        The NPU that wants it; None if every NPU does.
+    """
+
+    elements: int
+    source: int | None
+    target: int | None
+
+
+class Transfer(NamedTuple):
+    """A message about a piece.
+
+    Attributes
+    ----------
+    piece : int
+    route : tuple of int
+        Nodes, from the sender to the receiver.
+    adds : bool
+        Whether the receiver adds it to what it has.
+    after : tuple of int
+        Earlier transfers that must have arrived.
+    """
+
+    piece: int
+    route: Route
+    adds: bool
+    after: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class GraphPlan:
+    """What is sent along which routes; each piece may be cut in chunks that follow each other.
+
+    `ranked`: whether links serve transfers in the order in which they stand, and pieces stay whole.
+    """
+
+    name: str
+    instance: GraphInstance
+    pieces: tuple[Piece, ...]
+    transfers: tuple[Transfer, ...]
+    ranked: bool = False
+
+
+@dataclass
+class PlanBuilder:
+    """A plan while it grows."""
+
+    name: str
+    instance: GraphInstance
+    pieces: list[Piece] = field(default_factory=list)
+    transfers: list[Transfer] = field(default_factory=list)
+
+    def add_piece(self, elements: int, source: int | None, target: int | None) -> int:
+        """A new piece; returns its number."""
+        self.pieces.append(Piece(elements, source, target))
+        return len(self.pieces) - 1
+
+    def send(self, piece: int, route: Route, after: Iterable[int] = (), *, adds: bool = False) -> int:
+        """A new transfer; returns its number."""
+        self.transfers.append(Transfer(piece, route, adds, tuple(after)))
+        return len(self.transfers) - 1
+
+    def spread(self, piece: int, routes: Sequence[Route], after: Iterable[int] = ()) -> None:
+        """Copies along an out-tree, whose routes are in the order that it grew; the root waits for some transfers."""
+        arrival = {routes[0][0]: tuple(after)} if routes else {}
+        for route in routes:
+            arrival[route[-1]] = (self.send(piece, route, arrival[route[0]]),)
+
+    def collect(self, piece: int, routes: Sequence[Route]) -> tuple[int, ...]:
+        """Sums against an out-tree, from its leaves to its root; returns the transfers that arrive there."""
+        arrivals: dict[int, list[int]] = {}
+        for route in reversed(routes):
+            number = self.send(piece, route[::-1], arrivals.get(route[-1], ()), adds=True)
+            arrivals.setdefault(route[0], []).append(number)
+        return tuple(arrivals.get(routes[0][0], ())) if routes else ()
+
+    def build(self, *, ranked: bool = False) -> GraphPlan:
+        """The plan, without pieces that have no elements and transfers of them."""
+        kept = [number for number, transfer in enumerate(self.transfers) if self.pieces[transfer.piece].elements]
+        place = {number: new for new, number in enumerate(kept)}
+        transfers = (self.transfers[number] for number in kept)
+        moved = (t._replace(after=tuple(place[number] for number in t.after)) for t in transfers)
+        return GraphPlan(self.name, self.instance, tuple(self.pieces), tuple(moved), ranked)
+
+
+def divide(total: int, weights: Sequence[float]) -> list[int]:
+    """Whole parts of a number, in proportion to weights, rounded where the sum of those before is."""
+    every, before, done, parts = sum(weights), 0.0, 0, []
+    for weight in weights:
+        before += weight
+        end = min(round(total * before / every), total)
+        parts.append(end - done)
+        done = end
+    return parts
+
+
+def num_elements(instance: GraphInstance) -> int:
+    """Elements of the buffer."""
+    return instance.collective.size // instance.collective.element_bytes
+
+
+def shares(instance: GraphInstance) -> dict[int, int]:
+    """Elements of each NPU in a collective whose buffer they share equally."""
+    npus = instance.network.capacities.terminals
+    return dict(zip(npus, divide(num_elements(instance), [1] * len(npus)), strict=True))
+
+
+def demands(instance: GraphInstance) -> dict[tuple[int | None, int | None], int]:
+    """Elements that must go from a source to a target, where None stands for every NPU."""
+    total, parts, root = num_elements(instance), shares(instance), instance.root
+    match instance.kind:
+        case CollectiveKind.ALL_GATHER:
+            return {(npu, None): part for npu, part in parts.items()}
+        case CollectiveKind.REDUCE_SCATTER:
+            return {(None, npu): part for npu, part in parts.items()}
+        case CollectiveKind.BROADCAST:
+            return {(root, None): total}
+        case CollectiveKind.REDUCE:
+            return {(None, root): total}
+        case CollectiveKind.ALL_TO_ALL:
+            return {(source, target): part for target, part in parts.items() for source in parts if source != target}
+    return {(None, None): total}

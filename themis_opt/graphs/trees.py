@@ -1,0 +1,172 @@
+"""Plans of trees that reach the bounds: for every kind of collective, at the optimum or with few trees per NPU."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+
+from formulations.concurrent_flow import concurrent_flow, route_flow
+from formulations.edge_splitting import balanced, split_switches
+from formulations.flow_network import CapacityGraph
+from formulations.shared_roots import WholeShares, share_roots, whole_shares
+from formulations.tree_packing import OutTree, pack_trees
+from formulations.worst_cut import fixed_shares, scaled, worst_broadcast, worst_cut
+from themis_opt.graphs.network import GraphInstance, GraphNetwork
+from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide, num_elements, shares
+from themis_opt.problem.phases import CollectiveKind
+
+MOST_UNITS = 96
+"""Most units per NPU of exact trees; where more are needed, this many lose a hundredth at most."""
+
+
+def tree_plan(instance: GraphInstance, count: int | None = None) -> GraphPlan:
+    """A plan of trees.
+
+    Parameters
+    ----------
+    instance : GraphInstance
+    count : int, optional
+        Trees from each NPU; by default as many as the optimal throughput needs.  A broadcast has them from its root.
+    """
+    builder = PlanBuilder(f"trees={count}" if count else "trees", instance)
+    match instance.kind:
+        case CollectiveKind.ALL_TO_ALL:
+            _add_routes(builder)
+        case CollectiveKind.ALL_REDUCE:
+            _add_reductions(builder, count)
+        case _:
+            _add_trees(builder, count)
+    return builder.build()
+
+
+def _add_trees(builder: PlanBuilder, count: int | None) -> None:
+    """Out-trees on the graph, or in-trees, which are those of the graph turned around."""
+    instance = builder.instance
+    turned = instance.kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.REDUCE)
+    rooted = instance.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
+    trees = _rooted_trees(instance, count, turned) if rooted else _gather_trees(instance.network, count, turned)
+    for (source, target), elements in demands(instance).items():
+        root = target if source is None else source
+        rooted_here = [tree for tree in trees if tree.root == root]
+        parts = divide(elements, [tree.count for tree in rooted_here])
+        for tree, part in zip(rooted_here, parts, strict=True):
+            piece = builder.add_piece(part, source, target)
+            if turned:
+                builder.collect(piece, tree.routes)
+            else:
+                builder.spread(piece, tree.routes)
+
+
+def _rooted_trees(instance: GraphInstance, count: int | None, turned: bool) -> tuple[OutTree, ...]:
+    """Trees that all have the same root, as many as the least cut has units."""
+    graph = balanced(_graph(instance.network, turned))
+    single = CapacityGraph(graph.num_nodes, graph.terminals, dict(graph.arcs))
+    units = int(worst_broadcast(single, instance.root).ratio)
+    if count is not None and count < units:
+        single = scaled(graph, _scale_to(graph, instance.root, count))
+        units = count
+    roots = {instance.root: units}
+    return tuple(pack_trees(graph.terminals, split_switches(single, roots), roots))
+
+
+def _scale_to(graph: CapacityGraph, root: int, count: int) -> Fraction:
+    """The least part of capacities, in steps of a hundredth, that leaves so many trees from a root."""
+    least = count / worst_broadcast(graph, root).ratio
+    scales = (least * step / 100 for step in range(100, 10_000))
+    return next(scale for scale in scales if _reaches(scaled(graph, scale), root, count))
+
+
+def _reaches(graph: CapacityGraph, root: int, count: int) -> bool:
+    return bool(graph.arcs) and worst_broadcast(graph, root).ratio >= count
+
+
+@lru_cache(maxsize=32)
+def _gather_trees(network: GraphNetwork, count: int | None, turned: bool) -> tuple[OutTree, ...]:
+    """Trees of an all-gather: equally many from every NPU."""
+    capacities, units = gather_capacities(network, count, turned)
+    return tuple(pack_trees(capacities.terminals, split_switches(capacities, units), units))
+
+
+def gather_capacities(network: GraphNetwork, count: int | None, turned: bool) -> tuple[CapacityGraph, dict[int, int]]:
+    """Whole capacities for the trees of an all-gather, and units of each NPU; on the graph turned around if so."""
+    graph = balanced(_graph(network, turned))
+    ratio = worst_cut(graph).ratio
+    if count is None and ratio.numerator <= MOST_UNITS:
+        units, capacities = ratio.numerator, scaled(graph, Fraction(ratio.denominator))
+    else:
+        units = count or MOST_UNITS
+        capacities = fixed_shares(graph, units)[1]
+    return capacities, dict.fromkeys(graph.terminals, units)
+
+
+def _graph(network: GraphNetwork, turned: bool) -> CapacityGraph:
+    return network.capacities.reversed if turned else network.capacities
+
+
+def _add_reductions(builder: PlanBuilder, count: int | None) -> None:
+    """Sums along in-trees, and copies of them along out-trees of the same root."""
+    instance = builder.instance
+    pairs = list(_equal_pairs(instance.network, count) if count else _shared_pairs(instance.network))
+    parts = divide(num_elements(instance), [tree.count for tree, _ in pairs])
+    for (into, out), elements in zip(pairs, parts, strict=True):
+        piece = builder.add_piece(elements, None, None)
+        builder.spread(piece, out.routes, builder.collect(piece, into.routes))
+
+
+def _equal_pairs(network: GraphNetwork, count: int | None) -> Iterator[tuple[OutTree, OutTree]]:
+    """A reduce-scatter and an all-gather at once, of equal shares."""
+    return _paired(_gather_trees(network, count, True), _gather_trees(network, count, False))
+
+
+def _shared_pairs(network: GraphNetwork) -> Iterator[tuple[OutTree, OutTree]]:
+    """Trees whose roots have the shares of the linear programme."""
+    whole, nodes = _shared_roots(network)
+    sides = []
+    for graph in (whole.reduce.reversed, whole.broadcast):
+        units = {root: count for root, count in whole.units.items() if count}
+        reduced = CapacityGraph(graph.num_nodes, nodes, graph.arcs)
+        sides.append(tuple(pack_trees(nodes, split_switches(reduced, units), units)))
+    return _paired(*sides)
+
+
+@lru_cache(maxsize=32)
+def _shared_roots(network: GraphNetwork) -> tuple[WholeShares, tuple[int, ...]]:
+    """Whole shares, and the nodes that trees span: the NPUs, and switches that sum and copy."""
+    graph = network.capacities
+    both = set(network.switches_that("sums")) & set(network.switches_that("multicasts"))
+    nodes = tuple(sorted({*graph.terminals, *both}))
+    spanned = CapacityGraph(graph.num_nodes, nodes, graph.arcs)
+    return whole_shares(spanned, share_roots(spanned, both, both, spread=True), nodes), nodes
+
+
+def _paired(into: tuple[OutTree, ...], out: tuple[OutTree, ...]) -> Iterator[tuple[OutTree, OutTree]]:
+    """Trees of both sides with the same root, as many of each."""
+    for root in sorted({tree.root for tree in into}):
+        first, second = ([tree for tree in side if tree.root == root] for side in (into, out))
+        while first:
+            count = min(first[-1].count, second[-1].count)
+            yield _with_count(first[-1], count), _with_count(second[-1], count)
+            for side in (first, second):
+                tree = side.pop()
+                if tree.count > count:
+                    side.append(_with_count(tree, tree.count - count))
+
+
+def _with_count(tree: OutTree, count: int) -> OutTree:
+    return replace(tree, count=count)
+
+
+def _add_routes(builder: PlanBuilder) -> None:
+    """What the maximum concurrent flow sends from each NPU to each other one."""
+    instance = builder.instance
+    graph, parts = instance.network.capacities, shares(instance)
+    flow = concurrent_flow(graph, fold=False)
+    for source in graph.terminals:
+        wants = {target: flow.throughput for target in graph.terminals if target != source}
+        routes: Mapping[int, list[tuple[tuple[int, ...], float]]] = {target: [] for target in wants}
+        for route, amount in route_flow(flow.flows[source], source, wants):
+            routes[route[-1]].append((route, amount))
+        for target, ways in routes.items():
+            elements = divide(parts[target], [amount for _, amount in ways])
+            for (route, _), part in zip(ways, elements, strict=True):
+                builder.send(builder.add_piece(part, source, target), route)

@@ -1,0 +1,131 @@
+"""Whether a schedule on a graph is legal, from the rules alone: it shares no code with planning and simulation."""
+
+import math
+from collections import defaultdict
+
+import numpy as np
+
+from themis_opt.base.arrays import IntArray
+from themis_opt.base.errors import InvalidSchedule
+from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.graphs.network import GraphInstance
+from themis_opt.graphs.plan import Piece, Transfer, demands
+from themis_opt.graphs.simulation import GraphSchedule
+
+
+def validate_graph(schedule: GraphSchedule) -> None:
+    """Check a schedule: amounts, links, capacity, and that every NPU ends with what it wants.
+
+    Raises
+    ------
+    InvalidSchedule
+        With the rule that is broken, and where.
+    """
+    _check_amounts(schedule)
+    _check_switches(schedule)
+    arrival = _check_hops(schedule)
+    _check_capacity(schedule)
+    last = int(arrival.max(initial=0))
+    if last != schedule.makespan:
+        raise InvalidSchedule("makespan", f"is {schedule.makespan} ps, the last byte arrives at {last} ps")
+    by_piece: dict[int, list[int]] = defaultdict(list)
+    for number, transfer in enumerate(schedule.plan.transfers):
+        by_piece[transfer.piece].append(number)
+    starts, ends = _ends_of_transfers(schedule, arrival)
+    for number, piece in enumerate(schedule.plan.pieces):
+        for chunk in range(min(piece.elements, schedule.chunks)):
+            moves = [(starts[chunk][n], ends[chunk][n], schedule.plan.transfers[n]) for n in by_piece[number]]
+            _check_data(schedule.plan.instance, piece, moves, f"piece {number}, chunk {chunk}")
+
+
+def _hops(schedule: GraphSchedule) -> list[tuple[Transfer, int, int, bool]]:
+    """Transfer, tail and head of each hop, and whether it follows the one before."""
+    return [
+        (transfer, tail, head, place > 0)
+        for transfer in schedule.plan.transfers
+        for place, (tail, head) in enumerate(zip(transfer.route, transfer.route[1:], strict=False))
+    ]
+
+
+def _check_hops(schedule: GraphSchedule) -> IntArray:
+    """Each hop is a link, takes as long as its bytes do, and begins when the one before arrived; returns arrivals."""
+    instance, hops = schedule.plan.instance, _hops(schedule)
+    network, size = instance.network, instance.collective.element_bytes * PICOSECONDS_PER_SECOND
+    arrival = np.zeros_like(schedule.end)
+    for number, (transfer, tail, head, follows) in enumerate(hops):
+        name = f"{network.nodes[tail].name} to {network.nodes[head].name}"
+        if (tail, head) not in network.arcs:
+            raise InvalidSchedule("links", f"no link goes from {name}")
+        start, end = schedule.start[:, number], schedule.end[:, number]
+        elements, larger = divmod(schedule.plan.pieces[transfer.piece].elements, schedule.chunks)
+        least = [math.ceil(count * size / network.arcs[tail, head]) for count in (elements, elements + 1)]
+        if (end - start < np.where(np.arange(schedule.chunks) < larger, least[1], least[0])).any():
+            raise InvalidSchedule("capacity", f"a message from {name} takes less than its bytes do")
+        if start.min() < 0 or (follows and (start < arrival[:, number - 1]).any()):
+            raise InvalidSchedule("order", f"a message leaves from {name} before it is there")
+        arrival[:, number] = end + network.latencies[tail, head]
+    return arrival
+
+
+def _ends_of_transfers(schedule: GraphSchedule, arrival: IntArray) -> tuple[list[list[int]], list[list[int]]]:
+    """Departure and arrival of each transfer of each chunk."""
+    first = np.flatnonzero([not follows for *_, follows in _hops(schedule)])
+    last = np.append(first[1:], arrival.shape[1]) - 1
+    return schedule.start[:, first].tolist(), arrival[:, last].tolist()
+
+
+def _check_capacity(schedule: GraphSchedule) -> None:
+    """A link serves one message at a time."""
+    by_link: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for number, (_, tail, head, _) in enumerate(_hops(schedule)):
+        by_link[tail, head].append(number)
+    for (tail, head), numbers in by_link.items():
+        start, end = schedule.start[:, numbers].ravel(), schedule.end[:, numbers].ravel()
+        order = np.lexsort((end, start))
+        if (start[order][1:] < end[order][:-1]).any():
+            raise InvalidSchedule("capacity", f"two messages at once from node {tail} to node {head}")
+
+
+def _check_amounts(schedule: GraphSchedule) -> None:
+    """Pieces make up what each source has for each target."""
+    amounts: dict[tuple[int | None, int | None], int] = defaultdict(int)
+    for piece in schedule.plan.pieces:
+        amounts[piece.source, piece.target] += piece.elements
+    wanted = demands(schedule.plan.instance)
+    if {ends: amount for ends, amount in amounts.items() if amount} != {e: a for e, a in wanted.items() if a}:
+        raise InvalidSchedule("amounts", "pieces are not what the collective moves")
+
+
+def _check_switches(schedule: GraphSchedule) -> None:
+    """Only switches that sum receive what is added, and only those that copy receive what they send on."""
+    nodes = schedule.plan.instance.network.nodes
+    for transfer in schedule.plan.transfers:
+        sender, receiver = nodes[transfer.route[0]], nodes[transfer.route[-1]]
+        may_receive = receiver.kind == "npu" or (receiver.sums if transfer.adds else receiver.multicasts)
+        may_send = sender.kind == "npu" or sender.sums or sender.multicasts
+        if not (may_receive and may_send):
+            raise InvalidSchedule("switches", f"{sender.name} to {receiver.name}: a switch only passes messages on")
+
+
+def _check_data(instance: GraphInstance, piece: Piece, steps: list[tuple[int, int, Transfer]], where: str) -> None:
+    """Move contributions as they are sent, one bit for each NPU: sums count each once, and copies are whole."""
+    npus = instance.network.capacities.terminals
+    bit = {npu: 1 << number for number, npu in enumerate(npus)}
+    whole = sum(bit.values()) if piece.source is None else bit[piece.source]
+    held = dict(bit) if piece.source is None else {piece.source: whole}
+    sent: dict[int, int] = {}
+    events = [(time, is_start, n) for n, step in enumerate(steps) for time, is_start in ((step[0], 1), (step[1], 0))]
+    for _, is_start, number in sorted(events):  # arrivals before departures of the same moment
+        transfer = steps[number][2]
+        sender, receiver = transfer.route[0], transfer.route[-1]
+        if is_start:
+            sent[number] = held.get(sender, 0)
+            if not sent[number] or (not transfer.adds and sent[number] != whole):
+                raise InvalidSchedule("data", f"{where}: node {sender} sends what it does not have")
+        elif transfer.adds and held.get(receiver, 0) & sent[number]:
+            raise InvalidSchedule("data", f"{where}: node {receiver} adds something twice")
+        else:
+            held[receiver] = sent[number] | (held.get(receiver, 0) if transfer.adds else 0)
+    missing = [npu for npu in (npus if piece.target is None else (piece.target,)) if held.get(npu, 0) != whole]
+    if missing:
+        raise InvalidSchedule("data", f"{where}: node {missing[0]} does not get it")
