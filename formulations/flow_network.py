@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from ortools.graph.python import max_flow
@@ -51,7 +51,10 @@ class CapacityGraph:
         return sum(c for (tail, head), c in self.arcs.items() if tail in inside and head not in inside)
 
 
-def reversed_arcs(arcs: ArcCapacities) -> dict[tuple[int, int], int]:
+OfArc = TypeVar("OfArc")
+
+
+def reversed_arcs(arcs: Mapping[tuple[int, int], OfArc]) -> dict[tuple[int, int], OfArc]:
     """The arcs, each turned around."""
     return {(head, tail): capacity for (tail, head), capacity in arcs.items()}
 

@@ -31,7 +31,7 @@ Method
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
 from ortools.linear_solver import pywraplp
@@ -42,7 +42,7 @@ from formulations.flow_network import CapacityGraph, FlowNetwork, reversed_arcs
 Shares = dict[int, float]
 Loads = dict[tuple[int, int], float]
 
-RESOLUTION = 2**30
+FLOW_UNITS = 2**30
 """Whole units of the largest capacity in flows that look for violated rows."""
 
 VIOLATED = 1e-7
@@ -51,7 +51,7 @@ VIOLATED = 1e-7
 WORTH_SPREADING = 1e-4
 """Throughput that may be lost for a unit of the least share, or of the mean capacity that is used."""
 
-MAX_ROUNDS = 400
+MAX_CUT_ROUNDS = 400
 """Most programmes that are solved; graphs of 128 terminals take 4 to 40."""
 
 MAX_DENOMINATOR = 2520
@@ -101,124 +101,113 @@ def share_roots(
     return _RootProgramme(graph, frozenset(sums), frozenset(copies), spread).solve()
 
 
-@dataclass
 class _RootProgramme:
-    """The linear programme and its rows."""
+    """The linear programme and its rows, with capacities in units of the largest."""
 
-    graph: CapacityGraph
-    sums: frozenset[int]
-    copies: frozenset[int]
-    spread: bool
-    solver: pywraplp.Solver = field(default_factory=lambda: pywraplp.Solver.CreateSolver("GLOP"))
-
-    def __post_init__(self) -> None:
-        roots = sorted({*self.graph.terminals, *(self.sums & self.copies)})
-        self.scale = max(self.graph.arcs.values())
-        self.is_mirrored = self.graph.is_symmetric and self.sums == self.copies
-        infinity = self.solver.infinity()
-        self.share = {root: self.solver.NumVar(0, infinity, f"share_{root}") for root in roots}
-        self.broadcast = {arc: self.solver.NumVar(0, infinity, f"out_{arc}") for arc in self.graph.arcs}
-        self.reduce = (
-            reversed_arcs(self.broadcast)
-            if self.is_mirrored
-            else {arc: self.solver.NumVar(0, infinity, f"in_{arc}") for arc in self.graph.arcs}
-        )
-        self.least = self.solver.NumVar(0, infinity if self.spread else 0, "least")
-        self.total = self.solver.Sum(list(self.share.values()))
-        loads = self.solver.Sum([*self.broadcast.values(), *self.reduce.values()])
-        slack = WORTH_SPREADING / len(self.graph.arcs) if self.spread else 0.0
-        self.solver.Maximize(self.total + WORTH_SPREADING * self.least + slack * loads)
-        for terminal in self.graph.terminals if self.spread else ():
-            self.solver.Add(self.share[terminal] >= self.least)
+    def __init__(self, graph: CapacityGraph, sums: frozenset[int], copies: frozenset[int], spread: bool) -> None:
+        self._graph, self._scale = graph, max(graph.arcs.values())
+        self._solver = pywraplp.Solver.CreateSolver("GLOP")
+        self._infinity = self._solver.infinity()
+        roots = sorted({*graph.terminals, *(sums & copies)})
+        self._share = {root: self._solver.NumVar(0, self._infinity, f"share_{root}") for root in roots}
+        self._out = _Side(self._solver, graph, roots, "out", copies)
+        is_mirrored = graph.is_symmetric and sums == copies
+        self._into = self._out if is_mirrored else _Side(self._solver, graph.reversed, roots, "into", sums)
+        self._sides = list(dict.fromkeys((self._out, self._into)))
         self.capacity_rows()
-        self.balance_rows(self.broadcast, self.copies)
-        if not self.is_mirrored:
-            self.balance_rows(self.reduce, self.sums)
-        self.tests = [(self.broadcast, FlowTest(self.graph, roots))]
-        if not self.is_mirrored:
-            self.tests.append((self.reduce, FlowTest(self.graph.reversed, roots)))
+        self.objective(spread)
 
     def capacity_rows(self) -> None:
-        """(1) Both kinds of trees share an arc; capacities are in units of the largest."""
-        for arc, capacity in self.graph.arcs.items():
-            self.solver.Add(self.reduce[arc] + self.broadcast[arc] <= capacity / self.scale)
+        """(1) Both kinds of trees share an arc."""
+        for arc, capacity in self._graph.arcs.items():
+            self._solver.Add(self._into.loads[arc[::-1]] + self._out.loads[arc] <= capacity / self._scale)
 
-    def balance_rows(self, loads: Mapping[tuple[int, int], pywraplp.Variable], free: frozenset[int]) -> None:
-        """(4) What enters a switch leaves it, but for those that copy or sum."""
-        for switch in self.graph.switches:
-            if switch not in free:
-                entering = [load for arc, load in loads.items() if arc[1] == switch]
-                leaving = [load for arc, load in loads.items() if arc[0] == switch]
-                self.solver.Add(self.solver.Sum(entering) == self.solver.Sum(leaving))
-
-    def cut_row(
-        self, loads: Mapping[tuple[int, int], pywraplp.Variable], test: "FlowTest", nodes: frozenset[int]
-    ) -> None:
-        """(2) and (3) What a set holds must cross its cut."""
-        crossing = [loads[arc] for arc in test.leaving(loads is self.reduce and not self.is_mirrored, nodes)]
-        held = [share for root, share in self.share.items() if root in nodes]
-        self.solver.Add(self.solver.Sum(held) <= self.solver.Sum(crossing))
+    def objective(self, spread: bool) -> None:
+        """Throughput; where it does not matter, large shares of all roots and much capacity."""
+        total = self._solver.Sum(list(self._share.values()))
+        if not spread:
+            self._solver.Maximize(total)
+            return
+        least = self._solver.NumVar(0, self._infinity, "least")
+        for terminal in self._graph.terminals:
+            self._solver.Add(self._share[terminal] >= least)
+        used = self._solver.Sum([*self._out.loads.values(), *self._into.loads.values()]) / len(self._graph.arcs)
+        self._solver.Maximize(total + WORTH_SPREADING * (least + used))
 
     def solve(self) -> SharedRoots:
-        """Add violated rows until there are none."""
-        for root in self.graph.terminals:
-            self.add_single_cut(root)
-        for _ in range(MAX_ROUNDS):
-            if self.solver.Solve() != pywraplp.Solver.OPTIMAL:
+        """Begin with the cuts around single terminals, and add violated rows until there are none."""
+        everything = frozenset(range(self._graph.num_nodes))
+        for side in self._sides:
+            for terminal in self._graph.terminals:
+                self.cut_row(side, everything - {terminal})
+        for _ in range(MAX_CUT_ROUNDS):
+            if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
                 raise ArithmeticError("the linear programme of an all-reduce was not solved")
             if not self.add_violated_rows():
                 break
         return self.solution()
 
-    def add_single_cut(self, terminal: int) -> None:
-        """The first rows: every terminal receives what others hold."""
-        others = frozenset(range(self.graph.num_nodes)) - {terminal}
-        for loads, test in self.tests:
-            self.cut_row(loads, test, others)
+    def cut_row(self, side: "_Side", nodes: frozenset[int]) -> None:
+        """(2) and (3) What a set of nodes holds must cross its cut."""
+        crossing = [load for (tail, head), load in side.loads.items() if tail in nodes and head not in nodes]
+        held = [share for root, share in self._share.items() if root in nodes]
+        self._solver.Add(self._solver.Sum(held) <= self._solver.Sum(crossing))
 
     def add_violated_rows(self) -> bool:
         """One row for every terminal that too little reaches; whether there were any."""
-        shares = {root: share.solution_value() for root, share in self.share.items()}
+        shares = {root: share.solution_value() for root, share in self._share.items()}
         cuts = [
-            (loads, test, nodes)
-            for loads, test in self.tests
-            for nodes in test.violated(shares, self.values(loads, test), self.graph.terminals)
+            (side, nodes)
+            for side in self._sides
+            for nodes in side.test.violated(shares, side.values(), self._graph.terminals)
         ]
-        for loads, test, nodes in cuts:
-            self.cut_row(loads, test, nodes)
+        for side, nodes in cuts:
+            self.cut_row(side, nodes)
         return bool(cuts)
-
-    def values(self, loads: Mapping[tuple[int, int], pywraplp.Variable], test: "FlowTest") -> list[float]:
-        """The loads in the order of the arcs of a test."""
-        turned = loads is self.reduce and not self.is_mirrored
-        return [loads[arc[::-1] if turned else arc].solution_value() for arc in test.arcs]
 
     def solution(self) -> SharedRoots:
         """Shares and loads in the unit of capacities."""
-        shares = {root: share.solution_value() * self.scale for root, share in self.share.items()}
-        reduce, broadcast = (
-            {arc: max(load.solution_value(), 0.0) * self.scale for arc, load in loads.items()}
-            for loads in (self.reduce, self.broadcast)
+        shares = {root: share.solution_value() * self._scale for root, share in self._share.items()}
+        out, into = (
+            {arc: max(value, 0.0) * self._scale for arc, value in zip(side.loads, side.values(), strict=True)}
+            for side in (self._out, self._into)
         )
-        return SharedRoots(sum(shares.values()), shares, reduce, broadcast)
+        return SharedRoots(sum(shares.values()), shares, reversed_arcs(into), out)
+
+
+class _Side:
+    """Trees out of roots; those into roots are such trees on the graph turned around."""
+
+    def __init__(
+        self, solver: pywraplp.Solver, graph: CapacityGraph, roots: Sequence[int], name: str, free: frozenset[int]
+    ) -> None:
+        self.loads = {arc: solver.NumVar(0, solver.infinity(), f"{name}_{arc}") for arc in graph.arcs}
+        self.test = FlowTest(graph, roots)
+        for switch in set(graph.switches) - free:
+            self.balance_row(solver, switch)
+
+    def balance_row(self, solver: pywraplp.Solver, switch: int) -> None:
+        """(4) What enters a switch leaves it."""
+        entering = [load for (_, head), load in self.loads.items() if head == switch]
+        leaving = [load for (tail, _), load in self.loads.items() if tail == switch]
+        solver.Add(solver.Sum(entering) == solver.Sum(leaving))
+
+    def values(self) -> list[float]:
+        """The load of each arc."""
+        return [load.solution_value() for load in self.loads.values()]
 
 
 class FlowTest:
     """Flows from roots, each of which has its share, to every terminal."""
 
     def __init__(self, graph: CapacityGraph, roots: Sequence[int]) -> None:
-        self.arcs, self._roots, self._source = list(graph.arcs), roots, graph.num_nodes
-        self._network = FlowNetwork([*self.arcs, *((self._source, root) for root in roots)])
-
-    def leaving(self, turned: bool, nodes: frozenset[int]) -> list[tuple[int, int]]:
-        """The arcs that leave a set, as they are or as they were before the graph was reversed."""
-        crossing = [arc for arc in self.arcs if arc[0] in nodes and arc[1] not in nodes]
-        return [(head, tail) for tail, head in crossing] if turned else crossing
+        self._roots, self._source = roots, graph.num_nodes
+        self._network = FlowNetwork([*graph.arcs, *((self._source, root) for root in roots)])
 
     def violated(self, shares: Shares, loads: Sequence[float], terminals: Iterable[int]) -> list[frozenset[int]]:
         """Different sets, of roots and other nodes, that hold more than leaves them."""
-        fed = [max(round(shares[root] * RESOLUTION), 0) for root in self._roots]
-        capacities = [*(max(round(load * RESOLUTION), 0) for load in loads), *fed]
+        fed = [max(round(shares[root] * FLOW_UNITS), 0) for root in self._roots]
+        capacities = [*(max(round(load * FLOW_UNITS), 0) for load in loads), *fed]
         cuts = (self._network.min_cut(capacities, self._source, terminal) for terminal in terminals)
         least = sum(fed) * (1 - VIOLATED)
         return list(dict.fromkeys(cut.nodes - {self._source} for cut in cuts if cut.value < least))

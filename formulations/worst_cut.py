@@ -113,33 +113,23 @@ class _Feeder:
         self._passed[self._place[terminal]] = True
 
 
-def fixed_shares(graph: CapacityGraph, count: int) -> tuple[Fraction, CapacityGraph]:
-    r"""The least scale of capacities at which every terminal sends `count` whole units to all others, and the graph.
+def fixed_shares(graph: CapacityGraph, count: int, root: int | None = None) -> tuple[Fraction, CapacityGraph]:
+    r"""The least scale of capacities at which `count` whole units go from every terminal to all others, and the graph.
 
     Capacities are rounded down at a scale U, so that trees of one unit use them: :math:`\lfloor U b_e \rfloor`.  The
     throughput is count / U per terminal.  U is a multiple of :math:`1 / b_e` for some arc, where a capacity gets one
-    unit more.
+    unit more.  With a `root` it alone has units.
     """
-    best = worst_cut(graph).ratio
-    lowest = count / best
+    lowest = count / _ratio(graph, root)
     steps = sorted({Fraction(1, capacity) for capacity in graph.arcs.values()})
-    scales = sorted(
-        {lowest, *(step * n for step in steps for n in _whole_between(lowest / step, (lowest + steps[-1]) / step))}
-    )
-    place = bisect_left(scales, True, key=lambda scale: _fits(graph, scale, count))
-    scale = scales[place] if place < len(scales) else _doubled(graph, lowest, count)
-    return scale, scaled(graph, scale)
-
-
-def _doubled(graph: CapacityGraph, scale: Fraction, count: int) -> Fraction:
-    """A scale that is large enough, where rounding takes more than a unit of the smallest arc."""
-    while not _fits(graph, scale, count):
+    highest = lowest + steps[-1]
+    multiples = {step * n for step in steps for n in range(math.ceil(lowest / step), math.floor(highest / step) + 1)}
+    scales = sorted({lowest, *multiples})
+    place = bisect_left(scales, True, key=lambda scale: _fits(scaled(graph, scale), count, root))
+    scale = scales[place] if place < len(scales) else highest
+    while not _fits(scaled(graph, scale), count, root):  # rounding takes more than a unit of the smallest arc
         scale *= 2
-    return scale
-
-
-def _whole_between(low: Fraction, high: Fraction) -> range:
-    return range(math.ceil(low), math.floor(high) + 1)
+    return scale, scaled(graph, scale)
 
 
 def scaled(graph: CapacityGraph, scale: Fraction) -> CapacityGraph:
@@ -148,8 +138,11 @@ def scaled(graph: CapacityGraph, scale: Fraction) -> CapacityGraph:
     return balanced(CapacityGraph(graph.num_nodes, graph.terminals, {arc: c for arc, c in arcs.items() if c}))
 
 
-def _fits(graph: CapacityGraph, scale: Fraction, count: int) -> bool:
-    """Whether every terminal can send so many units to all others."""
-    reduced = scaled(graph, scale)
-    entered = {head for _, head in reduced.arcs}
-    return entered.issuperset(graph.terminals) and worst_cut(reduced).ratio >= count
+def _ratio(graph: CapacityGraph, root: int | None) -> Fraction:
+    return worst_cut(graph).ratio if root is None else worst_broadcast(graph, root).ratio
+
+
+def _fits(graph: CapacityGraph, count: int, root: int | None) -> bool:
+    """Whether so many units reach all terminals."""
+    entered = {head for _, head in graph.arcs} | {root}
+    return entered.issuperset(graph.terminals) and _ratio(graph, root) >= count

@@ -21,7 +21,7 @@ Reach = Literal["any algorithm", "trees"]
 UNFOLDED = 12_000
 """Most flow variables of an all-to-all of which every source is one; larger programmes take seconds."""
 
-TOLERANCE = 1e-9
+SOLVER_TOLERANCE = 1e-9
 """Share by which bounds of linear programmes are lowered, since solvers round."""
 
 
@@ -120,7 +120,7 @@ def _all_reduce_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
         units = partition_bound(network.capacities)
         words = "messages between parts of the graph: two for each part but one"
         yield GraphBound("partition", _picoseconds(instance, units), "any algorithm", words)
-    rate = Fraction(_tree_rate(network)) * Fraction(1 + TOLERANCE)
+    rate = Fraction(_tree_rate(network)) * Fraction(1 + SOLVER_TOLERANCE)
     words = "linear programme of trees whose roots share the data freely"
     yield GraphBound("trees", _picoseconds(instance, rate), "trees", words)
 

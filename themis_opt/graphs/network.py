@@ -14,7 +14,7 @@ from formulations.flow_network import CapacityGraph
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import BytesPerSecond, Picoseconds
-from themis_opt.problem.catalog import INSTANCES
+from themis_opt.problem.catalog import is_graph, shipped_graphs
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import MAX_BANDWIDTH, FieldError, Model, located
 from themis_opt.problem.instance import INSTANCE_FORMAT
@@ -23,7 +23,7 @@ from themis_opt.problem.phases import CollectiveKind
 Name = Annotated[str, Field(min_length=1, pattern=r"^[^,=\s]+$")]
 """What ``--lost`` and ``--slow`` name: without commas, equals signs and blanks."""
 
-MAX_NODES, MAX_LINKS = 2**14, 2**18
+MAX_GRAPH_NODES, MAX_GRAPH_LINKS = 2**14, 2**18
 """Most nodes and links of a graph: flows between all pairs of more would take hours."""
 
 FINEST = 1000
@@ -44,7 +44,7 @@ class GraphNode(Model):
     @model_validator(mode="after")
     def _check(self) -> Self:
         for flag in ("sums", "multicasts"):
-            if self.kind == "npu" and flag in self.model_fields_set:
+            if self.kind == "npu" and getattr(self, flag):
                 raise FieldError("only switches say so, since NPUs do both", flag)
         return self
 
@@ -84,8 +84,8 @@ class GraphNetwork(Model):
     """NPUs and switches, and links between them; every NPU reaches every other one."""
 
     name: str = ""
-    nodes: Annotated[tuple[GraphNode, ...], Field(max_length=MAX_NODES)]
-    links: Annotated[tuple[GraphLink, ...], Field(max_length=MAX_LINKS)]
+    nodes: Annotated[tuple[GraphNode, ...], Field(max_length=MAX_GRAPH_NODES)]
+    links: Annotated[tuple[GraphLink, ...], Field(max_length=MAX_GRAPH_LINKS)]
     source: str = ""
 
     @cached_property
@@ -285,25 +285,15 @@ class GraphInstance(Model):
         return self
 
 
-GRAPHS = INSTANCES / "graphs"
-"""The shipped instances whose networks are graphs."""
-
-
-def shipped_graphs() -> dict[str, Path]:
-    """Their files by name."""
-    return {path.name.removesuffix(".json"): path for path in sorted(GRAPHS.glob("*.json"))}
-
-
 def graph_file(source: str) -> Path | None:
     """The file of a graph that a path or a shipped name stands for; None if it stands for something else."""
     path = shipped_graphs().get(source.removesuffix(".json"), Path(source))
     if path.suffix != ".json" or not path.is_file():
         return None
     try:
-        network = read_json(path).get("network")
+        return path if is_graph(read_json(path)) else None
     except InputError:
         return None
-    return path if isinstance(network, dict) and not {"nodes", "links"}.isdisjoint(network) else None
 
 
 def load_graph(path: Path) -> GraphInstance:

@@ -9,7 +9,7 @@ from themis_opt.graphs.network import GraphInstance
 from themis_opt.problem.phases import CollectiveKind
 
 
-class Piece(NamedTuple):
+class GraphPiece(NamedTuple):
     """Part of the data.
 
     Attributes
@@ -26,7 +26,7 @@ class Piece(NamedTuple):
     target: int | None
 
 
-class Transfer(NamedTuple):
+class GraphTransfer(NamedTuple):
     """A message about a piece.
 
     Attributes
@@ -55,8 +55,8 @@ class GraphPlan:
 
     name: str
     instance: GraphInstance
-    pieces: tuple[Piece, ...]
-    transfers: tuple[Transfer, ...]
+    pieces: tuple[GraphPiece, ...]
+    transfers: tuple[GraphTransfer, ...]
     ranked: bool = False
 
 
@@ -66,17 +66,17 @@ class PlanBuilder:
 
     name: str
     instance: GraphInstance
-    pieces: list[Piece] = field(default_factory=list)
-    transfers: list[Transfer] = field(default_factory=list)
+    pieces: list[GraphPiece] = field(default_factory=list)
+    transfers: list[GraphTransfer] = field(default_factory=list)
 
     def add_piece(self, elements: int, source: int | None, target: int | None) -> int:
         """A new piece; returns its number."""
-        self.pieces.append(Piece(elements, source, target))
+        self.pieces.append(GraphPiece(elements, source, target))
         return len(self.pieces) - 1
 
     def send(self, piece: int, route: Route, after: Iterable[int] = (), *, adds: bool = False) -> int:
         """A new transfer; returns its number."""
-        self.transfers.append(Transfer(piece, route, adds, tuple(after)))
+        self.transfers.append(GraphTransfer(piece, route, adds, tuple(after)))
         return len(self.transfers) - 1
 
     def spread(self, piece: int, routes: Sequence[Route], after: Iterable[int] = ()) -> None:

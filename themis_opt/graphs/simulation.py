@@ -14,7 +14,7 @@ from themis_opt.graphs.plan import GraphPlan, num_elements
 from themis_opt.schedules import event_loop
 from themis_opt.schedules.kernel import Operations, Workspace, workspace
 
-LOOP = Compilable(link_loop.serve_links, event_loop, patience=100_000)
+LINK_LOOP = Compilable(link_loop.serve_links, event_loop, patience=100_000)
 """The event loop; compiling pays as in :mod:`themis_opt.schedules.kernel`."""
 
 MAX_HOPS = 400_000
@@ -61,7 +61,7 @@ class Hops:
 
     @cached_property
     def rows(self) -> list[tuple[int, int, int]]:
-        """Transfer, tail and head of each hop."""
+        """GraphTransfer, tail and head of each hop."""
         return [
             (number, tail, head)
             for number, transfer in enumerate(self.plan.transfers)
@@ -183,8 +183,8 @@ def _run(operations: Operations) -> IntArray:
     count, num_links = len(operations.resource), len(operations.enforced)
     space = workspace(count, num_links)
     calendar, planned = np.zeros(num_links, dtype=np.int64), np.zeros(num_links, dtype=np.int64)
-    if not LOOP.interprets(count):
-        LOOP.compiled(operations, space, calendar, planned)
+    if not LINK_LOOP.interprets(count):
+        LINK_LOOP.compiled(operations, space, calendar, planned)
         return space.start
     lists: Any = Operations(*(array.tolist() for array in operations))
     space_lists: Any = Workspace(*(array.tolist() for array in space))

@@ -60,24 +60,11 @@ def _add_trees(builder: PlanBuilder, count: int | None) -> None:
 def _rooted_trees(instance: GraphInstance, count: int | None, turned: bool) -> tuple[OutTree, ...]:
     """Trees that all have the same root, as many as the least cut has units."""
     graph = balanced(_graph(instance.network, turned))
-    single = CapacityGraph(graph.num_nodes, graph.terminals, dict(graph.arcs))
-    units = int(worst_broadcast(single, instance.root).ratio)
+    units = int(worst_broadcast(graph, instance.root).ratio)
     if count is not None and count < units:
-        single = scaled(graph, _scale_to(graph, instance.root, count))
-        units = count
+        units, graph = count, fixed_shares(graph, count, instance.root)[1]
     roots = {instance.root: units}
-    return tuple(pack_trees(graph.terminals, split_switches(single, roots), roots))
-
-
-def _scale_to(graph: CapacityGraph, root: int, count: int) -> Fraction:
-    """The least part of capacities, in steps of a hundredth, that leaves so many trees from a root."""
-    least = count / worst_broadcast(graph, root).ratio
-    scales = (least * step / 100 for step in range(100, 10_000))
-    return next(scale for scale in scales if _reaches(scaled(graph, scale), root, count))
-
-
-def _reaches(graph: CapacityGraph, root: int, count: int) -> bool:
-    return bool(graph.arcs) and worst_broadcast(graph, root).ratio >= count
+    return tuple(pack_trees(graph.terminals, split_switches(graph, roots), roots))
 
 
 @lru_cache(maxsize=32)

@@ -9,7 +9,7 @@ from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.network import GraphInstance
-from themis_opt.graphs.plan import Piece, Transfer, demands
+from themis_opt.graphs.plan import GraphPiece, GraphTransfer, demands
 from themis_opt.graphs.simulation import GraphSchedule
 
 
@@ -38,8 +38,8 @@ def validate_graph(schedule: GraphSchedule) -> None:
             _check_data(schedule.plan.instance, piece, moves, f"piece {number}, chunk {chunk}")
 
 
-def _hops(schedule: GraphSchedule) -> list[tuple[Transfer, int, int, bool]]:
-    """Transfer, tail and head of each hop, and whether it follows the one before."""
+def _hops(schedule: GraphSchedule) -> list[tuple[GraphTransfer, int, int, bool]]:
+    """GraphTransfer, tail and head of each hop, and whether it follows the one before."""
     return [
         (transfer, tail, head, place > 0)
         for transfer in schedule.plan.transfers
@@ -107,7 +107,9 @@ def _check_switches(schedule: GraphSchedule) -> None:
             raise InvalidSchedule("switches", f"{sender.name} to {receiver.name}: a switch only passes messages on")
 
 
-def _check_data(instance: GraphInstance, piece: Piece, steps: list[tuple[int, int, Transfer]], where: str) -> None:
+def _check_data(
+    instance: GraphInstance, piece: GraphPiece, steps: list[tuple[int, int, GraphTransfer]], where: str
+) -> None:
     """Move contributions as they are sent, one bit for each NPU: sums count each once, and copies are whole."""
     npus = instance.network.capacities.terminals
     bit = {npu: 1 << number for number, npu in enumerate(npus)}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.problem.cost import check_clock
@@ -12,6 +13,9 @@ from themis_opt.problem.random_networks import PREFIX, random_instance, seed_of
 _PACKAGE = Path(__file__).parents[1]
 INSTANCES = next(p for p in (_PACKAGE / "instances", _PACKAGE.parent / "instances") if p.is_dir())
 """The shipped instances: inside an installed package, beside it in a source tree."""
+
+GRAPHS = INSTANCES / "graphs"
+"""Those whose networks are graphs."""
 
 DESIGN_SUFFIX = ".design.json"
 """Ending of the shipped files that are no instances but networks to be designed."""
@@ -25,7 +29,18 @@ def shipped() -> dict[str, Path]:
 
 def _is_instance(path: Path) -> bool:
     """Whether a shipped file is an instance on a network of dimensions."""
-    return not path.name.endswith(DESIGN_SUFFIX) and path.parent.name != "graphs"
+    return not path.name.endswith(DESIGN_SUFFIX) and path.parent != GRAPHS
+
+
+def shipped_graphs() -> dict[str, Path]:
+    """Files of the shipped instances whose networks are graphs, by name, such as ``dgx1.all_gather.1GB``."""
+    return {path.name.removesuffix(".json"): path for path in sorted(GRAPHS.glob("*.json"))}
+
+
+def is_graph(document: Mapping[str, Any]) -> bool:
+    """Whether the network of a document has nodes and links, and no dimensions."""
+    network = document.get("network")
+    return isinstance(network, dict) and not {"nodes", "links"}.isdisjoint(network)
 
 
 def load(source: str | Path) -> Instance:
@@ -59,6 +74,7 @@ def locate(source: str | Path, files: Callable[[], Mapping[str, Path]] = shipped
             return path
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", source=str(source)) from None
+<<<<<<< HEAD
     name, known = path.name.removesuffix(".json").removesuffix(".design"), files()
     if path.name != str(source) or name not in known:
         near = suggestion(name, known)
@@ -69,6 +85,30 @@ def locate(source: str | Path, files: Callable[[], Mapping[str, Path]] = shipped
 def read_instance(path: Path) -> Instance:
     """Read an instance from a document. Raises InputError if it is none, or breaks a rule."""
     instance = read_model(path, Instance, INSTANCE_FORMAT)
+=======
+    name = path.name.removesuffix(".json")
+    names = shipped() | shipped_graphs()
+    if path.name != str(source) or name not in names:
+        near = suggestion(name, names)
+        raise InputError(f"no such file, and no shipped instance of that name{near}", source=str(source))
+    return names[name]
+
+
+def read_instance(path: Path) -> Instance:
+    """Read an instance from a document.
+
+    Raises
+    ------
+    InputError
+        If it is none, or breaks a rule; the message names file, field, value and rule.
+    """
+    document = read_json(path)
+    if document.get("format") != INSTANCE_FORMAT:
+        raise InputError(f"must be '{INSTANCE_FORMAT}'", field="format", value=document.get("format"), source=str(path))
+    if is_graph(document):
+        rule = "is a graph: bound, compare, show and solve take it"
+        raise InputError(rule, field="network", source=str(path))
+>>>>>>> bbf3ab5 (Test graphs: against brute force, published figures and mutants; ship sixteen of them)
     try:
         check_clock(instance)
     except InputError as error:

@@ -1,0 +1,89 @@
+"""``bound``, ``solve``, ``compare`` and ``show`` on graphs."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from themis_opt.cli.main import application
+
+NETWORK = "dgx1.all_gather.1GB"
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(application(), list(arguments))
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_bound_names_what_decides() -> None:
+    rows = json.loads(run("bound", NETWORK, "--json"))
+    assert [row["bound"] for row in rows] == ["cut", "latency"]
+    assert rows[0]["meaning"] == "out of the 7 NPUs but gpu0 over 4 links (150 GB/s)"
+    assert rows[0]["bound_ns"] == pytest.approx(1e9 * 7 / 8 / 150)
+
+
+def test_bound_says_first_what_is_kept() -> None:
+    first = run("bound", NETWORK, "--lost", "gpu0-gpu3").splitlines()[0]
+    assert first.startswith("Without gpu0-gpu3: all_gather keeps 66.67 % of its speed at most, 114.29 GB/s instead of")
+
+
+def test_bound_of_every_link_begins_with_the_worst() -> None:
+    rows = json.loads(run("bound", NETWORK, "--lost", "each", "--json"))
+    kept = [row["kept"] for row in rows]
+    assert len(kept) == 16
+    assert kept == sorted(kept)
+    assert kept[0] == pytest.approx(2 / 3)
+
+
+def test_slow_links_count() -> None:
+    half = json.loads(run("bound", NETWORK, "--slow", "gpu0-gpu3=0.5", "--json"))
+    assert half[0]["bound_ns"] == pytest.approx(1e9 * 7 / 8 / 125)
+
+
+def test_networks_of_dimensions_can_lose_links() -> None:
+    first = run("bound", "one_ring.all_reduce.4MB", "--lost", "n0-n1").splitlines()[0]
+    assert first.startswith("Without n0-n1: all_reduce keeps 74.91 %")
+
+
+def test_solve_writes_the_schedule_and_compares_with_the_healthy_network(tmp_path: Path) -> None:
+    arguments = ("--size", "8 MB", "--policies", "trees,ring", "--lost", "gpu0-gpu3", "--compare", "healthy")
+    output = run("solve", NETWORK, *arguments, "-o", str(tmp_path))
+    first, second, *_ = output.splitlines()
+    assert first.startswith("Without gpu0-gpu3: all_gather keeps")
+    assert second.startswith("trees takes")
+    document = json.loads((tmp_path / "schedule.json").read_text())
+    assert document["policy"] == "trees"
+    assert len(document["instance"]["network"]["links"]) == 15
+
+
+def test_compare_ranks_policies() -> None:
+    rows = json.loads(run("compare", NETWORK, "--size", "1 MB", "--policies", "direct,trees", "--json"))
+    assert [row["policy"] for row in rows] == ["trees", "direct"]
+    assert all(row["gap"] >= 0 for row in rows)
+
+
+def test_show_lists_links() -> None:
+    output = run("show", NETWORK)
+    assert output.startswith(f"{NETWORK}: 8 NPUs, 0 switches, 16 links; all_gather of 1 GB")
+    assert json.loads(run("show", NETWORK, "--json"))["network"]["nodes"][0] == {"name": "gpu0"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("bound", NETWORK, "--lost", "gpu0-gpu33"), "--lost = 'gpu0-gpu33': must name a node or link of the network"),
+        (("bound", NETWORK, "--slow", "gpu0-gpu3"), "--slow = 'gpu0-gpu3': must be a link and a factor"),
+        (("bound", NETWORK, "--chunks", "4"), "--chunks = 4: is not for graphs"),
+        (("bound", NETWORK, "--size", "1 QB"), "command line"),
+        (("solve", NETWORK, "--lost", "each"), "--lost = 'each': 'each' is for 'bound'"),
+        (("compare", NETWORK, "--policies", "tres"), "--policies = 'tres': must be one of"),
+        (("compare", NETWORK, "--policies", "double_tree"), "double binary trees are for all_reduce"),
+        (("simulate", NETWORK), "is a graph: bound, compare, show and solve take it"),
+    ],
+)
+def test_bad_options_are_refused_in_one_line(arguments: tuple[str, ...], message: str) -> None:
+    output = run(*arguments, code=2)
+    assert message in output
+    assert output.startswith("error: ")

@@ -1,0 +1,70 @@
+"""Graphs that tests share: small random ones, boxes behind switches, and figures of others."""
+
+import random
+from collections.abc import Iterable
+
+from formulations.flow_network import CapacityGraph
+from themis_opt.graphs.network import GraphInstance, GraphNetwork, load_graph
+from themis_opt.problem.catalog import shipped_graphs
+
+
+def shipped(name: str, **changes: str) -> GraphInstance:
+    """A shipped graph by the beginning of its name, perhaps with another kind or size of its collective."""
+    path = next(path for file, path in shipped_graphs().items() if file.startswith(f"{name}."))
+    instance = load_graph(path)
+    return instance.model_copy(update={"collectives": (instance.collective.replace(**changes),)})
+
+
+def random_graph(seed: int, *, symmetric: bool, switches: int = 0, most: int = 6) -> CapacityGraph:
+    """A ring with chords; the last nodes are switches."""
+    chance = random.Random(seed)
+    count = chance.randint(3 + switches, most)
+    pairs = {(node, (node + 1) % count) for node in range(count)}
+    pairs |= {(a, b) for a in range(count) for b in range(a) if chance.random() < 0.4}
+    arcs: dict[tuple[int, int], int] = {}
+    for a, b in sorted(pairs):
+        arcs[a, b] = chance.randint(1, 6)
+        arcs[b, a] = arcs[a, b] if symmetric else chance.randint(1, 6)
+    return CapacityGraph(count, tuple(range(count - switches)), arcs)
+
+
+def network_of(graph: CapacityGraph, unit: float = 1e9, latency: str = "0") -> GraphNetwork:
+    """The network of a graph whose links have two directions."""
+    nodes = [
+        {"name": f"n{node}", "kind": "npu" if node in graph.terminals else "switch"} for node in range(graph.num_nodes)
+    ]
+    links = [
+        {
+            "ends": [f"n{a}", f"n{b}"],
+            "bandwidth": capacity * unit,
+            "back": graph.arcs.get((b, a), 0) * unit,
+            "latency": latency,
+        }
+        for (a, b), capacity in graph.arcs.items()
+        if a < b or (b, a) not in graph.arcs
+    ]
+    return GraphNetwork.model_validate({"nodes": nodes, "links": links})
+
+
+def instance_of(network: GraphNetwork, kind: str, size: str = "64 MB") -> GraphInstance:
+    """A collective on a network."""
+    return GraphInstance.model_validate({"network": network, "collectives": [{"kind": kind, "size": size}]})
+
+
+def subsets(nodes: Iterable[int]) -> Iterable[frozenset[int]]:
+    """All sets of some nodes but the empty one."""
+    every = list(nodes)
+    for mask in range(1, 2 ** len(every)):
+        yield frozenset(node for place, node in enumerate(every) if mask >> place & 1)
+
+
+def partitions(nodes: list[int]) -> Iterable[list[frozenset[int]]]:
+    """All ways to divide nodes in parts."""
+    if not nodes:
+        yield []
+        return
+    first, *others = nodes
+    for parts in partitions(others):
+        yield [frozenset([first]), *parts]
+        for place, part in enumerate(parts):
+            yield [*parts[:place], part | {first}, *parts[place + 1 :]]

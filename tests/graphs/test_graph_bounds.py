@@ -1,0 +1,196 @@
+"""Bounds on graphs: equal to published figures, to brute force, and to other programmes."""
+
+from fractions import Fraction
+
+import pytest
+from graph_samples import instance_of, network_of, partitions, random_graph, shipped, subsets
+from ortools.linear_solver import pywraplp
+
+from formulations.concurrent_flow import concurrent_flow, length_bound
+from formulations.flow_network import CapacityGraph
+from formulations.shared_roots import partition_bound, partition_throughput, share_roots
+from formulations.worst_cut import fixed_shares, worst_broadcast, worst_cut
+from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.graphs.bounds import best_bound, graph_bounds, throughput
+from themis_opt.graphs.conversion import as_graph
+from themis_opt.problem.catalog import load
+from themis_opt.solving.cut import cut
+
+SEEDS = range(40)
+
+
+@pytest.mark.parametrize(
+    ("name", "bandwidth"),
+    [
+        ("a100_x2", Fraction(1040, 3)),
+        ("a100_x3", Fraction(300)),
+        ("mi250", Fraction(2400, 7)),
+        ("mi250_16_16", Fraction(5312, 15)),
+        ("dgx1", 25 * 8 * Fraction(6, 7)),
+    ],
+)
+def test_all_gathers_have_the_throughput_of_forestcoll(name: str, bandwidth: Fraction) -> None:
+    instance = shipped(name, kind="all_gather")
+    best = best_bound(instance)
+    assert best.picoseconds == instance.collective.size * PICOSECONDS_PER_SECOND / (bandwidth * 10**9)
+
+
+@pytest.mark.parametrize(("name", "units"), [("a100_x2", 13), ("mi250", 3), ("mi250_16_16", 83), ("dgx1", 6)])
+def test_optimal_trees_are_as_many_as_published(name: str, units: int) -> None:
+    assert worst_cut(shipped(name).network.capacities).ratio.numerator == units
+
+
+@pytest.mark.parametrize(("count", "bandwidth"), [(1, 320), (2, 341.33), (3, 342.86), (4, 341.33), (5, 347.83)])
+def test_few_trees_have_the_throughput_of_forestcoll(count: int, bandwidth: float) -> None:
+    network = shipped("mi250_16_16").network
+    scale, _ = fixed_shares(network.capacities, count)
+    rate = count / scale * network.unit * network.num_npus / 10**9
+    assert float(rate) == pytest.approx(bandwidth, abs=0.005)
+
+
+@pytest.mark.parametrize(("name", "gain"), [("mesh_4x4", 1.5), ("mesh_4x5", 1.55)])
+def test_shared_roots_beat_twice_the_best_all_gather(name: str, gain: float) -> None:
+    graph = shipped(name).network.capacities
+    equal = worst_cut(graph).ratio * len(graph.terminals) / 2
+    assert share_roots(graph).throughput / equal == pytest.approx(gain, abs=0.005)
+
+
+@pytest.mark.parametrize(("lost", "gain"), [(1, 31 / 28), (4, 1.5)])
+def test_lost_links_of_four_boxes_cost_little(lost: int, gain: float) -> None:
+    graph = boxes_of_a100(4, lost)
+    assert share_roots(graph).throughput / (worst_cut(graph).ratio * 16) == pytest.approx(gain, rel=1e-6)
+
+
+@pytest.mark.parametrize(("lost", "overhead"), [(1, 0.008), (2, 0.016), (4, 0.067)])
+def test_the_overhead_of_lost_links_of_one_box_of_sixteen(lost: int, overhead: float) -> None:
+    network = shipped("h100_x16").network
+    whole = network.capacities
+    less = network.without([f"box0.nic{j}" for j in range(lost)]).capacities
+    healthy = worst_cut(whole).ratio * len(whole.terminals) / 2
+    assert float(healthy) / share_roots(less).throughput - 1 == pytest.approx(overhead, abs=6e-4)
+
+
+def boxes_of_a100(count: int, lost: int) -> CapacityGraph:
+    """Boxes of 8 with 12 units inside, and one each outside but for some of the first box."""
+    arcs, outside = {}, 9 * count
+    for box in range(count):
+        for j in range(8):
+            links = [(8 * count + box, 12)] + ([] if box == 0 and j < lost else [(outside, 1)])
+            for switch, capacity in links:
+                arcs[8 * box + j, switch] = arcs[switch, 8 * box + j] = capacity
+    return CapacityGraph(outside + 1, tuple(range(8 * count)), arcs)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_worst_cut_is_that_of_all_cuts(seed: int) -> None:
+    graph = random_graph(seed, symmetric=False, switches=seed % 3, most=9)
+    npus = set(graph.terminals)
+    ratios = [
+        Fraction(graph.capacity_out(nodes), len(nodes & npus))
+        for nodes in subsets(range(graph.num_nodes))
+        if nodes & npus and not npus <= nodes
+    ]
+    worst = worst_cut(graph)
+    assert worst.ratio == min(ratios)
+    assert worst.ratio == Fraction(graph.capacity_out(worst.nodes), len(worst.nodes & npus))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_cut_behind_a_root_is_that_of_all_cuts(seed: int) -> None:
+    graph = random_graph(seed, symmetric=False, switches=1, most=8)
+    npus = set(graph.terminals)
+    cuts = [graph.capacity_out(s) for s in subsets(range(graph.num_nodes)) if 0 in s and not npus <= s]
+    assert worst_broadcast(graph, 0).ratio == min(cuts)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_trees_attain_the_strength_of_symmetric_graphs(seed: int) -> None:
+    graph = random_graph(seed, symmetric=True, most=7)
+    every = [parts for parts in partitions(list(range(graph.num_nodes))) if len(parts) > 1]
+    strength = min(partition_throughput(graph, parts) for parts in every)
+    assert share_roots(graph).throughput == pytest.approx(float(strength), rel=1e-6)
+    assert partition_bound(graph) >= strength
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_trees_beat_a_partition(seed: int) -> None:
+    graph = random_graph(seed, symmetric=seed % 2 == 0, switches=1 + seed % 2, most=7)
+    every = [
+        parts
+        for parts in partitions(list(range(graph.num_nodes)))
+        if sum(not part.isdisjoint(graph.terminals) for part in parts) > 1
+    ]
+    trees = share_roots(graph).throughput
+    assert trees <= float(min(partition_throughput(graph, parts) for parts in every)) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_concurrent_flow_is_that_of_all_pairs(seed: int) -> None:
+    graph = random_graph(seed, symmetric=seed % 2 == 0, switches=seed % 3, most=6)
+    best = flow_of_pairs(graph)
+    for fold in (False, True):
+        flow = concurrent_flow(graph, fold=fold)
+        assert float(length_bound(graph, flow.lengths)) >= best * (1 - 1e-7)
+    assert concurrent_flow(graph, fold=False).throughput == pytest.approx(best, rel=1e-6)
+    assert float(length_bound(graph, concurrent_flow(graph, fold=False).lengths)) == pytest.approx(best, rel=1e-6)
+
+
+def flow_of_pairs(graph: CapacityGraph) -> float:
+    """The maximum concurrent flow with one commodity for each pair of terminals."""
+    solver = pywraplp.Solver.CreateSolver("GLOP")
+    part = solver.NumVar(0, solver.infinity(), "part")
+    pairs = [(s, t) for s in graph.terminals for t in graph.terminals if s != t]
+    flows = {(pair, arc): solver.NumVar(0, solver.infinity(), "") for pair in pairs for arc in graph.arcs}
+    for arc, capacity in graph.arcs.items():
+        solver.Add(sum(flows[pair, arc] for pair in pairs) <= capacity)
+    for source, sink in pairs:
+        for node in range(graph.num_nodes):
+            net = sum(
+                ((arc[1] == node) - (arc[0] == node)) * flows[(source, sink), arc] for arc in graph.arcs if node in arc
+            )
+            solver.Add(net == ((node == sink) - (node == source)) * part)
+    solver.Maximize(part)
+    assert solver.Solve() == pywraplp.Solver.OPTIMAL
+    return float(part.solution_value())
+
+
+@pytest.mark.parametrize(("size", "bandwidth"), [(4, 100), (6, 200 / 3), (8, 50)])
+def test_all_to_all_on_a_ring_goes_both_ways(size: int, bandwidth: float) -> None:
+    arcs = {(a, b % size): 1 for a in range(size) for b in (a + 1, a + size - 1)}
+    instance = instance_of(network_of(CapacityGraph(size, tuple(range(size)), arcs), 50e9), "all_to_all")
+    assert throughput(instance, best_bound(instance)) / 1e9 == pytest.approx(bandwidth)
+
+
+def test_all_to_all_on_a_torus() -> None:
+    instance = shipped("torus_4x4")
+    assert throughput(instance, best_bound(instance)) / 1e9 == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "forestcoll.a100_2x8.all_gather.1200MB",
+        "wafer-mesh.all_reduce.1GB",
+        "tacos.mesh_3x3x3.all_gather.1024MiB",
+        "one_ring.all_reduce.4MB",
+        "root.broadcast.12MB",
+    ],
+)
+def test_products_have_the_bound_that_their_cut_is(name: str) -> None:
+    instance = load(name)
+    graph = as_graph(instance)
+    best = best_bound(graph)
+    latency = max(link.latency for link in graph.network.links)
+    assert float(best.picoseconds) == pytest.approx(cut(instance), abs=latency + 1, rel=1e-12)
+
+
+def test_the_cut_is_named_by_boxes() -> None:
+    instance = shipped("h100_x16", kind="all_gather")
+    assert instance.kind == "all_gather"
+    less = instance.on(instance.network.without(["box0.nic7"]))
+    assert graph_bounds(less)["cut"].meaning == "out of the 120 NPUs but box0 over 7 links (350 GB/s)"
+
+
+def test_latency_is_the_longest_distance() -> None:
+    instance = shipped("mesh_4x4")
+    assert graph_bounds(instance)["latency"].picoseconds == 6 * 500_000

@@ -1,0 +1,205 @@
+"""Schedules on graphs: legal, never below a bound, and at it where trees fill pipelines."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from graph_samples import instance_of, network_of, random_graph, shipped
+
+from formulations.edge_splitting import balanced, merged, split_switches
+from formulations.flow_network import CapacityGraph
+from formulations.tree_packing import pack_trees
+from formulations.worst_cut import scaled, worst_cut
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.graphs.bounds import best_bound
+from themis_opt.graphs.comparison import GRAPH_POLICIES
+from themis_opt.graphs.network import GraphInstance, GraphNetwork
+from themis_opt.graphs.plan import demands, divide
+from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks, simulate_graph
+from themis_opt.graphs.trees import tree_plan
+from themis_opt.graphs.validation import validate_graph
+from themis_opt.problem.catalog import shipped_graphs
+
+KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "reduce")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_trees_span_and_fit_capacities(seed: int) -> None:
+    graph = balanced(random_graph(seed, symmetric=seed % 2 == 0, switches=seed % 3, most=9))
+    ratio = worst_cut(graph).ratio
+    capacities = scaled(graph, ratio.denominator)
+    units = dict.fromkeys(graph.terminals, ratio.numerator)
+    trees = pack_trees(graph.terminals, split_switches(capacities, units), units)
+    used: Counter[tuple[int, int]] = Counter()
+    roots: Counter[int] = Counter()
+    for tree in trees:
+        roots[tree.root] += tree.count
+        assert sorted([tree.root, *(route[-1] for route in tree.routes)]) == list(graph.terminals)
+        reached = {tree.root}
+        for route in tree.routes:
+            assert route[0] in reached
+            reached.add(route[-1])
+            used.update(dict.fromkeys(pairwise(route), tree.count))
+    assert roots == units
+    assert all(count <= capacities.arcs[arc] for arc, count in used.items())
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_routes_without_switches_carry_as_much(seed: int) -> None:
+    graph = balanced(random_graph(seed, symmetric=True, switches=2, most=9))
+    ratio = worst_cut(graph).ratio
+    units = dict.fromkeys(graph.terminals, ratio.numerator)
+    routes = split_switches(scaled(graph, ratio.denominator), units)
+    alone = CapacityGraph(graph.num_nodes, graph.terminals, merged(routes))
+    assert all({route[0], route[-1]} <= set(graph.terminals) for route in routes)
+    assert worst_cut(alone).ratio >= ratio.numerator
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(4))
+def test_no_schedule_is_below_a_bound(seed: int, kind: str) -> None:
+    graph = random_graph(seed, symmetric=seed % 2 == 0, switches=seed % 2, most=6)
+    instance = instance_of(network_of(graph, latency="1 us"), kind, "1 MB")
+    trees = best_bound(instance, trees=True).picoseconds
+    for policy in GRAPH_POLICIES.values():
+        try:
+            plan = policy(instance)
+        except InputError:
+            continue
+        schedule = simulate_graph(plan, 1 if plan.ranked else 4)
+        validate_graph(schedule)
+        assert schedule.makespan >= trees
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["dgx1", "mesh_4x4"])
+def test_trees_reach_the_optimum_of_throughput(name: str, kind: str) -> None:
+    instance = shipped(name, kind=kind)
+    instance = changed(instance, "links", latency="0")
+    bound = float(best_bound(instance, trees=True).picoseconds)
+    schedule = in_best_chunks(tree_plan(instance), 1.02 * bound)
+    validate_graph(schedule)
+    assert schedule.makespan <= 1.02 * bound
+
+
+@pytest.mark.parametrize(("seed", "symmetric"), [(1, True), (2, False), (3, False), (5, True)])
+def test_all_reduce_on_random_graphs_reaches_what_trees_can(seed: int, symmetric: bool) -> None:
+    instance = instance_of(network_of(random_graph(seed, symmetric=symmetric, most=6)), "all_reduce", "1 GB")
+    bound = float(best_bound(instance, trees=True).picoseconds)
+    assert in_best_chunks(tree_plan(instance), 1.01 * bound).makespan <= 1.011 * bound
+
+
+def test_switches_that_sum_and_copy_are_nodes_of_trees() -> None:
+    instance = shipped("h100_x2_sharp", size="256 MB")
+    plan = tree_plan(instance)
+    schedule = simulate_graph(plan, 64)
+    validate_graph(schedule)
+    switch = instance.network.index["box0.nvswitch"]
+    assert any(transfer.route[-1] == switch for transfer in plan.transfers)
+    plain = changed(instance, "nodes", sums=False, multicasts=False)
+    assert schedule.makespan < best_bound(plain, trees=True).picoseconds
+
+
+def changed(instance: GraphInstance, part: str, **fields: object) -> GraphInstance:
+    """The instance with fields of all nodes or all links changed."""
+    document = instance.network.model_dump(mode="json")
+    document[part] = [each | fields for each in document[part]]
+    return instance.on(GraphNetwork.model_validate(document))
+
+
+def test_uneven_roots_are_faster_than_rings_and_equal_shares() -> None:
+    instance = shipped("mesh_4x5", size="256 MB")
+    plans = (GRAPH_POLICIES[name](instance) for name in ("trees", "trees=1", "ring"))
+    trees, *others = (simulate_graph(plan, 64).makespan for plan in plans)
+    assert all(trees * 1.2 < other for other in others)
+
+
+def test_few_trees_are_better_for_small_messages() -> None:
+    instance = changed(shipped("a100_x2", size="256 KiB"), "links", latency="1 us")
+    few, many = (in_best_chunks(tree_plan(instance, count)).makespan for count in (1, None))
+    assert few < many
+
+
+@pytest.mark.parametrize("policy", GRAPH_POLICIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_policy_is_legal_where_it_is_offered(policy: str, kind: str) -> None:
+    instance = shipped("h100_x2_sharp", kind=kind, size="1 MB")
+    try:
+        plan = GRAPH_POLICIES[policy](instance)
+    except InputError:
+        assert policy in ("double_tree", "greedy")
+        return
+    schedule = simulate_graph(plan, 1 if plan.ranked else 3)
+    validate_graph(schedule)
+    assert schedule.makespan >= best_bound(instance).picoseconds
+
+
+def schedule_of_all_reduce() -> GraphSchedule:
+    return simulate_graph(tree_plan(shipped("mesh_4x4", size="1 MB")), 2)
+
+
+def test_a_schedule_with_a_shorter_message_is_refused() -> None:
+    schedule = schedule_of_all_reduce()
+    shorter = schedule.end.copy()
+    shorter[0, 5] -= 1
+    with pytest.raises(InvalidSchedule, match="capacity"):
+        validate_graph(replace(schedule, end=shorter))
+
+
+def test_a_schedule_with_two_messages_on_a_link_is_refused() -> None:
+    schedule = schedule_of_all_reduce()
+    moved = schedule.start - schedule.start[:1]
+    with pytest.raises(InvalidSchedule, match=r"capacity|order|data|makespan"):
+        validate_graph(replace(schedule, start=moved, end=moved + schedule.end - schedule.start))
+
+
+def test_a_message_before_its_data_is_refused() -> None:
+    schedule = simulate_graph(tree_plan(shipped("dgx1", kind="broadcast", size="1 MB")), 1)
+    last = int(np.argmax(schedule.start[0]))
+    start, end = schedule.start.copy(), schedule.end.copy()
+    end[0, last], start[0, last] = end[0, last] - start[0, last], 0
+    makespan = int(end.max())
+    with pytest.raises(InvalidSchedule, match=r"data|capacity"):
+        validate_graph(replace(schedule, start=start, end=end, makespan=makespan))
+
+
+def test_a_lost_message_is_refused() -> None:
+    schedule = simulate_graph(tree_plan(shipped("dgx1", kind="all_gather", size="1 MB")), 1)
+    plan = replace(schedule.plan, transfers=schedule.plan.transfers[:-1])
+    shorter = GraphSchedule(plan, 1, schedule.start[:, :-1], schedule.end[:, :-1], int(schedule.end[:, :-1].max()))
+    with pytest.raises(InvalidSchedule, match="does not get it"):
+        validate_graph(shorter)
+
+
+def test_a_sum_that_counts_twice_is_refused() -> None:
+    plan = tree_plan(shipped("mesh_4x4", kind="reduce", size="1 MB"))
+    twice = replace(plan, transfers=(*plan.transfers, plan.transfers[0]))
+    with pytest.raises(InvalidSchedule, match="adds something twice"):
+        validate_graph(simulate_graph(twice, 1))
+
+
+def test_a_piece_too_small_is_refused() -> None:
+    schedule = schedule_of_all_reduce()
+    pieces = (schedule.plan.pieces[0]._replace(elements=1), *schedule.plan.pieces[1:])
+    with pytest.raises(InvalidSchedule, match="amounts"):
+        validate_graph(replace(schedule, plan=replace(schedule.plan, pieces=pieces)))
+
+
+def test_shares_make_up_the_whole() -> None:
+    instance = shipped("dgx1", kind="all_gather", size="1000002")
+    assert sum(demands(instance).values()) == 500001
+    assert divide(10, [1, 1, 1]) == [3, 4, 3]
+
+
+def test_a_busy_link_serves_the_first_chunk_first() -> None:
+    schedule = simulate_graph(tree_plan(shipped("dgx1", kind="broadcast", size="1 MB")), 4)
+    assert (np.diff(schedule.start, axis=0) > 0).all()
+
+
+@pytest.mark.parametrize("name", shipped_graphs())
+def test_shipped_graphs_have_bounds(name: str) -> None:
+    instance = shipped(name.partition(".")[0])
+    assert best_bound(instance).picoseconds > 0
+    assert best_bound(instance, trees=True).picoseconds >= best_bound(instance).picoseconds * (1 - 1e-9)
