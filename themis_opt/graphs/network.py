@@ -16,7 +16,7 @@ from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import BytesPerSecond, Picoseconds
 from themis_opt.problem.catalog import is_graph, shipped_graphs
 from themis_opt.problem.exchanges import Collective
-from themis_opt.problem.fields import MAX_BANDWIDTH, FieldError, Model, located
+from themis_opt.problem.fields import MAX_BANDWIDTH, FieldError, Model, located, read_model
 from themis_opt.problem.instance import INSTANCE_FORMAT
 from themis_opt.problem.phases import CollectiveKind
 
@@ -304,7 +304,4 @@ def load_graph(path: Path) -> GraphInstance:
     InputError
         If it breaks a rule; the message names file, field, value and rule.
     """
-    try:
-        return GraphInstance.model_validate(read_json(path))
-    except ValidationError as error:
-        raise located(error).within(str(path)) from None
+    return read_model(path, GraphInstance, INSTANCE_FORMAT)

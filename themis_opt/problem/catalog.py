@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.fields import read_model
@@ -37,6 +38,11 @@ def shipped_graphs() -> dict[str, Path]:
     return {path.name.removesuffix(".json"): path for path in sorted(GRAPHS.glob("*.json"))}
 
 
+def all_shipped() -> dict[str, Path]:
+    """Both."""
+    return shipped() | shipped_graphs()
+
+
 def is_graph(document: Mapping[str, Any]) -> bool:
     """Whether the network of a document has nodes and links, and no dimensions."""
     network = document.get("network")
@@ -66,7 +72,7 @@ def is_random(source: str | Path) -> bool:
     return str(source).startswith(PREFIX)
 
 
-def locate(source: str | Path, files: Callable[[], Mapping[str, Path]] = shipped, what: str = "instance") -> Path:
+def locate(source: str | Path, files: Callable[[], Mapping[str, Path]] = all_shipped, what: str = "instance") -> Path:
     """The file of that path, or the shipped one of that name. Raises InputError if there is none."""
     path = Path(source)
     try:
@@ -74,7 +80,6 @@ def locate(source: str | Path, files: Callable[[], Mapping[str, Path]] = shipped
             return path
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", source=str(source)) from None
-<<<<<<< HEAD
     name, known = path.name.removesuffix(".json").removesuffix(".design"), files()
     if path.name != str(source) or name not in known:
         near = suggestion(name, known)
@@ -84,31 +89,13 @@ def locate(source: str | Path, files: Callable[[], Mapping[str, Path]] = shipped
 
 def read_instance(path: Path) -> Instance:
     """Read an instance from a document. Raises InputError if it is none, or breaks a rule."""
-    instance = read_model(path, Instance, INSTANCE_FORMAT)
-=======
-    name = path.name.removesuffix(".json")
-    names = shipped() | shipped_graphs()
-    if path.name != str(source) or name not in names:
-        near = suggestion(name, names)
-        raise InputError(f"no such file, and no shipped instance of that name{near}", source=str(source))
-    return names[name]
-
-
-def read_instance(path: Path) -> Instance:
-    """Read an instance from a document.
-
-    Raises
-    ------
-    InputError
-        If it is none, or breaks a rule; the message names file, field, value and rule.
-    """
-    document = read_json(path)
-    if document.get("format") != INSTANCE_FORMAT:
-        raise InputError(f"must be '{INSTANCE_FORMAT}'", field="format", value=document.get("format"), source=str(path))
-    if is_graph(document):
-        rule = "is a graph: bound, compare, show and solve take it"
-        raise InputError(rule, field="network", source=str(path))
->>>>>>> bbf3ab5 (Test graphs: against brute force, published figures and mutants; ship sixteen of them)
+    try:
+        instance = read_model(path, Instance, INSTANCE_FORMAT)
+    except InputError:
+        if is_graph(read_json(path)):
+            rule = "is a graph: bound, compare, show and solve take it"
+            raise InputError(rule, field="network", source=str(path)) from None
+        raise
     try:
         check_clock(instance)
     except InputError as error:
