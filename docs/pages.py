@@ -29,6 +29,7 @@ MATHEMATICS = "reference/mathematics.md"
 FORMULATIONS = (
     "lattice", "fluid", "order_count", "head_tail", "chunk_count", "interval_loads", "chunk_sizes", "end_counts",
     "chunk_order", "sequencing", "period", "allocation", "offloading",
+    "worst_cut", "edge_splitting", "tree_packing", "shared_roots", "concurrent_flow",
 )  # fmt: skip
 
 

@@ -67,8 +67,27 @@ def split_switches(graph: CapacityGraph, units: Mapping[int, int]) -> RouteCapac
     """Routes between terminals that no two share the capacity of, for the units of each terminal."""
     routes: RouteCapacities = {tuple(arc): capacity for arc, capacity in graph.arcs.items()}
     for switch in sorted(graph.switches, key=lambda node: sum(node in arc for arc in graph.arcs)):
-        _Splitter(graph, routes, units, switch).split()
+        whole = next(_splits_at_once(graph, routes, units, switch), None)
+        if whole is None:
+            _Splitter(graph, routes, units, switch).split()
+        else:
+            routes = whole
     return routes
+
+
+def _splits_at_once(
+    graph: CapacityGraph, routes: RouteCapacities, units: Mapping[int, int], switch: int
+) -> Iterator[RouteCapacities]:
+    """Routes without a switch, whose pairs are its neighbours shifted by powers of two, if they carry enough.
+
+    A flow to every terminal tells, where one to every terminal for each pair would: most switches are symmetric.
+    """
+    ports = sum(route[-1] == switch for route in routes)
+    for shift in (2**k for k in range(ports.bit_length())):
+        splitter = _Splitter(graph, dict(routes), units, switch, shift)
+        splitter.split(tests=False)
+        if splitter.carries_enough():
+            yield splitter.routes
 
 
 def merged(routes: Mapping[Route, int]) -> dict[tuple[int, int], int]:
@@ -82,8 +101,10 @@ def merged(routes: Mapping[Route, int]) -> dict[tuple[int, int], int]:
 class _Splitter:
     """The removal of one switch."""
 
-    def __init__(self, graph: CapacityGraph, routes: RouteCapacities, units: Mapping[int, int], switch: int) -> None:
-        self._graph, self._routes, self._units, self._switch = graph, routes, units, switch
+    def __init__(
+        self, graph: CapacityGraph, routes: RouteCapacities, units: Mapping[int, int], switch: int, shift: int = 1
+    ) -> None:
+        self._graph, self.routes, self._units, self._switch, self._shift = graph, routes, units, switch, shift
         self._total = sum(units.values())
         self._arcs = merged(routes)
         self._before = sorted(tail for tail, head in self._arcs if head == switch)
@@ -95,30 +116,35 @@ class _Splitter:
         fed, drained = [(self._source, node) for node in nodes], [(node, self._sink) for node in nodes]
         self._network = FlowNetwork([*self._arcs, *fed, *drained])
 
-    def split(self) -> None:
-        """Split pairs off while there are any, then drop what is left."""
+    def split(self, *, tests: bool = True) -> None:
+        """Split pairs off while there are any, each as much as `tests` of cuts allow, then drop what is left."""
         for tail, head in self._pairs():
-            amount = self._most(tail, head)
+            amount = min(self._arcs[tail, self._switch], self._arcs[self._switch, head])
+            amount = self._most(tail, head, amount) if tests and amount else amount
             if amount:
                 self._move(tail, head, amount)
-        for route in [route for route in self._routes if self._switch in (route[0], route[-1])]:
-            del self._routes[route]
+        for route in [route for route in self.routes if self._switch in (route[0], route[-1])]:
+            del self.routes[route]
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
         """Neighbours before and after the switch: those that are one node last, as they lose capacity."""
         count = len(self._after)
         pairs = [
             (tail, self._after[(place + shift) % count])
-            for shift in range(1, count + 1)
+            for shift in (*range(self._shift, count + 1), *range(1, self._shift))
             for place, tail in enumerate(self._before)
         ]
         yield from (pair for pair in pairs if pair[0] != pair[1])
         yield from (pair for pair in pairs if pair[0] == pair[1])
 
-    def _most(self, tail: int, head: int) -> int:
-        """How much can be split off at a pair."""
+    def carries_enough(self) -> bool:
+        """Whether flows of all units reach every terminal."""
+        self._arcs = {arc: 0 for arc in self._arcs} | merged(self.routes)
+        return self._least_cut((), ()) >= self._total
+
+    def _most(self, tail: int, head: int, amount: int) -> int:
+        """How much of an amount can be split off at a pair."""
         switch = self._switch
-        amount = min(self._arcs[tail, switch], self._arcs[switch, head])
         for inside, outside in (((switch,), (tail, head)), ((tail, head), (switch,))):
             if amount:
                 amount = min(amount, self._least_cut(inside, outside) - self._total)
@@ -152,16 +178,16 @@ class _Splitter:
         if tail != head:
             self._arcs[tail, head] += amount
         while amount:
-            first = next(route for route in self._routes if (route[0], route[-1]) == (tail, self._switch))
-            second = next(route for route in self._routes if (route[0], route[-1]) == (self._switch, head))
-            part = min(amount, self._routes[first], self._routes[second])
+            first = next(route for route in self.routes if (route[0], route[-1]) == (tail, self._switch))
+            second = next(route for route in self.routes if (route[0], route[-1]) == (self._switch, head))
+            part = min(amount, self.routes[first], self.routes[second])
             if tail != head:
-                self._routes[first + second[1:]] = self._routes.get(first + second[1:], 0) + part
+                self.routes[first + second[1:]] = self.routes.get(first + second[1:], 0) + part
             self._take(first, part)
             self._take(second, part)
             amount -= part
 
     def _take(self, route: Route, part: int) -> None:
-        self._routes[route] -= part
-        if not self._routes[route]:
-            del self._routes[route]
+        self.routes[route] -= part
+        if not self.routes[route]:
+            del self.routes[route]

@@ -23,10 +23,12 @@ Step
 Arcs from shallow nodes are tried first, so that trees are flat, and of their routes those over the fewest switches.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from formulations.edge_splitting import Route
+import numpy as np
+
+from formulations.edge_splitting import Route, merged
 from formulations.flow_network import UNLIMITED, FlowNetwork
 
 
@@ -85,6 +87,7 @@ class _Packing:
                     test = self._test()
                 tree = replace(tree, count=count, routes=(*tree.routes, route))
                 self._left[route] -= count
+                test.take(route, count)
             yield tree
 
     def _steps(self, tree: OutTree, test: "_GrowthTest") -> Iterator[tuple[Route, int]]:
@@ -97,34 +100,38 @@ class _Packing:
                     continue
                 route = max(routes, key=lambda route: (min(self._left[route], tree.count), -len(route)))
                 most = min(tree.count, self._left[route])
-                count = min(most, test.most(self._left, tail, head))
+                count = min(most, test.most(tail, head))
                 if count > 0:
                     yield route, count
 
     def _test(self) -> "_GrowthTest":
-        return _GrowthTest(self._nodes, tuple(self._left), self._waiting)
+        return _GrowthTest(self._nodes, self._left, self._waiting)
 
 
 class _GrowthTest:
     """The graph with a node for every other batch that has grown; the others feed their roots."""
 
-    def __init__(self, nodes: tuple[int, ...], routes: tuple[Route, ...], waiting: list[OutTree]) -> None:
+    def __init__(self, nodes: tuple[int, ...], left: Mapping[Route, int], waiting: Sequence[OutTree]) -> None:
+        capacities = merged(left)
+        self._place = {ends: number for number, ends in enumerate(capacities)}
+        self._node = {node: len(capacities) + number for number, node in enumerate(nodes)}
+        self._source = max(nodes) + 1
         grown = [tree for tree in waiting if tree.routes]
-        self._ends = sorted({(route[0], route[-1]) for route in routes})
-        self._place = {ends: number for number, ends in enumerate(self._ends)}
-        self._nodes, self._source = nodes, max(nodes) + 1
         batches = range(self._source + 1, self._source + 1 + len(grown))
         members = [(batch, node) for batch, tree in zip(batches, grown, strict=True) for node in tree.depths]
-        fed = [(self._source, node) for node in nodes]
-        self._network = FlowNetwork([*self._ends, *fed, *((self._source, batch) for batch in batches), *members])
-        self._fed = [sum(tree.count for tree in waiting if not tree.routes and tree.root == node) for node in nodes]
-        self._rest = [*(tree.count for tree in grown), *(UNLIMITED // 4 for _ in members)]
+        fed = [(self._source, node) for node in (*nodes, *batches)]
+        self._network = FlowNetwork([*capacities, *fed, *members])
+        roots = [sum(tree.count for tree in waiting if not tree.routes and tree.root == node) for node in nodes]
+        rest = [*(tree.count for tree in grown), *(UNLIMITED // 4 for _ in members)]
+        self._capacities = np.array([*capacities.values(), *roots, *rest], dtype=np.int64)
         self._demand = sum(tree.count for tree in waiting)
 
-    def most(self, left: Mapping[Route, int], tail: int, head: int) -> int:
+    def take(self, route: Route, count: int) -> None:
+        """Use a part of the capacity of a route."""
+        self._capacities[self._place[route[0], route[-1]]] -= count
+
+    def most(self, tail: int, head: int) -> int:
         """How many trees can grow over an arc, as far as the others are concerned."""
-        capacities = [0] * len(self._ends)
-        for route, capacity in left.items():
-            capacities[self._place[route[0], route[-1]]] += capacity
-        fed = [UNLIMITED // 4 if node == tail else count for node, count in zip(self._nodes, self._fed, strict=True)]
-        return self._network.max_flow([*capacities, *fed, *self._rest], self._source, head) - self._demand
+        capacities = self._capacities.copy()
+        capacities[self._node[tail]] = UNLIMITED // 4
+        return self._network.max_flow(capacities, self._source, head) - self._demand
