@@ -22,6 +22,7 @@ Step
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 
 import numpy as np
 
@@ -67,27 +68,25 @@ def split_switches(graph: CapacityGraph, units: Mapping[int, int]) -> RouteCapac
     """Routes between terminals that no two share the capacity of, for the units of each terminal."""
     routes: RouteCapacities = {tuple(arc): capacity for arc, capacity in graph.arcs.items()}
     for switch in sorted(graph.switches, key=lambda node: sum(node in arc for arc in graph.arcs)):
-        whole = next(_splits_at_once(graph, routes, units, switch), None)
-        if whole is None:
-            _Splitter(graph, routes, units, switch).split()
-        else:
-            routes = whole
+        routes = _without(graph, routes, units, switch)
     return routes
 
 
-def _splits_at_once(
-    graph: CapacityGraph, routes: RouteCapacities, units: Mapping[int, int], switch: int
-) -> Iterator[RouteCapacities]:
-    """Routes without a switch, whose pairs are its neighbours shifted by powers of two, if they carry enough.
+def _without(graph: CapacityGraph, routes: RouteCapacities, units: Mapping[int, int], switch: int) -> RouteCapacities:
+    """Routes without a switch.
 
-    A flow to every terminal tells, where one to every terminal for each pair would: most switches are symmetric.
+    Its neighbours shifted by a power of two are tried first, all pairs at once: most switches are symmetric, and one
+    flow to every terminal tells where each pair would ask for as many.
     """
     ports = sum(route[-1] == switch for route in routes)
     for shift in (2**k for k in range(ports.bit_length())):
         splitter = _Splitter(graph, dict(routes), units, switch, shift)
         splitter.split(tests=False)
         if splitter.carries_enough():
-            yield splitter.routes
+            return splitter.routes
+    splitter = _Splitter(graph, dict(routes), units, switch)
+    splitter.split()
+    return splitter.routes
 
 
 def merged(routes: Mapping[Route, int]) -> dict[tuple[int, int], int]:
@@ -96,6 +95,9 @@ def merged(routes: Mapping[Route, int]) -> dict[tuple[int, int], int]:
     for route, capacity in routes.items():
         arcs[route[0], route[-1]] += capacity
     return dict(arcs)
+
+
+Pair = tuple[int, int]
 
 
 class _Splitter:
@@ -109,7 +111,7 @@ class _Splitter:
         self._arcs = merged(routes)
         self._before = sorted(tail for tail, head in self._arcs if head == switch)
         self._after = sorted(head for tail, head in self._arcs if tail == switch)
-        for pair in self._pairs():
+        for pair in product(self._before, self._after):
             self._arcs.setdefault(pair, 0)
         self._source, self._sink = graph.num_nodes, graph.num_nodes + 1
         nodes = range(graph.num_nodes)
@@ -118,28 +120,53 @@ class _Splitter:
 
     def split(self, *, tests: bool = True) -> None:
         """Split pairs off while there are any, each as much as `tests` of cuts allow, then drop what is left."""
-        for tail, head in self._pairs():
-            amount = min(self._arcs[tail, self._switch], self._arcs[self._switch, head])
-            amount = self._most(tail, head, amount) if tests and amount else amount
-            if amount:
-                self._move(tail, head, amount)
+        for pairs in self._groups():
+            if tests:
+                self._split_tested(pairs)
+            else:
+                self._move_all(pairs)
         for route in [route for route in self.routes if self._switch in (route[0], route[-1])]:
             del self.routes[route]
 
-    def _pairs(self) -> Iterator[tuple[int, int]]:
-        """Neighbours before and after the switch: those that are one node last, as they lose capacity."""
+    def _groups(self) -> Iterator[list[Pair]]:
+        """Pairs of neighbours before and after the switch by their distance in order.
+
+        Far ones come first but for a first distance; those that are one node come last, as they lose capacity.
+        """
         count = len(self._after)
-        pairs = [
-            (tail, self._after[(place + shift) % count])
-            for shift in (*range(self._shift, count + 1), *range(1, self._shift))
-            for place, tail in enumerate(self._before)
-        ]
-        yield from (pair for pair in pairs if pair[0] != pair[1])
-        yield from (pair for pair in pairs if pair[0] == pair[1])
+        shifts = dict.fromkeys((self._shift, *(count >> k for k in range(1, count.bit_length())), *range(count)))
+        lost: list[Pair] = []
+        for shift in shifts:
+            pairs = [(tail, self._after[(place + shift) % count]) for place, tail in enumerate(self._before)]
+            lost += [pair for pair in pairs if pair[0] == pair[1]]
+            yield [pair for pair in pairs if pair[0] != pair[1]]
+        yield lost
+
+    def _split_tested(self, pairs: list[Pair]) -> None:
+        """Split pairs off together if flows allow it, else each half of them, a single one as much as cuts allow."""
+        pairs = [pair for pair in pairs if self._both(pair)]
+        if len(pairs) == 1:
+            self._move(*pairs[0], self._most(*pairs[0], self._both(pairs[0])))
+        elif pairs:
+            before = self.routes, self._arcs
+            self.routes, self._arcs = dict(self.routes), dict(self._arcs)
+            self._move_all(pairs)
+            if not self.carries_enough():
+                self.routes, self._arcs = before
+                self._split_tested(pairs[: len(pairs) // 2])
+                self._split_tested(pairs[len(pairs) // 2 :])
+
+    def _move_all(self, pairs: list[Pair]) -> None:
+        for pair in pairs:
+            self._move(*pair, self._both(pair))
+
+    def _both(self, pair: Pair) -> int:
+        """What both arcs of a pair have."""
+        return min(self._arcs[pair[0], self._switch], self._arcs[self._switch, pair[1]])
 
     def carries_enough(self) -> bool:
         """Whether flows of all units reach every terminal."""
-        self._arcs = {arc: 0 for arc in self._arcs} | merged(self.routes)
+        self._arcs = dict.fromkeys(self._arcs, 0) | merged(self.routes)
         return self._least_cut((), ()) >= self._total
 
     def _most(self, tail: int, head: int, amount: int) -> int:

@@ -93,11 +93,21 @@ def _graph(network: GraphNetwork, turned: bool) -> CapacityGraph:
 def _add_reductions(builder: PlanBuilder, count: int | None) -> None:
     """Sums along in-trees, and copies of them along out-trees of the same root."""
     instance = builder.instance
-    pairs = list(_equal_pairs(instance.network, count) if count else _shared_pairs(instance.network))
+    is_even = count is not None or _equal_shares_are_best(instance.network)
+    pairs = list(_equal_pairs(instance.network, count) if is_even else _shared_pairs(instance.network))
     parts = divide(num_elements(instance), [tree.count for tree, _ in pairs])
     for (into, out), elements in zip(pairs, parts, strict=True):
         piece = builder.add_piece(elements, None, None)
         builder.spread(piece, out.routes, builder.collect(piece, into.routes))
+
+
+def _equal_shares_are_best(network: GraphNetwork) -> bool:
+    """Whether no roots beat those with equal shares, which have many trees at once and take less to plan."""
+    graph = network.capacities
+    if not graph.is_symmetric or network.switches_that("sums") or network.switches_that("multicasts"):
+        return False
+    equal = worst_cut(graph).ratio * len(graph.terminals) / 2
+    return share_roots(graph).throughput <= float(equal) * (1 + 1e-6)
 
 
 def _equal_pairs(network: GraphNetwork, count: int | None) -> Iterator[tuple[OutTree, OutTree]]:
