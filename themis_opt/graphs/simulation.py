@@ -17,8 +17,8 @@ from themis_opt.schedules.kernel import Operations, Workspace, workspace
 LINK_LOOP = Compilable(link_loop.serve_links, event_loop, patience=100_000)
 """The event loop; compiling pays as in :mod:`themis_opt.schedules.kernel`."""
 
-MAX_HOPS = 400_000
-"""Most hops of all chunks in one simulation: about a second."""
+MAX_HOPS = 1_000_000
+"""Most hops of all chunks in one simulation: one or two seconds."""
 
 
 @dataclass(frozen=True, eq=False)
