@@ -44,26 +44,20 @@ from formulations.arrays import FloatArray
 
 Sense = Literal["<=", ">=", "=="]
 
+# Parameters of GLOP, whose usual tolerances of 1e-8 would end above the gap that is asked for
 PRECISE = "primal_feasibility_tolerance: 1e-11 dual_feasibility_tolerance: 1e-11 max_number_of_iterations: 100000"
-"""Parameters of GLOP, whose usual tolerances of 1e-8 would end above the gap that is asked for."""
-
+# Where pieces get tangents before anything is solved, as multiples of their sum at the centre
 FIRST_TANGENTS = (1 / 64, 1 / 16, 1 / 4, 1 / 2, 1.0, 2.0)
-"""Where pieces get tangents before anything is solved, as multiples of their sum at the centre."""
-
+# Most programmes that are solved, and for cheaper rates: 4 to 6 machines take 15 to 60 until the gap is closed
 MAX_PROGRAMMES, MAX_PRICE_PROGRAMMES = 500, 50
-"""Most programmes that are solved, and for cheaper rates: 4 to 6 machines take 15 to 60 until the gap is closed."""
-
+# Relative gap between objective and bound at which to stop, and within which objectives are equal
 CLOSED_GAP, AS_GOOD = 1e-10, 1e-9
-"""Relative gap between objective and bound at which to stop, and within which objectives are equal."""
 
-WORTH = 1e-3
-"""Cheaper rates must save this share of the price: more than rates do that are only off by `AS_GOOD`."""
-
+WORTH = 1e-3  # cheaper rates must save this share of the price: more than rates do that are only off by `AS_GOOD`
 LEAST_SHARE = 1e-9
 """Rates below this share of the largest possible one are not tried, since their times have no tangents."""
 
-LEAST_SUM = 1e-4
-"""No tangent is laid at a smaller multiple of it: steeper ones are too much for the solver."""
+LEAST_SUM = 1e-4  # no tangent is laid at a smaller multiple of it: steeper ones are too much for the solver
 
 
 class Piece(NamedTuple):
@@ -86,14 +80,9 @@ class Piece(NamedTuple):
 class Group:
     """Jobs whose time counts as one.
 
-    Attributes
-    ----------
-    weight : float
-        Of its time in the objective.
-    pieces : tuple of Piece
-        Known lower bounds on its time.
-    refine : callable or None
-        From rates to the pieces that are tight there; None if `pieces` are all.
+    `weight`: of its time in the objective.
+    `pieces`: known lower bounds on its time.
+    `refine`: from rates to the pieces that are tight there; None if `pieces` are all.
     """
 
     weight: float
@@ -119,12 +108,8 @@ class LinearRow:
 class AllocationData:
     """Data of the programme: rates in one unit, times in another.
 
-    Attributes
-    ----------
-    least, most : tuple of float
-        Box of the rates; `most` is finite.
-    units : tuple of float
-        0 for machines whose rate is no multiple of anything.
+    `least`, `most`: box of the rates; `most` is finite.
+    `units`: 0 for machines whose rate is no multiple of anything.
     """
 
     groups: tuple[Group, ...]
@@ -138,21 +123,13 @@ class AllocationData:
 class Allocation:
     """The best rates.
 
-    Attributes
-    ----------
-    rates : float64 array, shape (machines,)
-    objective : float
-        Weighted sum of the times at these rates.
-    bound : float
-        No rates within the constraints have a smaller one.
-    row_prices : tuple of float
-        For each row, what the objective loses per unit by which its limit grows.
-    rate_prices : tuple of float
-        For each machine, what the objective loses per unit of rate that it is given for nothing.
-    rounds : int
-        Programmes solved.
-    widest : float64 array, shape (machines,)
-        Rates that are as good, from before cheaper ones were sought.
+    `rates`, shape (machines,).
+    `objective`: weighted sum of the times at these rates.
+    `bound`: no rates within the constraints have a smaller one.
+    `row_prices`: for each row, what the objective loses per unit by which its limit grows.
+    `rate_prices`: for each machine, what the objective loses per unit of rate that it is given for nothing.
+    `rounds`: programmes solved.
+    `widest`, shape (machines,): rates that are as good, from before cheaper ones were sought.
     """
 
     rates: FloatArray
@@ -171,10 +148,7 @@ class Infeasible(ArithmeticError):
 def extreme_rates(data: AllocationData) -> list[FloatArray]:
     """For each machine, rates within the constraints at which its rate is least, and at which it is largest.
 
-    Raises
-    ------
-    Infeasible
-        If there are none.
+    Raises Infeasible if there are none.
     """
     return [cheapest_rates(data, sign * row) for row in np.eye(len(data.most)) for sign in (1, -1)]
 
@@ -182,10 +156,7 @@ def extreme_rates(data: AllocationData) -> list[FloatArray]:
 def cheapest_rates(data: AllocationData, prices: FloatArray) -> FloatArray:
     """Rates within the constraints whose sum, weighted by prices, is least.
 
-    Raises
-    ------
-    Infeasible
-        If there are none.
+    Raises Infeasible if there are none.
     """
     solver = _solver(data)
     rates = _add_rates(solver, data, max(data.most))
@@ -197,15 +168,9 @@ def cheapest_rates(data: AllocationData, prices: FloatArray) -> FloatArray:
 def allocate(data: AllocationData, prices: FloatArray) -> Allocation:
     """Find the best rates, and of equally good ones the cheapest.
 
-    Parameters
-    ----------
-    prices : float64 array, shape (machines,)
-        Of a unit of each rate.
+    Raises Infeasible if no rates obey the constraints.
 
-    Raises
-    ------
-    Infeasible
-        If no rates obey the constraints.
+    `prices`, shape (machines,): of a unit of each rate.
     """
     centre = np.mean(extreme_rates(data), axis=0)
     floor = LEAST_SHARE * max(data.most)

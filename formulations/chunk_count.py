@@ -49,31 +49,18 @@ from ortools.linear_solver import pywraplp
 from formulations.lattice import JobClass, cheapest_path
 from formulations.linear import add_unit_flow, optimal_row_weights
 
-PRECISION = 1e-7
-"""Width, as a fraction of the bound, at which the bisection ends."""
-
-JobCounts = tuple[int, ...]
-"""Jobs of each class."""
-
-ClassPhase = tuple[int, int]
-"""Class and phase."""
+PRECISION = 1e-7  # width, as a fraction of the bound, at which the bisection ends
+JobCounts = tuple[int, ...]  # jobs of each class
+ClassPhase = tuple[int, int]  # class and phase
 
 
 @dataclass(frozen=True)
 class Family:
     """One constraint of (2): stages on a machine, and what goes before the first and after the last of them.
 
-    Attributes
-    ----------
-    threshold : number
-    machine : int
-    stages : tuple of (class, phase)
-    head, tail : number
-        h and t of the family, whatever happens.
-    is_all : bool
-        Whether it holds all stages.
-    waiting, following : number
-        What is then added where no job begins, or ends, on the machine.
+    `head`, `tail`: h and t of the family, whatever happens.
+    `is_all`: whether it holds all stages.
+    `waiting`, `following`: what is then added where no job begins, or ends, on the machine.
     """
 
     threshold: float
@@ -89,14 +76,9 @@ class Family:
 class ChunkCount:
     """Bounds for given and for all numbers of jobs.
 
-    Parameters
-    ----------
-    jobs : sequence of JobClass
-        Durations are d, of a whole class and without what is fixed.
-    least : sequence of JobClass
-        The same classes as jobs of no size: durations are o, whatever the arc.
-    most : sequence of int
-        N, the most jobs of each class.
+    `jobs`: durations are d, of a whole class and without what is fixed.
+    `least`: the same classes as jobs of no size: durations are o, whatever the arc.
+    `most`: N, the most jobs of each class.
     """
 
     def __init__(self, jobs: Sequence[JobClass], least: Sequence[JobClass], most: Sequence[int]) -> None:

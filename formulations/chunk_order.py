@@ -55,17 +55,11 @@ from formulations.order_count import EndRow, add_load_bounds
 class ChunkOrder:
     """The model for some job classes.
 
-    Parameters
-    ----------
-    jobs : sequence of JobClass
-        With integer durations, lags and releases.
-    horizon : int
-        An upper bound on the makespan of some feasible schedule.
-    lower_bound : int
-        A proven lower bound.
-    begin : tuple of int, optional
-        How many jobs of a single class begin on each of its machines; then any schedule that ends by the horizon is a
-        solution.
+    `jobs`: with integer durations, lags and releases.
+    `horizon`: an upper bound on the makespan of some feasible schedule.
+    `lower_bound`: a proven lower bound.
+    `begin`: how many jobs of a single class begin on each of its machines; then any schedule that ends by the horizon
+      is a solution.
     """
 
     def __init__(

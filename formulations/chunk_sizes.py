@@ -29,27 +29,19 @@ from ortools.linear_solver import pywraplp
 
 from formulations.arrays import FloatArray, IntArray
 
-MOST_WORK = "max_deterministic_time: 1.0"
-"""Parameter of GLOP: the work after which it gives up."""
-
-END = -1
-"""In the place of j in a wait: (3), as a wait of height 1."""
+MOST_WORK = "max_deterministic_time: 1.0"  # parameter of GLOP: the work after which it gives up
+END = -1  # in the place of j in a wait: (3), as a wait of height 1
 
 
 @dataclass(frozen=True)
 class SizingData:
     """Data of the programme; arrays of shape (events,) unless stated.
 
-    Attributes
-    ----------
-    rate, fixed, lag, release : float64
-        As :math:`a`, :math:`b`, :math:`l` and :math:`r` above, in one unit of time; tasks have no rate.
-    job : int64
-        Job of each event, any for tasks.
-    group : int64, shape (jobs,)
-        Group of each job.
-    waits : int64, shape (waits, 4)
-        Events i and j of each wait, its height, and whether it is for the result.
+    `rate`, `fixed`, `lag`, `release`: as :math:`a`, :math:`b`, :math:`l` and :math:`r` above, in one unit of time;
+      tasks have no rate.
+    `job`: job of each event, any for tasks.
+    `group`, shape (jobs,): group of each job.
+    `waits`, shape (waits, 4): events i and j of each wait, its height, and whether it is for the result.
     """
 
     rate: FloatArray
@@ -64,10 +56,7 @@ class SizingData:
 def best_shares(data: SizingData) -> FloatArray:
     """Share of every job in its group, shape (jobs,).
 
-    Raises
-    ------
-    ArithmeticError
-        If the programme has no solution, as when waits form a cycle, or none that takes little work.
+    Raises ArithmeticError if the programme has no solution, as when waits form a cycle, or none that takes little work.
     """
     solver = pywraplp.Solver.CreateSolver("GLOP")
     scale = float(data.rate.sum() + data.fixed.sum() + data.lag.sum() + data.release.max()) or 1.0

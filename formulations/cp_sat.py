@@ -19,14 +19,9 @@ from formulations.limits import Limits, Relaxation
 SolverProgress = Callable[[float, float], None]
 """Called with the objective and the bound, whenever one of them improves."""
 
-MEMORY_SHARE = 0.9
-"""Share of the memory limit at which the solver is told to stop, since it goes on to take some."""
-
-HINT_SECONDS = 60.0
-"""In which a solver says what hinted values are worth, or gives up."""
-
-GRACE_SECONDS = 1.0
-"""How long past its limit the solver may wind up before it is told to stop."""
+MEMORY_SHARE = 0.9  # share of the memory limit at which the solver is told to stop, since it goes on to take some
+HINT_SECONDS = 60.0  # in which a solver says what hinted values are worth, or gives up
+GRACE_SECONDS = 1.0  # how long past its limit the solver may wind up before it is told to stop
 
 
 @dataclass(frozen=True)

@@ -2,23 +2,14 @@
 
 from formulations.dispatch_tree import MAX_ROWS, SHARE_SLACK, DispatchTree, TreeSearch
 
-REFUTED, FITS, UNDECIDED = 0, 1, 2
-"""What is known of the horizon."""
-
-TREE_ROUNDS = 60
-"""Linear programmes of a node until it stands undecided; hardly one takes ten."""
-
+REFUTED, FITS, UNDECIDED = 0, 1, 2  # what is known of the horizon
+TREE_ROUNDS = 60  # linear programmes of a node until it stands undecided; hardly one takes ten
 FIRST_ROUNDS = 4
 """Linear programmes whose rows all children of a node begin with; half and twice as many take as long in all."""
 
-MAX_PIVOTS = 300
-"""Pivots of a linear programme until it is given up; hardly one takes ten."""
-
-FEASIBLE = 1e-8
-"""Violation, in horizons, up to which a point fulfils a constraint."""
-
-INFEASIBLE = 1e-9
-"""Negative slack, in horizons, that refutes: above rounding errors."""
+MAX_PIVOTS = 300  # pivots of a linear programme until it is given up; hardly one takes ten
+FEASIBLE = 1e-8  # violation, in horizons, up to which a point fulfils a constraint
+INFEASIBLE = 1e-9  # negative slack, in horizons, that refutes: above rounding errors
 
 
 def advance(tree: DispatchTree, search: TreeSearch, most: int) -> int:

@@ -59,12 +59,8 @@ from formulations.arrays import FloatArray, IntArray
 from formulations.job_plans import JobTimes
 from formulations.lattice import JobClass
 
-MAX_TREE_MACHINES = 6
-"""Machines up to which what is between all pairs of states is held, in some 10 MB."""
-
-MAX_ROWS = 400
-"""Linear pieces of one node; where there were more, it stands."""
-
+MAX_TREE_MACHINES = 6  # machines up to which what is between all pairs of states is held, in some 10 MB
+MAX_ROWS = 400  # linear pieces of one node; where there were more, it stands
 SHARE_SLACK = 0.5
 """How much a share must be above 0 for each horizon of slack, so that shares of much slack are not at the border."""
 
@@ -75,20 +71,13 @@ class DispatchTree(NamedTuple):
     States of a job are numbered by phase and set of machines visited in it; side 0 goes forward from the first one,
     side 1 backward from the last one.
 
-    Attributes
-    ----------
-    after : int64, shape (2, states, machines)
-        By side the state that a stage on a machine leads to, -1 where there is none.
-    rate, fixed, lag_before, lag_after : float64, shape (2, states, machines)
-        Of that stage, as seen from its side.
-    left : float64, shape (states, states, machines)
-        What is fixed between two states.
-    chain_rate, chain_fixed : float64, shape (states, states)
-        The shortest way between two states; the second is -1 where there is none.
-    weight : float64, shape (weights, machines)
-    price : float64, shape (weights, states, states)
-        The cheapest way between two states.
-    most_lag : float
+    `after`, shape (2, states, machines): by side the state that a stage on a machine leads to, -1 where there is none.
+    `rate`, `fixed`, `lag_before`, `lag_after`, shape (2, states, machines): of that stage, as seen from its side.
+    `left`, shape (states, states, machines): what is fixed between two states.
+    `chain_rate`, `chain_fixed`, shape (states, states): the shortest way between two states; the second is -1 where
+      there is none.
+    `weight`, shape (weights, machines).
+    `price`, shape (weights, states, states): the cheapest way between two states.
     """
 
     after: IntArray
@@ -107,48 +96,32 @@ class DispatchTree(NamedTuple):
 class TreeSearch(NamedTuple):
     """Where the search is; levels count the stages of head and tail together.
 
-    Attributes
-    ----------
-    placed : int64, shape (2,)
-        How many stages head and tail have.
-    job, machine, origin, target : int64, shape (2, stages)
-        In the order in which they were added, with the states before and after as seen from their side.
-    state : int64, shape (2, jobs)
-        How far each side has come.
-    served : int64, shape (2, machines)
-        How many stages.
-    begin : float64, shape (2, stages)
-    cause, of_begin : int64, shape (2, stages)
-        The stage that a stage waits for, -1 if none, and whether for its begin and not for its end.
-    wait : float64, shape (2, stages)
-        For how long after that.
-    last_of, last_on : int64, shapes (2, jobs), (2, machines)
-        The last stage, -1 if there is none.
-    ready, free : float64, shapes (2, jobs), (2, machines)
-        When it has its result, and when its machine is free.
-    latest : int64, shape (2,)
-        The stage that begins latest, -1 if there is none.
-    latest_begin : float64, shape (2,)
-    left : float64, shape (machines,)
-        What is fixed in the middle.
-    rows, limits : float64, shapes (levels, rows, jobs), (levels, rows)
-        Linear pieces: all shares but the last, and the slack, have at most the limit.
-    num_rows, active : int64, shapes (levels,), (levels, jobs)
-        The rows that hold with equality at the point.
-    inverse : float64, shape (levels, jobs, jobs)
-        Of the matrix of the active rows.
-    multiplier, point, share : float64, shape (levels, jobs)
-        Duals of active rows, the solution, and shares that fulfil all constraints where there is time to find them.
-    option, num_begun : int64, shape (levels,)
-        The next child, and how many jobs have appeared.
-    opening : int64, shape (levels, 2)
-        The least machine on which a job may begin at 0.
-    row, step : float64, shapes (jobs + 1,), (jobs,)
-    label : int64, shape (jobs,)
-    memo : int64, shape (entries, 2)
-        Keys of nodes that were met.
-    nodes : int64, shape (1,)
-        How many have been looked at.
+    `placed`, shape (2,): how many stages head and tail have.
+    `job`, `machine`, `origin`, `target`, shape (2, stages): in the order in which they were added, with the states
+      before and after as seen from their side.
+    `state`, shape (2, jobs): how far each side has come.
+    `served`, shape (2, machines): how many stages.
+    `begin`, shape (2, stages).
+    `cause`, `of_begin`, shape (2, stages): the stage that a stage waits for, -1 if none, and whether for its begin and
+      not for its end.
+    `wait`, shape (2, stages): for how long after that.
+    `last_of`, `last_on`, shapes (2, jobs), (2, machines): the last stage, -1 if there is none.
+    `ready`, `free`, shapes (2, jobs), (2, machines): when it has its result, and when its machine is free.
+    `latest`, shape (2,): the stage that begins latest, -1 if there is none.
+    `latest_begin`, shape (2,).
+    `left`, shape (machines,): what is fixed in the middle.
+    `rows`, `limits`, shapes (levels, rows, jobs), (levels, rows): linear pieces: all shares but the last, and the
+      slack, have at most the limit.
+    `num_rows`, `active`, shapes (levels,), (levels, jobs): the rows that hold with equality at the point.
+    `inverse`, shape (levels, jobs, jobs): of the matrix of the active rows.
+    `multiplier`, `point`, `share`, shape (levels, jobs): duals of active rows, the solution, and shares that fulfil all
+      constraints where there is time to find them.
+    `option`, `num_begun`, shape (levels,): the next child, and how many jobs have appeared.
+    `opening`, shape (levels, 2): the least machine on which a job may begin at 0.
+    `row`, `step`, shapes (jobs + 1,), (jobs,).
+    `label`, shape (jobs,).
+    `memo`, shape (entries, 2): keys of nodes that were met.
+    `nodes`, shape (1,): how many have been looked at.
     """
 
     placed: IntArray
@@ -190,12 +163,8 @@ class TreeSearch(NamedTuple):
 class JobStates:
     """The data of a class for all horizons.
 
-    Parameters
-    ----------
-    job, least : JobClass
-        As of :class:`formulations.chunk_count.ChunkCount`.
-    weights : sequence of float
-        Of the loads of the machines, in the order of the class.
+    `job`, `least`: as of :class:`formulations.chunk_count.ChunkCount`.
+    `weights`: of the loads of the machines, in the order of the class.
     """
 
     def __init__(self, job: JobClass, least: JobClass, weights: Sequence[float]) -> None:

@@ -30,8 +30,7 @@ from formulations.lattice import JobClass
 from formulations.limits import Limits
 from formulations.order_count import add_flow, add_load_bounds, end_flows
 
-BeginCounts = tuple[int, ...]
-"""A cell: how many jobs begin on each machine, in the order of the machines of the class."""
+BeginCounts = tuple[int, ...]  # a cell: how many jobs begin on each machine, in the order of the machines of the class
 
 
 def is_reversible(job: JobClass) -> bool:
@@ -55,21 +54,11 @@ def add_direction(
 class EndCells:
     """The cells that a horizon leaves, each once.
 
-    Parameters
-    ----------
-    job : JobClass
-        With integer durations, lags and release; `count` is the number of jobs.
-    horizon : int
-        The makespan in question.
-    seconds : float
-        Work that the next one may take; if it takes more, it is not listed, and no others are.
-
-    Attributes
-    ----------
-    work : float
-        Deterministic time of the solver so far.
-    are_all : bool
-        Whether it is proven that there are no more than those met.
+    `job`: with integer durations, lags and release; `count` is the number of jobs.
+    `horizon`: the makespan in question.
+    `seconds`: work that the next one may take; if it takes more, it is not listed, and no others are.
+    `work`: deterministic time of the solver so far.
+    `are_all`: whether it is proven that there are no more than those met.
     """
 
     def __init__(self, job: JobClass, horizon: int, seconds: float = 5.0) -> None:

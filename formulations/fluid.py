@@ -32,8 +32,7 @@ from ortools.linear_solver import pywraplp
 from formulations.lattice import JobClass
 from formulations.linear import add_unit_flow, optimal_row_weights
 
-Row = tuple[float, int]
-"""A threshold and a resource: one constraint of family (2)."""
+Row = tuple[float, int]  # a threshold and a resource: one constraint of family (2)
 
 
 def fluid_bound(jobs: Sequence[JobClass]) -> float:

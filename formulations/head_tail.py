@@ -36,17 +36,14 @@ from formulations.arrays import BoolArray, FloatArray
 from formulations.lattice import Arc, JobClass, arcs, cheapest_path
 from formulations.linear import add_unit_flow, optimal_row_weights
 
+# Most rounds in which violated windows are added, should they never end: half as many give the same bounds
 MAX_ROUNDS = 30
-"""Most rounds in which violated windows are added, should they never end: half as many give the same bounds."""
-
+# Most heads that are tried for a window on one machine, so that many releases do not take more than seconds
 MAX_HEADS = 64
-"""Most heads that are tried for a window on one machine, so that many releases do not take more than seconds."""
-
+# Violation, as a fraction of the makespan, from which a window is added: above the tolerance of the solver
 LEAST_VIOLATION = 1e-7
-"""Violation, as a fraction of the makespan, from which a window is added: above the tolerance of the solver."""
 
-Variable = tuple[int, int, Arc]
-"""Class, layer and arc."""
+Variable = tuple[int, int, Arc]  # class, layer and arc
 
 
 @dataclass(frozen=True)
@@ -76,14 +73,9 @@ class LoadWindow:
 def head_tail_bound(jobs: Sequence[JobClass], least: Sequence[JobClass], known: float) -> float:
     """Lower bound on the makespan, in the unit of the durations.
 
-    Parameters
-    ----------
-    jobs : sequence of JobClass
-        Durations are those of a whole class.
-    least : sequence of JobClass
-        The same classes with the least durations and lags that one job can have; they make heads and tails.
-    known : number
-        A bound known before.
+    `jobs`: durations are those of a whole class.
+    `least`: the same classes with the least durations and lags that one job can have; they make heads and tails.
+    `known`: a bound known before.
     """
     on_machine = stages_by_machine(jobs, least)
     windows = [LoadWindow(k, float(s.heads.min()), float(s.tails.min())) for k, s in sorted(on_machine.items())]

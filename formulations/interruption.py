@@ -30,10 +30,7 @@ class Interruption:
 
     Python drops an exception that a signal raises within a callback or a finaliser.
 
-    Attributes
-    ----------
-    came : bool
-        Whether Ctrl-C came, whether or not its exception was heard.
+    `came`: whether Ctrl-C came, whether or not its exception was heard.
     """
 
     def __init__(self) -> None:
@@ -50,8 +47,7 @@ class Interruption:
             raise KeyboardInterrupt
 
 
-INTERRUPTION = Interruption()
-"""That of this process, where the command line listens to it; otherwise none ever came."""
+INTERRUPTION = Interruption()  # that of this process, where the command line listens to it; otherwise none ever came
 
 
 def is_over(thread: Thread, seconds: float | None) -> bool:

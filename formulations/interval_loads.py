@@ -58,44 +58,31 @@ from formulations.lattice import Arc, JobClass, arcs, cheapest_path
 from formulations.limits import Limits
 from formulations.linear import NO_CYCLING
 
-IMPOSSIBLE = 1e30
-"""The cost of what cannot be; sums of it stay finite."""
-
+IMPOSSIBLE = 1e30  # the cost of what cannot be; sums of it stay finite
 TOLERANCE = 1e-7
 """By how much durations are shortened, horizons extended, and the least load exceeds 1: above rounding errors."""
 
-TINY = 1e-12
-"""Prices below it are rounding of floating point."""
-
+TINY = 1e-12  # prices below it are rounding of floating point
 WORK_PER_VALUE, WORK_PER_WAY, WORK_PER_ROW = 6e-9, 6e-4, 2e-7
 """Seconds of work for a cell, arc and tick; for a way; and for a row in an iteration of the linear programme."""
 
-MAX_LOADS_MACHINES = 7
-"""Machines up to which all values are held, in about 150 MB."""
+MAX_LOADS_MACHINES = 7  # machines up to which all values are held, in about 150 MB
 
 
 INTERVALS, TICKS, UNITS = 50, 8, 256
 """Intervals of a horizon, ticks of each, and cells of sizes: half as many are refuted sooner, and further below."""
 
-DAMPING = 0.5
-"""Weight of the best prices so far in the next ones; any prices give a bound."""
-
-SPREAD = 10
-"""Ways that are added in each round besides the cheapest, of sizes far apart."""
+DAMPING = 0.5  # weight of the best prices so far in the next ones; any prices give a bound
+SPREAD = 10  # ways that are added in each round besides the cheapest, of sizes far apart
 
 
 @dataclass(frozen=True)
 class IntervalOutcome:
     """What is known of a horizon.
 
-    Attributes
-    ----------
-    status : str
-        ``infeasible`` if it is proven too short, ``fits`` if the linear programme cannot tell, or ``unknown``.
-    load : number
-        A lower bound on the greatest load.
-    work : float
-        Seconds of work.
+    `status`: ``infeasible`` if it is proven too short, ``fits`` if the linear programme cannot tell, or ``unknown``.
+    `load`: a lower bound on the greatest load.
+    `work`: seconds of work.
     """
 
     status: str
@@ -116,23 +103,14 @@ def num_cells(job: JobClass, least: JobClass, horizon: float, units: int) -> int
 class IntervalLoads:
     """The relaxation for all numbers of jobs and all horizons up to a greatest.
 
-    Parameters
-    ----------
-    job, least : JobClass
-        As of :class:`formulations.chunk_count.ChunkCount`; `count` of the first is the greatest number of jobs.
-    horizon : number
-        The greatest, in the unit of the durations.
-    intervals, ticks : int
-        Intervals of the horizon, whose loads are limited, and ticks of each, to which results are rounded down.
-    units : int
-        Cells of any sizes; those that are too large for the horizon are left out.
-
-    Attributes
-    ----------
-    num_ticks : int
-        Ticks of the greatest horizon.
-    refuted : array, shape (jobs + 1,)
-        By number of jobs, the ticks of the longest horizon that is proven too short.
+    `job`, `least`: as of :class:`formulations.chunk_count.ChunkCount`; `count` of the first is the greatest number of
+      jobs.
+    `horizon`: the greatest, in the unit of the durations.
+    `intervals`, `ticks`: intervals of the horizon, whose loads are limited, and ticks of each, to which results are
+      rounded down.
+    `units`: cells of any sizes; those that are too large for the horizon are left out.
+    `num_ticks`: ticks of the greatest horizon.
+    `refuted`, shape (jobs + 1,): by number of jobs, the ticks of the longest horizon that is proven too short.
     """
 
     def __init__(

@@ -107,14 +107,9 @@ def add_job(
 ) -> JobVariables:
     """Add one job to a model.
 
-    Parameters
-    ----------
-    latest : int
-        No stage ends later.
-    name : str
-        Prefix of the names of its variables.
-    mirrored : PhaseVariables, optional
-        A phase of another job whose path the first phase of this one reverses.
+    `latest`: no stage ends later.
+    `name`: prefix of the names of its variables.
+    `mirrored`: a phase of another job whose path the first phase of this one reverses.
     """
     phases: list[PhaseVariables] = []
     for number in range(len(job.phases)):

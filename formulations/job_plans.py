@@ -20,8 +20,7 @@ class JobTimes:
         return job.phases[-1].held(self.paths[-1][-1])
 
 
-JobPlans = Sequence[Sequence[JobTimes]]
-"""Per class, the jobs."""
+JobPlans = Sequence[Sequence[JobTimes]]  # per class, the jobs
 
 
 @dataclass(frozen=True)
@@ -38,16 +37,10 @@ class PlanOutcome:
 class SizedOutcome:
     """What is known of a horizon for one class of jobs of any sizes.
 
-    Attributes
-    ----------
-    status : str
-        ``infeasible`` if it is proven too short, ``feasible`` with a plan, or ``unknown``.
-    jobs : sequence of JobTimes
-        Paths and starts, none without a plan.
-    shares : sequence of float
-        Of the class, one for each job.
-    work : float
-        Seconds of work.
+    `status`: ``infeasible`` if it is proven too short, ``feasible`` with a plan, or ``unknown``.
+    `jobs`: paths and starts, none without a plan.
+    `shares`: of the class, one for each job.
+    `work`: seconds of work.
     """
 
     status: str

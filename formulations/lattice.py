@@ -17,14 +17,9 @@ Arc = tuple[int, int]
 class JobPhase:
     """One traversal of the lattice.
 
-    Attributes
-    ----------
-    duration : mapping from arc to number
-        Time for which the stage holds its machine.
-    lag : mapping from machine to number
-        Time from the end of a stage on the machine to its result.
-    resource : mapping from machine to int
-        What a stage on the machine holds, one stage at a time; the number of the machine where it is not said.
+    `duration`: time for which the stage holds its machine.
+    `lag`: time from the end of a stage on the machine to its result.
+    `resource`: what a stage on the machine holds, one stage at a time; the number of the machine where it is not said.
     """
 
     duration: Mapping[Arc, float]
@@ -40,18 +35,11 @@ class JobPhase:
 class JobClass:
     """Identical jobs.
 
-    Attributes
-    ----------
-    machines : tuple of int
-        The machines each job visits in each phase.
-    phases : tuple of JobPhase
-        The phases, in order; a phase starts when the one before has all results.
-    count : int
-        Number of jobs.
-    release : number
-        Earliest start.
-    mirrored : bool
-        Whether the second phase visits the machines in the reverse order of the first.
+    `machines`: the machines each job visits in each phase.
+    `phases`: the phases, in order; a phase starts when the one before has all results.
+    `count`: number of jobs.
+    `release`: earliest start.
+    `mirrored`: whether the second phase visits the machines in the reverse order of the first.
     """
 
     machines: tuple[int, ...]

@@ -4,31 +4,20 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import ceil
-from types import MappingProxyType
 from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 from ortools.sat.python import cp_model
 
-LOG = logging.getLogger("formulations")
-"""Hears what CP-SAT logs of its searches, where somebody listens at level INFO."""
-
-PROVEN_GAP = 1e-4
-"""A schedule within this fraction of its bound counts as proven optimal."""
-
-DEFAULT_MEMORY = 4.0
-"""GiB that the process may hold."""
-
-MIN_SECONDS = 0.01
-"""Least wall time that CP-SAT is given, since none may be left."""
-
+LOG = logging.getLogger("formulations")  # hears what CP-SAT logs of its searches, where somebody listens at level INFO
+PROVEN_GAP = 1e-4  # a schedule within this fraction of its bound counts as proven optimal
+DEFAULT_MEMORY = 4.0  # GiB that the process may hold
+MIN_SECONDS = 0.01  # least wall time that CP-SAT is given, since none may be left
 CONFLICTS_PER_SECOND = 30_000
 """Conflicts of CP-SAT that count as a second of work: more than usual, but some bounds creep up and count as none."""
 
-MAX_SECONDS, MAX_GAP, MAX_MEMORY = 1e9, 1e9, 1e6
-"""No user means more, and NaN and infinity are none of them."""
-
-SECONDS_PER_WORK: Mapping[str, float] = MappingProxyType({"chunk_order": 5.0, "period": 3.0, "sequencing": 15.0})
+MAX_SECONDS, MAX_GAP, MAX_MEMORY = 1e9, 1e9, 1e6  # no user means more, and NaN and infinity are none of them
+SECONDS_PER_WORK: Mapping[str, float] = {"chunk_order": 5.0, "period": 3.0, "sequencing": 15.0}
 """What a core takes for a unit of CP-SAT's deterministic time, by model: that of propagation is counted too low."""
 
 Relaxation = Literal["usual", "mixed", "none"]
@@ -37,13 +26,11 @@ Relaxation = Literal["usual", "mixed", "none"]
 Without one a thread propagates faster, where intervals must not overlap; some models are proven by it alone.
 """
 
-SOLVER_SEARCHES: Mapping[Relaxation, tuple[str, ...]] = MappingProxyType(
-    {
-        "usual": (),
-        "mixed": ("no_lp", "default_lp", "quick_restart_no_lp", "max_lp", "fixed", "pseudo_costs"),
-        "none": ("no_lp", "quick_restart_no_lp", "default_lp", "max_lp", "fixed", "pseudo_costs"),
-    }
-)
+SOLVER_SEARCHES: Mapping[Relaxation, tuple[str, ...]] = {
+    "usual": (),
+    "mixed": ("no_lp", "default_lp", "quick_restart_no_lp", "max_lp", "fixed", "pseudo_costs"),
+    "none": ("no_lp", "quick_restart_no_lp", "default_lp", "max_lp", "fixed", "pseudo_costs"),
+}
 """CP-SAT's searches of whole models in several threads, as many of the first as there are threads for."""
 
 
@@ -51,21 +38,13 @@ SOLVER_SEARCHES: Mapping[Relaxation, tuple[str, ...]] = MappingProxyType(
 class Limits:
     """What a search may spend, and when it is good enough: the one type for it, from a policy's knobs to a solver.
 
-    Parameters
-    ----------
-    seconds : float
-        Wall time of the search.
-    workers : int
-        Threads.
-    seed : int
-        Seed of all random choices.
-    gap : float
-        Relative gap at which the search stops.
-    deterministic : bool
-        Count work in the place of wall time, so that equal inputs give equal results whatever the load of the machine;
-        `seconds` then states the work that a core of 2020 does in that time, roughly.
-    memory : float
-        GiB that the process may hold; near it CP-SAT is stopped, and its best solution kept.
+    `seconds`: wall time of the search.
+    `workers`: threads.
+    `seed`: seed of all random choices.
+    `gap`: relative gap at which the search stops.
+    `deterministic`: count work in the place of wall time, so that equal inputs give equal results whatever the load of
+      the machine; `seconds` then states the work that a core of 2020 does in that time, roughly.
+    `memory`: GiB that the process may hold; near it CP-SAT is stopped, and its best solution kept.
     """
 
     seconds: Annotated[float, Gt(0), Le(MAX_SECONDS)] = 60.0

@@ -54,14 +54,10 @@ class Fate(Enum):
 class Layers:
     """The data, as whole numbers.
 
-    Attributes
-    ----------
-    sizes : sequence of int
-        Of every activation, one more than there are layers.
-    forward, backward, transfer : sequence of int
-        Times of the passes of every layer, and of its input on the link in one direction.
-    memory : int
-        For activations and their gradients.
+    `sizes`: of every activation, one more than there are layers.
+    `forward`, `backward`, `transfer`: times of the passes of every layer, and of its input on the link in one
+      direction.
+    `memory`: for activations and their gradients.
     """
 
     sizes: Sequence[int]

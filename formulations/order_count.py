@@ -33,8 +33,7 @@ from formulations.fluid import least_lag, rows
 from formulations.lattice import Arc, JobClass
 from formulations.limits import Limits
 
-ArcCounts = Sequence[Sequence[Mapping[Arc, cp_model.LinearExprT]]]
-"""Per class and layer, how many jobs take each arc."""
+ArcCounts = Sequence[Sequence[Mapping[Arc, cp_model.LinearExprT]]]  # per class and layer, how many jobs take each arc
 
 
 @dataclass(frozen=True)

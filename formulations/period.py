@@ -83,14 +83,9 @@ from formulations.period_variables import (
 class PeriodModel:
     """The model of one period.
 
-    Parameters
-    ----------
-    period : PeriodJobs
-        Tasks and launches in whole ticks.
-    horizon : int
-        An upper bound on the period.
-    lower_bound : int
-        A proven lower bound.
+    `period`: tasks and launches in whole ticks.
+    `horizon`: an upper bound on the period.
+    `lower_bound`: a proven lower bound.
     """
 
     def __init__(self, period: PeriodJobs, horizon: int, lower_bound: int = 0) -> None:
@@ -235,14 +230,7 @@ class PeriodModel:
 class PeriodVariables:
     """The variables of a period.
 
-    Attributes
-    ----------
-    period : IntVar
-    task_start : sequence of IntVar
-    launches : sequence of LaunchVariables
-    stages : mapping of sequences of FoldedStage
-        By resource.
-    windows : sequence of PeriodWindow
+    `stages`: by resource.
     """
 
     period: cp_model.IntVar

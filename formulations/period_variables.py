@@ -10,28 +10,20 @@ from formulations.job_plans import JobPlans
 from formulations.lattice import JobClass
 from formulations.order_count import EndRow
 
-Moment = tuple[int, int]
-"""A task, and whether it is that of the same period (0) or of the next one (1)."""
+Moment = tuple[int, int]  # a task, and whether it is that of the same period (0) or of the next one (1)
 
 
-MAX_EVENTS = 16
-"""Releases that begin windows, and needs that end them: the rows of more would slow the solver down."""
+MAX_EVENTS = 16  # releases that begin windows, and needs that end them: the rows of more would slow the solver down
 
 
 @dataclass(frozen=True)
 class LaunchJobs:
     """One launch of every period.
 
-    Attributes
-    ----------
-    jobs : tuple of JobClass
-        Its chunks, in whole ticks and without releases.
-    after, before : (task, 0 or 1)
-        The task whose end releases it, and the one that waits for it.
-    after_launches : tuple of int
-        Launches of the same period whose results it waits for.
-    mirrors : int or None
-        A launch with equally many jobs per class, whose paths the first phases of its jobs reverse.
+    `jobs`: its chunks, in whole ticks and without releases.
+    `after`, `before`: the task whose end releases it, and the one that waits for it.
+    `after_launches`: launches of the same period whose results it waits for.
+    `mirrors`: a launch with equally many jobs per class, whose paths the first phases of its jobs reverse.
     """
 
     jobs: tuple[JobClass, ...]
@@ -50,16 +42,10 @@ class LaunchJobs:
 class PeriodJobs:
     """What one period holds.
 
-    Attributes
-    ----------
-    tasks : tuple of int
-        Durations of the compute tasks, in the order they run.
-    launches : tuple of LaunchJobs
-    chains : tuple of tuple of int
-        Tasks that are serial, those of each stage of a pipeline in their order; the first task of all is in the first.
-        None stands for all tasks in the order they are listed.
-    waits : tuple of (int, int)
-        Tasks of different chains of which the second waits for the first.
+    `tasks`: durations of the compute tasks, in the order they run.
+    `chains`: tasks that are serial, those of each stage of a pipeline in their order; the first task of all is in the
+      first. None stands for all tasks in the order they are listed.
+    `waits`: tasks of different chains of which the second waits for the first.
     """
 
     tasks: tuple[int, ...]

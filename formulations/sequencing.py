@@ -49,11 +49,8 @@ from formulations.job_plans import JobPlans, JobTimes, PlanOutcome
 from formulations.lattice import JobClass
 from formulations.limits import SECONDS_PER_WORK, Limits
 
-JobPath = tuple[tuple[int, ...], ...]
-"""Per phase the machines in the order visited."""
-
-JobPaths = Sequence[Sequence[JobPath]]
-"""Per class, the paths of its jobs."""
+JobPath = tuple[tuple[int, ...], ...]  # per phase the machines in the order visited
+JobPaths = Sequence[Sequence[JobPath]]  # per class, the paths of its jobs
 
 
 @dataclass(frozen=True)
@@ -65,8 +62,7 @@ class PathStage:
     lag: int
 
 
-StageWindow = tuple[PathStage, int, int]
-"""A stage, its head and its tail."""
+StageWindow = tuple[PathStage, int, int]  # a stage, its head and its tail
 
 
 @dataclass(frozen=True)
@@ -97,14 +93,9 @@ class AlikeJobs:
 class Sequencing:
     """The model for some jobs on given paths.
 
-    Parameters
-    ----------
-    jobs : sequence of JobClass
-        With integer durations, lags and releases.
-    paths : sequence of sequence of path
-        Per class one path for each of its jobs; a path is, per phase, the tuple of machines in the order visited.
-    horizon : int
-        An upper bound on the makespan of some feasible schedule on these paths.
+    `jobs`: with integer durations, lags and releases.
+    `paths`: per class one path for each of its jobs; a path is, per phase, the tuple of machines in the order visited.
+    `horizon`: an upper bound on the makespan of some feasible schedule on these paths.
     """
 
     def __init__(self, jobs: Sequence[JobClass], paths: JobPaths, horizon: int) -> None:

@@ -28,18 +28,10 @@ from themis_opt.schedules.validation import validate
 if TYPE_CHECKING:
     from themis_opt.search.exact import Exact
 
-TABLE = Path(__file__).with_suffix(".csv")
-"""The table beside this file."""
-
-REPORT_FOLDER = Path(__file__).parents[1] / "reports"
-"""Folders of reports, with their rows."""
-
-NOISE = 1e-9
-"""Fraction by which a floating-point bound may be too high; it is taken off before the bound is recorded."""
-
-ALWAYS_TOLD = ("seconds", "workers", "seed")
-"""Knobs of the reference that :func:`how` names even if they have their defaults."""
-
+TABLE = Path(__file__).with_suffix(".csv")  # the table beside this file
+REPORT_FOLDER = Path(__file__).parents[1] / "reports"  # folders of reports, with their rows
+NOISE = 1e-9  # fraction by which a floating-point bound may be too high; it is taken off before the bound is recorded
+ALWAYS_TOLD = ("seconds", "workers", "seed")  # knobs of the reference that how names even if they have their defaults
 SizesOfRecord = Literal["equal", "free"]
 Positive = Annotated[int, Field(gt=0)]
 

@@ -9,9 +9,7 @@ import psutil
 
 Found = TypeVar("Found")
 
-PATIENCE = 300
-"""Seconds after which a test gives up; only a command that hangs needs them."""
-
+PATIENCE = 300  # seconds after which a test gives up; only a command that hangs needs them
 LISTENING = (
     "import runpy, signal\n"
     "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -19,8 +17,7 @@ LISTENING = (
 )
 """The command with Ctrl-C enabled: background jobs of a shell, and what they start, begin with it ignored."""
 
-JOURNAL_HEADER, FRAME_HEADER = 32, 24
-"""Bytes of the headers of a journal of SQLite and of its frames."""
+JOURNAL_HEADER, FRAME_HEADER = 32, 24  # bytes of the headers of a journal of SQLite and of its frames
 
 
 def wait_until(condition: Callable[[], Found], *processes: psutil.Popen) -> Found:

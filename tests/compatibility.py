@@ -28,9 +28,7 @@ TUNE = ("-m", "themis_opt", "tune", "fig5.all_reduce.256MB", "--trials", "5")
 FILES = ("test_units", "test_instance", "test_simulator", "test_run_store", "test_report_command", "formats/test_gantt")
 FILES += ("formats/test_solver_models", "formulations/test_chunk_order", "formulations/test_fluid")
 TESTS = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *(str(ROOT / "tests" / f"{name}.py") for name in FILES))
-DOCUMENTED = ("solve --help", "list formats", "workload --list")
-"""Commands that print what docstrings say."""
-
+DOCUMENTED = ("solve --help", "list formats", "workload --list")  # commands that print what docstrings say
 READ_ONLY = (
     'mount --bind "$0" "$0" && mount -o remount,bind,ro / && cd "$0" && ! touch "$1" 2>/dev/null && shift && "$@"'
 )
@@ -38,8 +36,7 @@ READ_ONLY = (
 command."""
 
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
-SHOWN = ("numpy", "ortools", "pydantic", "optuna", "typer", "pandas")
-"""Packages of which the table names the version."""
+SHOWN = ("numpy", "ortools", "pydantic", "optuna", "typer", "pandas")  # packages of which the table names the version
 
 
 def interpreters() -> list[str]:

@@ -210,8 +210,7 @@ _SAMPLES = {
     "scaling": scaling_rows,
 }
 
-SAMPLED = tuple(_SAMPLES)
-"""Reports that have sample rows."""
+SAMPLED = tuple(_SAMPLES)  # reports that have sample rows
 
 
 DRAWN = ("policies", "scaling", "paper_reproduction", "chunk_tuning", "iterations")

@@ -6,8 +6,7 @@ from themis_opt.problem.iteration import ComputeTask, Iteration
 from themis_opt.problem.network import Dimension, Network
 
 MIB = 2**20
-SIZES = (1, 8, 4, 16, 2, 32)
-"""MiB of the gradients of the layers, in the order of the forward pass."""
+SIZES = (1, 8, 4, 16, 2, 32)  # MiB of the gradients of the layers, in the order of the forward pass
 
 
 def iteration(sizes=SIZES, chunks=4, **fields):

@@ -8,9 +8,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 
-MICROSECOND = 10**6
-"""Picoseconds."""
-
+MICROSECOND = 10**6  # picoseconds
 PAIR: dict[str, Any] = {"kind": "switch", "size": 2, "bandwidth": "1 GB/s"}
 """A dimension of two NPUs: an all-reduce of S kB on it alone takes S us, half of it a reduce-scatter."""
 

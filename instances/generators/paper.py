@@ -28,11 +28,8 @@ NETWORKS = (
 )
 """Names of the networks, as in the files of ``instances/paper``."""
 
-COMPUTE_SCALE = 26
-"""Hundredths of the published nanoseconds that a task takes."""
-
-MODEL_PARALLEL_NPUS = 128
-"""NPUs that share one copy of Transformer-1T; 8 such groups are data parallel."""
+COMPUTE_SCALE = 26  # hundredths of the published nanoseconds that a task takes
+MODEL_PARALLEL_NPUS = 128  # NPUs that share one copy of Transformer-1T; 8 such groups are data parallel
 
 
 def _task(name: str, nanoseconds: int) -> ComputeTask:

@@ -6,8 +6,7 @@ from itertools import pairwise, permutations
 from formulations.chunk_order import JobPlans
 from formulations.lattice import JobClass, JobPhase
 
-Stages = tuple[tuple[int, int, int], ...]
-"""Resource, duration and lag of each stage of a job, in order."""
+Stages = tuple[tuple[int, int, int], ...]  # resource, duration and lag of each stage of a job, in order
 
 
 def paths(job: JobClass) -> Iterator[Stages]:

@@ -18,8 +18,7 @@ from themis_opt.search import refute_counts
 from themis_opt.search.refute_counts import search_tree
 
 LONG = Limits(seconds=600.0, deterministic=True)
-ROUNDING = 1e-6
-"""What horizons are longer or shorter by."""
+ROUNDING = 1e-6  # what horizons are longer or shorter by
 
 
 @pytest.fixture(autouse=True)

@@ -16,11 +16,8 @@ from formulations.lattice import JobClass, JobPhase
 from formulations.limits import Limits
 
 LONG = Limits(seconds=600.0, deterministic=True)
-FINE, COARSE = (20, 10, 60), ((3, 2, 60), (6, 1, 60), (5, 3, 12))
-"""Intervals, ticks of each, and units."""
-
-ROUNDING = 0.03
-"""What so many ticks and units hide."""
+FINE, COARSE = (20, 10, 60), ((3, 2, 60), (6, 1, 60), (5, 3, 12))  # intervals, ticks of each, and units
+ROUNDING = 0.03  # what so many ticks and units hide
 
 
 def model(

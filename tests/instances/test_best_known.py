@@ -20,9 +20,7 @@ from themis_opt.solving.sizing import resized
 
 Run = Callable[[Instance, str], Schedule]
 
-UNIT = 10**9
-"""Picoseconds of a unit of time of figure 5."""
-
+UNIT = 10**9  # picoseconds of a unit of time of figure 5
 TODAY, LATER = date(2026, 11, 21), date(2026, 11, 22)
 
 

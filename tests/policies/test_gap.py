@@ -44,9 +44,7 @@ LAUNCHED = ("v100-256.resnet-50", "v100-256.bert-large")
 PARTICULAR = ("in-network", "rails")
 """The hetero network with a switch that sums, and with two rails of unequal latency, each in its first dimension."""
 
-LAUNCHING_OF_ITERATIONS = "priority"
-"""The launching policy of iterations, with each heuristic for chunks."""
-
+LAUNCHING_OF_ITERATIONS = "priority"  # the launching policy of iterations, with each heuristic for chunks
 REFERENCE = "exact:seconds=0.2:workers=1:deterministic=true:cp_sat=false"
 """Work of 0.2 s on one core of 2020; about as long here."""
 

@@ -20,9 +20,7 @@ HELD_BEFORE = [900.0, 8.0, 6.0, 6.0, 4.0]
 HELD_AFTER = [1.0, 2.0, 12.0, 3.0, 16.0]
 DURATION = [100, 4, 3, 1, 2]
 READY = [0, 10, 20, 30, 40]
-TO_GO = [0, 50, 90, 70, 10]
-"""Time each chunk still needs on other resources."""
-
+TO_GO = [0, 50, 90, 70, 10]  # time each chunk still needs on other resources
 ORDER = {
     "fifo": [1, 2, 3, 4],
     "lifo": [4, 3, 2, 1],

@@ -14,9 +14,7 @@ from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import VALIDATION_RULES, validate
 
-SCATTER2, SCATTER1, GATHER1, GATHER2 = range(1, 5)
-"""Launches of the valid schedule; number 0 is of the model."""
-
+SCATTER2, SCATTER1, GATHER1, GATHER2 = range(1, 5)  # launches of the valid schedule; number 0 is of the model
 Mutation = Callable[[Schedule], Schedule]
 
 

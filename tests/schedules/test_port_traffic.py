@@ -59,8 +59,7 @@ def dimensions_of(kind: Kind, algorithm: Algorithm, **options: Any) -> list[Dime
     return [Dimension(size=size, **fields) for size in sizes]
 
 
-Blocks = dict[tuple[Phase, int], Fraction]
-"""At the busiest port, by phase and number of NPUs."""
+Blocks = dict[tuple[Phase, int], Fraction]  # at the busiest port, by phase and number of NPUs
 
 
 def blocks_of(dimensions: list[Dimension]) -> Blocks:

@@ -15,9 +15,7 @@ from themis_opt.schedules.plan import Chunks, Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import makespans, simulate
 
-UNIT = 10**9
-"""One unit of figure 5, a reduce-scatter of 64 MB on dim1: 1 ms."""
-
+UNIT = 10**9  # one unit of figure 5, a reduce-scatter of 64 MB on dim1: 1 ms
 Run = Callable[[Instance, str], Schedule]
 
 

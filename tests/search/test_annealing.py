@@ -29,8 +29,7 @@ from themis_opt.solving.sizing import granule
 
 Run = Callable[[Instance, str], Schedule]
 
-HOT, COLD = 2e-2, 1e-3
-"""Hot enough to accept many worse plans."""
+HOT, COLD = 2e-2, 1e-3  # hot enough to accept many worse plans
 
 
 @st.composite

@@ -25,12 +25,8 @@ from themis_opt.search.start import starting_schedule, usual_schedule
 from themis_opt.solving.makespan_bounds import fluid
 from themis_opt.solving.sizing import granule
 
-SHORT = Exact(seconds=0.1, workers=2, deterministic=True)
-"""Work of a tenth of a second."""
-
-LONG = 600.0
-"""Seconds that no test waits for."""
-
+SHORT = Exact(seconds=0.1, workers=2, deterministic=True)  # work of a tenth of a second
+LONG = 600.0  # seconds that no test waits for
 MILLISECOND = 10**9
 
 PROGRAM = """

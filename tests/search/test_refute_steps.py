@@ -37,9 +37,7 @@ def problem(
     return Instance.model_validate({"network": {"dimensions": network}, "collectives": collectives, "ag_order": order})
 
 
-SECONDS = {"counts": 1.0, "ends": 10.0}
-"""Of work: ends are a question for each place where chunks begin."""
-
+SECONDS = {"counts": 1.0, "ends": 10.0}  # of work: ends are a question for each place where chunks begin
 PROBLEMS = {
     "counts": problem(launch="10 us"),
     "ends": problem(chunks=9),

@@ -14,8 +14,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.search import annealing_loop, resumed_loop
 from themis_opt.search.annealing import Annealing
 
-HOT = 2e-2
-"""Hot enough to accept many worse plans."""
+HOT = 2e-2  # hot enough to accept many worse plans
 
 
 def from_the_begin(operations: Any) -> tuple[int, np.ndarray]:

@@ -11,11 +11,8 @@ from themis_opt.solving.bounds import bounds
 from themis_opt.solving.lowering import chunk_order_data
 
 TOLERANCE = 1e-9
-GAP = 1e-4
-"""Within which a schedule counts as proven optimal."""
-
-LONG = 600.0
-"""Seconds that no test waits for, because the proof ends the search."""
+GAP = 1e-4  # within which a schedule counts as proven optimal
+LONG = 600.0  # seconds that no test waits for, because the proof ends the search
 
 
 def optimum(instance: Instance) -> int:

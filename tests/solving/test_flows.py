@@ -12,8 +12,7 @@ from themis_opt.problem.network import Algorithm, Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.solving.bounds import bounds
 
-BANDWIDTH = 100.0
-"""Gigabytes per second of an NPU in each dimension."""
+BANDWIDTH = 100.0  # gigabytes per second of an NPU in each dimension
 
 
 def torus(sizes: tuple[int, ...]) -> networkx.DiGraph:

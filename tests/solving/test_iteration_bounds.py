@@ -13,8 +13,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds
 
-ROUNDING = 1e-9
-"""Fraction of a time that floating point may cost."""
+ROUNDING = 1e-9  # fraction of a time that floating point may cost
 
 
 def bounds_of(instance: Instance) -> dict[str, float]:

@@ -13,8 +13,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds, bounds_of
 from themis_opt.solving.makespan_bounds import order_count
 
-UNIT = 10**9
-"""One unit of figure 5: 1 ms."""
+UNIT = 10**9  # one unit of figure 5: 1 ms
 MICROSECOND = 10**6
 
 

@@ -95,8 +95,7 @@ def test_a_solver_that_gives_up_leaves_the_sizes_alone(figure_5: Instance, monke
     assert resized(schedule) is schedule
 
 
-ROUNDING = 1_000
-"""Picoseconds that parts of chunks may take longer together, because each is rounded up."""
+ROUNDING = 1_000  # picoseconds that parts of chunks may take longer together, because each is rounded up
 
 
 @pytest.mark.parametrize("launching", LAUNCHING)

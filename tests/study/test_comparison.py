@@ -27,12 +27,9 @@ INSTANCES = {name: themis_opt.load(name) for name in TOYS} | dict(
 )
 
 QUICK = {"time_limit": 5, "workers": 1}
-TO_THE_END = {"time_limit": 600, "workers": 1}
-"""For what is solved in no time."""
-
+TO_THE_END = {"time_limit": 600, "workers": 1}  # for what is solved in no time
 TOLERANCE = 1e-9
-TICKS = 1e-5
-"""What rounding to the ticks of the solver may hide in a report."""
+TICKS = 1e-5  # what rounding to the ticks of the solver may hide in a report
 
 
 @pytest.fixture(scope="module", params=INSTANCES)

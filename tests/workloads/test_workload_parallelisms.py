@@ -17,8 +17,7 @@ from themis_opt.workloads.setup import Setup, element_bytes
 from themis_opt.workloads.timing import Rate
 
 SETUP = Setup(network=load("3d-sw_sw_sw_hetero.all_reduce.100MiB").network, timing=Rate(10**14))
-BLOCKS = 12
-"""Transformer layers of BERT-base."""
+BLOCKS = 12  # transformer layers of BERT-base
 
 
 def make(model: str, parallelism: str = "data", **choices: Any) -> Instance:

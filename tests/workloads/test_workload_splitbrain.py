@@ -14,9 +14,7 @@ from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.splitbrain import memory_fraction, splitbrain
 from themis_opt.workloads.timing import Rate
 
-CONVOLUTIONS, CONNECTED = 14_714_688, 18_923_530
-"""Parameters of the two parts of VGG-16 for CIFAR-10."""
-
+CONVOLUTIONS, CONNECTED = 14_714_688, 18_923_530  # parameters of the two parts of VGG-16 for CIFAR-10
 SETUP = Setup(network=load("2d-sw_sw.all_reduce.100MiB").network, timing=Rate(10**13), batch=64)
 
 

@@ -11,25 +11,18 @@ from types import FrameType
 
 from formulations.interruption import INTERRUPTION, METER, TimeUp
 
-LEAST_TIMER = 1e-3
-"""Seconds of a timer that is to ring at once: 0 would stop it."""
-
+LEAST_TIMER = 1e-3  # seconds of a timer that is to ring at once: 0 would stop it
+# After which a timer rings again, as its exception may have been lost, or had to wait for the compiler
 AGAIN_SECONDS = 1.0
-"""After which a timer rings again, as its exception may have been lost, or had to wait for the compiler."""
-
+# Packages that are left to end what they do: what they compile is kept for the next time
 COMPILERS = ("numba", "llvmlite")
-"""Packages that are left to end what they do: what they compile is kept for the next time."""
 
 
 class Allowance:
     """Seconds of wall time, or of work that takes about as long on one core and does not depend on the machine.
 
-    Parameters
-    ----------
-    seconds : float
-        The whole allowance.
-    counts_work : bool
-        Whether only what is charged counts, and not the time that passes.
+    `seconds`: the whole allowance.
+    `counts_work`: whether only what is charged counts, and not the time that passes.
     """
 
     def __init__(self, seconds: float, counts_work: bool = False) -> None:

@@ -10,8 +10,7 @@ from textwrap import dedent
 from types import CodeType, ModuleType
 from typing import Any
 
-STRIPS_DOCSTRINGS = 2
-"""The level of optimisation from which Python leaves docstrings out."""
+STRIPS_DOCSTRINGS = 2  # the level of optimisation from which Python leaves docstrings out
 
 
 def docstring(entry: Any) -> str:

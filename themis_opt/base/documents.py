@@ -15,14 +15,9 @@ from typing import Any, NoReturn
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_size
 
-MAX_FILE_BYTES = 256 * 2**20
-"""Largest file that is read; a schedule of four million stages has so many bytes."""
-
-MAX_VALUES = 5_000_000
-"""Most values of a JSON document: each may take a hundred times the memory of its characters."""
-
-MAX_KEYS = 100_000
-"""Most names of one object of a JSON document: each may be an error of its own, which takes some KiB."""
+MAX_FILE_BYTES = 256 * 2**20  # largest file that is read; a schedule of four million stages has so many bytes
+MAX_VALUES = 5_000_000  # most values of a JSON document: each may take a hundred times the memory of its characters
+MAX_KEYS = 100_000  # most names of one object of a JSON document: each may be an error of its own, which takes some KiB
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -118,8 +113,7 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-"""What may be half of a surrogate pair, escaped."""
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # what may be half of a surrogate pair, escaped
 
 
 def _is_text(document: Any) -> bool:

@@ -18,18 +18,11 @@ from themis_opt.base.errors import InputError, suggestion
 MAX_DOCUMENT_BYTES = 16 * 2**20
 """Largest JSON or XML file that is parsed whole: it takes about twenty times as much memory."""
 
-MAX_YAML_BYTES = 2**16
-"""Largest YAML file: these describe networks in some lines, and the parser is slow."""
-
-MAX_LINES_BYTES = 32 * 2**20
-"""Largest file that is read line by line: its words take up to twenty times as much memory."""
-
-MAX_LINES = 500_000
-"""Lines that are not blank."""
-
+MAX_YAML_BYTES = 2**16  # largest YAML file: these describe networks in some lines, and the parser is slow
+MAX_LINES_BYTES = 32 * 2**20  # largest file that is read line by line: its words take up to twenty times as much memory
+MAX_LINES = 500_000  # lines that are not blank
 HEAD_BYTES = 2**16
-MAX_DEPTH = 64
-"""Levels of XML elements; what is read here has ten."""
+MAX_DEPTH = 64  # levels of XML elements; what is read here has ten
 
 
 @dataclass(frozen=True)

@@ -24,18 +24,18 @@ PICOSECONDS_PER_MICROSECOND = 10**6
 PICOSECONDS_PER_NANOSECOND = 10**3
 NANOSECONDS_PER_MICROSECOND = 10**3
 MAX_EXPONENT = 30
-MAX_CLOCK = 2**61
-"""Largest time, in picoseconds, that the integer clock may have to hold (about 26 days)."""
-
+MAX_CLOCK = 2**61  # largest time, in picoseconds, that the integer clock may have to hold (about 26 days)
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
-TIME_UNITS: Mapping[str, Decimal] = MappingProxyType(
-    {"s": Decimal(10**12), "ms": Decimal(10**9), "us": Decimal(10**6), "ns": Decimal(10**3), "ps": Decimal(1)}
-)
-SIZE_UNITS: Mapping[str, Decimal] = MappingProxyType(
-    {f"{prefix}B": Decimal(scale) for prefix, scale in (_DECIMAL | _BINARY).items()}
-)
+TIME_UNITS: Mapping[str, Decimal] = {
+    "s": Decimal(10**12),
+    "ms": Decimal(10**9),
+    "us": Decimal(10**6),
+    "ns": Decimal(10**3),
+    "ps": Decimal(1),
+}
+SIZE_UNITS: Mapping[str, Decimal] = {f"{prefix}B": Decimal(scale) for prefix, scale in (_DECIMAL | _BINARY).items()}
 BANDWIDTH_UNITS: Mapping[str, Decimal] = MappingProxyType(
     {f"{unit}/s": scale for unit, scale in SIZE_UNITS.items()}
     | {f"{prefix}b/s": Decimal(scale) / 8 for prefix, scale in (_DECIMAL | _BINARY).items()}
@@ -68,9 +68,15 @@ def parse_quantity(value: object, units: Mapping[str, Decimal], base: str) -> De
     return amount * units[unit.replace("µ", "u")]
 
 
-SPELLINGS: Mapping[str, str] = MappingProxyType(
-    {"bps": "b/s", "Bps": "B/s", "bit/s": "b/s", "bits/s": "b/s", "sec": "s", "b": "B", "": "iB"}
-)
+SPELLINGS: Mapping[str, str] = {
+    "bps": "b/s",
+    "Bps": "B/s",
+    "bit/s": "b/s",
+    "bits/s": "b/s",
+    "sec": "s",
+    "b": "B",
+    "": "iB",
+}
 """Endings of units that others write, and what they are here."""
 
 
@@ -199,7 +205,7 @@ def format_times(picoseconds: Sequence[float]) -> list[str]:
     return [f"{time / scale:.{decimals}f} {unit}" if time else "0" for time in picoseconds]
 
 
-MOST_BEFORE_POINT: Mapping[str, int] = MappingProxyType({"s": 10**4, "ms": 10**4, "us": 10**4, "ns": 10**3})
+MOST_BEFORE_POINT: Mapping[str, int] = {"s": 10**4, "ms": 10**4, "us": 10**4, "ns": 10**3}
 """From which number on times are shown in a larger unit."""
 
 
@@ -254,20 +260,17 @@ def format_shares(fractions: str) -> str:
     return f"{'/'.join(percents)} %"
 
 
+# How a cell of a table is shown: times are in nanoseconds, bandwidths in bytes per second
 Form = Literal["text", "time", "share", "shares", "bandwidth", "ratio", "count"]
-"""How a cell of a table is shown: times are in nanoseconds, bandwidths in bytes per second."""
-
-FORMS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
-    {
-        "text": str,
-        "share": format_percent,
-        "shares": format_shares,
-        "bandwidth": format_rate,
-        "ratio": "{:.3f}x".format,
-        "count": str,
-    }
-)
-"""How single values are shown, by the form of their column."""
+# How single values are shown, by the form of their column
+FORMS: Mapping[str, Callable[[Any], str]] = {
+    "text": str,
+    "share": format_percent,
+    "shares": format_shares,
+    "bandwidth": format_rate,
+    "ratio": "{:.3f}x".format,
+    "count": str,
+}
 
 
 def cells(form: Form, values: Sequence[Any]) -> list[str]:

@@ -20,13 +20,12 @@ from themis_opt.base.compiled import compile_at_once
 from themis_opt.base.errors import InputError
 
 CLUSTER_SECONDS = 5  # how long to wait for the scheduler of a cluster
+# How long to wait for an answer of the scheduler, and for the end of a connection that was lost
 ANSWER_SECONDS, LOST_SECONDS = 3, 1
-"""How long to wait for an answer of the scheduler, and for the end of a connection that was lost."""
-
+# Environment of workers: libraries start no threads, since the pool fills the cores
 ONE_THREAD: Mapping[str, str] = {
     f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM", "NUMBA")
 }
-"""Environment of workers: libraries start no threads, since the pool fills the cores."""
 
 
 @dataclass(frozen=True)

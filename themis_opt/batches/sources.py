@@ -30,9 +30,9 @@ from themis_opt.workloads.setup import read_setup, weights_only
 from themis_opt.workloads.timing import Rate, Timing, parse_rate, read_times
 
 MAX_INSTANCES = 10**6  # most instances that one pattern stands for
+# Choices that every name of a workload tells; others are told where they differ among a model and parallelism
 NAMED = ("model", "parallelism", "npus")
-"""Choices that every name of a workload tells; others are told where they differ among a model and parallelism."""
-
+# Fields that are no choices of a setup
 APART = {
     "model",
     "network",
@@ -45,10 +45,8 @@ APART = {
     "weights_only",
     "chunks",
 }
-"""Fields that are no choices of a setup."""
-
+# Fields of the command line that are called otherwise in a table
 RENAMED = {"MODEL": "model", "--tensor-group": "group"}
-"""Fields of the command line that are called otherwise in a table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +138,11 @@ def workload_sources(tables: Sequence[Sequence[Workload]], folder: Path) -> list
             known.setdefault(workload.model_copy(update={"npus": sizes}), (place, network))
     distinctive = _choices_to_tell(known)
     return [
-        InstanceSource(_name(workload, distinctive), partial(_make, workload, network, folder, place), _extra(workload))
+        InstanceSource(
+            _name(workload, distinctive),
+            partial(_make, workload, network, folder, place),
+            {"workload": workload.model_dump(mode="json", exclude={"chunks"})},
+        )
         for workload, (place, network) in known.items()
     ]
 
@@ -208,11 +210,6 @@ def _name(workload: Workload, distinctive: Mapping[tuple[str, str], Sequence[str
         elif value is not None and value is not False:
             parts.append(f"{name} {value}")
     return " ".join(parts)
-
-
-def _extra(workload: Workload) -> dict[str, Any]:
-    """The choices, but for the chunks, which have a column and may be overridden."""
-    return {"workload": workload.model_dump(mode="json", exclude={"chunks"})}
 
 
 def _make(workload: Workload, network: Network, folder: Path, place: str) -> Instance:

@@ -27,11 +27,10 @@ CREATE INDEX runs_by_code_version ON runs (code_version);
 CREATE TABLE progress (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL);
 """
 
+# Seconds that readers and the writer wait for each other, where the file system has no shared memory for journals
 BUSY_SECONDS = 30.0
-"""Seconds that readers and the writer wait for each other, where the file system has no shared memory for journals."""
-
+# Seconds for which a writer tries to get the lock: who asks whether a batch runs shares it for a moment
 LOCK_SECONDS = 1.0
-"""Seconds for which a writer tries to get the lock: who asks whether a batch runs shares it for a moment."""
 
 MOST_HOLDERS = 10  # how many holders of the lock may leave in front of a writer that tries to get it
 _REPLACE = "INSERT OR REPLACE INTO runs (key, code_version, status, row) VALUES (?, ?, ?, ?)"

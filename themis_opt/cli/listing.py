@@ -27,11 +27,10 @@ LISTED: Mapping[str, str] = {
 """Import path of what is listed: a registry, to which other packages add, what comes with the package alone, or a
 function that makes either, or rows."""
 
+# What says what each entry is, when it is asked for alone; for that everything is loaded
 DESCRIBED = ("policies", "launching", "instances")
-"""What says what each entry is, when it is asked for alone; for that everything is loaded."""
-
+# What is only listed when asked for: other kinds name it too, or it is long
 DETAILED = ("formats", "instances", "designs")
-"""What is only listed when asked for: other kinds name it too, or it is long."""
 
 
 def list_names(

@@ -22,11 +22,10 @@ from themis_opt.schedules.schedule import Schedule
 
 BAR_HEIGHT = 0.84  # height of a bar; rows are 1 apart
 NARROWEST_EDGED = 0.006  # width, as a part of the time shown, from which bars get an edge, and a hatch while gathering
+# Width, as a part of the time shown, below which bars blend with their neighbours; on whole pixels some are lost
 NARROWEST_SHARP = 0.001
-"""Width, as a part of the time shown, below which bars blend with their neighbours; on whole pixels some are lost."""
-
+# Room, as a part of the time shown, for a digit of the number of a chunk, and for a letter of the name of a task
 DIGIT_WIDTH, LETTER_WIDTH = 0.0066, 0.0056
-"""Room, as a part of the time shown, for a digit of the number of a chunk, and for a letter of the name of a task."""
 
 MOST_SHAPES = 10_000  # bars up to which an SVG holds them as shapes; more become an image inside it
 MOST_CURVE_STEPS = 400  # most steps of the curve of the bandwidth: the lines of more would hide it

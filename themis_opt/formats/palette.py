@@ -17,18 +17,16 @@ from themis_opt.schedules.schedule import Schedule
 
 INK, QUIET, LINE, CURVE, WAIT = "#1f2933", "#5f6b7a", "#dfe4ea", "#3b6ea5", "#f3c6c0"
 
+# Shades between which the tasks of a pass alternate
 FORWARD, BACKWARD = ("#b4bdc8", "#c6cdd6"), ("#66717f", "#7c8794")
-"""Shades between which the tasks of a pass alternate."""
-
+# Ends of the ramps when several collectives must be told apart; they repeat after the last
 _SEVERAL = (("#1d4e89", "#6fa8dc"), ("#a63d00", "#f2a25c"), ("#1e6b3a", "#7cc48d"), ("#6a2c8c", "#c39bd8"),
             ("#8a6d00", "#dcc04a"), ("#9b1b4f", "#ee8fb2"), ("#0f6b70", "#6fc5c8"), ("#4d4d4d", "#ababab"))  # fmt: skip
-"""Ends of the ramps when several collectives must be told apart; they repeat after the last."""
-
+# Ends of the ramps of launches beside compute; many launches share each, those next to each other one
 RAMPS: Mapping[Parallelism, tuple[tuple[str, str], ...]] = {
     "data": (("#1d4e89", "#6fa8dc"), ("#1e6b3a", "#7cc48d"), ("#4b3f9e", "#a8a0e0"), ("#0f6b70", "#6fc5c8")),
     "model": (("#a63d00", "#f2a25c"), ("#9b1b4f", "#ee8fb2"), ("#8a6d00", "#dcc04a")),
 }
-"""Ends of the ramps of launches beside compute; many launches share each, those next to each other one."""
 
 _LIGHTER = 0.5  # how far a gathering chunk is moved towards white
 

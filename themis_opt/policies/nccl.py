@@ -35,6 +35,7 @@ class NcclConstants(NamedTuple):
     bandwidth: float
 
 
+# For NVLink inside a node; NVLS with the switches of Hopper, and trees between nodes
 NCCL_CONSTANTS: Mapping[tuple[NcclAlgorithm, Protocol], NcclConstants] = {
     ("ring", "LL"): NcclConstants(6.6, 0.6, 2.7, 0.5),
     ("ring", "LL128"): NcclConstants(14.0, 1.9, 4.0, 0.92),
@@ -45,14 +46,12 @@ NCCL_CONSTANTS: Mapping[tuple[NcclAlgorithm, Protocol], NcclConstants] = {
     ("nvls", "Simple"): NcclConstants(0.0, 25.0, 20.9, 0.85),
     ("pat", "Simple"): NcclConstants(8.0, 4.0, 14.0, 0.75),
 }
-"""For NVLink inside a node; NVLS with the switches of Hopper, and trees between nodes."""
-
+# Those that NCCL chooses among; the other kinds run in rings, or between pairs of NPUs
 NCCL_ALGORITHMS: Mapping[CollectiveKind, tuple[NcclAlgorithm, ...]] = {
     CollectiveKind.ALL_REDUCE: ("ring", "tree", "nvls"),
     CollectiveKind.REDUCE_SCATTER: ("ring", "pat"),
     CollectiveKind.ALL_GATHER: ("ring", "pat"),
 }
-"""Those that NCCL chooses among; the other kinds run in rings, or between pairs of NPUs."""
 
 
 class NcclEstimate(NamedTuple):

@@ -24,6 +24,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import has_launches
 
+# The chunk policies: frozen dataclasses whose fields are their knobs
 POLICIES = Registry(
     "themis_opt.policies",
     {
@@ -38,8 +39,7 @@ POLICIES = Registry(
         "exact": "themis_opt.search.exact:Exact",
     },
 )
-"""The chunk policies: frozen dataclasses whose fields are their knobs."""
-
+# The launching policies, frozen dataclasses too
 LAUNCHING = Registry(
     "themis_opt.launching",
     {
@@ -51,7 +51,6 @@ LAUNCHING = Registry(
         "priority": "themis_opt.policies.launching.priority:Priority",
     },
 )
-"""The launching policies, frozen dataclasses too."""
 
 USUAL_LAUNCHING, USUAL_CHUNK_POLICY = "fused", "hourglass"
 

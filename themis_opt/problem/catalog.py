@@ -17,9 +17,7 @@ INSTANCES = next(p for p in (_PACKAGE / "instances", _PACKAGE.parent / "instance
 
 GRAPHS = INSTANCES / "graphs"
 """Those whose networks are graphs."""
-
-DESIGN_SUFFIX = ".design.json"
-"""Ending of the shipped files that are no instances but networks to be designed."""
+DESIGN_SUFFIX = ".design.json"  # ending of the shipped files that are no instances but networks to be designed
 
 
 def shipped() -> dict[str, Path]:

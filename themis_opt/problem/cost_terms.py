@@ -6,15 +6,9 @@ that the command line shows its help at once.
 """
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
-NONE = "none"
-"""Takes a cost away where it may be missing."""
-
-
-def _as_it_is(text: str) -> Any:
-    return text
+NONE = "none"  # takes a cost away where it may be missing
 
 
 def _packet(text: str) -> dict[str, str]:
@@ -25,27 +19,19 @@ def _packet(text: str) -> dict[str, str]:
 
 
 class CostTerm(NamedTuple):
-    """A cost.
+    """A cost."""
 
-    `meaning`: for the help of an option.
-    `words`: what its value stands behind in a description.
-    `column`: of rows; in nanoseconds where the name says so, else in words.
-    `read`: from a text to what the field of the dimension takes; raises ValueError.
-    """
-
-    meaning: str
-    words: str
-    column: str
-    read: Callable[[str], Any] = _as_it_is
+    meaning: str  # for the help of an option
+    words: str  # what its value stands behind in a description
+    column: str  # of rows; in nanoseconds where the name says so, else in words
+    read: Callable[[str], Any] = str  # from a text to what the field of the dimension takes; raises ValueError
 
 
-COST_TERMS: Mapping[str, CostTerm] = MappingProxyType(
-    {
-        "launch_overhead": CostTerm(
-            "Time a stage holds its dimension before it sends, such as 2us.", "launch", "launch_overhead_ns"
-        ),
-        "packet": CostTerm("Payload and header of a packet, such as 4096B/30B.", "packets", "packet", _packet),
-        "reduction": CostTerm("Bytes per second at which an NPU sums, such as 200GB/s.", "sums at", "reduction"),
-    }
-)
+COST_TERMS: Mapping[str, CostTerm] = {
+    "launch_overhead": CostTerm(
+        "Time a stage holds its dimension before it sends, such as 2us.", "launch", "launch_overhead_ns"
+    ),
+    "packet": CostTerm("Payload and header of a packet, such as 4096B/30B.", "packets", "packet", _packet),
+    "reduction": CostTerm("Bytes per second at which an NPU sums, such as 200GB/s.", "sums at", "reduction"),
+}
 """The costs by the name of their field."""

@@ -103,8 +103,7 @@ def located(error: ValidationError) -> InputError:
     return InputError(first.rule, field=first.field, value=first.value, others=others)
 
 
-MOST_ERRORS = 20
-"""Errors of one document that are shown."""
+MOST_ERRORS = 20  # errors of one document that are shown
 
 
 def _located(detail: Any, title: str) -> InputError:

@@ -24,8 +24,7 @@ from themis_opt.problem.ports import Ports, ports_of
 INSTANCE_FORMAT: Literal["themis-opt/instance/1"] = "themis-opt/instance/1"
 
 
-MAX_COLLECTIVES = 2**17
-"""Most collectives: several errors of each would take much memory."""
+MAX_COLLECTIVES = 2**17  # most collectives: several errors of each would take much memory
 
 
 def _of_stage(name: str, stage: int) -> str:

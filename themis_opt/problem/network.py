@@ -47,8 +47,7 @@ FASTEST = 10**12
 https://www.nvidia.com/en-us/data-center/nvlink/
 """
 
-SLOWEST_LINK = 10**6
-"""Bytes per second below any network that is worth a schedule; most are numbers without their unit."""
+SLOWEST_LINK = 10**6  # bytes per second below any network that is worth a schedule; most are numbers without their unit
 
 
 class Packet(Model):

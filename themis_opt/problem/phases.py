@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum, StrEnum
 from fractions import Fraction
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 Blocks = NDArray[Any]
 """What NPUs hold: mostly uint32, whose sums wrap around, so that their order does not matter; float64 for Adasum."""
 
-DimensionSizes = tuple[int, ...]
-"""NPUs along each dimension of a collective."""
+DimensionSizes = tuple[int, ...]  # NPUs along each dimension of a collective
 
 
 class Data(Enum):
@@ -99,21 +97,18 @@ class PhaseRule:
     shifts: bool = False
 
 
-PHASE_RULES: Mapping[Phase, PhaseRule] = MappingProxyType(
-    {
-        Phase.REDUCE_SCATTER: PhaseRule("RS", Data.SHRINK, reduces=True, relays=True, in_network=True),
-        Phase.SCATTER: PhaseRule("SC", Data.SHRINK, reduces=False, relays=True, in_network=False, rooted=True),
-        Phase.ALL_GATHER: PhaseRule("AG", Data.GROW, reduces=False, relays=True, in_network=True),
-        Phase.GATHER: PhaseRule("GA", Data.GROW, reduces=False, relays=True, in_network=False, rooted=True),
-        Phase.ALL_TO_ALL: PhaseRule("A2A", Data.STAY, reduces=False, relays=False, in_network=False),
-        Phase.SEND: PhaseRule("P2P", Data.STAY, reduces=False, relays=False, in_network=False, shifts=True),
-    }
-)
+PHASE_RULES: Mapping[Phase, PhaseRule] = {
+    Phase.REDUCE_SCATTER: PhaseRule("RS", Data.SHRINK, reduces=True, relays=True, in_network=True),
+    Phase.SCATTER: PhaseRule("SC", Data.SHRINK, reduces=False, relays=True, in_network=False, rooted=True),
+    Phase.ALL_GATHER: PhaseRule("AG", Data.GROW, reduces=False, relays=True, in_network=True),
+    Phase.GATHER: PhaseRule("GA", Data.GROW, reduces=False, relays=True, in_network=False, rooted=True),
+    Phase.ALL_TO_ALL: PhaseRule("A2A", Data.STAY, reduces=False, relays=False, in_network=False),
+    Phase.SEND: PhaseRule("P2P", Data.STAY, reduces=False, relays=False, in_network=False, shifts=True),
+}
 """The phases."""
 
 
-Halves = tuple[CollectiveKind, CollectiveKind]
-"""A kind that scatters and one that gathers."""
+Halves = tuple[CollectiveKind, CollectiveKind]  # a kind that scatters and one that gathers
 
 
 @dataclass(frozen=True)
@@ -201,29 +196,27 @@ def _send(initial: Blocks, sizes: DimensionSizes) -> Blocks:
     return held.reshape(initial.shape)
 
 
-COLLECTIVE_RULES: Mapping[CollectiveKind, CollectiveRule] = MappingProxyType(
-    {
-        CollectiveKind.ALL_REDUCE: CollectiveRule(
-            (Phase.REDUCE_SCATTER, Phase.ALL_GATHER),
-            lambda initial, sizes: np.broadcast_to(_sum(initial), initial.shape),
-            halves=(CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER),
-        ),
-        CollectiveKind.REDUCE_SCATTER: CollectiveRule(
-            (Phase.REDUCE_SCATTER,), lambda initial, sizes: _sum(initial)[:, None]
-        ),
-        CollectiveKind.ALL_GATHER: CollectiveRule(
-            (Phase.ALL_GATHER,), lambda initial, sizes: np.broadcast_to(initial[:, 0], (len(initial), len(initial)))
-        ),
-        CollectiveKind.ALL_TO_ALL: CollectiveRule((Phase.ALL_TO_ALL,), lambda initial, sizes: initial.T, urgent=True),
-        CollectiveKind.BROADCAST: CollectiveRule(
-            (Phase.SCATTER, Phase.ALL_GATHER), lambda initial, sizes: np.broadcast_to(initial[0], initial.shape)
-        ),
-        CollectiveKind.REDUCE: CollectiveRule(
-            (Phase.REDUCE_SCATTER, Phase.GATHER), lambda initial, sizes: _sum(initial)[None]
-        ),
-        CollectiveKind.SEND: CollectiveRule((Phase.SEND,), _send),
-    }
-)
+COLLECTIVE_RULES: Mapping[CollectiveKind, CollectiveRule] = {
+    CollectiveKind.ALL_REDUCE: CollectiveRule(
+        (Phase.REDUCE_SCATTER, Phase.ALL_GATHER),
+        lambda initial, sizes: np.broadcast_to(_sum(initial), initial.shape),
+        halves=(CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER),
+    ),
+    CollectiveKind.REDUCE_SCATTER: CollectiveRule(
+        (Phase.REDUCE_SCATTER,), lambda initial, sizes: _sum(initial)[:, None]
+    ),
+    CollectiveKind.ALL_GATHER: CollectiveRule(
+        (Phase.ALL_GATHER,), lambda initial, sizes: np.broadcast_to(initial[:, 0], (len(initial), len(initial)))
+    ),
+    CollectiveKind.ALL_TO_ALL: CollectiveRule((Phase.ALL_TO_ALL,), lambda initial, sizes: initial.T, urgent=True),
+    CollectiveKind.BROADCAST: CollectiveRule(
+        (Phase.SCATTER, Phase.ALL_GATHER), lambda initial, sizes: np.broadcast_to(initial[0], initial.shape)
+    ),
+    CollectiveKind.REDUCE: CollectiveRule(
+        (Phase.REDUCE_SCATTER, Phase.GATHER), lambda initial, sizes: _sum(initial)[None]
+    ),
+    CollectiveKind.SEND: CollectiveRule((Phase.SEND,), _send),
+}
 """The collectives."""
 
 

@@ -17,9 +17,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Kind
 
-PREFIX = "random:"
-"""Names of random instances are this and a seed, such as ``random:17``."""
-
+PREFIX = "random:"  # names of random instances are this and a seed, such as random:17
 MAX_SEED = 2**31 - 1
 
 RANDOM_KINDS = (Kind.RING, Kind.FULLY_CONNECTED, Kind.SWITCH)

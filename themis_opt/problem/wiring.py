@@ -11,7 +11,6 @@ from enum import StrEnum
 from fractions import Fraction
 from functools import cache
 from math import isqrt
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from themis_opt.problem.phases import Data, Phase
@@ -193,37 +192,34 @@ def _blocks_without_relays(size: int) -> Fraction:
     return Fraction(size - 1)
 
 
-ALGORITHM_RULES: Mapping[Algorithm, AlgorithmRule] = MappingProxyType(
-    {
-        Algorithm.RING: AlgorithmRule(_all_but_one, _all_but_one, _blocks_without_relays),
-        Algorithm.DIRECT: AlgorithmRule(
-            lambda size, phase: 1, _all_but_one, _blocks_without_relays, crossings=lambda size: size**2 // 4
-        ),
-        Algorithm.HALVING_DOUBLING: AlgorithmRule(
-            _levels, _all_but_one, _blocks_without_relays, crossings=_crossings_of_halving
-        ),
-        Algorithm.ADASUM: AlgorithmRule(
-            _adasum_steps, _all_but_one, _blocks_without_relays, crossings=_crossings_of_halving
-        ),
-        Algorithm.LINE: AlgorithmRule(
-            _all_but_one,
-            lambda size, phase: size**2 // 4 if phase.rule.data is Data.STAY else size - 1,
-            lambda size: Fraction(_relayed_sums(size)),
-            links=lambda size: 1,
-        ),
-        Algorithm.MESH2D: AlgorithmRule(
-            lambda size, phase: sum(grid(size)) - 2, _mesh2d_blocks, _mesh2d_sums, links=lambda size: 2
-        ),
-    }
-)
-"""The algorithms."""
-
+# The algorithms
+ALGORITHM_RULES: Mapping[Algorithm, AlgorithmRule] = {
+    Algorithm.RING: AlgorithmRule(_all_but_one, _all_but_one, _blocks_without_relays),
+    Algorithm.DIRECT: AlgorithmRule(
+        lambda size, phase: 1, _all_but_one, _blocks_without_relays, crossings=lambda size: size**2 // 4
+    ),
+    Algorithm.HALVING_DOUBLING: AlgorithmRule(
+        _levels, _all_but_one, _blocks_without_relays, crossings=_crossings_of_halving
+    ),
+    Algorithm.ADASUM: AlgorithmRule(
+        _adasum_steps, _all_but_one, _blocks_without_relays, crossings=_crossings_of_halving
+    ),
+    Algorithm.LINE: AlgorithmRule(
+        _all_but_one,
+        lambda size, phase: size**2 // 4 if phase.rule.data is Data.STAY else size - 1,
+        lambda size: Fraction(_relayed_sums(size)),
+        links=lambda size: 1,
+    ),
+    Algorithm.MESH2D: AlgorithmRule(
+        lambda size, phase: sum(grid(size)) - 2, _mesh2d_blocks, _mesh2d_sums, links=lambda size: 2
+    ),
+}
+# What takes the place of the algorithm where a switch sums and copies; the busier direction of the link counts
 IN_NETWORK = AlgorithmRule(
     lambda size, phase: 1,
     lambda size, phase: size if phase.rule.data is Data.SHRINK else size - 1,
     lambda size: Fraction(0),
 )
-"""What takes the place of the algorithm where a switch sums and copies; the busier direction of the link counts."""
 
 _EVENLY_WIRED = (Algorithm.DIRECT, Algorithm.RING, Algorithm.HALVING_DOUBLING, Algorithm.ADASUM)
 
@@ -232,17 +228,13 @@ def _usually(usual: Algorithm) -> tuple[Algorithm, ...]:
     return usual, *(algorithm for algorithm in _EVENLY_WIRED if algorithm is not usual)
 
 
-KIND_RULES: Mapping[Kind, KindRule] = MappingProxyType(
-    {
-        Kind.RING: KindRule(_usually(Algorithm.RING), lambda size: Fraction(1), is_ring=True),
-        Kind.FULLY_CONNECTED: KindRule(_usually(Algorithm.DIRECT), lambda size: Fraction(1)),
-        Kind.SWITCH: KindRule(_usually(Algorithm.HALVING_DOUBLING), lambda size: Fraction(1), is_switched=True),
-        Kind.LINE: KindRule((Algorithm.LINE,), lambda size: Fraction(2 * (size - 1), size), can_reduce=False),
-        Kind.MESH2D: KindRule(
-            (Algorithm.MESH2D,), _mesh2d_capacity, can_reduce=False, flaw=_mesh2d_flaw, few_npus=(4, 6)
-        ),
-    }
-)
+KIND_RULES: Mapping[Kind, KindRule] = {
+    Kind.RING: KindRule(_usually(Algorithm.RING), lambda size: Fraction(1), is_ring=True),
+    Kind.FULLY_CONNECTED: KindRule(_usually(Algorithm.DIRECT), lambda size: Fraction(1)),
+    Kind.SWITCH: KindRule(_usually(Algorithm.HALVING_DOUBLING), lambda size: Fraction(1), is_switched=True),
+    Kind.LINE: KindRule((Algorithm.LINE,), lambda size: Fraction(2 * (size - 1), size), can_reduce=False),
+    Kind.MESH2D: KindRule((Algorithm.MESH2D,), _mesh2d_capacity, can_reduce=False, flaw=_mesh2d_flaw, few_npus=(4, 6)),
+}
 """The kinds of wires; a line is a ring, and a mesh2d a torus, without their wrap-around."""
 
 

@@ -68,11 +68,10 @@ class RunRow(BaseModel):
         return self
 
 
+# Columns without which a file holds no rows; others may be missing
 REQUIRED_COLUMNS = (*(name for name, field in RunRow.model_fields.items() if field.is_required()), "makespan_ns")
-"""Columns without which a file holds no rows; others may be missing."""
-
+# Columns of numbers of which some may not be known
 NUMBERS = tuple(name for name, field in RunRow.model_fields.items() if field.annotation in (int | None, float | None))
-"""Columns of numbers of which some may not be known."""
 
 
 @dataclass(frozen=True)

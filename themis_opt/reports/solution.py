@@ -67,14 +67,10 @@ def _shown(comparison: Comparison) -> list[Result]:
     chosen = [comparison.best]
     if comparison.results[0] is not comparison.best:
         chosen.append(comparison.results[0])
-    while chosen and sum(map(_num_bars, chosen)) > MOST_BARS:
+    bars = [sum(len(b.row) for b in pictured(result.schedule).bars if b.kind != "wait") for result in chosen]
+    while chosen and sum(bars[: len(chosen)]) > MOST_BARS:
         chosen.pop()
     return chosen
-
-
-def _num_bars(result: Result) -> int:
-    """Stages and tasks that the picture of a result has."""
-    return sum(len(bars.row) for bars in pictured(result.schedule).bars if bars.kind != "wait")
 
 
 def _figure(comparison: Comparison, shown: Sequence[Result]) -> Figure:

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from themis_opt.problem.exchanges import Exchange
     from themis_opt.problem.instance import Instance
 
+# What a launch does with what it carries: all of it, or one half of their all-reduce
 LaunchedPart = Literal["whole", "scatter", "gather"]
-"""What a launch does with what it carries: all of it, or one half of their all-reduce."""
-
+# Which launch a dimension serves first: the one ready first, the newest, or the one needed first
 Order = Literal["ready", "newest", "layer"]
-"""Which launch a dimension serves first: the one ready first, the newest, or the one needed first."""
 
 
 class TaskOf(NamedTuple):

@@ -27,11 +27,10 @@ from themis_opt.schedules.port_traffic import BusiestPort, busiest_port
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import shape
 
+# Above it a collective is tried on smaller dimensions: one array holds the square of it in blocks
 MAX_VIRTUAL_NPUS = 4096
-"""Above it a collective is tried on smaller dimensions: one array holds the square of it in blocks."""
-
+# The same of one ring, line or grid, whose NPUs pass on the blocks of an all-to-all one by one in as many steps
 MAX_RELAYING_NPUS = 256
-"""The same of one ring, line or grid, whose NPUs pass on the blocks of an all-to-all one by one in as many steps."""
 
 
 @dataclass(frozen=True)

@@ -23,27 +23,17 @@ from themis_opt.solving.sizing import resized
 WORK_PER_SECOND = 20_000_000
 """Stages and tasks that a core simulates in a second of annealing, for limits that count work."""
 
-MAX_ARCS = 200_000
-"""Lattice arcs of all chunks above which the tables of an annealing take too much memory and time."""
-
+MAX_ARCS = 200_000  # lattice arcs of all chunks above which the tables of an annealing take too much memory and time
 FIRST_STEPS, GROWTH = 20_000, 4
 """Steps of the first annealing, and by how much each wave is longer than the one before: few long ones find more."""
 
-PATIENCE = 3
-"""Waves without gain after which nothing more is to be expected."""
-
+PATIENCE = 3  # waves without gain after which nothing more is to be expected
 HOT, COOLING = 1e-2, 300
 """Temperature at which an annealing begins, as a fraction of the makespan, and by how much colder it ends."""
 
-COSTLY = 0.01
-"""Share of the makespan that the fixed costs of all chunks take, from which their number is searched."""
-
-COARSE_CHUNKS = 64
-"""Chunks per collective that stand for more: their schedules are within a per mille of the bounds."""
-
-Stop = Callable[[float], bool]
-"""Told the best makespan of a thread, in picoseconds, says whether to stop."""
-
+COSTLY = 0.01  # share of the makespan that the fixed costs of all chunks take, from which their number is searched
+COARSE_CHUNKS = 64  # chunks per collective that stand for more: their schedules are within a per mille of the bounds
+Stop = Callable[[float], bool]  # told the best makespan of a thread, in picoseconds, says whether to stop
 Task = Callable[[float, Stop], tuple[Schedule, float]]
 """An annealing that may simulate so many stages; its best schedule, and how many it simulated."""
 
@@ -56,14 +46,9 @@ class Anneal:
     every thread starts from equal chunks, whose number differs from one start to the next, and anneals orders and
     sizes together; a chunk that hurts ends with no bytes.  A linear programme makes the sizes exact in the end.
 
-    Parameters
-    ----------
-    hot : float
-        Temperature at the start of an annealing of given sizes, as a fraction of the makespan.
-    patience : float
-        Waves without gain after which the step ends.
-    most_work : float
-        Stages that each thread may simulate.
+    `hot`: temperature at the start of an annealing of given sizes, as a fraction of the makespan.
+    `patience`: waves without gain after which the step ends.
+    `most_work`: stages that each thread may simulate.
     """
 
     hot: float = HOT

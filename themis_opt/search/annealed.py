@@ -26,17 +26,11 @@ class Annealed:
     Without `seconds`, equal evaluations, seeds and workers give equal plans on every machine.  Time: O(n (D + log n))
     per evaluation, for n stages on D dimensions.
 
-    Parameters
-    ----------
-    evaluations : float
-        Plans that each thread considers, counted in plans of as many stages as the instance has; with free sizes the
-        starts that were begun are finished.  ``inf`` leaves `seconds` alone to end the search.
-    seconds : float or None
-        Wall time after which the search ends all the same.
-    seed, workers : int
-        Seed of all random choices, and threads.
-    sizes : {"equal", "free"}
-        Whether chunks are equal, or of any sizes and at most as many as the instance says.
+    `evaluations`: plans that each thread considers, counted in plans of as many stages as the instance has; with free
+      sizes the starts that were begun are finished.  ``inf`` leaves `seconds` alone to end the search.
+    `seconds`: wall time after which the search ends all the same.
+    `seed`, `workers`: seed of all random choices, and threads.
+    `sizes`: whether chunks are equal, or of any sizes and at most as many as the instance says.
     """
 
     evaluations: Annotated[float, Field(ge=1)] = 200_000
@@ -48,10 +42,7 @@ class Annealed:
     def __post_init__(self) -> None:
         """Check the budget.
 
-        Raises
-        ------
-        InputError
-            If nothing would end the search.
+        Raises InputError if nothing would end the search.
         """
         if not 1 <= self.evaluations <= (math.inf if self.seconds else sys.float_info.max):
             rule = "must be at least 1, and finite unless seconds are given"
@@ -64,10 +55,7 @@ class Annealed:
     def searched(self, instance: Instance) -> Schedule:
         """The best schedule that the evaluations give.
 
-        Raises
-        ------
-        KeyboardInterrupt
-            After Ctrl-C, as soon as all threads have stopped.
+        Raises KeyboardInterrupt after Ctrl-C, as soon as all threads have stopped.
         """
         free_sizes = self.sizes == "free"
         limits = Limits(self.seconds or MAX_SECONDS, self.workers, self.seed, deterministic=self.seconds is None)

@@ -34,8 +34,7 @@ def _compile() -> None:
     Annealing(simulate(instance, Baseline()(instance))).run(0, 1.0, 1.0)
 
 
-is_ready = FirstUse(_compile).is_over
-"""Whether the search can begin within some seconds (None: however long it takes)."""
+is_ready = FirstUse(_compile).is_over  # whether the search can begin within some seconds (None: however long it takes)
 
 
 class Annealing:
@@ -49,17 +48,11 @@ class Annealing:
     Where there is compute, a step may also move a whole launch, launches stay what they are, and as many iterations are
     simulated as the first schedule has: all are alike, and their priorities an iteration apart.
 
-    Parameters
-    ----------
-    start : Schedule
-        Where to begin; where there is compute, :func:`can_anneal` says whether it can.
-    seed : int
-        Equal seeds and calls of :meth:`run` give equal results.
-    moves : MoveParams
-        How often a step changes what.
-    resizes : bool
-        Whether a step may also move bytes from one chunk to another: all of them, where a chunk costs more than it is
-        good for.  Not where there is compute.
+    `start`: where to begin; where there is compute, :func:`can_anneal` says whether it can.
+    `seed`: equal seeds and calls of :meth:`run` give equal results.
+    `moves`: how often a step changes what.
+    `resizes`: whether a step may also move bytes from one chunk to another: all of them, where a chunk costs more than
+      it is good for.  Not where there is compute.
     """
 
     def __init__(

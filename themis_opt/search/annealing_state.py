@@ -7,28 +7,19 @@ from themis_opt.base.arrays import BoolArray, FloatArray, IntArray
 from themis_opt.schedules.event_loop import Operations, Workspace
 from themis_opt.solving.lowering import OccupancyParts
 
-CURRENT, BEST = 0, 1
-"""Where `State.makespans` holds the makespan of the current and of the best plan."""
-
-MAX_TOUCHED = 4
-"""Most chunks that one step changes, besides those of one launch: two changes of two chunks each."""
+CURRENT, BEST = 0, 1  # where `State.makespans` holds the makespan of the current and of the best plan
+MAX_TOUCHED = 4  # most chunks that one step changes, besides those of one launch: two changes of two chunks each
 
 
 class MoveParams(NamedTuple):
     """How often a step changes what; a named tuple, because compiled code takes no dataclass.
 
-    Attributes
-    ----------
-    again : float
-        Chance of one more change in the same step.
-    large : float
-        Share of steps that begin with a large change: a phase of a chunk is put back or, where iterations are repeated,
-        all stages of a launch are moved.
-    exchange : float
-        Share of the other changes in which two chunks exchange a phase, its path and its places.  One half of the rest
-        are of paths, and one half of priorities.  Where sizes are free, as many move bytes before all that.
-    merge : float
-        Share of moves of bytes that take all of a chunk, so that it is gone; it may come back.
+    `again`: chance of one more change in the same step.
+    `large`: share of steps that begin with a large change: a phase of a chunk is put back or, where iterations are
+      repeated, all stages of a launch are moved.
+    `exchange`: share of the other changes in which two chunks exchange a phase, its path and its places.  One half of
+      the rest are of paths, and one half of priorities.  Where sizes are free, as many move bytes before all that.
+    `merge`: share of moves of bytes that take all of a chunk, so that it is gone; it may come back.
     """
 
     again: float = 0.25
@@ -43,36 +34,23 @@ USUAL_MOVES = MoveParams()
 class Problem(NamedTuple):
     """What does not change during the search.
 
-    Attributes
-    ----------
-    iterations : int
-        How many are simulated in a row, all alike; one where nothing is repeated.
-    num_tasks, num_operations : int
-        Tasks, which come first among the operations of an iteration, and all operations of an iteration.
-    first_stage, num_phases, num_dimensions : shape (chunks,)
-        The stages of a chunk are numbered ``first_stage + phase * num_dimensions + position``.
-    retraces : bool, shape (chunks,)
-        Whether a chunk gathers along the path on which it was scattered, backwards.
-    pinned : bool, shape (chunks,)
-        Whether the path of a chunk stays, because chunks of another launch must reverse it.
-    launch, size_class : int64, shape (chunks,)
-        Where a chunk finds its part of the tables.
-    first_chunk : int64, shape (launches + 1,)
-        The chunks of each launch are numbered one after the other.
-    resource : int64, shape (launches, phases, dimensions)
-        What a stage on each *local* dimension of a launch holds.
-    duration : int64, shape (size classes, phases, 2**dimensions, dimensions)
-        Picoseconds a stage holds its dimension, by mask of the local dimensions visited in the phase, and by itself.
-    lag : int64, shape (launches, phases, dimensions)
-        Picoseconds from then to the result.
-    resizes : bool
-        Whether steps move bytes between chunks too; then `parts` say how long stages are, and not `duration`.
-    parts : OccupancyParts
-        Those of all launches, one after the other.
-    granule : float64, shape (launches,)
-        Bytes of which the parts that steps move are multiples.
-    moves : MoveParams
-        What one step changes.
+    `iterations`: how many are simulated in a row, all alike; one where nothing is repeated.
+    `num_tasks`, `num_operations`: tasks, which come first among the operations of an iteration, and all operations of
+      an iteration.
+    `first_stage`, `num_phases`, `num_dimensions`, shape (chunks,): the stages of a chunk are numbered ``first_stage +
+      phase * num_dimensions + position``.
+    `retraces`, shape (chunks,): whether a chunk gathers along the path on which it was scattered, backwards.
+    `pinned`, shape (chunks,): whether the path of a chunk stays, because chunks of another launch must reverse it.
+    `launch`, `size_class`, shape (chunks,): where a chunk finds its part of the tables.
+    `first_chunk`, shape (launches + 1,): the chunks of each launch are numbered one after the other.
+    `resource`, shape (launches, phases, dimensions): what a stage on each *local* dimension of a launch holds.
+    `duration`, shape (size classes, phases, 2**dimensions, dimensions): picoseconds a stage holds its dimension, by
+      mask of the local dimensions visited in the phase, and by itself.
+    `lag`, shape (launches, phases, dimensions): picoseconds from then to the result.
+    `resizes`: whether steps move bytes between chunks too; then `parts` say how long stages are, and not `duration`.
+    `parts`: those of all launches, one after the other.
+    `granule`, shape (launches,): bytes of which the parts that steps move are multiples.
+    `moves`: what one step changes.
     """
 
     iterations: int
@@ -98,15 +76,10 @@ class Problem(NamedTuple):
 class ChunkLayout(NamedTuple):
     """A plan of the chunks of a schedule.
 
-    Attributes
-    ----------
-    path : int64, shape (stages,)
-        Local dimension of every stage of one iteration.
-    key : float64, shape (stages,)
-        Priority of a chunk on a local dimension, at ``first_stage + phase * num_dimensions + local dimension``: when
-        it is served, counted from the begin of its iteration.
-    size : float64, shape (chunks,)
-        Bytes of every chunk; a chunk without any takes no time.
+    `path`, shape (stages,): local dimension of every stage of one iteration.
+    `key`, shape (stages,): priority of a chunk on a local dimension, at ``first_stage + phase * num_dimensions + local
+      dimension``: when it is served, counted from the begin of its iteration.
+    `size`, shape (chunks,): bytes of every chunk; a chunk without any takes no time.
     """
 
     path: IntArray
@@ -117,40 +90,28 @@ class ChunkLayout(NamedTuple):
 class State(NamedTuple):
     """What the search changes, arrays of shape (stages,), those of one iteration, unless stated.
 
-    Attributes
-    ----------
-    candidate, current, best : ChunkLayout
-        A changed plan, the one that was changed, and the best so far.
-    operations : Operations
-        The candidate as the kernel sees it; its `major` are the keys, from one iteration to the next as much later as
-        an iteration takes, and no resource enforces a sequence.
-    load : int64, shape (resources,)
-        Total duration on each resource in one iteration of the candidate.
-    touched : int64, shape (MAX_TOUCHED + most chunks of a launch,)
-        Chunks in which the candidate differs from the current plan, some perhaps twice.
-    makespans : int64, shape (2,)
-        Of the current and the best plan, picoseconds; where iterations are repeated, the time of one.
-    workspace : Workspace
-        The start times of the candidate, once it is simulated.
-    known, known_ready : int64, shape (operations,)
-        When the stages of the current plan start, and since when they wait; ``NEVER`` before a plan was accepted, and
-        where iterations are repeated.
-    tail : int64, shape (operations,)
-        Picoseconds from the end of a stage of the candidate to the result of the last stage of its chunk.
-    remaining : int64, shape (resources,)
-        What the candidate has still to serve.
-    arriving : int64, shape (resources, 2)
-        Where the operations on their way to each resource are among the arrivals, the first and after the last.
-    order : int64, shape (operations,)
-        The stages of the current plan, the earliest first, when a phase was last put back.
-    laid_out : bool, shape (1,)
-        Whether the following are those of the current plan.
-    stage : int64, shape (operations,)
-        The stages by resource and time.
-    place : int64, shape (resources + 2,)
-        Where those of each resource begin in `stage`, and then how many there are in all.
-    arrival, moment, came_by : int64, shape (2**dimensions,)
-        When the chunk may have visited each set of dimensions, when the last stage of them began, and its dimension.
+    `candidate`, `current`, `best`: a changed plan, the one that was changed, and the best so far.
+    `operations`: the candidate as the kernel sees it; its `major` are the keys, from one iteration to the next as much
+      later as an iteration takes, and no resource enforces a sequence.
+    `load`, shape (resources,): total duration on each resource in one iteration of the candidate.
+    `touched`, shape (MAX_TOUCHED + most chunks of a launch,): chunks in which the candidate differs from the current
+      plan, some perhaps twice.
+    `makespans`, shape (2,): of the current and the best plan, picoseconds; where iterations are repeated, the time of
+      one.
+    `workspace`: the start times of the candidate, once it is simulated.
+    `known`, `known_ready`, shape (operations,): when the stages of the current plan start, and since when they wait;
+      ``NEVER`` before a plan was accepted, and where iterations are repeated.
+    `tail`, shape (operations,): picoseconds from the end of a stage of the candidate to the result of the last stage of
+      its chunk.
+    `remaining`, shape (resources,): what the candidate has still to serve.
+    `arriving`, shape (resources, 2): where the operations on their way to each resource are among the arrivals, the
+      first and after the last.
+    `order`, shape (operations,): the stages of the current plan, the earliest first, when a phase was last put back.
+    `laid_out`, shape (1,): whether the following are those of the current plan.
+    `stage`, shape (operations,): the stages by resource and time.
+    `place`, shape (resources + 2,): where those of each resource begin in `stage`, and then how many there are in all.
+    `arrival`, `moment`, `came_by`, shape (2**dimensions,): when the chunk may have visited each set of dimensions, when
+      the last stage of them began, and its dimension.
     """
 
     candidate: ChunkLayout
@@ -178,12 +139,8 @@ class State(NamedTuple):
 def duration_of(problem: Problem, chunk: int, phase: int, visited: int, local: int, size: float) -> int:
     """Picoseconds for which a stage of a chunk of so many bytes holds its dimension.
 
-    Parameters
-    ----------
-    visited : int
-        Mask of the local dimensions visited in the phase before it.
-    size : float
-        Only where sizes are free.
+    `visited`: mask of the local dimensions visited in the phase before it.
+    `size`: only where sizes are free.
     """
     if not problem.resizes:
         known: int = problem.duration[problem.size_class[chunk], phase, visited, local]

@@ -36,12 +36,9 @@ class Exact(Limits):
     Only paths, sequences and sizes are taken from the solvers; the times are simulated.  The knobs are those of
     :class:`formulations.limits.Limits`, and the following.
 
-    Parameters
-    ----------
-    sizes : {"equal", "free"}
-        Whether chunks are equal, or of any sizes and at most as many as the instance says.  With compute they are free.
-    local_search, cp_sat : bool
-        Whether to use the steps that anneal, and those that ask CP-SAT.
+    `sizes`: whether chunks are equal, or of any sizes and at most as many as the instance says.  With compute they are
+      free.
+    `local_search`, `cp_sat`: whether to use the steps that anneal, and those that ask CP-SAT.
     """
 
     sizes: Literal["equal", "free"] = "equal"

@@ -24,10 +24,7 @@ from themis_opt.solving.bounds import bounds
 class Groups:
     """Search each group of launches that one event releases as a separate collective, where no two of them meet.
 
-    Parameters
-    ----------
-    steps : sequence of Step
-        The search of collectives.
+    `steps`: the search of collectives.
     """
 
     steps: Sequence[Step]

@@ -12,15 +12,9 @@ from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 
-ENGINES = frozenset({"", "annealing", "cp_sat"})
-"""What steps may use; users can switch off the last two."""
-
-MIN_GAIN = PROVEN_GAP / 10
-"""Relative gain below which a schedule counts as no better."""
-
-TURN_SHARE = 1 / 2
-"""Share of what is left that a part of a search may spend if others follow."""
-
+ENGINES = frozenset({"", "annealing", "cp_sat"})  # what steps may use; users can switch off the last two
+MIN_GAIN = PROVEN_GAP / 10  # relative gain below which a schedule counts as no better
+TURN_SHARE = 1 / 2  # share of what is left that a part of a search may spend if others follow
 Progress = Callable[[float, float], None]
 """Hears of the best makespan, or iteration time, and of the bound, in picoseconds, when one of them improves."""
 
@@ -48,27 +42,14 @@ class Reference:
 class Incumbent:
     """What the steps of a search share; nothing else holds it.
 
-    Parameters
-    ----------
-    limits : Limits
-        Time, threads, seed, gap and memory.
-    best : Schedule
-        The best schedule so far.
-    bound : float
-        A proven bound on the makespan, or on the iteration time, in picoseconds.
-    report : callable
-        Hears of every better schedule and bound.
-    free_sizes : bool
-        Whether chunks may be of any sizes.
-    engines : set of str
-        Those that steps may use.
-    allowance : Allowance, optional
-        What is left of the time; at first that of the limits.
-
-    Attributes
-    ----------
-    launch_bound : float
-        With compute, what is proven for the launches and chunk sizes of `best`, never less than `bound`.
+    `limits`: time, threads, seed, gap and memory.
+    `best`: the best schedule so far.
+    `bound`: a proven bound on the makespan, or on the iteration time, in picoseconds.
+    `report`: hears of every better schedule and bound.
+    `free_sizes`: whether chunks may be of any sizes.
+    `engines`: those that steps may use.
+    `allowance`: what is left of the time; at first that of the limits.
+    `launch_bound`: with compute, what is proven for the launches and chunk sizes of `best`, never less than `bound`.
     """
 
     def __init__(

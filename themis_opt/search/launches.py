@@ -18,11 +18,10 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Incumbent
 
+# Stages that a core simulates in a second, roughly; it fuses as many tensors, and plans a tenth of that
 SIMULATED_PER_SECOND = 40_000
-"""Stages that a core simulates in a second, roughly; it fuses as many tensors, and plans a tenth of that."""
-
+# Tensors that are fused; together all fusible ones, those of one kind and span in the order they become ready
 Buckets = tuple[Bucket, ...]
-"""Tensors that are fused; together all fusible ones, those of one kind and span in the order they become ready."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +61,7 @@ class Candidate(NamedTuple):
 class Trials:
     """Candidates that are planned, with the chunks of hourglass, and simulated, each once.
 
-    Attributes
-    ----------
-    best : tuple of (int, Candidate) or None
-        The fastest candidate with buckets, and its iteration time in picoseconds.
+    `best`: the fastest candidate with buckets, and its iteration time in picoseconds.
     """
 
     def __init__(self, incumbent: Incumbent) -> None:

@@ -18,14 +18,12 @@ from themis_opt.solving import period_lowering
 from themis_opt.solving.lowering import RESOLUTION, ChunkOrderData, enforced_plan, in_ticks, job_plans, num_arcs
 from themis_opt.solving.sizing import granule, resized, with_sizes
 
+# Largest plans whose paths and sequences CP-SAT improves, and whose sequences alone, before time is up
 MAX_ORDERED_STAGES, MAX_SEQUENCED_STAGES = 300, 1_500
-"""Largest plans whose paths and sequences CP-SAT improves, and whose sequences alone, before time is up."""
-
+# Lattice arcs that the model takes in per second; it is not built where that would take half of the time
 ARCS_PER_SECOND = 20_000
-"""Lattice arcs that the model takes in per second; it is not built where that would take half of the time."""
 
-FEW_PARTS = 16
-"""Parts of a chunk, in which sizes are rounded, of which one is a large share."""
+FEW_PARTS = 16  # parts of a chunk, in which sizes are rounded, of which one is a large share
 
 
 @dataclass(frozen=True)

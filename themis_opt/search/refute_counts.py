@@ -29,23 +29,12 @@ from themis_opt.solving.lowering import job_class
 from themis_opt.solving.makespan_bounds import chunk_counts
 from themis_opt.solving.sizing import plan_with_shares, resized
 
-MAX_OPEN_COUNTS = 24
-"""Most numbers of chunks that are open; where there are more, chunks cost too little to be counted."""
-
-MAX_TREE_STAGES = 64
-"""Stages of the largest trees: larger ones are neither refuted nor solved in a minute."""
-
-ADVANCE = Compilable(advance, nogil=True)
-"""Always compiled; other threads run meanwhile."""
-
-SLICE = 20_000
-"""Nodes between two looks at the clock: a tenth of a second."""
-
-WORK_PER_NODE = 5e-7
-"""Seconds of work for a node and job."""
-
-ENTRIES = 1 << 20
-"""Nodes that are remembered, in 16 MiB."""
+MAX_OPEN_COUNTS = 24  # most numbers of chunks that are open; where there are more, chunks cost too little to be counted
+MAX_TREE_STAGES = 64  # stages of the largest trees: larger ones are neither refuted nor solved in a minute
+ADVANCE = Compilable(advance, nogil=True)  # always compiled; other threads run meanwhile
+SLICE = 20_000  # nodes between two looks at the clock: a tenth of a second
+WORK_PER_NODE = 5e-7  # seconds of work for a node and job
+ENTRIES = 1 << 20  # nodes that are remembered, in 16 MiB
 
 
 @dataclass(frozen=True)
@@ -122,8 +111,7 @@ def _compile() -> None:
     ADVANCE.compiled(states.tree(1.0), states.search(1, 1), 1)
 
 
-is_ready = FirstUse(_compile).is_over
-"""Whether the search can begin within some seconds (None: however long it takes)."""
+is_ready = FirstUse(_compile).is_over  # whether the search can begin within some seconds (None: however long it takes)
 
 
 @dataclass(frozen=True)

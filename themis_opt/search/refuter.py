@@ -20,9 +20,7 @@ from formulations.limits import Limits
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.search.incumbent import Incumbent
 
-FIRST_SHARE = 0.1
-"""Of the time for a question, until it is doubled, and of the gap for what a bisection leaves of it."""
-
+FIRST_SHARE = 0.1  # of the time for a question, until it is doubled, and of the gap for what a bisection leaves of it
 QUESTION_WORK = 0.03
 """Seconds counted as work for a question beside what a solver counts: most of it to build and presolve a model."""
 
@@ -33,14 +31,9 @@ Cell = TypeVar("Cell", bound=Hashable)
 class Answer(Generic[Cell]):
     """What an oracle says.
 
-    Attributes
-    ----------
-    refuted : mapping from cell to number
-        Horizons that are too short, in picoseconds; others than the one that was asked about are welcome.
-    schedule : Schedule or None
-        One that was met.
-    work : float
-        Seconds of work, which do not depend on the machine.
+    `refuted`: horizons that are too short, in picoseconds; others than the one that was asked about are welcome.
+    `schedule`: one that was met.
+    `work`: seconds of work, which do not depend on the machine.
     """
 
     refuted: Mapping[Cell, float] = field(default_factory=dict)
@@ -59,20 +52,12 @@ Cells = Callable[[float], Sequence[Cell] | None]
 class Refuter(Generic[Cell]):
     """The search for a bound.
 
-    Parameters
-    ----------
-    incumbent : Incumbent
-        Whose bound is raised, to whom schedules are offered, and who says what is left.
-    cells : Cells
-        What is asked about.
-    oracles : sequence of Oracle
-        Those that answer sooner first.  All but the last are asked alone at first.
-    precision : number
-        Gap in picoseconds at which to stop.
-    at_once : int
-        Questions at the same time, which share the threads.
-    known : mapping from cell to number, optional
-        Horizons that are known to be too short.
+    `incumbent`: whose bound is raised, to whom schedules are offered, and who says what is left.
+    `cells`: what is asked about.
+    `oracles`: those that answer sooner first.  All but the last are asked alone at first.
+    `precision`: gap in picoseconds at which to stop.
+    `at_once`: questions at the same time, which share the threads.
+    `known`: horizons that are known to be too short.
     """
 
     def __init__(

@@ -20,24 +20,16 @@ def makespan_within(
 ) -> int:
     """The makespan, or ``NEVER`` where it cannot be within a limit: then not all operations are served.
 
-    Parameters
-    ----------
-    operations : Operations
-        Without enforced sequences.
-    workspace : Workspace
-        Is filled; as far as operations are served.
-    known : int64, shape (operations,)
-        Start times of another plan, of which those before `since` are also those of this one.
-    since : int
-        Picoseconds until which both plans are alike.
-    remaining : int64, shape (resources,)
-        Total duration on each resource; changed.
-    tail : int64, shape (operations,)
-        Picoseconds from the end of each operation to the results of those that wait for it, at least.
-    limit : float
-        Picoseconds.
-    arriving : int64, shape (resources, 2)
-        Changed: where those on their way to each resource are in ``workspace.arrivals``, the first and after the last.
+    `operations`: without enforced sequences.
+    `workspace`: is filled; as far as operations are served.
+    `known`, shape (operations,): start times of another plan, of which those before `since` are also those of this one.
+    `since`: picoseconds until which both plans are alike.
+    `remaining`, shape (resources,): total duration on each resource; changed.
+    `tail`, shape (operations,): picoseconds from the end of each operation to the results of those that wait for it, at
+      least.
+    `limit`: picoseconds.
+    `arriving`, shape (resources, 2): changed: where those on their way to each resource are in ``workspace.arrivals``,
+      the first and after the last.
     """
     makespan = take_over(operations, workspace, known, since, remaining)
     note_the_others(operations, workspace, arriving)

@@ -12,20 +12,15 @@ from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 
-MAX_DURATIONS = 2**22
-"""Durations in the tables of hourglass, above which it is left out; they take 32 MiB."""
+MAX_DURATIONS = 2**22  # durations in the tables of hourglass, above which it is left out; they take 32 MiB
 
 
 def starting_schedule(instance: Instance, seconds: float | None = None, *, free_sizes: bool = False) -> Schedule:
     """The best schedule of the fast policies.
 
-    Parameters
-    ----------
-    seconds : float or None
-        How long hourglass may take, which the first use on a machine compiles; with None it is waited for, so that
-        equal instances get equal schedules.
-    free_sizes : bool
-        Whether those of hourglass may be free.
+    `seconds`: how long hourglass may take, which the first use on a machine compiles; with None it is waited for, so
+      that equal instances get equal schedules.
+    `free_sizes`: whether those of hourglass may be free.
     """
     schedules = (usual_schedule(instance), *_hourglass_schedules(instance, seconds, free_sizes))
     return min(schedules, key=lambda schedule: schedule.makespan)

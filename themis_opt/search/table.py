@@ -8,6 +8,7 @@ from themis_opt.search.refute_counts import RefuteCounts
 from themis_opt.search.refute_ends import RefuteEnds
 from themis_opt.search.steps import Step
 
+# The search for the schedule of collectives
 STEPS: tuple[Step, ...] = (
     Coarse(),
     Anneal(),
@@ -18,10 +19,7 @@ STEPS: tuple[Step, ...] = (
     MoveElements(),
     AnnealAgain(),
 )
-"""The search for the schedule of collectives."""
-
+# Colder than for collectives: an iteration is mostly compute, and only a little of it is at stake
 PERIOD_ANNEAL = Anneal(hot=1e-7)
-"""Colder than for collectives: an iteration is mostly compute, and only a little of it is at stake."""
-
+# The search for schedules of training iterations
 PERIOD_STEPS: tuple[Step, ...] = (Launches(), Groups(STEPS), PERIOD_ANNEAL, Rounds(), PERIOD_ANNEAL)
-"""The search for schedules of training iterations."""

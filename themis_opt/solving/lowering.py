@@ -31,11 +31,10 @@ if TYPE_CHECKING:
     from themis_opt.problem.phases import Phase
     from themis_opt.schedules.schedule import Schedule
 
+# What the arcs of a job class hold: exact occupations, their linear lower bound, or bytes sent
 Measure = Literal["occupancy", "fluid", "bytes"]
-"""What the arcs of a job class hold: exact occupations, their linear lower bound, or bytes sent."""
-
+# Ticks into which a makespan or an iteration time is divided: rounding hides less than a gap that is proven
 RESOLUTION = 2**22
-"""Ticks into which a makespan or an iteration time is divided: rounding hides less than a gap that is proven."""
 
 
 def job_class(
@@ -161,16 +160,11 @@ def _divisors(sizes: tuple[int, ...], phase: Phase, span: tuple[int, ...]) -> In
 
 @dataclass(frozen=True)
 class ChunkOrderData:
-    """Job classes in whole ticks, and which chunk every job stands for.
+    """Job classes in whole ticks, and which chunk every job stands for."""
 
-    `tick`: picoseconds of one tick; durations, lags and releases are rounded down to ticks.
-    `jobs`: chunks of one collective and equal size form a class.
-    `members`: indices of the chunks in each class.
-    """
-
-    tick: int
-    jobs: tuple[JobClass, ...]
-    members: tuple[tuple[int, tuple[int, ...]], ...]
+    tick: int  # picoseconds of one tick; durations, lags and releases are rounded down to ticks
+    jobs: tuple[JobClass, ...]  # chunks of one collective and equal size form a class
+    members: tuple[tuple[int, tuple[int, ...]], ...]  # indices of the chunks in each class
     sizes: tuple[IntArray, ...]
 
 

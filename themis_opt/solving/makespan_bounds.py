@@ -6,7 +6,6 @@ precedes every all-gather of it; :mod:`themis_opt.solving.cut` holds for every a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from formulations.chunk_count import ChunkCount
 from formulations.fluid import fluid_bound
@@ -24,9 +23,7 @@ BOUND_RESOLUTION = 2**26
 """Ticks into which the order-count bound divides the makespan: rounding a thousand stages down hides 2e-5 of it."""
 
 
-ORDER_COUNT_WORK = 0.5
-"""Seconds of work for the order counts."""
-
+ORDER_COUNT_WORK = 0.5  # seconds of work for the order counts
 MAX_BOUND_ARCS = 5_000
 """Lattice arcs up to which heads and tails, and chunk counts, are looked at, in about a fifth of a second."""
 
@@ -146,16 +143,14 @@ def chain(instance: Instance) -> float:
     return max(bounds)
 
 
-MAKESPAN_BOUNDS: Mapping[str, Bound] = MappingProxyType(
-    {
-        "ideal": Bound(ideal, False, "all bytes at the full bandwidth of the network"),
-        "fluid": Bound(fluid, False, "load of the busiest dimension, best split of the bytes over orders"),
-        "order_count": Bound(order_count, True, "load of the busiest dimension, whole chunks per order", is_slow=True),
-        "head_tail": Bound(head_tail, False, "load of a dimension between the stages before and after, lags alone"),
-        "head_tail_equal": Bound(head_tail_equal, True, "load of a dimension between the stages before and after"),
-        "chain": Bound(chain, False, "one chunk through all its stages"),
-        "chunk_count": Bound(chunk_count, False, "what every chunk costs, or how long few chunks are"),
-        "cut": Bound(cut, False, "bytes between groups of NPUs over the links between them", any_algorithm=True),
-    }
-)
+MAKESPAN_BOUNDS: Mapping[str, Bound] = {
+    "ideal": Bound(ideal, False, "all bytes at the full bandwidth of the network"),
+    "fluid": Bound(fluid, False, "load of the busiest dimension, best split of the bytes over orders"),
+    "order_count": Bound(order_count, True, "load of the busiest dimension, whole chunks per order", is_slow=True),
+    "head_tail": Bound(head_tail, False, "load of a dimension between the stages before and after, lags alone"),
+    "head_tail_equal": Bound(head_tail_equal, True, "load of a dimension between the stages before and after"),
+    "chain": Bound(chain, False, "one chunk through all its stages"),
+    "chunk_count": Bound(chunk_count, False, "what every chunk costs, or how long few chunks are"),
+    "cut": Bound(cut, False, "bytes between groups of NPUs over the links between them", any_algorithm=True),
+}
 """The bounds by name."""

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from graphlib import TopologicalSorter
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -377,13 +376,11 @@ def _no_slower(problem: Instance, against: Sequence[Fraction]) -> Instance:
     return problem.varied(network=problem.network.varied(dimensions=dimensions))
 
 
-PERIOD_BOUNDS: Mapping[str, Bound] = MappingProxyType(
-    {
-        "compute": Bound(compute, False, "tasks one after the other"),
-        "communication": Bound(communication, False, "what the busiest dimension has to carry in one period"),
-        "ideal": Bound(ideal, False, "longest path of compute and of exchanges at full bandwidth"),
-        "critical_path": Bound(critical_path, False, "the same, with latency and the first and last step of exchanges"),
-        "cut": Bound(cut, False, "compute, or bytes between groups of NPUs over their links", any_algorithm=True),
-    }
-)
+PERIOD_BOUNDS: Mapping[str, Bound] = {
+    "compute": Bound(compute, False, "tasks one after the other"),
+    "communication": Bound(communication, False, "what the busiest dimension has to carry in one period"),
+    "ideal": Bound(ideal, False, "longest path of compute and of exchanges at full bandwidth"),
+    "critical_path": Bound(critical_path, False, "the same, with latency and the first and last step of exchanges"),
+    "cut": Bound(cut, False, "compute, or bytes between groups of NPUs over their links", any_algorithm=True),
+}
 """The bounds on the iteration time by name."""

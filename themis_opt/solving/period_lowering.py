@@ -15,16 +15,11 @@ from themis_opt.solving.lowering import job_class, job_times, rounded_down
 
 @dataclass(frozen=True)
 class PeriodData:
-    """One period in whole ticks, and which chunk every job stands for.
+    """One period in whole ticks, and which chunk every job stands for."""
 
-    `tick`: picoseconds of one tick; durations and lags are rounded down to ticks.
-    `period`: chunks of one launch and equal size form a class.
-    `members`: per launch and class, the chunks.
-    """
-
-    tick: int
-    period: PeriodJobs
-    members: tuple[tuple[IntArray, ...], ...]
+    tick: int  # picoseconds of one tick; durations and lags are rounded down to ticks
+    period: PeriodJobs  # chunks of one launch and equal size form a class
+    members: tuple[tuple[IntArray, ...], ...]  # per launch and class, the chunks
 
     def bound(self, ticks: int) -> int:
         """Picoseconds that a period is sure to last if one of the rounded data lasts so many ticks.

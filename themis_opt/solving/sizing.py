@@ -19,8 +19,7 @@ from themis_opt.schedules.refinement import refined
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 
-SizeWait = tuple[int, int, int, int]
-"""Events i and j, the height, and 1 if j waits for the result of i."""
+SizeWait = tuple[int, int, int, int]  # events i and j, the height, and 1 if j waits for the result of i
 
 
 def resized(schedule: Schedule) -> Schedule:

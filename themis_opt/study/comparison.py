@@ -5,7 +5,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from formulations.interruption import INTERRUPTION, TimeUp
@@ -43,17 +42,13 @@ if TYPE_CHECKING:
 Sizes = Literal["equal", "free"]
 SIZES: tuple[Sizes, ...] = ("equal", "free")
 
-CONTENT_GAP = 0.01
-"""Gap up to which a recalled schedule is not searched again, if its search had as much time."""
-
-SECONDS_PER_STAGE: Mapping[str, float] = MappingProxyType({"baseline": 1e-6, "themis": 3e-6})
+CONTENT_GAP = 0.01  # gap up to which a recalled schedule is not searched again, if its search had as much time
+SECONDS_PER_STAGE: Mapping[str, float] = {"baseline": 1e-6, "themis": 3e-6}
 """What policies take to plan and simulate on a slow core, by name; others take :data:`SLOWEST`."""
 
 SLOWEST = 1e-5
 
-SLACK = 0.5
-"""Seconds of processor past the limit for policies and bounds, so that small instances have all of them."""
-
+SLACK = 0.5  # seconds of processor past the limit for policies and bounds, so that small instances have all of them
 ComparisonProgress = Callable[[str, float, float], None]
 """Called with the policy at work, its best makespan and the best bound so far, in picoseconds."""
 

@@ -25,8 +25,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.study.plan_cache import scaled
 
-GIVEN = "as given"
-"""Name of the plan at hand, in the place of a policy."""
+GIVEN = "as given"  # name of the plan at hand, in the place of a policy
 
 
 @dataclass(frozen=True)

@@ -19,17 +19,13 @@ from themis_opt.study.robustness import Execution, LossDistribution, executions,
 
 QUANTILE = 0.95
 
-SAMPLES, FEWEST_SAMPLES = 200, 20
-"""Disturbed networks, where plans are small and where they are large."""
-
+SAMPLES, FEWEST_SAMPLES = 200, 20  # disturbed networks, where plans are small and where they are large
+# Stages of all candidates and samples, which take about a second per million; above, there are fewer samples
 MOST_SIMULATED = 20_000_000
-"""Stages of all candidates and samples, which take about a second per million; above, there are fewer samples."""
-
+# Of a time limit, what is kept for disturbed networks: 200 of them for ten small plans take one to three seconds
 SAMPLING_SHARE = 0.2
-"""Of a time limit, what is kept for disturbed networks: 200 of them for ten small plans take one to three seconds."""
-
+# Near-optimal plans besides those of a comparison, for collectives; an iteration has a policy for every launching
 POOL = tuple(f"search:evaluations=20000:seed={seed}" for seed in (1, 2, 3))
-"""Near-optimal plans besides those of a comparison, for collectives; an iteration has a policy for every launching."""
 
 
 @dataclass(frozen=True)

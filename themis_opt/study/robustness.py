@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from math import prod
-from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -59,16 +58,11 @@ DELAY_FORMS = "exponential:MEAN or lognormal:MEDIAN:SIGMA, such as exponential:1
 
 @dataclass(frozen=True)
 class ChunkDelay:
-    """A distribution of delays.
+    """A distribution of delays."""
 
-    `name`: ``exponential`` or ``lognormal``.
-    `scale`: picoseconds: the mean of the exponential, the median of the log-normal distribution.
-    `sigma`: standard deviation of the logarithm, for the log-normal distribution.
-    """
-
-    name: str
-    scale: int
-    sigma: float = 0.0
+    name: str  # `exponential` or `lognormal`
+    scale: int  # picoseconds: the mean of the exponential, the median of the log-normal distribution
+    sigma: float = 0.0  # standard deviation of the logarithm, for the log-normal distribution
 
     def draw(self, random: np.random.Generator, count: int) -> FloatArray:
         """Delays of `count` chunks, in picoseconds."""
@@ -80,12 +74,10 @@ class ChunkDelay:
         return MOST_DELAY * self.scale
 
 
-_DRAWS: Mapping[str, Callable[[np.random.Generator, float, int], FloatArray]] = MappingProxyType(
-    {
-        "exponential": lambda random, sigma, count: random.exponential(1.0, count),
-        "lognormal": lambda random, sigma, count: random.lognormal(0.0, sigma, count),
-    }
-)
+_DRAWS: Mapping[str, Callable[[np.random.Generator, float, int], FloatArray]] = {
+    "exponential": lambda random, sigma, count: random.exponential(1.0, count),
+    "lognormal": lambda random, sigma, count: random.lognormal(0.0, sigma, count),
+}
 
 
 def parse_chunk_delay(text: str) -> ChunkDelay | None:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from itertools import product
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -30,12 +29,8 @@ from themis_opt.problem.network import Dimension, Network
 from themis_opt.study.columns import Value, result_row
 from themis_opt.study.comparison import compare
 
-OF_ALL = ("size", "chunks")
-"""What is varied of every collective."""
-
-OF_NETWORK = ("npus", "share", "compression")
-"""What is varied of the whole network."""
-
+OF_ALL = ("size", "chunks")  # what is varied of every collective
+OF_NETWORK = ("npus", "share", "compression")  # what is varied of the whole network
 OF_DIMENSION = ("bandwidth", "latency", "launch_overhead", "size")
 """What is varied of one dimension; its name and a dot stand before."""
 
@@ -52,7 +47,7 @@ class Quantity(NamedTuple):
     whole: bool = True
 
 
-_PLAIN: Mapping[str, Decimal] = MappingProxyType({"": Decimal(1)})
+_PLAIN: Mapping[str, Decimal] = {"": Decimal(1)}
 
 
 def _read_ratio(value: object) -> float:
@@ -62,16 +57,14 @@ def _read_ratio(value: object) -> float:
 _TIME = Quantity(parse_time, TIME_UNITS, "s", format_time)
 _RATIO = Quantity(_read_ratio, _PLAIN, "", "{:.4g}".format, whole=False)
 
-QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
-    {
-        "size": Quantity(parse_size, SIZE_UNITS, "B", format_size),
-        "bandwidth": Quantity(parse_bandwidth, BANDWIDTH_UNITS, "B/s", lambda value: format_bandwidth(float(value))),
-        "latency": _TIME,
-        "launch_overhead": _TIME,
-        "share": _RATIO,
-        "compression": _RATIO,
-    }
-)
+QUANTITIES: Mapping[str, Quantity] = {
+    "size": Quantity(parse_size, SIZE_UNITS, "B", format_size),
+    "bandwidth": Quantity(parse_bandwidth, BANDWIDTH_UNITS, "B/s", lambda value: format_bandwidth(float(value))),
+    "latency": _TIME,
+    "launch_overhead": _TIME,
+    "share": _RATIO,
+    "compression": _RATIO,
+}
 """What has a unit or a fraction; all else that is varied is a whole number."""
 
 

@@ -24,14 +24,10 @@ WAYS = ("all waited for", "never sent", "late is lost")
 
 @dataclass(frozen=True)
 class ToleranceEffect:
-    """Iteration times of the three ways in the same samples.
+    """Iteration times of the three ways in the same samples."""
 
-    `tolerance`: the largest fraction of a tensor that may be lost.
-    `distributions`: one for each of :data:`WAYS`.
-    """
-
-    tolerance: float
-    distributions: tuple[LossDistribution, ...]
+    tolerance: float  # the largest fraction of a tensor that may be lost
+    distributions: tuple[LossDistribution, ...]  # one for each of WAYS
 
     @property
     def most(self) -> float:

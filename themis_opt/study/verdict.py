@@ -17,8 +17,7 @@ from themis_opt.study.comparison import Comparison, Result
 from themis_opt.study.robust import QUANTILE, RobustChoice
 from themis_opt.study.robustness import LossDistribution
 
-MOST_SIMULATED_STAGES = 10**6
-"""Stages up to which a step is simulated for a verdict: seconds."""
+MOST_SIMULATED_STAGES = 10**6  # stages up to which a step is simulated for a verdict: seconds
 
 
 def on_comparison(compared: Comparison) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.units import nanoseconds
@@ -15,11 +14,10 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 
-BUCKETS: Mapping[str, str] = MappingProxyType({"ddp": "cap", "horovod": "buffer", "dear": "threshold"})
-"""The knob that says how large buckets are, by launching policy."""
-
+# The knob that says how large buckets are, by launching policy
+BUCKETS: Mapping[str, str] = {"ddp": "cap", "horovod": "buffer", "dear": "threshold"}
+# What to know of the size of the first bucket
 FIRST_BUCKET = "without effect where PyTorch gives the first bucket bucket_cap_mb too, as PyTorch 2.13 does"
-"""What to know of the size of the first bucket."""
 
 
 def settings(choice: Choice) -> tuple[str, ...]:

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-OUTCOME = "outcome"
-"""The user attribute of an Optuna trial that holds what became of it."""
-
+OUTCOME = "outcome"  # the user attribute of an Optuna trial that holds what became of it
 TrialStatus = Literal["complete", "pruned", "failed"]
 Objective = Literal["makespan", "pareto"]
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "pareto")
@@ -25,19 +23,13 @@ OBJECTIVES: tuple[Objective, ...] = ("makespan", "pareto")
 
 @dataclass(frozen=True)
 class Trial:
-    """One choice that was tried.
-
-    `choice`: in canonical form.
-    `state`: pruned trials were given up after some of the cases.
-    `measurements`: of the cases tried, from cheap to costly.
-    `repeats`: number of the earlier trial with this choice, whose outcome was remembered.
-    """
+    """One choice that was tried."""
 
     number: int
-    choice: Choice
-    state: TrialStatus
-    measurements: tuple[CaseMeasurement, ...] = ()
-    repeats: int | None = None
+    choice: Choice  # in canonical form
+    state: TrialStatus  # pruned trials were given up after some of the cases
+    measurements: tuple[CaseMeasurement, ...] = ()  # of the cases tried, from cheap to costly
+    repeats: int | None = None  # number of the earlier trial with this choice, whose outcome was remembered
     error: str = ""
 
     @property

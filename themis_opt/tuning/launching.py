@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from types import MappingProxyType
 from typing import Any, get_args
 
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, format_size
@@ -13,24 +12,23 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch, Order
 from themis_opt.tuning.parameters import Choice, ParameterValue, TunedParameter, every_choice
 
-STEPS_PER_DOUBLING = 2
-"""Sizes of buckets to choose from between one and its double."""
-
-USUAL_KNOBS: Mapping[str, ParameterValue] = MappingProxyType(
-    {"first_cap": 2**20, "cap": 25 * 2**20, "buffer": 128 * 2**20, "cycle_us": 1000, "threshold": 25 * 10**6,
-     "order": "ready"}
-)  # fmt: skip
-"""Values of the knobs that policies have by themselves."""
-
-LAUNCHING_KNOBS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"ddp": ("first_cap", "cap"), "horovod": ("buffer", "cycle_us"), "dear": ("threshold",)}
-)
-"""The knobs of every launching policy that has some, besides the order."""
-
-DEFAULT: Mapping[str, ParameterValue] = MappingProxyType(
-    {"launching": "ddp", **{name: USUAL_KNOBS[name] for name in LAUNCHING_KNOBS["ddp"]}}
-)
-"""The buckets of PyTorch DistributedDataParallel."""
+STEPS_PER_DOUBLING = 2  # sizes of buckets to choose from between one and its double
+# Values of the knobs that policies have by themselves
+USUAL_KNOBS: Mapping[str, ParameterValue] = {
+    "first_cap": 2**20, "cap": 25 * 2**20, "buffer": 128 * 2**20, "cycle_us": 1000, "threshold": 25 * 10**6,
+    "order": "ready",
+}  # fmt: skip
+# The knobs of every launching policy that has some, besides the order
+LAUNCHING_KNOBS: Mapping[str, tuple[str, ...]] = {
+    "ddp": ("first_cap", "cap"),
+    "horovod": ("buffer", "cycle_us"),
+    "dear": ("threshold",),
+}
+# The buckets of PyTorch DistributedDataParallel
+DEFAULT: Mapping[str, ParameterValue] = {
+    "launching": "ddp",
+    **{name: USUAL_KNOBS[name] for name in LAUNCHING_KNOBS["ddp"]},
+}
 
 
 @dataclass(frozen=True)

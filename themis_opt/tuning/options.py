@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -26,15 +25,15 @@ from themis_opt.tuning.space import USUAL_DIVISOR, Space
 TUNED_POLICIES = ("themis", "baseline", "hourglass")
 """Policies for chunks that are quick enough to be tried a hundred times."""
 
-LAUNCHED_POLICIES = ("themis+scf", "hourglass", "baseline+fifo")
-"""The same where what is launched when is tuned too."""
-
-MOST_CHUNKS, MOST_LAUNCHED_CHUNKS = 256, 64
-"""Most chunks of a collective by default, by itself and in an iteration."""
-
-TODAY: Mapping[str, ParameterValue] = MappingProxyType(
-    {"policy": "themis", "dispatch": "scf", "threshold_divisor": USUAL_DIVISOR, "chunks": 64, "profile": "equal"}
-)
+LAUNCHED_POLICIES = ("themis+scf", "hourglass", "baseline+fifo")  # the same where what is launched when is tuned too
+MOST_CHUNKS, MOST_LAUNCHED_CHUNKS = 256, 64  # most chunks of a collective by default, by itself and in an iteration
+TODAY: Mapping[str, ParameterValue] = {
+    "policy": "themis",
+    "dispatch": "scf",
+    "threshold_divisor": USUAL_DIVISOR,
+    "chunks": 64,
+    "profile": "equal",
+}
 """The default of Themis, ISCA 2022, section 6."""
 
 

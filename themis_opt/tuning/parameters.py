@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 ParameterValue = int | str
 
-Choice = Mapping[str, ParameterValue]
-"""Values by the names of their parameters."""
+Choice = Mapping[str, ParameterValue]  # values by the names of their parameters
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,9 +42,7 @@ def free(instance: Instance, policy: Policy, ratio: int) -> Schedule:
     return schedule
 
 
-PROFILES: Mapping[str, Callable[[Instance, Policy, int], Schedule]] = MappingProxyType(
-    {"equal": equal, "ramp": ramp, "free": free}
-)
+PROFILES: Mapping[str, Callable[[Instance, Policy, int], Schedule]] = {"equal": equal, "ramp": ramp, "free": free}
 """From an instance, a policy and the ratio of a ramp to a schedule, by name."""
 
 

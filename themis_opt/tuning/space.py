@@ -18,24 +18,17 @@ from themis_opt.tuning.launching import LaunchingChoices, launching_specificatio
 from themis_opt.tuning.parameters import Choice, ParameterValue, TunedParameter
 from themis_opt.tuning.profiles import PROFILES
 
-USUAL_DIVISOR = 16
-"""The threshold divisor that Themis has by itself."""
+USUAL_DIVISOR = 16  # the threshold divisor that Themis has by itself
 
 
 @dataclass(frozen=True)
 class CaseMeasurement:
-    """What a choice is worth in one case.
+    """What a choice is worth in one case."""
 
-    `makespan`: picoseconds, simulated and validated.
-    `ideal`: picoseconds that nothing can beat, to compare cases with.
-    `utilisation`: share of the bandwidth in use, 0..1.
-    `pieces`: chunks into which the data are cut.
-    """
-
-    makespan: int
-    ideal: float
-    utilisation: float
-    pieces: int
+    makespan: int  # picoseconds, simulated and validated
+    ideal: float  # picoseconds that nothing can beat, to compare cases with
+    utilisation: float  # share of the bandwidth in use, 0..1
+    pieces: int  # chunks into which the data are cut
 
     @property
     def ratio(self) -> float:

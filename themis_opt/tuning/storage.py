@@ -23,20 +23,15 @@ if TYPE_CHECKING:
 
     from themis_opt.tuning.history import Objective
 
-IDENTITY = "themis_opt"
-"""The user attribute of a study that says what it is about."""
-
-JOURNAL = "journal:"
-"""What begins the name of a journal file, in place of a URL."""
-
+IDENTITY = "themis_opt"  # the user attribute of a study that says what it is about
+JOURNAL = "journal:"  # what begins the name of a journal file, in place of a URL
+# How often and when to look again for a new database whose tables other processes are making
 MOST_RIVALS, RIVAL_SECONDS = 5, 0.2
-"""How often and when to look again for a new database whose tables other processes are making."""
-
+# Where URLs hold what nobody else may read: the password of the user, and parameters
 _SECRETS = (
     re.compile(r"(?<=://)[^:/@]*:(?P<secret>.*)@"),
     re.compile(r"[?&;][^=&;]*(?:pass|pwd|secret|token|key|credential)[^=&;]*=(?P<secret>[^&;]*)", re.IGNORECASE),
 )
-"""Where URLs hold what nobody else may read: the password of the user, and parameters."""
 
 _CONNECT_ARGUMENTS = {"postgresql": "connect_timeout", "mysql": "connect_timeout", "sqlite": "timeout"}
 
@@ -185,7 +180,8 @@ def storage_errors(url: str | None) -> Iterator[None]:
     shown = without_secrets(url or "memory", url or "")
 
     def said(error: BaseException) -> str:
-        return without_secrets(_first_line(error), url or "")
+        line = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        return without_secrets(line, url or "")
 
     try:
         with warnings.catch_warnings():
@@ -209,7 +205,3 @@ def _cause(error: BaseException) -> BaseException:
     """What the driver said, behind the exceptions of Optuna and SQLAlchemy."""
     inner = error.__cause__ or getattr(error, "orig", None)
     return error if inner is None or inner is error else _cause(inner)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -15,14 +15,13 @@ DENSE = (13, 512, 256, 128)
 """Sizes of the bottom perceptron of MLPerf, from dense features to a vector like those of the tables."""
 
 TOP_PERCEPTRON = (1024, 1024, 512, 256, 1)  # outputs of the layers of the top perceptron of MLPerf
+# Rows of each table of MLPerf
 TABLE_ROWS = (
     *(39_884_406, 39_043, 17_289, 7_420, 20_263, 3, 7_120, 1_543, 63, 38_532_951, 2_953_546, 403_346, 10),
     *(2_208, 11_938, 155, 4, 976, 14, 39_979_771, 25_641_295, 39_664_984, 585_935, 12_972, 108, 36),
 )
-"""Rows of each table of MLPerf."""
-
+# Part of the perceptrons' published compute time that the bottom one takes, of the medium model
 BOTTOM_SHARE = (118_560, 118_560 + 861_268)
-"""Part of the perceptrons' published compute time that the bottom one takes, of the medium model."""
 
 
 def dlrm_mlperf() -> tuple[Layer, ...]:

@@ -18,9 +18,7 @@ Granularity = Literal["fused", "layer", "parameter"]
 
 MicrobatchSchedule = Literal["gpipe", "1f1b"]
 
-BYTES_BY_TYPE: Mapping[str, int] = {"fp16": 2, "bf16": 2, "fp32": 4}
-"""Bytes of one element, by its type."""
-
+BYTES_BY_TYPE: Mapping[str, int] = {"fp16": 2, "bf16": 2, "fp32": 4}  # bytes of one element, by its type
 SOMETIMES: Mapping[str, str] = {
     name: "--tensor-group" if name == "group" else f"--{name.replace('_', '-')}"
     for name in (

@@ -96,12 +96,10 @@ def transformed(iteration: Iteration, compression: Compression, refresh: int, to
     if compression.ratios:
         iteration = iteration.varied(tensors=tuple(map(compression, iteration.tensors)))
     if tolerance:
-        iteration = iteration.varied(tensors=tuple(_tolerant(tensor, tolerance) for tensor in iteration.tensors))
+        iteration = iteration.varied(
+            tensors=tuple(t.varied(tolerance=tolerance) if t.parallelism == "data" else t for t in iteration.tensors)
+        )
     if refresh:
         task = ComputeTask(name="refresh", duration=f"{refresh} ps")
         iteration = iteration.varied(tasks=(task, *iteration.tasks))
     return iteration
-
-
-def _tolerant(tensor: Tensor, tolerance: float) -> Tensor:
-    return tensor.varied(tolerance=tolerance) if tensor.parallelism == "data" else tensor

@@ -12,11 +12,10 @@ from themis_opt.policies.hourglass.tables import Tables, add_load, cheapest_path
 
 MOST_CHANGES = 100  # changes after the chunks are dealt out, should rounding make them go round in circles
 ROUNDING = 1e-6  # relative difference below which two finishes count as equal
+# Batches in which the chunks of a layer are dealt out at most, for thousands of chunks not to take longer
 MOST_BATCHES = 64
-"""Batches in which the chunks of a layer are dealt out at most, for thousands of chunks not to take longer."""
-
+# Power of its finish that prices a dimension: the steeper, the more the latest finish counts beside the others
 STEEPNESS = 15
-"""Power of its finish that prices a dimension: the steeper, the more the latest finish counts beside the others."""
 
 EVENNESS = 1e-4  # weight of uneven finishes beside the latest one, which decides between equal ones
 IDLE_PRICE = 1e-9  # price of a dimension that has nothing to do so far, for paths to differ in it

@@ -39,14 +39,10 @@ By whether the collective opens and closes: whether a chunk has most bytes at fi
 
 
 class Portion(NamedTuple):
-    """Chunks of one collective of the instance that are dealt out as if they were a collective.
+    """Chunks of one collective of the instance that are dealt out as if they were a collective."""
 
-    `number`: of the collective in the instance.
-    `sizes`, shape (chunks,): bytes of each, equal but for one element, the largest first.
-    """
-
-    number: int
-    sizes: IntArray
+    number: int  # of the collective in the instance
+    sizes: IntArray  # shape (chunks,): bytes of each, equal but for one element, the largest first
 
 
 def equal_portions(instance: Instance, most: int | None = None) -> list[Portion]:

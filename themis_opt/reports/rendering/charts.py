@@ -34,19 +34,17 @@ Place = TypeVar("Place", alt.X, alt.Y)
 
 WHITE = "#ffffff"
 
+# Colours of series on light pages, and what stands for each on dark ones; they repeat after the last
 PALETTE: Mapping[str, str] = {
     "#1d4e89": "#6fa8dc", "#a63d00": "#f2a25c", "#1e6b3a": "#7cc48d", "#6a2c8c": "#c39bd8",
     "#8a6d00": "#dcc04a", "#9b1b4f": "#ee8fb2", "#0f6b70": "#6fc5c8", "#4d4d4d": "#ababab",
     "#467bb3": "#5b92c7", "#cc702e": "#df8945", "#4d9864": "#65ae78", "#9764b2": "#ad80c5",
     "#b39725": "#c8ab38", "#c55581": "#d9729a", "#3f989c": "#57afb2", "#7c7c7c": "#949494",
 }  # fmt: skip
-"""Colours of series on light pages, and what stands for each on dark ones; they repeat after the last."""
-
+# What stands for every colour of a chart on a dark page
 ON_DARK: Mapping[str, str] = {INK: "#e4e9ef", QUIET: "#98a4b3", LINE: "#333d49", WHITE: "#14191f", **PALETTE}
-"""What stands for every colour of a chart on a dark page."""
-
+# Styles of lines, so that they can be told apart without colours; they repeat after the last
 DASHES = ((1, 0), (6, 3), (8, 3, 2, 3), (2, 2))
-"""Styles of lines, so that they can be told apart without colours; they repeat after the last."""
 
 GUIDE_DASH, CLOUD_DASH = (1, 2), (3, 5)  # styles of lines to compare with, and of clouds of points in legends
 ASLANT = -30  # degrees
