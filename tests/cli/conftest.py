@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from iteration_schedules import layers
 from typer.testing import CliRunner
 
 from themis_opt.batches import executors
+from themis_opt.cli import process
 from themis_opt.cli.main import application
 from themis_opt.problem.catalog import shipped
 from themis_opt.search import annealing
@@ -30,6 +32,7 @@ def invoke() -> Callable[..., Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
             warnings.simplefilter("error", UserWarning)
+            process.PROCESS_START = monotonic()  # which time limits count from
             return runner.invoke(command, [str(a) for a in arguments])
 
     return run
