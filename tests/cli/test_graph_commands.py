@@ -64,6 +64,11 @@ def test_compare_ranks_policies() -> None:
     assert all(row["gap"] >= 0 for row in rows)
 
 
+def test_policies_of_graphs_run_on_networks_of_dimensions() -> None:
+    (row,) = json.loads(run("compare", "one_ring.all_reduce.4MB", "--policies", "trees", "--json"))
+    assert row["makespan_ns"] >= 6e6
+
+
 def test_show_lists_links() -> None:
     output = run("show", NETWORK)
     assert output.startswith(f"{NETWORK}: 8 NPUs, 0 switches, 16 links; all_gather of 1 GB")

@@ -35,6 +35,26 @@ def test_where_another_order_is_faster_it_is_named(figure_5):
     assert proven == "That is proven optimal: no schedule with as many equal chunks is more than 0.01 % shorter."
 
 
+def line(**costs: str) -> themis_opt.Instance:
+    """An all-reduce on a line of eight NPUs."""
+    document = {
+        "network": {"dimensions": [{"kind": "line", "size": 8, "bandwidth": "1 GB/s", **costs}]},
+        "collectives": [{"kind": "all_reduce", "size": "64 MB", "chunks": 4}],
+    }
+    return themis_opt.Instance.model_validate(document)
+
+
+def test_trees_that_beat_everything_along_a_line_are_named():
+    *_, sentence = on_comparison(compare(line(), ("baseline",)))
+    assert sentence.startswith("All that is along dimensions: trees take ")
+    assert sentence.endswith("1.72 times as fast (--policies trees).")
+
+
+@pytest.mark.parametrize("costs", [{"launch_overhead": "1 us"}, {"packet": {"payload": "1 KiB", "header": "64 B"}}])
+def test_trees_are_not_compared_where_graphs_lack_a_cost(costs):
+    assert not any("trees" in sentence for sentence in on_comparison(compare(line(**costs), ("baseline",))))
+
+
 def test_what_communication_costs_a_step_is_told():
     compared = compare(themis_opt.load("3d-fc_ring_sw.resnet-50"), ("fused/baseline", "fused/hourglass"))
     first, second = (result.schedule.period.exposed / 10**6 for result in compared.results)

@@ -51,7 +51,7 @@ def solve(
     from themis_opt.base.documents import file_name
 
     folder = output or Path(file_name(f"{Path(source).name.removesuffix('.json')}.solution"))
-    graph = graphs.load(source, changes, network)
+    graph = graphs.load(source, changes, network, policies)
     if graph is not None:
         healthy = beside is not None
         graphs.compare(graph, network, policies, folder=folder, gap=search.gap, beside_healthy=healthy, as_json=as_json)
@@ -98,7 +98,7 @@ def compare(
     as_json: options.Json = False,
 ) -> None:
     """Run all policies on one instance, each against the best proven bound."""
-    graph = graphs.load(source, changes, network)
+    graph = graphs.load(source, changes, network, policies)
     if graph is not None:
         graphs.compare(graph, network, policies, folder=output, gap=search.gap, as_json=as_json)
         return

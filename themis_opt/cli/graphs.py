@@ -54,20 +54,35 @@ def _factor(text: str) -> tuple[str, float]:
         raise InputError("must be a link and a factor, such as a-b=0.5", field="--slow", value=text) from None
 
 
-def load(source: str, changes: options.Changes, network: NetworkChanges) -> "GraphInstance | None":
-    """The graph of a file or a shipped name, healthy; None if it is none, and nothing is to be lost or slow."""
+def load(
+    source: str, changes: options.Changes, network: NetworkChanges, policies: str | None = None
+) -> "GraphInstance | None":
+    """The graph of a file or a shipped name, healthy.
+
+    None if it is none, nothing is to be lost or slow, and not all policies are those of graphs.
+    """
     from themis_opt.graphs.conversion import as_graph
     from themis_opt.graphs.network import graph_file, load_graph
 
     path = graph_file(source)
     if path is None:
-        return as_graph(options.load_instance(source, changes)) if network.lost or network.slow else None
+        is_wanted = network.lost or network.slow or _are_of_graphs(policies)
+        return as_graph(options.load_instance(source, changes)) if is_wanted else None
     instance = load_graph(path)
     given = changes.given()
     size = given.pop("size", None)
     for name, value in given.items():
         raise InputError("is not for graphs", field=f"--{name.replace('_', '-')}", value=value)
     return instance.resized(size) if size else instance
+
+
+def _are_of_graphs(policies: str | None) -> bool:
+    """Whether some policies are named, and all of them are policies of graphs."""
+    if not policies:
+        return False
+    from themis_opt.graphs.comparison import GRAPH_POLICIES
+
+    return set(options.split(policies) or ()) <= set(GRAPH_POLICIES)
 
 
 def bound(healthy: "GraphInstance", network: NetworkChanges, *, as_json: bool) -> None:

@@ -8,12 +8,15 @@ from types import MappingProxyType
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import format_duration, format_percent, format_rate, nanoseconds
 from themis_opt.graphs.bounds import GraphBound, best_bound, throughput
+from themis_opt.graphs.conversion import as_graph
 from themis_opt.graphs.network import GraphInstance, GraphNetwork
 from themis_opt.graphs.plan import GraphPlan
 from themis_opt.graphs.rivals import direct_plan, double_tree_plan, greedy_plan, ring_plan
-from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks
+from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks, simulate_graph
 from themis_opt.graphs.trees import tree_plan
 from themis_opt.graphs.validation import validate_graph
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.phases import CollectiveKind
 
 GRAPH_POLICIES: Mapping[str, Callable[[GraphInstance], GraphPlan]] = MappingProxyType(
     {
@@ -122,6 +125,29 @@ def compare_graph(instance: GraphInstance, policies: Iterable[str] | None = None
         results[name] = GraphResult(name, schedule, bound)
     ranked = sorted(results.values(), key=lambda result: result.schedule.makespan)
     return GraphComparison(instance, tuple(ranked), refused)
+
+
+def trees_beside(instance: Instance) -> GraphSchedule | None:
+    """A schedule of trees for an all-reduce along lines or grids, where roots with uneven shares may be faster.
+
+    None for other problems, for large ones, and where stages cost more than latency and bandwidth, which graphs have.
+    """
+    collective = instance.collectives[0] if len(instance.collectives) == 1 else None
+    dimensions = instance.network.dimensions
+    if collective is None or collective.kind is not CollectiveKind.ALL_REDUCE or collective.dimensions is not None:
+        return None
+    if all(dimension.kind.rule.can_reduce for dimension in dimensions) or instance.network.num_npus > MOST_BESIDE:
+        return None
+    if any(dimension.model_fields_set & BEYOND_GRAPHS for dimension in dimensions):
+        return None
+    return simulate_graph(tree_plan(as_graph(instance)), CHUNKS_BESIDE)
+
+
+MOST_BESIDE, CHUNKS_BESIDE = 36, 64
+"""NPUs up to which trees are planned beside other policies, and their chunks: less than a second."""
+
+BEYOND_GRAPHS = {"packet", "launch_overhead", "compression", "reduction", "shares", "rails", "in_network"}
+"""Fields of a dimension that a graph does not have."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from formulations.limits import PROVEN_GAP
 from themis_opt.base.units import format_duration, format_percent, format_short_time
+from themis_opt.graphs.comparison import trees_beside
 from themis_opt.policies.launching.common import fusible
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import count_stages
@@ -27,13 +28,27 @@ def on_comparison(compared: Comparison) -> tuple[str, ...]:
     possible = today / best.bound - 1
     if best.schedule.has_period:
         return _on_exposed(compared), _on_gap(compared)
+    trees = _on_trees(compared)
     if possible <= 0.01:  # not worth a change of the runtime
         return (
             f"Nothing to win by order: the fixed order is within {format_percent(possible)} of the bound, and "
             f"{_busiest(best.schedule)}.",
+            *trees,
         )
     times = f"{format_duration(best.makespan)}, {best.speedup:.3f} times as fast as the fixed order"
-    return f"{best.policy} takes {times} with {format_duration(today)}.", _on_gap(compared)
+    return f"{best.policy} takes {times} with {format_duration(today)}.", _on_gap(compared), *trees
+
+
+def _on_trees(compared: Comparison) -> tuple[str, ...]:
+    """What trees on the graph of the network win over all that runs along dimensions, if it is a hundredth or more."""
+    trees = trees_beside(compared.instance)
+    if trees is None or trees.makespan * 1.01 > compared.best.makespan:
+        return ()
+    ratio = compared.best.makespan / trees.makespan
+    return (
+        f"All that is along dimensions: trees take {format_duration(trees.makespan)}, {ratio:.2f} times as fast "
+        "(--policies trees).",
+    )
 
 
 def on_step(instance: Instance) -> tuple[str, ...]:
