@@ -37,6 +37,12 @@ def test_bound_of_every_link_begins_with_the_worst() -> None:
     assert kept[0] == pytest.approx(2 / 3)
 
 
+def test_of_many_links_one_stands_for_those_alike() -> None:
+    rows = json.loads(run("bound", "h100_x16.all_reduce.1GB", "--lost", "each", "--json"))
+    assert [row["lost"] for row in rows] == ["box0.gpu0-box0.nvswitch or 127 alike", "box0.nic0 or 127 alike"]
+    assert rows[1]["kept"] == pytest.approx(127 / 128, abs=1e-3)
+
+
 def test_slow_links_count() -> None:
     half = json.loads(run("bound", NETWORK, "--slow", "gpu0-gpu3=0.5", "--json"))
     assert half[0]["bound_ns"] == pytest.approx(1e9 * 7 / 8 / 125)

@@ -1,10 +1,12 @@
 """Plans on a graph side by side, and what a network keeps of its speed without some of its links."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
+from formulations.concurrent_flow import node_classes
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import format_duration, format_percent, format_rate, nanoseconds
 from themis_opt.graphs.bounds import GraphBound, best_bound, throughput
@@ -180,15 +182,32 @@ def loss(instance: GraphInstance, network: GraphNetwork | None, name: str) -> Lo
 
 
 def every_loss(instance: GraphInstance) -> tuple[Loss, ...]:
-    """The loss of every single link, what hurts most first."""
+    """The loss of every single link, what hurts most first; of many links one for all that look alike."""
     losses = []
-    for link in instance.network.links:
+    for label, alike in _representatives(instance.network).items():
         try:
-            network = instance.network.without([link.label])
+            network = instance.network.without([label])
         except InputError:
             network = None
-        losses.append(loss(instance, network, link.label))
+        losses.append(loss(instance, network, f"{label} or {alike} alike" if alike else label))
     return tuple(sorted(losses, key=lambda one: one.kept))
+
+
+def _representatives(network: GraphNetwork) -> dict[str, int]:
+    """Labels of links, and how many others each stands for."""
+    if len(network.links) <= MOST_SINGLE_LINKS:
+        return {link.label: 0 for link in network.links}
+    classes = node_classes(network.capacities)
+    alike: dict[frozenset[tuple[int, int, float]], list[str]] = defaultdict(list)
+    for link in network.links:
+        ways = link.bandwidths.items()
+        look = ((classes[network.index[tail]], classes[network.index[head]], rate) for (tail, head), rate in ways)
+        alike[frozenset(look)].append(link.label)
+    return {labels[0]: len(labels) - 1 for labels in alike.values()}
+
+
+MOST_SINGLE_LINKS = 64
+"""Links up to which the loss of each is computed: of 400 it would take minutes."""
 
 
 def loss_in_words(instance: GraphInstance, one: Loss) -> str:
