@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from themis_opt.cli import graphs, options
+from themis_opt.cli import graphs, options, pipelines
 
 if TYPE_CHECKING:
     from themis_opt.problem.instance import Instance
@@ -22,6 +22,9 @@ def bound(
     as_json: options.Json = False,
 ) -> None:
     """Print every proven lower bound on the makespan, or on the time of a training iteration."""
+    if pipelines.is_pipeline(source):
+        pipelines.bound(source, as_json=as_json)
+        return
     graph = graphs.load(source, changes, network)
     if graph is not None:
         graphs.bound(graph, network, as_json=as_json)

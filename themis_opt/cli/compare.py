@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Option
 
-from themis_opt.cli import graphs, options
+from themis_opt.cli import graphs, options, pipelines
+from themis_opt.cli.pipelines import is_pipeline
 from themis_opt.cli.process import INTERRUPTED, UNMET, remaining, undisturbed
 
 if TYPE_CHECKING:
@@ -51,12 +52,16 @@ def solve(
     from themis_opt.base.documents import file_name
 
     folder = output or Path(file_name(f"{Path(source).name.removesuffix('.json')}.solution"))
+    if is_pipeline(source):
+        pipelines.compare(source, policies, search, folder, as_json=as_json)
+        return
     graph = graphs.load(source, changes, network, policies)
     if graph is not None:
         healthy = beside is not None
         graphs.compare(graph, network, policies, folder=folder, gap=search.gap, beside_healthy=healthy, as_json=as_json)
         return
     instance = options.load_instance(source, changes)
+
     from themis_opt.policies.registry import REFERENCE, usual_policies
 
     chosen = options.choose_policies(instance, policies, lambda _: (*usual_policies(instance), REFERENCE))
@@ -98,6 +103,9 @@ def compare(
     as_json: options.Json = False,
 ) -> None:
     """Run all policies on one instance, each against the best proven bound."""
+    if is_pipeline(source):
+        pipelines.compare(source, policies, search, output, as_json=as_json)
+        return
     graph = graphs.load(source, changes, network, policies)
     if graph is not None:
         graphs.compare(graph, network, policies, folder=output, gap=search.gap, as_json=as_json)

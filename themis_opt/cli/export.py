@@ -7,7 +7,7 @@ import typer
 from typer import Option
 
 from themis_opt.base.errors import InputError
-from themis_opt.cli import options
+from themis_opt.cli import options, pipelines
 
 if TYPE_CHECKING:
     from themis_opt.formats.exports import Exporter
@@ -41,6 +41,9 @@ def export(
     if (to is None) == (not model):
         raise InputError("name one format, with --to or --model", field="--to", value=to)
     to = to or "model"
+    if pipelines.is_pipeline(str(path)):
+        pipelines.export(path, to, output or Path(f"{to}.export"))
+        return
     schedule = options.load_schedule(path)
 
     from themis_opt.cli.printing import tell_files, tell_note

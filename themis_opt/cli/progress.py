@@ -94,6 +94,22 @@ def comparison_progress(instance: "Instance", time_limit: float) -> Iterator["Co
 
 
 @contextmanager
+def best_so_far(measured: str, time_limit: float) -> Iterator[Callable[[float, float], None]]:
+    """Show the best value of a search, in picoseconds, and its bound."""
+    best, bound, began = math.inf, 0.0, monotonic()
+    with live(quiet=1.0) as show:
+
+        def report(value: float, proven: float) -> None:
+            nonlocal best, bound
+            best, bound = min(best, value), max(bound, proven)
+            if best < math.inf:
+                line = f"{measured} {format_duration(best)}  bound {format_duration(bound)}"
+                show(line, monotonic() - began, time_limit)
+
+        yield report
+
+
+@contextmanager
 def batch_progress() -> Iterator["BatchListener"]:
     """Show how many runs of a batch are done, and the time that the rest may take."""
     with live(quiet=5.0) as show:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from themis_opt.base.errors import InputError
-from themis_opt.cli import options
+from themis_opt.cli import options, pipelines
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
@@ -45,6 +45,9 @@ def sweep(
     as_json: options.Json = False,
 ) -> None:
     """Run policies over message sizes, chunk counts, or bandwidth, latency, launches and NPUs of a dimension."""
+    if pipelines.is_pipeline(source):
+        pipelines.sweep(source, ",".join(over or ()), as_json=as_json)
+        return
     instance = options.load_instance(source, changes)
 
     from themis_opt.cli.printing import print_json, print_rows

@@ -1,0 +1,233 @@
+r"""Microbatch order: when the stages of a pipeline run the passes of microbatches, a constraint programme.
+
+Sets and data
+    Microbatches :math:`i = 1..m`, parts :math:`q = 1..Q` of a model, stages s with parts :math:`Q_s`.  Steps
+    :math:`x = 1..X` of a microbatch on a part: forward, backward, and with split passes weights; durations
+    :math:`d_{xq}`.  The integer :math:`l_q`, time of a message between parts q and q + 1.  Memory :math:`K`, of which a
+    microbatch takes :math:`g_1` from the start of the first step to the end of the second and :math:`g_2` from then on
+    to the end of the last.
+
+Variables
+    - :math:`s_{xqi}`, start of a step; with :math:`d_{xq}` an interval;
+    - :math:`y_{qi}` and :math:`z_{qi}`, starts of the messages from q to q + 1 and back, where messages may queue;
+    - :math:`T`, the objective.
+
+Objective
+    minimise :math:`T`
+
+Constraints
+    1. *passes*: :math:`s_{1,q+1,i} \ge s_{1qi} + d_{1q} + l_q`, :math:`s_{2qi} \ge s_{2,q+1,i} + d_{2,q+1} + l_q`,
+       :math:`s_{2Qi} \ge s_{1Qi} + d_{1Q}` and :math:`s_{3qi} \ge s_{2qi} + d_{2q}`;
+    2. *no overlap*: the intervals of a stage are disjoint;
+    3. *messages*: where they queue, :math:`y` and :math:`z` lie between the steps of (1), and those of a link are
+       disjoint;
+    4. *memory*: what the microbatches on a stage take is at most K;
+    5. *symmetry*: :math:`s_{xq,i+1} \ge s_{xqi} + d_{xq}`;
+    6. *objective*: T is at least the end of every last step minus the start of the first step of the stage, or, for
+       the makespan, than the end itself;
+    7. *bounds*: :math:`L \le T \le H`.
+
+Microbatches are alike, so (5) loses nothing: in any schedule let the i-th of them take the i-th earliest start of each
+step.  The same intervals stay busy, results still come before they are needed, and the memory at any time depends on
+the numbers of begun and of ended steps alone.  With one part on a stage (4) then says that step 1 of microbatch
+:math:`i + K / g_1` follows the end of the last step of microbatch i, if :math:`g_1 = g_2`; so it is written.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ortools.sat.python import cp_model
+
+from formulations.cp_sat import SolverProgress, search
+from formulations.limits import Limits
+
+StartTable = list[list[list[int]]]
+"""Starts by step, part and microbatch."""
+
+
+@dataclass(frozen=True)
+class MicrobatchProblem:
+    """What the steps of microbatches take.
+
+    Parameters
+    ----------
+    durations : sequence of sequence of int
+        By step and part.
+    stages : sequence of sequence of int
+        The parts of each stage.
+    hops : sequence of int
+        Time of the message behind each part but the last, 0 within a stage.
+    microbatches : int
+        How many there are.
+    queue : bool
+        Whether messages of a link may wait for each other.
+    memory : int, optional
+        What a stage can keep.
+    kept : tuple of int
+        What a microbatch takes of it before the end of the second step and after it.
+    from_first : bool
+        Whether the time of a stage counts from its first step, instead of from 0.
+    """
+
+    durations: Sequence[Sequence[int]]
+    stages: Sequence[Sequence[int]]
+    hops: Sequence[int]
+    microbatches: int
+    queue: bool
+    memory: int | None
+    kept: tuple[int, int]
+    from_first: bool
+
+
+@dataclass(frozen=True)
+class OrderOutcome:
+    """Best starts (None if there are none), proven bound and status of the search."""
+
+    starts: StartTable | None
+    bound: int
+    status: str
+
+
+class MicrobatchOrder:
+    """The model, for integer data.
+
+    Parameters
+    ----------
+    problem : MicrobatchProblem
+        What the steps take.
+    lower, upper : int
+        A bound, and the objective of some feasible schedule.
+    """
+
+    def __init__(self, problem: MicrobatchProblem, lower: int, upper: int) -> None:
+        self.problem = problem
+        self.model = cp_model.CpModel()
+        self.model.name = "microbatch_order"
+        self._horizon = upper + self._latest_beginning()
+        self.objective = self.model.new_int_var(lower, upper, "objective")  # (7)
+        self.starts = [
+            [
+                [self.model.new_int_var(0, self._horizon, f"start{x}_{q}_{i}") for i in range(problem.microbatches)]
+                for q in range(len(durations))
+            ]
+            for x, durations in enumerate(problem.durations)
+        ]
+        self._intervals = [
+            [
+                [self.model.new_fixed_size_interval_var(start, duration, "") for start in starts]
+                for duration, starts in zip(durations, by_part, strict=True)
+            ]
+            for durations, by_part in zip(problem.durations, self.starts, strict=True)
+        ]
+        self._held_for: list[tuple[cp_model.IntVar, tuple[int, int, int]]] = []
+        self._passes()
+        self._no_overlap()
+        self._memory()
+        self._symmetry()
+        self._objective()
+        self.model.minimize(self.objective)
+
+    def solve(self, limits: Limits, report: SolverProgress) -> OrderOutcome:
+        """Search within limits; `report` hears of every better solution and bound."""
+        variables = [start for by_part in self.starts for starts in by_part for start in starts]
+        outcome = search(self.model, variables, limits, report, relaxation="mixed")
+        if outcome.values is None:
+            return OrderOutcome(None, int(outcome.bound), outcome.status)
+        values = iter(outcome.values)
+        table = [[[next(values) for _ in starts] for starts in by_part] for by_part in self.starts]
+        return OrderOutcome(table, int(outcome.bound), outcome.status)
+
+    def hint(self, table: StartTable) -> None:
+        """Suggest starts, those of each step in ascending order."""
+        for by_part, values in zip(self.starts, table, strict=True):
+            for variables, starts in zip(by_part, values, strict=True):
+                for variable, start in zip(variables, starts, strict=True):
+                    self.model.add_hint(variable, start)
+        for size, (step, part, i) in self._held_for:
+            self.model.add_hint(size, table[step][part][i] + self.problem.durations[step][part] - table[0][part][i])
+
+    def _latest_beginning(self) -> int:
+        """When the first step of any stage begins at the latest in some best schedule, where T does not hold it.
+
+        A stage that begins as late as its first input allows is no longer than one that begins earlier.
+        """
+        if not self.problem.from_first:
+            return 0
+        forward = sum(self.problem.durations[0]) + sum(self.problem.hops)
+        return forward + max(map(max, self.problem.durations)) * self.problem.microbatches
+
+    def _passes(self) -> None:
+        """(1) and (3)."""
+        links: dict[tuple[int, int], list[cp_model.IntervalVar]] = {}
+        stage_of = {part: s for s, parts in enumerate(self.problem.stages) for part in parts}
+        last = len(self.problem.hops)
+        for i in range(self.problem.microbatches):
+            for q, hop in enumerate(self.problem.hops):
+                for x, one, other in ((0, q, q + 1), (1, q + 1, q)):
+                    end, begin = self._end(x, one, i), self.starts[x][other][i]
+                    if hop and self.problem.queue:
+                        sent = self.model.new_int_var(0, self._horizon, f"message{x}_{one}_{i}")
+                        self.model.add(sent >= end)
+                        self.model.add(begin >= sent + hop)
+                        interval = self.model.new_fixed_size_interval_var(sent, hop, "")
+                        links.setdefault((stage_of[one], stage_of[other]), []).append(interval)
+                    self.model.add(begin >= end + hop)
+            self.model.add(self.starts[1][last][i] >= self._end(0, last, i))
+            for before, after in pairwise(range(1, len(self.starts))):
+                for q in range(last + 1):
+                    self.model.add(self.starts[after][q][i] >= self._end(before, q, i))
+        for messages in links.values():
+            self.model.add_no_overlap(messages)
+
+    def _end(self, step: int, part: int, microbatch: int) -> cp_model.LinearExprT:
+        return self.starts[step][part][microbatch] + self.problem.durations[step][part]
+
+    def _no_overlap(self) -> None:
+        """(2)."""
+        for parts in self.problem.stages:
+            intervals = (interval for by_part in self._intervals for q in parts for interval in by_part[q])
+            self.model.add_no_overlap(list(intervals))
+
+    def _memory(self) -> None:
+        """(4)."""
+        before, after = self.problem.kept
+        if self.problem.memory is None:
+            return
+        for parts in self.problem.stages:
+            if len(parts) == 1 and before == after:
+                self._rotation(parts[0], self.problem.memory // before)
+            else:
+                held = [interval for q in parts for interval in self._held(q)]
+                intervals, amounts = [interval for interval, _ in held], [amount for _, amount in held]
+                self.model.add_cumulative(intervals, amounts, self.problem.memory)
+
+    def _rotation(self, part: int, most: int) -> None:
+        """(4) for one part, of which so many microbatches fit."""
+        for i in range(self.problem.microbatches - most):
+            self.model.add(self.starts[0][part][i + most] >= self._end(-1, part, i))
+
+    def _held(self, part: int) -> Iterator[tuple[cp_model.IntervalVar, int]]:
+        """Intervals in which a part keeps something, and how much."""
+        before, after = self.problem.kept
+        for i, start in enumerate(self.starts[0][part]):
+            for amount, step in ((before - after, 1), (after, -1)):
+                if amount:
+                    size = self.model.new_int_var(0, self._horizon, f"held{step}_{part}_{i}")
+                    self._held_for.append((size, (step, part, i)))
+                    yield self.model.new_interval_var(start, size, self._end(step, part, i), ""), amount
+
+    def _symmetry(self) -> None:
+        """(5)."""
+        for durations, by_part in zip(self.problem.durations, self.starts, strict=True):
+            for duration, starts in zip(durations, by_part, strict=True):
+                for one, following in pairwise(starts):
+                    self.model.add(following >= one + duration)
+
+    def _objective(self) -> None:
+        """(6)."""
+        last = self.problem.microbatches - 1
+        for parts in self.problem.stages:
+            first = self.starts[0][parts[0]][0] if self.problem.from_first else 0
+            for q in parts:
+                self.model.add(self.objective >= self._end(-1, q, last) - first)

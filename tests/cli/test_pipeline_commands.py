@@ -1,0 +1,56 @@
+"""Commands on pipelines of microbatches."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+P4 = str(Path(__file__).parents[2] / "instances" / "pipelines" / "p4_m8.json")
+
+
+def test_solve_writes_a_proven_schedule(succeed, tmp_path):
+    said = succeed("solve", P4, "-o", str(tmp_path), "--time-limit", "5")
+    assert said.startswith("an iteration takes 25.00 ms by zb2p, proven optimal; 33.00 ms by 1f1b")
+    assert {path.name for path in tmp_path.iterdir()} == {"schedule.json", "schedule.svg", "torch-pipeline.csv"}
+
+
+def test_compare_as_json(succeed):
+    rows = json.loads(succeed("compare", P4, "--policies", "1f1b,exact", "--json"))
+    assert [(row["policy"], row["period_ns"], row["kept"]) for row in rows] == [
+        ("1f1b", 33e6, 4 * 10**9),
+        ("exact", 25e6, 6 * 10**9),
+    ]
+    assert all(row["bound_ns"] == 25e6 for row in rows)
+
+
+def test_bound(succeed):
+    assert json.loads(succeed("bound", P4, "--json"))[0]["bound_ns"] == 25e6
+    assert "25.00 ms at least" in succeed("bound", P4)
+
+
+def test_sweep_says_what_memory_buys(succeed):
+    rows = json.loads(succeed("sweep", P4, "--over", "memory=7GB,4GB", "--json"))
+    assert [(row["memory"], row["period_ns"], row["gap"]) for row in rows] == [
+        (4 * 10**9, 27e6, 0.0),
+        (7 * 10**9, 24e6, 0.0),
+    ]
+
+
+def test_export_for_torch(succeed, tmp_path):
+    succeed("solve", P4, "-o", str(tmp_path / "solved"))
+    succeed("export", str(tmp_path / "solved" / "schedule.json"), "--to", "torch-pipeline", "-o", str(tmp_path / "out"))
+    written = (tmp_path / "out" / "torch-pipeline.csv").read_text()
+    assert written == (tmp_path / "solved" / "torch-pipeline.csv").read_text()
+    assert written.startswith("0F0,0F1,")
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        (("compare", P4, "--policies", "1f1v"), "is no policy of pipelines; did you mean '1f1b'?"),
+        (("compare", P4, "--policies", "zbv"), "no policy applies: is for pipelines with two parts"),
+        (("sweep", P4, "--over", "chunks=2"), "must be memory="),
+    ],
+)
+def test_mistakes_are_named(refuse, words, rule):
+    assert rule in refuse(*words)

@@ -1,0 +1,87 @@
+"""Bounds of pipelines: below every schedule, and reached where papers say so."""
+
+from itertools import product
+
+import pytest
+from pipeline_samples import pipeline, random_pipeline, random_schedule
+
+from formulations.limits import Limits
+from themis_opt.base.errors import CyclicPlan
+from themis_opt.pipelines.bounds import bound
+from themis_opt.pipelines.problem import Action, ActionKind
+from themis_opt.pipelines.reference import curve, solve
+from themis_opt.pipelines.schedule import simulate, validate
+
+LIMITS = Limits(seconds=20.0, workers=1, gap=0.0, deterministic=True)
+
+
+@pytest.mark.parametrize(("memory", "period"), [(4, 27), (5, 26), (6, 25), (7, 24), (None, 24)])
+def test_memory_decides_the_bubble(memory, period):
+    result = solve(pipeline(4, 8, memory=memory), LIMITS)
+    assert (result.schedule.value, result.bound) == (period, period)
+
+
+@pytest.mark.parametrize(("memory", "period"), [(4, 66), (8, 52)])
+def test_messages_cost_what_memory_cannot_hide(memory, period):
+    result = solve(pipeline(4, 8, 2, 2, 2, message=1, memory=memory), LIMITS)
+    assert (result.schedule.value, result.bound) == (period, period)
+
+
+def test_no_random_schedule_is_below_the_bound():
+    compared = 0
+    for seed in range(400):
+        problem = random_pipeline(seed)
+        schedule = random_schedule(problem, seed)
+        if schedule is not None:
+            validate(schedule)
+            assert schedule.value >= bound(problem)
+            compared += 1
+    assert compared > 200
+
+
+def tableaux(microbatches, kinds):
+    """StageOrders of a stage in which no microbatch overtakes another, as kinds: standard Young tableaux."""
+
+    def grow(counts, order):
+        if sum(counts) == microbatches * len(kinds):
+            yield tuple(order)
+        for number, kind in enumerate(kinds):
+            if counts[number] < (counts[number - 1] if number else microbatches):
+                counts[number] += 1
+                yield from grow(counts, [*order, (kind, counts[number] - 1)])
+                counts[number] -= 1
+
+    return list(grow([0] * len(kinds), []))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_reference_is_the_best_of_all_orders(seed):
+    sample = random_pipeline(seed)
+    stages, microbatches = ((2, 3), (3, 2))[seed % 2]
+    memory = sample.activation * (2 + seed % 3)
+    times = {name: getattr(sample, name)[:1] * stages for name in ("forward", "inputs", "weights")}
+    fields = {name: getattr(sample, name) for name in ("activation", "objective", "gradient")}
+    scaled = {name: [t + part for part, t in enumerate(values)] for name, values in times.items()}
+    problem = pipeline(stages, microbatches, **scaled, message=seed % 4, memory=memory, **fields)
+    best = None
+    for choice in product(tableaux(microbatches, problem.kinds), repeat=stages):
+        orders = tuple(tuple(Action(ActionKind(k), q, i) for k, i in order) for q, order in enumerate(choice))
+        try:
+            schedule = simulate(problem, orders)
+        except CyclicPlan:
+            continue
+        if max(schedule.peaks()) <= memory:
+            best = min(best or schedule.value, schedule.value)
+    result = solve(problem, LIMITS)
+    validate(result.schedule)
+    assert result.schedule.value == result.bound
+    # A stage may begin later than its order lets it, which makes its period shorter.
+    assert result.bound == best if sample.objective == "makespan" else result.bound <= best
+
+
+def test_memory_never_makes_a_pipeline_slower():
+    results = curve(pipeline(4, 12, [2, 3, 2, 4], 3, 1, message=1), range(2, 14))
+    values = [result.schedule.value for _, result in results]
+    assert values == sorted(values, reverse=True)
+    assert all(result.bound <= result.schedule.value for _, result in results)
+    assert all(max(result.schedule.peaks()) <= memory for memory, result in results)

@@ -1,0 +1,67 @@
+"""Policies of pipelines have the bubbles and the memory that their papers state."""
+
+import pytest
+from pipeline_samples import pipeline, random_pipeline
+
+from themis_opt.base.errors import InputError
+from themis_opt.pipelines.policies import PIPELINE_POLICIES
+from themis_opt.pipelines.schedule import simulate, validate
+
+SHAPES = [(4, 8), (8, 16), (16, 64)]
+
+
+def made(name, problem):
+    schedule = simulate(problem, PIPELINE_POLICIES[name](problem))
+    validate(schedule)
+    return schedule
+
+
+@pytest.mark.parametrize(("stages", "microbatches"), SHAPES)
+@pytest.mark.parametrize(("name", "kept"), [("gpipe", 64), ("1f1b", 16)])
+def test_whole_backward_passes_leave_a_bubble_of_all_stages_but_one(name, kept, stages, microbatches):
+    schedule = made(name, pipeline(stages, microbatches))
+    assert schedule.makespan == schedule.period == 3 * (microbatches + stages - 1)
+    assert max(schedule.peaks()) == min(kept * stages // 16 if name == "1f1b" else microbatches, microbatches)
+
+
+@pytest.mark.parametrize(("stages", "microbatches"), SHAPES)
+def test_interleaved_parts_divide_the_bubble(stages, microbatches):
+    schedule = made("interleaved", pipeline(stages, microbatches, parts=2))
+    assert schedule.period == 2 * 3 * microbatches + 3 * (stages - 1)
+
+
+@pytest.mark.parametrize(("stages", "microbatches"), SHAPES)
+def test_a_third_of_the_bubble_needs_no_more_memory(stages, microbatches):
+    schedule = made("zb1p", pipeline(stages, microbatches))
+    assert schedule.period == 3 * microbatches + stages - 1
+    assert schedule.peaks() == (stages,) * stages
+
+
+@pytest.mark.parametrize(("stages", "microbatches"), SHAPES)
+def test_twice_the_memory_leaves_no_bubble(stages, microbatches):
+    schedule = made("zb2p", pipeline(stages, microbatches))
+    assert schedule.period == 3 * microbatches
+    assert schedule.makespan == 3 * microbatches + stages - 1
+    assert max(schedule.peaks()) <= 2 * stages - 1
+
+
+def test_two_parts_in_a_v_need_the_memory_of_1f1b():
+    schedule = made("zbv", pipeline(8, 32, parts=2, placement="v"))
+    assert max(schedule.peaks()) <= 2 * 8
+    assert schedule.bubble() < made("interleaved", pipeline(8, 32, parts=2)).bubble()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_orders_are_legal_or_refused(seed):
+    problem = random_pipeline(seed)
+    particular = ("1f1b", "interleaved", "zb1p", "zbv")
+    for name in PIPELINE_POLICIES:
+        schedule = None
+        try:
+            schedule = simulate(problem, PIPELINE_POLICIES[name](problem))
+        except InputError:
+            assert name in particular
+        if schedule is not None and (problem.memory is None or max(schedule.peaks()) <= problem.memory):
+            validate(schedule)
+        else:
+            assert name != "zb2p"

@@ -1,0 +1,169 @@
+"""Commands on pipelines of microbatches, where an instance could be."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from themis_opt.base.errors import InputError, suggestion
+from themis_opt.cli import options
+
+BEGINNING = 4096
+"""Bytes of a file in which its format stands."""
+
+TORCH = "torch-pipeline"
+"""The format that pipelines are exported to."""
+
+if TYPE_CHECKING:
+    from themis_opt.pipelines.reference import PipelineResult
+
+
+def is_pipeline(source: str) -> bool:
+    """Whether a file says at its beginning that it holds a pipeline or a schedule of one."""
+    path = Path(source)
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return b'"themis-opt/pipeline' in file.read(BEGINNING)
+
+
+def compare(
+    source: str, policies: str | None, search: options.SearchOptions, folder: Path | None, *, as_json: bool
+) -> None:
+    """Print a verdict and a table of policies, and write the best schedule into a folder, if there is one."""
+    from formulations.limits import MIN_SECONDS, Limits
+    from themis_opt.cli.printing import print_json, print_rows, say_all, tell_files, tell_note
+    from themis_opt.cli.process import remaining
+    from themis_opt.cli.progress import best_so_far
+    from themis_opt.pipelines import reference
+    from themis_opt.pipelines.files import read_pipeline
+    from themis_opt.pipelines.verdict import verdict
+
+    pipeline = read_pipeline(Path(source))
+    names = _chosen(policies)
+    settings = search.settings()
+    seconds = max(remaining(settings.pop("time_limit")), MIN_SECONDS)
+    limits = Limits(seconds, **{name: value for name, value in settings.items() if name != "sizes"})
+    with best_so_far("iteration", seconds) as report:
+        compared = reference.compare(pipeline, names, limits, report)
+    sentences = verdict(compared)
+    files = [] if folder is None else _write(folder, compared.best, sentences)
+    rows = [row(result) for result in compared.results]
+    if as_json:
+        print_json(rows)
+    else:
+        say_all(sentences)
+        print_rows(pipeline.name or "pipeline", _shown(rows), SHOWN)
+        for name, rule in compared.refused.items() if policies else ():
+            tell_note(f"{name} was left out: {rule}")
+    tell_files(files)
+
+
+SHOWN: dict[str, tuple[str, Any]] = {
+    "policy": ("policy", "text"),
+    "time_ns": ("iteration", "time"),
+    "bubble": ("waiting", "share"),
+    "kept": ("kept", "text"),
+    "gap": ("gap", "share"),
+    "status": ("status", "text"),
+}
+
+
+def row(result: "PipelineResult") -> dict[str, Any]:
+    """What a result says of itself."""
+    from themis_opt.base.units import nanoseconds
+
+    schedule = result.schedule
+    return {
+        "policy": result.policy,
+        "time_ns": nanoseconds(schedule.value),
+        "makespan_ns": nanoseconds(schedule.makespan),
+        "period_ns": nanoseconds(schedule.period),
+        "bound_ns": nanoseconds(result.bound),
+        "gap": result.gap,
+        "bubble": schedule.bubble(),
+        "kept": max(schedule.peaks()),
+        "status": result.status,
+    }
+
+
+def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with sizes as a person reads them."""
+    from themis_opt.base.units import format_short_size
+
+    return [{k: format_short_size(v) if k in ("kept", "memory") else v for k, v in row.items()} for row in rows]
+
+
+def _chosen(policies: str | None) -> tuple[str, ...]:
+    """The policies that are named, or all."""
+    from themis_opt.pipelines.policies import PIPELINE_POLICIES
+    from themis_opt.policies.registry import REFERENCE
+
+    known = (*PIPELINE_POLICIES, REFERENCE)
+    names = options.split(policies) or known
+    for name in names:
+        if name not in known:
+            rule = f"is no policy of pipelines{suggestion(name, known)}"
+            raise InputError(rule, field="--policies", value=name)
+    return tuple(names)
+
+
+def _write(folder: Path, best: "PipelineResult", sentences: Sequence[str]) -> list[Path]:
+    """Write the best schedule, its picture and what PyTorch runs."""
+    from themis_opt.base.documents import make_folder
+    from themis_opt.pipelines.files import write_schedule, write_torch_csv
+    from themis_opt.pipelines.picture import draw
+
+    make_folder(folder)
+    paths = [folder / name for name in ("schedule.json", "torch-pipeline.csv", "schedule.svg")]
+    write_schedule(paths[0], best.schedule, {"policy": best.policy, "bound_ns": row(best)["bound_ns"]})
+    write_torch_csv(paths[1], best.schedule)
+    draw(paths[2], best.schedule, " ".join(sentences))
+    return paths
+
+
+def bound(source: str, *, as_json: bool) -> None:
+    """Print the bound of a pipeline."""
+    from themis_opt.base.units import format_duration, nanoseconds
+    from themis_opt.cli.printing import print_json, say
+    from themis_opt.pipelines import bounds
+    from themis_opt.pipelines.files import read_pipeline
+
+    value = bounds.bound(read_pipeline(Path(source)))
+    if as_json:
+        print_json([{"bound": "filling_and_draining", "bound_ns": nanoseconds(value)}])
+    else:
+        say(f"an iteration takes {format_duration(value)} at least, in any order of the microbatches.")
+
+
+def export(path: Path, to: str, folder: Path) -> None:
+    """Write a schedule of a pipeline for PyTorch."""
+    from themis_opt.base.documents import make_folder
+    from themis_opt.cli.printing import tell_files
+    from themis_opt.pipelines.files import read_schedule, write_torch_csv
+
+    if to != TORCH:
+        raise InputError(f"must be {TORCH} for the schedule of a pipeline", field="--to", value=to)
+    make_folder(folder)
+    write_torch_csv(folder / f"{TORCH}.csv", read_schedule(path))
+    tell_files([folder / f"{TORCH}.csv"])
+
+
+def sweep(source: str, over: str, *, as_json: bool) -> None:
+    """Print what memory buys: the best iteration for every limit."""
+    from themis_opt.base.units import parse_size
+    from themis_opt.cli.printing import print_json, print_rows
+    from themis_opt.pipelines.files import read_pipeline
+    from themis_opt.pipelines.reference import curve
+
+    name, _, values = over.partition("=")
+    if name != "memory" or not values:
+        raise InputError("must be memory=SIZE,SIZE,.. for a pipeline", field="--over", value=over)
+    results = curve(read_pipeline(Path(source)), [parse_size(value) for value in values.split(",")])
+    rows = [{"memory": limit, **row(result)} for limit, result in results]
+    if as_json:
+        print_json(rows)
+        return
+    shown = {"memory": ("memory", "text")} | {
+        name: SHOWN[name] for name in ("policy", "time_ns", "bubble", "kept", "gap")
+    }
+    print_rows("what memory buys", _shown(rows), shown)

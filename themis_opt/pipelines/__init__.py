@@ -1,0 +1,1 @@
+"""Pipelines of microbatches: problem, policies, bounds, reference, and what PyTorch runs."""

@@ -1,0 +1,215 @@
+"""StageOrders that are in use: GPipe, 1F1B, interleaved 1F1B, and schedules with hardly a bubble.
+
+GPipe: Y. Huang et al. (https://arxiv.org/abs/1811.06965).  1F1B: D. Narayanan et al., PipeDream
+(https://arxiv.org/abs/1806.03377).  Interleaved: D. Narayanan et al., Megatron-LM (https://arxiv.org/abs/2104.04473,
+section 2.2).  Zero bubble: P. Qi et al. (https://arxiv.org/abs/2401.10241) and, for two parts in a V,
+https://arxiv.org/abs/2405.15362; theirs are made by rules for each network, these by one rule: a stage that is free
+prefers gradients of inputs, then forward passes while microbatches are few, then gradients of weights.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from heapq import heappop, heappush
+from types import MappingProxyType
+
+from themis_opt.base.errors import InputError
+from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
+
+PipelinePolicy = Callable[[Pipeline], StageOrders]
+
+
+def gpipe(pipeline: Pipeline) -> StageOrders:
+    """All forward passes, then all backward ones; the last part first where a stage has several."""
+    return tuple(
+        (
+            *(Action(ActionKind.FORWARD, part, i) for part in parts for i in range(pipeline.microbatches)),
+            *(Action(ActionKind.BACKWARD, q, i) for q in reversed(parts) for i in range(pipeline.microbatches)),
+        )
+        for parts in pipeline.parts_of
+    )
+
+
+def one_forward_one_backward(pipeline: Pipeline) -> StageOrders:
+    """As many forward passes as stages follow, then one backward and one forward in turn."""
+    _expect(pipeline, pipeline.parts == 1, "1f1b", "one part on each stage")
+    return tuple(
+        _in_turn(visits, visits, ahead=pipeline.stages - stage - 1)
+        for stage in range(pipeline.stages)
+        for visits in [[(stage, i) for i in range(pipeline.microbatches)]]
+    )
+
+
+def interleaved(pipeline: Pipeline) -> StageOrders:
+    """1F1B over groups of as many microbatches as stages, which pass all parts of a stage in turn."""
+    stages, parts, count = pipeline.stages, pipeline.parts, pipeline.microbatches
+    _expect(pipeline, pipeline.placement == "interleaved" and parts > 1, "interleaved", "several parts on each stage")
+    _expect(pipeline, count % stages == 0, "interleaved", "microbatches in multiples of the stages")
+    visits = [
+        (turn, group + place) for group in range(0, count, stages) for turn in range(parts) for place in range(stages)
+    ]
+    orders = []
+    for stage in range(stages):
+        forward = [(stage + turn * stages, i) for turn, i in visits]
+        backward = [(stage + (parts - 1 - turn) * stages, i) for turn, i in visits]
+        orders.append(_in_turn(forward, backward, ahead=2 * (stages - stage - 1) + (parts - 1) * stages))
+    return tuple(orders)
+
+
+def _in_turn(forward: list[tuple[int, int]], backward: list[tuple[int, int]], ahead: int) -> tuple[Action, ...]:
+    """Some forward passes, then one more and one backward in turn, then what is left; pairs of part and microbatch."""
+    ahead = min(ahead, len(forward))
+    order = [Action(ActionKind.FORWARD, *visit) for visit in forward[:ahead]]
+    for number, visit in enumerate(backward):
+        if ahead + number < len(forward):
+            order.append(Action(ActionKind.FORWARD, *forward[ahead + number]))
+        order.append(Action(ActionKind.BACKWARD, *visit))
+    return tuple(order)
+
+
+def _expect(pipeline: Pipeline, holds: bool, policy: str, rule: str) -> None:
+    if not holds:
+        raise InputError(f"is for pipelines with {rule}", field="policy", value=policy)
+
+
+def zb1p(pipeline: Pipeline) -> StageOrders:
+    """1F1B whose stages put gradients of weights off by as many microbatches as stages come before: ZB-H1."""
+    _expect(pipeline, pipeline.parts == 1, "zb1p", "one part on each stage")
+    return put_off(pipeline, 1.0)
+
+
+def put_off(pipeline: Pipeline, ahead: float, most: int | None = None) -> StageOrders:
+    """1F1B with `ahead` times as many forward passes before the first backward one, of `most` microbatches at most.
+
+    Gradients of weights wait as long as a stage may keep a microbatch more.
+    """
+    most = pipeline.stages if most is None else most
+    orders = []
+    for stage in range(pipeline.stages):
+        visits = [(stage, i) for i in range(pipeline.microbatches)]
+        early = min(round(ahead * (pipeline.stages - stage - 1)), most - 1)
+        orders.append(tuple(_halved(pipeline, _in_turn(visits, visits, early), most - early - 1)))
+    return tuple(orders)
+
+
+def _halved(pipeline: Pipeline, order: tuple[Action, ...], delay: int) -> Iterator[Action]:
+    """Run only the first half of backward passes, and the second one so many of them later."""
+    if not pipeline.split:
+        yield from order
+        return
+    waiting: deque[Action] = deque()
+    for action in order:
+        if action.kind is ActionKind.FORWARD:
+            yield action
+            continue
+        yield action._replace(kind=ActionKind.INPUTS)
+        waiting.append(action._replace(kind=ActionKind.WEIGHTS))
+        if len(waiting) > delay:
+            yield waiting.popleft()
+    yield from waiting
+
+
+def zb2p(pipeline: Pipeline) -> StageOrders:
+    """Twice as many microbatches: hardly a bubble."""
+    return greedy(pipeline, 2 * pipeline.stages - 1)
+
+
+def zbv(pipeline: Pipeline) -> StageOrders:
+    """Two parts of each stage in a V: the memory of 1F1B and hardly a bubble."""
+    _expect(pipeline, pipeline.placement == "v" and pipeline.parts == 2, "zbv", "two parts on each stage in a v")
+    return greedy(pipeline, pipeline.stages)
+
+
+def greedy(pipeline: Pipeline, microbatches: int, patience: float = 0.0) -> StageOrders:
+    """Let every stage that is free run the most urgent action that is ready, with so many microbatches at most.
+
+    It waits instead for a gradient that comes before this share of the action would be over.  Forward passes of earlier
+    parts leave memory for those of later ones, so that the microbatch that is farthest can always go on.
+    """
+    stages = [_GreedyStage(pipeline, parts, microbatches, patience) for parts in pipeline.parts_of]
+    events: list[tuple[int, int, tuple[Action, ...]]] = []
+    events += [(0, 0, (Action(ActionKind.FORWARD, 0, i),)) for i in range(pipeline.microbatches)]
+    while events:
+        now, number, arrived = heappop(events)
+        stage = stages[number]
+        for ready in arrived:
+            stage.add(ready)
+        if (events and events[0][:2] == (now, number)) or stage.free > now:
+            continue
+        if (action := stage.take(now)) is None:
+            continue
+        stage.free = now + pipeline.duration(action.kind, action.part)
+        heappush(events, (stage.free, number, ()))
+        for later in pipeline.after(action):
+            to = pipeline.stage_of[later.part]
+            arrival = stage.free + (pipeline.message if to != number else 0)
+            heappush(events, (arrival, to, (later,)))
+            if later.kind is pipeline.kinds[1]:
+                heappush(stages[to].gradients, arrival)
+    return tuple(tuple(stage.order) for stage in stages)
+
+
+class _GreedyStage:
+    """What is ready on a stage, and what ran."""
+
+    def __init__(self, pipeline: Pipeline, parts: tuple[int, ...], microbatches: int, patience: float) -> None:
+        self.free = 0
+        self.order: list[Action] = []
+        self.gradients: list[int] = []  # when they come, the earliest first
+        self._pipeline, self._patience = pipeline, patience
+        self._kinds = pipeline.kinds
+        self._later = {part: len(parts) - 1 - turn for turn, part in enumerate(parts)}
+        everything = len(parts) * pipeline.microbatches
+        self._room = everything if pipeline.memory is None else pipeline.memory // pipeline.activation
+        self._entries, self._left = microbatches, [len(parts)] * pipeline.microbatches
+        self._ready: dict[ActionKind, list[tuple[int, int, Action]]] = {kind: [] for kind in self._kinds}
+
+    def add(self, action: Action) -> None:
+        """An action may run from now on; forward passes of later parts are more urgent."""
+        urgency = -action.part if action.kind is ActionKind.FORWARD else action.microbatch
+        heappush(self._ready[action.kind], (urgency, action.microbatch, action))
+
+    def take(self, now: int) -> Action | None:
+        """The most urgent action that fits, if there is one, and nothing is worth to be waited for."""
+        forward, back, *rest = self._kinds
+        while self.gradients and self.gradients[0] <= now:
+            heappop(self.gradients)
+        for kind in (back, forward, *rest):
+            queue = self._ready[kind]
+            if not queue or (kind is forward and not self._fits(queue[0][2].part)):
+                continue
+            action = queue[0][2]
+            until = now + self._patience * self._pipeline.duration(kind, action.part)
+            if kind is not back and self.gradients and self.gradients[0] < until:
+                return None
+            heappop(queue)
+            self.order.append(action)
+            self._count(action)
+            return action
+        return None
+
+    def _fits(self, part: int) -> bool:
+        """Whether another microbatch may begin a part."""
+        is_first = self._later[part] == len(self._later) - 1
+        return self._room > self._later[part] and (self._entries > 0 or not is_first)
+
+    def _count(self, action: Action) -> None:
+        """Take the room of a part that begins, or give that back of one that is done with."""
+        if action.kind is self._kinds[0]:
+            self._room -= 1
+            self._entries -= self._later[action.part] == len(self._later) - 1
+        elif action.kind is self._kinds[-1]:
+            self._room += 1
+            self._left[action.microbatch] -= 1
+            self._entries += not self._left[action.microbatch]
+
+
+PIPELINE_POLICIES: Mapping[str, PipelinePolicy] = MappingProxyType(
+    {
+        "gpipe": gpipe,
+        "1f1b": one_forward_one_backward,
+        "interleaved": interleaved,
+        "zb1p": zb1p,
+        "zb2p": zb2p,
+        "zbv": zbv,
+    }
+)

@@ -1,0 +1,163 @@
+"""When the actions of a plan run, and whether a schedule obeys the rules of its pipeline."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from themis_opt.base.errors import CyclicPlan, InvalidSchedule
+from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
+
+Times = dict[Action, int]
+
+
+@dataclass(frozen=True)
+class PipelineSchedule:
+    """Start times of a plan, in picoseconds."""
+
+    pipeline: Pipeline
+    orders: StageOrders
+    start: Times
+
+    def end(self, action: Action) -> int:
+        """When an action has ended."""
+        return self.start[action] + self.pipeline.duration(action.kind, action.part)
+
+    @cached_property
+    def result(self) -> Times:
+        """When the result of each action is there; that of a whole backward pass counts for both halves."""
+        ends = {action: self.end(action) for action in self.start}
+        return ends | {half: end for action, end in ends.items() for half in halves(action)}
+
+    @cached_property
+    def period(self) -> int:
+        """The longest time of a stage from its first action to its last."""
+        return max(self.end(order[-1]) - self.start[order[0]] for order in self.orders)
+
+    @cached_property
+    def makespan(self) -> int:
+        """When all stages have ended."""
+        return max(self.end(order[-1]) for order in self.orders)
+
+    @property
+    def value(self) -> int:
+        """What the objective of the pipeline asks for."""
+        return self.period if self.pipeline.objective == "period" else self.makespan
+
+    def bubble(self) -> float:
+        """The share of the value in which the busiest stage waits."""
+        work = max(map(self.pipeline.work, range(self.pipeline.stages)))
+        return 1 - work / self.value
+
+    def peaks(self) -> tuple[int, ...]:
+        """The most bytes that each stage keeps."""
+        return tuple(max(held) for held in map(self.held, self.orders))
+
+    def held(self, order: Iterable[Action]) -> list[int]:
+        """Bytes that a stage keeps while each of its actions runs."""
+        now, during = 0, []
+        for action in order:
+            change = self.pipeline.change_of_memory(action.kind)
+            during.append(now + max(change, 0))
+            now += change
+        return during
+
+
+def simulate(pipeline: Pipeline, orders: StageOrders) -> PipelineSchedule:
+    """Run every action as soon as its order and its input allow; messages of a link leave in the order of the stage.
+
+    Raises
+    ------
+    CyclicPlan
+        If actions wait for each other.
+    """
+    start: Times = {}
+    arrival: Times = {}
+    free = [0] * pipeline.stages
+    link_free = dict.fromkeys(pipeline.links(), 0)
+    waiting = [deque(order) for order in orders]
+    idle: deque[int] = deque(range(pipeline.stages))
+    while idle:
+        stage = idle.popleft()
+        queue = waiting[stage]
+        while queue and ((need := pipeline.before(queue[0])) is None or need in arrival):
+            action = queue.popleft()
+            begin = free[stage]
+            if need is not None and action.kind is not ActionKind.WEIGHTS:  # whose input stays on the stage
+                begin = max(begin, arrival[need])
+            start[action], free[stage] = begin, begin + pipeline.duration(action.kind, action.part)
+            to = _receiver(pipeline, action)
+            if to is None or to == stage:
+                arrived = free[stage]
+            else:
+                link_free[stage, to] = max(link_free[stage, to], free[stage]) + pipeline.message
+                arrived = link_free[stage, to]
+                idle.append(to)
+            arrival |= dict.fromkeys((action, *halves(action)), arrived)
+    if any(waiting):
+        stuck = next(queue[0] for queue in waiting if queue)
+        raise CyclicPlan(f"actions wait for each other: {_name(stuck)} never runs")
+    return PipelineSchedule(pipeline, orders, start)
+
+
+def _receiver(pipeline: Pipeline, action: Action) -> int | None:
+    """The stage that gets the result of an action, None where it stays."""
+    if action.kind is ActionKind.WEIGHTS:
+        return None
+    part = action.part + 1 if action.kind is ActionKind.FORWARD else action.part - 1
+    return pipeline.stage_of[part] if 0 <= part < pipeline.num_parts else None
+
+
+def halves(action: Action) -> tuple[Action, ...]:
+    """What a whole backward pass stands for; nothing more for other actions."""
+    if action.kind is not ActionKind.BACKWARD:
+        return ()
+    return (action._replace(kind=ActionKind.INPUTS), action._replace(kind=ActionKind.WEIGHTS))
+
+
+def validate(schedule: PipelineSchedule) -> None:
+    """Check a schedule against the rules, whatever made it.
+
+    Raises
+    ------
+    InvalidSchedule
+        If an action is missing, comes before its input, shares a stage or a link, or exceeds the memory.
+    """
+    pipeline = schedule.pipeline
+    for stage, order in enumerate(schedule.orders):
+        done = [half for action in order for half in (halves(action) or [action])]
+        if sorted(done) != sorted(half for a in pipeline.actions_of(stage) for half in (halves(a) or [a])):
+            raise InvalidSchedule("actions", f"stage {stage} does not run each of its actions once")
+        for one, following in pairwise(order):
+            if schedule.start[following] < schedule.end(one):
+                raise InvalidSchedule("stage", f"{_name(following)} begins before {_name(one)} has ended")
+    _check_inputs(schedule)
+    if pipeline.memory is not None and max(schedule.peaks()) > pipeline.memory:
+        raise InvalidSchedule("memory", f"a stage keeps {max(schedule.peaks())} of {pipeline.memory} bytes")
+
+
+def _check_inputs(schedule: PipelineSchedule) -> None:
+    """Inputs arrive in time, although each link carries one message after the other: the earliest due first."""
+    pipeline = schedule.pipeline
+    messages: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for action, start in schedule.start.items():
+        before = pipeline.before(action)
+        if before is None:
+            continue
+        link = (pipeline.stage_of[before.part], pipeline.stage_of[action.part])
+        hop = pipeline.message if link[0] != link[1] else 0
+        if start < schedule.result[before] + hop:
+            raise InvalidSchedule("input", f"{_name(action)} begins before the result of {_name(before)} is there")
+        if hop:
+            messages.setdefault(link, []).append((schedule.result[before], start))
+    for link, windows in messages.items():
+        now = 0
+        for ready, due in sorted(windows):
+            now = max(now, ready) + pipeline.message
+            if now > due:
+                raise InvalidSchedule("link", f"stage {link[0]} sends two messages to stage {link[1]} at once")
+
+
+def _name(action: Action) -> str:
+    return f"{action.kind}{action.microbatch} of part {action.part}"
