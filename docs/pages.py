@@ -28,7 +28,7 @@ MATHEMATICS = "reference/mathematics.md"
 
 FORMULATIONS = (
     "lattice", "fluid", "order_count", "head_tail", "chunk_count", "interval_loads", "chunk_sizes", "end_counts",
-    "chunk_order", "sequencing", "period", "allocation", "offloading",
+    "chunk_order", "sequencing", "period", "allocation", "offloading", "microbatch_order",
     "worst_cut", "edge_splitting", "tree_packing", "shared_roots", "concurrent_flow",
 )  # fmt: skip
 
