@@ -16,8 +16,12 @@ import themis_opt
 from themis_opt.base.errors import ThemisError
 from themis_opt.batches.experiment import read_experiment
 from themis_opt.batches.store import RunStore
+from themis_opt.pipelines import files as pipelines
+from themis_opt.pipelines.bounds import bound as lower_bound
+from themis_opt.pipelines.policies import PIPELINE_POLICIES
+from themis_opt.pipelines.schedule import simulate as simulate_pipeline
 from themis_opt.policies.registry import make_policy
-from themis_opt.problem.catalog import shipped
+from themis_opt.problem.catalog import shipped, shipped_pipelines
 from themis_opt.reports import experiment as head_of_experiment
 from themis_opt.reports.rows import read_rows
 from themis_opt.reports.table import table
@@ -28,6 +32,9 @@ from themis_opt.workloads.models import find_model
 from themis_opt.workloads.timing import read_times
 
 SMALL = "fig5.all_reduce.256MB"
+
+SMALL_PIPELINE = 10_000
+"""Microbatches on all parts up to which one is run too."""
 
 EXPERIMENT = """\
 name = "small"
@@ -78,10 +85,28 @@ def format_files() -> dict[str, FormatFile]:
         "iteration schedule": FormatFile("d.json", period, lambda path: validate(read_schedule(path))),
         "experiment": FormatFile("experiment.toml", EXPERIMENT.encode(), _read_experiment),
         "rows": FormatFile("rows.csv", _rows(), _report),
+        "pipeline": FormatFile("e.json", shipped_pipelines()["p4_m8"].read_bytes(), _order_pipeline),
+        "pipeline schedule": FormatFile("f.json", _pipeline_schedule(), pipelines.read_schedule),
         "times": FormatFile("times.json", _json(times), lambda path: read_times(path, layers[:3])),
         "best known": FormatFile("best.csv", best, best_known.read),
         "store": FormatFile("runs.sqlite", _store(), _read_store),
     }
+
+
+def _order_pipeline(path: Path) -> None:
+    pipeline = pipelines.read_pipeline(path)
+    lower_bound(pipeline)
+    if pipeline.stages * pipeline.parts * pipeline.microbatches < SMALL_PIPELINE:
+        simulate_pipeline(pipeline, PIPELINE_POLICIES["gpipe"](pipeline))
+
+
+def _pipeline_schedule() -> bytes:
+    pipeline = pipelines.read_pipeline("p4_m8")
+    schedule = simulate_pipeline(pipeline, PIPELINE_POLICIES["zb1p"](pipeline))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "schedule.json"
+        pipelines.write_schedule(path, schedule, {"policy": "zb1p"})
+        return path.read_bytes()
 
 
 def _json(document: object) -> bytes:

@@ -1,11 +1,10 @@
 """Commands on pipelines of microbatches."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-P4 = str(Path(__file__).parents[2] / "instances" / "pipelines" / "p4_m8.json")
+P4 = "p4_m8"
 
 
 def test_solve_writes_a_proven_schedule(succeed, tmp_path):

@@ -23,6 +23,7 @@ LISTED: Mapping[str, str] = {
     "models": "themis_opt.workloads.models:MODELS",
     "instances": "themis_opt.problem.catalog:shipped",
     "designs": "themis_opt.designing.problem:shipped_problems",
+    "pipelines": "themis_opt.problem.catalog:shipped_pipelines",
 }
 """Import path of what is listed: a registry, to which other packages add, what comes with the package alone, or a
 function that makes either, or rows."""
@@ -30,7 +31,7 @@ function that makes either, or rows."""
 # What says what each entry is, when it is asked for alone; for that everything is loaded
 DESCRIBED = ("policies", "launching", "instances")
 # What is only listed when asked for: other kinds name it too, or it is long
-DETAILED = ("formats", "instances", "designs")
+DETAILED = ("formats", "instances", "designs", "pipelines")
 
 
 def list_names(

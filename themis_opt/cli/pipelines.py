@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 
 def is_pipeline(source: str) -> bool:
-    """Whether a file says at its beginning that it holds a pipeline or a schedule of one."""
+    """Whether a file says at its beginning that it holds a pipeline or a schedule of one, or a name is of one."""
     path = Path(source)
     if not path.is_file():
-        return False
+        from themis_opt.problem.catalog import shipped_pipelines
+
+        return source in shipped_pipelines()
     with path.open("rb") as file:
         return b'"themis-opt/pipeline' in file.read(BEGINNING)
 
@@ -38,7 +40,7 @@ def compare(
     from themis_opt.pipelines.files import read_pipeline
     from themis_opt.pipelines.verdict import verdict
 
-    pipeline = read_pipeline(Path(source))
+    pipeline = read_pipeline(source)
     names = _chosen(policies)
     settings = search.settings()
     seconds = max(remaining(settings.pop("time_limit")), MIN_SECONDS)
@@ -128,7 +130,7 @@ def bound(source: str, *, as_json: bool) -> None:
     from themis_opt.pipelines import bounds
     from themis_opt.pipelines.files import read_pipeline
 
-    value = bounds.bound(read_pipeline(Path(source)))
+    value = bounds.bound(read_pipeline(source))
     if as_json:
         print_json([{"bound": "filling_and_draining", "bound_ns": nanoseconds(value)}])
     else:
@@ -158,7 +160,7 @@ def sweep(source: str, over: str, *, as_json: bool) -> None:
     name, _, values = over.partition("=")
     if name != "memory" or not values:
         raise InputError("must be memory=SIZE,SIZE,.. for a pipeline", field="--over", value=over)
-    results = curve(read_pipeline(Path(source)), [parse_size(value) for value in values.split(",")])
+    results = curve(read_pipeline(source), [parse_size(value) for value in values.split(",")])
     rows = [{"memory": limit, **row(result)} for limit, result in results]
     if as_json:
         print_json(rows)

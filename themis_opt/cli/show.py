@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from themis_opt.cli import graphs, options
 
-FileKind = Literal["instance", "experiment", "schedule", "order", "times", "design"]
+FileKind = Literal["instance", "experiment", "schedule", "order", "times", "design", "pipeline"]
 
 SCHEMAS: Mapping[str, str] = {
     "instance": "themis_opt.problem.schema:shipped_schema",
@@ -18,6 +18,7 @@ SCHEMAS: Mapping[str, str] = {
     "order": "themis_opt.formats.flat_exports:order_schema",
     "times": "themis_opt.workloads.timing:times_schema",
     "design": "themis_opt.designing.problem:problem_schema",
+    "pipeline": "themis_opt.pipelines.files:pipeline_schema",
 }
 
 

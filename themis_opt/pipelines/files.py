@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from themis_opt.base.documents import read_json, write_atomically
+from themis_opt.base.documents import read_json, schema_text, write_atomically
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import MAX_CLOCK
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
 from themis_opt.pipelines.schedule import PipelineSchedule, Times, simulate, validate
+from themis_opt.problem.catalog import locate, shipped_pipelines
 from themis_opt.problem.fields import located
 
 PIPELINE_SCHEDULE_FORMAT: Literal["themis-opt/pipeline-schedule/1"] = "themis-opt/pipeline-schedule/1"
@@ -22,8 +23,9 @@ ACTION = re.compile(r"(\d{1,6})([FBIW])(\d{1,6})")
 """Part, kind and microbatch, as PyTorch writes them: ``2F0``."""
 
 
-def read_pipeline(path: Path) -> Pipeline:
-    """A pipeline, or that of a schedule. Raises InputError if the file holds neither."""
+def read_pipeline(source: str | Path) -> Pipeline:
+    """The pipeline of a file, of a schedule, or the shipped one of a name. Raises InputError if there is none."""
+    path = locate(source, shipped_pipelines, "pipeline")
     document = read_json(path)
     if document.get("format") == PIPELINE_SCHEDULE_FORMAT:
         return _pipeline(document.get("pipeline"), str(path))
@@ -35,6 +37,12 @@ def _pipeline(document: Any, source: str) -> Pipeline:
         return Pipeline.model_validate(document)
     except ValidationError as error:
         raise located(error).within(source) from None
+
+
+def pipeline_schema() -> str:
+    """The JSON Schema of pipelines."""
+    schema = Pipeline.model_json_schema()
+    return schema_text(schema | {"required": sorted({*schema["required"], "format"})})
 
 
 def write_schedule(path: Path, schedule: PipelineSchedule, about: Mapping[str, Any]) -> None:

@@ -17,7 +17,9 @@ INSTANCES = next(p for p in (_PACKAGE / "instances", _PACKAGE.parent / "instance
 
 GRAPHS = INSTANCES / "graphs"
 """Those whose networks are graphs."""
-DESIGN_SUFFIX = ".design.json"  # ending of the shipped files that are no instances but networks to be designed
+
+DESIGN_SUFFIX, PIPELINE_SUFFIX = ".design.json", ".pipeline.json"
+"""Endings of the shipped files that are no instances but networks to be designed, or pipelines."""
 
 
 def shipped() -> dict[str, Path]:
@@ -28,7 +30,7 @@ def shipped() -> dict[str, Path]:
 
 def _is_instance(path: Path) -> bool:
     """Whether a shipped file is an instance on a network of dimensions."""
-    return not path.name.endswith(DESIGN_SUFFIX) and path.parent != GRAPHS
+    return not path.name.endswith((DESIGN_SUFFIX, PIPELINE_SUFFIX)) and path.parent != GRAPHS
 
 
 def shipped_graphs() -> dict[str, Path]:
@@ -45,6 +47,11 @@ def is_graph(document: Mapping[str, Any]) -> bool:
     """Whether the network of a document has nodes and links, and no dimensions."""
     network = document.get("network")
     return isinstance(network, dict) and not {"nodes", "links"}.isdisjoint(network)
+
+
+def shipped_pipelines() -> dict[str, Path]:
+    """Files of the shipped pipelines by name."""
+    return {path.name.removesuffix(PIPELINE_SUFFIX): path for path in sorted(INSTANCES.rglob(f"*{PIPELINE_SUFFIX}"))}
 
 
 def load(source: str | Path) -> Instance:
@@ -78,7 +85,7 @@ def locate(source: str | Path, files: Callable[[], Mapping[str, Path]] = all_shi
             return path
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", source=str(source)) from None
-    name, known = path.name.removesuffix(".json").removesuffix(".design"), files()
+    name, known = path.name.removesuffix(".json").removesuffix(".design").removesuffix(".pipeline"), files()
     if path.name != str(source) or name not in known:
         near = suggestion(name, known)
         raise InputError(f"no such file, and no shipped {what} of that name{near}", source=str(source))
