@@ -35,6 +35,16 @@ def test_sweep_says_what_memory_buys(succeed):
     ]
 
 
+def test_models_are_pipelines(succeed, tmp_path):
+    """Without a limit on memory the busiest stage of the step never waits."""
+    words = ["workload", "bert-large", "--network", "2d-sw_sw.all_reduce.100MiB", "--parallelism", "pipeline"]
+    path = str(tmp_path / "bert.json")
+    step = json.loads(succeed(*words, "--stages", "4", "--microbatches", "8", "--pipeline", path, "--json"))
+    rows = json.loads(succeed("compare", path, "--policies", "1f1b,exact", "--json"))
+    assert rows[1]["period_ns"] == pytest.approx(step["compute_ns"], rel=2e-3)
+    assert rows[0]["period_ns"] > 1.2 * rows[1]["period_ns"]
+
+
 def test_export_for_torch(succeed, tmp_path):
     succeed("solve", P4, "-o", str(tmp_path / "solved"))
     succeed("export", str(tmp_path / "solved" / "schedule.json"), "--to", "torch-pipeline", "-o", str(tmp_path / "out"))

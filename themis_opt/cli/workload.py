@@ -87,6 +87,9 @@ def workload(
     choices: Choices,
     chunks: Annotated[int, Option(help="Chunks of each collective.")] = 64,
     output: Annotated[Path | None, options.output("Write the instance to this file.")] = None,
+    pipeline: Annotated[
+        Path | None, Option("--pipeline", help="With --stages: write the order of microbatches as a problem for solve.")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Make a training iteration of a model on a network, and write it as an instance file."""
@@ -103,6 +106,8 @@ def workload(
     from pydantic import ValidationError
 
     from themis_opt.formats.readers.registry import load
+    from themis_opt.pipelines.files import write_pipeline
+    from themis_opt.pipelines.models import pipeline_of
     from themis_opt.problem.cost import check_clock
     from themis_opt.problem.fields import located
     from themis_opt.workloads.models import find_model
@@ -116,6 +121,8 @@ def workload(
     given = {"batch": training.batch, "dtype": training.dtype, **choices.by_name()}
     try:
         setup = read_setup(load(network).network, timing, **given)
+        if pipeline is not None:
+            write_pipeline(pipeline, pipeline_of(model, layers, setup))
         instance = make_workload(trained, layers, setup, parallelism=parallelism, chunks=chunks)
         check_clock(instance)
     except ValidationError as error:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from themis_opt.base.documents import read_json, schema_text, write_atomically
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import MAX_CLOCK
-from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
+from themis_opt.pipelines.problem import PIPELINE_FORMAT, Action, ActionKind, Pipeline, StageOrders
 from themis_opt.pipelines.schedule import PipelineSchedule, Times, simulate, validate
 from themis_opt.problem.catalog import locate, shipped_pipelines
 from themis_opt.problem.fields import located
@@ -37,6 +37,12 @@ def _pipeline(document: Any, source: str) -> Pipeline:
         return Pipeline.model_validate(document)
     except ValidationError as error:
         raise located(error).within(source) from None
+
+
+def write_pipeline(path: Path, pipeline: Pipeline) -> None:
+    """Write a pipeline as a document of its format."""
+    document = {"format": PIPELINE_FORMAT} | pipeline.model_dump(mode="json", exclude_unset=True)
+    write_atomically(path, json.dumps(document, indent=2) + "\n")
 
 
 def pipeline_schema() -> str:

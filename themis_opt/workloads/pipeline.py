@@ -39,8 +39,7 @@ class PipelineStages:
 
 def pipeline(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """The iteration of a model in stages; `setup.batch` samples of each copy, in `setup.microbatches` parts."""
-    _check(layers, setup)
-    stages = _stages(layers, setup)
+    stages = pipeline_stages(layers, setup)
     passes = Passes(setup.element_bytes)
     for stage in range(len(stages.layers) if setup.update else 0):
         passes.compute(f"update{stage + 1}", setup.optimizer, stage=stage)
@@ -113,7 +112,9 @@ def _check(layers: tuple[Layer, ...], setup: Setup) -> None:
         raise InputError("is not for models with tables", field="--parallelism", value="pipeline")
 
 
-def _stages(layers: tuple[Layer, ...], setup: Setup) -> PipelineStages:
+def pipeline_stages(layers: tuple[Layer, ...], setup: Setup) -> PipelineStages:
+    """Stages of nearly equal time along the outermost dimension. Raises InputError where there can be none."""
+    _check(layers, setup)
     count, network = setup.stages or 1, setup.network
     outermost, size = network.dimension_names[-1], network.sizes[-1]
     if size % count:

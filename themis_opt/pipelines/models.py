@@ -1,0 +1,45 @@
+"""The pipeline of a model: its stages, what microbatches take on them, and what they keep."""
+
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.pipelines.problem import Pipeline
+from themis_opt.workloads.layers import Layer
+from themis_opt.workloads.pipeline import pipeline_stages
+from themis_opt.workloads.setup import Setup
+
+
+def pipeline_of(name: str, layers: tuple[Layer, ...], setup: Setup) -> Pipeline:
+    """The order of microbatches of a model as a problem, one part of it on each stage.
+
+    A stage keeps the inputs of its layers, or with recomputation those of its first layer; that with the most bytes
+    counts for all.  Messages cross the outermost dimension at its bandwidth.
+
+    Raises
+    ------
+    InputError
+        If the setup states no stages, or some that the network or the model cannot have.
+    """
+    stages = pipeline_stages(layers, setup).layers
+    samples, link = setup.batch // setup.microbatches, setup.network.dimensions[-1]
+    bytes_of_sample = setup.element_bytes * samples
+    sent = bytes_of_sample * max(stage[-1].outputs for stage in stages[:-1])
+    kept = [sum(layer.inputs for layer in (stage[:1] if setup.recompute else stage)) for stage in stages]
+    times = [[setup.times(layer, setup.microbatches) for layer in stage] for stage in stages]
+    times[0][0] = times[0][0].model_copy(update={"input_gradient": 0})  # nobody needs those of the data
+    again = [sum(t.forward for t in stage) if setup.recompute else 0 for stage in times]
+    passes = {
+        "forward": [sum(t.forward for t in stage) for stage in times],
+        "inputs": [extra + sum(t.input_gradient for t in stage) for extra, stage in zip(again, times, strict=True)],
+        "weights": [sum(t.weight_gradient for t in stage) for stage in times],
+    }
+    if not all(time for row in passes.values() for time in row):
+        raise InputError("must leave some time for every stage", field="--flops")
+    return Pipeline(
+        name=name,
+        description=f"{name} in {len(stages)} stages. {setup}",
+        stages=len(stages),
+        microbatches=setup.microbatches,
+        **{kind: [f"{time} ps" for time in row] for kind, row in passes.items()},
+        message=f"{link.latency + round(PICOSECONDS_PER_SECOND * sent / link.bandwidth)} ps",
+        activation=bytes_of_sample * max(kept),
+    )
