@@ -132,10 +132,10 @@ class MicrobatchOrder:
         """Search within limits; `report` hears of every better solution and bound."""
         variables = [start for by_part in self.starts for starts in by_part for start in starts]
         outcome = search(self.model, variables, limits, report, relaxation="mixed")
-        if outcome.values is None:
+        value = outcome.value
+        if value is None:
             return OrderOutcome(None, int(outcome.bound), outcome.status)
-        values = iter(outcome.values)
-        table = [[[next(values) for _ in starts] for starts in by_part] for by_part in self.starts]
+        table = [[[value[start.index] for start in starts] for starts in by_part] for by_part in self.starts]
         return OrderOutcome(table, int(outcome.bound), outcome.status)
 
     def hint(self, table: StartTable) -> None:
