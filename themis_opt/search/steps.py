@@ -25,18 +25,21 @@ class Step(Protocol):
 
 
 def take_turns(incumbent: Incumbent, steps: Sequence[Step]) -> None:
-    """Run the steps that apply, one after the other, until the gap, the limits or Ctrl-C ends it.
+    """Run the steps that apply, one after the other, until the gap, the limits or Ctrl-C ends it, or none gains more.
 
     Each has a share of what is left, and the last one all.
     """
     try:
-        for number, step in enumerate(steps):
-            if incumbent.done:
-                return
-            if may_run(step, incumbent):
-                others_follow = any(may_run(later, incumbent) for later in steps[number + 1 :])
-                with incumbent.turn() if others_follow else nullcontext():
-                    step.run(incumbent)
+        before = None
+        while before != (incumbent.best.makespan, incumbent.bound):
+            before = (incumbent.best.makespan, incumbent.bound)
+            for number, step in enumerate(steps):
+                if incumbent.done:
+                    return
+                if may_run(step, incumbent):
+                    others_follow = any(may_run(later, incumbent) for later in steps[number + 1 :])
+                    with incumbent.turn() if others_follow else nullcontext():
+                        step.run(incumbent)
     except KeyboardInterrupt:
         incumbent.allowance.interrupt()
 
