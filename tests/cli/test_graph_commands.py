@@ -89,6 +89,8 @@ def test_show_lists_links() -> None:
         (("bound", NETWORK, "--chunks", "4"), "--chunks = 4: is not for graphs"),
         (("bound", NETWORK, "--size", "1 QB"), "command line"),
         (("solve", NETWORK, "--lost", "each"), "--lost = 'each': 'each' is for 'bound'"),
+        (("compare", NETWORK, "--policies", ","), "must name one or more policies, each once"),
+        (("compare", NETWORK, "--policies", "trees,trees"), "must name one or more policies, each once"),
         (("compare", NETWORK, "--policies", "tres"), "--policies = 'tres': must be one of"),
         (("compare", NETWORK, "--policies", "double_tree"), "double binary trees are for all_reduce"),
         (("simulate", NETWORK), "is a graph: bound, compare, show and solve take it"),

@@ -78,11 +78,12 @@ def load(
 
 def _are_of_graphs(policies: str | None) -> bool:
     """Whether some policies are named, and all of them are policies of graphs."""
-    if not policies:
+    names = options.split(policies)
+    if not names:
         return False
     from themis_opt.graphs.comparison import GRAPH_POLICIES
 
-    return set(options.split(policies) or ()) <= set(GRAPH_POLICIES)
+    return set(names) <= set(GRAPH_POLICIES)
 
 
 def bound(healthy: "GraphInstance", network: NetworkChanges, *, as_json: bool) -> None:

@@ -111,6 +111,8 @@ def compare_graph(instance: GraphInstance, policies: Iterable[str] | None = None
     bound = best_bound(instance)
     names = tuple(GRAPH_POLICIES) if policies is None else tuple(policies)
     results, refused = dict[str, GraphResult](), dict[str, str]()
+    if not names or len(set(names)) < len(names):
+        raise InputError("must name one or more policies, each once", field="--policies", value=", ".join(names))
     for name in names:
         if name not in GRAPH_POLICIES:
             rule = f"must be one of {', '.join(GRAPH_POLICIES)}{suggestion(name, GRAPH_POLICIES)}"
