@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from themis_opt.cli import graphs
 from themis_opt.cli.main import application
+from themis_opt.graphs.comparison import GRAPH_POLICIES
 
 NETWORK = "dgx1.all_gather.1GB"
 
@@ -100,3 +102,7 @@ def test_bad_options_are_refused_in_one_line(arguments: tuple[str, ...], message
     output = run(*arguments, code=2)
     assert message in output
     assert output.startswith("error: ")
+
+
+def test_the_names_of_policies_are_those_that_there_are():
+    assert tuple(GRAPH_POLICIES) == graphs.POLICY_NAMES

@@ -11,6 +11,7 @@ import themis_opt
 from themis_opt.cli.show import SCHEMAS
 from themis_opt.designing.problem import shipped_problems
 from themis_opt.formats.order_table import order_json
+from themis_opt.problem.catalog import shipped_pipelines
 from themis_opt.schedules.schedule_file import schedule_document
 
 REPORTS = sorted(Path(__file__).parents[2].joinpath("reports").glob("*/experiment.toml"))
@@ -35,6 +36,7 @@ def documents(kind):
         "order": [json.loads(order_json(schedule))],
         "times": [{"layers": {"conv1": times}}],
         "design": [json.loads(path.read_text(encoding="utf-8")) for path in shipped_problems().values()],
+        "pipeline": [json.loads(path.read_text(encoding="utf-8")) for path in shipped_pipelines().values()],
         "instance": [json.loads(path.read_text(encoding="utf-8")) for path in Path("instances").glob("paper/*.json")],
     }
     return made[kind]

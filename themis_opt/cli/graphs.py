@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 EACH = "each"
 """What ``--lost`` says for every link in turn."""
 
+POLICY_NAMES = ("trees", "trees=1", "trees=2", "ring", "double_tree", "direct", "greedy")
+"""Those of :data:`themis_opt.graphs.comparison.GRAPH_POLICIES`, without loading what makes them."""
+
 
 @dataclass(frozen=True)
 class NetworkChanges(options.OptionGroup):
@@ -61,13 +64,16 @@ def load(
 
     None if it is none, nothing is to be lost or slow, and not all policies are those of graphs.
     """
-    from themis_opt.graphs.conversion import as_graph
-    from themis_opt.graphs.network import graph_file, load_graph
+    from themis_opt.problem.catalog import graph_file
 
     path = graph_file(source)
+    if path is None and not (network.lost or network.slow or _are_of_graphs(policies)):
+        return None
+    from themis_opt.graphs.conversion import as_graph
+    from themis_opt.graphs.network import load_graph
+
     if path is None:
-        is_wanted = network.lost or network.slow or _are_of_graphs(policies)
-        return as_graph(options.load_instance(source, changes)) if is_wanted else None
+        return as_graph(options.load_instance(source, changes))
     instance = load_graph(path)
     given = changes.given()
     size = given.pop("size", None)
@@ -79,11 +85,7 @@ def load(
 def _are_of_graphs(policies: str | None) -> bool:
     """Whether some policies are named, and all of them are policies of graphs."""
     names = options.split(policies)
-    if not names:
-        return False
-    from themis_opt.graphs.comparison import GRAPH_POLICIES
-
-    return set(names) <= set(GRAPH_POLICIES)
+    return names is not None and len(names) > 0 and set(names) <= set(POLICY_NAMES)
 
 
 def bound(healthy: "GraphInstance", network: NetworkChanges, *, as_json: bool) -> None:

@@ -11,12 +11,11 @@ import networkx as nx
 from pydantic import Field, StrictBool, ValidationError, model_validator
 
 from formulations.flow_network import CapacityGraph
-from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import BytesPerSecond, Picoseconds
-from themis_opt.problem.catalog import is_graph, shipped_graphs
+from themis_opt.problem.catalog import read_model
 from themis_opt.problem.exchanges import Collective
-from themis_opt.problem.fields import MAX_BANDWIDTH, FieldError, Model, located, read_model
+from themis_opt.problem.fields import MAX_BANDWIDTH, FieldError, Model, located
 from themis_opt.problem.instance import INSTANCE_FORMAT
 from themis_opt.problem.phases import CollectiveKind
 
@@ -283,17 +282,6 @@ class GraphInstance(Model):
         if self.collective.dimensions is not None:
             raise FieldError("a graph has no dimensions", "collectives[0].dimensions")
         return self
-
-
-def graph_file(source: str) -> Path | None:
-    """The file of a graph that a path or a shipped name stands for; None if it stands for something else."""
-    path = shipped_graphs().get(source.removesuffix(".json"), Path(source))
-    if path.suffix != ".json" or not path.is_file():
-        return None
-    try:
-        return path if is_graph(read_json(path)) else None
-    except InputError:
-        return None
 
 
 def load_graph(path: Path) -> GraphInstance:

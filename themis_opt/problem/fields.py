@@ -4,14 +4,12 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar, get_args
+from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from formulations.interruption import TimeUp
-from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, suggestion
 
 MAX_DIMENSIONS = 12
@@ -68,20 +66,6 @@ def _interruptible() -> Iterator[None]:
             if kind.__name__ in str(error):
                 raise kind from error
         raise
-
-
-SomeModel = TypeVar("SomeModel", bound=Model)
-
-
-def read_model(path: Path, model: type[SomeModel], form: str) -> SomeModel:
-    """Read a document of a model. Raises InputError if it is none, or says another ``format`` than `form`."""
-    document = read_json(path)
-    if document.get("format") != form:
-        raise InputError(f"must be '{form}'", field="format", value=document.get("format"), source=str(path))
-    try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        raise located(error).within(str(path)) from None
 
 
 class FieldError(ValueError):
