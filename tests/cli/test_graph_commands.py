@@ -106,3 +106,14 @@ def test_bad_options_are_refused_in_one_line(arguments: tuple[str, ...], message
 
 def test_the_names_of_policies_are_those_that_there_are():
     assert tuple(GRAPH_POLICIES) == graphs.POLICY_NAMES
+
+
+def test_options_of_the_search_are_said_to_do_nothing(invoke):
+    said = invoke("compare", "dgx1.all_gather.1GB", "--policies", "ring", "--time-limit", 5, "--seed", 1).stderr
+    assert "graphs have rules and no search, which --time-limit, --seed would limit" in " ".join(said.split())
+    assert "search" not in invoke("compare", "dgx1.all_gather.1GB", "--policies", "ring", "--gap", 9).stderr
+
+
+@pytest.mark.parametrize("source", ["dgx1.all_gather.1GB", "p4_m8"])
+def test_robust_plans_are_for_networks_of_dimensions(refuse, source):
+    assert "--robust: is for networks of dimensions" in refuse("solve", source, "--robust")

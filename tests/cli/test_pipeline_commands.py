@@ -63,3 +63,17 @@ def test_export_for_torch(succeed, tmp_path):
 )
 def test_mistakes_are_named(refuse, words, rule):
     assert rule in refuse(*words)
+
+
+def test_schedules_are_checked_and_drawn(succeed, refuse, tmp_path):
+    succeed("solve", P4, "-o", tmp_path)
+    schedule = tmp_path / "schedule.json"
+    assert succeed("validate", schedule) == "valid: an iteration takes 25.00 ms; a stage keeps 6 GB at most.\n"
+    succeed("plot", schedule, "-o", tmp_path / "picture.svg")
+    assert "stage 3" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
+    broken = json.loads(schedule.read_text(encoding="utf-8"))
+    broken["starts"][0][0] += 1
+    schedule.write_text(json.dumps(broken), encoding="utf-8")
+    assert "schedule breaks rule 'stage'" in refuse("validate", schedule)
+    assert "is the schedule of a pipeline" in refuse("explain", schedule)
+    assert "is a pipeline: 'solve'" in refuse("tune", P4)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Option
 
+from themis_opt.base.errors import InputError
 from themis_opt.cli import graphs, options, pipelines
 from themis_opt.cli.pipelines import is_pipeline
 from themis_opt.cli.process import INTERRUPTED, UNMET, remaining, undisturbed
@@ -53,12 +54,14 @@ def solve(
 
     folder = output or Path(file_name(f"{Path(source).name.removesuffix('.json')}.solution"))
     if is_pipeline(source):
+        _refuse_robust(robust)
         pipelines.compare(source, policies, search, folder, as_json=as_json)
         return
     graph = graphs.load(source, changes, network, policies)
     if graph is not None:
+        _refuse_robust(robust)
         healthy = beside is not None
-        graphs.compare(graph, network, policies, folder=folder, gap=search.gap, beside_healthy=healthy, as_json=as_json)
+        graphs.compare(graph, network, policies, folder=folder, search=search, beside_healthy=healthy, as_json=as_json)
         return
     instance = options.load_instance(source, changes)
 
@@ -70,6 +73,11 @@ def solve(
     names = dict.fromkeys([*chosen, *pool(instance)] if robust else chosen)
     with options.solver_logged(search.solver_log):
         _compare(instance, tuple(names), search, folder=folder, as_json=as_json, robust=robust)
+
+
+def _refuse_robust(robust: bool) -> None:
+    if robust:
+        raise InputError("is for networks of dimensions", field="--robust")
 
 
 def _with_robust_choice(
@@ -108,7 +116,7 @@ def compare(
         return
     graph = graphs.load(source, changes, network, policies)
     if graph is not None:
-        graphs.compare(graph, network, policies, folder=output, gap=search.gap, as_json=as_json)
+        graphs.compare(graph, network, policies, folder=output, search=search, as_json=as_json)
         return
     instance = options.load_instance(source, changes)
 

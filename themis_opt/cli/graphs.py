@@ -153,15 +153,17 @@ def compare(
     policies: str | None,
     *,
     folder: Path | None,
-    gap: float | None,
+    search: options.SearchOptions,
     beside_healthy: bool = False,
     as_json: bool = False,
 ) -> None:
     """Compare plans on a graph, say what is best, and write it if there is a folder."""
     from themis_opt.base.units import format_percent
-    from themis_opt.cli.printing import say, say_all, tell
+    from themis_opt.cli.printing import say, say_all, tell, tell_note
     from themis_opt.graphs.comparison import compare_graph, kept_in_words
 
+    if changed := search.changed("gap", "sizes"):
+        tell_note(f"graphs have rules and no search, which {', '.join(changed)} would limit")
     if network.lost == EACH:
         raise InputError("'each' is for 'bound': schedules are made for one network", field="--lost", value=EACH)
     names = options.split(policies)
@@ -173,8 +175,8 @@ def compare(
     _print_results(compared, as_json=as_json)
     if folder is not None:
         _write(folder, compared)
-    if gap is not None and compared.best.gap > gap:
-        tell(f"the gap of {format_percent(gap)} was not reached: {format_percent(compared.best.gap)}")
+    if search.gap is not None and compared.best.gap > search.gap:
+        tell(f"the gap of {format_percent(search.gap)} was not reached: {format_percent(compared.best.gap)}")
         raise typer.Exit(UNMET)
 
 

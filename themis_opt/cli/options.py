@@ -177,6 +177,12 @@ class SearchOptions(OptionGroup):
         Path | None, Option("--solver-log", help="File for what CP-SAT logs of its models, presolve and search.")
     ] = None
 
+    def changed(self, *heard: str) -> list[str]:
+        """Options that differ from their defaults, but for those that are heard of."""
+        usual = SearchOptions(sizes=self.sizes)
+        names = [field.name for field in fields(self) if field.name not in heard]
+        return [f"--{n.replace('_', '-')}" for n in names if getattr(self, n) != getattr(usual, n)]
+
     def settings(self) -> dict[str, Any]:
         """The limits as :func:`themis_opt.compare` takes them."""
         from formulations.limits import PROVEN_GAP
@@ -248,6 +254,7 @@ def load_instance(source: str, changes: Changes = Changes()) -> "Instance":
     from pydantic import ValidationError
 
     from themis_opt.formats.readers.registry import load
+    from themis_opt.problem.catalog import shipped_pipelines
     from themis_opt.problem.cost import check_clock
     from themis_opt.problem.cost_overrides import with_costs
     from themis_opt.problem.fields import located
@@ -257,6 +264,9 @@ def load_instance(source: str, changes: Changes = Changes()) -> "Instance":
     except InputError:
         if "schedule" in _format_of(Path(source)):
             rule = "is a schedule: give its instance; 'validate', 'explain', 'plot', 'export' and 'run' take schedules"
+            raise InputError(rule, field="instance", value=source) from None
+        if source in shipped_pipelines() or "pipeline" in _format_of(Path(source)):
+            rule = "is a pipeline: 'solve', 'compare', 'bound' and 'sweep' take it"
             raise InputError(rule, field="instance", value=source) from None
         raise
     given = changes.given()
@@ -310,6 +320,9 @@ def load_solution(path: Path, instance: "Instance | None" = None) -> "tuple[Sche
     except InputError:
         if (not path.exists() and path.name in shipped()) or "instance" in _format_of(path):
             rule = "is an instance: solve it, then give the schedule.json that 'themis-opt solve' writes"
+            raise InputError(rule, field="schedule", value=path.name) from None
+        if "pipeline-schedule" in _format_of(path):
+            rule = "is the schedule of a pipeline: 'validate', 'plot' and 'export' take it"
             raise InputError(rule, field="schedule", value=path.name) from None
         raise
     except InvalidSchedule as error:

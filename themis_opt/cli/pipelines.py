@@ -137,6 +137,33 @@ def bound(source: str, *, as_json: bool) -> None:
         say(f"an iteration takes {format_duration(value)} at least, in any order of the microbatches.")
 
 
+def validate(path: Path, *, as_json: bool) -> None:
+    """Check the schedule of a pipeline."""
+    from themis_opt.base.units import format_duration, format_short_size, nanoseconds
+    from themis_opt.cli.printing import print_json, say
+    from themis_opt.pipelines.files import read_schedule
+
+    schedule = read_schedule(path)
+    kept = max(schedule.peaks())
+    if as_json:
+        print_json({"valid": True, "time_ns": nanoseconds(schedule.value), "kept": kept})
+    else:
+        time, size = format_duration(schedule.value), format_short_size(kept)
+        say(f"valid: an iteration takes {time}; a stage keeps {size} at most.")
+
+
+def plot(path: Path, output: Path) -> None:
+    """Draw the schedule of a pipeline."""
+    from themis_opt.base.units import format_duration
+    from themis_opt.cli.printing import tell_files
+    from themis_opt.pipelines.files import read_schedule
+    from themis_opt.pipelines.picture import draw
+
+    schedule = read_schedule(path)
+    draw(output, schedule, f"{schedule.pipeline.name or 'pipeline'}: {format_duration(schedule.value)}")
+    tell_files([output])
+
+
 def export(path: Path, to: str, folder: Path) -> None:
     """Write a schedule of a pipeline for PyTorch."""
     from themis_opt.base.documents import make_folder

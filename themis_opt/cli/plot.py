@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Option
 
-from themis_opt.cli import options
+from themis_opt.cli import options, pipelines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,6 +24,9 @@ def plot(
     ] = "screen",
 ) -> None:
     """Draw a schedule; in papers, and beside another one, with the best bound as a line."""
+    if pipelines.is_pipeline(str(path)):
+        pipelines.plot(path, output)
+        return
     schedule = options.load_schedule(path)
 
     from matplotlib import rc_context

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Option
 
-from themis_opt.cli import options
+from themis_opt.cli import options, pipelines
 
 
 def validate(
@@ -15,6 +15,9 @@ def validate(
     as_json: options.Json = False,
 ) -> None:
     """Check a schedule against every rule of the model."""
+    if pipelines.is_pipeline(str(path)):
+        pipelines.validate(path, as_json=as_json)
+        return
     schedule = options.load_schedule(path, options.load_instance(instance) if instance else None)
 
     from themis_opt.cli.printing import print_json, print_moved_data, say, times_in_words
