@@ -27,6 +27,9 @@ Constraints
        the makespan, than the end itself;
     7. *bounds*: :math:`L \le T \le H`.
 
+If T counts from the first step of each stage, that of part 1 begins at 0.  Each stage begins before the first
+microbatch is back there, by H at the latest, so that all starts are below 2 H.
+
 Microbatches are alike, so (5) loses nothing: in any schedule let the i-th of them take the i-th earliest start of each
 step.  The same intervals stay busy, results still come before they are needed, and the memory at any time depends on
 the numbers of begun and of ended steps alone.  With one part on a stage (4) then says that step 1 of microbatch
@@ -104,7 +107,7 @@ class MicrobatchOrder:
         self.problem = problem
         self.model = cp_model.CpModel()
         self.model.name = "microbatch_order"
-        self._horizon = upper + self._latest_beginning()
+        self._horizon = 2 * upper if problem.from_first else upper
         self.objective = self.model.new_int_var(lower, upper, "objective")  # (7)
         self.starts = [
             [
@@ -146,16 +149,6 @@ class MicrobatchOrder:
                     self.model.add_hint(variable, start)
         for size, (step, part, i) in self._held_for:
             self.model.add_hint(size, table[step][part][i] + self.problem.durations[step][part] - table[0][part][i])
-
-    def _latest_beginning(self) -> int:
-        """When the first step of any stage begins at the latest in some best schedule, where T does not hold it.
-
-        A stage that begins as late as its first input allows is no longer than one that begins earlier.
-        """
-        if not self.problem.from_first:
-            return 0
-        forward = sum(self.problem.durations[0]) + sum(self.problem.hops)
-        return forward + max(map(max, self.problem.durations)) * self.problem.microbatches
 
     def _passes(self) -> None:
         """(1) and (3)."""

@@ -77,3 +77,11 @@ def test_schedules_are_checked_and_drawn(succeed, refuse, tmp_path):
     assert "schedule breaks rule 'stage'" in refuse("validate", schedule)
     assert "is the schedule of a pipeline" in refuse("explain", schedule)
     assert "is a pipeline: 'solve'" in refuse("tune", P4)
+
+
+def test_an_unmet_gap_is_1_and_other_pictures_are_refused(invoke, refuse, succeed, tmp_path):
+    result = invoke("compare", P4, "--policies", "1f1b", "--gap", 0.01)
+    assert result.exit_code == 1
+    assert "the gap of 1.00 % was not reached: 32.00 %" in result.stderr
+    succeed("solve", P4, "-o", tmp_path)
+    assert "pictures end in" in refuse("plot", tmp_path / "schedule.json", "-o", tmp_path / "picture.doc")

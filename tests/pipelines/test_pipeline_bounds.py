@@ -6,7 +6,9 @@ import pytest
 from pipeline_samples import pipeline, random_pipeline, random_schedule
 
 from formulations.limits import Limits
+from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import CyclicPlan
+from themis_opt.pipelines import reference
 from themis_opt.pipelines.bounds import bound
 from themis_opt.pipelines.problem import Action, ActionKind
 from themis_opt.pipelines.reference import curve, solve
@@ -85,3 +87,22 @@ def test_memory_never_makes_a_pipeline_slower():
     assert values == sorted(values, reverse=True)
     assert all(result.bound <= result.schedule.value for _, result in results)
     assert all(max(result.schedule.peaks()) <= memory for memory, result in results)
+
+
+def test_rules_leave_half_of_the_limit_to_the_solver(monkeypatch):
+    """A large pipeline has many orders to try, each of which counts as work."""
+    tried = []
+    monkeypatch.setattr(reference, "simulate", lambda *plan: tried.append(plan) or simulate(*plan))
+    problem = pipeline(8, 40, [3, 2, 4, 3, 2, 3, 4, 3], 3, 2, message=1, memory=12)
+    reference.best_policy(problem, Allowance(0.1, counts_work=True))
+    few = len(tried)
+    reference.best_policy(problem)
+    assert few < (len(tried) - few) / 2
+
+
+def test_messages_that_queue_leave_as_they_are_ready():
+    """The model may send them in any order; what it finds is simulated again."""
+    problem = pipeline(3, 3, 2, 1, 2, message=7, parts=2, placement="v", memory=6)
+    result = solve(problem, LIMITS)
+    validate(result.schedule)
+    assert result.bound <= result.schedule.value <= reference.best_policy(problem).value

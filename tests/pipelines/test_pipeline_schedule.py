@@ -60,6 +60,11 @@ def test_missing_actions_are_refused(schedule):
         validate(replace(schedule, orders=orders))
 
 
+def test_whole_backward_passes_have_no_halves(schedule):
+    with pytest.raises(InvalidSchedule, match="runs half of a backward pass"):
+        validate(replace(schedule, pipeline=schedule.pipeline.replace(split=False)))
+
+
 def test_memory_is_a_limit(schedule):
     assert schedule.peaks() == (3, 3, 3)
     with pytest.raises(InvalidSchedule, match="keeps 3 of 2"):
@@ -95,6 +100,7 @@ def test_schedules_are_read_as_they_were_written(tmp_path):
         ("orders", [["0X0"], [], []], "such as 2F0"),
         ("orders", [["1F0"], [], []], "must be a part of stage 0"),
         ("starts", [[0], [0], [0]], "must have a time for each action"),
+        ("starts", [[True] * 12] * 3, "must be whole picoseconds"),
         ("format", "other", "must be themis-opt/pipeline-schedule/1"),
         ("pipeline", {"stages": 1}, "stages"),
     ],

@@ -5,13 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
 from typer import Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import graphs, options, pipelines
 from themis_opt.cli.pipelines import is_pipeline
-from themis_opt.cli.process import INTERRUPTED, UNMET, remaining, undisturbed
+from themis_opt.cli.process import leave, remaining, undisturbed
 
 if TYPE_CHECKING:
     from themis_opt.base.allowance import Allowance
@@ -155,7 +154,7 @@ def _compare(
             say_all(verdict)
             _print(compared, choice, search.sizes)
         tell_files(files)
-    _leave(compared, search.gap)
+    leave(compared.best.gap, search.gap, interrupted=compared.interrupted)
 
 
 def _seconds_to_search(instance: "Instance", search: options.SearchOptions, folder: Path | None) -> float:
@@ -239,15 +238,3 @@ def _bounds_in_words(compared: "Comparison") -> str:
     texts = [words(*strongest(inside), "within the model")]
     texts += [words(name, compared.bounds[name], wider[name].scope) for name in wider if name in compared.bounds]
     return f"best bound {', '.join(texts)}"
-
-
-def _leave(compared: "Comparison", gap: float | None) -> None:
-    from themis_opt.base.units import format_percent
-    from themis_opt.cli.printing import tell
-
-    if compared.interrupted:
-        tell("interrupted: the best schedules so far are kept")
-        raise typer.Exit(INTERRUPTED)
-    if gap is not None and compared.best.gap > gap:
-        tell(f"the gap of {format_percent(gap)} was not reached: {format_percent(compared.best.gap)}")
-        raise typer.Exit(UNMET)

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from typer import Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
-from themis_opt.cli.process import UNMET
+from themis_opt.cli.process import leave
 
 if TYPE_CHECKING:
     from themis_opt.base.units import Form
@@ -158,8 +157,7 @@ def compare(
     as_json: bool = False,
 ) -> None:
     """Compare plans on a graph, say what is best, and write it if there is a folder."""
-    from themis_opt.base.units import format_percent
-    from themis_opt.cli.printing import say, say_all, tell, tell_note
+    from themis_opt.cli.printing import say, say_all, tell_note
     from themis_opt.graphs.comparison import compare_graph, kept_in_words
 
     if changed := search.changed("gap", "sizes"):
@@ -175,9 +173,7 @@ def compare(
     _print_results(compared, as_json=as_json)
     if folder is not None:
         _write(folder, compared)
-    if search.gap is not None and compared.best.gap > search.gap:
-        tell(f"the gap of {format_percent(search.gap)} was not reached: {format_percent(compared.best.gap)}")
-        raise typer.Exit(UNMET)
+    leave(compared.best.gap, search.gap)
 
 
 def _print_results(compared: "GraphComparison", *, as_json: bool) -> None:

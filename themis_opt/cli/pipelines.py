@@ -14,6 +14,7 @@ TORCH = "torch-pipeline"
 """The format that pipelines are exported to."""
 
 if TYPE_CHECKING:
+    from themis_opt.cli.printing import ShownColumns
     from themis_opt.pipelines.reference import PipelineResult
 
 
@@ -34,7 +35,7 @@ def compare(
     """Print a verdict and a table of policies, and write the best schedule into a folder, if there is one."""
     from formulations.limits import MIN_SECONDS, Limits
     from themis_opt.cli.printing import print_json, print_rows, say_all, tell_files, tell_note
-    from themis_opt.cli.process import remaining
+    from themis_opt.cli.process import leave, remaining, undisturbed
     from themis_opt.cli.progress import best_so_far
     from themis_opt.pipelines import reference
     from themis_opt.pipelines.files import read_pipeline
@@ -48,7 +49,8 @@ def compare(
     with best_so_far("iteration", seconds) as report:
         compared = reference.compare(pipeline, names, limits, report)
     sentences = verdict(compared)
-    files = [] if folder is None else _write(folder, compared.best, sentences)
+    with undisturbed():
+        files = [] if folder is None else _write(folder, compared.best, sentences)
     rows = [row(result) for result in compared.results]
     if as_json:
         print_json(rows)
@@ -58,9 +60,10 @@ def compare(
         for name, rule in compared.refused.items() if policies else ():
             tell_note(f"{name} was left out: {rule}")
     tell_files(files)
+    leave(compared.best.gap, search.gap, interrupted=compared.interrupted)
 
 
-SHOWN: dict[str, tuple[str, Any]] = {
+SHOWN: "ShownColumns" = {
     "policy": ("policy", "text"),
     "time_ns": ("iteration", "time"),
     "bubble": ("waiting", "share"),
@@ -192,7 +195,6 @@ def sweep(source: str, over: str, *, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    shown = {"memory": ("memory", "text")} | {
-        name: SHOWN[name] for name in ("policy", "time_ns", "bubble", "kept", "gap")
-    }
+    columns = {name: SHOWN[name] for name in ("time_ns", "bubble", "kept", "gap")}
+    shown: ShownColumns = {"memory": ("memory", "text"), **columns}
     print_rows("what memory buys", _shown(rows), shown)

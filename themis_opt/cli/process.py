@@ -24,6 +24,21 @@ def remaining(time_limit: float) -> float:
     return max(time_limit - (monotonic() - PROCESS_START), 0.0)
 
 
+def leave(reached: float, asked: float | None, *, interrupted: bool = False) -> None:
+    """End with the exit code of an interrupted search or of a gap that was not reached, unless all went well."""
+    import typer
+
+    from themis_opt.base.units import format_percent
+    from themis_opt.cli.printing import tell
+
+    if interrupted:
+        tell("interrupted: the best schedules so far are kept")
+        raise typer.Exit(INTERRUPTED)
+    if asked is not None and reached > asked:
+        tell(f"the gap of {format_percent(asked)} was not reached: {format_percent(reached)}")
+        raise typer.Exit(UNMET)
+
+
 def prepare_streams() -> None:
     """Make printing safe: into closed streams, and of characters that the terminal's encoding lacks."""
     for name in ("stdout", "stderr"):

@@ -1,5 +1,6 @@
 """Networks as graphs of NPUs, switches and links, and the collective that is run on one."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import cached_property
@@ -174,9 +175,8 @@ class GraphNetwork(Model):
             self._check_name(name, "--slow", links_only=True)
             if not 0 < factor <= 1:
                 raise InputError("must be more than 0, and 1 at most", field="--slow", value=f"{name}={factor}")
-        by_name = {name: factors[name] for name in factors}
         links = tuple(
-            link.slower(next((by_name[name] for name in _names_of(link) if name in by_name), 1.0))
+            link.slower(next((factors[name] for name in _names_of(link) if name in factors), 1.0))
             for link in self.links
         )
         return self._changed(self.nodes, links, "slowed")
@@ -235,7 +235,7 @@ def _names_of(link: GraphLink) -> set[str]:
 
 
 def _repeated(names: list[str]) -> str:
-    return next(name for name in names if names.count(name) > 1)
+    return next(name for name, count in Counter(names).items() if count > 1)
 
 
 class GraphInstance(Model):

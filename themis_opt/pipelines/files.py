@@ -76,9 +76,10 @@ def read_schedule(path: Path) -> PipelineSchedule:
     pipeline = _pipeline(document.get("pipeline"), str(path))
     try:
         orders = _orders(pipeline, document.get("orders"))
-        schedule = simulate(pipeline, orders)
         if "starts" in document:
             schedule = PipelineSchedule(pipeline, orders, _starts(orders, document["starts"]))
+        else:
+            schedule = simulate(pipeline, orders)
         validate(schedule)
     except (InputError, InvalidSchedule) as error:
         raise error.within(str(path)) from None
@@ -92,13 +93,13 @@ def _starts(orders: StageOrders, rows: Any) -> Times:
         raise InputError("must have a time for each action of orders", field="starts")
     times = dict(zip(chain(*orders), chain(*rows), strict=True))
     for action, time in times.items():
-        if not isinstance(time, int) or not 0 <= time <= MAX_CLOCK:
+        if type(time) is not int or not 0 <= time <= MAX_CLOCK:
             raise InputError("must be whole picoseconds", field=f"starts of {_text(action)}", value=time)
     return times
 
 
 def _orders(pipeline: Pipeline, rows: Any) -> StageOrders:
-    """StageOrders from their texts; every action must be one of its stage."""
+    """Orders from their texts; every action must be one of its stage."""
     if not isinstance(rows, list) or len(rows) != pipeline.stages or not all(isinstance(row, list) for row in rows):
         raise InputError(f"must be {pipeline.stages} lists, one for each stage", field="orders")
     return tuple(

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from themis_opt.base.units import time_unit
+from themis_opt.formats.gantt import save_figure
 from themis_opt.pipelines.problem import ActionKind
 from themis_opt.pipelines.schedule import PipelineSchedule
 
@@ -30,11 +30,10 @@ LATER_PARTS = 0.55
 
 
 def draw(path: Path, schedule: PipelineSchedule, title: str) -> None:
-    """Draw a schedule into a file, as its ending says."""
+    """Draw a schedule into a file, as its ending says. Raises InputError for other endings."""
     pipeline = schedule.pipeline
     unit, scale = time_unit(schedule.makespan)
     figure = Figure(figsize=(12.0, 1.6 + 0.45 * pipeline.stages), layout="constrained")
-    FigureCanvasAgg(figure)
     axes, memory = figure.subplots(2, 1, sharex=True, height_ratios=(max(pipeline.stages, 3), 2))
     for stage, order in enumerate(schedule.orders):
         first, last = pipeline.parts_of[stage][0], pipeline.parts_of[stage][-1]
@@ -64,4 +63,4 @@ def draw(path: Path, schedule: PipelineSchedule, title: str) -> None:
         memory.axhline(pipeline.memory / pipeline.activation, color="black", linewidth=0.8, linestyle="--")
     memory.set_ylabel("activations kept", fontsize=8)
     memory.set_xlabel(f"time [{unit}]")
-    figure.savefig(path)
+    save_figure(figure, path)

@@ -1,4 +1,4 @@
-"""StageOrders that are in use: GPipe, 1F1B, interleaved 1F1B, and schedules with hardly a bubble.
+"""Orders that are in use: GPipe, 1F1B, interleaved 1F1B, and schedules with hardly a bubble.
 
 GPipe: Y. Huang et al. (https://arxiv.org/abs/1811.06965).  1F1B: D. Narayanan et al., PipeDream
 (https://arxiv.org/abs/1806.03377).  Interleaved: D. Narayanan et al., Megatron-LM (https://arxiv.org/abs/2104.04473,
@@ -10,7 +10,6 @@ prefers gradients of inputs, then forward passes while microbatches are few, the
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
-from types import MappingProxyType
 
 from themis_opt.base.errors import InputError
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
@@ -119,13 +118,13 @@ def zbv(pipeline: Pipeline) -> StageOrders:
     return greedy(pipeline, pipeline.stages)
 
 
-def greedy(pipeline: Pipeline, microbatches: int, patience: float = 0.0) -> StageOrders:
+def greedy(pipeline: Pipeline, microbatches: int) -> StageOrders:
     """Let every stage that is free run the most urgent action that is ready, with so many microbatches at most.
 
-    It waits instead for a gradient that comes before this share of the action would be over.  Forward passes of earlier
-    parts leave memory for those of later ones, so that the microbatch that is farthest can always go on.
+    Forward passes of earlier parts leave memory for those of later ones, so that the microbatch that is farthest can
+    always go on.
     """
-    stages = [_GreedyStage(pipeline, parts, microbatches, patience) for parts in pipeline.parts_of]
+    stages = [_GreedyStage(pipeline, parts, microbatches) for parts in pipeline.parts_of]
     events: list[tuple[int, int, tuple[Action, ...]]] = []
     events += [(0, 0, (Action(ActionKind.FORWARD, 0, i),)) for i in range(pipeline.microbatches)]
     while events:
@@ -135,27 +134,22 @@ def greedy(pipeline: Pipeline, microbatches: int, patience: float = 0.0) -> Stag
             stage.add(ready)
         if (events and events[0][:2] == (now, number)) or stage.free > now:
             continue
-        if (action := stage.take(now)) is None:
+        if (action := stage.take()) is None:
             continue
         stage.free = now + pipeline.duration(action.kind, action.part)
         heappush(events, (stage.free, number, ()))
         for later in pipeline.after(action):
             to = pipeline.stage_of[later.part]
-            arrival = stage.free + (pipeline.message if to != number else 0)
-            heappush(events, (arrival, to, (later,)))
-            if later.kind is pipeline.kinds[1]:
-                heappush(stages[to].gradients, arrival)
+            heappush(events, (stage.free + (pipeline.message if to != number else 0), to, (later,)))
     return tuple(tuple(stage.order) for stage in stages)
 
 
 class _GreedyStage:
     """What is ready on a stage, and what ran."""
 
-    def __init__(self, pipeline: Pipeline, parts: tuple[int, ...], microbatches: int, patience: float) -> None:
+    def __init__(self, pipeline: Pipeline, parts: tuple[int, ...], microbatches: int) -> None:
         self.free = 0
         self.order: list[Action] = []
-        self.gradients: list[int] = []  # when they come, the earliest first
-        self._pipeline, self._patience = pipeline, patience
         self._kinds = pipeline.kinds
         self._later = {part: len(parts) - 1 - turn for turn, part in enumerate(parts)}
         everything = len(parts) * pipeline.microbatches
@@ -168,20 +162,14 @@ class _GreedyStage:
         urgency = -action.part if action.kind is ActionKind.FORWARD else action.microbatch
         heappush(self._ready[action.kind], (urgency, action.microbatch, action))
 
-    def take(self, now: int) -> Action | None:
-        """The most urgent action that fits, if there is one, and nothing is worth to be waited for."""
+    def take(self) -> Action | None:
+        """The most urgent action that fits, if there is one."""
         forward, back, *rest = self._kinds
-        while self.gradients and self.gradients[0] <= now:
-            heappop(self.gradients)
         for kind in (back, forward, *rest):
             queue = self._ready[kind]
             if not queue or (kind is forward and not self._fits(queue[0][2].part)):
                 continue
-            action = queue[0][2]
-            until = now + self._patience * self._pipeline.duration(kind, action.part)
-            if kind is not back and self.gradients and self.gradients[0] < until:
-                return None
-            heappop(queue)
+            action = heappop(queue)[2]
             self.order.append(action)
             self._count(action)
             return action
@@ -203,13 +191,11 @@ class _GreedyStage:
             self._entries += not self._left[action.microbatch]
 
 
-PIPELINE_POLICIES: Mapping[str, PipelinePolicy] = MappingProxyType(
-    {
-        "gpipe": gpipe,
-        "1f1b": one_forward_one_backward,
-        "interleaved": interleaved,
-        "zb1p": zb1p,
-        "zb2p": zb2p,
-        "zbv": zbv,
-    }
-)
+PIPELINE_POLICIES: Mapping[str, PipelinePolicy] = {
+    "gpipe": gpipe,
+    "1f1b": one_forward_one_backward,
+    "interleaved": interleaved,
+    "zb1p": zb1p,
+    "zb2p": zb2p,
+    "zbv": zbv,
+}

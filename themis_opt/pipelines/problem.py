@@ -200,6 +200,12 @@ class Pipeline(Model):
         )
         return forward + back + hops
 
+    @cached_property
+    def messages_queue(self) -> bool:
+        """Whether messages of a link may wait for each other: not if none takes longer than a pass that sends one."""
+        passes = (self.duration(kind, part) for kind in self.kinds[:2] for part in range(self.num_parts))
+        return self.message > min(passes)
+
     def links(self) -> set[tuple[int, int]]:
         """Pairs of stages that send to each other, in both directions."""
         pairs = {(one, other) for one, other in pairwise(self.stage_of) if one != other}

@@ -1,17 +1,18 @@
 """The best order of a pipeline, by CP-SAT from the best policy, with its proven gap."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import gcd
 from typing import TYPE_CHECKING
 
 from formulations.limits import Limits
+from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.pipelines.bounds import bound
 from themis_opt.pipelines.policies import PIPELINE_POLICIES, greedy, put_off
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
-from themis_opt.pipelines.schedule import PipelineSchedule, Times, halves, simulate, validate
+from themis_opt.pipelines.schedule import PipelineSchedule, halves, simulate, validate
 from themis_opt.policies.registry import REFERENCE
 
 if TYPE_CHECKING:
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 QUARTERS = (2, 3, 4, 5, 6, 7, 8, 12)
 """Microbatches on a stage that are tried, in quarters of its number of stages."""
 
-PATIENCES = (0.0, 0.5, 1.0)
 WARM_UPS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
+"""Forward passes before the first backward one, as multiples of those of 1F1B."""
+
+ACTIONS_PER_SECOND = 50_000
+"""Actions of rules that a core plans and simulates, for limits that count work."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +45,11 @@ class PipelineResult:
 
 @dataclass(frozen=True)
 class PipelineComparison:
-    """Results of policies, and for each that does not apply the rule it breaks."""
+    """Results of policies, for each that does not apply the rule it breaks, and whether Ctrl-C ended the search."""
 
     results: tuple[PipelineResult, ...]
     refused: Mapping[str, str]
+    interrupted: bool = False
 
     @property
     def best(self) -> PipelineResult:
@@ -67,6 +72,7 @@ def compare(
     """
     results: list[PipelineResult] = []
     refused: dict[str, str] = {}
+    interrupted = False
     for name in policies or (*PIPELINE_POLICIES, REFERENCE):
         try:
             results.append(solve(pipeline, limits or Limits(), report) if name == REFERENCE else run(pipeline, name))
@@ -74,10 +80,16 @@ def compare(
             refused[name] = error.rule
         except InvalidSchedule as error:
             refused[name] = error.detail
+        except KeyboardInterrupt:
+            if not results:
+                raise
+            interrupted = True
+            break
     if not results:
         raise InputError(f"no policy applies: {'; '.join(refused.values())}", field="policies")
     best = max(result.bound for result in results)
-    return PipelineComparison(tuple(replace(result, bound=best) for result in results), refused)
+    interrupted = interrupted or any(result.status == "interrupted" for result in results)
+    return PipelineComparison(tuple(replace(result, bound=best) for result in results), refused, interrupted)
 
 
 def run(pipeline: Pipeline, policy: str) -> PipelineResult:
@@ -99,31 +111,40 @@ def solve(
     pipeline: Pipeline, limits: Limits, report: Callable[[float, float], None] = lambda best, bound: None
 ) -> PipelineResult:
     """The best schedule of all policies and CP-SAT."""
-    start, lower = best_policy(pipeline), bound(pipeline)
+    allowance = Allowance(limits.seconds, limits.deterministic)
+    start, lower = best_policy(pipeline, allowance), bound(pipeline)
     report(start.value, lower)
     if start.value <= lower * (1 + limits.gap):
         return PipelineResult(REFERENCE, start, lower, "optimal")
     from formulations.microbatch_order import MicrobatchOrder
 
-    tick = gcd(*(t for name in ("forward", "inputs", "weights") for t in getattr(pipeline, name)), pipeline.message)
+    tick = math.gcd(*pipeline.forward, *pipeline.inputs, *pipeline.weights, pipeline.message)
     model = MicrobatchOrder(_problem(pipeline, tick), -(-lower // tick), start.value // tick)
     model.hint(_table(start, tick))
-    outcome = model.solve(limits, lambda best, bound: report(best * tick, bound * tick))
+    outcome = model.solve(limits.within(allowance.left), lambda best, bound: report(best * tick, bound * tick))
     lower = max(lower, outcome.bound * tick)
     if outcome.starts is not None:
-        times = _times(pipeline, outcome.starts, tick)
-        better = PipelineSchedule(pipeline, _orders(pipeline, times), times)
+        better = _schedule(pipeline, outcome.starts, tick)
         validate(better)
         start = min(start, better, key=lambda schedule: schedule.value)
     return PipelineResult(REFERENCE, start, lower, "optimal" if start.value == lower else outcome.status)
 
 
-def best_policy(pipeline: Pipeline) -> PipelineSchedule:
-    """The best of all policies that apply, and of their rules with other numbers."""
-    tried = [simulate(pipeline, orders) for orders in _variants(pipeline)]
+def best_policy(pipeline: Pipeline, allowance: Allowance | None = None) -> PipelineSchedule:
+    """The best of all policies that apply and of their rules with other numbers, these in half of an allowance."""
+    allowance = allowance or Allowance(math.inf)
+    work = pipeline.num_parts * pipeline.microbatches * len(pipeline.kinds) / ACTIONS_PER_SECOND
+    tried: list[PipelineSchedule] = []
     for name in PIPELINE_POLICIES:
         with suppress(InputError, InvalidSchedule):
             tried.append(run(pipeline, name).schedule)
+            allowance.charge(work)
+    enough = allowance.left / 2
+    for orders in _variants(pipeline):
+        if allowance.left < enough:
+            break
+        tried.append(simulate(pipeline, orders))
+        allowance.charge(work)
     return min(tried, key=lambda schedule: schedule.value)
 
 
@@ -144,17 +165,16 @@ def curve(pipeline: Pipeline, memories: Iterable[int]) -> list[tuple[int, Pipeli
 
 
 def _variants(pipeline: Pipeline) -> Iterator[StageOrders]:
-    """The rules of zero-bubble schedules, with more microbatches, and waiting for gradients or not."""
+    """The rules of zero-bubble schedules with other numbers of microbatches."""
     fit = pipeline.microbatches if pipeline.memory is None else pipeline.memory // pipeline.activation
     for number in sorted({min(pipeline.stages * quarters // 4, fit, pipeline.microbatches) for quarters in QUARTERS}):
-        for patience in PATIENCES:
-            yield greedy(pipeline, max(number, 1), patience)
+        yield greedy(pipeline, max(number, 1))
         for ahead in WARM_UPS if pipeline.parts == 1 else ():
             yield put_off(pipeline, ahead, max(number, 1))
 
 
 def _problem(pipeline: Pipeline, tick: int) -> "MicrobatchProblem":
-    """The integer data of the model; messages cannot queue where each takes no longer than any step before it."""
+    """The integer data of the model."""
     from formulations.microbatch_order import MicrobatchProblem
 
     parts = range(pipeline.num_parts)
@@ -165,7 +185,7 @@ def _problem(pipeline: Pipeline, tick: int) -> "MicrobatchProblem":
         stages=pipeline.parts_of,
         hops=[pipeline.hop(part) // tick for part in parts[:-1]],
         microbatches=pipeline.microbatches,
-        queue=pipeline.message // tick > min(map(min, durations[:2])),
+        queue=pipeline.messages_queue,
         memory=pipeline.memory,
         kept=(pipeline.activation, kept),
         from_first=pipeline.objective == "period",
@@ -186,16 +206,17 @@ def _table(schedule: PipelineSchedule, tick: int) -> list[list[list[int]]]:
     return [[sorted(starts) for starts in table[kind]] for kind in pipeline.kinds]
 
 
-def _times(pipeline: Pipeline, starts: Sequence[Sequence[Sequence[int]]], tick: int) -> Times:
-    """Start times from those of the model: stages may begin later than they could."""
-    return {
+def _schedule(pipeline: Pipeline, starts: Sequence[Sequence[Sequence[int]]], tick: int) -> PipelineSchedule:
+    """A schedule with the starts of the model, or with its orders alone where messages queue.
+
+    Stages may begin later than they could, which makes a period shorter.  Messages leave as they are ready, which the
+    model does not ask for.
+    """
+    times = {
         Action(kind, part, i): start * tick
         for kind, by_part in zip(pipeline.kinds, starts, strict=True)
         for part, row in enumerate(by_part)
         for i, start in enumerate(row)
     }
-
-
-def _orders(pipeline: Pipeline, times: Times) -> StageOrders:
-    """Per stage its actions by their starts."""
-    return tuple(tuple(sorted(pipeline.actions_of(s), key=times.__getitem__)) for s in range(pipeline.stages))
+    orders = tuple(tuple(sorted(pipeline.actions_of(s), key=times.__getitem__)) for s in range(pipeline.stages))
+    return simulate(pipeline, orders) if pipeline.messages_queue else PipelineSchedule(pipeline, orders, times)

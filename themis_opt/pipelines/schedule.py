@@ -10,6 +10,7 @@ from themis_opt.base.errors import CyclicPlan, InvalidSchedule
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
 
 Times = dict[Action, int]
+BACKWARD_HALVES = (ActionKind.INPUTS, ActionKind.WEIGHTS)
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def halves(action: Action) -> tuple[Action, ...]:
     """What a whole backward pass stands for; nothing more for other actions."""
     if action.kind is not ActionKind.BACKWARD:
         return ()
-    return (action._replace(kind=ActionKind.INPUTS), action._replace(kind=ActionKind.WEIGHTS))
+    return tuple(action._replace(kind=half) for half in BACKWARD_HALVES)
 
 
 def validate(schedule: PipelineSchedule) -> None:
@@ -126,6 +127,8 @@ def validate(schedule: PipelineSchedule) -> None:
     """
     pipeline = schedule.pipeline
     for stage, order in enumerate(schedule.orders):
+        if not pipeline.split and any(action.kind in BACKWARD_HALVES for action in order):
+            raise InvalidSchedule("actions", f"stage {stage} runs half of a backward pass, which is one action here")
         done = [half for action in order for half in (halves(action) or [action])]
         if sorted(done) != sorted(half for a in pipeline.actions_of(stage) for half in (halves(a) or [a])):
             raise InvalidSchedule("actions", f"stage {stage} does not run each of its actions once")
@@ -138,7 +141,7 @@ def validate(schedule: PipelineSchedule) -> None:
 
 
 def _check_inputs(schedule: PipelineSchedule) -> None:
-    """Inputs arrive in time, although each link carries one message after the other: the earliest due first."""
+    """Inputs arrive in time, although each link carries one message after the other, as they are ready."""
     pipeline = schedule.pipeline
     messages: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for action, start in schedule.start.items():
